@@ -1,0 +1,85 @@
+#!/bin/sh
+# Sets up all that the project needs: .venv with the packages of requirements.lock, the project itself, and Java.
+# Safe to run again: what is there already is kept. PYTHON names another interpreter to build .venv with.
+set -eu
+cd "$(dirname "$0")/.."
+
+say() { printf '%s\n' "$*"; }
+fail() { say "setup: $*" >&2; exit 1; }
+
+# Runs a command as root: as it is for root, through sudo where that asks for no password; else fails.
+as_root() {
+  if [ "$(id -u)" -eq 0 ]; then "$@"; return; fi
+  command -v sudo >/dev/null && sudo -n true 2>/dev/null && sudo -n env DEBIAN_FRONTEND=noninteractive "$@"
+}
+
+can_be_root() { as_root true 2>/dev/null; }
+
+apt_install() {
+  export DEBIAN_FRONTEND=noninteractive
+  as_root apt-get update -qq && as_root apt-get install -y -qq --no-install-recommends "$@" </dev/null
+}
+
+# --- Python ---------------------------------------------------------------------------------------------------------
+
+new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
+
+# Plain python3 where it will do, else the newest other one. (Each is run: a version manager's stub may not work.)
+find_python() {
+  for python in ${PYTHON:-python3 python3.14 python3.13 python3.12 python3.11}; do
+    if command -v "$python" >/dev/null && new_enough "$python"; then say "$python"; return; fi
+  done
+  return 1
+}
+
+make_venv() {
+  if [ -x .venv/bin/python ] && new_enough .venv/bin/python && .venv/bin/python -m pip --version >/dev/null 2>&1
+  then return; fi
+  python=$(find_python) || fail "Python 3.11 or newer is needed; install it, or name one: make setup PYTHON=..."
+  say "setup: .venv with $("$python" --version)"
+  "$python" -m venv --clear .venv >/dev/null 2>&1 && return
+  # Debian keeps the venv module's pip in a package of its own.
+  version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+  if command -v apt-get >/dev/null && can_be_root && apt_install "python$version-venv" >/dev/null; then
+    "$python" -m venv --clear .venv >/dev/null 2>&1 && return
+  fi
+  fail "$python cannot make virtual environments; install its venv module (Debian: python$version-venv)"
+}
+
+install_packages() {
+  say "setup: packages from requirements.lock"
+  pip=".venv/bin/python -m pip --disable-pip-version-check --no-input"
+  # Every package is pinned and checked against its hash. The project follows with the pinned build backend.
+  $pip install --quiet --require-hashes -r requirements.lock
+  $pip install --quiet --no-deps --no-build-isolation --editable .
+}
+
+# --- Java -----------------------------------------------------------------------------------------------------------
+
+install_java() {
+  if command -v apt-get >/dev/null && can_be_root; then
+    # Older and newer releases of Debian and Ubuntu do not all have 17.
+    apt_install openjdk-17-jre-headless || apt_install openjdk-21-jre-headless || apt_install default-jre-headless
+  elif command -v dnf >/dev/null && can_be_root; then
+    as_root dnf install -y -q java-17-openjdk-headless || as_root dnf install -y -q java-21-openjdk-headless
+  elif command -v brew >/dev/null; then
+    brew install --quiet openjdk@17
+  else
+    return 1
+  fi
+}
+
+ensure_java() {
+  if ! sh scripts/java-home.sh >/dev/null; then
+    say "setup: Java 17"
+    install_java >/dev/null || true
+  fi
+  home=$(sh scripts/java-home.sh) || fail "Java 17 or newer is needed and could not be installed from here;" \
+    "install a JRE, put its java on PATH or set JAVA_HOME, and run this again"
+  say "setup: Java in $home"
+}
+
+ensure_java
+make_venv
+install_packages
+say "setup: done"

@@ -1,0 +1,1 @@
+"""Streaming SQL joins for PySpark."""

@@ -1,0 +1,328 @@
+"""Kafka as a source and a sink, over Spark's own Kafka package.
+
+A source has its frontiers per partition (``_part`` is ``topic-partition``) and a position that a replay repeats
+(``_seq``: partition, offset). Before a query starts, ``partitions`` asks the broker for the topic, so that a missing
+topic or a broker that cannot be reached is one sentence within ``CHECK_SECONDS``, not a failed query.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from watersmeet.connectors.formats import decode, encode
+from watersmeet.connectors.packages import Package, require_package
+from watersmeet.errors import ConfigError, ConnectorError, did_you_mean
+
+CHECK_SECONDS = 9.0
+"""The longest that the look at the broker before a query may take."""
+_CONNECT_SECONDS = 2.0
+
+_FORMAT_PREFIXES = ("json.", "csv.", "avro.", "protobuf.")
+_CLIENT_PREFIX = "kafka."
+_NOT_OURS = ("connector", "event_time_unit")  # options of every stream, which the caller reads
+_RESERVED = (
+    "kafka.auto.offset.reset",
+    "kafka.enable.auto.commit",
+    "kafka.interceptor.classes",
+    "kafka.key.deserializer",
+    "kafka.key.serializer",
+    "kafka.value.deserializer",
+    "kafka.value.serializer",
+)
+_ADMIN_PREFIXES = ("security.", "sasl.", "ssl.", "client.", "socket.")
+_REFERENCE = re.compile(r"\$\{(env|file):([^}]+)\}")
+_SENSITIVE = re.compile(r"password|secret|token|jaas|credential|\.key$|keystore\.key", re.IGNORECASE)
+_MASK = "***"
+
+
+class KafkaOptions(BaseModel):
+    """The WITH options of a Kafka stream. Printing it shows no secret."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    topic: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
+    brokers: Annotated[str, Field(min_length=1)]
+    """``host:port``, several with commas; ``kafka.bootstrap.servers`` is another name for it."""
+    format: Literal["json", "csv", "avro", "protobuf"] = "json"
+    starting: Literal["earliest", "latest"] = "earliest"
+    """Where a query without a checkpoint begins."""
+    max_offsets_per_trigger: Annotated[int, Field(gt=0)] | None = None
+    """The most records of one micro-batch, over all partitions."""
+    key: tuple[str, ...] = ()
+    """Columns that make the record's key in a sink: one as its text, several as a JSON object."""
+    format_options: dict[str, str] = {}
+    client: dict[str, str] = {}
+    """The ``kafka.*`` options, as written: references to secrets are not resolved here."""
+
+    def __repr__(self) -> str:
+        shown = {**self.model_dump(exclude={"client", "format_options"}), **masked(self.client)}
+        return f"KafkaOptions({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+
+    __str__ = __repr__
+
+
+def parse_options(options: Mapping[str, str]) -> KafkaOptions:
+    """The options of a WITH clause, checked; ``ConfigError`` names the first that is missing, unknown or wrong."""
+    own: dict[str, Any] = {"client": {}, "format_options": {}}
+    for name, value in options.items():
+        if name in _RESERVED:
+            raise ConfigError(f"option {name} cannot be set: Spark sets it itself")
+        if name == "kafka.bootstrap.servers":
+            if options.get("brokers", value) != value:
+                raise ConfigError("brokers and kafka.bootstrap.servers are two names of one option, and differ")
+            own["brokers"] = value
+        elif name.startswith(_CLIENT_PREFIX):
+            own["client"][name] = value
+        elif name.startswith(_FORMAT_PREFIXES):
+            own["format_options"][name] = value
+        elif name == "key":
+            own["key"] = tuple(part.strip() for part in value.split(",") if part.strip())
+        elif name in ("client", "format_options") or name not in KafkaOptions.model_fields:
+            if name not in _NOT_OURS:
+                raise ConfigError(f"connector kafka has no option {name!r}", hint=did_you_mean(name, _option_names()))
+        else:
+            own[name] = value
+    try:
+        return KafkaOptions(**own)
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        name = str(first["loc"][0])
+        if first["type"] == "missing":
+            raise ConfigError(f"connector kafka needs the option {name}") from None
+        raise ConfigError(f"option {name}: {first['msg'][0].lower()}{first['msg'][1:]}") from None
+
+
+def _option_names() -> list[str]:
+    return [name for name in KafkaOptions.model_fields if name not in ("client", "format_options")]
+
+
+# Secrets ------------------------------------------------------------------------------------------------------------
+
+
+def resolve(text: str) -> str:
+    """``text`` with every ``${env:NAME}`` and ``${file:/path}`` replaced; called as late as can be.
+
+    Raises ``ConfigError``, which names the reference and never a value, where it leads nowhere.
+    """
+
+    def found(reference: re.Match[str]) -> str:
+        kind, name = reference.groups()
+        if kind == "env":
+            if name not in os.environ:
+                raise ConfigError(f"the environment has no variable {name}, which an option refers to")
+            return os.environ[name]
+        try:
+            return Path(name).read_text().rstrip("\r\n")
+        except OSError as error:
+            raise ConfigError(f"{name}, which an option refers to, cannot be read ({error.strerror})") from None
+
+    return _REFERENCE.sub(found, text)
+
+
+def masked(options: Mapping[str, str]) -> dict[str, str]:
+    """The options as they may be printed: references stay as written, secrets written out are hidden."""
+    return {
+        name: _MASK if _SENSITIVE.search(name) and not _REFERENCE.search(value) else value
+        for name, value in options.items()
+    }
+
+
+def _hide(text: str, options: KafkaOptions) -> str:
+    """``text``, which another program wrote, without any secret of the options."""
+    for name, value in options.client.items():
+        secrets = [resolve(reference.group()) for reference in _REFERENCE.finditer(value)]
+        if _SENSITIVE.search(name):
+            secrets.append(resolve(value))
+        for secret in filter(None, secrets):
+            text = text.replace(secret, _MASK)
+    return text
+
+
+def _client_options(options: KafkaOptions) -> dict[str, str]:
+    resolved = {name: resolve(value) for name, value in options.client.items()}
+    return {**resolved, "kafka.bootstrap.servers": resolve(options.brokers)}
+
+
+# Source -------------------------------------------------------------------------------------------------------------
+
+
+def read_stream(spark: SparkSession, columns: StructType, options: Mapping[str, str]) -> DataFrame:
+    """A streaming frame of the topic: ``columns``, ``_bad``, ``_raw``, ``_part``, ``_seq`` and ``_tp_time``.
+
+    ``_part`` is ``topic-partition``, ``_seq`` the partition (4 bytes) and the offset (8 bytes), both big-endian, and
+    ``_tp_time`` the record's timestamp. Only committed records of transactions are read, unless
+    ``kafka.isolation.level`` says otherwise. Raises ``ConfigError`` or ``ConnectorError``; the broker is not asked:
+    call ``partitions`` first.
+    """
+    given = parse_options(options)
+    require_package(spark, Package.KAFKA)
+    settings = {
+        "kafka.isolation.level": "read_committed",
+        **_client_options(given),
+        "subscribe": given.topic,
+        "startingOffsets": given.starting,
+    }
+    if given.max_offsets_per_trigger is not None:
+        settings["maxOffsetsPerTrigger"] = str(given.max_offsets_per_trigger)
+    records = spark.readStream.format("kafka").options(**settings).load()
+    return decode(_with_position(records), "_value", given.format, columns, given.format_options)
+
+
+def _with_position(records: DataFrame) -> DataFrame:
+    # By way of hexadecimal text: ANSI mode has no cast from a number to its bytes.
+    hexadecimal = F.concat(
+        F.lpad(F.hex(F.col("partition").cast("bigint")), 8, "0"), F.lpad(F.hex(F.col("offset")), 16, "0")
+    )
+    part = F.concat(F.col("topic"), F.lit("-"), F.col("partition").cast("string"))
+    return records.select(
+        F.col("value").alias("_value"),
+        F.coalesce(part, F.lit("")).alias("_part"),
+        F.unhex(hexadecimal).alias("_seq"),
+        F.col("timestamp").alias("_tp_time"),
+    )
+
+
+def partitions(spark: SparkSession, options: Mapping[str, str]) -> tuple[str, ...]:
+    """The ``_part`` names that the topic's records can have, in the order of their partitions.
+
+    Raises ``ConnectorError``, in one sentence and within ``CHECK_SECONDS``, where no broker answers, the topic does
+    not exist, or the broker refuses.
+    """
+    given = parse_options(options)
+    require_package(spark, Package.KAFKA)
+    deadline = time.monotonic() + CHECK_SECONDS
+    _check_reachable(given)
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+
+    jvm: Any = spark._jvm
+    admin = None
+    try:
+        admin = jvm.org.apache.kafka.clients.admin.Admin.create(_admin_settings(jvm, given))
+        names = jvm.java.util.ArrayList()
+        names.add(given.topic)
+        described = admin.describeTopics(names).allTopicNames()
+        left = max(1, int((deadline - time.monotonic()) * 1000))
+        topic = described.get(left, jvm.java.util.concurrent.TimeUnit.MILLISECONDS).get(given.topic)
+        numbers = sorted(int(each.partition()) for each in topic.partitions())
+    except Py4JJavaError as error:
+        raise _failure(error.java_exception, given) from None
+    finally:
+        if admin is not None:
+            admin.close(jvm.java.time.Duration.ZERO)
+    return tuple(f"{given.topic}-{number}" for number in numbers)
+
+
+def _admin_settings(jvm: Any, options: KafkaOptions) -> Any:
+    wanted = {name.removeprefix(_CLIENT_PREFIX): value for name, value in _client_options(options).items()}
+    settings = jvm.java.util.Properties()
+    for name, value in wanted.items():
+        if name == "bootstrap.servers" or name.startswith(_ADMIN_PREFIXES):
+            settings.setProperty(name, value)
+    settings.setProperty("request.timeout.ms", "3000")
+    settings.setProperty("default.api.timeout.ms", "6000")
+    return settings
+
+
+def _check_reachable(options: KafkaOptions) -> None:
+    """Raise ``ConnectorError`` if no broker takes a connection: Kafka's client would retry, and log each try."""
+    brokers = resolve(options.brokers)
+    by_reference = brokers != options.brokers
+    deadline = time.monotonic() + 2 * _CONNECT_SECONDS
+    reasons = []
+    for address in filter(None, (part.strip() for part in brokers.split(","))):
+        host, colon, port = address.rpartition(":")
+        if not colon or not port.isdigit() or not 0 < int(port) < 65536:
+            shown = options.brokers if by_reference else address
+            raise ConfigError(f"option brokers: {shown!r} is not host:port")
+        left = min(_CONNECT_SECONDS, deadline - time.monotonic())
+        if left <= 0:
+            break
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=left).close()
+            return
+        except OSError as error:
+            reasons.append(f"{address}: {error.strerror or 'no answer in time'}")
+    raise ConnectorError(
+        f"no Kafka broker can be reached at {options.brokers}",
+        detail=None if by_reference else "; ".join(reasons) or None,
+        hint="is the broker running, and is its address right?",
+    )
+
+
+def _failure(exception: Any, options: KafkaOptions) -> ConnectorError:
+    """The error that a user sees for what Kafka's client threw."""
+    cause = exception.getCause() or exception
+    while cause.getCause() is not None:
+        cause = cause.getCause()
+    kind = str(cause.getClass().getSimpleName())
+    at = f"the Kafka broker at {options.brokers}"
+    if kind == "UnknownTopicOrPartitionException":
+        return ConnectorError(f"topic {options.topic!r} does not exist on {at}", hint="create it, or correct its name")
+    if kind == "TimeoutException":
+        return ConnectorError(
+            f"{at} did not answer in time", hint="is it a Kafka broker, and do the kafka.security.* options fit it?"
+        )
+    said = _hide(str(cause.getMessage() or kind), options).splitlines()[0]
+    return ConnectorError(f"{at} refused: {said}")
+
+
+# Sink ---------------------------------------------------------------------------------------------------------------
+
+
+def write_batch(frame: DataFrame, batch_id: int, options: Mapping[str, str], *, query: str = "") -> None:
+    """Write all rows of one micro-batch to the topic; returns when the broker has them.
+
+    At least once: where a batch is tried again after some of its rows were written, those come twice. Every record
+    carries the header ``_batch`` (the batch's number, as text) and, where it is given, ``_query``, so that a consumer
+    may drop repeats: a batch is repeated as a whole, with equal values, before any later one is written. A consumer
+    whose rows are unique by their key, or in themselves, drops what it has seen with the same ``_batch`` already.
+
+    The value is the row in the stream's format; the key, from the option ``key``, is the column's text, or for
+    several columns a JSON object. Raises ``ConfigError`` or ``ConnectorError``.
+    """
+    given = parse_options(options)
+    require_package(frame.sparkSession, Package.KAFKA)
+    headers = {"_batch": str(batch_id), **({"_query": query} if query else {})}
+    written = frame.select(
+        _key(frame, given.key).alias("key"),
+        encode(frame, given.format, given.format_options).alias("value"),
+        F.array(
+            *[F.struct(F.lit(k).alias("key"), F.encode(F.lit(v), "UTF-8").alias("value")) for k, v in headers.items()]
+        ).alias("headers"),
+    )
+    settings = {
+        "kafka.max.block.ms": "10000",
+        **_client_options(given),
+        "topic": given.topic,
+        "includeHeaders": "true",
+    }
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        written.write.format("kafka").options(**settings).save()
+    except (PySparkException, Py4JError) as error:
+        partitions(frame.sparkSession, options)  # says it better where the broker or the topic is the reason
+        said = _hide(str(error), given).strip().splitlines()[0]
+        raise ConnectorError(f"batch {batch_id} could not be written to topic {given.topic!r}: {said}") from None
+
+
+def _key(frame: DataFrame, names: tuple[str, ...]) -> Column:
+    for name in names:
+        if name not in frame.columns:
+            raise ConfigError(f"option key: no column is named {name!r}", hint=did_you_mean(name, frame.columns))
+    columns = [F.col(f"`{name.replace('`', '``')}`") for name in names]
+    if not columns:
+        return F.lit(None).cast("string")
+    return columns[0].cast("string") if len(columns) == 1 else F.to_json(F.struct(*columns))

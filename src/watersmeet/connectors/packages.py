@@ -1,0 +1,103 @@
+"""The Spark packages (Maven coordinates) that connectors and formats need, and whether a session has them.
+
+PySpark ships without its Kafka, Avro and Protobuf packages; a session loads them when it starts and never later.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Any
+
+import pyspark
+from pyspark.sql import SparkSession
+
+from watersmeet.errors import ConfigError, ConnectorError, did_you_mean
+
+SCALA_VERSION = "2.13"
+"""The one Scala version that Spark 4 is built for."""
+
+
+class Package(StrEnum):
+    """A package of Spark's, by the name that users give to it."""
+
+    KAFKA = "kafka"
+    AVRO = "avro"
+    PROTOBUF = "protobuf"
+
+
+_ARTIFACT = {
+    Package.KAFKA: f"spark-sql-kafka-0-10_{SCALA_VERSION}",
+    Package.AVRO: f"spark-avro_{SCALA_VERSION}",
+    Package.PROTOBUF: f"spark-protobuf_{SCALA_VERSION}",
+}
+_CLASS = {
+    Package.KAFKA: "org.apache.spark.sql.kafka010.KafkaSourceProvider",
+    Package.AVRO: "org.apache.spark.sql.avro.AvroDataToCatalyst",
+    Package.PROTOBUF: "org.apache.spark.sql.protobuf.ProtobufDataToCatalyst",
+}
+_COORDINATE = re.compile(r"[^:\s,]+:[^:\s,]+:[^:\s,]+")
+
+
+def spark_version() -> str:
+    """The release of the PySpark that runs, such as ``4.3.0``, without a suffix of a development build."""
+    found = re.match(r"\d+\.\d+\.\d+", pyspark.__version__)
+    return found.group() if found else pyspark.__version__
+
+
+def packages_for(*names: str) -> tuple[Package, ...]:
+    """The packages that connectors and formats of these names need; names that need none are passed over."""
+    known = {package.value for package in Package}
+    return tuple(dict.fromkeys(Package(name.lower()) for name in names if name.lower() in known))
+
+
+def coordinates(packages: Iterable[str]) -> tuple[str, ...]:
+    """Maven coordinates for ``spark.jars.packages``, without repeats.
+
+    In goes a package's name (``kafka``, ``avro``, ``protobuf``), which gets the version of the PySpark that runs, or
+    a full coordinate (``group:artifact:version``), which is kept and stands in place of the named package of the same
+    artifact. Raises ``ConfigError`` for anything else.
+    """
+    given = [text.strip() for text in packages]
+    explicit = [text for text in given if _COORDINATE.fullmatch(text)]
+    pinned = {text.split(":")[1] for text in explicit}
+    found: list[str] = []
+    for text in given:
+        if text in explicit:
+            found.append(text)
+            continue
+        try:
+            artifact = _ARTIFACT[Package(text.lower())]
+        except ValueError:
+            raise ConfigError(
+                f"no Spark package is named {text!r}",
+                hint=did_you_mean(text, [package.value for package in Package]),
+            ) from None
+        if artifact not in pinned:
+            found.append(f"org.apache.spark:{artifact}:{spark_version()}")
+    return tuple(dict.fromkeys(found))
+
+
+def has_package(spark: SparkSession, package: Package) -> bool:
+    """Whether the running session can load the classes of ``package``."""
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+
+    jvm: Any = spark._jvm
+    # A session's packages are seen by its own class loader, not by the one that loaded the Python gateway.
+    loader = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
+    try:
+        jvm.java.lang.Class.forName(_CLASS[package], False, loader)
+    except Py4JJavaError:
+        return False
+    return True
+
+
+def require_package(spark: SparkSession, package: Package) -> None:
+    """Raise ``ConnectorError``, saying how to start a session with ``package``, where this session lacks it."""
+    if not has_package(spark, package):
+        raise ConnectorError(
+            f"the {package.value.capitalize()} package is not in this Spark session",
+            hint=f'start it with watersmeet.connect(packages=["{package.value}"]) '
+            f"or --packages {coordinates([package])[0]}",
+        )

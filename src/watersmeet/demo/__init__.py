@@ -1,0 +1,1 @@
+"""What `watersmeet demo` runs: real data, written out as event files, and the joins over it."""

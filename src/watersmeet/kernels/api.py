@@ -1,0 +1,136 @@
+"""What every kernel takes and gives.
+
+A kernel is a pure function from (state, new rows, frontiers) to (changes, what to store, what to forget).  It knows
+Arrow, DuckDB SQL, event times as int64, weights and frontiers; it knows nothing of Spark, frames or durability.  The
+same kernel runs in Spark, in the test harness and over a batch.
+
+Names of columns with a meaning of their own begin with ``$``:
+
+``$t``    event time on the operator's axis (microseconds, or plain sequence numbers), NULL only on padded rows
+``$rid``  number of a row within its input and bucket; given when the row is first seen, kept with it
+``$m``    whether a stored row had found a partner in the batch that brought it
+``$w``    weight of a change: +1 or −1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol
+
+import duckdb
+import pyarrow as pa
+
+#: The ends of the event-time axis: nothing heard yet, and end of input.
+NEVER = -(2**63)
+FOREVER = 2**63 - 1
+
+WEIGHT = "$w"
+RID = "$rid"
+MATCHED = "$m"
+
+
+class EmitMode(Enum):
+    """When results come out: once they can no longer change, or at once and with corrections."""
+
+    FINAL = "FINAL"
+    CHANGELOG = "CHANGELOG"
+
+
+class JoinKind(Enum):
+    INNER = "inner"
+    LEFT = "left"
+    RIGHT = "right"
+    FULL = "full"
+    SEMI = "semi"
+    ANTI = "anti"
+
+    @property
+    def keeps_left(self) -> bool:
+        """Left rows without a partner come out."""
+        return self in (JoinKind.LEFT, JoinKind.FULL, JoinKind.ANTI)
+
+    @property
+    def keeps_right(self) -> bool:
+        return self in (JoinKind.RIGHT, JoinKind.FULL)
+
+    @property
+    def pairs(self) -> bool:
+        """Results hold columns of both sides."""
+        return self not in (JoinKind.SEMI, JoinKind.ANTI)
+
+    @property
+    def tracks_left(self) -> bool:
+        """Whether it must be known which left rows have found a partner."""
+        return self.keeps_left or self is JoinKind.SEMI
+
+    @property
+    def corrects(self) -> bool:
+        """Results given at once may have to be taken back."""
+        return self.keeps_left or self.keeps_right
+
+
+def shift(frontier: int, by: int | None) -> int:
+    """``frontier + by`` on the axis; its ends stay where they are, and without a bound (None) nothing is ever past.
+
+    >>> shift(100, -5), shift(FOREVER, -5) == FOREVER, shift(100, None) == NEVER
+    (95, True, True)
+    """
+    if frontier in (NEVER, FOREVER):
+        return frontier
+    if by is None:
+        return NEVER
+    return max(NEVER, min(FOREVER, frontier + by))
+
+
+class StateView(Protocol):
+    """Stored rows of an operator's bucket, as relations of the kernel's own naming."""
+
+    @property
+    def connection(self) -> duckdb.DuckDBPyConnection: ...
+
+    def scan(self, relation: str, low: int, high: int) -> str | None:
+        """SQL of a table expression over the stored rows with ``low <= $t <= high``; None where there are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepFrontiers:
+    """The operator's frontier as it stood before the batch and as it stands after it."""
+
+    before: int
+    after: int
+
+
+@dataclass(slots=True)
+class StepResult:
+    """What one step gives.
+
+    ``changes`` are result rows (with a ``$w`` column in a changelog); ``store`` are rows to add to the state, by
+    relation; ``forget`` says for a relation that rows with ``$t`` below the value will never be asked for again.
+    """
+
+    changes: pa.Table | None = None
+    store: dict[str, pa.Table] = field(default_factory=dict)
+    forget: dict[str, int] = field(default_factory=dict)
+
+
+class Kernel(Protocol):
+    """One operator's computation over one bucket."""
+
+    @property
+    def partition_width(self) -> int | None:
+        """How wide a time partition of the stored rows should be (None: they have no bound in time)."""
+
+    def live_relations(self, frontier: int) -> dict[str, int]:
+        """Relations of the state that hold rows, and the event time from which their rows still count."""
+
+    def step(
+        self, state: StateView, inputs: Mapping[int, pa.Table], frontiers: StepFrontiers, first_rid: int
+    ) -> StepResult:
+        """Apply the new rows of each input; none of them is late.  New rows are numbered from ``first_rid``."""
+
+
+def quote(name: str) -> str:
+    """A DuckDB identifier."""
+    return '"' + name.replace('"', '""') + '"'

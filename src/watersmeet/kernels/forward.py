@@ -1,0 +1,35 @@
+"""Rows as they come: the operator of a query over one stream.  It keeps no rows, only frontier and counters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from watersmeet.kernels.api import StateView, StepFrontiers, StepResult
+from watersmeet.state.segments import TIME
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """The kernel; its results have the columns of ``output``, the event time among them under the name ``time``."""
+
+    output: tuple[str, ...]
+    time: str
+
+    @property
+    def partition_width(self) -> int | None:
+        """No rows are stored."""
+        return None
+
+    def live_relations(self, frontier: int) -> dict[str, int]:
+        """No rows are stored."""
+        return {}
+
+    def step(
+        self, state: StateView, inputs: Mapping[int, pa.Table], frontiers: StepFrontiers, first_rid: int
+    ) -> StepResult:
+        """Give the new rows."""
+        columns = [TIME if name == self.time else name for name in self.output]
+        return StepResult(changes=inputs[0].select(columns).rename_columns(list(self.output)))

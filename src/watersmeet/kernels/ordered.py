@@ -1,0 +1,64 @@
+"""Rows in order of event time, within a step and across steps.
+
+Comes out    every row once its time t is final: t < F, F being the operator's frontier after the batch
+Ties         by the further columns of ORDER BY, then by the rows' places in their sources
+NULL times   (padded rows) come out in the step that brings them, before the others
+Late rows    never reach the kernel
+State        rows with t >= F
+
+Since every row below F has come out, and no row below F can still come, the order holds across steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from watersmeet.kernels.api import NEVER, StateView, StepFrontiers, StepResult, quote
+from watersmeet.state.segments import TIME
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedEmit:
+    """The kernel; its one input's rows come out with the columns of ``output``.
+
+    ``time`` is the name under which results carry the event time, ``ties`` are (column, descending) pairs.
+    """
+
+    output: tuple[str, ...]
+    time: str
+    ties: tuple[tuple[str, bool], ...] = ()
+
+    @property
+    def partition_width(self) -> int | None:
+        return None
+
+    def live_relations(self, frontier: int) -> dict[str, int]:
+        return {"rows": frontier}
+
+    def step(
+        self, state: StateView, inputs: Mapping[int, pa.Table], frontiers: StepFrontiers, first_rid: int
+    ) -> StepResult:
+        con = state.connection
+        con.register("new", inputs[0])
+        try:
+            due = f"SELECT * FROM new WHERE {quote(TIME)} IS NULL OR {quote(TIME)} < {frontiers.after}"
+            stored = state.scan("rows", NEVER, frontiers.after - 1)
+            if stored is not None:
+                due += f" UNION ALL BY NAME SELECT * FROM {stored}"
+            columns = ", ".join(
+                f"{quote(TIME)} AS {quote(name)}" if name == self.time else quote(name) for name in self.output
+            )
+            order = ", ".join(
+                [f"{quote(TIME)} NULLS FIRST"]
+                + [f"{quote(name)} {'DESC NULLS LAST' if descending else 'ASC NULLS FIRST'}" for name, descending in self.ties]
+            )
+            return StepResult(
+                changes=con.sql(f"SELECT {columns} FROM ({due}) ORDER BY {order}").to_arrow_table(),
+                store={"rows": con.sql(f"SELECT * FROM new WHERE {quote(TIME)} >= {frontiers.after}").to_arrow_table()},
+                forget={"rows": frontiers.after},
+            )
+        finally:
+            con.unregister("new")

@@ -1,0 +1,45 @@
+"""Spark SQL types as Arrow types, as Spark itself hands them to Python (timestamps in UTC microseconds)."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from sqlglot import exp
+
+from watersmeet.errors import UnsupportedError
+from watersmeet.sql.positions import position_of
+
+_T = exp.DataType.Type
+_SIMPLE = {
+    _T.BOOLEAN: pa.bool_(),
+    _T.TINYINT: pa.int8(),
+    _T.SMALLINT: pa.int16(),
+    _T.INT: pa.int32(),
+    _T.BIGINT: pa.int64(),
+    _T.FLOAT: pa.float32(),
+    _T.DOUBLE: pa.float64(),
+    _T.TEXT: pa.string(),
+    _T.VARCHAR: pa.string(),
+    _T.CHAR: pa.string(),
+    _T.BINARY: pa.binary(),
+    _T.DATE: pa.date32(),
+    _T.TIMESTAMP: pa.timestamp("us", tz="UTC"),
+    _T.TIMESTAMPTZ: pa.timestamp("us", tz="UTC"),
+    _T.TIMESTAMPLTZ: pa.timestamp("us", tz="UTC"),
+    _T.TIMESTAMPNTZ: pa.timestamp("us"),
+}
+
+
+def arrow_type(kind: exp.DataType) -> pa.DataType:
+    """The Arrow type of a Spark type; ``UnsupportedError`` where there is none."""
+    if kind.this in _SIMPLE:
+        return _SIMPLE[kind.this]
+    if kind.is_type(_T.DECIMAL):
+        given = [int(part.name) for part in kind.expressions]
+        return pa.decimal128(given[0] if given else 10, given[1] if len(given) > 1 else 0)
+    if kind.is_type(_T.ARRAY):
+        return pa.list_(arrow_type(kind.expressions[0]))
+    if kind.is_type(_T.MAP):
+        return pa.map_(arrow_type(kind.expressions[0]), arrow_type(kind.expressions[1]))
+    if kind.is_type(_T.STRUCT):
+        return pa.struct([pa.field(each.name, arrow_type(each.args["kind"])) for each in kind.expressions])
+    raise UnsupportedError(f"columns of type {kind.sql('spark')} are not supported", position=position_of(kind))

@@ -1,0 +1,203 @@
+"""Windows from plain inequalities, by interval arithmetic.
+
+A comparison whose two sides are sums of event-time columns and constants says how far two times may lie apart:
+
+    r.ts BETWEEN l.ts - 10 AND l.ts + 5     gives   -10 <= r.ts - l.ts <= 5
+    ABS(l.ts - r.ts) < 30                   gives   -29 <= r.ts - l.ts <= 29      (times are whole numbers)
+
+``Differences`` keeps such intervals for pairs of inputs and derives what follows from several of them together: from
+b - a and c - b it knows a window for c - a (the closure of a difference bound matrix, Dill 1989).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from watersmeet.plan.times import interval_micros
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A closed interval of whole numbers; None is no bound."""
+
+    lower: int | None = None
+    upper: int | None = None
+
+    def intersect(self, other: Interval) -> Interval:
+        return Interval(_tighter(max, self.lower, other.lower), _tighter(min, self.upper, other.upper))
+
+    def plus(self, other: Interval) -> Interval:
+        return Interval(_sum(self.lower, other.lower), _sum(self.upper, other.upper))
+
+    def negated(self) -> Interval:
+        return Interval(
+            None if self.upper is None else -self.upper,
+            None if self.lower is None else -self.lower,
+        )
+
+    @property
+    def is_bounded(self) -> bool:
+        return self.lower is not None and self.upper is not None
+
+    @property
+    def is_free(self) -> bool:
+        return self.lower is None and self.upper is None
+
+    @property
+    def is_empty(self) -> bool:
+        return self.lower is not None and self.upper is not None and self.lower > self.upper
+
+
+@dataclass(slots=True)
+class Differences:
+    """What is known of ``time of j - time of i`` for pairs of inputs (i, j)."""
+
+    known: dict[tuple[int, int], Interval] = field(default_factory=dict)
+
+    def get(self, i: int, j: int) -> Interval:
+        return self.known.get((i, j), Interval())
+
+    def add(self, i: int, j: int, interval: Interval) -> None:
+        self.known[i, j] = self.get(i, j).intersect(interval)
+        self.known[j, i] = self.known[i, j].negated()
+
+    def copy(self) -> Differences:
+        return Differences(dict(self.known))
+
+    def close(self) -> None:
+        """Derive what follows from two known differences in a row, for all pairs (Floyd and Warshall)."""
+        inputs = {i for pair in self.known for i in pair}
+        for via in inputs:
+            for i in inputs - {via}:
+                for j in inputs - {via, i}:
+                    through = self.get(i, via).plus(self.get(via, j))
+                    if not through.is_free:
+                        self.add(i, j, through)
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """A sum of event times, by input and with coefficients, and a constant (all in axis units)."""
+
+    times: Mapping[int, int]
+    constant: int
+
+    def plus(self, other: Linear, sign: int = 1) -> Linear:
+        times = dict(self.times)
+        for input, coefficient in other.times.items():
+            times[input] = times.get(input, 0) + sign * coefficient
+        return Linear({i: c for i, c in times.items() if c}, self.constant + sign * other.constant)
+
+
+#: Tells for a column: its input and the size of its unit in axis units, where it is an event time.
+TimeColumns = Callable[[exp.Column], tuple[int, int, bool] | None]
+
+
+def time_bounds(condition: exp.Expr, times: TimeColumns) -> tuple[tuple[int, int], Interval] | None:
+    """What a condition says of the distance of two inputs' event times: ((i, j), bounds of time j - time i).
+
+    None where the condition is anything else (or says more than that): it stays an ordinary condition.
+    """
+    scale = _number_scale(condition, times)
+    if scale is None:
+        return None
+
+    def linear(node: exp.Expr) -> Linear | None:
+        return _linear(node, times, scale)
+
+    left, right = condition.args.get("this"), condition.args.get("expression")
+    if not isinstance(condition, exp.EQ | exp.LT | exp.LTE | exp.GT | exp.GTE):
+        return None
+    if isinstance(condition, exp.GT | exp.GTE):
+        left, right = right, left
+    strict = 1 if isinstance(condition, exp.LT | exp.GT) else 0
+    inside = _abs_argument(left)
+    if inside is not None and not isinstance(condition, exp.EQ):  # ABS(x) < c
+        value, limit = linear(inside), linear(right)
+        if value is None or limit is None or limit.times:
+            return None
+        reach = Linear({}, limit.constant - strict)
+        above, below = _at_least(reach.plus(value)), _at_least(reach.plus(value, -1))
+    else:
+        smaller, larger = linear(left), linear(right)
+        if smaller is None or larger is None:
+            return None
+        distance = larger.plus(smaller, -1)
+        above = _at_least(Linear(distance.times, distance.constant - strict))
+        below = above
+        if isinstance(condition, exp.EQ):
+            below = _at_least(smaller.plus(larger, -1))
+    if above is None or below is None:
+        return None
+    return above[0], above[1].intersect(below[1])
+
+
+def _abs_argument(node: exp.Expr) -> exp.Expr | None:
+    node = node.unnest()
+    return node.this if isinstance(node, exp.Abs) else None
+
+
+def _at_least(value: Linear) -> tuple[tuple[int, int], Interval] | None:
+    """``value >= 0`` as bounds of a difference of two times, i < j."""
+    if sorted(value.times.values()) != [-1, 1]:
+        return None
+    i, j = sorted(value.times)
+    if value.times[j] == 1:  # t_j - t_i + constant >= 0
+        return (i, j), Interval(lower=-value.constant)
+    return (i, j), Interval(upper=value.constant)
+
+
+def _number_scale(condition: exp.Expr, times: TimeColumns) -> int | None:
+    """What plain numbers count in a condition over event times; None where no two event times of one kind meet."""
+    found = [times(column) for column in condition.find_all(exp.Column)]
+    if not found or any(time is None for time in found):
+        return None
+    scales = {(scale, is_integer) for _, scale, is_integer in found if scale}  # type: ignore[misc]
+    if len(scales) != 1:
+        return None
+    (scale, is_integer) = scales.pop()
+    return scale if is_integer else 0
+
+
+def _linear(node: exp.Expr, times: TimeColumns, number_scale: int) -> Linear | None:
+    match node:
+        case exp.Paren():
+            return _linear(node.this, times, number_scale)
+        case exp.Column():
+            time = times(node)
+            return None if time is None else Linear({time[0]: 1}, 0)
+        case exp.Interval():
+            return Linear({}, interval_micros(node))
+        case exp.Literal() if not node.is_string and number_scale and node.is_int:
+            return Linear({}, int(node.name) * number_scale)
+        case exp.Neg():
+            inner = _linear(node.this, times, number_scale)
+            return None if inner is None else Linear({}, 0).plus(inner, -1)
+        case exp.Add() | exp.Sub():
+            left = _linear(node.this, times, number_scale)
+            right = _linear(node.expression, times, number_scale)
+            if left is None or right is None:
+                return None
+            return left.plus(right, 1 if isinstance(node, exp.Add) else -1)
+        case exp.Mul():
+            left = _linear(node.this, times, 1)
+            right = _linear(node.expression, times, 1)
+            if left is None or right is None or left.times or right.times or not number_scale:
+                return None
+            return Linear({}, left.constant * right.constant * number_scale)
+        case _:
+            return None
+
+
+def _tighter(
+    pick: Callable[[Iterable[int]], int], left: int | None, right: int | None
+) -> int | None:
+    known = [value for value in (left, right) if value is not None]
+    return pick(known) if known else None
+
+
+def _sum(left: int | None, right: int | None) -> int | None:
+    return None if left is None or right is None else left + right

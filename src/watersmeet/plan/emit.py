@@ -1,0 +1,111 @@
+"""EMIT FINAL or EMIT CHANGELOG: what was asked, what is possible, and what bounds the state.
+
+FINAL where the query has a bound or needs no corrections (an inner or semi join of append-only streams), else
+CHANGELOG.  Where rows would have to be kept for ever, a limit on the state's bytes must stand in.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from watersmeet.errors import Position, PlanError, UnsupportedError
+from watersmeet.kernels.api import EmitMode
+from watersmeet.plan.logical import JoinNode, LogicalQuery, joins_of
+from watersmeet.plan.windows import lag_of, unbounded_sides
+from watersmeet.sql.positions import position_of
+
+LIMIT_SETTING = "join_max_buffered_bytes"
+DEFAULT_LIMIT = 512 * 1024 * 1024
+
+
+def decide_emit(query: LogicalQuery, asked: EmitMode | None, position: Position | None) -> None:
+    """Set the query's emit mode, the reason for it, and its limit of state bytes.
+
+    Raises ``PlanError`` where EMIT FINAL is asked of a join without a bound and no limit is given, and
+    ``UnsupportedError`` for ORDER BY in a changelog or over a join without a bound.
+    """
+    joins = list(joins_of(query.root))
+    unbounded = unbounded_sides(joins)
+    limit = query.settings.get(LIMIT_SETTING)
+    if asked is EmitMode.FINAL and unbounded and limit is None:
+        raise _unbounded(query, *unbounded[0])
+    if asked is not None:
+        query.emit, query.emit_reason = asked, f"EMIT {asked.name} was asked for"
+    elif not unbounded:
+        query.emit, query.emit_reason = EmitMode.FINAL, "every join has a window"
+    elif not any(join.kind.corrects for join in joins):
+        query.emit, query.emit_reason = EmitMode.FINAL, "no result ever needs a correction"
+    else:
+        query.emit, query.emit_reason = EmitMode.CHANGELOG, "a join without a window can never be final"
+    if unbounded:
+        query.max_state_bytes = int(limit) if limit is not None else DEFAULT_LIMIT
+    elif limit is not None:
+        query.max_state_bytes = int(limit)
+    _check_ordering(query, position)
+    _check_chain(query, joins)
+
+
+def _check_ordering(query: LogicalQuery, position: Position | None) -> None:
+    if query.ordering is None:
+        return
+    if query.emit is EmitMode.CHANGELOG:
+        raise UnsupportedError(
+            "ORDER BY gives rows once they are final; a changelog corrects rows that were given",
+            hint="leave out ORDER BY, or use EMIT FINAL",
+            position=position or query.ordering.position,
+        )
+    if lag_of(query.root, query.ordering.input) is None:
+        raise UnsupportedError(
+            "ORDER BY over a join without a window would wait for ever",
+            hint="add WITHIN to the join",
+            position=query.ordering.position,
+        )
+
+
+def _check_chain(query: LogicalQuery, joins: list[JoinNode]) -> None:
+    """A join over a changelog with corrections: inner joins multiply weights, the others cannot yet."""
+    if query.emit is EmitMode.FINAL:
+        return
+    for join in joins:
+        feeding = [side for side in (join.left, join.right) if any(below.kind.corrects for below in joins_of(side))]
+        if feeding and join.kind.value != "inner":
+            raise UnsupportedError(
+                f"a {join.kind.value} join over the result of an outer or anti join cannot emit a changelog yet",
+                hint="use EMIT FINAL, or make the later join INNER",
+                position=join.position,
+            )
+
+
+def _unbounded(query: LogicalQuery, join: JoinNode, side: str) -> PlanError:
+    node = join.left if side == "left" else join.right
+    input = join.time_inputs[0 if side == "left" else 1]
+    names = ", ".join(query.inputs[i].alias for i in sorted(node.visible))
+    other = query.inputs[join.time_inputs[1 if side == "left" else 0]]
+    return PlanError(
+        f"EMIT FINAL cannot bound the state of the {side} side ({names}): a partner may come at any later time",
+        detail=_missing_watermark(query, join) or f"nothing says how long a row of {query.inputs[input].alias} waits "
+        f"for one of {other.alias}",
+        hint="add WITHIN INTERVAL '…' to the join (or inequalities over both event times), use EMIT CHANGELOG, "
+        f"or set a limit with SETTINGS {LIMIT_SETTING} = …",
+        position=join.position,
+    )
+
+
+def _missing_watermark(query: LogicalQuery, join: JoinNode) -> str | None:
+    """Where an inequality stands over a column that is not an event time: which side lacks a watermark on it."""
+    for condition in join.residual:
+        if not isinstance(condition, exp.Between | exp.LT | exp.LTE | exp.GT | exp.GTE):
+            continue
+        for column in condition.find_all(exp.Column):
+            known = query.columns.get(column.name)
+            if known is None:
+                continue
+            input = query.inputs[known.input]
+            timelike = known.type.is_type(*exp.DataType.TEMPORAL_TYPES) or known.type.is_type(*exp.DataType.INTEGER_TYPES)
+            if timelike and known.column.lower() != input.time.column.lower():
+                where = f" ({position})" if (position := position_of(column)) else ""
+                return (
+                    f"{input.alias}.{known.column}{where} has no watermark: the event time of {input.stream.name} is "
+                    f"{input.time.column}; declare WATERMARK FOR {known.column} AS {known.column} - INTERVAL '…'"
+                )
+    return None

@@ -1,0 +1,184 @@
+"""The logical plan: a tree of joins over inputs, with every name resolved.
+
+Columns have physical names, unique in the query: ``o.amount`` is column ``amount`` of the input with alias ``o``.
+Expressions are sqlglot trees over such columns.  Nested selects are inlined: a column of a subquery is an expression
+over the columns of the inputs below it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from watersmeet.catalog import StreamDef
+from watersmeet.errors import Position
+from watersmeet.kernels.api import EmitMode, JoinKind
+from watersmeet.plan.bounds import Differences, Interval
+from watersmeet.plan.times import EventTime
+from watersmeet.sql.nodes import Within
+
+TP_TIME = "_tp_time"
+TP_DELTA = "_tp_delta"
+
+
+@dataclass(slots=True)
+class Input:
+    """One use of a stream in a query; a self join has two inputs over one stream."""
+
+    index: int
+    alias: str
+    stream: StreamDef
+    position: Position | None = None
+    filters: list[exp.Expr] = field(default_factory=list)
+
+    @property
+    def time(self) -> EventTime:
+        return self.stream.event_time
+
+    @property
+    def time_name(self) -> str:
+        """The physical name of the event time on the operators' axis."""
+        return f"{self.alias}.$t"
+
+
+@dataclass(frozen=True, slots=True)
+class PhysicalColumn:
+    """A declared column of an input."""
+
+    name: str
+    input: int
+    column: str
+    type: exp.DataType
+
+
+@dataclass(slots=True)
+class Leaf:
+    """A source of rows."""
+
+    input: Input
+
+    @property
+    def visible(self) -> frozenset[int]:
+        return frozenset({self.input.index})
+
+    @property
+    def inputs(self) -> frozenset[int]:
+        return self.visible
+
+
+@dataclass(slots=True)
+class KeyPair:
+    """An equality of two expressions, each over one input: left side, right side."""
+
+    left: exp.Expr
+    right: exp.Expr
+    null_safe: bool
+    type: exp.DataType
+
+
+@dataclass(slots=True)
+class JoinNode:
+    """A join of two subtrees.
+
+    ``conditions`` are what ON (and for inner joins WHERE) says and no filter below took; the analysis of windows
+    splits them into ``keys``, the window ``bounds`` of the right time minus the left time (``time_inputs``), and
+    ``residual`` conditions.  ``loose`` are bounds that hold only where the other time is not NULL (WITHIN over a
+    chain says nothing about a stream that a padded row lacks).
+    """
+
+    left: Node
+    right: Node
+    kind: JoinKind
+    conditions: list[exp.Expr]
+    position: Position | None
+    within: Within | None = None
+    grace: int = 0
+    null_aware: bool = False
+    keys: list[KeyPair] = field(default_factory=list)
+    time_inputs: tuple[int, int] = (-1, -1)
+    bounds: Interval = field(default_factory=Interval)
+    residual: list[exp.Expr] = field(default_factory=list)
+    loose: list[tuple[int, int, Interval]] = field(default_factory=list)
+    lags: dict[int, int | None] = field(default_factory=dict)
+    differences: Differences = field(default_factory=Differences)
+
+    @property
+    def visible(self) -> frozenset[int]:
+        """Inputs whose columns stand in the results."""
+        return self.left.visible | self.right.visible if self.kind.pairs else self.left.visible
+
+    @property
+    def inputs(self) -> frozenset[int]:
+        return self.left.inputs | self.right.inputs
+
+
+Node = Leaf | JoinNode
+
+
+def joins_of(node: Node) -> Iterator[JoinNode]:
+    """All joins below and at ``node``, inner ones first: the order in which rows meet them."""
+    if isinstance(node, JoinNode):
+        yield from joins_of(node.left)
+        yield from joins_of(node.right)
+        yield node
+
+
+@dataclass(slots=True)
+class Ordering:
+    """ORDER BY: the input whose event time leads, and the columns that break ties (expression, descending)."""
+
+    input: int
+    ties: list[tuple[exp.Expr, bool]]
+    position: Position | None
+
+
+@dataclass(frozen=True, slots=True)
+class OutputColumn:
+    """A column of the result: its name and its expression over physical columns."""
+
+    name: str
+    expression: exp.Expr
+    renamed_from: str | None = None
+
+
+@dataclass(slots=True)
+class LogicalQuery:
+    """A whole query, bound and analysed."""
+
+    inputs: list[Input]
+    columns: dict[str, PhysicalColumn]
+    root: Node
+    outputs: list[OutputColumn]
+    post_filters: list[exp.Expr]
+    ordering: Ordering | None
+    emit: EmitMode
+    emit_reason: str
+    settings: dict[str, str | int | float | bool]
+    max_state_bytes: int | None = None
+
+    def inputs_of(self, expression: exp.Expr) -> frozenset[int]:
+        """The inputs whose columns an expression reads."""
+        return inputs_of(expression, self.columns)
+
+
+def inputs_of(expression: exp.Expr, columns: dict[str, PhysicalColumn]) -> frozenset[int]:
+    """The inputs whose columns an expression reads."""
+    return frozenset(columns[column.name].input for column in expression.find_all(exp.Column) if column.name in columns)
+
+
+def conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
+    """The terms of an AND, parentheses around them taken off; BETWEEN is two of them."""
+    if condition is None:
+        return []
+    condition = condition.unnest()
+    if isinstance(condition, exp.Between) and not condition.args.get("symmetric"):
+        value = condition.this
+        return [
+            exp.GTE(this=value, expression=condition.args["low"]),
+            exp.LTE(this=value.copy(), expression=condition.args["high"]),
+        ]
+    if isinstance(condition, exp.And):
+        return [*conjuncts(condition.this), *conjuncts(condition.expression)]
+    return [condition]

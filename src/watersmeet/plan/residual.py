@@ -1,0 +1,82 @@
+"""Conditions across both sides, as DuckDB SQL for the kernel.
+
+Outer, semi and anti joins need such conditions inside the kernel.  Spark and DuckDB agree on the operators listed
+here and were tested against each other; anything else across sides is refused, or, above an inner join, left to
+Spark.  What reads one side only is computed by Spark before rows are packed and carried as a column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from watersmeet.errors import UnsupportedError
+from watersmeet.plan.typing import type_of
+from watersmeet.plan.logical import PhysicalColumn, inputs_of
+from watersmeet.sql.positions import position_of
+
+_LOGIC = (exp.And, exp.Or, exp.Not, exp.Paren, exp.Is, exp.Null, exp.Boolean, exp.Case, exp.If, exp.Coalesce)
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Between, exp.In)
+_NUMBERS = (exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.Abs, exp.Literal, exp.Greatest, exp.Least)
+_TEXT = (exp.Like, exp.Upper, exp.Lower, exp.Concat, exp.DPipe)
+_ALLOWED = (*_LOGIC, *_COMPARISONS, *_NUMBERS, *_TEXT, exp.Column, exp.Identifier)
+
+
+def is_allowed(condition: exp.Expr) -> bool:
+    """Whether the kernel may evaluate a condition."""
+    return _first_refused(condition) is None
+
+
+def require_allowed(condition: exp.Expr, kind: str) -> None:
+    """Raise ``UnsupportedError`` at the first part of a condition that the kernel may not evaluate."""
+    if (part := _first_refused(condition)) is not None:
+        raise UnsupportedError(
+            f"{part.sql('spark')} reads both sides of a {kind} join: this function is not supported there",
+            detail="across sides: comparisons, AND OR NOT, IS NULL, IN, BETWEEN, CASE, COALESCE, + - *, ABS, GREATEST, "
+            "LEAST, LIKE, UPPER, LOWER, CONCAT",
+            hint="compute it on each side alone, or make the join INNER",
+            position=position_of(part),
+        )
+
+
+def _first_refused(condition: exp.Expr) -> exp.Expr | None:
+    return next((node for node in condition.walk() if not isinstance(node, _ALLOWED)), None)
+
+
+def carry_one_sided(
+    condition: exp.Expr, columns: dict[str, PhysicalColumn], carry: Callable[[int, exp.Expr], str]
+) -> exp.Expr:
+    """Replace every largest part that reads one input only, and is more than a column, by a carried column.
+
+    ``carry`` takes the input and the expression, and gives the carried column's name.
+    """
+
+    def replace(node: exp.Expr) -> exp.Expr:
+        used = inputs_of(node, columns)
+        if len(used) == 1 and not isinstance(node, exp.Column | exp.Identifier):
+            (input,) = used
+            kind = type_of(node, columns)
+            name = carry(input, node)
+            columns[name] = PhysicalColumn(name, input, "", kind)
+            return exp.column(exp.to_identifier(name, quoted=True))
+        return node
+
+    return condition.copy().transform(replace, copy=False)
+
+
+def render(condition: exp.Expr, column_sql: Callable[[str], str]) -> str:
+    """DuckDB SQL of a condition; ``column_sql`` gives that of each physical column."""
+    placeholders: dict[str, str] = {}
+
+    def replace(node: exp.Expr) -> exp.Expr:
+        if not isinstance(node, exp.Column):
+            return node
+        name = f"column_{len(placeholders)}_"
+        placeholders[name] = column_sql(node.name)
+        return exp.column(name)
+
+    text = condition.copy().transform(replace, copy=False).sql(dialect="duckdb")
+    for name, sql in placeholders.items():
+        text = text.replace(name, sql)
+    return text

@@ -1,0 +1,86 @@
+"""Event times: which column carries them, and how they lie on the int64 axis that operators use.
+
+The axis is microseconds since the epoch for timestamps and for integers that count seconds, milliseconds or
+microseconds; plain sequence numbers (unit ``row``) are an axis of their own.  A day is 24 hours; months and years
+have no fixed length and are refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from sqlglot import exp
+
+from watersmeet.errors import UnsupportedError
+from watersmeet.sql.nodes import interval_parts
+from watersmeet.sql.positions import position_of
+
+_MICROS = {
+    "MICROSECOND": 1,
+    "MILLISECOND": 1_000,
+    "SECOND": 1_000_000,
+    "MINUTE": 60_000_000,
+    "HOUR": 3_600_000_000,
+    "DAY": 86_400_000_000,
+    "WEEK": 604_800_000_000,
+}
+
+
+class TimeUnit(Enum):
+    """What an event-time column counts."""
+
+    TIMESTAMP = "timestamp"
+    TIMESTAMP_NTZ = "timestamp_ntz"
+    SECONDS = "s"
+    MILLISECONDS = "ms"
+    MICROSECONDS = "us"
+    ROWS = "row"
+
+    @property
+    def scale(self) -> int:
+        """Units of the axis in one unit of the column."""
+        return {TimeUnit.SECONDS: 1_000_000, TimeUnit.MILLISECONDS: 1_000}.get(self, 1)
+
+    @property
+    def is_integer(self) -> bool:
+        return self not in (TimeUnit.TIMESTAMP, TimeUnit.TIMESTAMP_NTZ)
+
+
+@dataclass(frozen=True, slots=True)
+class EventTime:
+    """The event-time column of a stream, what it counts, and how far rows may come out of order (axis units)."""
+
+    column: str
+    unit: TimeUnit
+    delay: int = 0
+    declared: bool = True
+
+
+def interval_micros(interval: exp.Expr) -> int:
+    """The length of an interval in microseconds.
+
+    Raises ``UnsupportedError`` for months and years, and for anything that is not one number and a unit.
+    """
+    if not isinstance(interval, exp.Interval):
+        raise UnsupportedError(
+            f"an interval is needed here, not {interval.sql(dialect='spark')}",
+            hint="write INTERVAL '10' MINUTES",
+            position=position_of(interval),
+        )
+    try:
+        amount, unit = interval_parts(interval)
+        unit = unit.upper().removesuffix("S")
+        micros = amount * _MICROS[unit]
+    except (KeyError, ArithmeticError, ValueError, AttributeError) as error:
+        raise UnsupportedError(
+            f"{interval.sql(dialect='spark')} has no fixed length",
+            detail=f"allowed units: {', '.join(unit for unit in _MICROS)}",
+            hint="a day is 24 hours here; for a month write the days",
+            position=position_of(interval),
+        ) from error
+    if micros != int(micros):
+        raise UnsupportedError(
+            f"{interval.sql(dialect='spark')} is not a whole number of microseconds", position=position_of(interval)
+        )
+    return int(micros)

@@ -1,0 +1,214 @@
+"""Of each join: its keys, its window, and how far the times of its results lie behind its frontier."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlglot import exp
+
+from watersmeet.errors import PlanError, UnsupportedError
+from watersmeet.kernels.api import JoinKind
+from watersmeet.plan.bounds import Differences, Interval, time_bounds
+from watersmeet.plan.logical import Input, JoinNode, KeyPair, Leaf, Node, PhysicalColumn, inputs_of, joins_of
+from watersmeet.plan.times import TimeUnit, interval_micros
+from watersmeet.plan.typing import common_key_type, type_of
+from watersmeet.sql.nodes import Within
+from watersmeet.sql.positions import position_of
+
+
+def analyse(root: Node, inputs: list[Input], columns: dict[str, PhysicalColumn]) -> None:
+    """Fill in keys, window, residual and lags of every join of the tree.
+
+    Raises ``UnsupportedError`` for times that cannot be compared and ``PlanError`` for a window that is empty.
+    """
+    joins = list(joins_of(root))
+    windows = _windows(joins)
+    for join in joins:
+        _analyse_join(join, windows.get(id(join)), inputs, columns)
+
+
+def _windows(joins: list[JoinNode]) -> dict[int, tuple[Within, bool]]:
+    """For each join its WITHIN, and whether that is the one at the end of the chain (between every pair)."""
+    if not joins:
+        return {}
+    trailing = joins[-1].within
+    found = {}
+    for join in joins:
+        if join.within is not None and join is not joins[-1]:
+            found[id(join)] = (join.within, False)
+        elif trailing is not None and join.within in (None, trailing) and not _is_existential(join, joins[-1]):
+            found[id(join)] = (trailing, len(joins) > 1)
+    return found
+
+
+def _is_existential(join: JoinNode, last: JoinNode) -> bool:
+    """A semi or anti join that came from EXISTS or IN has its window inside the subquery."""
+    return join is not last and join.kind in (JoinKind.SEMI, JoinKind.ANTI) and join.within is None
+
+
+def _analyse_join(
+    join: JoinNode, window: tuple[Within, bool] | None, inputs: list[Input], columns: dict[str, PhysicalColumn]
+) -> None:
+    left, right = join.left.visible, join.right.visible
+    differences = _known(join.left).copy()
+    for pair, interval in _known(join.right).known.items():
+        differences.add(*pair, interval)
+    bounds: dict[tuple[int, int], Interval] = {}
+    conditions = {}
+
+    def times(column: exp.Column) -> tuple[int, int, bool] | None:
+        known = columns.get(column.name)
+        if known is None or known.column.lower() != inputs[known.input].time.column.lower():
+            return None
+        unit = inputs[known.input].time.unit
+        return known.input, unit.scale if unit.is_integer else 0, unit.is_integer
+
+    for condition in join.conditions:
+        key = None if join.null_aware else _as_key(condition, join, columns)
+        found = time_bounds(condition, times)
+        if found is not None and _across(found[0], left, right):
+            (i, j), interval = found
+            i, j, interval = (i, j, interval) if i in left else (j, i, interval.negated())
+            bounds[i, j] = bounds.get((i, j), Interval()).intersect(interval)
+            conditions.setdefault((i, j), []).append(condition)
+            differences.add(i, j, interval)
+        elif key is not None:
+            join.keys.append(key)
+        else:
+            join.residual.append(condition)
+    loose: dict[tuple[int, int], Interval] = {}
+    if window is not None:
+        loose = _window_pairs(join, *window, inputs=inputs, columns=columns)
+    _choose(join, bounds, conditions, loose, differences, inputs)
+    differences.close()
+    join.differences = differences
+    join.lags = _lags(join, differences)
+
+
+def _known(node: Node) -> Differences:
+    return node.differences if isinstance(node, JoinNode) else Differences()
+
+
+def _across(pair: tuple[int, int], left: frozenset[int], right: frozenset[int]) -> bool:
+    i, j = pair
+    return (i in left and j in right) or (j in left and i in right)
+
+
+def _as_key(condition: exp.Expr, join: JoinNode, columns: dict[str, PhysicalColumn]) -> KeyPair | None:
+    """The condition as an equality of one input of the left side and one of the right side."""
+    if not isinstance(condition, exp.EQ | exp.NullSafeEQ):
+        return None
+    one, other = condition.this.unnest(), condition.expression.unnest()
+    of_one, of_other = inputs_of(one, columns), inputs_of(other, columns)
+    if len(of_one) != 1 or len(of_other) != 1:
+        return None
+    if of_one <= join.right.inputs and of_other <= join.left.inputs:
+        one, other, of_one, of_other = other, one, of_other, of_one
+    if not (of_one <= join.left.inputs and of_other <= join.right.inputs):
+        return None
+    kind = common_key_type(type_of(one, columns), type_of(other, columns), condition)
+    return KeyPair(one, other, isinstance(condition, exp.NullSafeEQ), kind)
+
+
+def _window_pairs(
+    join: JoinNode, within: Within, trailing: bool, *, inputs: list[Input], columns: dict[str, PhysicalColumn]
+) -> dict[tuple[int, int], Interval]:
+    """What WITHIN says: bounds of (right time - left time) for pairs of inputs."""
+    interval = Interval(-interval_micros(within.this), interval_micros(within.expression))
+    right = sorted(join.right.visible)
+    left = sorted(join.left.visible)
+    if not trailing:
+        named = {i for condition in join.conditions for i in inputs_of(condition, columns)} & set(left)
+        left = sorted(named) or left
+    for i in (*left, *right):
+        if inputs[i].time.unit is TimeUnit.ROWS:
+            raise UnsupportedError(
+                f"WITHIN is a length of time, but {inputs[i].alias} counts rows (event_time_unit = 'row')",
+                hint="write the window as inequalities: a.sn >= b.sn AND a.sn < b.sn + 10",
+                position=position_of(within) or join.position,
+            )
+    return {(i, j): interval for i in left for j in right}
+
+
+def _choose(
+    join: JoinNode,
+    bounds: dict[tuple[int, int], Interval],
+    conditions: dict[tuple[int, int], list[exp.Expr]],
+    loose: dict[tuple[int, int], Interval],
+    differences: Differences,
+    inputs: list[Input],
+) -> None:
+    """Choose the pair of times that is the join's window; what the others say becomes a condition of its own."""
+    pairs = {*bounds, *loose} or {(min(join.left.visible), min(join.right.visible))}
+    derived = differences.copy()
+    derived.close()
+
+    def total(pair: tuple[int, int]) -> Interval:
+        direct = bounds.get(pair, Interval()).intersect(loose.get(pair, Interval()))
+        return direct.intersect(derived.get(*pair))
+
+    def rank(pair: tuple[int, int]) -> tuple[bool, bool, tuple[int, int]]:
+        return (not total(pair).is_bounded, total(pair).is_free, pair)
+
+    chosen = min(pairs, key=rank)
+    join.time_inputs = chosen
+    join.bounds = total(chosen)
+    _check_units(join, inputs)
+    if join.bounds.is_empty:
+        raise PlanError(
+            "the window of this join is empty: no two rows can ever match",
+            detail=f"{join.bounds.lower} <= right time - left time <= {join.bounds.upper}",
+            position=join.position,
+        )
+    for pair, terms in conditions.items():
+        if pair != chosen:
+            join.residual.extend(terms)
+    join.loose = [(i, j, interval) for (i, j), interval in loose.items() if (i, j) != chosen]
+    differences.add(*chosen, join.bounds)
+    for i, j, interval in join.loose:
+        differences.add(i, j, interval)
+
+
+def _check_units(join: JoinNode, inputs: list[Input]) -> None:
+    i, j = join.time_inputs
+    rows = [inputs[each].time.unit is TimeUnit.ROWS for each in (i, j)]
+    if rows[0] != rows[1]:
+        counting = inputs[i if rows[0] else j].alias
+        raise UnsupportedError(
+            f"{counting} counts rows (event_time_unit = 'row') and the other side has times: they cannot be joined",
+            hint="give both streams the same kind of event time",
+            position=join.position,
+        )
+
+
+def _lags(join: JoinNode, differences: Differences) -> dict[int, int | None]:
+    """How far an input's event time in results may lie behind the join's frontier; None: there is no bound.
+
+    Stored left rows l meet new right rows r with r.t >= F and r.t - l.t <= upper, so l.t >= F - upper; the same for
+    rows padded when final.  The time of any other input x of that side follows from what is known of its distance.
+    """
+    i, j = join.time_inputs
+    of_left = None if join.bounds.upper is None else max(join.bounds.upper, 0)
+    of_right = None if join.bounds.lower is None else max(-join.bounds.lower, 0)
+    lags: dict[int, int | None] = {}
+    for side, leader, lag in ((join.left, i, of_left), (join.right, j, of_right)):
+        for other in side.visible if side.visible <= join.visible else ():
+            behind = 0 if other == leader else differences.get(leader, other).lower
+            lags[other] = None if lag is None or behind is None else max(lag - behind, 0)
+    return lags
+
+
+def lag_of(node: Node, input: int) -> int | None:
+    """How far an input's event time may lie behind the frontier that ``node`` sends."""
+    return 0 if isinstance(node, Leaf) else node.lags.get(input)
+
+
+def unbounded_sides(joins: Iterable[JoinNode]) -> list[tuple[JoinNode, str]]:
+    """Joins and sides whose rows would have to be kept for ever."""
+    found = []
+    for join in joins:
+        if join.bounds.upper is None:
+            found.append((join, "left"))
+        if join.bounds.lower is None:
+            found.append((join, "right"))
+    return found

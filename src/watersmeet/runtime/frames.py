@@ -1,0 +1,123 @@
+"""Frames: how rows cross Spark.
+
+One Spark row of ``FRAME_SCHEMA`` carries up to some thousands of rows as an Arrow IPC stream.  All rows of a frame
+go to one bucket and one input of the operator that receives it.  What a frame says is its ``kind``:
+
+========== ============================================ ============================== ======================
+kind       payload                                      ``part``                       ``frontier``
+========== ============================================ ============================== ======================
+ROWS       rows of the input's schema                   –                              –
+MARK       JSON counters of the sending task, or empty  where the frontier comes from  the frontier itself
+CONTROL    JSON control event                           –                              –
+SIDE       late and quarantined rows (``SIDE_SCHEMA``)  –                              –
+COUNTER    empty                                        the counter's name             its value
+========== ============================================ ============================== ======================
+
+Spark keeps no order between rows of a shuffle, and nothing rests on the order of frames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+
+import pyarrow as pa
+
+FRAME_SCHEMA = pa.schema(
+    [
+        pa.field("bucket", pa.int32(), nullable=False),
+        pa.field("input", pa.int32(), nullable=False),
+        pa.field("part", pa.string(), nullable=False),
+        pa.field("kind", pa.int32(), nullable=False),
+        pa.field("frontier", pa.int64(), nullable=False),
+        pa.field("payload", pa.binary(), nullable=False),
+    ]
+)
+FRAME_DDL = (
+    "bucket INT NOT NULL, input INT NOT NULL, part STRING NOT NULL, "
+    "kind INT NOT NULL, frontier BIGINT NOT NULL, payload BINARY NOT NULL"
+)
+
+#: Rows that are not joined but kept visible: late ones and bad ones.
+SIDE_SCHEMA = pa.schema(
+    [
+        pa.field("kind", pa.string(), nullable=False),  # 'late' or 'quarantined'
+        pa.field("source", pa.string(), nullable=False),
+        pa.field("reason", pa.string(), nullable=False),
+        pa.field("raw", pa.string()),
+    ]
+)
+
+#: A frame's payload stays below this many bytes (large values are slow in Spark's shuffle and state store).
+MAX_PAYLOAD_BYTES = 4 * 1024 * 1024
+
+
+class FrameKind(IntEnum):
+    ROWS = 0
+    MARK = 1
+    CONTROL = 2
+    SIDE = 3
+    COUNTER = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    bucket: int
+    input: int
+    part: str
+    kind: FrameKind
+    frontier: int
+    payload: bytes
+
+
+def encode_table(table: pa.Table | pa.RecordBatch) -> bytes:
+    """An Arrow IPC stream of the table."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write(table)
+    return sink.getvalue().to_pybytes()
+
+
+def decode_table(payload: bytes) -> pa.Table:
+    """The table of an Arrow IPC stream; its buffers lie in ``payload``, nothing is copied."""
+    return pa.ipc.open_stream(pa.py_buffer(payload)).read_all()
+
+
+def row_frames(table: pa.Table, *, bucket: int, input: int) -> list[Frame]:
+    """The table as ROWS frames of at most ``MAX_PAYLOAD_BYTES`` (a single larger row stays one frame)."""
+    if table.num_rows == 0:
+        return []
+    pieces = max(1, -(-table.nbytes // MAX_PAYLOAD_BYTES))
+    step = -(-table.num_rows // pieces)
+    return [
+        Frame(bucket, input, "", FrameKind.ROWS, 0, encode_table(table.slice(start, step).combine_chunks()))
+        for start in range(0, table.num_rows, step)
+    ]
+
+
+def side_frame(table: pa.Table, *, bucket: int) -> Frame:
+    """Late or quarantined rows (``SIDE_SCHEMA``) as one frame."""
+    return Frame(bucket, 0, "", FrameKind.SIDE, 0, encode_table(table))
+
+
+def mark_frame(bucket: int, input: int, part: str, frontier: int, counters: bytes = b"") -> Frame:
+    """A frontier, with the sender's counters where this bucket is the one that keeps them."""
+    return Frame(bucket, input, part, FrameKind.MARK, frontier, counters)
+
+
+def to_record_batch(frames: Iterable[Frame]) -> pa.RecordBatch:
+    """Frames as one Arrow batch of ``FRAME_SCHEMA``."""
+    rows = list(frames)
+    columns = [
+        pa.array([getattr(frame, field.name) for frame in rows], field.type) for field in FRAME_SCHEMA
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=FRAME_SCHEMA)
+
+
+def from_record_batch(batch: pa.RecordBatch) -> Iterator[Frame]:
+    """The frames of an Arrow batch of ``FRAME_SCHEMA``; payloads stay where they lie."""
+    heads = [batch.column(name).to_pylist() for name in FRAME_SCHEMA.names[:-1]]
+    payload = batch.column("payload")
+    for i, (bucket, input, part, kind, frontier) in enumerate(zip(*heads, strict=True)):
+        yield Frame(bucket, input, part, FrameKind(kind), frontier, payload[i].as_buffer())

@@ -1,0 +1,240 @@
+"""One bucket's step: frames in, kernel, durable state, frames out.
+
+This is where exactness is kept, and it knows nothing of Spark: the same code runs in a Spark task (processor.py) and
+in the test harness.  A step reads the manifest, brings the working set to it, moves the frontiers, sets late rows
+aside, lets the kernel work, logs what it says, and writes the manifest.  The store commits all of it or nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from watersmeet.errors import LimitError
+from watersmeet.kernels.api import FOREVER, NEVER, StepFrontiers, StepResult
+from watersmeet.runtime.events import Event, EventKind
+from watersmeet.runtime.frames import (
+    SIDE_SCHEMA,
+    Frame,
+    FrameKind,
+    decode_table,
+    mark_frame,
+    row_frames,
+    side_frame,
+)
+from watersmeet.runtime.pack import rows_as_json
+from watersmeet.runtime.routing import split_by_bucket
+from watersmeet.runtime.spec import OperatorSpec
+from watersmeet.state.compaction import plan_merges
+from watersmeet.state.manifest import Manifest, PartFrontier, read_manifest, write_manifest
+from watersmeet.state.segments import TIME, drop_segment, read_segment, split_by_time, write_segment
+from watersmeet.state.store import Store
+from watersmeet.state.working_set import WorkingSet
+
+
+@dataclass(slots=True)
+class Inbox:
+    """What arrived for one bucket in one batch, sorted out."""
+
+    rows: dict[int, pa.Table]
+    marks: list[Frame]
+    controls: list[Frame]
+    passing: list[Frame]  # side rows and counters of earlier operators
+
+
+def process(
+    spec: OperatorSpec, bucket: int, frames: Iterable[Frame], store: Store, working_set: WorkingSet
+) -> list[Frame]:
+    """Take one step of one bucket; what it sends on comes back.
+
+    Raises ``CheckpointError`` where the stored state belongs to another plan or format, ``LimitError`` where the
+    state would grow over its limit (nothing of the step is kept then).
+    """
+    inbox = _sort_out(spec, frames)
+    manifest = read_manifest(
+        store, spec.fingerprint, {number: input.parts for number, input in enumerate(spec.inputs)}
+    )
+    loaded = working_set.sync(manifest.segments, lambda segment: read_segment(store, segment))
+    before = manifest.frontier
+    sealed = manifest.sealed
+    _move_frontiers(spec, manifest, inbox)
+    frontiers = StepFrontiers(before, manifest.frontier)
+
+    sent: list[Frame] = []
+    inputs = {}
+    for number, rows in inbox.rows.items():
+        on_time, late = _set_late_aside(rows, NEVER if spec.accepts_late and not sealed else before)
+        label = spec.inputs[number].source
+        if label is not None:
+            manifest.count(f"{spec.name}.late.{label}", late.num_rows)
+            manifest.count(f"{spec.name}.used.{label}", on_time.num_rows)
+            if spec.keep_late and late.num_rows:
+                sent.append(side_frame(_late_rows(late, label, before), bucket=bucket))
+        inputs[number] = on_time
+
+    result = spec.kernel.step(working_set, inputs, frontiers, manifest.next_rid)
+    manifest.next_rid += sum(table.num_rows for table in inputs.values())
+    manifest.step += 1
+    _log(spec, manifest, result, store, working_set)
+    _check_limit(spec, manifest)
+    write_manifest(store, manifest)
+
+    sent += _results(spec, bucket, result.changes)
+    sent += _marks(spec, bucket, manifest)
+    sent += _counters(spec, bucket, manifest, working_set, loaded)
+    return [*inbox.passing, *sent]
+
+
+def _sort_out(spec: OperatorSpec, frames: Iterable[Frame]) -> Inbox:
+    tables: dict[int, list[pa.Table]] = {number: [] for number in range(len(spec.inputs))}
+    inbox = Inbox({}, [], [], [])
+    for frame in frames:
+        match frame.kind:
+            case FrameKind.ROWS:
+                tables[frame.input].append(decode_table(frame.payload))
+            case FrameKind.MARK:
+                inbox.marks.append(frame)
+            case FrameKind.CONTROL:
+                inbox.controls.append(frame)
+            case FrameKind.SIDE | FrameKind.COUNTER:
+                inbox.passing.append(frame)
+    for number, found in tables.items():
+        schema = spec.inputs[number].schema
+        inbox.rows[number] = pa.concat_tables(found) if found else schema.empty_table()
+    return inbox
+
+
+def _move_frontiers(spec: OperatorSpec, manifest: Manifest, inbox: Inbox) -> None:
+    """Take in marks and control events, then move the operator's own frontier."""
+    for mark in inbox.marks:
+        if mark.frontier != NEVER:
+            manifest.hear(mark.input, mark.part, mark.frontier)
+        if mark.payload:
+            source = spec.inputs[mark.input].source
+            for name, by in json.loads(bytes(mark.payload)).items():
+                manifest.count(f"{spec.name}.{name}.{source}", by)
+    for control in inbox.controls:
+        _apply_control(spec, manifest, Event.from_json(bytes(control.payload)))
+    manifest.advance({number: input.lag for number, input in enumerate(spec.inputs)})
+
+
+def _apply_control(spec: OperatorSpec, manifest: Manifest, event: Event) -> None:
+    """End of input, idle inputs, or a frontier set by hand."""
+    for number, input in enumerate(spec.inputs):
+        if input.source is None or not (event.inputs is None or input.source in event.inputs):
+            continue
+        parts = manifest.parts.setdefault(number, {})
+        for name in parts or {"": None}:
+            match event.kind:
+                case EventKind.END:
+                    manifest.hear(number, name, FOREVER)
+                case EventKind.ADVANCE:
+                    manifest.hear(number, name, event.frontier)
+                case EventKind.IDLE if event.parts is None or name in event.parts:
+                    parts.setdefault(name, PartFrontier()).idle = True
+
+
+def _set_late_aside(rows: pa.Table, frontier: int) -> tuple[pa.Table, pa.Table]:
+    """Rows on time (t >= frontier, or no time on a padded row), and late ones."""
+    late = pc.fill_null(pc.less(rows[TIME], pa.scalar(frontier, pa.int64())), False)
+    if not pc.any(late).as_py():
+        return rows, rows.slice(0, 0)
+    return rows.filter(pc.invert(late)), rows.filter(late)
+
+
+def _late_rows(rows: pa.Table, source: str, frontier: int) -> pa.Table:
+    count = rows.num_rows
+    reason = f"its event time is before the frontier {frontier}"
+    columns = [pa.array(["late"] * count), pa.array([source] * count), pa.array([reason] * count), rows_as_json(rows)]
+    return pa.table(columns, schema=SIDE_SCHEMA)
+
+
+def _log(
+    spec: OperatorSpec, manifest: Manifest, result: StepResult, store: Store, working_set: WorkingSet
+) -> None:
+    """Log new rows, drop segments whose rows are all past, merge small ones."""
+    width = spec.kernel.partition_width
+
+    def drop(segment_id: str) -> None:
+        segment = next(each for each in manifest.segments if each.id == segment_id)
+        manifest.segments.remove(segment)
+        working_set.remove(segment_id)
+        drop_segment(store, segment)
+
+    def add(relation: str, rows: pa.Table) -> None:
+        segment = write_segment(store, manifest.step, relation, rows)
+        manifest.segments.append(segment)
+        working_set.add(segment, rows)
+
+    for segment in list(manifest.segments):
+        if segment.high < result.forget[segment.relation]:
+            drop(segment.id)
+    for relation, rows in result.store.items():
+        for piece in split_by_time(rows, width):
+            add(relation, piece)
+    for group in plan_merges(manifest.segments, width):
+        merged = working_set.read(group)
+        live = merged.filter(pc.greater_equal(merged[TIME], pa.scalar(result.forget[group[0].relation], pa.int64())))
+        for segment in group:
+            drop(segment.id)
+        if live.num_rows:
+            add(group[0].relation, live)
+
+
+def _check_limit(spec: OperatorSpec, manifest: Manifest) -> None:
+    if spec.max_state_bytes is None:
+        return
+    share = spec.max_state_bytes // len(spec.buckets)
+    held = sum(segment.nbytes for segment in manifest.segments)
+    if held > share:
+        raise LimitError(
+            f"the state of {spec.name} has reached its limit: {held:,} bytes in one of {len(spec.buckets)} buckets",
+            detail=f"join_max_buffered_bytes = {spec.max_state_bytes:,} allows {share:,} bytes a bucket",
+            hint="bound the join with WITHIN, or raise join_max_buffered_bytes and resume; nothing was lost",
+        )
+
+
+def _results(spec: OperatorSpec, bucket: int, changes: pa.Table | None) -> list[Frame]:
+    if changes is None or changes.num_rows == 0:
+        return []
+    changes = changes.cast(spec.output)
+    to = spec.downstream
+    if to is None:
+        return row_frames(changes, bucket=bucket, input=0)
+    names = [TIME if name == to.time else name for name in changes.column_names]
+    changes = changes.rename_columns(names)
+    return [
+        frame
+        for index, rows in split_by_bucket(changes, to.hashes, len(to.buckets))
+        for frame in row_frames(rows, bucket=to.buckets[index], input=to.input)
+    ]
+
+
+def _marks(spec: OperatorSpec, bucket: int, manifest: Manifest) -> list[Frame]:
+    """The operator's frontier, from this bucket to every bucket downstream (or to the result)."""
+    to = spec.downstream
+    part = str(bucket)
+    if to is None:
+        return [mark_frame(bucket, 0, part, manifest.frontier)]
+    return [mark_frame(each, to.input, part, manifest.frontier) for each in to.buckets]
+
+
+def _counters(spec: OperatorSpec, bucket: int, manifest: Manifest, working_set: WorkingSet, loaded: int) -> list[Frame]:
+    """Counters since the query began, and how large this bucket's state is, as frames for the metrics."""
+    live = spec.kernel.live_relations(manifest.frontier)
+    gauges = {
+        f"{spec.name}.state_rows": sum(working_set.count(relation, low) for relation, low in live.items()),
+        f"{spec.name}.state_bytes": sum(segment.nbytes for segment in manifest.segments),
+        f"{spec.name}.segments": len(manifest.segments),
+        f"{spec.name}.frontier": manifest.frontier,
+        f"{spec.name}.loaded_bytes": loaded,
+    }
+    target = spec.downstream.buckets[0] if spec.downstream else bucket
+    return [
+        Frame(target, 0, name, FrameKind.COUNTER, value, b"")
+        for name, value in {**manifest.counters, **gauges}.items()
+    ]

@@ -1,0 +1,127 @@
+"""Rows of a source into frames (runs in a Spark task, or in the harness).
+
+Frontiers are taken over all rows, before the filter drops any: otherwise a selective WHERE would stall time.  Rows
+that are malformed or have no event time go out as quarantined rows; all are counted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from watersmeet.kernels.api import NEVER
+from watersmeet.runtime.frames import SIDE_SCHEMA, Frame, mark_frame, row_frames, side_frame
+from watersmeet.runtime.routing import split_by_bucket
+from watersmeet.runtime.spec import PackSpec
+from watersmeet.state.segments import TIME
+
+_FLUSH_BYTES = 32 * 1024 * 1024
+
+
+def pack(batches: Iterable[pa.RecordBatch], spec: PackSpec) -> Iterator[Frame]:
+    """Frames of the rows, then marks with the task's frontiers to every bucket, its counters to the first."""
+    counters: Counter[str] = Counter()
+    newest: dict[str, int] = {}
+    for rows in _gather(batches):
+        yield from _pack_rows(rows, spec, counters, newest)
+    if not counters["in"]:
+        return
+    counted = json.dumps(counters).encode()
+    for part, frontier in newest.items():
+        for bucket in spec.buckets:
+            yield mark_frame(bucket, spec.input, part, frontier)
+    yield mark_frame(spec.buckets[0], spec.input, "", NEVER, counted)
+
+
+def _gather(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Batches put together to tables of some size: each compute call below costs the same for few rows as for many."""
+    held: list[pa.RecordBatch] = []
+    nbytes = 0
+    for batch in batches:
+        if batch.num_rows == 0:
+            continue
+        held.append(batch)
+        nbytes += batch.nbytes
+        if nbytes >= _FLUSH_BYTES:
+            yield pa.Table.from_batches(held)
+            held, nbytes = [], 0
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+def _pack_rows(
+    rows: pa.Table, spec: PackSpec, counters: Counter[str], newest: dict[str, int]
+) -> Iterator[Frame]:
+    if spec.has_frontier:
+        rows = _take_markers(rows, newest)
+    counters["in"] += rows.num_rows
+    bad = rows[TIME].is_null()
+    if spec.has_bad:
+        bad = pc.or_(bad, rows["$bad"].is_valid())
+    if pc.any(bad).as_py():
+        quarantined = rows.filter(bad)
+        rows = rows.filter(pc.invert(bad))
+        counters["quarantined"] += quarantined.num_rows
+        yield side_frame(_side_rows(quarantined, spec), bucket=spec.buckets[0])
+    if not spec.has_frontier:
+        _observe(rows, spec, newest)
+    if spec.has_keep:
+        keep = pc.fill_null(rows["$keep"], False)
+        kept = rows.filter(keep)
+        counters["filtered"] += rows.num_rows - kept.num_rows
+        rows = kept
+    columns = dict.fromkeys((*spec.schema.names, *spec.hashes))
+    for index, of_bucket in split_by_bucket(rows.select(list(columns)), spec.hashes, len(spec.buckets)):
+        table = of_bucket.select(spec.schema.names).cast(spec.schema)
+        yield from row_frames(table, bucket=spec.buckets[index], input=spec.input)
+
+
+def _observe(rows: pa.Table, spec: PackSpec, newest: dict[str, int]) -> None:
+    """Per part: the newest event time seen, less delay and grace."""
+    if rows.num_rows == 0:
+        return
+    if not spec.has_part:
+        _raise_to(newest, "", pc.max(rows[TIME]).as_py() - spec.delay)
+        return
+    by_part = pa.table({"part": rows["$part"], "t": rows[TIME]}).group_by("part").aggregate([("t", "max")])
+    for part, time in zip(by_part["part"].to_pylist(), by_part["t_max"].to_pylist(), strict=True):
+        _raise_to(newest, part, time - spec.delay)
+
+
+def _take_markers(rows: pa.Table, newest: dict[str, int]) -> pa.Table:
+    """Read and drop the rows in which a stream's producer stored its frontier."""
+    stored = rows["$frontier"]
+    if stored.null_count < len(stored):
+        _raise_to(newest, "", pc.max(stored).as_py())
+        rows = rows.filter(stored.is_null())
+    return rows
+
+
+def _raise_to(newest: dict[str, int], part: str, frontier: int) -> None:
+    newest[part] = max(newest.get(part, NEVER), frontier)
+
+
+def _side_rows(rows: pa.Table, spec: PackSpec) -> pa.Table:
+    """Quarantined rows with their reason and raw text (the row as JSON where the source has no text)."""
+    no_time = pa.scalar("the event time is NULL")
+    reason = pc.fill_null(rows["$bad"], no_time) if spec.has_bad else pa.array([no_time.as_py()] * rows.num_rows)
+    raw = rows["$raw"] if "$raw" in rows.column_names else rows_as_json(rows.select(_visible(rows)))
+    count = rows.num_rows
+    columns = [pa.array(["quarantined"] * count), pa.array([spec.source] * count), reason, raw]
+    return pa.table(columns, schema=SIDE_SCHEMA)
+
+
+def rows_as_json(rows: pa.Table) -> pa.Array:
+    """Each row as a JSON object."""
+    with duckdb.connect() as con:
+        con.register("side", rows)
+        return con.sql("SELECT CAST(to_json(side) AS VARCHAR) AS raw FROM side").to_arrow_table()["raw"]
+
+
+def _visible(rows: pa.Table) -> list[str]:
+    return [name for name in rows.column_names if "$" not in name] or rows.column_names

@@ -1,0 +1,80 @@
+"""The one place where Watersmeet meets Spark's stateful operator.
+
+Spark calls ``handleInputRows`` once per bucket and batch with all frames of that bucket.  State is a ``MapState`` from
+names to bytes in Spark's state store, committed with the micro-batch; the work is done by host.process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+
+from watersmeet.runtime.frames import FRAME_SCHEMA, Frame, from_record_batch, to_record_batch
+from watersmeet.runtime.host import process
+from watersmeet.runtime.spec import OperatorSpec
+from watersmeet.state.working_set import WorkingSets
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.stateful_processor import MapState, TimerValues
+
+_working_sets: WorkingSets | None = None
+
+
+def working_sets(most_bytes: int, memory_limit: str | None) -> WorkingSets:
+    """The working sets of this worker process."""
+    global _working_sets
+    if _working_sets is None:
+        _working_sets = WorkingSets(most_bytes=most_bytes, memory_limit=memory_limit)
+    return _working_sets
+
+
+class MapStateStore:
+    """A store over Spark's map state."""
+
+    def __init__(self, state: MapState) -> None:
+        self._state = state
+
+    def get(self, name: str) -> bytes | None:
+        value = self._state.getValue((name,))
+        return None if value is None else bytes(value[0])
+
+    def put(self, name: str, value: bytes) -> None:
+        self._state.updateValue((name,), (value,))
+
+    def delete(self, name: str) -> None:
+        self._state.removeKey((name,))
+
+
+class OperatorProcessor(StatefulProcessor):
+    """Hosts one operator; ``run`` tells one run of a query from another, so that cached state is never mixed up."""
+
+    def __init__(self, spec: OperatorSpec, run: str, cache_bytes: int, memory_limit: str | None) -> None:
+        self._spec = spec
+        self._run = run
+        self._cache_bytes = cache_bytes
+        self._memory_limit = memory_limit
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._store = MapStateStore(handle.getMapState("log", "name STRING", "value BINARY"))
+
+    def handleInputRows(
+        self, key: Any, rows: Iterator[pd.DataFrame], timerValues: TimerValues
+    ) -> Iterator[pd.DataFrame]:
+        (bucket,) = key
+        frames = [frame for chunk in rows for frame in _frames(chunk)]
+        sets = working_sets(self._cache_bytes, self._memory_limit)
+        working_set = sets.get(self._run, self._spec.name, str(bucket))
+        sent = process(self._spec, int(bucket), frames, self._store, working_set)
+        sets.trim()
+        return iter([to_record_batch(sent).to_pandas()] if sent else [])
+
+    def close(self) -> None:
+        pass
+
+
+def _frames(chunk: pd.DataFrame) -> Iterator[Frame]:
+    return from_record_batch(pa.RecordBatch.from_pandas(chunk, schema=FRAME_SCHEMA, preserve_index=False))

@@ -1,0 +1,76 @@
+"""Which bucket a row belongs to, and which number a bucket has.
+
+Buckets are the parallel pieces of an operator's state.  Spark computes a 64-bit hash of the key columns before rows
+are packed (``xxhash64``, which is stable and follows Spark's equality); here the hashes of a key's groups are
+combined and taken modulo the number of buckets.  A padded row has no hash; NULL hashes like Spark's NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+#: xxhash64 of NULL: its seed.
+NULL_HASH = 42
+
+
+def bucket_indexes(table: pa.Table, hash_columns: Sequence[str], buckets: int) -> np.ndarray:
+    """For each row the index of its bucket; without hash columns (no key) all rows share the first."""
+    combined = np.zeros(table.num_rows, dtype=np.int64)
+    for name in hash_columns:
+        column = pc.fill_null(table[name], NULL_HASH).to_numpy()
+        combined = combined * np.int64(31) + column
+    return combined % buckets
+
+
+def split_by_bucket(table: pa.Table, hash_columns: Sequence[str], buckets: int) -> Iterator[tuple[int, pa.Table]]:
+    """The rows of each bucket that has some, by bucket index; order within a bucket is kept."""
+    if table.num_rows == 0:
+        return
+    if not hash_columns or buckets == 1:
+        yield 0, table
+        return
+    indexes = bucket_indexes(table, hash_columns, buckets).astype(np.uint16)
+    order = np.argsort(indexes, kind="stable")
+    counts = np.bincount(indexes, minlength=buckets)
+    by_bucket = table.combine_chunks().take(order)
+    start = 0
+    for index, count in enumerate(counts.tolist()):
+        if count:
+            yield index, by_bucket.slice(start, count)
+        start += count
+
+
+def bucket_numbers(buckets: int, partitions: int) -> tuple[int, ...]:
+    """Numbers for buckets that Spark's hash partitioning spreads evenly over its shuffle partitions.
+
+    Spark places a row with grouping key n in partition ``pmod(murmur3(n), partitions)``; 0 and 1 may share one.
+    Numbers are taken in rising order such that bucket i lies in partition i modulo ``partitions``.
+    """
+    found: list[int] = []
+    for index in range(buckets):
+        number = found[-1] + 1 if found else 0
+        while murmur3_int(number) % partitions != index % partitions:
+            number += 1
+        found.append(number)
+    return tuple(found)
+
+
+def murmur3_int(value: int, seed: int = 42) -> int:
+    """Spark's hash of an INT column (Murmur3 x86 32-bit, as ``org.apache.spark.unsafe.hash.Murmur3_x86_32``), signed."""
+    k = value * 0xCC9E2D51 & 0xFFFFFFFF
+    k = (k << 15 | k >> 17) & 0xFFFFFFFF
+    k = k * 0x1B873593 & 0xFFFFFFFF
+    h = seed ^ k
+    h = (h << 13 | h >> 19) & 0xFFFFFFFF
+    h = (h * 5 + 0xE6546B64) & 0xFFFFFFFF
+    h ^= 4  # length in bytes
+    h ^= h >> 16
+    h = h * 0x85EBCA6B & 0xFFFFFFFF
+    h ^= h >> 13
+    h = h * 0xC2B2AE35 & 0xFFFFFFFF
+    h ^= h >> 16
+    return h - 2**32 if h >= 2**31 else h

@@ -1,0 +1,75 @@
+"""What the planner tells the workers: plain data, shipped with each task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from watersmeet.kernels.api import Kernel
+
+
+@dataclass(frozen=True, slots=True)
+class PackSpec:
+    """How rows of one source become frames of one operator's input.
+
+    The columns of ``schema`` (``$t`` among them) go into the frames; ``hashes`` route them and are dropped unless
+    they stand in the schema too.  ``delay`` is the declared delay plus grace, in units of the time axis.
+    ``has_*`` say which of the optional columns the rows bring: ``$keep`` (the filter), ``$part`` (where a frontier
+    comes from), ``$bad`` with ``$raw`` (malformed rows), ``$frontier`` (a frontier stored by the stream's producer).
+    """
+
+    source: str
+    input: int
+    schema: pa.Schema
+    hashes: tuple[str, ...]
+    buckets: tuple[int, ...]
+    delay: int
+    has_keep: bool = False
+    has_part: bool = False
+    has_bad: bool = False
+    has_frontier: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class InputSpec:
+    """One input of an operator: a source, or the output of an earlier operator (then ``source`` is None).
+
+    ``lag`` is how far the event time of its rows may lie behind the frontier that its sender tells;
+    ``parts`` are the senders that must be heard before the input has a frontier.
+    """
+
+    schema: pa.Schema
+    source: str | None
+    parts: tuple[str, ...]
+    lag: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Downstream:
+    """Where an operator's results go next: an input of another operator, by that operator's key."""
+
+    input: int
+    hashes: tuple[str, ...]
+    buckets: tuple[int, ...]
+    time: str  # the result column that is the event time there
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSpec:
+    """One operator, the same for all its buckets."""
+
+    name: str
+    kernel: Kernel
+    inputs: tuple[InputSpec, ...]
+    buckets: tuple[int, ...]
+    fingerprint: str
+    output: pa.Schema
+    downstream: Downstream | None = None
+    keep_late: bool = False
+    max_state_bytes: int | None = None  # of all buckets together
+    accepts_late: bool = False  # no window is ever closed: rows are never late
+
+    def with_fingerprint(self, fingerprint: str) -> OperatorSpec:
+        """The same operator under its fingerprint."""
+        return replace(self, fingerprint=fingerprint)

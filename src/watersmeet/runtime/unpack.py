@@ -1,0 +1,45 @@
+"""Frames into rows, at the end of a query (runs in a Spark task).
+
+Late and quarantined rows are written to files beside the checkpoint, named by batch and bucket, so that a batch that
+runs twice writes the same files again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+import pyarrow.fs
+
+from watersmeet.runtime.frames import FrameKind, decode_table, from_record_batch
+
+
+def unpack(batches: Iterable[pa.RecordBatch], side_folder: str | None, batch_id: str) -> Iterator[pa.RecordBatch]:
+    """The rows of all ROWS frames; side rows go to ``side_folder`` (a path or URI; None: they are not kept)."""
+    written = 0
+    for batch in batches:
+        side: list[pa.Table] = []
+        bucket = 0
+        for frame in from_record_batch(batch):
+            if frame.kind is FrameKind.ROWS:
+                yield from decode_table(frame.payload).to_batches()
+            elif frame.kind is FrameKind.SIDE:
+                side.append(decode_table(frame.payload))
+                bucket = frame.bucket
+        if side and side_folder is not None:
+            _write_side(pa.concat_tables(side), f"{side_folder}/batch-{batch_id}-{bucket}-{written}.jsonl")
+            written += 1
+
+
+def _write_side(rows: pa.Table, path: str) -> None:
+    filesystem, inner = _filesystem(path)
+    with filesystem.open_output_stream(inner) as out:
+        for row in rows.to_pylist():
+            out.write(json.dumps(row).encode() + b"\n")
+
+
+def _filesystem(path: str) -> tuple[pyarrow.fs.FileSystem, str]:
+    if "://" in path:
+        return pyarrow.fs.FileSystem.from_uri(path)
+    return pyarrow.fs.LocalFileSystem(), path.removeprefix("file:")

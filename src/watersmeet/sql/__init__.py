@@ -1,0 +1,1 @@
+"""The SQL front end: text to statements (``watersmeet.sql.parse``), with a position for all that can be wrong."""

@@ -1,0 +1,339 @@
+"""From a parsed query to a logical plan: names resolved, subqueries inlined, conditions put where they belong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlglot import exp
+
+from watersmeet.catalog import StreamDef
+from watersmeet.errors import BindError, CatalogError, UnsupportedError, did_you_mean
+from watersmeet.kernels.api import EmitMode, JoinKind
+from watersmeet.plan.logical import (
+    TP_DELTA,
+    TP_TIME,
+    Input,
+    JoinNode,
+    Leaf,
+    LogicalQuery,
+    Node,
+    Ordering,
+    OutputColumn,
+    PhysicalColumn,
+    conjuncts,
+    inputs_of,
+)
+from watersmeet.plan.emit import decide_emit
+from watersmeet.plan.placement import place_on, place_where
+from watersmeet.plan.times import interval_micros
+from watersmeet.plan.windows import analyse
+from watersmeet.sql.outputs import output_columns, refuse_clauses
+from watersmeet.sql.positions import position_of
+from watersmeet.sql.scope import Relation, Scope
+from watersmeet.sql.statements import Query
+
+Streams = Mapping[str, StreamDef]
+
+
+def bind(query: Query, streams: Streams) -> LogicalQuery:
+    """The logical plan of a query over ``streams`` (by lower-case name).
+
+    Raises ``BindError`` and ``CatalogError`` for names and types that do not fit, ``UnsupportedError`` for clauses
+    that joins of streams do not have, ``PlanError`` where the state would have no bound.
+    """
+    binder = _Binder(streams)
+    select = query.select
+    if not isinstance(select, exp.Select):
+        raise UnsupportedError(
+            "UNION, INTERSECT and EXCEPT of streams are not supported",
+            hint="write each SELECT into one stream with INSERT INTO",
+            position=position_of(select),
+        )
+    bound = binder.select(select, None, {})
+    ordering = binder.ordering(select, bound)
+    logical = LogicalQuery(
+        inputs=binder.inputs,
+        columns=binder.columns,
+        root=bound.node,
+        outputs=bound.outputs,
+        post_filters=bound.leftover,
+        ordering=ordering,
+        emit=EmitMode.FINAL,
+        emit_reason="",
+        settings=dict(query.settings),
+    )
+    analyse(logical.root, logical.inputs, logical.columns)
+    decide_emit(logical, query.emit, query.emit_position)
+    return logical
+
+
+class _Bound:
+    """A bound select: its tree, the columns it gives, and conditions that must be applied to its results."""
+
+    def __init__(self, node: Node, scope: Scope, outputs: list[OutputColumn], leftover: list[exp.Expr]) -> None:
+        self.node = node
+        self.scope = scope
+        self.outputs = outputs
+        self.leftover = leftover
+
+
+Ctes = Mapping[str, exp.Select]
+
+
+class _Binder:
+    def __init__(self, streams: Streams) -> None:
+        self._streams = streams
+        self.inputs: list[Input] = []
+        self.columns: dict[str, PhysicalColumn] = {}
+
+    def select(self, select: exp.Select, outer: Scope | None, ctes: Ctes) -> _Bound:
+        refuse_clauses(select)
+        ctes = {**ctes, **_ctes_of(select)}
+        scope = Scope(outer=outer)
+        node = self._from(select, scope, ctes)
+        leftover = []
+        subqueries = []
+        where = select.args.get("where")
+        for term in conjuncts(where.this if where else None):
+            if (subquery := _as_subquery(term)) is not None:
+                subqueries.append(subquery)
+            else:
+                condition = self._condition(term, scope)
+                if not place_where(node, condition, self.columns):
+                    leftover.append(condition)
+        for negated, operand, inner in subqueries:
+            node = self._semi_join(node, negated, operand, inner, scope, ctes)
+        outputs = output_columns(select, scope)
+        return _Bound(node, scope, outputs, leftover)
+
+    def ordering(self, select: exp.Select, bound: _Bound) -> Ordering | None:
+        """ORDER BY, whose first term must be an event time, ascending."""
+        order = select.args.get("order")
+        if order is None:
+            return None
+        named = {column.name.lower(): column.expression for column in bound.outputs}
+        terms = []
+        for term in order.expressions:
+            column = term.this
+            alias = isinstance(column, exp.Column) and not column.table and named.get(column.name.lower())
+            terms.append((alias or bound.scope.substitute(column), bool(term.args.get("desc")), position_of(term)))
+        first, descending, position = terms[0]
+        known = self.columns.get(first.name) if isinstance(first, exp.Column) else None
+        is_time = known is not None and known.column.lower() == self.inputs[known.input].time.column.lower()
+        if known is None or not is_time or descending:
+            times = [f"{self.inputs[i].alias}.{self.inputs[i].time.column}" for i in sorted(bound.node.visible)]
+            raise UnsupportedError(
+                f"ORDER BY on a stream needs an event time in rising order first, not {order.expressions[0].sql('spark')}",
+                hint=f"order by {' or '.join(times)}",
+                position=position,
+            )
+        ties = [(expression, desc) for expression, desc, _ in terms[1:]]
+        for expression, _ in ties:
+            if not isinstance(expression, exp.Column):
+                raise UnsupportedError(
+                    f"ORDER BY takes columns, not {expression.sql('spark')}", position=position_of(expression)
+                )
+        return Ordering(known.input, ties, position)
+
+    # -- FROM ------------------------------------------------------------------------------------------------------
+
+    def _from(self, select: exp.Select, scope: Scope, ctes: Ctes) -> Node:
+        start = select.args.get("from_") or select.args.get("from")
+        if start is None:
+            raise UnsupportedError("a query needs FROM and a stream", position=position_of(select))
+        node = self._relation(start.this, scope, ctes)
+        for join in select.args.get("joins") or ():
+            node = self._join(node, join, scope, ctes)
+        return node
+
+    def _join(self, left: Node, join: exp.Join, scope: Scope, ctes: Ctes) -> JoinNode:
+        kind = _join_kind(join)
+        visible_before = list(scope.relations)
+        right = self._relation(join.this, scope, ctes)
+        within, grace = join.args.get("within"), join.args.get("grace")
+        node = JoinNode(
+            left, right, kind, [], position_of(join), within, interval_micros(grace) if grace is not None else 0
+        )
+        for term in conjuncts(join.args.get("on")):
+            if _as_subquery(term) is not None:
+                raise UnsupportedError(
+                    "a subquery in ON is not supported", hint="put it into WHERE", position=position_of(term)
+                )
+            place_on(node, self._condition(term, scope), self.columns)
+        for name in join.args.get("using") or ():
+            place_on(node, self._using(name, visible_before, scope.relations[-1]), self.columns)
+        if not kind.pairs:
+            scope.relations.pop()
+        return node
+
+    def _using(self, name: exp.Expr, before: list[Relation], right: Relation) -> exp.Expr:
+        hits = [hit for relation in before if (hit := relation.find(name.name)) is not None]
+        other = right.find(name.name)
+        if not hits or other is None:
+            missing = "the left side" if not hits else right.alias
+            raise BindError(f"USING ({name.name}): {missing} has no such column", position=position_of(name))
+        return exp.EQ(this=hits[0].copy(), expression=other.copy())
+
+    def _relation(self, source: exp.Expr, scope: Scope, ctes: Ctes) -> Node:
+        alias = source.alias_or_name
+        if scope.relation(alias) is not None:
+            raise BindError(
+                f"{alias} stands in FROM twice", hint="give each its own alias", position=position_of(source)
+            )
+        if isinstance(source, exp.Subquery) and isinstance(source.this, exp.Select):
+            return self._subselect(source.this, alias, scope, ctes, source)
+        if not isinstance(source, exp.Table) or not isinstance(source.this, exp.Identifier):
+            raise UnsupportedError(
+                f"{source.sql('spark')} cannot stand in FROM", hint="name a stream", position=position_of(source)
+            )
+        if source.args.get("version") is not None:
+            raise UnsupportedError(
+                "FOR SYSTEM_TIME AS OF (a temporal join) is not supported yet", position=position_of(source)
+            )
+        if (cte := ctes.get(source.name.lower())) is not None and not source.db:
+            return self._subselect(cte, alias, scope, ctes, source)
+        return self._stream(source, alias, scope)
+
+    def _subselect(self, select: exp.Select, alias: str, scope: Scope, ctes: Ctes, source: exp.Expr) -> Node:
+        bound = self.select(select, None, ctes)
+        if bound.leftover:
+            raise UnsupportedError(
+                "in a subquery, WHERE cannot test the padded side of an outer join",
+                hint="move the condition into the WHERE of the outermost query",
+                position=position_of(bound.leftover[0]),
+            )
+        if select.args.get("order") is not None:
+            raise UnsupportedError(
+                "ORDER BY in a subquery has no effect", hint="order the outermost query", position=position_of(source)
+            )
+        scope.relations.append(Relation(alias, {column.name: column.expression for column in bound.outputs}))
+        return bound.node
+
+    def _stream(self, table: exp.Table, alias: str, scope: Scope) -> Leaf:
+        stream = self._streams.get(table.name.lower())
+        position = position_of(table)
+        if stream is None:
+            known = [stream.name for stream in self._streams.values()]
+            raise CatalogError(
+                f"there is no stream {table.name}", hint=did_you_mean(table.name, known), position=position
+            )
+        if stream.mode != "append":
+            raise UnsupportedError(
+                f"{stream.name} is a stream whose rows change (mode {stream.mode}): joins of such streams are not"
+                " supported yet",
+                position=position,
+            )
+        unique = alias
+        taken = {input.alias for input in self.inputs}
+        while unique in taken:
+            unique += "'"
+        input = Input(len(self.inputs), unique, stream, position)
+        self.inputs.append(input)
+        types = {column.name: exp.DataType.build(column.type, dialect="spark") for column in stream.columns}
+        shown = {name: self._physical(input, name, type) for name, type in types.items()}
+        hidden = {}
+        if TP_TIME not in types:
+            hidden[TP_TIME] = self._physical(input, TP_TIME, exp.DataType.build("TIMESTAMP", dialect="spark"))
+        hidden[TP_DELTA] = exp.column(exp.to_identifier(TP_DELTA, quoted=True))
+        scope.relations.append(Relation(alias, shown, hidden))
+        return Leaf(input)
+
+    def _physical(self, input: Input, column: str, type: exp.DataType) -> exp.Expr:
+        name = f"{input.alias}.{column}"
+        self.columns[name] = PhysicalColumn(name, input.index, column, type)
+        return exp.column(exp.to_identifier(name, quoted=True))
+
+    # -- conditions ------------------------------------------------------------------------------------------------
+
+    def _condition(self, term: exp.Expr, scope: Scope) -> exp.Expr:
+        for nested in term.find_all(exp.Select):
+            raise UnsupportedError(
+                "a subquery stands here only as [NOT] EXISTS or [NOT] IN, joined by AND",
+                position=position_of(nested),
+            )
+        for aggregate in term.find_all(exp.AggFunc):
+            raise UnsupportedError(f"{aggregate.sql('spark')}: no aggregate here", position=position_of(aggregate))
+        return scope.substitute(term)
+
+    def _semi_join(
+        self, left: Node, negated: bool, operand: exp.Expr | None, inner: exp.Select, scope: Scope, ctes: Ctes
+    ) -> JoinNode:
+        """[NOT] EXISTS and [NOT] IN as semi and anti joins; NOT IN also fails on NULLs, so it compares with care."""
+        refuse_clauses(inner)
+        inner_scope = Scope(outer=scope)
+        ctes = {**ctes, **_ctes_of(inner)}
+        right = self._from(inner, inner_scope, ctes)
+        kind = JoinKind.ANTI if negated else JoinKind.SEMI
+        node = JoinNode(left, right, kind, [], position_of(inner))
+        where = inner.args.get("where")
+        for term in conjuncts(where.this if where else None):
+            condition = self._condition(term, inner_scope)
+            if inputs_of(condition, self.columns) <= right.inputs:
+                if not place_where(right, condition, self.columns):
+                    raise UnsupportedError(
+                        "this condition on an outer join inside a subquery is not supported",
+                        position=position_of(term),
+                    )
+            else:
+                place_on(node, condition, self.columns)
+        if operand is not None:
+            wanted = scope.substitute(operand)
+            columns = output_columns(inner, inner_scope)
+            if len(columns) != 1:
+                raise BindError(
+                    f"IN needs a subquery with one column, this one has {len(columns)}", position=position_of(inner)
+                )
+            found = columns[0].expression.copy()
+            equal = exp.EQ(this=wanted, expression=found)
+            if negated:
+                node.null_aware = True
+                either_null = exp.or_(_is_null(wanted), _is_null(found), copy=True)
+                node.conditions.append(exp.or_(equal, either_null, copy=True))
+            else:
+                place_on(node, equal, self.columns)
+        return node
+
+
+def _is_null(operand: exp.Expr) -> exp.Expr:
+    return exp.Is(this=operand.copy(), expression=exp.Null())
+
+
+def _ctes_of(select: exp.Select) -> dict[str, exp.Select]:
+    clause = select.args.get("with_") or select.args.get("with")
+    return {cte.alias.lower(): cte.this for cte in clause.expressions} if clause else {}
+
+
+def _as_subquery(term: exp.Expr) -> tuple[bool, exp.Expr | None, exp.Select] | None:
+    """(negated, operand of IN, select) of a term that is [NOT] EXISTS or [NOT] IN over a subquery."""
+    negated = False
+    while isinstance(term, exp.Not | exp.Paren):
+        negated ^= isinstance(term, exp.Not)
+        term = term.this
+    if isinstance(term, exp.Exists) and isinstance(term.this, exp.Select):
+        return negated, None, term.this
+    if isinstance(term, exp.In) and term.args.get("query") is not None:
+        inner = term.args["query"].unnest()
+        if isinstance(inner, exp.Select):
+            return negated, term.this, inner
+    return None
+
+
+def _join_kind(join: exp.Join) -> JoinKind:
+    side, kind, method = join.side.upper(), join.kind.upper(), join.method.upper()
+    if method:
+        raise UnsupportedError(f"{method} JOIN is not supported yet", position=position_of(join))
+    if kind in ("SEMI", "ANTI") and side in ("", "LEFT"):
+        return JoinKind.SEMI if kind == "SEMI" else JoinKind.ANTI
+    kinds = {
+        "": JoinKind.INNER,
+        "LEFT": JoinKind.LEFT,
+        "RIGHT": JoinKind.RIGHT,
+        "FULL": JoinKind.FULL,
+    }
+    if kind in ("", "INNER", "OUTER", "CROSS") and side in kinds:
+        return kinds[side]
+    raise UnsupportedError(
+        f"{' '.join(filter(None, (side, kind)))} JOIN is not supported",
+        hint="joins are INNER, LEFT, RIGHT, FULL, LEFT SEMI and LEFT ANTI",
+        position=position_of(join),
+    )

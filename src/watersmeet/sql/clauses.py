@@ -1,0 +1,92 @@
+"""Which clauses a query may have: what can follow the last one, and what of Spark is refused."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from watersmeet.errors import UnsupportedError
+from watersmeet.sql.failures import Failures
+from watersmeet.sql.positions import position_of
+
+# In the order in which they stand. The name of the arg, and of what may follow once it is there.
+CLAUSE_ORDER = (
+    ("from_", "FROM"),
+    ("joins", "JOIN"),
+    ("where", "WHERE"),
+    ("group", "GROUP BY"),
+    ("having", "HAVING"),
+    ("order", "ORDER BY"),
+    ("limit", "LIMIT"),
+)
+AFTER_JOIN = (("within", "WITHIN"), ("grace", "GRACE PERIOD"))
+
+SELECT_CLAUSES = {"with_", "distinct", "expressions", "offset", *(arg for arg, _ in CLAUSE_ORDER)}
+SET_OPERATION_CLAUSES = {"with_", "this", "expression", "distinct", "order", "limit", "offset"}
+TABLE_CLAUSES = {"this", "db", "catalog", "alias", "version", "joins"}
+SUBQUERY_CLAUSES = {"this", "alias", "with_", "joins"}
+JOIN_CLAUSES = {"this", "on", "using", "side", "kind", "method", "within", "grace", "match_condition"}
+
+ALLOWED: tuple[tuple[type[exp.Expr], set[str]], ...] = (
+    (exp.Select, SELECT_CLAUSES),
+    (exp.SetOperation, SET_OPERATION_CLAUSES),
+    (exp.Table, TABLE_CLAUSES),
+    (exp.Subquery, SUBQUERY_CLAUSES),
+    (exp.Join, JOIN_CLAUSES),
+)
+FOREIGN_NODES: tuple[tuple[type[exp.Expr], str], ...] = (
+    (exp.Command, "this statement"),
+    (exp.DDL, "a statement that changes data, inside a query,"),
+    (exp.DML, "a statement that changes data, inside a query,"),
+    (exp.Lateral, "LATERAL"),
+    (exp.Unnest, "UNNEST"),
+    (exp.Pivot, "PIVOT"),
+    (exp.TableSample, "TABLESAMPLE"),
+    (exp.Parameter, "a parameter"),
+    (exp.Placeholder, "a parameter"),
+)
+NAMES = {
+    "hint": "a hint",
+    "hints": "a hint",
+    "into": "INTO",
+    "sample": "TABLESAMPLE",
+    "laterals": "LATERAL VIEW",
+    "pivots": "PIVOT",
+    "when": "AT or BEFORE",
+    "match_condition": "MATCH_CONDITION outside an ASOF JOIN",
+    "kind": "SELECT AS",
+}
+
+
+def clauses_after(query: exp.Expr) -> list[str]:
+    """What can stand behind a query as far as it was read, EMIT and SETTINGS aside."""
+    if not isinstance(query, exp.Select):
+        return ["ORDER BY", "LIMIT"]
+    present = [index for index, (arg, _) in enumerate(CLAUSE_ORDER) if query.args.get(arg)]
+    last = max(present, default=-1)
+    following = [name for _, name in CLAUSE_ORDER[last + 1 :]]
+    if last == -1:
+        return ["','", "FROM"]
+    joins = query.args.get("joins")
+    if joins and CLAUSE_ORDER[last][0] == "joins":
+        missing = [name for arg, name in AFTER_JOIN if not joins[-1].args.get(arg)]
+        following = [*missing, "JOIN", *following]
+    return [name for name in following if name != "HAVING" or query.args.get("group")] + ["UNION"]
+
+
+def refuse_foreign_clauses(query: exp.Expr, failures: Failures) -> None:
+    """Raise UnsupportedError for a clause that sqlglot parsed and no later stage would look at."""
+    for node in query.walk():
+        for kind, name in FOREIGN_NODES:
+            if isinstance(node, kind):
+                raise _unsupported(name, node, failures)
+        for kind, allowed in ALLOWED:
+            if isinstance(node, kind):
+                for key, value in node.args.items():
+                    if value and key not in allowed:
+                        raise _unsupported(NAMES.get(key, key.strip("_").upper()), value, failures, node)
+
+
+def _unsupported(name: str, at: object, failures: Failures, owner: exp.Expr | None = None) -> UnsupportedError:
+    parts = at if isinstance(at, list) else [at]
+    place = next((part for part in parts if isinstance(part, exp.Expr)), owner)
+    return failures.unsupported_at(f"{name} is not supported", position_of(place))

@@ -1,0 +1,226 @@
+"""The SQL of queries: sqlglot's Spark dialect with the clauses of streams.
+
+What is added to Spark's SELECT:
+
+    JOIN stream [alias] ON condition
+      [WITHIN INTERVAL n UNIT | WITHIN (INTERVAL n UNIT, INTERVAL n UNIT)]
+      [GRACE PERIOD INTERVAL n UNIT]
+    JOIN stream [alias] FOR SYSTEM_TIME AS OF time [VERSIONED ON column] [alias] ON condition
+    [LEFT] ASOF JOIN stream [alias] MATCH_CONDITION (condition) ON condition
+
+A JOIN without a condition and an unknown unit of an interval are errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, ClassVar
+
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.tokenizer_core import Token, TokenType
+
+from watersmeet.sql.nodes import INTERVAL_UNITS, StreamJoin, SystemTime, Within
+from watersmeet.sql.positions import place
+from watersmeet.sql.strict import StrictParser
+
+UNITS = {name: unit for unit in INTERVAL_UNITS for name in (unit, f"{unit}S")}
+UNIT_CHOICES = ["SECONDS", "MINUTES", "HOURS", "DAYS", "another unit of time"]
+
+
+class QueryParser(StrictParser):
+    """Parses queries."""
+
+    ADD_JOIN_ON_TRUE = False
+    VERSION_PHRASES: ClassVar[dict[tuple[str, ...], str]] = {("FOR", "SYSTEM_TIME"): "TIMESTAMP"}
+
+    # Tables and joins
+
+    def _parse_table(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
+        start = self._curr
+        table = super()._parse_table(*args, **kwargs)
+        if table is None:
+            return None
+        place(table, start)
+        if self.at("FOR", "SYSTEM_TIME") and not table.args.get("version"):
+            table.set("version", self._parse_version())
+            if not table.args.get("alias"):
+                table.set("alias", self._parse_table_alias(kwargs.get("alias_tokens")))
+        if self.at("MATCH_CONDITION"):
+            # Belongs to the join, which is not there yet; _parse_join moves it.
+            table.set("match_condition", self._parse_match_condition())
+        return table
+
+    def _parse_version(self) -> exp.Version | None:
+        start = self._curr
+        if not self.take("FOR", "SYSTEM_TIME"):
+            return None
+        if not self.take("AS", "OF"):
+            raise self.unexpected(["AS OF"], after="FOR SYSTEM_TIME")
+        time = self._parse_bitwise()
+        if time is None:
+            raise self.unexpected(["a time column", "PROCTIME()"], after="AS OF")
+        version = SystemTime(this="TIMESTAMP", kind="AS OF", expression=time)
+        if self.take("VERSIONED"):
+            if not self.take("ON"):
+                raise self.unexpected(["ON"], after="VERSIONED")
+            column = self._parse_id_var(any_token=False)
+            if column is None:
+                raise self.unexpected(["a column name"], after="VERSIONED ON")
+            version.set("versioned_on", column)
+        place(version, start)
+        return version
+
+    def _parse_match_condition(self) -> exp.Expr:
+        self._advance()
+        self.require(TokenType.L_PAREN, "'('", after="MATCH_CONDITION")
+        condition = self._parse_disjunction()
+        if condition is None:
+            raise self.unexpected(["a comparison of two times", "NEAREST(time, time)"], after="MATCH_CONDITION (")
+        self._match_r_paren()
+        return condition
+
+    def _parse_join_parts(self) -> tuple[Token | None, Token | None, Token | None]:
+        # sqlglot knows ASOF LEFT JOIN only.
+        side = self._prev if self._next.token_type == TokenType.ASOF and self._match_set(self.JOIN_SIDES) else None
+        method, later_side, kind = super()._parse_join_parts()
+        return method, side or later_side, kind
+
+    def _parse_join(
+        self,
+        skip_join_token: bool = False,
+        parse_bracket: bool = False,
+        alias_tokens: Collection[TokenType] | None = None,
+    ) -> exp.Join | None:
+        start = self._curr
+        plain = super()._parse_join(skip_join_token, parse_bracket, alias_tokens)
+        if plain is None:
+            if start and self._prev is start:
+                raise self.unexpected(["a stream name", "'('"], after="','")
+            return None
+        join = StreamJoin(**plain.args)
+        match = join.this.args.pop("match_condition", None)
+        if match is not None:
+            join.set("match_condition", match)
+        place(join, start)
+        self._check_condition(join, start)
+        self._parse_bounds(join)
+        is_stream_join = any(join.args.get(key) for key in ("within", "grace", "match_condition"))
+        return join if is_stream_join else exp.Join(**join.args).update_positions(join)
+
+    def _check_condition(self, join: exp.Join, start: Token) -> None:
+        if join.method == "NATURAL":
+            raise self.failures.unsupported(
+                "NATURAL JOIN is not supported", start, hint="name the columns with ON or USING"
+            )
+        is_asof = join.method == "ASOF"
+        match = join.args.get("match_condition")
+        if match is not None and not is_asof:
+            raise self.failures.syntax(
+                "MATCH_CONDITION stands only in an ASOF JOIN", start, hint="write ASOF JOIN or LEFT ASOF JOIN"
+            )
+        if is_asof and match is None:
+            raise self.unexpected(["MATCH_CONDITION"], after="the second stream of an ASOF JOIN")
+        if join.args.get("on") or join.args.get("using") or is_asof or join.kind == "CROSS":
+            return
+        if self._prev.token_type in (TokenType.ON, TokenType.USING):
+            raise self.unexpected(["a condition"], after=self._prev.text.upper())
+        misplaced = self.at("WITHIN") or self.at("GRACE")
+        hint = "WITHIN and GRACE PERIOD stand behind the ON condition" if misplaced else None
+        raise self.unexpected(["ON", "USING"], after="the second stream of a JOIN", hint=hint)
+
+    def _parse_bounds(self, join: StreamJoin) -> None:
+        while self.at("WITHIN") or self.at("GRACE"):
+            start = self._curr
+            key = "within" if self.take("WITHIN") else "grace"
+            if join.args.get(key):
+                raise self.failures.syntax(f"a join takes one {start.text.upper()} only", start)
+            if key == "within":
+                within = self._parse_within()
+                place(within, start)
+                join.set("within", within)
+            else:
+                self._advance()
+                if not self.take("PERIOD"):
+                    raise self.unexpected(["PERIOD"], after="GRACE")
+                join.set("grace", self.clause_interval("GRACE PERIOD"))
+
+    def _parse_within(self) -> Within:
+        if not self._match(TokenType.L_PAREN):
+            bound = self.clause_interval("WITHIN", "'('")
+            return Within(this=bound, expression=bound.copy())
+        before = self.clause_interval("WITHIN (")
+        self.require(TokenType.COMMA, "',' and a second INTERVAL", after="the first INTERVAL of WITHIN (")
+        after = self.clause_interval("','")
+        self.require(TokenType.R_PAREN, "')'", after="the second INTERVAL of WITHIN (")
+        return Within(this=before, expression=after)
+
+    # Intervals
+
+    def clause_interval(self, after: str, *others: str) -> exp.Interval:
+        """An interval of one number and one unit, in the normal form of ``nodes``; ``others`` could stand here too."""
+        start = self._curr
+        if not self.at("INTERVAL"):
+            bare = self._curr.token_type in (TokenType.NUMBER, TokenType.STRING)
+            hint = "write INTERVAL '5' MINUTES" if bare else None
+            raise self.unexpected(["INTERVAL", *others], after=after, hint=hint)
+        interval = self._parse_interval()
+        if interval is None:
+            self._advance()
+            raise self.unexpected(["a number such as '5'"], after="INTERVAL")
+        amount = interval.this
+        if isinstance(amount, exp.Neg) and isinstance(amount.this, exp.Literal):
+            amount = exp.Literal.string(f"-{amount.this.name}")
+        simple = (
+            isinstance(interval, exp.Interval)
+            and isinstance(amount, exp.Literal)
+            and isinstance(interval.args.get("unit"), exp.Var)
+            and _is_number(amount.name)
+        )
+        if not simple:
+            raise self.failures.syntax(
+                f"the INTERVAL after {after} has to be one number and one unit",
+                start,
+                hint="write INTERVAL '5' MINUTES",
+            )
+        normal = exp.Interval(this=exp.Literal.string(amount.name), unit=interval.args["unit"])
+        place(normal, start)
+        return normal
+
+    def _parse_interval_span(self, this: exp.Expr, parse_function_unit: bool = True) -> exp.Interval:
+        amount_token, unit_token = self._prev, self._curr
+        interval = super()._parse_interval_span(this, parse_function_unit)
+        unit = interval.args.get("unit")
+        in_text = self._prev is amount_token
+        if isinstance(unit, exp.Var):
+            known = UNITS.get(unit.name.upper())
+            if known is None:
+                raise self.failures.expected(amount_token if in_text else unit_token, UNIT_CHOICES, after="INTERVAL")
+            interval.set("unit", exp.Var(this=known))
+        elif unit is None and not (this.is_string and " " in this.name.strip()):
+            raise self.unexpected(UNIT_CHOICES, after=f"INTERVAL {self.failures.found(amount_token)}")
+        return interval
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return text.lower().lstrip("+-") not in ("nan", "inf", "infinity")
+
+
+class Watersmeet(Spark):
+    """The dialect. Its parser takes queries only; ``watersmeet.sql.parse`` takes statements."""
+
+    class Tokenizer(Spark.Tokenizer):
+        """Spark's, without the words that turn the rest of a statement into one opaque text."""
+
+        KEYWORDS: ClassVar[dict[str, TokenType]] = {
+            word: token_type
+            for word, token_type in Spark.Tokenizer.KEYWORDS.items()
+            if token_type not in (TokenType.COMMAND, TokenType.SETTINGS)
+        }
+        COMMANDS: ClassVar[set[TokenType]] = set()
+
+    Parser = QueryParser

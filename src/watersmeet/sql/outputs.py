@@ -1,0 +1,91 @@
+"""The SELECT list: stars, names of columns, and the clauses that a join of streams does not have."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from watersmeet.errors import BindError, UnsupportedError
+from watersmeet.plan.logical import OutputColumn
+from watersmeet.sql.positions import position_of
+from watersmeet.sql.scope import Relation, Scope
+
+_REFUSED = {
+    "group": "GROUP BY",
+    "having": "HAVING",
+    "distinct": "DISTINCT",
+    "limit": "LIMIT",
+    "offset": "OFFSET",
+    "qualify": "QUALIFY",
+    "windows": "WINDOW",
+    "laterals": "LATERAL VIEW",
+    "pivots": "PIVOT",
+    "sort": "SORT BY",
+    "cluster": "CLUSTER BY",
+    "distribute": "DISTRIBUTE BY",
+}
+
+
+def refuse_clauses(select: exp.Select) -> None:
+    """Raise ``UnsupportedError`` for clauses that have no meaning over the join of streams, or none yet."""
+    for arg, clause in _REFUSED.items():
+        node = select.args.get(arg)
+        if node:
+            first = node[0] if isinstance(node, list) else node
+            raise UnsupportedError(
+                f"{clause} over streams is not supported",
+                hint="take the join's result as a Spark DataFrame and go on from there",
+                position=position_of(first) or position_of(select),
+            )
+    for item in select.expressions:
+        for node in item.find_all(exp.AggFunc, exp.Window, exp.Select):
+            what = "a subquery" if isinstance(node, exp.Select) else node.sql("spark")
+            raise UnsupportedError(
+                f"{what} in the SELECT list over streams is not supported",
+                hint="take the join's result as a Spark DataFrame and aggregate there",
+                position=position_of(node),
+            )
+
+
+def output_columns(select: exp.Select, scope: Scope) -> list[OutputColumn]:
+    """The columns that a select gives; of columns with one name the later ones become ``alias_column``."""
+    found: list[tuple[str, str, exp.Expr]] = []
+    for number, item in enumerate(select.expressions, 1):
+        if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
+            for relation in _starred(item, scope):
+                found += [(name, relation.alias, expression) for name, expression in relation.columns.items()]
+            continue
+        inner = item.this if isinstance(item, exp.Alias) else item
+        name = item.alias_or_name or f"column_{number}"
+        qualifier = inner.table if isinstance(inner, exp.Column) else ""
+        found.append((name, qualifier or _owner(inner, scope), scope.substitute(inner)))
+    columns: list[OutputColumn] = []
+    taken: set[str] = set()
+    for name, alias, expression in found:
+        unique = name
+        if unique.lower() in taken and alias:
+            unique = f"{alias}_{name}"
+        suffix = 2
+        while unique.lower() in taken:
+            unique, suffix = f"{alias or 'column'}_{name}_{suffix}", suffix + 1
+        taken.add(unique.lower())
+        columns.append(OutputColumn(unique, expression, name if unique != name else None))
+    return columns
+
+
+def _starred(item: exp.Expr, scope: Scope) -> list[Relation]:
+    star = item if isinstance(item, exp.Star) else item.this
+    if star.args.get("except_") or star.args.get("replace") or star.args.get("except"):
+        raise UnsupportedError("* EXCEPT and * REPLACE are not supported", position=position_of(item))
+    if not isinstance(item, exp.Column):
+        return scope.relations
+    relation = scope.relation(item.table)
+    if relation is None:
+        raise BindError(f"there is no stream or alias {item.table} here", position=position_of(item))
+    return [relation]
+
+
+def _owner(column: exp.Expr, scope: Scope) -> str:
+    """The alias of the relation that an unqualified column belongs to."""
+    if not isinstance(column, exp.Column):
+        return ""
+    return next((relation.alias for relation in scope.relations if relation.find(column.name) is not None), "")

@@ -1,0 +1,112 @@
+"""Text to statements: the way into the SQL front end."""
+
+from __future__ import annotations
+
+import re
+
+from sqlglot.errors import TokenError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from watersmeet.errors import SqlSyntaxError
+from watersmeet.sql.dialect import Watersmeet
+from watersmeet.sql.grammar import StatementParser
+from watersmeet.sql.positions import anchor, excerpt, locate
+from watersmeet.sql.statements import Statement
+
+DIALECT = Watersmeet()
+# What begins something that has to be closed, and what can be skipped as a whole.
+OPENERS = re.compile(r"--[^\n]*|/\*|\b[rR]'|\b[rR]\"|'|\"|`")
+CLOSERS = {
+    "'": re.compile(r"(?:[^'\\]|\\.)*'", re.DOTALL),
+    '"': re.compile(r'(?:[^"\\]|\\.)*"', re.DOTALL),
+    "r'": re.compile(r"[^']*'"),
+    'r"': re.compile(r'[^"]*"'),
+    "`": re.compile(r"[^`]*`"),
+}
+COMMENT_MARKS = re.compile(r"/\*|\*/")
+NAMES = {"'": "text", '"': "text", "r'": "text", 'r"': "text", "`": "quoted name", "/*": "comment"}
+
+
+def parse(text: str) -> list[Statement]:
+    """The statements of ``text``, which are separated by semicolons; none for blank text and comments.
+
+    All positions are those of the whole text. Raises SqlSyntaxError for text that is not of the language, and
+    UnsupportedError for Spark's clauses that are understood but not taken.
+    """
+    return [StatementParser(dialect=DIALECT).statement_of(tokens, text) for tokens in _statement_tokens(text)]
+
+
+def is_complete(text: str) -> bool:
+    """Whether a shell should run ``text`` now: it ends with a semicolon, comments aside, or has no statement.
+
+    False also inside a text, a quoted name or a comment that is still open.
+    """
+    if _unclosed(text):
+        return False
+    tokens = _tokenize(text)
+    return not tokens or tokens[-1].token_type == TokenType.SEMICOLON
+
+
+def _statement_tokens(text: str) -> list[list[Token]]:
+    statements: list[list[Token]] = [[]]
+    for token in _tokenize(text):
+        if token.token_type == TokenType.SEMICOLON:
+            statements.append([])
+        else:
+            statements[-1].append(token)
+    return [tokens for tokens in statements if tokens]
+
+
+def _tokenize(text: str) -> list[Token]:
+    open_part = _unclosed(text)
+    if open_part:
+        opener, offset = open_part
+        raise SqlSyntaxError(
+            f"the {NAMES[opener]} that begins here is not closed",
+            detail=excerpt(text, offset, offset + len(opener)),
+            hint=f"close it with {'*/' if opener == '/*' else opener[-1]}",
+            position=locate(text, offset),
+        )
+    try:
+        tokens = DIALECT.tokenize(text)
+    except TokenError as error:
+        # The error quotes 50 characters on both sides of the place.
+        begin, end = error.start or 0, error.end or 0
+        offset = begin + 50 if begin else max(end - 50, 0)
+        raise SqlSyntaxError(
+            "the text from here on cannot be read as SQL",
+            detail=excerpt(text, offset, offset + 1),
+            position=locate(text, offset),
+        ) from None
+    anchor(tokens, text)
+    return tokens
+
+
+def _unclosed(text: str) -> tuple[str, int] | None:
+    """The quote or comment that is still open at the end of ``text``, and its offset."""
+    at = 0
+    while opening := OPENERS.search(text, at):
+        opener = opening.group().lower()
+        if opener.startswith("--"):
+            at = opening.end()
+            continue
+        end = _comment_end(text, opening.end()) if opener == "/*" else _quote_end(text, opener, opening.end())
+        if end is None:
+            return opener, opening.start()
+        at = end
+    return None
+
+
+def _quote_end(text: str, opener: str, start: int) -> int | None:
+    closing = CLOSERS[opener].match(text, start)
+    return closing.end() if closing else None
+
+
+def _comment_end(text: str, start: int) -> int | None:
+    """Comments nest."""
+    depth = 1
+    for mark in COMMENT_MARKS.finditer(text, start):
+        depth += 1 if mark.group() == "/*" else -1
+        if depth == 0:
+            return mark.end()
+    return None

@@ -1,0 +1,150 @@
+"""The parts that statements share: a query with its EMIT and SETTINGS, lists of names, ``key = value`` pairs."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
+
+from watersmeet.errors import Position
+from watersmeet.kernels.api import EmitMode
+from watersmeet.sql.clauses import clauses_after, refuse_foreign_clauses
+from watersmeet.sql.dialect import QueryParser
+from watersmeet.sql.failures import is_word, nearest_keyword
+from watersmeet.sql.positions import token_position
+from watersmeet.sql.statements import Query, SettingValue
+
+QUERY_STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN)
+VALUE_CHOICES = ["a text", "a number", "TRUE", "FALSE"]
+
+
+class PartsParser(QueryParser):
+    """Parses parts of statements. Each method begins at the current token and ends behind what it took."""
+
+    def query(self) -> Query:
+        """A query and what may stand at its end. Only the end of the statement can follow."""
+        start = self._curr
+        if start.token_type not in QUERY_STARTS:
+            raise self.unexpected(["SELECT", "WITH", "'('"])
+        tree = super()._parse_statement()
+        while isinstance(tree, exp.Subquery) and tree.is_wrapper:
+            tree = tree.this
+        if isinstance(tree, exp.Subquery):
+            raise self.failures.unsupported("a query in parentheses takes no clause of its own", start)
+        if not isinstance(tree, (exp.Select, exp.SetOperation)):
+            raise self.failures.syntax(f"found {self.failures.found(start)}, expected a query", start)
+        emit, emit_token = None, None
+        settings: dict[str, SettingValue] | None = None
+        settings_positions: dict[str, Position] = {}
+        while True:
+            token = self._curr
+            if self.take("EMIT"):
+                self.once("EMIT", token, emit)
+                emit, emit_token = self._emit_mode(), token
+            elif self.take("SETTINGS"):
+                self.once("SETTINGS", token, settings)
+                settings = self.settings(settings_positions)
+            else:
+                break
+        if self._curr:
+            self._reject_rest(tree, emit is not None, settings is not None)
+        refuse_foreign_clauses(tree, self.failures)
+        return Query(
+            select=tree,
+            emit=emit,
+            emit_position=token_position(emit_token) if emit_token else None,
+            settings=settings or {},
+            position=token_position(start),
+            settings_positions=settings_positions,
+        )
+
+    def _emit_mode(self) -> EmitMode:
+        for mode in EmitMode:
+            if self.take(mode.name):
+                return mode
+        raise self.unexpected([mode.name for mode in EmitMode], after="EMIT")
+
+    def _reject_rest(self, tree: exp.Expr, has_emit: bool, has_settings: bool) -> None:
+        """Fail at the first token behind the query: name what can follow, and guess what was meant."""
+        choices = [] if has_emit or has_settings else clauses_after(tree)
+        choices += [] if has_emit else ["EMIT"]
+        choices += [] if has_settings else ["SETTINGS"]
+        choices.append("the end of the statement")
+        hint = None
+        if self.at("WITHIN") or self.at("GRACE"):
+            hint = f"{self._curr.text.upper()} stands behind the ON condition of its join, before WHERE"
+        elif has_emit or has_settings:
+            hint = "EMIT and SETTINGS stand at the end of the query"
+        elif not (is_word(self._curr) and nearest_keyword(self._curr.text, choices)) and is_word(self._prev):
+            # A misspelt keyword has been taken for an alias: FROM orders WHER x = 1.
+            keyword = nearest_keyword(self._prev.text, choices)
+            hint = f"did you mean {keyword} instead of {self._prev.text}?" if keyword else None
+        raise self.unexpected(choices, hint=hint)
+
+    def settings(self, positions: dict[str, Position]) -> dict[str, SettingValue]:
+        """The pairs behind SETTINGS."""
+        return self.pairs(positions, "SETTINGS")
+
+    def pairs(self, positions: dict[str, Position], clause: str) -> dict[str, SettingValue]:
+        """``key = value`` pairs, at least one. Notes where each key stands."""
+        pairs: dict[str, SettingValue] = {}
+        while not pairs or self._match(TokenType.COMMA):
+            token = self._curr
+            key = self._key("','" if pairs else clause)
+            self.once(key, token, pairs.get(key))
+            self.require(TokenType.EQ, "'='", after=key)
+            pairs[key] = self._value(key)
+            positions[key] = token_position(token)
+        return pairs
+
+    def _key(self, after: str) -> str:
+        token = self._curr
+        if token.token_type == TokenType.STRING:
+            self._advance()
+            return token.text
+        parts: list[str] = []
+        while not parts or self._match(TokenType.DOT):
+            part = self._curr
+            if not (is_word(part) or part.token_type == TokenType.IDENTIFIER):
+                raise self.unexpected(["a name"], after="'.'" if parts else after)
+            self._advance()
+            parts.append(part.text)
+        return ".".join(parts)
+
+    def _value(self, key: str) -> SettingValue:
+        token = self._curr
+        if self._match(TokenType.STRING):
+            return token.text
+        if self._match(TokenType.TRUE):
+            return True
+        if self._match(TokenType.FALSE):
+            return False
+        sign = -1 if self._match(TokenType.DASH) else 1
+        number = self._curr
+        if self._match(TokenType.NUMBER):
+            return sign * (int(number.text) if number.text.isdigit() else float(number.text))
+        hint = f"write '{token.text}' in quotes" if is_word(token) else None
+        raise self.unexpected(VALUE_CHOICES, after=f"{key} =", hint=hint)
+
+    def names(self, after: str) -> tuple[str, ...]:
+        """Column names up to the closing parenthesis; the opening one is taken already."""
+        names: list[str] = []
+        while not names or self._match(TokenType.COMMA):
+            names.append(self.name("a column name", "','" if names else after))
+        self.require(TokenType.R_PAREN, "')'", after=names[-1])
+        return tuple(names)
+
+    def name(self, what: str, after: str | None) -> str:
+        """One name, in backquotes or not; no dots. ``what`` is what an error calls it."""
+        token = self._curr
+        if token.token_type == TokenType.IDENTIFIER or (is_word(token) and token.token_type in self.ID_VAR_TOKENS):
+            self._advance()
+            return token.text
+        hint = (
+            f"{token.text} is a keyword; as a name write it in backquotes: `{token.text}`" if is_word(token) else None
+        )
+        raise self.unexpected([what], after=after, hint=hint)
+
+    def once(self, clause: str, token: Token, before: object | None) -> None:
+        """Fail if ``clause``, which begins at ``token``, has been there ``before``."""
+        if before is not None:
+            raise self.failures.syntax(f"{clause} is given twice", token)

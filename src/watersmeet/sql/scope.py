@@ -1,0 +1,104 @@
+"""Names in sight: relations by alias, each a list of columns that stand for expressions over physical columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from watersmeet.errors import BindError, did_you_mean
+from watersmeet.sql.positions import position_of
+
+
+@dataclass(slots=True)
+class Relation:
+    """What stands behind an alias; names compare without case. ``hidden`` columns can be named, but * leaves them out."""
+
+    alias: str
+    columns: dict[str, exp.Expr]
+    hidden: dict[str, exp.Expr] = field(default_factory=dict)
+
+    def find(self, name: str) -> exp.Expr | None:
+        for candidates in (self.columns, self.hidden):
+            for known, expression in candidates.items():
+                if known.lower() == name.lower():
+                    return expression
+        return None
+
+
+@dataclass(slots=True)
+class Scope:
+    """The relations of one FROM; ``outer`` is the scope around a correlated subquery."""
+
+    relations: list[Relation] = field(default_factory=list)
+    outer: Scope | None = None
+
+    def relation(self, alias: str) -> Relation | None:
+        return next((each for each in self.relations if each.alias.lower() == alias.lower()), None)
+
+    def resolve(self, column: exp.Column) -> exp.Expr:
+        """The expression that a column name stands for; ``BindError`` where it is unknown or ambiguous."""
+        found = self._resolve(column)
+        if found is not None:
+            return found
+        name, table = column.name, column.table
+        position = position_of(column)
+        if table:
+            relation = self._relation_anywhere(table)
+            if relation is None:
+                raise BindError(
+                    f"there is no stream or alias {table} here",
+                    hint=did_you_mean(table, self._aliases()),
+                    position=position,
+                )
+            raise BindError(
+                f"{table} has no column {name}",
+                hint=did_you_mean(name, [*relation.columns, *relation.hidden]),
+                position=position,
+            )
+        known = [column for relation in self._all() for column in relation.columns]
+        raise BindError(f"there is no column {name} here", hint=did_you_mean(name, known), position=position)
+
+    def _resolve(self, column: exp.Column) -> exp.Expr | None:
+        if column.table:
+            relation = self.relation(column.table)
+            found = relation.find(column.name) if relation else None
+            if relation is not None or self.outer is None:
+                return found
+        else:
+            hits = [
+                (relation.alias, hit) for relation in self.relations if (hit := relation.find(column.name)) is not None
+            ]
+            if len(hits) > 1:
+                raise BindError(
+                    f"column {column.name} is ambiguous",
+                    detail=f"it is in {' and in '.join(alias for alias, _ in hits)}",
+                    hint=f"write {hits[0][0]}.{column.name}",
+                    position=position_of(column),
+                )
+            if hits:
+                return hits[0][1]
+        return self.outer._resolve(column) if self.outer is not None else None
+
+    def substitute(self, expression: exp.Expr) -> exp.Expr:
+        """A copy of the expression in which every column is replaced by what it stands for."""
+
+        def replace(node: exp.Expr) -> exp.Expr:
+            if not isinstance(node, exp.Column):
+                return node
+            found = self.resolve(node).copy()
+            found.meta.update({key: value for key, value in node.meta.items() if key in ("line", "col")})
+            if "line" not in found.meta and (position := position_of(node)) is not None:
+                found.meta.update(line=position.line, col=position.col)
+            return exp.paren(found, copy=False) if isinstance(found, exp.Binary | exp.Unary) else found
+
+        return expression.copy().transform(replace, copy=False)
+
+    def _all(self) -> list[Relation]:
+        return [*self.relations, *(self.outer._all() if self.outer else [])]
+
+    def _aliases(self) -> list[str]:
+        return [relation.alias for relation in self._all()]
+
+    def _relation_anywhere(self, alias: str) -> Relation | None:
+        return self.relation(alias) or (self.outer._relation_anywhere(alias) if self.outer else None)

@@ -1,0 +1,200 @@
+"""What the parser hands on: one frozen dataclass for each kind of statement.
+
+Every statement has the ``position`` of its first character in the whole text, and its own ``source``: the text
+as it was written, without the closing semicolon. The source is what the catalog stores and SHOW CREATE prints,
+for the trees are never rendered back to SQL. It takes no part in comparisons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from sqlglot import exp
+
+from watersmeet.errors import Position
+from watersmeet.kernels.api import EmitMode
+
+SettingValue: TypeAlias = str | int | float | bool
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnDef:
+    """A declared column: its name as written and its Spark type."""
+
+    name: str
+    type: exp.DataType
+    position: Position
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """``WATERMARK FOR column AS column [- delay]``.
+
+    ``delay`` is an ``exp.Interval`` in normal form (see ``watersmeet.sql.nodes``), or a number ``exp.Literal``
+    for event times that are plain sequence numbers, or None for no delay.
+    """
+
+    column: str
+    delay: exp.Expr | None
+    position: Position
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A SELECT, or several under UNION, INTERSECT or EXCEPT, with the clauses that stand at its end.
+
+    ``settings_positions`` says where each key of ``settings`` stands.
+    """
+
+    select: exp.Select | exp.SetOperation
+    emit: EmitMode | None
+    emit_position: Position | None
+    settings: dict[str, SettingValue]
+    position: Position
+    settings_positions: Mapping[str, Position] = field(default_factory=dict, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CreateStream:
+    """CREATE [MUTABLE] STREAM. ``options`` are those of WITH; ``query`` is there for CREATE STREAM ... AS."""
+
+    name: str
+    columns: tuple[ColumnDef, ...]
+    watermark: Watermark | None
+    primary_key: tuple[str, ...]
+    mutable: bool
+    options: dict[str, str]
+    settings: dict[str, SettingValue]
+    if_not_exists: bool
+    query: Query | None
+    position: Position
+    source: str = field(default="", compare=False, repr=False)
+    options_positions: Mapping[str, Position] = field(default_factory=dict, compare=False, repr=False)
+    settings_positions: Mapping[str, Position] = field(default_factory=dict, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable:
+    """CREATE TABLE: an outside table for lookups. The same shape as a stream; ``mutable`` is always false."""
+
+    name: str
+    columns: tuple[ColumnDef, ...]
+    watermark: Watermark | None
+    primary_key: tuple[str, ...]
+    mutable: bool
+    options: dict[str, str]
+    settings: dict[str, SettingValue]
+    if_not_exists: bool
+    query: Query | None
+    position: Position
+    source: str = field(default="", compare=False, repr=False)
+    options_positions: Mapping[str, Position] = field(default_factory=dict, compare=False, repr=False)
+    settings_positions: Mapping[str, Position] = field(default_factory=dict, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class InsertValues:
+    """INSERT INTO stream [(columns)] VALUES rows.
+
+    ``columns`` is empty if none were named. The lengths of the rows are not checked here.
+    """
+
+    stream: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[exp.Expr, ...], ...]
+    position: Position
+    source: str = field(default="", compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class InsertSelect:
+    """INSERT INTO stream [(columns)] query."""
+
+    stream: str
+    columns: tuple[str, ...]
+    query: Query
+    position: Position
+    source: str = field(default="", compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """A query on its own."""
+
+    query: Query
+    position: Position
+    source: str = field(default="", compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Explain:
+    """EXPLAIN of a statement that has a query; ``statement`` is that statement, ``query`` its query."""
+
+    query: Query
+    statement: Select | InsertSelect | CreateStream
+    position: Position
+    source: str = field(default="", compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Show:
+    """SHOW STREAMS, SHOW TABLES or SHOW QUERIES."""
+
+    what: Literal["STREAMS", "TABLES", "QUERIES"]
+    position: Position
+    source: str = field(default="", compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ShowCreate:
+    """SHOW CREATE STREAM name, SHOW CREATE TABLE name."""
+
+    name: str
+    position: Position
+    source: str = field(default="", compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Describe:
+    """DESCRIBE [STREAM | TABLE] name."""
+
+    name: str
+    position: Position
+    source: str = field(default="", compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """DROP STREAM | TABLE [IF EXISTS] name. ``kind`` is the word that was written."""
+
+    name: str
+    if_exists: bool
+    position: Position
+    kind: Literal["STREAM", "TABLE"] = "STREAM"
+    source: str = field(default="", compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class StopQuery:
+    """STOP QUERY name."""
+
+    name: str
+    position: Position
+    source: str = field(default="", compare=False, repr=False)
+
+
+Statement: TypeAlias = (
+    Select
+    | InsertValues
+    | InsertSelect
+    | CreateStream
+    | CreateTable
+    | Explain
+    | Show
+    | ShowCreate
+    | Describe
+    | Drop
+    | StopQuery
+)

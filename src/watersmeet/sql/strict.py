@@ -1,0 +1,168 @@
+"""What all our parsing stands on: sqlglot's Spark parser made strict, with positions and with errors in our words.
+
+A trailing comma, an empty select list and an empty GROUP BY are errors here, clauses of Spark's that no later stage
+looks at are refused where they stand, and no statement becomes an opaque ``exp.Command``. EMIT, SETTINGS, WITHIN,
+GRACE, VERSIONED and MATCH_CONDITION are no keywords of the tokenizer (columns may have these names), but they are
+never taken for an alias.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, ClassVar, TypeVar
+
+from sqlglot import exp
+from sqlglot.errors import ParseError
+from sqlglot.parsers.spark import SparkParser
+from sqlglot.tokenizer_core import Token, TokenType
+
+from watersmeet.errors import SqlSyntaxError, UnsupportedError
+from watersmeet.sql.failures import Failures, is_word
+from watersmeet.sql.positions import place
+
+T = TypeVar("T")
+NEVER_ALIASES = frozenset({"EMIT", "SETTINGS", "WITHIN", "GRACE", "VERSIONED", "MATCH_CONDITION"})
+FOREIGN_CLAUSES = (
+    TokenType.MATCH_RECOGNIZE, TokenType.PREWHERE, TokenType.QUALIFY, TokenType.WINDOW, TokenType.FOR,
+    TokenType.LOCK, TokenType.TABLE_SAMPLE, TokenType.USING, TokenType.CLUSTER_BY, TokenType.DISTRIBUTE_BY,
+    TokenType.SORT_BY, TokenType.CONNECT_BY, TokenType.FETCH,
+)  # fmt: skip
+
+
+def _refuse_clause(parser: StrictParser) -> tuple[str, Any]:
+    raise parser.foreign(parser._curr.text.upper())
+
+
+class StrictParser(SparkParser):
+    """Errors: SqlSyntaxError where the cause is known, sqlglot's ParseError elsewhere (see ``Failures.reworded``)."""
+
+    QUERY_MODIFIER_PARSERS: ClassVar[dict[TokenType, Callable[[Any], tuple[str, Any]]]] = {
+        **SparkParser.QUERY_MODIFIER_PARSERS,
+        **dict.fromkeys(FOREIGN_CLAUSES, _refuse_clause),
+    }
+
+    @property
+    def failures(self) -> Failures:
+        """Maker of errors for the statement that is being parsed."""
+        return Failures(self.sql, self._tokens)
+
+    def unexpected(self, choices: list[str], *, after: str | None = None, hint: str | None = None) -> SqlSyntaxError:
+        """The error to raise where the current token is none of ``choices``."""
+        return self.failures.expected(self._curr, choices, after=after, hint=hint)
+
+    def at(self, *words: str) -> bool:
+        """Whether these bare words come next."""
+        following = self._tokens[self._index : self._index + len(words)]
+        return len(following) == len(words) and all(
+            is_word(token) and token.text.upper() == word for token, word in zip(following, words, strict=True)
+        )
+
+    def take(self, *words: str) -> bool:
+        """Step over these bare words if they come next."""
+        found = self.at(*words)
+        if found:
+            self._advance(len(words))
+        return found
+
+    def require(self, token_type: TokenType, name: str, *, after: str | None = None) -> None:
+        """Step over a sign, or fail."""
+        if not self._match(token_type):
+            raise self.unexpected([name], after=after)
+
+    # Errors and strictness
+
+    def raise_error(self, message: str, token: Token | None = None) -> None:
+        """Keep the token at fault with sqlglot's error, which still has to be a ParseError for its backtracking."""
+        error = ParseError.new(message, description=message)
+        # At a CASE without END sqlglot points before the token that stands in its place.
+        error.errors[0]["token"] = self._curr if message.startswith("Expected END") else token or self._curr
+        raise error
+
+    def foreign(self, name: str) -> UnsupportedError:
+        """The error to raise for a clause of Spark's that begins at the current token."""
+        return self.failures.unsupported(f"{name} is not supported", self._curr)
+
+    def _parse_csv(self, parse_method: Callable[[], T | None], sep: TokenType = TokenType.COMMA) -> list[T]:
+        first = parse_method()
+        items = [] if first is None else [first]
+        while self._match(sep):
+            item = parse_method()
+            if item is None:
+                self.raise_error("Required keyword: 'this' missing for <class 'List'>")
+            else:
+                items.append(item)
+        return items
+
+    def _match_r_paren(self, expression: exp.Expr | None = None) -> None:
+        for word in ("EMIT", "SETTINGS"):
+            if self.at(word):
+                raise self.failures.syntax(
+                    f"{word} cannot stand inside a subquery",
+                    self._curr,
+                    hint=f"{word} belongs to the whole query: put it at the end of the statement",
+                )
+        super()._match_r_paren(expression)
+
+    def _parse_statement(self) -> exp.Expr | None:
+        # sqlglot comes here for the body of a CTE and for what follows a WITH.
+        starts = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN, TokenType.VALUES)
+        if self._curr.token_type not in starts:
+            raise self.unexpected(["SELECT", "WITH", "'('"])
+        return super()._parse_statement()
+
+    def _parse_projections(self) -> tuple[list[exp.Expr], list[exp.Expr] | None]:
+        projections, exclude = super()._parse_projections()
+        if not projections:
+            raise self.unexpected(["an expression", "'*'"], after="SELECT")
+        return projections, exclude
+
+    def _parse_group(self, skip_group_by_token: bool = False) -> exp.Group | None:
+        group = super()._parse_group(skip_group_by_token)
+        if group is not None and not any(group.args.values()):
+            raise self.unexpected(["an expression"], after="GROUP BY")
+        return group
+
+    def _parse_in(self, this: exp.Expr | None, alias: bool = False) -> exp.In:
+        if self._curr.token_type != TokenType.L_PAREN:
+            raise self.unexpected(["'('"], after="IN")
+        return super()._parse_in(this, alias)
+
+    def _parse_pipe_syntax_query(self, query: exp.Query) -> exp.Query | None:  # noqa: ARG002
+        raise self.foreign("the pipe |>")
+
+    # Positions
+
+    def _parse_unary(self) -> exp.Expr | None:
+        start = self._curr
+        node = super()._parse_unary()
+        if node is not None:
+            place(node, start)
+        return node
+
+    def _parse_select_query(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
+        start = self._curr
+        node = super()._parse_select_query(*args, **kwargs)
+        if node is not None:
+            place(node, start)
+        return node
+
+    # Aliases
+
+    def _parse_alias(self, this: exp.Expr | None, explicit: bool = False) -> exp.Expr | None:
+        return this if self._at_clause() else super()._parse_alias(this, explicit)
+
+    def _parse_table_alias(self, alias_tokens: Collection[TokenType] | None = None) -> exp.TableAlias | None:
+        if self._at_clause():
+            return None
+        word = self._next.text if self._curr.token_type == TokenType.ALIAS and is_word(self._next) else ""
+        if word.upper() in NEVER_ALIASES:
+            raise self.failures.syntax(
+                f"{word.upper()} cannot be an alias", self._next, hint=f"write it in backquotes: `{word}`"
+            )
+        return super()._parse_table_alias(alias_tokens)
+
+    def _parse_string_as_identifier(self) -> exp.Identifier | None:
+        return None  # A text is no name.
+
+    def _at_clause(self) -> bool:
+        return is_word(self._curr) and self._curr.text.upper() in NEVER_ALIASES

@@ -1,0 +1,104 @@
+"""The manifest: what an operator's bucket knows durably, beside the rows of its segments.
+
+One JSON value per bucket: format version, plan fingerprint, number of steps taken, frontiers of every part of every
+input, the operator's own frontier, counters, and the live segments (a few hundred at most, see compaction).  A batch
+is real once its manifest is committed; segments that no manifest names do not exist.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+
+from watersmeet.errors import CheckpointError
+from watersmeet.kernels.api import FOREVER, NEVER
+from watersmeet.state.segments import Segment
+from watersmeet.state.store import Store
+
+FORMAT_VERSION = 1
+_NAME = "manifest"
+
+
+@dataclass(slots=True)
+class PartFrontier:
+    """How far one part of an input has come; an idle part does not hold the operator back."""
+
+    frontier: int = NEVER
+    idle: bool = False
+
+
+@dataclass(slots=True)
+class Manifest:
+    fingerprint: str
+    step: int = 0
+    next_rid: int = 0
+    frontier: int = NEVER
+    parts: dict[int, dict[str, PartFrontier]] = field(default_factory=dict)
+    counters: dict[str, int] = field(default_factory=dict)
+    segments: list[Segment] = field(default_factory=list)
+
+    @property
+    def sealed(self) -> bool:
+        """End of input has been declared: no further row is accepted."""
+        return self.frontier == FOREVER
+
+    def count(self, name: str, by: int) -> None:
+        self.counters[name] = self.counters.get(name, 0) + by
+
+    def hear(self, input: int, part: str, frontier: int) -> None:
+        """A part of an input has come to ``frontier`` (it never goes back) and is not idle."""
+        known = self.parts.setdefault(input, {}).setdefault(part, PartFrontier())
+        known.frontier = max(known.frontier, frontier)
+        known.idle = False
+
+    def input_frontier(self, input: int) -> int | None:
+        """The minimum over the parts that are not idle; None where all of them are."""
+        live = [part.frontier for part in self.parts.get(input, {}).values() if not part.idle]
+        return min(live) if live else None
+
+    def advance(self, lags: dict[int, int]) -> None:
+        """Move the operator's frontier to the minimum over its inputs, each behind by its lag; never back."""
+        known = [
+            frontier if frontier in (NEVER, FOREVER) else frontier - lag
+            for input, lag in lags.items()
+            if (frontier := self.input_frontier(input)) is not None
+        ]
+        if known:
+            self.frontier = max(self.frontier, min(known))
+
+    def to_json(self) -> bytes:
+        return json.dumps({"version": FORMAT_VERSION, **asdict(self)}, separators=(",", ":")).encode()
+
+
+def read_manifest(store: Store, fingerprint: str, expected_parts: dict[int, tuple[str, ...]]) -> Manifest:
+    """The manifest of a bucket, or a new one in which every expected part has not been heard from.
+
+    Raises ``CheckpointError`` where it was written by another version of the format or for another plan.
+    """
+    stored = store.get(_NAME)
+    if stored is None:
+        parts = {input: {part: PartFrontier() for part in names} for input, names in expected_parts.items()}
+        return Manifest(fingerprint, parts=parts)
+    fields = json.loads(stored)
+    version = fields.pop("version")
+    if version != FORMAT_VERSION:
+        raise CheckpointError(
+            f"the checkpoint has state format {version}, this version of Watersmeet reads format {FORMAT_VERSION}",
+            hint="run it with the version that wrote it, or start on a new checkpoint",
+        )
+    if fields["fingerprint"] != fingerprint:
+        raise CheckpointError(
+            "the checkpoint belongs to another query plan",
+            detail=f"it holds the state of plan {fields['fingerprint']}, this is plan {fingerprint}",
+            hint="start the changed query on a new checkpoint",
+        )
+    fields["parts"] = {
+        int(input): {name: PartFrontier(**part) for name, part in parts.items()}
+        for input, parts in fields["parts"].items()
+    }
+    fields["segments"] = [Segment(**segment) for segment in fields["segments"]]
+    return Manifest(**fields)
+
+
+def write_manifest(store: Store, manifest: Manifest) -> None:
+    store.put(_NAME, manifest.to_json())

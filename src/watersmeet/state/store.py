@@ -1,0 +1,28 @@
+"""Where durable state lives: a map from names to bytes, committed with the micro-batch.
+
+On Spark it is a ``MapState`` (see runtime/processor.py), in the harness and in tests a dictionary.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Store(Protocol):
+    """Durable bytes by name.  What is written in a batch that fails is never seen again."""
+
+    def get(self, name: str) -> bytes | None: ...
+
+    def put(self, name: str, value: bytes) -> None: ...
+
+    def delete(self, name: str) -> None: ...
+
+
+class MemoryStore(dict[str, bytes]):
+    """A store in memory for the harness and for tests."""
+
+    def put(self, name: str, value: bytes) -> None:
+        self[name] = bytes(value)
+
+    def delete(self, name: str) -> None:
+        del self[name]

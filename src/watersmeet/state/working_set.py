@@ -1,0 +1,121 @@
+"""The working set: a bucket's live segments as DuckDB tables in the worker's memory.
+
+It is a cache.  Spark hands a bucket to whichever worker process is free, so before every step the set is brought to
+what the manifest names by set difference: tables of segments that are gone are dropped, missing ones are loaded from
+the store.  First use, retry, restart and another worker are one path, and nothing depends on what was there before.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+
+import duckdb
+import pyarrow as pa
+
+from watersmeet.kernels.api import FOREVER, NEVER, quote
+from watersmeet.state.segments import TIME, Segment
+
+
+class WorkingSet:
+    """Tables of one bucket's segments; a ``StateView`` for its kernel."""
+
+    _table_numbers = itertools.count()
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+        self._tables: dict[str, tuple[Segment, str]] = {}
+
+    @property
+    def connection(self) -> duckdb.DuckDBPyConnection:
+        return self._connection
+
+    @property
+    def nbytes(self) -> int:
+        return sum(segment.nbytes for segment, _ in self._tables.values())
+
+    def sync(self, live: Iterable[Segment], load: Callable[[Segment], pa.Table]) -> int:
+        """Hold just the ``live`` segments; the bytes that had to be loaded come back."""
+        wanted = {segment.id: segment for segment in live}
+        for gone in self._tables.keys() - wanted.keys():
+            self.remove(gone)
+        missing = [segment for id, segment in wanted.items() if id not in self._tables]
+        for segment in missing:
+            self.add(segment, load(segment))
+        return sum(segment.nbytes for segment in missing)
+
+    def add(self, segment: Segment, rows: pa.Table) -> None:
+        name = f"segment_{next(self._table_numbers)}"
+        self._connection.register("$rows", rows)
+        self._connection.execute(f'CREATE TABLE {name} AS SELECT * FROM "$rows"')
+        self._connection.unregister("$rows")
+        self._tables[segment.id] = (segment, name)
+
+    def remove(self, segment_id: str) -> None:
+        _, name = self._tables.pop(segment_id)
+        self._connection.execute(f"DROP TABLE {name}")
+
+    def scan(self, relation: str, low: int = NEVER, high: int = FOREVER) -> str | None:
+        """SQL over the stored rows of a relation with ``low <= $t <= high``, segments outside pruned."""
+        parts = []
+        for segment, name in self._tables.values():
+            if segment.relation != relation or segment.high < low or segment.low > high:
+                continue
+            inside = low <= segment.low and segment.high <= high
+            where = "" if inside else f" WHERE {quote(TIME)} BETWEEN {low} AND {high}"
+            parts.append(f"SELECT * FROM {name}{where}")
+        return f"({' UNION ALL '.join(parts)})" if parts else None
+
+    def read(self, segments: Iterable[Segment]) -> pa.Table:
+        """The rows of some segments as one Arrow table."""
+        parts = " UNION ALL ".join(f"SELECT * FROM {self._tables[segment.id][1]}" for segment in segments)
+        return self._connection.sql(parts).to_arrow_table()
+
+    def count(self, relation: str, low: int) -> int:
+        """Stored rows of a relation with ``$t >= low``."""
+        scan = self.scan(relation, low)
+        if scan is None:
+            return 0
+        ((rows,),) = self._connection.sql(f"SELECT count(*) FROM {scan}").fetchall()
+        return int(rows)
+
+    def close(self) -> None:
+        for id in list(self._tables):
+            self.remove(id)
+
+
+class WorkingSets:
+    """All working sets of a process, in one DuckDB with one memory limit, least recently used ones closed first."""
+
+    def __init__(self, *, most_bytes: int, memory_limit: str | None = None, temp_directory: str | None = None) -> None:
+        config: dict[str, str | bool | int | float | list[str]] = {"threads": 1, "preserve_insertion_order": False}
+        if memory_limit:
+            config["memory_limit"] = memory_limit
+        if temp_directory:
+            config["temp_directory"] = temp_directory
+        self._connection = duckdb.connect(":memory:", config=config)
+        self._connection.execute("SET TimeZone = 'UTC'")
+        self._most_bytes = most_bytes
+        self._sets: OrderedDict[tuple[str, ...], WorkingSet] = OrderedDict()
+
+    def get(self, *key: str) -> WorkingSet:
+        """The working set of a bucket (key: query run, operator, bucket), empty where it was not known."""
+        found = self._sets.get(key)
+        if found is None:
+            found = self._sets[key] = WorkingSet(self._connection)
+        self._sets.move_to_end(key)
+        return found
+
+    def trim(self) -> None:
+        """Close the least recently used sets until the rest fits; the newest always stays."""
+        total = sum(each.nbytes for each in self._sets.values())
+        while total > self._most_bytes and len(self._sets) > 1:
+            _, oldest = self._sets.popitem(last=False)
+            total -= oldest.nbytes
+            oldest.close()
+
+    def forget(self) -> None:
+        """Close all of them (a test throws the cache away; correctness never depends on it)."""
+        while self._sets:
+            self._sets.popitem()[1].close()

@@ -1,0 +1,182 @@
+"""Cells of the test notation as Python values, by Spark type, and back.
+
+Integers become int, FLOAT and DOUBLE float, DECIMAL Decimal, STRING str, BOOLEAN bool, DATE date, TIMESTAMP a datetime
+in UTC, TIMESTAMP_NTZ a datetime without zone, BINARY (hexadecimal digits) bytes, NULL None.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from collections.abc import Callable, Hashable, Sequence
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+
+from watersmeet.testing.notation import NULLS, Cells, NotationError
+
+Value = int | float | Decimal | str | bool | bytes | date | datetime | None
+Row = tuple[Value, ...]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MARKUP = ("--", "===", ">>>", "<<<", "!!!")
+_INTEGER_BITS = {
+    "TINYINT": 8, "BYTE": 8, "SMALLINT": 16, "SHORT": 16, "INT": 32, "INTEGER": 32, "BIGINT": 64, "LONG": 64,
+}  # fmt: skip
+_SHORT_TIME = re.compile(r"(?:(?P<h>\d{1,2}):)?(?P<m>\d{1,2}):(?P<s>\d{2})(?:\.(?P<f>\d{1,6}))?")
+_TYPE = re.compile(r"\s*(?P<name>[A-Za-z_]+)\s*(?:\(\s*(?P<args>[\d\s,]+)\))?\s*")
+
+
+def parse_cell(cell: str | None, type_name: str) -> Value:
+    """The value of one cell of a column of Spark type ``type_name`` (``INT``, ``decimal(10, 2)``, ``string``...).
+
+    A TIMESTAMP is ``2020-01-01 00:00:00[.ffffff]`` (UTC unless it names an offset), or short: ``HH:MM:SS[.f]`` or
+    ``MM:SS[.f]`` on 1970-01-01. Raises NotationError where the text does not fit the type.
+    """
+    if cell is None:
+        return None
+    matched = _TYPE.fullmatch(type_name)
+    name = matched["name"].upper() if matched else type_name
+    try:
+        if name in _INTEGER_BITS:
+            return _integer(cell, _INTEGER_BITS[name])
+        if name in ("DECIMAL", "NUMERIC", "DEC"):
+            return _decimal(cell, matched["args"] if matched else None)
+        if name in _PARSERS:
+            return _PARSERS[name](cell)
+    except (ValueError, InvalidOperation, OverflowError, struct.error) as error:
+        raise NotationError(f"{cell!r} is not a value of type {type_name}", detail=str(error) or None) from error
+    known = ", ".join(sorted({*_INTEGER_BITS, "DECIMAL", *_PARSERS}))
+    raise NotationError(f"cells of type {type_name} cannot be written in the notation", hint=f"types: {known}")
+
+
+def parse_row(cells: Cells, type_names: Sequence[str]) -> Row:
+    """The values of a row. Raises NotationError where a cell does not fit or their number differs."""
+    if len(cells) != len(type_names):
+        shown = ", ".join("NULL" if cell is None else cell for cell in cells)
+        raise NotationError(f"the row ({shown}) has {len(cells)} cells, its stream or query {len(type_names)} columns")
+    return tuple(parse_cell(cell, type_name) for cell, type_name in zip(cells, type_names, strict=True))
+
+
+def format_value(value: Value) -> str:
+    """The cell that ``parse_cell`` reads as ``value``; timestamps on 1970-01-01 in the short form ``HH:MM:SS``."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime):
+        naive = value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
+        text = naive.isoformat(sep=" ")
+        text = text.rstrip("0") if naive.microsecond else text
+        return text.removeprefix("1970-01-01 ")
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, float):
+        return repr(value) if not math.isnan(value) else "NaN"
+    if isinstance(value, str):
+        return _format_text(value)
+    return str(value)
+
+
+def format_row(row: Sequence[Value]) -> str:
+    """The row as a line of cells."""
+    return ", ".join(format_value(value) for value in row)
+
+
+def canonical(value: Value) -> Hashable:
+    """A form by which values that count as equal in a test compare and hash equal.
+
+    Equal are 1 and 1.0, 1.5 and 1.50, NaN and NaN, 0.0 and -0.0, one instant with and without zone, and NULL and
+    NULL: rows are compared here, not joined.
+    """
+    if isinstance(value, float) and math.isnan(value):
+        return ("NaN",)
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return value.astimezone(UTC).replace(tzinfo=None)
+    return value
+
+
+def canonical_row(row: Sequence[Value]) -> tuple[Hashable, ...]:
+    """``canonical`` of each value."""
+    return tuple(canonical(value) for value in row)
+
+
+def same(one: Value, other: Value) -> bool:
+    """Whether two values of one column count as equal in a test; see ``canonical``."""
+    return canonical(one) == canonical(other)
+
+
+def _format_text(text: str) -> str:
+    plain = text and text == text.strip() and text not in NULLS and not text.startswith(("'", '"', *_MARKUP))
+    if plain and "," not in text:
+        return text
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _integer(cell: str, bits: int) -> int:
+    value = int(cell)
+    if not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
+        raise ValueError(f"it does not fit in {bits} bits")
+    return value
+
+
+def _decimal(cell: str, args: str | None) -> Decimal:
+    value = Decimal(cell)
+    precision, scale = 10, 0
+    if args is not None:
+        numbers = [int(part) for part in args.split(",")]
+        precision, scale = numbers[0], numbers[1] if len(numbers) > 1 else 0
+    if not value.is_finite():
+        raise ValueError("a DECIMAL is finite")
+    if value != round(value, scale) or abs(value) >= Decimal(10) ** (precision - scale):
+        raise ValueError(f"it does not fit in {precision} digits, {scale} of them after the point")
+    return value
+
+
+def _float32(cell: str) -> float:
+    value = float(cell)
+    rounded: float = struct.unpack("<f", struct.pack("<f", value))[0]
+    return rounded
+
+
+def _boolean(cell: str) -> bool:
+    folded = cell.lower()
+    if folded not in ("true", "false"):
+        raise ValueError("true or false is expected")
+    return folded == "true"
+
+
+def _timestamp(cell: str) -> datetime:
+    short = _SHORT_TIME.fullmatch(cell)
+    if short:
+        micros = int((short["f"] or "0").ljust(6, "0"))
+        hours, minutes, seconds = int(short["h"] or 0), int(short["m"]), int(short["s"])
+        if hours > 23 or minutes > 59 or seconds > 59:
+            raise ValueError("hours go to 23, minutes and seconds to 59")
+        return _EPOCH + timedelta(hours=hours, minutes=minutes, seconds=seconds, microseconds=micros)
+    value = datetime.fromisoformat(cell)
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def _timestamp_ntz(cell: str) -> datetime:
+    return _timestamp(cell).replace(tzinfo=None)
+
+
+def _text(cell: str) -> str:
+    return cell
+
+
+_PARSERS: dict[str, Callable[[str], Value]] = {
+    "FLOAT": _float32,
+    "REAL": _float32,
+    "DOUBLE": float,
+    "STRING": _text,
+    "VARCHAR": _text,
+    "CHAR": _text,
+    "BOOLEAN": _boolean,
+    "DATE": date.fromisoformat,
+    "TIMESTAMP": _timestamp,
+    "TIMESTAMP_LTZ": _timestamp,
+    "TIMESTAMP_NTZ": _timestamp_ntz,
+    "BINARY": bytes.fromhex,
+}

@@ -1,0 +1,86 @@
+"""The obvious interval join: two nested loops over all rows, in batch. Kernels are tested against it.
+
+It is slow on purpose and shares no code with the kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+Row = Mapping[str, Any]
+Pair = tuple[Row | None, Row | None]
+Kind = Literal["inner", "left", "right", "full", "semi", "anti"]
+
+
+def interval_join(
+    left: Sequence[Row],
+    right: Sequence[Row],
+    kind: Kind,
+    *,
+    on: Sequence[tuple[str, str]] = (),
+    null_safe: Sequence[bool] | None = None,
+    times: tuple[str, str] = ("t", "t"),
+    lo: int | None = None,
+    hi: int | None = None,
+    residual: Callable[[Row, Row], bool | None] | None = None,
+) -> list[Pair]:
+    """All results of the join over all rows, as (left row, right row) pairs; None stands for NULL padding.
+
+    What matches: a left row l and a right row r match if and only if all of these are true::
+
+        l[a] = r[b]                 for every (a, b) of ``on``; no pair: every row meets every other
+        lo <= r[t] - l[t] <= hi     t being the names in ``times``; a bound of None is open
+        residual(l, r)              true, not false and not None (unknown)
+
+    Ties: every matching pair is a result, equal times and wholly equal rows included; the result is a multiset.
+
+    NULL keys: NULL equals nothing, unless ``null_safe`` is true for that pair of columns (``IS NOT DISTINCT FROM``):
+    then NULL equals NULL, and nothing else. NaN equals NaN and 0.0 equals -0.0, as in Spark. A NULL time matches
+    nothing where a bound is given.
+
+    Kinds: INNER the matching pairs; LEFT also (l, None) for each l without a match; RIGHT also (None, r) for each r
+    without one; FULL both; SEMI (l, None) once for each l with a match; ANTI (l, None) for each l without one.
+
+    There are no late rows and no frontier here: the rows given are the rows accepted. Order of the result: by left
+    row, then right row, then the unmatched right rows.
+
+    Example: L 10, R 8, 15, 16 with lo = -5, hi = 5, LEFT gives (10, 8) and (10, 15).
+    """
+    safe = null_safe if null_safe is not None else [False] * len(on)
+    results: list[Pair] = []
+    matched_right: set[int] = set()
+    for one in left:
+        partners = []
+        for index, other in enumerate(right):
+            keys_equal = all(_equal(one[a], other[b], nulls) for (a, b), nulls in zip(on, safe, strict=True))
+            if not keys_equal or not _within(one[times[0]], other[times[1]], lo, hi):
+                continue
+            if residual is None or residual(one, other) is True:
+                partners.append(other)
+                matched_right.add(index)
+        if kind in ("inner", "left", "right", "full"):
+            results += [(one, other) for other in partners]
+        if kind == "semi" and partners:
+            results.append((one, None))
+        if kind in ("left", "full", "anti") and not partners:
+            results.append((one, None))
+    if kind in ("right", "full"):
+        results += [(None, other) for index, other in enumerate(right) if index not in matched_right]
+    return results
+
+
+def _equal(one: Any, other: Any, nulls_equal: bool) -> bool:
+    if one is None or other is None:
+        return nulls_equal and one is None and other is None
+    both_nan = one != one and other != other
+    return bool(one == other) or both_nan
+
+
+def _within(left_time: int | None, right_time: int | None, lo: int | None, hi: int | None) -> bool:
+    if lo is None and hi is None:
+        return True
+    if left_time is None or right_time is None:
+        return False
+    difference = right_time - left_time
+    return (lo is None or lo <= difference) and (hi is None or difference <= hi)

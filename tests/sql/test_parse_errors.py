@@ -1,0 +1,734 @@
+"""The exact texts of errors: what was found, what could stand there, where, and what was probably meant."""
+
+from __future__ import annotations
+
+import pytest
+
+from watersmeet.errors import SqlSyntaxError, UnsupportedError, WatersmeetError
+from watersmeet.sql.parse import parse
+
+# Name of the case: the SQL, and what the user sees.
+CASES: dict[str, tuple[str, str]] = {
+    "misspelt statement": (
+        "SELEC a FROM t",
+        (
+            "found 'SELEC', expected SELECT, WITH, CREATE, INSERT, EXPLAIN, SHOW, DESCRIBE, DROP or STOP "
+            "(line 1, column 1)\n"
+            "1 | SELEC a FROM t\n"
+            "  | ^^^^^\n"
+            "hint: did you mean SELECT?"
+        ),
+    ),
+    "update": (
+        "UPDATE t SET a = 1",
+        (
+            "found 'UPDATE', expected SELECT, WITH, CREATE, INSERT, EXPLAIN, SHOW, DESCRIBE, DROP or STOP "
+            "(line 1, column 1)\n"
+            "1 | UPDATE t SET a = 1\n"
+            "  | ^^^^^^\n"
+            "hint: rows of a stream are not changed in place: INSERT INTO a stream with a PRIMARY KEY "
+            "replaces the older row"
+        ),
+    ),
+    "delete": (
+        "DELETE FROM t",
+        (
+            "found 'DELETE', expected SELECT, WITH, CREATE, INSERT, EXPLAIN, SHOW, DESCRIBE, DROP or STOP "
+            "(line 1, column 1)\n"
+            "1 | DELETE FROM t\n"
+            "  | ^^^^^^\n"
+            "hint: rows are not deleted in place: INSERT INTO a changelog_kv stream a row whose _tp_delta "
+            "is -1"
+        ),
+    ),
+    "unknown statement": (
+        "FROB x",
+        (
+            "found 'FROB', expected SELECT, WITH, CREATE, INSERT, EXPLAIN, SHOW, DESCRIBE, DROP or STOP "
+            "(line 1, column 1)\n"
+            "1 | FROB x\n"
+            "  | ^^^^"
+        ),
+    ),
+    "create what": (
+        "CREATE VIEW x AS SELECT 1",
+        (
+            "found 'VIEW', expected STREAM, MUTABLE STREAM or TABLE after CREATE (line 1, column 8)\n"
+            "1 | CREATE VIEW x AS SELECT 1\n"
+            "  |        ^^^^"
+        ),
+    ),
+    "mutable table": (
+        "CREATE MUTABLE TABLE x (a INT)",
+        (
+            "found 'TABLE', expected STREAM after MUTABLE (line 1, column 16)\n"
+            "1 | CREATE MUTABLE TABLE x (a INT)\n"
+            "  |                ^^^^^"
+        ),
+    ),
+    "misspelt stream": (
+        "CREATE STRAEM x (a INT)",
+        (
+            "found 'STRAEM', expected STREAM, MUTABLE STREAM or TABLE after CREATE (line 1, column 8)\n"
+            "1 | CREATE STRAEM x (a INT)\n"
+            "  |        ^^^^^^\n"
+            "hint: did you mean STREAM?"
+        ),
+    ),
+    "stream without anything": (
+        "CREATE STREAM x",
+        (
+            "found the end of the statement, expected '(', PRIMARY KEY, WITH, SETTINGS or AS (line 1, "
+            "column 16)\n"
+            "1 | CREATE STREAM x\n"
+            "  |                ^"
+        ),
+    ),
+    "open column list": (
+        "CREATE STREAM x (a INT",
+        (
+            "found the end of the statement, expected ',', ')' or PRIMARY KEY (line 1, column 23)\n"
+            "1 | CREATE STREAM x (a INT\n"
+            "  |                       ^"
+        ),
+    ),
+    "comma at the end of the columns": (
+        "CREATE STREAM x (a INT,)",
+        (
+            "found ')', expected a column name after ',' (line 1, column 24)\n"
+            "1 | CREATE STREAM x (a INT,)\n"
+            "  |                        ^"
+        ),
+    ),
+    "misspelt type": (
+        "CREATE STREAM x (a INTT)",
+        (
+            "found 'INTT', expected a type after the column a (line 1, column 20)\n"
+            "1 | CREATE STREAM x (a INTT)\n"
+            "  |                    ^^^^\n"
+            "hint: did you mean INT?"
+        ),
+    ),
+    "not null": (
+        "CREATE STREAM x (a INT NOT NULL)",
+        (
+            "NOT NULL is not supported on a column (line 1, column 24)\n"
+            "1 | CREATE STREAM x (a INT NOT NULL)\n"
+            "  |                        ^^^\n"
+            "hint: leave it out; a row without event time goes to the quarantine in any case"
+        ),
+    ),
+    "watermark of another column": (
+        "CREATE STREAM x (a INT, WATERMARK FOR b AS c)",
+        (
+            "found 'c', a watermark for b is made from b (line 1, column 44)\n"
+            "1 | CREATE STREAM x (a INT, WATERMARK FOR b AS c)\n"
+            "  |                                            ^\n"
+            "hint: write WATERMARK FOR b AS b - INTERVAL '5' SECONDS"
+        ),
+    ),
+    "watermark without interval": (
+        "CREATE STREAM x (a INT, WATERMARK FOR b AS b - 'x')",
+        (
+            "found 'x', expected INTERVAL or a number after '-' (line 1, column 48)\n"
+            "1 | CREATE STREAM x (a INT, WATERMARK FOR b AS b - 'x')\n"
+            "  |                                                ^^^\n"
+            "hint: write INTERVAL '5' MINUTES"
+        ),
+    ),
+    "option without quotes": (
+        "CREATE STREAM x (a INT) WITH (a = kafka)",
+        (
+            "found 'kafka', expected a text, a number, TRUE or FALSE after a = (line 1, column 35)\n"
+            "1 | CREATE STREAM x (a INT) WITH (a = kafka)\n"
+            "  |                                   ^^^^^\n"
+            "hint: write 'kafka' in quotes"
+        ),
+    ),
+    "options without comma": (
+        "CREATE STREAM x (a INT) WITH (a = 1 b = 2)",
+        (
+            "found 'b', expected ',' or ')' (line 1, column 37)\n"
+            "1 | CREATE STREAM x (a INT) WITH (a = 1 b = 2)\n"
+            "  |                                     ^"
+        ),
+    ),
+    "option twice": (
+        "CREATE STREAM x (a INT) WITH (a = 1, a = 2)",
+        (
+            "a is given twice (line 1, column 38)\n"
+            "1 | CREATE STREAM x (a INT) WITH (a = 1, a = 2)\n"
+            "  |                                      ^"
+        ),
+    ),
+    "misspelt with": (
+        "CREATE STREAM x (a INT) WIHT (a = 1)",
+        (
+            "found 'WIHT', expected PRIMARY KEY, WITH, SETTINGS, AS or the end of the statement (line 1, "
+            "column 25)\n"
+            "1 | CREATE STREAM x (a INT) WIHT (a = 1)\n"
+            "  |                         ^^^^\n"
+            "hint: did you mean WITH?"
+        ),
+    ),
+    "insert without into": (
+        "INSERT t VALUES (1)",
+        ("found 't', expected INTO after INSERT (line 1, column 8)\n1 | INSERT t VALUES (1)\n  |        ^"),
+    ),
+    "open values": (
+        "INSERT INTO t VALUES (1, 2",
+        (
+            "found the end of the statement, expected ',', an operator or ')' to close the '(' of line 1, "
+            "column 22 (line 1, column 27)\n"
+            "1 | INSERT INTO t VALUES (1, 2\n"
+            "  |                           ^"
+        ),
+    ),
+    "insert nothing": (
+        "INSERT INTO t",
+        (
+            "found the end of the statement, expected '(', VALUES, SELECT or WITH after INSERT INTO t (line "
+            "1, column 14)\n"
+            "1 | INSERT INTO t\n"
+            "  |              ^"
+        ),
+    ),
+    "empty select list": (
+        "SELECT FROM t",
+        (
+            "found 'FROM', expected an expression or '*' after SELECT (line 1, column 8)\n"
+            "1 | SELECT FROM t\n"
+            "  |        ^^^^"
+        ),
+    ),
+    "comma before from": (
+        "SELECT a, FROM t",
+        (
+            "found 'FROM', expected an expression after ',' (line 1, column 11)\n"
+            "1 | SELECT a, FROM t\n"
+            "  |           ^^^^"
+        ),
+    ),
+    "from nothing": (
+        "SELECT a FROM",
+        (
+            "found the end of the statement, expected a stream name or '(' after FROM (line 1, column 14)\n"
+            "1 | SELECT a FROM\n"
+            "  |              ^"
+        ),
+    ),
+    "where nothing": (
+        "SELECT a FROM t WHERE",
+        (
+            "found the end of the statement, expected a condition after WHERE (line 1, column 22)\n"
+            "1 | SELECT a FROM t WHERE\n"
+            "  |                      ^"
+        ),
+    ),
+    "missing operand": (
+        "SELECT a FROM t WHERE a = AND b",
+        (
+            "found 'AND', expected an expression after '=' (line 1, column 27)\n"
+            "1 | SELECT a FROM t WHERE a = AND b\n"
+            "  |                           ^^^"
+        ),
+    ),
+    "misspelt where taken for an alias": (
+        "SELECT a FROM t WHER a = 1",
+        (
+            "found 'a', expected JOIN, WHERE, GROUP BY, ORDER BY, LIMIT, UNION, EMIT, SETTINGS or the end "
+            "of the statement (line 1, column 22)\n"
+            "1 | SELECT a FROM t WHER a = 1\n"
+            "  |                      ^\n"
+            "hint: did you mean WHERE instead of WHER?"
+        ),
+    ),
+    "order without by": (
+        "SELECT a FROM t ORDER a",
+        (
+            "found 'a', expected JOIN, WHERE, GROUP BY, ORDER BY, LIMIT, UNION, EMIT, SETTINGS or the end "
+            "of the statement (line 1, column 23)\n"
+            "1 | SELECT a FROM t ORDER a\n"
+            "  |                       ^\n"
+            "hint: did you mean ORDER BY instead of ORDER?"
+        ),
+    ),
+    "misspelt join": (
+        "SELECT a FROM t JION u ON t.a = u.a",
+        (
+            "found 'u', expected JOIN, WHERE, GROUP BY, ORDER BY, LIMIT, UNION, EMIT, SETTINGS or the end "
+            "of the statement (line 1, column 22)\n"
+            "1 | SELECT a FROM t JION u ON t.a = u.a\n"
+            "  |                      ^\n"
+            "hint: did you mean JOIN instead of JION?"
+        ),
+    ),
+    "join without condition": (
+        "SELECT a FROM t JOIN u",
+        (
+            "found the end of the statement, expected ON or USING after the second stream of a JOIN (line "
+            "1, column 23)\n"
+            "1 | SELECT a FROM t JOIN u\n"
+            "  |                       ^"
+        ),
+    ),
+    "empty condition": (
+        "SELECT a FROM t JOIN u ON WHERE x",
+        (
+            "found 'WHERE', expected a condition after ON (line 1, column 27)\n"
+            "1 | SELECT a FROM t JOIN u ON WHERE x\n"
+            "  |                           ^^^^^"
+        ),
+    ),
+    "within before on": (
+        "SELECT a FROM t JOIN u WITHIN INTERVAL '5' MINUTES ON t.a = u.a",
+        (
+            "found 'WITHIN', expected ON or USING after the second stream of a JOIN (line 1, column 24)\n"
+            "1 | SELECT a FROM t JOIN u WITHIN INTERVAL '5' MINUTES ON t.a = u.a\n"
+            "  |                        ^^^^^^\n"
+            "hint: WITHIN and GRACE PERIOD stand behind the ON condition"
+        ),
+    ),
+    "within without interval": (
+        "SELECT a FROM t JOIN u ON t.a = u.a WITHIN 5 MINUTES",
+        (
+            "found '5', expected INTERVAL or '(' after WITHIN (line 1, column 44)\n"
+            "1 | SELECT a FROM t JOIN u ON t.a = u.a WITHIN 5 MINUTES\n"
+            "  |                                            ^\n"
+            "hint: write INTERVAL '5' MINUTES"
+        ),
+    ),
+    "within nothing": (
+        "SELECT a FROM t JOIN u ON t.a = u.a WITHIN",
+        (
+            "found the end of the statement, expected INTERVAL or '(' after WITHIN (line 1, column 43)\n"
+            "1 | SELECT a FROM t JOIN u ON t.a = u.a WITHIN\n"
+            "  |                                           ^"
+        ),
+    ),
+    "misspelt within": (
+        "SELECT a FROM t JOIN u ON t.a = u.a WITHN INTERVAL '5' MINUTES",
+        (
+            "found 'WITHN', expected WITHIN, GRACE PERIOD, JOIN, WHERE, GROUP BY, ORDER BY, LIMIT, UNION, "
+            "EMIT, SETTINGS or the end of the statement (line 1, column 37)\n"
+            "1 | SELECT a FROM t JOIN u ON t.a = u.a WITHN INTERVAL '5' MINUTES\n"
+            "  |                                     ^^^^^\n"
+            "hint: did you mean WITHIN?"
+        ),
+    ),
+    "interval without unit": (
+        "SELECT a FROM t JOIN u ON t.a = u.a WITHIN INTERVAL '5' GRACE PERIOD INTERVAL '5' SECONDS",
+        (
+            "found 'GRACE', expected SECONDS, MINUTES, HOURS, DAYS or another unit of time after INTERVAL "
+            "(line 1, column 57)\n"
+            "1 | SELECT a FROM t JOIN u ON t.a = u.a WITHIN INTERVAL '5' GRACE PERIOD INTERVAL '5' SECONDS\n"
+            "  |                                                         ^^^^^"
+        ),
+    ),
+    "misspelt unit": (
+        "SELECT a FROM t JOIN u ON t.a = u.a WITHIN INTERVAL '5' MINUTS",
+        (
+            "found 'MINUTS', expected SECONDS, MINUTES, HOURS, DAYS or another unit of time after INTERVAL "
+            "(line 1, column 57)\n"
+            "1 | SELECT a FROM t JOIN u ON t.a = u.a WITHIN INTERVAL '5' MINUTS\n"
+            "  |                                                         ^^^^^^\n"
+            "hint: did you mean MINUTES?"
+        ),
+    ),
+    "interval of two units": (
+        "SELECT a FROM t JOIN u ON t.a = u.a WITHIN INTERVAL '1 day 2 hours'",
+        (
+            "the INTERVAL after WITHIN has to be one number and one unit (line 1, column 44)\n"
+            "1 | SELECT a FROM t JOIN u ON t.a = u.a WITHIN INTERVAL '1 day 2 hours'\n"
+            "  |                                            ^^^^^^^^\n"
+            "hint: write INTERVAL '5' MINUTES"
+        ),
+    ),
+    "window with one end": (
+        "SELECT a FROM t JOIN u ON t.a = u.a WITHIN (INTERVAL '5' MINUTES)",
+        (
+            "found ')', expected ',' and a second INTERVAL after the first INTERVAL of WITHIN ( (line 1, "
+            "column 65)\n"
+            "1 | SELECT a FROM t JOIN u ON t.a = u.a WITHIN (INTERVAL '5' MINUTES)\n"
+            "  |                                                                 ^"
+        ),
+    ),
+    "grace without period": (
+        "SELECT a FROM t JOIN u ON t.a = u.a GRACE INTERVAL '5' MINUTES",
+        (
+            "found 'INTERVAL', expected PERIOD after GRACE (line 1, column 43)\n"
+            "1 | SELECT a FROM t JOIN u ON t.a = u.a GRACE INTERVAL '5' MINUTES\n"
+            "  |                                           ^^^^^^^^"
+        ),
+    ),
+    "within twice": (
+        "SELECT a FROM t JOIN u ON t.a = u.a WITHIN INTERVAL '5' MINUTES WITHIN INTERVAL '5' MINUTES",
+        (
+            "a join takes one WITHIN only (line 1, column 65)\n"
+            "1 | SELECT a FROM t JOIN u ON t.a = u.a WITHIN INTERVAL '5' MINUTES WITHIN INTERVAL '5' "
+            "MINUTES\n"
+            "  |                                                                 ^^^^^^"
+        ),
+    ),
+    "within after where": (
+        "SELECT a FROM t JOIN u ON t.a = u.a WHERE a > 1 WITHIN INTERVAL '5' MINUTES",
+        (
+            "found 'WITHIN', expected GROUP BY, ORDER BY, LIMIT, UNION, EMIT, SETTINGS or the end of the "
+            "statement (line 1, column 49)\n"
+            "1 | SELECT a FROM t JOIN u ON t.a = u.a WHERE a > 1 WITHIN INTERVAL '5' MINUTES\n"
+            "  |                                                 ^^^^^^\n"
+            "hint: WITHIN stands behind the ON condition of its join, before WHERE"
+        ),
+    ),
+    "emit nothing": (
+        "SELECT a FROM t EMIT",
+        (
+            "found the end of the statement, expected FINAL or CHANGELOG after EMIT (line 1, column 21)\n"
+            "1 | SELECT a FROM t EMIT\n"
+            "  |                     ^"
+        ),
+    ),
+    "emit changes": (
+        "SELECT a FROM t EMIT CHANGES",
+        (
+            "found 'CHANGES', expected FINAL or CHANGELOG after EMIT (line 1, column 22)\n"
+            "1 | SELECT a FROM t EMIT CHANGES\n"
+            "  |                      ^^^^^^^\n"
+            "hint: did you mean CHANGELOG?"
+        ),
+    ),
+    "emit before where": (
+        "SELECT a FROM t EMIT FINAL WHERE a > 1",
+        (
+            "found 'WHERE', expected SETTINGS or the end of the statement (line 1, column 28)\n"
+            "1 | SELECT a FROM t EMIT FINAL WHERE a > 1\n"
+            "  |                            ^^^^^\n"
+            "hint: EMIT and SETTINGS stand at the end of the query"
+        ),
+    ),
+    "emit twice": (
+        "SELECT a FROM t EMIT FINAL EMIT FINAL",
+        (
+            "EMIT is given twice (line 1, column 28)\n"
+            "1 | SELECT a FROM t EMIT FINAL EMIT FINAL\n"
+            "  |                            ^^^^"
+        ),
+    ),
+    "emit in a subquery": (
+        "SELECT a FROM (SELECT a FROM t EMIT FINAL) x",
+        (
+            "EMIT cannot stand inside a subquery (line 1, column 32)\n"
+            "1 | SELECT a FROM (SELECT a FROM t EMIT FINAL) x\n"
+            "  |                                ^^^^\n"
+            "hint: EMIT belongs to the whole query: put it at the end of the statement"
+        ),
+    ),
+    "emit in a cte": (
+        "WITH y AS (SELECT a FROM t EMIT CHANGELOG) SELECT * FROM y",
+        (
+            "EMIT cannot stand inside a subquery (line 1, column 28)\n"
+            "1 | WITH y AS (SELECT a FROM t EMIT CHANGELOG) SELECT * FROM y\n"
+            "  |                            ^^^^\n"
+            "hint: EMIT belongs to the whole query: put it at the end of the statement"
+        ),
+    ),
+    "delete in a cte": (
+        "WITH y AS (DELETE FROM t) SELECT * FROM y",
+        (
+            "found 'DELETE', expected SELECT, WITH or '(' (line 1, column 12)\n"
+            "1 | WITH y AS (DELETE FROM t) SELECT * FROM y\n"
+            "  |            ^^^^^^"
+        ),
+    ),
+    "emit as alias": (
+        "SELECT a FROM t AS emit",
+        (
+            "EMIT cannot be an alias (line 1, column 20)\n"
+            "1 | SELECT a FROM t AS emit\n"
+            "  |                    ^^^^\n"
+            "hint: write it in backquotes: `emit`"
+        ),
+    ),
+    "setting without quotes": (
+        "SELECT a FROM t SETTINGS a = latest",
+        (
+            "found 'latest', expected a text, a number, TRUE or FALSE after a = (line 1, column 30)\n"
+            "1 | SELECT a FROM t SETTINGS a = latest\n"
+            "  |                              ^^^^^^\n"
+            "hint: write 'latest' in quotes"
+        ),
+    ),
+    "open subquery": (
+        "SELECT a FROM (SELECT a FROM t",
+        (
+            "found the end of the statement, expected ',', an operator or ')' to close the '(' of line 1, "
+            "column 15 (line 1, column 31)\n"
+            "1 | SELECT a FROM (SELECT a FROM t\n"
+            "  |                               ^"
+        ),
+    ),
+    "open call": (
+        "SELECT f(a FROM t",
+        (
+            "found 'FROM', expected ',', an operator or ')' to close the '(' of line 1, column 9 (line 1, "
+            "column 12)\n"
+            "1 | SELECT f(a FROM t\n"
+            "  |            ^^^^"
+        ),
+    ),
+    "cast without as": (
+        "SELECT CAST(a INT) FROM t",
+        (
+            "found 'INT', expected AS after CAST (line 1, column 15)\n"
+            "1 | SELECT CAST(a INT) FROM t\n"
+            "  |               ^^^"
+        ),
+    ),
+    "case without end": (
+        "SELECT CASE WHEN a THEN 1 FROM t",
+        (
+            "found 'FROM', expected END after CASE (line 1, column 27)\n"
+            "1 | SELECT CASE WHEN a THEN 1 FROM t\n"
+            "  |                           ^^^^"
+        ),
+    ),
+    "open text": (
+        "SELECT 'abc FROM t",
+        (
+            "the text that begins here is not closed (line 1, column 8)\n"
+            "1 | SELECT 'abc FROM t\n"
+            "  |        ^\n"
+            "hint: close it with '"
+        ),
+    ),
+    "open comment": (
+        "SELECT /* abc FROM t",
+        (
+            "the comment that begins here is not closed (line 1, column 8)\n"
+            "1 | SELECT /* abc FROM t\n"
+            "  |        ^^\n"
+            "hint: close it with */"
+        ),
+    ),
+    "open name": (
+        "SELECT `abc FROM t",
+        (
+            "the quoted name that begins here is not closed (line 1, column 8)\n"
+            "1 | SELECT `abc FROM t\n"
+            "  |        ^\n"
+            "hint: close it with `"
+        ),
+    ),
+    "for update": (
+        "SELECT a FROM t FOR UPDATE",
+        ("FOR is not supported (line 1, column 17)\n1 | SELECT a FROM t FOR UPDATE\n  |                 ^^^"),
+    ),
+    "hint": (
+        "SELECT /*+ BROADCAST(t) */ a FROM t",
+        ("a hint is not supported (line 1, column 12)\n1 | SELECT /*+ BROADCAST(t) */ a FROM t\n  |            ^"),
+    ),
+    "lateral view": (
+        "SELECT a FROM t LATERAL VIEW explode(x) y AS z",
+        (
+            "LATERAL VIEW is not supported (line 1, column 30)\n"
+            "1 | SELECT a FROM t LATERAL VIEW explode(x) y AS z\n"
+            "  |                              ^^^^^^^"
+        ),
+    ),
+    "qualify": (
+        "SELECT a FROM t QUALIFY row_number() OVER () = 1",
+        (
+            "QUALIFY is not supported (line 1, column 17)\n"
+            "1 | SELECT a FROM t QUALIFY row_number() OVER () = 1\n"
+            "  |                 ^^^^^^^"
+        ),
+    ),
+    "asof without match condition": (
+        "SELECT a FROM t ASOF JOIN u ON t.a = u.a",
+        (
+            "found the end of the statement, expected MATCH_CONDITION after the second stream of an ASOF "
+            "JOIN (line 1, column 41)\n"
+            "1 | SELECT a FROM t ASOF JOIN u ON t.a = u.a\n"
+            "  |                                         ^"
+        ),
+    ),
+    "match condition without asof": (
+        "SELECT a FROM t JOIN u MATCH_CONDITION (t.a > u.a) ON t.a = u.a",
+        (
+            "MATCH_CONDITION stands only in an ASOF JOIN (line 1, column 17)\n"
+            "1 | SELECT a FROM t JOIN u MATCH_CONDITION (t.a > u.a) ON t.a = u.a\n"
+            "  |                 ^^^^\n"
+            "hint: write ASOF JOIN or LEFT ASOF JOIN"
+        ),
+    ),
+    "system time without as": (
+        "SELECT a FROM t JOIN u FOR SYSTEM_TIME OF x ON t.a = u.a",
+        (
+            "found 'OF', expected AS OF after FOR SYSTEM_TIME (line 1, column 40)\n"
+            "1 | SELECT a FROM t JOIN u FOR SYSTEM_TIME OF x ON t.a = u.a\n"
+            "  |                                        ^^"
+        ),
+    ),
+    "show what": (
+        "SHOW STREEMS",
+        (
+            "found 'STREEMS', expected STREAMS, TABLES, QUERIES or CREATE STREAM after SHOW (line 1, column "
+            "6)\n"
+            "1 | SHOW STREEMS\n"
+            "  |      ^^^^^^^\n"
+            "hint: did you mean STREAMS?"
+        ),
+    ),
+    "drop what": (
+        "DROP VIEW x",
+        ("found 'VIEW', expected STREAM or TABLE after DROP (line 1, column 6)\n1 | DROP VIEW x\n  |      ^^^^"),
+    ),
+    "drop two": (
+        "DROP STREAM a, b",
+        ("found ',', expected the end of the statement (line 1, column 14)\n1 | DROP STREAM a, b\n  |              ^"),
+    ),
+    "stop what": (
+        "STOP q",
+        ("found 'q', expected QUERY after STOP (line 1, column 6)\n1 | STOP q\n  |      ^"),
+    ),
+    "explain what": (
+        "EXPLAIN SHOW STREAMS",
+        (
+            "found 'SHOW', expected SELECT, WITH, INSERT INTO or CREATE STREAM after EXPLAIN (line 1, "
+            "column 9)\n"
+            "1 | EXPLAIN SHOW STREAMS\n"
+            "  |         ^^^^"
+        ),
+    ),
+    "explain without query": (
+        "EXPLAIN CREATE STREAM x (a INT) WITH (x=1)",
+        (
+            "EXPLAIN takes a statement with a query (line 1, column 9)\n"
+            "1 | EXPLAIN CREATE STREAM x (a INT) WITH (x=1)\n"
+            "  |         ^^^^^^\n"
+            "hint: SELECT, INSERT INTO ... SELECT or CREATE STREAM ... AS"
+        ),
+    ),
+    "too many arguments": (
+        "SELECT abs(1,2,3) FROM t",
+        (
+            "the function takes at most 1 argument, 3 were given (line 1, column 17)\n"
+            "1 | SELECT abs(1,2,3) FROM t\n"
+            "  |                 ^"
+        ),
+    ),
+    "second statement of a line": (
+        "SELECT a FROM t; SELECT b FROM u WHER x; SELECT 1",
+        (
+            "found 'x', expected JOIN, WHERE, GROUP BY, ORDER BY, LIMIT, UNION, EMIT, SETTINGS or the end "
+            "of the statement (line 1, column 39)\n"
+            "1 | SELECT a FROM t; SELECT b FROM u WHER x; SELECT 1\n"
+            "  |                                       ^\n"
+            "hint: did you mean WHERE instead of WHER?"
+        ),
+    ),
+    "natural join": (
+        "SELECT a FROM a NATURAL JOIN b",
+        (
+            "NATURAL JOIN is not supported (line 1, column 17)\n"
+            "1 | SELECT a FROM a NATURAL JOIN b\n"
+            "  |                 ^^^^^^^\n"
+            "hint: name the columns with ON or USING"
+        ),
+    ),
+    "clause alone": (
+        "EMIT FINAL",
+        (
+            "found 'EMIT', expected SELECT, WITH, CREATE, INSERT, EXPLAIN, SHOW, DESCRIBE, DROP or STOP "
+            "(line 1, column 1)\n"
+            "1 | EMIT FINAL\n"
+            "  | ^^^^"
+        ),
+    ),
+    "parameter": (
+        "SELECT $$ FROM t",
+        ("a parameter is not supported (line 1, column 8)\n1 | SELECT $$ FROM t\n  |        ^"),
+    ),
+    "position in a script": (
+        (
+            "-- two statements\n"
+            "SHOW STREAMS;\n"
+            "\n"
+            "SELECT o.a\n"
+            "FROM orders o\n"
+            "\tJOIN payments p ON o.id = p.id WITHIN ITERVAL '5' MINUTES;\n"
+            "SHOW TABLES;"
+        ),
+        (
+            "found 'ITERVAL', expected INTERVAL or '(' after WITHIN (line 6, column 40)\n"
+            "6 | \tJOIN payments p ON o.id = p.id WITHIN ITERVAL '5' MINUTES;\n"
+            "  | \t                                      ^^^^^^^\n"
+            "hint: did you mean INTERVAL?"
+        ),
+    ),
+    "long line": (
+        (
+            "SELECT column_0, column_1, column_2, column_3, column_4, column_5, column_6, column_7, "
+            "column_8, column_9, column_10, column_11, column_12, column_13, column_14, column_15, "
+            "column_16, column_17, column_18, column_19, column_20, column_21, column_22, column_23, "
+            "column_24, column_25, column_26, column_27, column_28, column_29 FROM t WHRE x = 1"
+        ),
+        (
+            "found 'x', expected JOIN, WHERE, GROUP BY, ORDER BY, LIMIT, UNION, EMIT, SETTINGS or the end "
+            "of the statement (line 1, column 339)\n"
+            "1 | ...column_26, column_27, column_28, column_29 FROM t WHRE x = 1\n"
+            "  |                                                           ^\n"
+            "hint: did you mean WHERE instead of WHRE?"
+        ),
+    ),
+    "text as a stream": (
+        "SELECT a FROM 't'",
+        (
+            "found 't', expected a stream name or '(' after FROM (line 1, column 15)\n"
+            "1 | SELECT a FROM 't'\n"
+            "  |               ^^^"
+        ),
+    ),
+    "where twice": (
+        "SELECT a FROM t WHERE b WHERE c",
+        (
+            "WHERE is given twice (line 1, column 25)\n"
+            "1 | SELECT a FROM t WHERE b WHERE c\n"
+            "  |                         ^^^^^"
+        ),
+    ),
+    "values without brackets": (
+        "INSERT INTO t VALUES 1",
+        (
+            "found '1', expected '(' after VALUES (line 1, column 22)\n"
+            "1 | INSERT INTO t VALUES 1\n"
+            "  |                      ^"
+        ),
+    ),
+}
+UNSUPPORTED = {
+    "not null",
+    "for update",
+    "hint",
+    "lateral view",
+    "qualify",
+    "natural join",
+    "parameter",
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_error_text(name: str) -> None:
+    sql, expected = CASES[name]
+    kind = UnsupportedError if name in UNSUPPORTED else SqlSyntaxError
+    with pytest.raises(WatersmeetError) as caught:
+        parse(sql)
+    assert str(caught.value) == expected
+    assert type(caught.value) is kind
+    assert caught.value.position is not None
+
+
+def test_deep_nesting_is_an_error_of_its_own() -> None:
+    sql = "SELECT " + "(" * 3000 + "a" + ")" * 3000
+    with pytest.raises(SqlSyntaxError, match="nested too deeply"):
+        parse(sql)
