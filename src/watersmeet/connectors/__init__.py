@@ -1,0 +1,13 @@
+"""Sources and sinks.
+
+A source gives a Spark DataFrame with the stream's declared columns and these hidden ones:
+
+``_part``     STRING, where its frontiers come from: '' or a partition of a topic
+``_seq``      BINARY, a position that a replay repeats, in byte order (see DESIGN: upserts, ties and ordered output)
+``_tp_time``  TIMESTAMP, arrival time: the record's own, else that of the batch
+``_bad``      STRING, NULL in a good row, else the reason (only where rows can be malformed)
+``_raw``      STRING, the raw text of a bad row
+``_frontier`` BIGINT, a frontier stored by the stream's producer (only in derived streams)
+
+A sink writes one batch's rows at a time, and writing a batch again must change nothing.
+"""

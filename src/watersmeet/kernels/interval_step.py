@@ -94,7 +94,7 @@ class _Step:
 
     def pairs(self, *, ids: bool) -> str:
         """SQL of the new pairs; with the ids of their rows and whether a stored row had a partner when it came."""
-        weights = self.weight_column("l.$w * r.$w" if self.weighted else "1")
+        weights = self.weight_column(self.product())
         selects = []
         for left, right, condition in self.meetings():
             columns = self.outputs({"left": "l", "right": "r"})
@@ -233,6 +233,11 @@ class _Step:
         if join.residual is not None:
             terms.append(f"({join.residual})")
         return " AND ".join(terms) or "TRUE"
+
+    def product(self) -> str:
+        """SQL of the weight of a pair."""
+        weights = [f"{alias}.{quote(WEIGHT)}" for input, alias in ((0, "l"), (1, "r")) if input in self.join.weighted]
+        return " * ".join(weights) or "1"
 
     @property
     def weighted(self) -> bool:

@@ -155,7 +155,7 @@ def _number_scale(condition: exp.Expr, times: TimeColumns) -> int | None:
     found = [times(column) for column in condition.find_all(exp.Column)]
     if not found or any(time is None for time in found):
         return None
-    scales = {(scale, is_integer) for _, scale, is_integer in found if scale}  # type: ignore[misc]
+    scales = {(scale, is_integer) for _, scale, is_integer in found}  # type: ignore[misc]
     if len(scales) != 1:
         return None
     (scale, is_integer) = scales.pop()

@@ -1,6 +1,6 @@
 """The logical plan: a tree of joins over inputs, with every name resolved.
 
-Columns have physical names, unique in the query: ``o.amount`` is column ``amount`` of the input with alias ``o``.
+Columns have physical names, unique in the query: ``o:amount`` is column ``amount`` of the input with alias ``o``.
 Expressions are sqlglot trees over such columns.  Nested selects are inlined: a column of a subquery is an expression
 over the columns of the inputs below it.
 """
@@ -40,7 +40,15 @@ class Input:
     @property
     def time_name(self) -> str:
         """The physical name of the event time on the operators' axis."""
-        return f"{self.alias}.$t"
+        return self.physical("$t")
+
+    def physical(self, column: str) -> str:
+        """The name, unique in the query, of one of its columns (or of a hidden one, which begins with ``$``)."""
+        return f"{self.alias}:{column}"
+
+    def declared(self, physical: str) -> str:
+        """The declared name of a physical column of this input."""
+        return physical.removeprefix(f"{self.alias}:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +104,7 @@ class JoinNode:
     within: Within | None = None
     grace: int = 0
     null_aware: bool = False
+    from_subquery: bool = False  # EXISTS or IN
     keys: list[KeyPair] = field(default_factory=list)
     time_inputs: tuple[int, int] = (-1, -1)
     bounds: Interval = field(default_factory=Interval)

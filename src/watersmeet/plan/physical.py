@@ -63,7 +63,7 @@ class PhysicalInput:
     @property
     def sequence(self) -> str:
         """The physical name of the place in the source."""
-        return f"{self.input.alias}.$seq"
+        return self.input.physical("$seq")
 
     @property
     def delay(self) -> int:
@@ -112,7 +112,7 @@ class PhysicalPlan:
     def restored(self) -> list[tuple[str, Input]]:
         """Event-time columns (physical name, input) that the final projection needs and only ``$t`` carries."""
         return [
-            (f"{part.input.alias}.{part.input.time.column}", part.input)
+            (part.input.physical(part.input.time.column), part.input)
             for part in self.inputs
             if part.input.time_name in self.stages[-1].output and restorable(part.input)
         ]
@@ -285,7 +285,7 @@ class _Planner:
         left, right = [], []
         for group, ((i, j), pairs) in enumerate(sorted(groups.items())):
             for input, names, side in ((i, left, 0), (j, right, 1)):
-                name = f"{self.inputs[input].input.alias}.$h{number}_{group}"
+                name = self.inputs[input].input.physical(f"$h{number}_{group}")
                 self.inputs[input].hashes[name] = [pair[side] for pair in pairs]
                 names.append(name)
         self.routes[number] = (tuple(left), tuple(right))
@@ -297,13 +297,13 @@ class _Planner:
             known = self.columns[expression.name]
             if known.type == kind and not self._is_time(expression.name):
                 return self._carried_name(expression)
-        full = f"{part.input.alias}.{name}"
+        full = part.input.physical(name)
         part.computed[full] = exp.cast(expression.copy(), kind)
         return full
 
     def _computed(self, input: int, expression: exp.Expr) -> str:
         part = self.inputs[input]
-        name = f"{part.input.alias}.$e{len(part.computed)}"
+        name = part.input.physical(f"$e{len(part.computed)}")
         part.computed[name] = expression
         return name
 
@@ -396,7 +396,7 @@ class _Planner:
 
     def _of_side(self, names: set[str], side: Node) -> set[str]:
         aliases = {self.query.inputs[i].alias for i in side.inputs}
-        return {name for name in names if name.rsplit(".", 1)[0] in aliases or self._owner(name) in side.inputs}
+        return {name for name in names if name.split(":", 1)[0] in aliases or self._owner(name) in side.inputs}
 
     def _owner(self, name: str) -> int:
         known = self.columns.get(name)

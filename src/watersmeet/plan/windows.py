@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from sqlglot import exp
 
 from watersmeet.errors import PlanError, UnsupportedError
-from watersmeet.kernels.api import JoinKind
 from watersmeet.plan.bounds import Differences, Interval, time_bounds
 from watersmeet.plan.logical import Input, JoinNode, KeyPair, Leaf, Node, PhysicalColumn, inputs_of, joins_of
 from watersmeet.plan.times import TimeUnit, interval_micros
@@ -28,22 +27,21 @@ def analyse(root: Node, inputs: list[Input], columns: dict[str, PhysicalColumn])
 
 
 def _windows(joins: list[JoinNode]) -> dict[int, tuple[Within, bool]]:
-    """For each join its WITHIN, and whether that is the one at the end of the chain (between every pair)."""
-    if not joins:
-        return {}
-    trailing = joins[-1].within
+    """For each join its WITHIN, and whether that is one at the end of a chain, which holds between every pair.
+
+    A WITHIN on the last join of FROM stands in for those that have none; where every join has its own, it is the last
+    one's own too.  Joins that came from EXISTS and IN have their windows in the subquery.
+    """
+    from_clause = [join for join in joins if not join.from_subquery]
+    trailing = from_clause[-1].within if from_clause else None
+    is_trailing = any(join.within is None for join in from_clause)
     found = {}
-    for join in joins:
-        if join.within is not None and join is not joins[-1]:
-            found[id(join)] = (join.within, False)
-        elif trailing is not None and join.within in (None, trailing) and not _is_existential(join, joins[-1]):
-            found[id(join)] = (trailing, len(joins) > 1)
+    for join in from_clause:
+        if join.within is not None:
+            found[id(join)] = (join.within, is_trailing and join is from_clause[-1])
+        elif trailing is not None:
+            found[id(join)] = (trailing, True)
     return found
-
-
-def _is_existential(join: JoinNode, last: JoinNode) -> bool:
-    """A semi or anti join that came from EXISTS or IN has its window inside the subquery."""
-    return join is not last and join.kind in (JoinKind.SEMI, JoinKind.ANTI) and join.within is None
 
 
 def _analyse_join(
@@ -61,7 +59,7 @@ def _analyse_join(
         if known is None or known.column.lower() != inputs[known.input].time.column.lower():
             return None
         unit = inputs[known.input].time.unit
-        return known.input, unit.scale if unit.is_integer else 0, unit.is_integer
+        return known.input, unit.scale, unit.is_integer
 
     for condition in join.conditions:
         key = None if join.null_aware else _as_key(condition, join, columns)

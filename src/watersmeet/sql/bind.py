@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from sqlglot import exp
 
 from watersmeet.catalog import StreamDef
-from watersmeet.errors import BindError, CatalogError, UnsupportedError, did_you_mean
+from watersmeet.config import parse_settings
+from watersmeet.errors import BindError, CatalogError, ConfigError, UnsupportedError, did_you_mean
 from watersmeet.kernels.api import EmitMode, JoinKind
 from watersmeet.plan.logical import (
     TP_DELTA,
@@ -51,6 +52,7 @@ def bind(query: Query, streams: Streams) -> LogicalQuery:
         )
     bound = binder.select(select, None, {})
     ordering = binder.ordering(select, bound)
+    _check_settings(query)
     logical = LogicalQuery(
         inputs=binder.inputs,
         columns=binder.columns,
@@ -65,6 +67,15 @@ def bind(query: Query, streams: Streams) -> LogicalQuery:
     analyse(logical.root, logical.inputs, logical.columns)
     decide_emit(logical, query.emit, query.emit_position)
     return logical
+
+
+def _check_settings(query: Query) -> None:
+    try:
+        parse_settings(query.settings)
+    except ConfigError as error:
+        named = next((name for name in query.settings if name in str(error)), "")
+        error.position = query.settings_positions.get(named, query.position)
+        raise
 
 
 class _Bound:
@@ -239,7 +250,7 @@ class _Binder:
         return Leaf(input)
 
     def _physical(self, input: Input, column: str, type: exp.DataType) -> exp.Expr:
-        name = f"{input.alias}.{column}"
+        name = input.physical(column)
         self.columns[name] = PhysicalColumn(name, input.index, column, type)
         return exp.column(exp.to_identifier(name, quoted=True))
 
@@ -264,7 +275,7 @@ class _Binder:
         ctes = {**ctes, **_ctes_of(inner)}
         right = self._from(inner, inner_scope, ctes)
         kind = JoinKind.ANTI if negated else JoinKind.SEMI
-        node = JoinNode(left, right, kind, [], position_of(inner))
+        node = JoinNode(left, right, kind, [], position_of(inner), from_subquery=True)
         where = inner.args.get("where")
         for term in conjuncts(where.this if where else None):
             condition = self._condition(term, inner_scope)

@@ -29,6 +29,10 @@ def define_stream(statement: CreateStream) -> StreamDef:
         raise _twice(statement)
     for column in statement.columns:
         arrow_type(column.type)
+        if set(column.name) & set(".`:$"):
+            raise BindError(
+                f"{column.name} cannot be a column's name: it holds one of . ` : $", position=column.position
+            )
     time_column, has_watermark = _time_column(statement)
     unit = TimeUnit.TIMESTAMP
     if time_column != TP_TIME:

@@ -2,7 +2,7 @@
 
 A line of the report begins with one of::
 
-      + 1, 8        expected and there
+               + 1, 8        expected and there
     missing    + 2, NULL     expected, not there
     unexpected - 1, 8        there, not expected
 
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
 from watersmeet.testing.cells import Row, canonical_row, format_row, parse_row
-from watersmeet.testing.notation import Expectation
+from watersmeet.testing.notation import Expectation, NotationError
 
 Changes = Sequence[tuple[int, Row]]
 """Output rows with their weights; a weight of +2 is two equal rows inserted."""
@@ -38,7 +38,11 @@ def expected_changes(expected: Expectation, type_names: Sequence[str]) -> list[t
 
     Raises NotationError with the line of the expectation for a cell that does not fit.
     """
-    return [(change.weight, parse_row(change.cells, type_names)) for change in expected.rows]
+    try:
+        return [(change.weight, parse_row(change.cells, type_names)) for change in expected.rows]
+    except NotationError as error:
+        message = f"line {expected.line}: {error.message}"
+        raise NotationError(message, detail=error.detail, hint=error.hint) from error
 
 
 def diff_changes(expected: Changes, actual: Changes, *, ordered: bool = False) -> str | None:
@@ -103,6 +107,22 @@ def diff_step(
         found.append(f"state: expected {expected.state}, found {state}")
     reports = [report for report in found if report]
     return "\n".join(reports) if reports else None
+
+
+def diff_error(expected: Sequence[str], rendered: str | None) -> str | None:
+    """None where every line of ``expected`` occurs in the rendered error, in order and without regard to case.
+
+    ``rendered`` is None where the script gave no error.
+    """
+    if rendered is None:
+        return "an error is expected, the script gave none"
+    at = 0
+    for line in expected:
+        found = rendered.lower().find(line.lower(), at)
+        if found < 0:
+            return f"missing in the error: {line}\nfound:\n{rendered}"
+        at = found + len(line)
+    return None
 
 
 def negative_rows(changes: Iterable[tuple[int, Row]]) -> list[Row]:

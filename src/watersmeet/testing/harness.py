@@ -99,9 +99,7 @@ class Harness:
         self._connection.execute("SET TimeZone = 'UTC'")
         self._rows_seen: Counter[str] = Counter()
         schemas = [self._project(part, StepInput()).schema for part in self._plan.inputs]
-        self._packs = [
-            replace(spec, has_bad=True) for spec in self._plan.pack_specs(schemas, self._buckets)
-        ]
+        self._packs = [replace(spec, has_bad=True) for spec in self._plan.pack_specs(schemas, self._buckets)]
         self._operators = self._plan.operators(schemas, [("",)] * len(schemas), self._buckets)
         self._counters: dict[tuple[int, str], int] = {}
         self.restart()
@@ -130,9 +128,7 @@ class Harness:
         """Forget everything that is not durable."""
         self._working_sets = WorkingSets(most_bytes=1 << 30, memory_limit=self._memory_limit)
 
-    def step(
-        self, inputs: Mapping[str, StepInput], events: Sequence[Event] = ()
-    ) -> StepOutcome:
+    def step(self, inputs: Mapping[str, StepInput], events: Sequence[Event] = ()) -> StepOutcome:
         """Feed rows by stream name, then control events; what comes out comes back."""
         for name in inputs:
             if name.lower() not in self.streams:
@@ -170,10 +166,7 @@ class Harness:
 
     def _feeds(self, index: int) -> list[tuple[int, object]]:
         return [
-            (i, feed)
-            for i, stage in enumerate(self._plan.stages)
-            for feed in stage.feeds
-            if feed.operator == index
+            (i, feed) for i, stage in enumerate(self._plan.stages) for feed in stage.feeds if feed.operator == index
         ]
 
     def inputs_of(self, stream: str) -> tuple[str, ...]:
@@ -200,7 +193,7 @@ class Harness:
             for name, keys in part.hashes.items()
             if name in part.routed_by or name in part.carried
         ]
-        items.append(f"{self._sql(part.keep, part.input) if part.keep is not None else 'TRUE'} AS \"$keep\"")
+        items.append(f'{self._sql(part.keep, part.input) if part.keep is not None else "TRUE"} AS "$keep"')
         items += ['"_bad" AS "$bad"', '"_raw" AS "$raw"']
         self._connection.register("source", table)
         try:
@@ -215,11 +208,9 @@ class Harness:
 
     def _sql(self, expression: exp.Expr, input: Input) -> str:
         """DuckDB SQL of an expression over one input's declared columns."""
-        prefix = f"{input.alias}."
-
         def replace_column(node: exp.Expr) -> exp.Expr:
             if isinstance(node, exp.Column):
-                return _column(node.name.removeprefix(prefix))
+                return _column(input.declared(node.name))
             return node
 
         return expression.copy().transform(replace_column, copy=False).sql(dialect="duckdb")
@@ -246,9 +237,7 @@ class Harness:
         spec = self._operators[-1]
         self._connection.register("changes", spec.output.empty_table() if changes is None else changes)
         weight = f"CAST({quote(WEIGHT) if self._plan.weighted else 1} AS TINYINT)"
-        restored = [
-            f"{_restored_sql(input)} AS {quote(name)}" for name, input in self._plan.restored()
-        ]
+        restored = [f"{_restored_sql(input)} AS {quote(name)}" for name, input in self._plan.restored()]
         source = f"SELECT *, {', '.join([*restored, f'{weight} AS {quote(TP_DELTA)}'])} FROM changes"
         items = [f"{each.expression.sql(dialect='duckdb')} AS {quote(each.name)}" for each in self._plan.outputs]
         where = " AND ".join(f"({condition.sql(dialect='duckdb')})" for condition in self._plan.post_filters) or "TRUE"

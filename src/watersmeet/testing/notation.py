@@ -76,7 +76,7 @@ class Compare(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One expected output row: weight +1 (inserted) or -1 (deleted)."""
+    """One expected output row: weight +1 (inserted) or -1 (deleted); a consolidated one may have any but 0."""
 
     weight: int
     cells: Cells

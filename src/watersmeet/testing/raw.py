@@ -33,7 +33,7 @@ def decode_json(records: Sequence[str], stream: StreamDef) -> tuple[list[Row], l
 def _value(value: object, type_name: str, column: str) -> Value:
     if value is None:
         return None
-    base = type_name.split("(")[0].upper()
+    base = type_name.split("(", maxsplit=1)[0].upper()
     is_number = isinstance(value, int | Decimal) and not isinstance(value, bool)
     fits = (
         (base in _INTEGERS and isinstance(value, int) and is_number)

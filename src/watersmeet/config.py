@@ -1,0 +1,54 @@
+"""Settings of a query (``SETTINGS name = value, …``), checked where they are made."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from watersmeet.connectors.options import parse_options
+
+_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s|seconds?|m|minutes?|h|hours?)\s*", re.IGNORECASE)
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+class QuerySettings(BaseModel):
+    """What SETTINGS can say of a query."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    join_max_buffered_bytes: Annotated[int, Field(gt=0)] | None = None
+    """The most bytes of state of each join; at the limit the query stops and nothing is lost."""
+    bad_rows: Literal["quarantine", "fail"] = "quarantine"
+    """What to do with rows that cannot be read: set them aside, or stop."""
+    late_rows: Annotated[str, Field(min_length=1)] = "drop"
+    """``drop``: count late rows; else the name of an embedded stream that takes them."""
+    idle_timeout: float | None = None
+    """Seconds after which a silent input no longer holds time back; written ``'30 seconds'``."""
+    trigger: float = 0.0
+    """Seconds between the starts of two batches of a continuous run; written ``'1 second'``."""
+    buckets: Annotated[int, Field(gt=0, le=4096)] | None = None
+    """Pieces into which state is cut; fixed when the checkpoint is made."""
+    cache_bytes: Annotated[int, Field(gt=0)] = 4 << 30
+    """The most bytes of state that one worker process holds in memory beside the durable log."""
+    memory_limit: Annotated[str, Field(pattern=r"^\d+(\.\d+)?\s?[KMGT]i?B$")] | None = None
+    """DuckDB's memory limit in one worker process, such as ``'2GB'``; beyond it, state is spilled to disk."""
+
+    @field_validator("idle_timeout", "trigger", mode="before")
+    @classmethod
+    def _seconds(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        found = _DURATION.fullmatch(value)
+        if found is None:
+            raise ValueError("write a number and a unit, such as '30 seconds'")
+        unit = found[2].lower()
+        scale = 0.001 if unit.startswith(("ms", "milli")) else _SECONDS[unit[0]]
+        return float(found[1]) * scale
+
+
+def parse_settings(settings: Mapping[str, object]) -> QuerySettings:
+    """The settings, checked; ``ConfigError`` names the first that is unknown or wrong."""
+    return parse_options(QuerySettings, "SETTINGS", settings)

@@ -1,0 +1,81 @@
+"""Made-up rows at a steady rate, for trying things out: every replay gives the same rows.
+
+Each column is a Spark SQL expression over ``n`` (the row's number, from 0) and ``ts`` (when the row is due); the
+option ``columns.NAME`` sets it.  Without one: whole numbers ``n``, fractions a hash of n between 0 and 1, times
+``ts``, booleans ``n % 2 = 0``, text ``NAME_n`` with n modulo 100.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    BooleanType,
+    FractionalType,
+    IntegralType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from watersmeet.connectors.options import parse_options
+from watersmeet.errors import ConfigError
+
+
+class DatagenOptions(BaseModel):
+    """The WITH options of a generated stream."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    rows_per_second: Annotated[int, Field(gt=0)] = 10
+    columns: dict[str, str] = {}
+
+
+def read_stream(spark: SparkSession, columns: StructType, options: Mapping[str, str]) -> DataFrame:
+    """A streaming source frame of made-up rows; ``ConfigError`` for an expression that does not fit."""
+    given = parse_options(DatagenOptions, "datagen", options, nested={"columns": ("columns.",)})
+    expressions = {name.removeprefix("columns.").lower(): text for name, text in given.columns.items()}
+    for name in expressions.keys() - {field.name.lower() for field in columns}:
+        raise ConfigError(f"datagen: option columns.{name} names no column of the stream")
+    rate = spark.readStream.format("rate").option("rowsPerSecond", given.rows_per_second).load()
+    rows = rate.select(F.col("value").alias("n"), F.col("timestamp").alias("ts"))
+    items = []
+    for field in columns:
+        text = expressions.get(field.name.lower())
+        column = F.expr(text) if text is not None else _default(field)
+        items.append(column.cast(field.dataType).alias(field.name))
+    try:
+        return rows.select(
+            *items,
+            F.lit("").alias("_part"),
+            F.encode(F.lpad(F.hex("n"), 16, "0"), "UTF-8").alias("_seq"),
+            F.col("ts").alias("_tp_time"),
+        )
+    except PySparkException as error:
+        raise ConfigError(f"datagen: {str(error).splitlines()[0]}") from None
+
+
+def _default(field: StructField) -> Column:
+    match field.dataType:
+        case BooleanType():
+            return F.col("n") % 2 == 0
+        case TimestampType() | TimestampNTZType():
+            return F.col("ts")
+        case StringType():
+            return F.concat(F.lit(f"{field.name}_"), (F.col("n") % 100).cast("string"))
+        case FractionalType():
+            return F.pmod(F.xxhash64("n"), F.lit(1_000_000)) / 1_000_000
+        case IntegralType():
+            return F.col("n")
+        case other:
+            raise ConfigError(
+                f"datagen has no default for {field.name} ({other.simpleString()})",
+                hint=f"set the option columns.{field.name} to a Spark SQL expression over n and ts",
+            )

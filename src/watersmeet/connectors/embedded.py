@@ -1,0 +1,89 @@
+"""Embedded streams: durable append-only logs in the workspace folder.
+
+A log is a folder of Parquet segments, numbered in the order of their commits.  A commit is one rename, under a lock,
+so it is seen whole or not at all; the segment's name holds the writer's key (query and batch), so that a batch that
+is written again is known and skipped.  Modification times rise strictly with the numbers: Spark reads files in that
+order.  ``_seq`` is (segment number, row).  A query that feeds a stream ends each segment with a row that holds its
+frontier (``_frontier``) and nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fcntl import LOCK_EX, flock
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StructField, StructType, TimestampType
+
+_SEGMENT = re.compile(r"(\d{12})-(.+)\.parquet")
+_HIDDEN = [StructField("_tp_time", TimestampType()), StructField("_frontier", LongType())]
+
+
+class EmbeddedLog:
+    """The log of one stream."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def read_stream(self, spark: SparkSession, columns: StructType) -> DataFrame:
+        """A streaming source frame of the whole log and what will be added; it has ``_frontier``."""
+        rows = spark.readStream.schema(StructType([*columns.fields, *_HIDDEN])).parquet(str(self.folder))
+        place = F.concat(F.substring("_metadata.file_name", 1, 12), F.lpad(F.hex("_metadata.row_index"), 16, "0"))
+        declared = [f"`{field.name}`" for field in columns]
+        return rows.select(
+            *declared, F.lit("").alias("_part"), F.encode(place, "UTF-8").alias("_seq"), "_tp_time", "_frontier"
+        )
+
+    def append_frame(self, frame: DataFrame, key: str, frontier: int | None) -> bool:
+        """Append a batch of a query, with its frontier; False where ``key`` has been committed before."""
+        if self._committed(key):
+            return False
+        staging = self.folder / f"_staging-{key}"
+        rows = frame.withColumn("_tp_time", F.current_timestamp()).withColumn("_frontier", F.lit(None).cast("bigint"))
+        if frontier is not None:
+            empty = [F.lit(None).cast(field.dataType).alias(field.name) for field in frame.schema]
+            marker = frame.sparkSession.range(1).select(
+                *empty,
+                F.lit(None).cast("timestamp").alias("_tp_time"),
+                F.lit(frontier).cast("bigint").alias("_frontier"),
+            )
+            rows = rows.unionAll(marker)
+        rows.coalesce(1).write.mode("overwrite").parquet(str(staging))
+        (part,) = staging.glob("part-*.parquet")
+        self._commit(part, key)
+        for left in staging.iterdir():
+            left.unlink()
+        staging.rmdir()
+        return True
+
+    def append_table(self, rows: pa.Table, key: str) -> None:
+        """Append rows that have all columns of the stream and ``_tp_time``."""
+        staged = self.folder / f"_staging-{key}.parquet"
+        pq.write_table(rows.append_column("_frontier", pa.nulls(rows.num_rows, pa.int64())), staged)
+        self._commit(staged, key)
+
+    def _committed(self, key: str) -> bool:
+        return any(found[2] == key for path in self.folder.iterdir() if (found := _SEGMENT.fullmatch(path.name)))
+
+    def _commit(self, staged: Path, key: str) -> None:
+        with self._lock():
+            segments = sorted(path for path in self.folder.iterdir() if _SEGMENT.fullmatch(path.name))
+            number = int(segments[-1].name[:12]) + 1 if segments else 0
+            newest = segments[-1].stat().st_mtime_ns if segments else 0
+            changed = max(staged.stat().st_mtime_ns, newest + 2_000_000)
+            os.utime(staged, ns=(changed, changed))
+            os.replace(staged, self.folder / f"{number:012d}-{key}.parquet")
+
+    @contextmanager
+    def _lock(self) -> Iterator[None]:
+        with open(self.folder / "_lock", "w") as lock:
+            flock(lock, LOCK_EX)
+            yield

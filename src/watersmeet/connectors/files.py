@@ -1,0 +1,113 @@
+"""Files as streams: JSON lines, CSV and Parquet, as source and as sink.
+
+Source: every file that appears in the folder is read once, in order of modification time.
+Sink: each batch becomes files named ``batch-NUMBER-PART``; a batch that is written again replaces its own files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from watersmeet.connectors.formats import Format, decode
+from watersmeet.connectors.options import parse_options
+from watersmeet.errors import ConnectorError
+from watersmeet.runtime.storage import Storage
+
+
+class FilesOptions(BaseModel):
+    """The WITH options of a stream of files."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    path: Annotated[str, Field(min_length=1)]
+    format: Literal["json", "csv", "parquet"] = "json"
+    max_files_per_trigger: Annotated[int, Field(gt=0)] | None = None
+    """The most files of one micro-batch."""
+    header: bool = False
+    """CSV: whether the first line of each file names the columns (source and sink)."""
+    changelog: bool = False
+    """Sink: take a changelog, with ``_tp_delta`` as the last column."""
+    format_options: dict[str, str] = {}
+
+
+def options_of(options: Mapping[str, str]) -> FilesOptions:
+    """The options of a WITH clause, checked."""
+    return parse_options(FilesOptions, "files", options, nested={"format_options": ("json.", "csv.", "parquet.")})
+
+
+def read_stream(spark: SparkSession, columns: StructType, options: Mapping[str, str], *, limited: bool) -> DataFrame:
+    """A streaming source frame of the folder; ``limited`` honours ``max_files_per_trigger``.
+
+    Raises ``ConnectorError`` where the folder is not there.
+    """
+    given = options_of(options)
+    if not Storage(spark).exists(given.path):
+        raise ConnectorError(f"there is no folder {given.path}", hint="make it, or mend the option path")
+    reader = spark.readStream
+    if given.max_files_per_trigger is not None and limited:
+        reader = reader.option("maxFilesPerTrigger", given.max_files_per_trigger)
+    if given.format == "parquet":
+        rows = reader.schema(columns).options(**_without_prefix(given, "parquet.")).parquet(given.path)
+        place = F.concat(F.col("_metadata.file_path"), F.lit("\0"), F.lpad(F.hex("_metadata.row_index"), 16, "0"))
+        return rows.select(*_declared(columns), *_hidden(place))
+    lines = reader.text(given.path)
+    place = F.concat(
+        F.col("_metadata.file_path"),
+        F.lit("\0"),
+        F.lpad(F.hex("_metadata.file_block_start"), 16, "0"),
+        F.lpad(F.hex(F.monotonically_increasing_id()), 16, "0"),
+    )
+    lines = lines.select("value", *_hidden(place))
+    lines = lines.where(F.trim("value") != "")
+    if given.format == "csv" and given.header:
+        names = ",".join(field.name for field in columns)
+        separator = given.format_options.get("csv.sep", ",")
+        squeezed = F.lower(F.regexp_replace("value", "[\"'\\s]", ""))
+        lines = lines.where(squeezed != F.lit(names.replace(",", separator).lower()))
+    return decode(lines, "value", Format(given.format), columns, given.format_options)
+
+
+def write_batch(frame: DataFrame, batch_id: int, options: Mapping[str, str]) -> None:
+    """Write the rows of a batch; files that an earlier attempt at it left are replaced."""
+    given = options_of(options)
+    storage = Storage(frame.sparkSession)
+    staging = f"{given.path}/_staging/batch-{batch_id:012d}"
+    writer = frame.write.mode("overwrite").options(**_without_prefix(given, f"{given.format}."))
+    if given.format == "csv" and given.header:
+        writer = writer.option("header", "true")
+    if given.format == "json":
+        writer = writer.option("ignoreNullFields", "false")
+    writer.format(given.format).save(staging)
+    prefix = f"batch-{batch_id:012d}-"
+    for name in storage.names(given.path):
+        if name.startswith(prefix):
+            storage.delete(f"{given.path}/{name}")
+    parts = [name for name in storage.names(staging) if name.startswith("part-")]
+    for number, name in enumerate(parts):
+        ending = name.split(".", 1)[1] if "." in name else given.format
+        storage.rename(f"{staging}/{name}", f"{given.path}/{prefix}{number:05d}.{ending}")
+    storage.delete(staging)
+
+
+def _declared(columns: StructType) -> list[str]:
+    return [f"`{field.name}`" for field in columns]
+
+
+def _hidden(place: Column) -> list[Column]:
+    return [
+        F.lit("").alias("_part"),
+        F.encode(place, "UTF-8").alias("_seq"),
+        F.current_timestamp().alias("_tp_time"),
+    ]
+
+
+def _without_prefix(given: FilesOptions, prefix: str) -> dict[str, str]:
+    return {
+        name.removeprefix(prefix): value for name, value in given.format_options.items() if name.startswith(prefix)
+    }

@@ -1,0 +1,139 @@
+"""What stands beside Spark's checkpoint of a query: its plan file and its control events.
+
+    CHECKPOINT/spark/      Spark's own checkpoint: offsets, commits, state
+    CHECKPOINT/plan.json   bucket numbers (never changed again), and what state each operator keeps
+    CHECKPOINT/control/    one file for each control event, read by the query as a stream
+    CHECKPOINT/side/       late and quarantined rows, by batch
+
+A checkpoint that has seen the end of its input is sealed: a later run on it is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from pydantic import BaseModel, ValidationError
+
+from watersmeet.errors import CheckpointError
+from watersmeet.runtime.events import Event, EventKind
+from watersmeet.runtime.spec import OperatorSpec
+from watersmeet.runtime.storage import Storage
+
+PLAN_VERSION = 1
+
+
+class PlanFile(BaseModel):
+    """The part of a plan that must not change while a checkpoint lives."""
+
+    version: int = PLAN_VERSION
+    buckets: tuple[int, ...]
+    operators: dict[str, str] = {}  # name: what its state looks like
+    sealed: bool = False
+
+
+class Checkpoint:
+    """A query's checkpoint folder (a path or URI)."""
+
+    def __init__(self, storage: Storage, folder: str) -> None:
+        self.folder = folder.rstrip("/")
+        self._storage = storage
+
+    @property
+    def spark(self) -> str:
+        """Spark's own checkpoint location."""
+        return f"{self.folder}/spark"
+
+    @property
+    def control(self) -> str:
+        """The folder of control events."""
+        return f"{self.folder}/control"
+
+    @property
+    def side(self) -> str:
+        """The folder of late and quarantined rows."""
+        return f"{self.folder}/side"
+
+    def prepare(self) -> None:
+        """Make the folders."""
+        for folder in (self.control, self.side):
+            self._storage.make_folder(folder)
+
+    def read_plan(self) -> PlanFile | None:
+        """The plan file, None in a new checkpoint; ``CheckpointError`` where it cannot be understood."""
+        text = self._storage.read_text(f"{self.folder}/plan.json")
+        if text is None:
+            return None
+        try:
+            found = PlanFile.model_validate_json(text)
+        except ValidationError as error:
+            raise CheckpointError(
+                f"{self.folder}/plan.json cannot be read",
+                detail=str(error.errors(include_url=False)[0]["msg"]),
+                hint="is this the checkpoint of a Watersmeet query? else start on a new one",
+            ) from None
+        if found.version != PLAN_VERSION:
+            raise CheckpointError(
+                f"the checkpoint {self.folder} has plan format {found.version}, this version reads {PLAN_VERSION}",
+                hint="run it with the version that wrote it, or start on a new checkpoint",
+            )
+        return found
+
+    def write_plan(self, plan: PlanFile) -> None:
+        """Write the plan file."""
+        self._storage.write_text(f"{self.folder}/plan.json", plan.model_dump_json(indent=2))
+
+    def accept(self, stored: PlanFile | None, buckets: Sequence[int], operators: Sequence[OperatorSpec]) -> None:
+        """Check that the stored state fits these operators, or note them in a new checkpoint.
+
+        The SELECT list, post-filters and sink may change freely; whatever changes the state of an operator may not.
+        """
+        described = {spec.name: describe(spec) for spec in operators}
+        if stored is None:
+            self.write_plan(PlanFile(buckets=tuple(buckets), operators=described))
+            return
+        changed = [
+            f"{name}:\n  was {stored.operators.get(name, 'not there')}\n  is  {described.get(name, 'not there')}"
+            for name in sorted({*described, *stored.operators})
+            if stored.operators.get(name) != described.get(name)
+        ]
+        if changed:
+            raise CheckpointError(
+                f"the query has changed since the checkpoint {self.folder} was made",
+                detail="\n".join(changed),
+                hint="undo the change, or start on a new checkpoint (its state begins empty)",
+            )
+
+    def refuse_sealed(self, stored: PlanFile | None) -> None:
+        """Raise ``CheckpointError`` where the query has already been told that its input has ended."""
+        if stored is not None and stored.sealed:
+            raise CheckpointError(
+                f"the checkpoint {self.folder} is sealed: a bounded run has treated its input as all there is",
+                hint="start on a new checkpoint; to stop and resume use --drain in place of --bounded",
+            )
+
+    def seal(self) -> None:
+        """Note that the end of input has been processed."""
+        stored = self.read_plan()
+        assert stored is not None  # a query has run on it
+        self.write_plan(stored.model_copy(update={"sealed": True}))
+
+    def write_event(self, event: Event) -> None:
+        """Add a control event; the query reads it with its next batch."""
+        number = len(self._storage.names(self.control))
+        self._storage.write_text(f"{self.control}/{number:012d}.json", event.to_json().decode() + "\n")
+
+    def has_ended(self) -> bool:
+        """Whether the end of input has been declared (by a run that may not have come to process it)."""
+        names = self._storage.names(self.control)
+        texts = [self._storage.read_text(f"{self.control}/{name}") for name in names[-1:]]
+        return any(text and Event.from_json(text).kind is EventKind.END for text in texts)
+
+
+def describe(spec: OperatorSpec) -> str:
+    """What an operator keeps, in words that tell two plans apart."""
+    inputs = [
+        f"{input.source or 'the join before'}({', '.join(f'{field.name} {field.type}' for field in input.schema)})"
+        for input in spec.inputs
+    ]
+    return json.dumps({"fingerprint": spec.fingerprint, "kernel": repr(spec.kernel), "inputs": inputs})

@@ -1,0 +1,256 @@
+"""A physical plan as a Spark streaming DataFrame.
+
+    source ─ project, mark ─ pack ─┐
+    source ─ project, mark ─ pack ─┼─ union ─ by bucket ─ operator ─ … ─ operator ─ unpack ─ SELECT list
+    control events ────────────────┘
+
+Expressions over one source run in Spark before its rows are packed; the SELECT list and what is left of WHERE run in
+Spark after the last operator.  Between lies the frames' world (frames.py).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import reduce
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from sqlglot import exp
+
+from watersmeet.kernels.api import WEIGHT
+from watersmeet.plan.logical import TP_DELTA, Input
+from watersmeet.plan.physical import PhysicalInput, PhysicalPlan
+from watersmeet.plan.times import TimeUnit
+from watersmeet.runtime.frames import FRAME_DDL, FrameKind, to_record_batch
+from watersmeet.runtime.metrics import METRICS, observed_columns
+from watersmeet.runtime.pack import pack
+from watersmeet.runtime.processor import OperatorProcessor
+from watersmeet.runtime.spec import OperatorSpec, PackSpec
+from watersmeet.runtime.unpack import unpack
+from watersmeet.state.segments import TIME
+
+_BATCH_ID = "streaming.sql.batchId"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A stream's rows as a source frame (see connectors/__init__.py), and the parts its frontiers come from.
+
+    ``stores_frontier``: the rows bring ``_frontier``, written by the stream's producer.
+    """
+
+    frame: DataFrame
+    parts: tuple[str, ...] = ("",)
+    stores_frontier: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Dataflow:
+    """A built query: its result, and the operators it consists of."""
+
+    frame: DataFrame
+    operators: tuple[OperatorSpec, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What a worker process may use for working sets, and where late and bad rows go."""
+
+    cache_bytes: int = 4 << 30
+    memory_limit: str | None = None
+    side_folder: str | None = None
+
+
+def build(
+    spark: SparkSession,
+    plan: PhysicalPlan,
+    sources: Mapping[str, Source],
+    buckets: Sequence[int],
+    resources: Resources,
+    control: DataFrame | None = None,
+) -> Dataflow:
+    """The query over its sources (by stream name in lower case).
+
+    ``control`` is a streaming frame of control events (``value``: a line of JSON), where the query has one.
+    """
+    inputs = [sources[part.input.stream.name.lower()] for part in plan.inputs]
+    projected = [_project(part, source) for part, source in zip(plan.inputs, inputs, strict=True)]
+    schemas = [_arrow_schema(frame) for frame in projected]
+    operators = plan.operators(schemas, [source.parts for source in inputs], buckets)
+    packs = [
+        replace(
+            spec,
+            has_part=source.parts != ("",),
+            has_bad="$bad" in frame.columns,
+            has_frontier=source.stores_frontier,
+        )
+        for spec, source, frame in zip(plan.pack_specs(schemas, buckets), inputs, projected, strict=True)
+    ]
+    run = uuid.uuid4().hex
+    frames = [_packed(frame, spec) for frame, spec in zip(projected, packs, strict=True)]
+    results: list[DataFrame] = []
+    for index, (stage, spec) in enumerate(zip(plan.stages, operators, strict=True)):
+        arriving = [frames[feed.source] if feed.source is not None else results[feed.operator] for feed in stage.feeds]
+        if control is not None:
+            arriving.append(_control_frames(control, spec.buckets))
+        union = reduce(DataFrame.unionAll, arriving)
+        results.append(_operate(spark, union, spec, run, resources))
+    observed = results[-1].observe(METRICS, *observed_columns(operators))
+    return Dataflow(_select(plan, _unpacked(observed, operators[-1], resources)), tuple(operators))
+
+
+# -- before the operators ----------------------------------------------------------------------------------------------
+
+
+def _project(part: PhysicalInput, source: Source) -> DataFrame:
+    """The columns that packing and the operators need, computed by Spark."""
+    frame = source.frame
+    items: list[Column] = [_on_axis(part.input).alias(TIME)]
+    for name in part.carried:
+        if name == part.sequence:
+            items.append(F.col("_seq").alias(name))
+        elif name not in part.hashes:
+            items.append(F.expr(_sql(part.computed.get(name) or exp.column(name), part.input)).alias(name))
+    for name, keys in part.hashes.items():
+        if name in part.routed_by or name in part.carried:
+            items.append(F.xxhash64(*(_hashable(key, part.input) for key in keys)).alias(name))
+    if part.keep is not None:
+        items.append(F.expr(_sql(part.keep, part.input)).alias("$keep"))
+    if "_bad" in frame.columns:
+        items += [F.col("_bad").alias("$bad"), F.col("_raw").alias("$raw")]
+    if source.parts != ("",):
+        items.append(F.col("_part").alias("$part"))
+    if source.stores_frontier:
+        items.append(F.col("_frontier").alias("$frontier"))
+    return frame.select(*items)
+
+
+def _on_axis(input: Input) -> Column:
+    column = F.col(_quoted(input.time.column))
+    match input.time.unit:
+        case TimeUnit.TIMESTAMP:
+            return F.unix_micros(column)
+        case TimeUnit.TIMESTAMP_NTZ:
+            return F.expr(f"timestampdiff(MICROSECOND, TIMESTAMP_NTZ'1970-01-01 00:00:00', {_quoted(input.time.column)})")
+        case unit:
+            return F.try_multiply(column.cast("bigint"), F.lit(unit.scale).cast("bigint"))
+
+
+def _hashable(key: exp.Expr, input: Input) -> Column:
+    """A key for hashing: −0.0 and 0.0 are equal, so they must hash alike."""
+    column = F.expr(_sql(key, input))
+    kind = key.args.get("to")
+    if kind is not None and kind.is_type(exp.DataType.Type.DOUBLE, exp.DataType.Type.FLOAT):
+        return column + F.lit(0.0)
+    return column
+
+
+def _sql(expression: exp.Expr, input: Input) -> str:
+    """Spark SQL of an expression over one input's declared columns."""
+
+    def bare(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Column):
+            return exp.column(exp.to_identifier(input.declared(node.name), quoted=True))
+        return node
+
+    return expression.copy().transform(bare, copy=False).sql(dialect="spark")
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _arrow_schema(frame: DataFrame) -> pa.Schema:
+    return to_arrow_schema(frame.schema, timezone="UTC")
+
+
+def _packed(frame: DataFrame, spec: PackSpec) -> DataFrame:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for packed in pack(batches, spec):
+            yield to_record_batch([packed])
+
+    return frame.mapInArrow(run, FRAME_DDL)
+
+
+def _control_frames(control: DataFrame, buckets: Sequence[int]) -> DataFrame:
+    """Every control event, as a frame to every bucket."""
+    return control.select(
+        F.explode(F.array(*(F.lit(bucket) for bucket in buckets))).alias("bucket"),
+        F.lit(0).alias("input"),
+        F.lit("").alias("part"),
+        F.lit(int(FrameKind.CONTROL)).alias("kind"),
+        F.lit(0).cast("bigint").alias("frontier"),
+        F.coalesce(F.encode("value", "UTF-8"), F.lit(b"")).alias("payload"),
+    )
+
+
+# -- operators ---------------------------------------------------------------------------------------------------------
+
+
+def _operate(
+    spark: SparkSession, frames: DataFrame, spec: OperatorSpec, run: str, resources: Resources
+) -> DataFrame:
+    processor = OperatorProcessor(spec, run, resources.cache_bytes, resources.memory_limit)
+    with _own_workers(spark):
+        return frames.groupBy("bucket").transformWithStateInPandas(
+            processor, outputStructType=FRAME_DDL, outputMode="Append", timeMode="None"
+        )
+
+
+@contextmanager
+def _own_workers(spark: SparkSession) -> Iterator[None]:
+    """Give what is built here Python workers of its own.
+
+    Spark keeps idle workers in pools by their environment.  Operators hold state in memory; in a pool that they share
+    with packing and unpacking tasks, each batch would find another worker with older state.
+    """
+    environment = spark.sparkContext.environment
+    environment["WATERSMEET_OPERATOR"] = "1"
+    try:
+        yield
+    finally:
+        del environment["WATERSMEET_OPERATOR"]
+
+
+# -- after the operators -----------------------------------------------------------------------------------------------
+
+
+def _unpacked(frames: DataFrame, spec: OperatorSpec, resources: Resources) -> DataFrame:
+    side_folder = resources.side_folder
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        batch_id = context.getLocalProperty(_BATCH_ID) if context is not None else None
+        yield from unpack(batches, side_folder, batch_id or "0")
+
+    return frames.mapInArrow(run, from_arrow_schema(spec.output))
+
+
+def _select(plan: PhysicalPlan, rows: DataFrame) -> DataFrame:
+    """The SELECT list, with ``_tp_delta`` as its last column where results are a changelog."""
+    weight = F.col(_quoted(WEIGHT)) if plan.weighted else F.lit(1).cast("tinyint")
+    restored = {name: _restored(input) for name, input in plan.restored()}
+    rows = rows.withColumns({**restored, TP_DELTA: weight})
+    for condition in plan.post_filters:
+        rows = rows.where(condition.sql(dialect="spark"))
+    items = [F.expr(each.expression.sql(dialect="spark")).alias(each.name) for each in plan.outputs]
+    named = {each.name.lower() for each in plan.outputs}
+    if plan.weighted and TP_DELTA not in named:
+        items.append(F.col(TP_DELTA))
+    return rows.select(*items)
+
+
+def _restored(input: Input) -> Column:
+    axis = F.col(_quoted(input.time_name))
+    if input.time.unit is TimeUnit.TIMESTAMP:
+        return F.timestamp_micros(axis)
+    declared = input.stream.column(input.time.column)
+    assert declared is not None
+    return F.expr(f"CAST({_quoted(input.time_name)} DIV {input.time.unit.scale} AS {declared.type})")

@@ -1,0 +1,52 @@
+"""Counters of a running query, as Spark's observed metrics.
+
+Every operator's bucket tells its counters since the query began, as COUNTER frames.  Here they are summed over
+buckets (a frontier: the minimum) and so stand in the progress of every result, whatever sink it goes to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from watersmeet.runtime.frames import FrameKind
+from watersmeet.runtime.spec import OperatorSpec
+
+#: The name of the metrics in a query's progress.
+METRICS = "watersmeet"
+
+_OF_SOURCES = ("in", "used", "filtered", "late", "quarantined")
+_OF_OPERATORS = ("state_rows", "state_bytes", "segments", "loaded_bytes")
+_FRONTIER = "frontier"
+
+
+def counter_names(operators: Iterable[OperatorSpec]) -> list[str]:
+    """All counters that a query's operators tell."""
+    names = []
+    for spec in operators:
+        sources = [input.source for input in spec.inputs if input.source is not None]
+        names += [f"{spec.name}.{counter}.{source}" for source in sources for counter in _OF_SOURCES]
+        names += [f"{spec.name}.{counter}" for counter in (*_OF_OPERATORS, _FRONTIER)]
+    return names
+
+
+def observed_columns(operators: Iterable[OperatorSpec]) -> list[Column]:
+    """Aggregates over frames that give each counter; a counter not told in a batch is NULL."""
+    found = []
+    for name in counter_names(operators):
+        aggregate = F.min if name.endswith(f".{_FRONTIER}") else F.sum
+        told = (F.col("kind") == int(FrameKind.COUNTER)) & (F.col("part") == name)
+        found.append(aggregate(F.when(told, F.col("frontier"))).alias(name))
+    return found
+
+
+def counters_of(progress: Mapping[str, Any]) -> dict[str, int]:
+    """The counters that one progress report holds."""
+    observed = progress.get("observedMetrics", {}).get(METRICS)
+    if observed is None:
+        return {}
+    values = observed.asDict() if hasattr(observed, "asDict") else dict(observed)
+    return {name: value for name, value in values.items() if value is not None}
