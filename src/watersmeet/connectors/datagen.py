@@ -38,9 +38,14 @@ class DatagenOptions(BaseModel):
     columns: dict[str, str] = {}
 
 
+def options_of(options: Mapping[str, str]) -> DatagenOptions:
+    """The options of a WITH clause, checked."""
+    return parse_options(DatagenOptions, "datagen", options, nested={"columns": ("columns.",)})
+
+
 def read_stream(spark: SparkSession, columns: StructType, options: Mapping[str, str]) -> DataFrame:
     """A streaming source frame of made-up rows; ``ConfigError`` for an expression that does not fit."""
-    given = parse_options(DatagenOptions, "datagen", options, nested={"columns": ("columns.",)})
+    given = options_of(options)
     expressions = {name.removeprefix("columns.").lower(): text for name, text in given.columns.items()}
     for name in expressions.keys() - {field.name.lower() for field in columns}:
         raise ConfigError(f"datagen: option columns.{name} names no column of the stream")

@@ -3,8 +3,8 @@
 A log is a folder of Parquet segments, numbered in the order of their commits.  A commit is one rename, under a lock,
 so it is seen whole or not at all; the segment's name holds the writer's key (query and batch), so that a batch that
 is written again is known and skipped.  Modification times rise strictly with the numbers: Spark reads files in that
-order.  ``_seq`` is (segment number, row).  A query that feeds a stream ends each segment with a row that holds its
-frontier (``_frontier``) and nothing else.
+order.  ``_seq`` is (segment number, row).  The query that feeds a derived stream adds rows that hold its frontier
+(``_frontier``) and nothing else.
 """
 
 from __future__ import annotations
@@ -42,20 +42,17 @@ class EmbeddedLog:
             *declared, F.lit("").alias("_part"), F.encode(place, "UTF-8").alias("_seq"), "_tp_time", "_frontier"
         )
 
-    def append_frame(self, frame: DataFrame, key: str, frontier: int | None) -> bool:
-        """Append a batch of a query, with its frontier; False where ``key`` has been committed before."""
+    def append_frame(self, frame: DataFrame, key: str) -> bool:
+        """Append a batch of a query; False where ``key`` has been committed before.
+
+        The frame has the stream's columns, and ``_frontier`` where the query tells it.
+        """
         if self._committed(key):
             return False
         staging = self.folder / f"_staging-{key}"
-        rows = frame.withColumn("_tp_time", F.current_timestamp()).withColumn("_frontier", F.lit(None).cast("bigint"))
-        if frontier is not None:
-            empty = [F.lit(None).cast(field.dataType).alias(field.name) for field in frame.schema]
-            marker = frame.sparkSession.range(1).select(
-                *empty,
-                F.lit(None).cast("timestamp").alias("_tp_time"),
-                F.lit(frontier).cast("bigint").alias("_frontier"),
-            )
-            rows = rows.unionAll(marker)
+        rows = frame.withColumn("_tp_time", F.current_timestamp())
+        if "_frontier" not in frame.columns:
+            rows = rows.withColumn("_frontier", F.lit(None).cast("bigint"))
         rows.coalesce(1).write.mode("overwrite").parquet(str(staging))
         (part,) = staging.glob("part-*.parquet")
         self._commit(part, key)

@@ -61,7 +61,6 @@ def read_stream(spark: SparkSession, columns: StructType, options: Mapping[str, 
         F.col("_metadata.file_path"),
         F.lit("\0"),
         F.lpad(F.hex("_metadata.file_block_start"), 16, "0"),
-        F.lpad(F.hex(F.monotonically_increasing_id()), 16, "0"),
     )
     lines = lines.select("value", *_hidden(place))
     lines = lines.where(F.trim("value") != "")

@@ -204,10 +204,12 @@ class _Step:
     def meetings(self) -> list[tuple[str, str, str]]:
         """(left relation, right relation, condition) of everything that can give a new pair."""
         right = "r_new" if (old := self.old("right")) is None else f"({self.both('r', old)})"
-        found = [("l_new", right, self.condition)]
-        if (old := self.old("left")) is not None:
+        found = []
+        if self.left.num_rows:
+            found.append(("l_new", right, self.condition))
+        if self.right.num_rows and (old := self.old("left")) is not None:
             found.append((old, "r_new", self.condition))
-        return found
+        return found or [("l_new", "r_new", "FALSE")]
 
     def both(self, alias: str, old: str) -> str:
         side = "left" if alias == "l" else "right"

@@ -131,6 +131,7 @@ class PhysicalPlan:
                     hashes=part.routed_by,
                     buckets=_buckets_of(stage, buckets),
                     delay=part.delay,
+                    sequence=part.sequence if part.needs_sequence else None,
                     has_keep=bool(part.input.filters),
                 )
             )

@@ -123,6 +123,10 @@ class Checkpoint:
         number = len(self._storage.names(self.control))
         self._storage.write_text(f"{self.control}/{number:012d}.json", event.to_json().decode() + "\n")
 
+    def write_failure(self, text: str) -> None:
+        """Keep the whole text of a failure, for whoever looks into it."""
+        self._storage.write_text(f"{self.folder}/failure.log", text)
+
     def has_ended(self) -> bool:
         """Whether the end of input has been declared (by a run that may not have come to process it)."""
         names = self._storage.names(self.control)

@@ -22,16 +22,16 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from sqlglot import exp
 
-from watersmeet.kernels.api import WEIGHT
+from watersmeet.kernels.api import FOREVER, WEIGHT
 from watersmeet.plan.logical import TP_DELTA, Input
 from watersmeet.plan.physical import PhysicalInput, PhysicalPlan
 from watersmeet.plan.times import TimeUnit
 from watersmeet.runtime.frames import FRAME_DDL, FrameKind, to_record_batch
-from watersmeet.runtime.metrics import METRICS, observed_columns
+from watersmeet.runtime.metrics import METRICS, RESULTS, observed_columns
 from watersmeet.runtime.pack import pack
 from watersmeet.runtime.processor import OperatorProcessor
 from watersmeet.runtime.spec import OperatorSpec, PackSpec
-from watersmeet.runtime.unpack import unpack
+from watersmeet.runtime.unpack import FRONTIER, unpack
 from watersmeet.state.segments import TIME
 
 _BATCH_ID = "streaming.sql.batchId"
@@ -73,10 +73,12 @@ def build(
     buckets: Sequence[int],
     resources: Resources,
     control: DataFrame | None = None,
+    frontier_lag: int | None = None,
 ) -> Dataflow:
     """The query over its sources (by stream name in lower case).
 
-    ``control`` is a streaming frame of control events (``value``: a line of JSON), where the query has one.
+    With a ``frontier_lag`` the result has a column ``_frontier`` and rows that tell the frontier of an event time that
+    lies so far behind that of the last operator.  ``control`` is a streaming frame of control events (``value``: a line of JSON), where the query has one.
     """
     inputs = [sources[part.input.stream.name.lower()] for part in plan.inputs]
     projected = [_project(part, source) for part, source in zip(plan.inputs, inputs, strict=True)]
@@ -101,7 +103,10 @@ def build(
         union = reduce(DataFrame.unionAll, arriving)
         results.append(_operate(spark, union, spec, run, resources))
     observed = results[-1].observe(METRICS, *observed_columns(operators))
-    return Dataflow(_select(plan, _unpacked(observed, operators[-1], resources)), tuple(operators))
+    rows = _unpacked(observed, operators[-1], resources, with_frontier=frontier_lag is not None)
+    result = _select(plan, rows, frontier_lag)
+    counted = F.count_if(F.col("_frontier").isNull()) if frontier_lag is not None else F.count(F.lit(1))
+    return Dataflow(result.observe(RESULTS, counted.alias("rows_out")), tuple(operators))
 
 
 # -- before the operators ----------------------------------------------------------------------------------------------
@@ -220,30 +225,36 @@ def _own_workers(spark: SparkSession) -> Iterator[None]:
 # -- after the operators -----------------------------------------------------------------------------------------------
 
 
-def _unpacked(frames: DataFrame, spec: OperatorSpec, resources: Resources) -> DataFrame:
+def _unpacked(frames: DataFrame, spec: OperatorSpec, resources: Resources, *, with_frontier: bool) -> DataFrame:
     side_folder = resources.side_folder
+    schema = spec.output.append(pa.field(FRONTIER, pa.int64())) if with_frontier else spec.output
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
         context = TaskContext.get()
         batch_id = context.getLocalProperty(_BATCH_ID) if context is not None else None
-        yield from unpack(batches, side_folder, batch_id or "0")
+        yield from unpack(batches, schema, side_folder, batch_id or "0")
 
-    return frames.mapInArrow(run, from_arrow_schema(spec.output))
+    return frames.mapInArrow(run, from_arrow_schema(schema))
 
 
-def _select(plan: PhysicalPlan, rows: DataFrame) -> DataFrame:
+def _select(plan: PhysicalPlan, rows: DataFrame, frontier_lag: int | None) -> DataFrame:
     """The SELECT list, with ``_tp_delta`` as its last column where results are a changelog."""
     weight = F.col(_quoted(WEIGHT)) if plan.weighted else F.lit(1).cast("tinyint")
     restored = {name: _restored(input) for name, input in plan.restored()}
     rows = rows.withColumns({**restored, TP_DELTA: weight})
+    marks = F.col(_quoted(FRONTIER)).isNotNull() if frontier_lag is not None else F.lit(False)
     for condition in plan.post_filters:
-        rows = rows.where(condition.sql(dialect="spark"))
+        rows = rows.where(marks | F.expr(condition.sql(dialect="spark")))
     items = [F.expr(each.expression.sql(dialect="spark")).alias(each.name) for each in plan.outputs]
     named = {each.name.lower() for each in plan.outputs}
     if plan.weighted and TP_DELTA not in named:
         items.append(F.col(TP_DELTA))
+    if frontier_lag is not None:
+        # the end of the axis stays where it is
+        axis = F.col(_quoted(FRONTIER))
+        items.append(F.when(axis == FOREVER, axis).otherwise(axis - F.lit(frontier_lag)).alias("_frontier"))
     return rows.select(*items)
 
 

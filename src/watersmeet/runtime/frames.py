@@ -68,7 +68,7 @@ class Frame:
     part: str
     kind: FrameKind
     frontier: int
-    payload: bytes
+    payload: bytes | pa.Buffer
 
 
 def encode_table(table: pa.Table | pa.RecordBatch) -> bytes:
@@ -109,9 +109,9 @@ def mark_frame(bucket: int, input: int, part: str, frontier: int, counters: byte
 def to_record_batch(frames: Iterable[Frame]) -> pa.RecordBatch:
     """Frames as one Arrow batch of ``FRAME_SCHEMA``."""
     rows = list(frames)
-    columns = [
-        pa.array([getattr(frame, field.name) for frame in rows], field.type) for field in FRAME_SCHEMA
-    ]
+    heads = FRAME_SCHEMA.names[:-1]
+    columns = [pa.array([getattr(frame, name) for frame in rows], FRAME_SCHEMA.field(name).type) for name in heads]
+    columns.append(pa.array([bytes(frame.payload) for frame in rows], pa.binary()))
     return pa.RecordBatch.from_arrays(columns, schema=FRAME_SCHEMA)
 
 

@@ -76,7 +76,10 @@ def process(
                 sent.append(side_frame(_late_rows(late, label, before), bucket=bucket))
         inputs[number] = on_time
 
-    result = spec.kernel.step(working_set, inputs, frontiers, manifest.next_rid)
+    if any(rows.num_rows for rows in inputs.values()) or frontiers.before != frontiers.after:
+        result = spec.kernel.step(working_set, inputs, frontiers, manifest.next_rid)
+    else:
+        result = StepResult()
     manifest.next_rid += sum(table.num_rows for table in inputs.values())
     manifest.step += 1
     _log(spec, manifest, result, store, working_set)
@@ -171,14 +174,14 @@ def _log(
         working_set.add(segment, rows)
 
     for segment in list(manifest.segments):
-        if segment.high < result.forget[segment.relation]:
+        if segment.high < result.forget.get(segment.relation, NEVER):
             drop(segment.id)
     for relation, rows in result.store.items():
         for piece in split_by_time(rows, width):
             add(relation, piece)
     for group in plan_merges(manifest.segments, width):
         merged = working_set.read(group)
-        live = merged.filter(pc.greater_equal(merged[TIME], pa.scalar(result.forget[group[0].relation], pa.int64())))
+        live = merged.filter(pc.greater_equal(merged[TIME], pa.scalar(result.forget.get(group[0].relation, NEVER), pa.int64())))
         for segment in group:
             drop(segment.id)
         if live.num_rows:
@@ -233,6 +236,10 @@ def _counters(spec: OperatorSpec, bucket: int, manifest: Manifest, working_set: 
         f"{spec.name}.frontier": manifest.frontier,
         f"{spec.name}.loaded_bytes": loaded,
     }
+    for number, input in enumerate(spec.inputs):
+        if input.source is not None:
+            for part in input.parts:
+                gauges[f"{spec.name}.heard.{input.source}.{part}"] = manifest.parts[number][part].heard
     target = spec.downstream.buckets[0] if spec.downstream else bucket
     return [
         Frame(target, 0, name, FrameKind.COUNTER, value, b"")

@@ -17,6 +17,8 @@ from watersmeet.runtime.spec import OperatorSpec
 
 #: The name of the metrics in a query's progress.
 METRICS = "watersmeet"
+#: The name under which the progress counts result rows.
+RESULTS = "watersmeet_results"
 
 _OF_SOURCES = ("in", "used", "filtered", "late", "quarantined")
 _OF_OPERATORS = ("state_rows", "state_bytes", "segments", "loaded_bytes")
@@ -29,6 +31,12 @@ def counter_names(operators: Iterable[OperatorSpec]) -> list[str]:
     for spec in operators:
         sources = [input.source for input in spec.inputs if input.source is not None]
         names += [f"{spec.name}.{counter}.{source}" for source in sources for counter in _OF_SOURCES]
+        names += [
+            f"{spec.name}.heard.{input.source}.{part}"
+            for input in spec.inputs
+            if input.source is not None
+            for part in input.parts
+        ]
         names += [f"{spec.name}.{counter}" for counter in (*_OF_OPERATORS, _FRONTIER)]
     return names
 
@@ -45,8 +53,16 @@ def observed_columns(operators: Iterable[OperatorSpec]) -> list[Column]:
 
 def counters_of(progress: Mapping[str, Any]) -> dict[str, int]:
     """The counters that one progress report holds."""
-    observed = progress.get("observedMetrics", {}).get(METRICS)
+    return {name: value for name, value in _observed(progress, METRICS).items() if value is not None}
+
+
+def rows_out(progress: Mapping[str, Any]) -> int:
+    """How many result rows one progress report counts."""
+    return int(_observed(progress, RESULTS).get("rows_out") or 0)
+
+
+def _observed(progress: Mapping[str, Any], name: str) -> dict[str, int]:
+    observed = progress.get("observedMetrics", {}).get(name)
     if observed is None:
         return {}
-    values = observed.asDict() if hasattr(observed, "asDict") else dict(observed)
-    return {name: value for name, value in values.items() if value is not None}
+    return dict(observed.asDict() if hasattr(observed, "asDict") else observed)

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -75,10 +76,21 @@ def _pack_rows(
         kept = rows.filter(keep)
         counters["filtered"] += rows.num_rows - kept.num_rows
         rows = kept
+    if spec.sequence is not None:
+        rows = _number_within_place(rows, spec.sequence, counters["in"])
     columns = dict.fromkeys((*spec.schema.names, *spec.hashes))
     for index, of_bucket in split_by_bucket(rows.select(list(columns)), spec.hashes, len(spec.buckets)):
         table = of_bucket.select(spec.schema.names).cast(spec.schema)
         yield from row_frames(table, bucket=spec.buckets[index], input=spec.input)
+
+
+def _number_within_place(rows: pa.Table, sequence: str, seen: int) -> pa.Table:
+    """Rows may share their place in the source (lines of one block): their order in the task tells them apart."""
+    first = seen - rows.num_rows
+    numbers = np.arange(first, first + rows.num_rows, dtype=">i8").tobytes()
+    suffix = pa.Array.from_buffers(pa.binary(8), rows.num_rows, [None, pa.py_buffer(numbers)]).cast(pa.binary())
+    numbered = pc.binary_join_element_wise(rows[sequence], suffix, pa.scalar(b"", pa.binary()))
+    return rows.set_column(rows.column_names.index(sequence), sequence, numbered)
 
 
 def _observe(rows: pa.Table, spec: PackSpec, newest: dict[str, int]) -> None:

@@ -15,6 +15,7 @@ class PackSpec:
 
     The columns of ``schema`` (``$t`` among them) go into the frames; ``hashes`` route them and are dropped unless
     they stand in the schema too.  ``delay`` is the declared delay plus grace, in units of the time axis.
+    ``sequence`` names the column with a row's place in its source, where rows carry it.
     ``has_*`` say which of the optional columns the rows bring: ``$keep`` (the filter), ``$part`` (where a frontier
     comes from), ``$bad`` with ``$raw`` (malformed rows), ``$frontier`` (a frontier stored by the stream's producer).
     """
@@ -25,6 +26,7 @@ class PackSpec:
     hashes: tuple[str, ...]
     buckets: tuple[int, ...]
     delay: int
+    sequence: str | None = None
     has_keep: bool = False
     has_part: bool = False
     has_bad: bool = False

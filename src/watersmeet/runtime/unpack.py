@@ -12,18 +12,33 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 import pyarrow.fs
 
+from watersmeet.kernels.api import NEVER
 from watersmeet.runtime.frames import FrameKind, decode_table, from_record_batch
 
 
-def unpack(batches: Iterable[pa.RecordBatch], side_folder: str | None, batch_id: str) -> Iterator[pa.RecordBatch]:
-    """The rows of all ROWS frames; side rows go to ``side_folder`` (a path or URI; None: they are not kept)."""
+FRONTIER = "$frontier"
+
+
+def unpack(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, side_folder: str | None, batch_id: str
+) -> Iterator[pa.RecordBatch]:
+    """The rows of all ROWS frames; side rows go to ``side_folder`` (a path or URI; None: they are not kept).
+
+    Where ``schema`` has a column ``$frontier``, the operator's frontier comes out too, as a row of that column alone.
+    """
     written = 0
+    with_frontier = FRONTIER in schema.names
     for batch in batches:
         side: list[pa.Table] = []
         bucket = 0
         for frame in from_record_batch(batch):
             if frame.kind is FrameKind.ROWS:
-                yield from decode_table(frame.payload).to_batches()
+                rows = decode_table(frame.payload)
+                if with_frontier:
+                    rows = rows.append_column(FRONTIER, pa.nulls(rows.num_rows, pa.int64()))
+                yield from rows.to_batches()
+            elif frame.kind is FrameKind.MARK and with_frontier and frame.frontier != NEVER:
+                yield pa.RecordBatch.from_pylist([{FRONTIER: frame.frontier}], schema=schema)
             elif frame.kind is FrameKind.SIDE:
                 side.append(decode_table(frame.payload))
                 bucket = frame.bucket

@@ -21,10 +21,14 @@ _NAME = "manifest"
 
 @dataclass(slots=True)
 class PartFrontier:
-    """How far one part of an input has come; an idle part does not hold the operator back."""
+    """How far one part of an input has come, and in which step it was last heard.
+
+    An idle part does not hold the operator back.
+    """
 
     frontier: int = NEVER
     idle: bool = False
+    heard: int = 0
 
 
 @dataclass(slots=True)
@@ -50,6 +54,7 @@ class Manifest:
         known = self.parts.setdefault(input, {}).setdefault(part, PartFrontier())
         known.frontier = max(known.frontier, frontier)
         known.idle = False
+        known.heard = self.step + 1
 
     def input_frontier(self, input: int) -> int | None:
         """The minimum over the parts that are not idle; None where all of them are."""

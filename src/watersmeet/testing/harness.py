@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 import duckdb
 import pyarrow as pa
@@ -84,6 +85,19 @@ def load_script(script: str) -> tuple[dict[str, StreamDef], Query]:
     return streams, query
 
 
+@cache
+def _connection() -> duckdb.DuckDBPyConnection:
+    """One database for all row-wise expressions of this process: opening one takes longer than a case."""
+    connection = duckdb.connect(config={"threads": 1})
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection
+
+
+@cache
+def _working_sets(memory_limit: str | None) -> WorkingSets:
+    return WorkingSets(most_bytes=1 << 30, memory_limit=memory_limit)
+
+
 class Harness:
     """One running query over given streams; ``step`` feeds it a batch."""
 
@@ -91,17 +105,16 @@ class Harness:
         self, streams: Mapping[str, StreamDef], query: Query, *, buckets: int = 2, memory_limit: str | None = None
     ) -> None:
         self.streams = streams
-        self._memory_limit = memory_limit
+        self._working_sets = _working_sets(memory_limit)
         self._buckets = tuple(range(buckets))
         self._plan = plan(bind(query, streams))
         self._stores: dict[tuple[str, int], MemoryStore] = defaultdict(MemoryStore)
-        self._connection = duckdb.connect(config={"threads": 1})
-        self._connection.execute("SET TimeZone = 'UTC'")
+        self._connection = _connection()
         self._rows_seen: Counter[str] = Counter()
         schemas = [self._project(part, StepInput()).schema for part in self._plan.inputs]
         self._packs = [replace(spec, has_bad=True) for spec in self._plan.pack_specs(schemas, self._buckets)]
         self._operators = self._plan.operators(schemas, [("",)] * len(schemas), self._buckets)
-        self._counters: dict[tuple[int, str], int] = {}
+        self._counters: dict[str, int] = {}
         self.restart()
 
     @property
@@ -126,7 +139,7 @@ class Harness:
 
     def restart(self) -> None:
         """Forget everything that is not durable."""
-        self._working_sets = WorkingSets(most_bytes=1 << 30, memory_limit=self._memory_limit)
+        self._working_sets.forget()
 
     def step(self, inputs: Mapping[str, StepInput], events: Sequence[Event] = ()) -> StepOutcome:
         """Feed rows by stream name, then control events; what comes out comes back."""
@@ -217,16 +230,15 @@ class Harness:
 
     def _collect(self, results: list[Frame], outcome: StepOutcome) -> None:
         tables = [decode_table(frame.payload) for frame in results if frame.kind is FrameKind.ROWS]
+        told: Counter[str] = Counter()
         for frame in results:
             if frame.kind is FrameKind.SIDE:
                 outcome.side += decode_table(frame.payload).to_pylist()
             elif frame.kind is FrameKind.COUNTER:
-                # counters are told per bucket, cumulative: keep the newest of each
-                self._counters[frame.bucket, frame.part] = frame.frontier
-        totals: Counter[str] = Counter()
-        for (_, name), value in self._counters.items():
-            totals[name] += value
-        outcome.counters = dict(totals)
+                told[frame.part] += frame.frontier
+        # all buckets of an operator tell their counters, cumulative, or none does
+        self._counters.update(told)
+        outcome.counters = dict(self._counters)
         result = self._result(pa.concat_tables(tables) if tables else None)
         weights = result[WEIGHT].to_pylist()
         columns = [column.to_pylist() for column in result.drop_columns([WEIGHT]).columns]

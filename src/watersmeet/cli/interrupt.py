@@ -1,0 +1,72 @@
+"""Ctrl-C as a request that is looked at between two steps.
+
+PySpark's own handler cancels all jobs and raises wherever the main thread stands: a query would fail in place of
+stopping, and a call into the JVM that is broken off leaves its connection half read.  So the commands wait in short
+turns, look at the request in between, and stop their queries themselves.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@dataclass(slots=True)
+class Interrupt:
+    """Whether a stop was asked for, and by which signal."""
+
+    signal_number: int = 0
+
+    @property
+    def asked(self) -> bool:
+        """Whether to stop."""
+        return self.signal_number != 0
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code that shells expect of a command ended by this signal."""
+        return 128 + self.signal_number
+
+
+@contextmanager
+def interruptible() -> Iterator[Interrupt]:
+    """While this is open, Ctrl-C and SIGTERM only ask; a second one raises ``KeyboardInterrupt``.
+
+    Outside the main thread, where Python has no signals, nothing ever asks.
+    """
+    interrupt = Interrupt()
+
+    def ask(number: int, _: FrameType | None) -> None:
+        if interrupt.asked:
+            raise KeyboardInterrupt
+        interrupt.signal_number = number
+
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupt
+        return
+    before = {number: signal.signal(number, ask) for number in _SIGNALS}
+    try:
+        yield interrupt
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def kept_handlers() -> Iterator[None]:
+    """Put the signal handlers back that were there before: starting Spark replaces Ctrl-C's."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,68 @@
+"""The command ``watersmeet``.
+
+Standard output carries what was asked for (rows, plans, test reports), standard error everything about the run.
+Modules that are slow to load (Spark, DuckDB, the shell) are imported by the command that needs them.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from watersmeet.cli.demo import demo
+from watersmeet.cli.explain import explain
+from watersmeet.cli.run import run
+from watersmeet.cli.shell import shell
+from watersmeet.cli.test import run_tests
+from watersmeet.errors import WatersmeetError
+
+
+class _Commands(TyperGroup):
+    """The commands; an error of the user's becomes its text and exit code 1."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command. Ctrl-C is left to typer, which exits with 130."""
+        try:
+            return super().invoke(ctx)
+        except WatersmeetError as error:
+            typer.echo(str(error), err=True)
+            raise typer.Exit(1) from None
+
+
+app = typer.Typer(
+    name="watersmeet",
+    cls=_Commands,
+    help="Streaming SQL joins for PySpark.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("run")(run)
+app.command("sql")(shell)
+app.command("explain")(explain)
+app.command("test")(run_tests)
+app.command("demo")(demo)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"watersmeet {version('watersmeet')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Streaming SQL joins for PySpark."""
+
+
+def main() -> None:
+    """The command line: exits 0 when all went well, 1 on an error, 2 on wrong usage, 130 after Ctrl-C."""
+    app()

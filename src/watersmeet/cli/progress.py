@@ -1,0 +1,154 @@
+"""What running queries report, on standard error: live on a terminal, else as plain lines; and a table at the end."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from watersmeet.cli.rows import err
+
+if TYPE_CHECKING:
+    from watersmeet.runtime.query import Report, RunningQuery
+
+_PLAIN_LINES_SECONDS = 1.0
+_REDRAWS_PER_SECOND = 4
+
+
+class Screen(Protocol):
+    """Shows how far queries are."""
+
+    def update(self, queries: Sequence[RunningQuery]) -> None:
+        """Show what the queries report now."""
+
+
+class PlainLines:
+    """A line for each query that has moved on, at most once a second."""
+
+    def __init__(self) -> None:
+        self._shown: dict[str, int] = {}
+        self._due = 0.0
+
+    def update(self, queries: Sequence[RunningQuery]) -> None:
+        """Print a line for each query that has finished a batch since its last one."""
+        now = time.monotonic()
+        if now < self._due:
+            return
+        self._due = now + _PLAIN_LINES_SECONDS
+        for query in queries:
+            report = query.report()
+            if report.batches > self._shown.get(query.name, 0):
+                self._shown[query.name] = report.batches
+                err().print(progress_line(query.name, report), soft_wrap=True)
+
+
+class LiveTable:
+    """A table that is drawn anew in its place."""
+
+    def __init__(self) -> None:
+        self.shown: Table | Group = Group()
+
+    def update(self, queries: Sequence[RunningQuery]) -> None:
+        """Take what the queries report now."""
+        self.shown = progress_table(queries)
+
+    def __rich__(self) -> Table | Group:
+        return self.shown
+
+
+@contextmanager
+def screen() -> Iterator[Screen]:
+    """A live table where both standard output and error are terminals, else plain lines."""
+    if not (sys.stdout.isatty() and sys.stderr.isatty()):
+        yield PlainLines()
+        return
+    from rich.live import Live
+
+    table = LiveTable()
+    # Rows that a query prints meanwhile appear above the table: Live stands in for standard output.
+    with Live(table, console=err(), refresh_per_second=_REDRAWS_PER_SECOND, transient=True):
+        yield table
+
+
+def progress_line(name: str, report: Report) -> str:
+    """A query's counts so far in one line."""
+    return (
+        f"{name}: {report.batches:,} batches, {total(report.rows_in):,} rows in, {report.rows_out:,} out, "
+        f"{total(report.late):,} late, {total(report.quarantined):,} quarantined, "
+        f"{report.state_rows:,} rows of state, last batch {report.last_batch_ms:,} ms"
+    )
+
+
+def progress_table(queries: Sequence[RunningQuery]) -> Table:
+    """All queries' counts so far."""
+    table = _table("query", "batches", "rows in", "rows out", "late", "quarantined", "state rows", "last batch")
+    for query in queries:
+        report = query.report()
+        table.add_row(
+            Text(query.name),
+            f"{report.batches:,}",
+            f"{total(report.rows_in):,}",
+            f"{report.rows_out:,}",
+            f"{total(report.late):,}",
+            f"{total(report.quarantined):,}",
+            f"{report.state_rows:,}",
+            f"{report.last_batch_ms:,} ms" if query.is_active else "ended",
+        )
+    return table
+
+
+def summary(queries: Sequence[RunningQuery]) -> Group:
+    """What became of every row that went in, by query and input, and what came out.
+
+    Rows in are rows used, filtered, late or quarantined; a row where that does not hold is marked.
+    """
+    inputs = _table("query", "input", "rows in", "= used", "+ filtered", "+ late", "+ quarantined")
+    outputs = _table("query", "batches", "rows out", "state rows", "state bytes")
+    for query in queries:
+        report = query.report()
+        for alias in report.rows_in:
+            went = [_of(counts, alias) for counts in accounts(report)]
+            balanced = _of(report.rows_in, alias) == sum(went)
+            inputs.add_row(
+                Text(query.name),
+                Text(alias),
+                f"{_of(report.rows_in, alias):,}",
+                *(f"{number:,}" for number in went),
+                style="" if balanced else "bold red",
+            )
+        outputs.add_row(
+            Text(query.name),
+            f"{report.batches:,}",
+            f"{report.rows_out:,}",
+            f"{report.state_rows:,}",
+            f"{report.state_bytes:,}",
+        )
+    return Group(inputs, outputs) if inputs.row_count else Group(outputs)
+
+
+def accounts(report: Report) -> tuple[Mapping[str, int], ...]:
+    """Where rows can have gone, in the order of the summary's columns."""
+    return report.used, report.filtered, report.late, report.quarantined
+
+
+def total(counts: Mapping[str, int]) -> int:
+    """A count over all inputs."""
+    return sum(counts.values())
+
+
+def _of(counts: Mapping[str, int], alias: str) -> int:
+    return counts.get(alias, 0)
+
+
+def _table(*names: str) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for name in names:
+        table.add_column(name, justify="left" if name in ("query", "input") else "right", no_wrap=name != "query")
+    return table

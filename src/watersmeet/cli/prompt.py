@@ -1,0 +1,139 @@
+"""The shell's input line: history, completion, highlighting, and when Enter ends a statement."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.enums import DEFAULT_BUFFER
+from prompt_toolkit.filters import has_completions, has_focus
+from prompt_toolkit.history import FileHistory
+from prompt_toolkit.input import Input
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.lexers import PygmentsLexer
+from prompt_toolkit.output import Output
+from pygments.lexers.sql import SqlLexer  # type: ignore[import-untyped]
+from pygments.token import Keyword, Name  # type: ignore[import-untyped]
+
+from watersmeet.errors import WatersmeetError
+from watersmeet.sql.parse import is_complete
+
+HISTORY_NAME = "history"
+COMMANDS = ("help", "exit", "quit")
+_WORDS = """
+SELECT FROM WHERE JOIN INNER LEFT RIGHT FULL OUTER SEMI ANTI ON AND OR NOT IN EXISTS BETWEEN LIKE IS NULL DISTINCT
+CASE WHEN THEN ELSE END CAST AS ORDER BY UNION ALL INTERVAL SECONDS MINUTES HOURS DAYS WITHIN GRACE PERIOD EMIT
+FINAL CHANGELOG SETTINGS CREATE MUTABLE STREAM IF WATERMARK FOR PRIMARY KEY WITH INSERT INTO VALUES SHOW STREAMS
+QUERIES TABLES DESCRIBE DROP EXPLAIN STOP QUERY BIGINT INT DOUBLE STRING BOOLEAN TIMESTAMP DATE DECIMAL TRUE FALSE
+"""
+KEYWORDS = tuple(_WORDS.split())
+
+#: Streams by name, each with its columns.
+Streams = Callable[[], Mapping[str, tuple[str, ...]]]
+
+_WORD = re.compile(r"[A-Za-z_][\w]*")
+_NAMED = re.compile(r"\b(?:FROM|JOIN|,)\s+`?(\w+)`?(?:\s+(?:AS\s+)?`?(\w+)`?)?", re.IGNORECASE)
+
+
+class SqlCompleter(Completer):
+    """Keywords, streams and columns; after ``alias.`` the columns of its stream, after FROM and JOIN the streams."""
+
+    def __init__(self, streams: Streams) -> None:
+        self._streams = streams
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
+        """Names that go on from the word before the cursor."""
+        word = document.get_word_before_cursor(pattern=_WORD)
+        before = document.text_before_cursor[: len(document.text_before_cursor) - len(word)]
+        if not word and not before.endswith(".") and complete_event.text_inserted:
+            return
+        for name in self._candidates(before, document.text):
+            if name.lower().startswith(word.lower()):
+                # a keyword follows the case in which it was begun
+                shown = name.lower() if name in KEYWORDS and word.islower() else name
+                yield Completion(shown, start_position=-len(word))
+
+    def _candidates(self, before: str, text: str) -> Iterable[str]:
+        streams = {name.lower(): columns for name, columns in self._streams().items()}
+        if (dotted := re.search(r"(\w+)\.$", before)) is not None:
+            alias = dotted[1].lower()
+            return streams.get(_aliases(text).get(alias, alias), ())
+        if re.search(r"\b(FROM|JOIN|INTO|DESCRIBE|STREAM)\s+$", before, re.IGNORECASE):
+            return (*self._streams(), *(("IF",) if before.rstrip().upper().endswith("STREAM") else ()))
+        used = set(_aliases(text).values()) & set(streams)
+        columns = [column for name in sorted(used or set(streams)) for column in streams[name]]
+        first = COMMANDS if not before.strip() else ()
+        return dict.fromkeys((*columns, *self._streams(), *KEYWORDS, *first))
+
+
+def _aliases(text: str) -> dict[str, str]:
+    """The streams that a text names, in lower case, by name and by alias."""
+    found: dict[str, str] = {}
+    for match in _NAMED.finditer(text):
+        name = match[1].lower()
+        found[name] = name
+        if match[2] is not None and match[2].upper() not in KEYWORDS:
+            found[match[2].lower()] = name
+    return found
+
+
+class WatersmeetSqlLexer(SqlLexer):  # type: ignore[misc]
+    """SQL with the words that are ours."""
+
+    name = "Watersmeet SQL"
+
+    def get_tokens_unprocessed(self, text: str, stack: Iterable[str] = ("root",)) -> Iterator[tuple[int, Any, str]]:
+        """The tokens of SQL, with our keywords among the names marked as such."""
+        for index, token, value in super().get_tokens_unprocessed(text, stack):
+            yield index, Keyword if token in Name and value.upper() in KEYWORDS else token, value
+
+
+def is_finished(text: str) -> bool:
+    """Whether Enter carries the text out: a command of the shell, or statements up to a semicolon."""
+    if text.strip().lower() in COMMANDS:
+        return True
+    try:
+        return is_complete(text)
+    except WatersmeetError:
+        return True  # it can only be told what is wrong
+
+
+def key_bindings() -> KeyBindings:
+    """Enter begins a new line until the statement is finished; with a completion chosen, it takes that."""
+    bindings = KeyBindings()
+
+    @bindings.add("enter", filter=has_focus(DEFAULT_BUFFER))
+    def _enter(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if has_completions() and buffer.complete_state is not None and buffer.complete_state.current_completion:
+            buffer.complete_state = None
+        elif is_finished(buffer.text):
+            buffer.validate_and_handle()
+        else:
+            buffer.insert_text("\n")
+
+    return bindings
+
+
+def make_prompt(
+    workspace: Path, streams: Streams, *, input: Input | None = None, output: Output | None = None
+) -> PromptSession[str]:
+    """The input line, with its history in the workspace; ``input`` and ``output`` default to the terminal."""
+    workspace.mkdir(parents=True, exist_ok=True)
+    return PromptSession(
+        message="watersmeet> ",
+        prompt_continuation="        ... ",
+        multiline=True,
+        history=FileHistory(str(workspace / HISTORY_NAME)),
+        completer=SqlCompleter(streams),
+        complete_while_typing=False,
+        lexer=PygmentsLexer(WatersmeetSqlLexer),
+        key_bindings=key_bindings(),
+        input=input,
+        output=output,
+    )

@@ -1,0 +1,164 @@
+"""``watersmeet run``: run a script of SQL, follow its queries and say at the end what became of every row."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from watersmeet.cli.interrupt import Interrupt, interruptible
+from watersmeet.cli.options import DEFAULT_WORKSPACE, STANDARD_INPUT, Master, Packages, Workspace, read_script
+from watersmeet.errors import ConfigError
+
+if TYPE_CHECKING:
+    from watersmeet.cli.progress import Screen
+    from watersmeet.results import Result
+    from watersmeet.runtime.query import QueryMode, RunningQuery
+    from watersmeet.session import Session
+
+_LOOK_SECONDS = 0.2
+
+Script = Annotated[str, typer.Argument(metavar="FILE", help="A file of SQL statements, or - for standard input.")]
+Bounded = Annotated[
+    bool, typer.Option("--bounded", help="Read what is there, treat it as all there is, flush and end.")
+]
+Drain = Annotated[bool, typer.Option("--drain", help="Process what is there and end; a later run goes on from there.")]
+CheckpointFolder = Annotated[
+    Path | None, typer.Option("--checkpoint", metavar="DIR", help="Where queries keep their state and progress.")
+]
+
+
+def run(
+    script: Script,
+    bounded: Bounded = False,
+    drain: Drain = False,
+    workspace: Workspace = DEFAULT_WORKSPACE,
+    checkpoint: CheckpointFolder = None,
+    packages: Packages = None,
+    master: Master = None,
+) -> None:
+    """Run the statements of a file; their queries run on until Ctrl-C, or to the end with --bounded or --drain."""
+    if bounded and drain:
+        raise ConfigError("--bounded and --drain exclude each other", hint="--drain keeps the query resumable")
+    text = read_script(script)
+
+    from watersmeet.sql.parse import parse
+
+    parse(text)  # a mistake shows at once, not after Spark has started
+
+    from watersmeet.cli.progress import screen
+    from watersmeet.cli.spark import session_of
+    from watersmeet.runtime.query import QueryMode
+
+    mode = QueryMode.BOUNDED if bounded else QueryMode.DRAIN if drain else QueryMode.CONTINUOUS
+    queries: list[RunningQuery] = []
+    with session_of(workspace, packages or (), master) as session, interruptible() as interrupt:
+        try:
+            with screen() as shown:
+                follow(session, text, mode, checkpoint, queries, shown, interrupt)
+        finally:
+            for query in queries:
+                query.stop()
+            tell_end(queries)
+    if interrupt.asked:
+        again = resume_command(script, mode, workspace, checkpoint, packages or (), master)
+        tell_interrupted(queries, again, resumable=script != STANDARD_INPUT)
+        raise typer.Exit(interrupt.exit_code)
+
+
+def follow(
+    session: Session,
+    text: str,
+    mode: QueryMode,
+    checkpoint: Path | None,
+    queries: list[RunningQuery],
+    shown: Screen,
+    interrupt: Interrupt,
+) -> None:
+    """Carry out the statements and wait for their queries, which are added to ``queries`` as they start.
+
+    A run that ends lets each query end before the next statement, which may read what it wrote.  Raises the error
+    of the first query that fails; the others still run then.
+    """
+    from watersmeet.results import Started
+    from watersmeet.runtime.query import QueryMode
+
+    for result in session.run(text, mode=mode, checkpoint=None if checkpoint is None else str(checkpoint)):
+        show(result)
+        if isinstance(result, Started):
+            queries.append(result.query)
+            if mode is not QueryMode.CONTINUOUS:
+                wait_for(queries, shown, interrupt)
+        if interrupt.asked:
+            return
+    wait_for(queries, shown, interrupt)
+
+
+def wait_for(queries: list[RunningQuery], shown: Screen, interrupt: Interrupt) -> None:
+    """Wait until all queries have ended, one has failed (its error is raised), or a stop is asked for."""
+    running = list(queries)
+    while running and not interrupt.asked:
+        running = [query for query in running if not query.wait(_LOOK_SECONDS / len(running))]
+        shown.update(queries)
+
+
+def show(result: Result) -> None:
+    """Print what a statement gave."""
+    from watersmeet.cli.rows import err, out, show_table
+    from watersmeet.results import Message, Plan, Started, Table
+
+    match result:
+        case Message(text):
+            err().print(text, soft_wrap=True)
+        case Table(columns, rows):
+            show_table(columns, rows)
+        case Plan(text):
+            out().print(text, soft_wrap=True)
+        case Started(query):
+            err().print(f"started {query.name}; checkpoint {query.checkpoint}", soft_wrap=True)
+
+
+def tell_end(queries: list[RunningQuery]) -> None:
+    """Print the summary of all queries; nothing where there was none."""
+    from watersmeet.cli.progress import summary
+    from watersmeet.cli.rows import err
+
+    if queries:
+        err().print(summary(queries))
+
+
+def tell_interrupted(queries: list[RunningQuery], again: str, *, resumable: bool) -> None:
+    """Say where the checkpoints are and how to go on."""
+    typer.echo("stopped", err=True)
+    for query in queries:
+        typer.echo(f"checkpoint of {query.name}: {query.checkpoint}", err=True)
+    if queries and resumable:
+        typer.echo(f"resume with: {again}", err=True)
+
+
+def resume_command(
+    script: str,
+    mode: QueryMode,
+    workspace: Path,
+    checkpoint: Path | None,
+    packages: Iterable[str],
+    master: str | None,
+) -> str:
+    """The command line that runs the same script on the same checkpoints."""
+    from watersmeet.runtime.query import QueryMode
+
+    words = ["watersmeet", "run", script]
+    if mode is not QueryMode.CONTINUOUS:
+        words.append(f"--{mode.value}")
+    if workspace != DEFAULT_WORKSPACE:
+        words += ["--workspace", str(workspace)]
+    if checkpoint is not None:
+        words += ["--checkpoint", str(checkpoint)]
+    for package in packages:
+        words += ["--packages", package]
+    if master is not None:
+        words += ["--master", master]
+    return shlex.join(words)

@@ -1,0 +1,162 @@
+"""``watersmeet sql``: statements typed in, with history and completion; Spark starts with the first of them."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from watersmeet.cli.interrupt import Interrupt, interruptible
+from watersmeet.cli.options import DEFAULT_WORKSPACE, Master, Packages, Workspace
+from watersmeet.errors import ConfigError, WatersmeetError
+
+if TYPE_CHECKING:
+    from prompt_toolkit import PromptSession
+
+    from watersmeet.runtime.query import RunningQuery
+    from watersmeet.session import Session
+    from watersmeet.sql.statements import Statement
+
+LEAVE = ("exit", "quit")
+HELP = """\
+Statements end with a semicolon and may span lines; the Tab key completes keywords and names.
+  CREATE STREAM … ; INSERT INTO … VALUES … ;   streams and their rows
+  SELECT … ;                                    runs and prints new rows until Ctrl-C
+  CREATE STREAM … AS SELECT … ;                 runs in the background, as does INSERT INTO … SELECT
+  EXPLAIN SELECT … ;                            how a query would run
+  SHOW STREAMS; DESCRIBE …; SHOW QUERIES; STOP QUERY …; DROP STREAM …;
+help, exit: this text, and the way out (Ctrl-D too; background queries stop and can be resumed)"""
+
+_LOOK_SECONDS = 0.2
+
+
+def shell(workspace: Workspace = DEFAULT_WORKSPACE, packages: Packages = None, master: Master = None) -> None:
+    """Type statements and see what they give."""
+    if not sys.stdin.isatty():
+        raise ConfigError("the shell needs a terminal", hint="watersmeet run - takes statements from standard input")
+    from watersmeet.cli.prompt import make_prompt
+    from watersmeet.cli.spark import start_session
+
+    catalog = _catalog_of(workspace)
+    typer.echo("watersmeet: statements end with ;  help, exit")
+    with Shell(lambda: start_session(workspace, packages or (), master)).opened() as opened:
+        opened.loop(make_prompt(workspace, catalog))
+
+
+class Shell:
+    """Carries out what is typed; ``open_session`` is called when the first statement needs it."""
+
+    def __init__(self, open_session: Callable[[], Session]) -> None:
+        self._open_session = open_session
+        self._session: Session | None = None
+        self._background: list[RunningQuery] = []
+
+    def loop(self, prompt: PromptSession[str]) -> None:
+        """Read and carry out until ``exit`` or the end of input."""
+        while True:
+            self._tell_failures()
+            try:
+                text = prompt.prompt()
+            except KeyboardInterrupt:
+                continue  # Ctrl-C drops what was typed
+            except EOFError:
+                return
+            word = text.strip().rstrip(";").strip().lower()
+            if word in LEAVE:
+                return
+            if word == "help":
+                typer.echo(HELP)
+            elif word:
+                self.execute(text)
+
+    def execute(self, text: str) -> None:
+        """Carry out statements and print what they give; the first error ends them and is printed."""
+        from watersmeet.sql.parse import parse
+
+        try:
+            with interruptible() as interrupt:
+                for statement in parse(text):
+                    self._carry_out(statement, interrupt)
+                    if interrupt.asked:
+                        return
+        except WatersmeetError as error:
+            typer.echo(str(error), err=True)
+
+    @contextmanager
+    def opened(self) -> Iterator[Shell]:
+        """The shell; at the end its session stops, and where queries can go on is said."""
+        try:
+            yield self
+        finally:
+            running = [query for query in self._background if query.is_active]
+            if self._session is not None:
+                from watersmeet.cli.spark import stop_session
+
+                stop_session(self._session)
+            for query in running:
+                typer.echo(f"stopped {query.name}; its statement resumes it from {query.checkpoint}")
+
+    def _carry_out(self, statement: Statement, interrupt: Interrupt) -> None:
+        from watersmeet.cli.run import show
+        from watersmeet.results import Started
+        from watersmeet.sql.statements import Select
+
+        if self._session is None:
+            self._session = self._open_session()
+        text = _in_place(statement)
+        if isinstance(statement, Select):
+            # A look at a stream begins at its beginning, each time; what it kept meanwhile is of no further use.
+            with tempfile.TemporaryDirectory(prefix="watersmeet-select-", ignore_cleanup_errors=True) as folder:
+                for result in self._session.run(text, checkpoint=folder):
+                    if isinstance(result, Started):
+                        _follow(result.query, interrupt)
+            return
+        for result in self._session.run(text):
+            if isinstance(result, Started):
+                self._background.append(result.query)
+                typer.echo(f"{result.query.name} runs in the background; STOP QUERY {result.query.name} ends it")
+            else:
+                show(result)
+
+    def _tell_failures(self) -> None:
+        """Say, once, which background queries have failed."""
+        for query in list(self._background):
+            if query.is_active:
+                continue
+            self._background.remove(query)
+            try:
+                query.wait(0)
+            except WatersmeetError as error:
+                typer.echo(str(error), err=True)
+
+
+def _follow(query: RunningQuery, interrupt: Interrupt) -> None:
+    """Let a query print its rows until it ends or Ctrl-C is pressed."""
+    typer.echo("Ctrl-C stops", err=True)
+    try:
+        while not interrupt.asked and not query.wait(_LOOK_SECONDS):
+            pass
+    finally:
+        query.stop()
+    report = query.report()
+    typer.echo(f"{report.rows_out:,} rows out of {sum(report.rows_in.values()):,} in", err=True)
+
+
+def _in_place(statement: Statement) -> str:
+    """The statement's text, moved so that positions in errors are those of what was typed."""
+    return "\n" * (statement.position.line - 1) + " " * (statement.position.col - 1) + statement.source
+
+
+def _catalog_of(workspace: Path) -> Callable[[], dict[str, tuple[str, ...]]]:
+    """Asks the workspace for its streams and their columns, as they are then."""
+    from watersmeet.catalog import Catalog
+
+    catalog = Catalog(workspace)
+    return lambda: {
+        stream.name: tuple(column.name for column in stream.columns) for stream in catalog.streams().values()
+    }

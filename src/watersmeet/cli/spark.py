@@ -1,0 +1,125 @@
+"""Starting a session from the command line, with the noise of the JVM kept off the terminal."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from logging import Formatter, LogRecord
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from watersmeet.cli.interrupt import kept_handlers
+from watersmeet.cli.rows import show_changes
+from watersmeet.errors import WatersmeetError
+
+if TYPE_CHECKING:
+    from watersmeet.session import Session
+
+LOG_NAME = "spark.log"
+_LOG_BYTES = 1_000_000
+_SHOWN_LINES = 8
+_WAIT_FOR_LINES_SECONDS = 1.0
+# PySpark's workers say so at every batch.
+_CHATTER = re.compile(r"Streaming TransformWithStateInPandas Python worker")
+# A Java stack is of no use to whoever only wants to know which Java to install.
+_STACK = re.compile(r"\s+at |\s+\.\.\. |\s*$")
+
+
+@contextmanager
+def session_of(workspace: Path, packages: Sequence[str] = (), master: str | None = None) -> Iterator[Session]:
+    """A session that is stopped at the end, and its Spark with it."""
+    session = start_session(workspace, packages, master)
+    try:
+        yield session
+    finally:
+        stop_session(session)
+
+
+def start_session(workspace: Path, packages: Sequence[str] = (), master: str | None = None) -> Session:
+    """Start Spark and a session on it, whose printed rows look as ``show_changes`` prints them.
+
+    Raises ``WatersmeetError`` with the last lines of Spark's log where Spark does not start.
+    """
+    with quiet_start(workspace):
+        import watersmeet
+
+        session = watersmeet.connect(workspace=workspace, packages=packages, master=master)
+    session.show = show_changes
+    return session
+
+
+def stop_session(session: Session) -> None:
+    """Stop a session's queries and its Spark."""
+    session.stop()
+    session.spark.stop()
+
+
+@contextmanager
+def quiet_start(workspace: Path) -> Iterator[None]:
+    """Say that Spark starts, and send what the JVM says from now on into a log in the workspace.
+
+    A Spark session must be started within.  An error raised meanwhile gets the last lines of that log as its detail.
+    """
+    typer.echo("starting Spark …", err=True)
+    workspace.mkdir(parents=True, exist_ok=True)
+    log = _Log(workspace / LOG_NAME)
+    try:
+        with kept_handlers(), log.taking_output():
+            yield
+    except WatersmeetError as error:
+        error.detail = error.detail or log.last_lines() or None
+        raise
+
+
+class _Log:
+    """What the JVM and the workers it starts say, read from a pipe, so that a long run's log has a bound."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = RotatingFileHandler(path, maxBytes=_LOG_BYTES, backupCount=1, encoding="utf-8", delay=True)
+        self._file.setFormatter(Formatter("%(message)s"))
+        self._last: deque[str] = deque(maxlen=_SHOWN_LINES)
+        reading, self._writing = os.pipe()
+        self._thread = threading.Thread(target=self._read, args=(reading,), name="watersmeet-spark-log", daemon=True)
+        self._thread.start()
+
+    @contextmanager
+    def taking_output(self) -> Iterator[None]:
+        """Standard output and error come here, also those of processes started meanwhile, which keep them."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        kept = {descriptor: os.dup(descriptor) for descriptor in (1, 2)}
+        for descriptor in kept:
+            os.dup2(self._writing, descriptor)
+        os.close(self._writing)
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            for descriptor, original in kept.items():
+                os.dup2(original, descriptor)
+                os.close(original)
+
+    def last_lines(self) -> str:
+        """The last lines that mean something to people."""
+        # A JVM that did not start has closed its end of the pipe; what it said may still be on its way.
+        self._thread.join(_WAIT_FOR_LINES_SECONDS)
+        return "\n".join(self._last)
+
+    def _read(self, reading: int) -> None:
+        with open(reading, encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                if _CHATTER.search(line):
+                    continue
+                self._file.emit(LogRecord("spark", 0, "", 0, line.rstrip("\n"), None, None))
+                if not _STACK.match(line):
+                    self._last.append(line.rstrip("\n"))
+        self._file.close()

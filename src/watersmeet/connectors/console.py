@@ -1,0 +1,32 @@
+"""The ``print`` sink: each batch's rows to the terminal, ``+`` for a row that came and ``-`` for one taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pyspark.sql import DataFrame
+
+from watersmeet.plan.logical import TP_DELTA
+
+#: Takes column names and (weight, values) of rows.
+Show = Callable[[Sequence[str], Sequence[tuple[int, tuple[object, ...]]]], None]
+
+
+def print_batch(frame: DataFrame, show: Show) -> None:
+    """Hand the rows of a batch to ``show``; a ``_tp_delta`` at the end is their weight."""
+    names = frame.columns
+    rows = [tuple(row) for row in frame.collect()]
+    if names and names[-1] == TP_DELTA:
+        changes = [(int(row[-1]), row[:-1]) for row in rows]
+        names = names[:-1]
+    else:
+        changes = [(1, row) for row in rows]
+    if changes:
+        show(names, changes)
+
+
+def show_plainly(names: Sequence[str], changes: Sequence[tuple[int, tuple[object, ...]]]) -> None:
+    """Rows as lines on standard output."""
+    for weight, row in changes:
+        values = ", ".join("NULL" if value is None else str(value) for value in row)
+        print(f"{'+' if weight > 0 else '-'} {values}", flush=True)

@@ -1,0 +1,298 @@
+"""A running query: its Spark streaming query, the runs that a mode consists of, and what it reports."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from watersmeet import errors
+from watersmeet.config import QuerySettings
+from watersmeet.errors import CheckpointError, WatersmeetError
+from watersmeet.plan.physical import PhysicalPlan
+from watersmeet.runtime.checkpoint import Checkpoint
+from watersmeet.runtime.dataflow import Resources, Source, build
+from watersmeet.runtime.events import Event, EventKind
+from watersmeet.runtime.idle import IdleWatch
+from watersmeet.runtime.metrics import counters_of, rows_out
+from watersmeet.runtime.routing import bucket_numbers
+
+_log = logging.getLogger(__name__)
+_POLL_SECONDS = 0.2
+_KNOWN_ERROR = re.compile(r"watersmeet\.errors\.(\w+): (.*?)(?=\n\s*at |\n\n|\Z)", re.DOTALL)
+
+
+class QueryMode(Enum):
+    """How long a query runs."""
+
+    CONTINUOUS = "continuous"  # until it is stopped
+    BOUNDED = "bounded"  # reads what is there, treats it as all there is, flushes and ends
+    DRAIN = "drain"  # processes what is there and stays resumable
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Counts since the query began (over restarts), and how large its state is; by input alias where a dictionary."""
+
+    batches: int = 0
+    rows_in: Mapping[str, int] = field(default_factory=dict)
+    used: Mapping[str, int] = field(default_factory=dict)
+    filtered: Mapping[str, int] = field(default_factory=dict)
+    late: Mapping[str, int] = field(default_factory=dict)
+    quarantined: Mapping[str, int] = field(default_factory=dict)
+    rows_out: int = 0
+    state_rows: int = 0
+    state_bytes: int = 0
+    last_batch_ms: int = 0
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """All that starting a query takes.  ``write`` gets each batch's rows, its number and a key that names both."""
+
+    name: str
+    plan: PhysicalPlan
+    open_sources: Callable[[bool], Mapping[str, Source]]
+    write: Callable[[DataFrame, int, str], None]
+    checkpoint: Checkpoint
+    settings: QuerySettings
+    keeps_side_rows: bool = True
+    frontier_lag: int | None = None
+
+
+class RunningQuery:
+    """A query that has been started; ``wait`` for it or ``stop`` it."""
+
+    def __init__(self, spark: SparkSession, job: Job, mode: QueryMode) -> None:
+        self._spark = spark
+        self._job = job
+        self._mode = mode
+        self._query: StreamingQuery | None = None
+        self._error: WatersmeetError | None = None
+        self._write_error: Exception | None = None
+        self._stopping = threading.Event()
+        self._counters: dict[str, int] = {}
+        self._seen_batches = 0
+        self._rows_out = 0
+        self._batch_ms = 0
+        self._last_progress: tuple[str, int] | None = None
+        self._started = self._begin(first=True)
+        self._thread = threading.Thread(target=self._supervise, name=f"watersmeet-{job.name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def name(self) -> str:
+        """The query's name, unique in its session."""
+        return self._job.name
+
+    @property
+    def checkpoint(self) -> str:
+        """The folder of its checkpoint."""
+        return self._job.checkpoint.folder
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it still runs."""
+        return self._thread.is_alive()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it ends (True) or the time, in seconds, is over (False); raises its error where it failed."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while self._thread.is_alive():
+            # short waits, so that an interrupt reaches the main thread
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return False
+            self._thread.join(_POLL_SECONDS if left is None else min(_POLL_SECONDS, left))
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def stop(self) -> None:
+        """Stop after the batch that is being written, or abandon the one that is being computed; keeps the checkpoint."""
+        self._stopping.set()
+        if self._query is not None:
+            try:
+                self._query.stop()
+            except (PySparkException, Py4JError) as error:
+                _log.debug("while stopping %s: %s", self.name, error)
+        self._thread.join()
+
+    def report(self) -> Report:
+        """What it has done so far."""
+        by_counter: dict[str, dict[str, int]] = {}
+        totals: dict[str, int] = {}
+        for name, value in self._counters.items():
+            _, counter, *source = name.split(".", 2)
+            if source:
+                by_counter.setdefault(counter, {})[source[0]] = value
+            else:
+                totals[counter] = totals.get(counter, 0) + value
+        return Report(
+            batches=self._seen_batches,
+            rows_in=by_counter.get("in", {}),
+            used=by_counter.get("used", {}),
+            filtered=by_counter.get("filtered", {}),
+            late=by_counter.get("late", {}),
+            quarantined=by_counter.get("quarantined", {}),
+            rows_out=self._rows_out,
+            state_rows=totals.get("state_rows", 0),
+            state_bytes=totals.get("state_bytes", 0),
+            last_batch_ms=self._batch_ms,
+            message=str(self._query.status["message"]) if self._query is not None and self.is_active else "",
+        )
+
+    # -- the runs of a mode ----------------------------------------------------------------------------------------
+
+    def _begin(self, *, first: bool) -> bool:
+        """Check the checkpoint and start the first run; an unfinished end of input is taken up again."""
+        checkpoint = self._job.checkpoint
+        stored = checkpoint.read_plan()
+        checkpoint.refuse_sealed(stored)
+        checkpoint.prepare()
+        if checkpoint.has_ended():
+            if self._mode is not QueryMode.BOUNDED:
+                raise CheckpointError(
+                    f"a bounded run on {checkpoint.folder} has declared the end of its input and not come to an end",
+                    hint="run it with --bounded once more",
+                )
+            self._start(limited=False, available_now=True)
+            return True
+        self._start(limited=True, available_now=self._mode is not QueryMode.CONTINUOUS)
+        return False
+
+    def _start(self, *, limited: bool, available_now: bool) -> None:
+        """Start one Spark query on the checkpoint."""
+        job, spark = self._job, self._spark
+        stored = job.checkpoint.read_plan()
+        buckets = stored.buckets if stored is not None else self._new_buckets()
+        control = spark.readStream.text(job.checkpoint.control)
+        resources = Resources(
+            cache_bytes=job.settings.cache_bytes,
+            memory_limit=job.settings.memory_limit,
+            side_folder=job.checkpoint.side if job.keeps_side_rows else None,
+        )
+        try:
+            dataflow = build(
+                spark, job.plan, job.open_sources(limited), buckets, resources, control, job.frontier_lag
+            )
+            job.checkpoint.accept(stored, buckets, dataflow.operators)
+            writer = (
+                dataflow.frame.writeStream.queryName(f"{job.name}")
+                .option("checkpointLocation", job.checkpoint.spark)
+                .foreachBatch(self._write)
+            )
+            if available_now:
+                writer = writer.trigger(availableNow=True)
+            elif job.settings.trigger:
+                writer = writer.trigger(processingTime=f"{int(job.settings.trigger * 1000)} milliseconds")
+            self._query = writer.start()
+        except PySparkException as error:
+            raise translate(error, job.name) from None
+
+    def _new_buckets(self) -> tuple[int, ...]:
+        partitions = int(str(self._spark.conf.get("spark.sql.shuffle.partitions")))
+        return bucket_numbers(self._job.settings.buckets or partitions, partitions)
+
+    def _write(self, frame: DataFrame, batch_id: int) -> None:
+        try:
+            self._job.write(frame, batch_id, f"{self.name}-{batch_id:012d}")
+        except Exception as error:
+            # through Spark it would come back as text
+            self._write_error = error
+            raise
+
+    def _supervise(self) -> None:
+        try:
+            self._watch()
+            if self._mode is QueryMode.BOUNDED and not self._stopping.is_set():
+                if not self._started:
+                    self._job.checkpoint.write_event(Event(EventKind.END))
+                    self._start(limited=False, available_now=True)
+                    self._watch()
+                if not self._stopping.is_set():
+                    self._job.checkpoint.seal()
+        except WatersmeetError as error:
+            self._error = error
+        except (PySparkException, Py4JError) as error:
+            if not self._stopping.is_set():
+                self._error = self._explain(error)
+
+    def _explain(self, error: Exception) -> WatersmeetError:
+        """The failure as one of our errors; Spark's whole text goes to a file beside the checkpoint."""
+        cause = self._write_error or error
+        if isinstance(cause, WatersmeetError):
+            return cause
+        translated = translate(cause, self.name)
+        self._job.checkpoint.write_failure(str(error))
+        return translated
+
+    def _watch(self) -> None:
+        """Follow the Spark query until it ends; tell it of idle inputs meanwhile."""
+        assert self._query is not None
+        idle = IdleWatch(self._job.settings.idle_timeout)
+        try:
+            while not self._query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]
+                self._take_progress(self._query)
+                for event in idle.events(self._counters):
+                    self._job.checkpoint.write_event(event)
+        finally:
+            self._take_progress(self._query)
+
+    def _take_progress(self, query: StreamingQuery) -> None:
+        for progress in query.recentProgress:
+            place = (str(progress["runId"]), int(progress["batchId"]))
+            if self._last_progress is not None and place[0] == self._last_progress[0]:
+                if place[1] <= self._last_progress[1]:
+                    continue
+            told: Any = counters_of(progress)
+            if not told:
+                continue
+            self._last_progress = place
+            self._counters.update(told)
+            self._rows_out += rows_out(progress)
+            self._seen_batches += 1
+            self._batch_ms = int(progress["durationMs"].get("triggerExecution", 0))
+
+
+def start_query(spark: SparkSession, job: Job, mode: QueryMode) -> RunningQuery:
+    """Start a query; what keeps it from starting is raised here, what ends it later by ``wait``."""
+    return RunningQuery(spark, job, mode)
+
+
+def translate(error: BaseException, name: str) -> WatersmeetError:
+    """A failure of Spark as one of our errors: ours, where a worker raised it, else its first line."""
+    text = str(error)
+    _log.debug("query %s failed: %s", name, text)
+    found = _KNOWN_ERROR.search(text)
+    if found is not None:
+        kind = getattr(errors, found[1], WatersmeetError)
+        message, *more = found[2].strip().splitlines()
+        detail = "\n".join(line for line in more if not line.startswith("hint: ")) or None
+        hint = next((line.removeprefix("hint: ") for line in more if line.startswith("hint: ")), None)
+        translated: WatersmeetError = kind(message, detail=detail, hint=hint)
+        return translated
+    return WatersmeetError(
+        f"query {name} failed: {_cause(text)}",
+        hint="its checkpoint is kept, with failure.log; once the cause is mended the query can be resumed",
+    )
+
+
+def _cause(text: str) -> str:
+    """The line of a stack that says most: the last error of Python, else the innermost cause, else the first line."""
+    python = re.findall(r"^(?:\w+\.)*(\w*(?:Error|Exception): .+)$", text, re.MULTILINE)
+    inner = re.findall(r"Caused by: (.*)", text)
+    lines = [line for line in text.strip().splitlines() if line.strip()] or ["no reason was given"]
+    found = next((lines_[-1] for lines_ in (python, inner) if lines_), lines[0])
+    return found.strip()

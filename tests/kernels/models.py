@@ -1,0 +1,250 @@
+"""What the property tests share: random windowed joins as SQL, their rows, and the obvious model of both.
+
+The model is written from the documents alone: a frontier per input (newest time - delay - grace), the operator's the
+least of them, a row late when its time is below the operator's frontier before the batch, a row final when the time
+of its last possible partner is below the frontier after it. All times are whole seconds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import strategies as st
+
+from watersmeet.testing.harness import Harness, StepInput, StepOutcome, load_script
+from watersmeet.testing.reference import Kind, Row, interval_join
+
+MICROS = 1_000_000
+BEGIN, END = -(10**12), 10**12  # beyond every time in the tests
+COLUMNS = ("k", "g", "v", "ts")
+STREAMS = ("l", "r")
+
+KINDS: tuple[Kind, ...] = ("inner", "left", "right", "full", "semi", "anti")
+
+
+@dataclass(frozen=True)
+class Residual:
+    """A condition across both sides (or of the right side alone), in SQL and in Python with NULL as None."""
+
+    sql: str
+    test: Callable[[Row, Row], bool | None]
+    one_sided: bool = False
+
+
+def _less_or_equal(l: Row, r: Row) -> bool | None:  # noqa: E741
+    return None if l["v"] is None or r["v"] is None else l["v"] <= r["v"]
+
+
+def _or_null(l: Row, r: Row) -> bool | None:  # noqa: E741
+    return l["v"] is None or r["v"] is None or l["v"] != r["v"]
+
+
+def _sum_or_key(l: Row, r: Row) -> bool | None:  # noqa: E741
+    if l["g"] is not None and r["g"] is not None and l["g"] != r["g"]:
+        return True
+    return None if l["v"] is None or r["v"] is None or l["g"] is None or r["g"] is None else l["v"] + r["v"] < 2
+
+
+RESIDUALS = (
+    None,
+    Residual("l.v <= r.v", _less_or_equal),
+    Residual("(l.v IS NULL OR r.v IS NULL OR l.v <> r.v)", _or_null),
+    Residual("(l.v + r.v < 2 OR l.g <> r.g)", _sum_or_key),
+    Residual("r.v IS NULL", lambda _, r: r["v"] is None, one_sided=True),
+    Residual("(r.v + 1 > 1 OR l.v = 0)", lambda l, r: _three_or(_positive(r["v"]), _zero(l["v"]))),  # noqa: E741
+)
+
+
+def _positive(value: int | None) -> bool | None:
+    return None if value is None else value > 0
+
+
+def _zero(value: int | None) -> bool | None:
+    return None if value is None else value == 0
+
+
+def _three_or(one: bool | None, other: bool | None) -> bool | None:
+    if one or other:
+        return True
+    return None if one is None or other is None else False
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One query: ``lower <= r.ts - l.ts <= upper``, keys k and perhaps g."""
+
+    kind: Kind
+    changelog: bool
+    lower: int
+    upper: int
+    keys: tuple[tuple[str, bool], ...]  # column, null-safe
+    residual: Residual | None
+    grace: int
+    buckets: int
+
+    def sql(self, delays: dict[str, int]) -> str:
+        streams = "".join(
+            f"CREATE STREAM {name} (k INT, g STRING, v INT, ts BIGINT, "
+            f"WATERMARK FOR ts AS ts - INTERVAL '{delays[name]}' SECONDS) WITH (event_time_unit = 's');"
+            for name in STREAMS
+        )
+        terms = [f"l.{key} {'IS NOT DISTINCT FROM' if safe else '='} r.{key}" for key, safe in self.keys]
+        if self.residual is not None:
+            terms.append(self.residual.sql)
+        terms.append(f"r.ts BETWEEN l.ts + {self.lower} AND l.ts + {self.upper}".replace("+ -", "- "))
+        join = {"semi": "LEFT SEMI", "anti": "LEFT ANTI"}.get(self.kind, self.kind.upper())
+        sides = ("l",) if self.kind in ("semi", "anti") else STREAMS
+        columns = ", ".join(f"{side}.{name} AS {side}{name}" for side in sides for name in COLUMNS)
+        grace = f" GRACE PERIOD INTERVAL '{self.grace}' SECONDS" if self.grace else ""
+        emit = "CHANGELOG" if self.changelog else "FINAL"
+        return f"{streams} SELECT {columns} FROM l {join} JOIN r ON {' AND '.join(terms)}{grace} EMIT {emit};"
+
+    def reference(self, left: Sequence[Row], right: Sequence[Row], kind: Kind | None = None) -> list[Any]:
+        return interval_join(
+            left,
+            right,
+            kind or self.kind,
+            on=[(key, key) for key, _ in self.keys],
+            null_safe=[safe for _, safe in self.keys],
+            times=("ts", "ts"),
+            lo=self.lower,
+            hi=self.upper,
+            residual=self.residual.test if self.residual is not None else None,
+        )
+
+    def output(self, pair: tuple[Row | None, Row | None]) -> tuple[Any, ...]:
+        sides = pair[:1] if self.kind in ("semi", "anti") else pair
+        return tuple(row[name] if row is not None else None for row in sides for name in COLUMNS)
+
+
+@dataclass(frozen=True)
+class Feed:
+    """One step: (stream, row) in order of arrival, and whether the process starts anew before it."""
+
+    rows: tuple[tuple[str, tuple[Any, ...]], ...]
+    restart: bool = False
+
+    def of(self, stream: str) -> list[tuple[Any, ...]]:
+        return [row for name, row in self.rows if name == stream]
+
+
+@st.composite
+def shapes(draw: st.DrawFn, kind: Kind) -> Shape:
+    lower = draw(st.integers(-6, 6))
+    g = draw(st.sampled_from([None, False, True]))
+    return Shape(
+        kind=kind,
+        changelog=draw(st.booleans()),
+        lower=lower,
+        upper=lower + draw(st.sampled_from([0, 0, 1, 2, 5, 9])),
+        keys=(("k", draw(st.booleans())), *([] if g is None else [("g", g)])),
+        residual=draw(st.sampled_from(RESIDUALS)),
+        grace=draw(st.sampled_from([0, 0, 1, 3])),
+        buckets=draw(st.integers(1, 3)),
+    )
+
+
+def rows_of(draw: st.DrawFn, *, most: int = 14) -> list[tuple[str, tuple[Any, ...]]]:
+    """Rows of both streams in order of arrival: time drifts up, some rows come (much) too late, some twice."""
+    row = st.tuples(
+        st.sampled_from(STREAMS),
+        st.sampled_from([0, 0, 1, None]),
+        st.sampled_from(["a", "a", "b", None]),
+        st.sampled_from([0, 1, 2, None]),
+        st.integers(-9, 4),
+    )
+    found: list[tuple[str, tuple[Any, ...]]] = []
+    for i, (stream, k, g, v, jitter) in enumerate(draw(st.lists(row, min_size=1, max_size=most))):
+        found.append((stream, (k, g, v, 2 * i + jitter)))
+        if v == 1:
+            found.append(found[-1])
+    return found
+
+
+def cut(draw: st.DrawFn, rows: list[Any]) -> list[Feed]:
+    """The rows in some batches, with restarts between some of them."""
+    feeds: list[Feed] = []
+    start = 0
+    while start < len(rows):
+        size = draw(st.integers(1, 6))
+        feeds.append(Feed(tuple(rows[start : start + size]), draw(st.integers(0, 3)) == 0))
+        start += size
+    return feeds
+
+
+def disorder(rows: Sequence[tuple[str, tuple[Any, ...]]], stream: str) -> int:
+    """How far the rows of a stream fall behind its newest one."""
+    newest, most = BEGIN, 0
+    for name, row in rows:
+        if name == stream:
+            newest = max(newest, row[-1])
+            most = max(most, newest - row[-1])
+    return most
+
+
+def make_harness(shape: Shape, delays: dict[str, int]) -> Harness:
+    return Harness(*load_script(shape.sql(delays)), buckets=shape.buckets)
+
+
+def feed(harness: Harness, step: Feed) -> StepOutcome:
+    if step.restart:
+        harness.restart()
+    return harness.step({name: StepInput(step.of(name)) for name in STREAMS if step.of(name)})
+
+
+@dataclass
+class Model:
+    """The frontier and the accepted rows, after each step."""
+
+    shape: Shape
+    delays: dict[str, int]
+    frontier: int = BEGIN
+    newest: dict[str, int] = field(default_factory=lambda: dict.fromkeys(STREAMS, BEGIN))
+    accepted: dict[str, list[Row]] = field(default_factory=lambda: {name: [] for name in STREAMS})
+    kept: dict[str, list[Row]] = field(default_factory=lambda: {name: [] for name in STREAMS})
+    late: Counter[str] = field(default_factory=Counter)
+
+    def take(self, step: Feed) -> None:
+        fresh: dict[str, list[Row]] = {name: [] for name in STREAMS}
+        for name, values in step.rows:
+            row = dict(zip(COLUMNS, values, strict=True))
+            self.newest[name] = max(self.newest[name], row["ts"])
+            if row["ts"] >= self.frontier:
+                fresh[name].append(row)
+            else:
+                self.late[name] += 1
+        for name, rows in fresh.items():
+            self.accepted[name] += rows
+        heard = [self.newest[name] - self.delays[name] - self.shape.grace for name in STREAMS]
+        if BEGIN not in self.newest.values():
+            self.frontier = max(self.frontier, min(heard))
+        left = fresh["l"]
+        if self.shape.kind in ("semi", "anti"):  # a left row that has its partner is done
+            left = [row for row in left if not self.shape.reference([row], self.accepted["r"], "semi")]
+        self.kept["l"] += left
+        self.kept["r"] += fresh["r"]
+
+    def end(self) -> None:
+        self.frontier = END
+
+    def is_final(self, row: Row, stream: str) -> bool:
+        last = row["ts"] + self.shape.upper if stream == "l" else row["ts"] - self.shape.lower
+        return bool(last < self.frontier)
+
+    def results(self) -> Counter[Any]:
+        """What must stand in the accumulated output now."""
+        found: Counter[Any] = Counter()
+        for pair in self.shape.reference(self.accepted["l"], self.accepted["r"]):
+            is_pair = self.shape.kind == "semi" or (pair[0] is not None and pair[1] is not None)
+            stream, row = ("l", pair[0]) if pair[0] is not None else ("r", pair[1])
+            assert row is not None
+            if is_pair or self.shape.changelog or self.is_final(row, stream):
+                found[self.shape.output(pair)] += 1
+        return found
+
+    def state_rows(self) -> int:
+        """How many rows a partner may still come for."""
+        return sum(not self.is_final(row, name) for name in STREAMS for row in self.kept[name])

@@ -1,0 +1,114 @@
+"""The windowed join against two nested loops, for every kind, over random rows in random batches with restarts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.kernels.models import KINDS, STREAMS, Feed, Model, Shape, cut, disorder, feed, make_harness, rows_of, shapes
+from watersmeet.runtime.events import Event, EventKind
+from watersmeet.testing.reference import Kind
+
+per_kind = settings(max_examples=settings.default.max_examples // 2 if settings.default else 25)
+
+
+def check(shape: Shape, delays: dict[str, int], steps: list[Feed]) -> Model:
+    """Run the steps and the end of input; after each, output, late counts and state must be just the model's."""
+    harness, model = make_harness(shape, delays), Model(shape, delays)
+    seen: Counter[Any] = Counter()
+    counts_rows = shape.residual is None or not shape.residual.one_sided  # a filter takes rows before they count
+    for step in steps:
+        outcome = feed(harness, step)
+        model.take(step)
+        for weight, row in outcome.changes:
+            assert weight > 0 or shape.changelog, "EMIT FINAL took a row back"
+            seen[row] += weight
+        assert min(seen.values(), default=0) >= 0
+        assert +seen == model.results()
+        if counts_rows:
+            assert {name: outcome.count("late", (name,)) for name in STREAMS} == {n: model.late[n] for n in STREAMS}
+            assert outcome.count("state_rows") == model.state_rows()
+    outcome = harness.step({}, [Event(EventKind.END)])
+    for weight, row in outcome.changes:
+        assert weight > 0 or shape.changelog
+        seen[row] += weight
+    model.end()
+    assert min(seen.values(), default=0) >= 0
+    assert +seen == model.results()
+    assert outcome.count("state_rows") == 0
+    return model
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@per_kind
+@given(data=st.data())
+def test_a_delay_that_covers_all_disorder_gives_the_exact_join(kind: Kind, data: st.DataObject) -> None:
+    shape = data.draw(shapes(kind))
+    rows = data.draw(st.composite(rows_of)())
+    delays = {name: disorder(rows, name) for name in STREAMS}
+    model = check(shape, delays, data.draw(st.composite(cut)(rows)))
+    assert not model.late
+    everything = {name: [dict(zip("kgv", row[:3], strict=True)) for n, row in rows if n == name] for name in STREAMS}
+    assert {name: len(each) for name, each in model.accepted.items()} == {n: len(e) for n, e in everything.items()}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@per_kind
+@given(data=st.data())
+def test_rows_on_time_are_joined_exactly_however_late_the_others_are(kind: Kind, data: st.DataObject) -> None:
+    shape = data.draw(shapes(kind))
+    delays = {name: data.draw(st.integers(0, 3)) for name in STREAMS}
+    check(shape, delays, data.draw(st.composite(cut)(data.draw(st.composite(rows_of)()))))
+
+
+@settings(max_examples=5)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("changelog", [False, True])
+@given(data=st.data())
+def test_state_stays_flat_past_the_first_window(kind: Kind, changelog: bool, data: st.DataObject) -> None:
+    """Two rows a step for 60 steps, half of them with partners: rows, marks and segments do not pile up."""
+    lower = data.draw(st.integers(-6, 3))
+    upper = lower + data.draw(st.integers(1, 6))
+    shape = Shape(kind, changelog, lower, upper, (("k", False),), None, 0, 1)
+    harness = make_harness(shape, {"l": 0, "r": 0})
+    sizes, segments = [], []
+    for now in range(60):
+        row = (now % 3, "a", now % 2, now)
+        outcome = feed(harness, Feed((("l", row), ("r", (now % 2, "a", 0, now)))))
+        sizes.append(outcome.count("state_rows"))
+        segments.append(outcome.count("segments"))
+    assert max(sizes[20:]) <= max(sizes[:20])
+    assert max(sizes) <= 2 * (upper - lower + 14)
+    assert max(segments[30:]) <= max(segments[:30])
+
+
+def stored_rows(harness: Any) -> dict[str, int]:
+    """Rows in the segments of all buckets, by relation."""
+    import json
+
+    found: Counter[str] = Counter()
+    for store in harness._stores.values():
+        for segment in json.loads(store.get("manifest"))["segments"]:
+            found[segment["relation"]] += segment["rows"]
+    return dict(found)
+
+
+@pytest.mark.parametrize(("kind", "relation"), [("left", "left"), ("full", "right"), ("semi", "left"), ("anti", "left")])
+def test_marks_go_with_their_rows(kind: Kind, relation: str) -> None:
+    """Each left row finds its partner one step later, so that each step brings a mark; old marks are forgotten."""
+    shape = Shape(kind, False, -8, 8, (("k", False),), None, 0, 1)
+    harness = make_harness(shape, {"l": 0, "r": 0})
+    marks, rows = [], []
+    for now in range(200):
+        first, second = ("l", "r") if relation == "left" else ("r", "l")
+        feed(harness, Feed(((first, (now, "a", 0, now)), (second, (now - 1, "a", 0, now)))))
+        stored = stored_rows(harness)
+        marks.append(stored.get(f"{relation}_matched", 0))
+        rows.append(sum(stored.values()))
+    assert max(marks) >= 4, "the test should make marks"
+    assert max(marks[100:]) <= max(marks[:100])
+    assert max(rows[100:]) <= max(rows[:100])
