@@ -7,7 +7,6 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -64,12 +63,11 @@ def connect(
     """A session on ``spark``, or on a new local Spark.
 
     ``workspace`` is the folder of the catalogue, embedded streams and checkpoints.  ``packages`` are names (``kafka``,
-    ``avro``, ``protobuf``) or Maven coordinates that a new Spark loads, ``config`` further settings of it; what it logs
-    goes to ``spark.log`` in the workspace.  A session
+    ``avro``, ``protobuf``) or Maven coordinates that a new Spark loads, ``config`` further settings of it.  A session
     that is given gets the RocksDB state store, which the operators need, if it has not chosen a provider.
     """
     if spark is None:
-        spark = _new_spark(packages, master, config or {}, Path(workspace) / "spark.log")
+        spark = _new_spark(packages, master, config or {})
     elif packages or master or config:
         raise ConfigError(
             "packages, master and config are for a new Spark session, but one was given",
@@ -82,24 +80,7 @@ def connect(
     return Session(spark, Path(workspace))
 
 
-@contextmanager
-def _stderr_into(path: Path) -> Iterator[None]:
-    """Let a process that is started meanwhile (the JVM) write its standard error to a file, not to the terminal."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    sys.stderr.flush()
-    kept = os.dup(2)
-    try:
-        with open(path, "ab") as log:
-            os.dup2(log.fileno(), 2)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-
-
-def _new_spark(
-    packages: Iterable[str], master: str | None, config: Mapping[str, str], log_file: Path
-) -> SparkSession:
+def _new_spark(packages: Iterable[str], master: str | None, config: Mapping[str, str]) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = {
         "spark.ui.enabled": "false",
@@ -109,6 +90,7 @@ def _new_spark(
         "spark.sql.session.timeZone": "UTC",
         _STATE_PROVIDER: _ROCKSDB,
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        "spark.python.daemon.module": "watersmeet.runtime.daemon",
         # rows are packed a batch at a time: larger ones cost less each
         "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
         **config,
@@ -121,13 +103,12 @@ def _new_spark(
     if "spark.sql.shuffle.partitions" not in settings and (master or "local").startswith("local"):
         builder = builder.config("spark.sql.shuffle.partitions", str(_local_cores(master)))
     try:
-        with _stderr_into(log_file):
-            spark = builder.getOrCreate()
+        spark = builder.getOrCreate()
     except Exception as error:  # noqa: BLE001 - the gateway raises bare exceptions where the JVM does not start
         raise WatersmeetError(
             f"Spark did not start: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
-            hint=f"is there a Java 17 or newer (JAVA_HOME)? {log_file} says more"
-            + (f"; can the packages {', '.join(wanted)} be downloaded?" if wanted else ""),
+            hint="is there a Java 17 or newer (JAVA_HOME)?"
+            + (f" can the packages {', '.join(wanted)} be downloaded?" if wanted else ""),
         ) from None
     spark.sparkContext.setLogLevel("ERROR")
     return spark
@@ -148,6 +129,7 @@ class Session:
         self.show: console.Show = console.show_plainly
         self._frames: dict[str, tuple[StreamDef, DataFrame]] = {}
         self._queries: dict[str, RunningQuery] = {}
+        self._sources: dict[str, str] = {}
 
     # -- statements ------------------------------------------------------------------------------------------------
 
@@ -302,7 +284,7 @@ class Session:
             )
         physical = self._plan(statement.query)
         _check_columns(stream, physical, statement)
-        name = f"insert_into_{stream.name}_{_short_hash(statement.source)}"
+        name = self._query_name(f"into_{stream.name}", statement.source)
         return self._start(name, physical, statement.query, stream, mode, checkpoint, statement.columns)
 
     def _show(self, statement: Show) -> Table:
@@ -453,6 +435,14 @@ class Session:
         started = start_query(self.spark, job, mode)
         self._queries[name.lower()] = started
         return Started(started)
+
+    def _query_name(self, wanted: str, source: str) -> str:
+        """A name that stays the same when the job runs again, also where it was changed: later ones get a number."""
+        name, number = wanted, 1
+        while self._sources.setdefault(name, source) != source:
+            number += 1
+            name = f"{wanted}_{number}"
+        return name
 
     def _late_log(self, name: str) -> registry.EmbeddedLog:
         """The embedded stream for late rows, made where it is not there."""

@@ -43,9 +43,8 @@ def _or_null(l: Row, r: Row) -> bool | None:  # noqa: E741
 
 
 def _sum_or_key(l: Row, r: Row) -> bool | None:  # noqa: E741
-    if l["g"] is not None and r["g"] is not None and l["g"] != r["g"]:
-        return True
-    return None if l["v"] is None or r["v"] is None or l["g"] is None or r["g"] is None else l["v"] + r["v"] < 2
+    total = None if l["v"] is None or r["v"] is None else l["v"] + r["v"] < 2
+    return _three_or(total, None if l["g"] is None or r["g"] is None else l["g"] != r["g"])
 
 
 RESIDUALS = (

@@ -27,10 +27,10 @@ LOG_NAME = "spark.log"
 _LOG_BYTES = 1_000_000
 _SHOWN_LINES = 8
 _WAIT_FOR_LINES_SECONDS = 1.0
-# PySpark's workers say so at every batch.
-_CHATTER = re.compile(r"Streaming TransformWithStateInPandas Python worker")
+# PySpark's workers say so, between blank lines, at every batch.
+_CHATTER = re.compile(r"\s*$|(Starting )?Streaming TransformWithStateInPandas Python worker")
 # A Java stack is of no use to whoever only wants to know which Java to install.
-_STACK = re.compile(r"\s+at |\s+\.\.\. |\s*$")
+_STACK = re.compile(r"\s+at |\s+\.\.\. ")
 
 
 @contextmanager
@@ -117,7 +117,7 @@ class _Log:
     def _read(self, reading: int) -> None:
         with open(reading, encoding="utf-8", errors="replace") as lines:
             for line in lines:
-                if _CHATTER.search(line):
+                if _CHATTER.match(line):
                     continue
                 self._file.emit(LogRecord("spark", 0, "", 0, line.rstrip("\n"), None, None))
                 if not _STACK.match(line):

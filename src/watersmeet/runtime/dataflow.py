@@ -74,11 +74,13 @@ def build(
     resources: Resources,
     control: DataFrame | None = None,
     frontier_lag: int | None = None,
+    label: str = "",
 ) -> Dataflow:
     """The query over its sources (by stream name in lower case).
 
     With a ``frontier_lag`` the result has a column ``_frontier`` and rows that tell the frontier of an event time that
-    lies so far behind that of the last operator.  ``control`` is a streaming frame of control events (``value``: a line of JSON), where the query has one.
+    lies so far behind that of the last operator.  ``control`` is a streaming frame of control events (``value``: a line
+    of JSON), where the query has one.  ``label`` ends the names of its metrics, where several queries run as one.
     """
     inputs = [sources[part.input.stream.name.lower()] for part in plan.inputs]
     projected = [_project(part, source) for part, source in zip(plan.inputs, inputs, strict=True)]
@@ -102,11 +104,11 @@ def build(
             arriving.append(_control_frames(control, spec.buckets))
         union = reduce(DataFrame.unionAll, arriving)
         results.append(_operate(spark, union, spec, run, resources))
-    observed = results[-1].observe(METRICS, *observed_columns(operators))
+    observed = results[-1].observe(METRICS + label, *observed_columns(operators))
     rows = _unpacked(observed, operators[-1], resources, with_frontier=frontier_lag is not None)
     result = _select(plan, rows, frontier_lag)
     counted = F.count_if(F.col("_frontier").isNull()) if frontier_lag is not None else F.count(F.lit(1))
-    return Dataflow(result.observe(RESULTS, counted.alias("rows_out")), tuple(operators))
+    return Dataflow(result.observe(RESULTS + label, counted.alias("rows_out")), tuple(operators))
 
 
 # -- before the operators ----------------------------------------------------------------------------------------------

@@ -51,9 +51,9 @@ def observed_columns(operators: Iterable[OperatorSpec]) -> list[Column]:
     return found
 
 
-def counters_of(progress: Mapping[str, Any]) -> dict[str, int]:
-    """The counters that one progress report holds."""
-    return {name: value for name, value in _observed(progress, METRICS).items() if value is not None}
+def counters_of(progress: Mapping[str, Any], label: str = "") -> dict[str, int]:
+    """The counters that one progress report holds, of the query that was built under this label."""
+    return {name: value for name, value in _observed(progress, METRICS + label).items() if value is not None}
 
 
 def rows_out(progress: Mapping[str, Any]) -> int:

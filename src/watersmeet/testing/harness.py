@@ -35,16 +35,17 @@ from watersmeet.state.segments import TIME
 from watersmeet.state.store import MemoryStore
 from watersmeet.state.working_set import WorkingSets
 from watersmeet.testing.cells import Value
+from watersmeet.testing.raw import decode_json
 
 Row = tuple[Value, ...]
 
 
 @dataclass(slots=True)
 class StepInput:
-    """Rows for one stream, in the order of its declared columns; ``bad`` are (raw text, reason) of malformed ones."""
+    """Rows for one stream, in the order of its declared columns, then records as raw text in its format."""
 
     rows: Sequence[Row] = ()
-    bad: Sequence[tuple[str, str]] = ()
+    raw: Sequence[str] = ()
 
 
 @dataclass(slots=True)
@@ -153,7 +154,7 @@ class Harness:
             if rows is not None:
                 frames[part.operator].extend(pack(self._project(part, rows).to_batches(), spec))
         for name, rows in by_name.items():
-            self._rows_seen[name] += len(rows.rows) + len(rows.bad)
+            self._rows_seen[name] += len(rows.rows) + len(rows.raw)
         outcome = StepOutcome()
         for event in events:
             for index, spec in enumerate(self._operators):
@@ -267,8 +268,10 @@ def _column(name: str) -> exp.Expr:
 def _source_table(stream: StreamDef, rows: StepInput, seen: int) -> pa.Table:
     """Rows, then bad rows, with the hidden columns of a source."""
     types = [arrow_type(exp.DataType.build(column.type, dialect="spark")) for column in stream.columns]
-    count = len(rows.rows) + len(rows.bad)
-    padded = [*rows.rows, *([(None,) * len(types)] * len(rows.bad))]
+    decoded, bad = decode_json(rows.raw, stream)
+    good = [*rows.rows, *decoded]
+    count = len(good) + len(bad)
+    padded = [*good, *([(None,) * len(types)] * len(bad))]
     columns = {
         column.name: pa.array([row[i] for row in padded], type)
         for i, (column, type) in enumerate(zip(stream.columns, types, strict=True))
@@ -276,8 +279,8 @@ def _source_table(stream: StreamDef, rows: StepInput, seen: int) -> pa.Table:
     arrival = pa.array([seen] * count, pa.int64()).cast(pa.timestamp("us", tz="UTC"))
     columns.setdefault(TP_TIME, arrival)
     columns["_seq"] = pa.array([(seen + i).to_bytes(8, "big") for i in range(count)], pa.binary())
-    columns["_bad"] = pa.array([None] * len(rows.rows) + [reason for _, reason in rows.bad], pa.string())
-    columns["_raw"] = pa.array([None] * len(rows.rows) + [raw for raw, _ in rows.bad], pa.string())
+    columns["_bad"] = pa.array([None] * len(good) + [reason for _, reason in bad], pa.string())
+    columns["_raw"] = pa.array([None] * len(good) + [raw for raw, _ in bad], pa.string())
     return pa.table(columns)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,11 +15,10 @@ from watersmeet.testing.cells import Row, parse_cell, parse_row
 from watersmeet.testing.diff import diff_step, negative_rows
 from watersmeet.testing.harness import Harness, StepInput, StepOutcome, load_script
 from watersmeet.testing.notation import Case, Compare, Control, ControlKind, NotationError, Step
-from watersmeet.testing.raw import decode_json
 
 
-class Bench(Protocol):
-    """Something that runs one query step by step: the harness, or Spark."""
+class Described(Protocol):
+    """What a case must know of its query: types of result columns, whether it is ordered, aliases of a stream."""
 
     @property
     def column_types(self) -> list[str]: ...
@@ -29,12 +28,25 @@ class Bench(Protocol):
 
     def inputs_of(self, stream: str) -> tuple[str, ...]: ...
 
+
+class Bench(Described, Protocol):
+    """Something that runs one query step by step: the harness, or Spark."""
+
     def restart(self) -> None: ...
 
     def step(self, inputs: Mapping[str, StepInput], events: Sequence[Event] = ()) -> StepOutcome: ...
 
 
 MakeBench = Callable[[Mapping[str, StreamDef], Query], Bench]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What one step feeds, by stream name; ``restart``: from the checkpoint, before it."""
+
+    inputs: Mapping[str, StepInput]
+    events: tuple[Event, ...]
+    restart: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +84,30 @@ def _run_error(case: Case, make_bench: MakeBench) -> Failure | None:
 
 
 def _run_steps(case: Case, streams: Mapping[str, StreamDef], bench: Bench) -> Failure | None:
+    turns = case_turns(case, streams, bench)
+    outcome: StepOutcome | None = None
+    while True:
+        try:
+            turn = turns.send(outcome)  # type: ignore[arg-type]  # the first one takes None
+        except StopIteration as end:
+            failure: Failure | None = end.value
+            return failure
+        if turn.restart:
+            bench.restart()
+        outcome = bench.step(turn.inputs, turn.events)
+
+
+def case_turns(
+    case: Case, streams: Mapping[str, StreamDef], described: Described
+) -> Generator[Turn, StepOutcome, Failure | None]:
+    """What to feed step by step; each turn wants to be sent its outcome, and the end says what went wrong.
+
+    Whoever drives it may drive other cases in between: many queries can share one micro-batch.
+    """
     seen: list[tuple[int, Row]] = []
     for step in case.steps:
-        if any(control.kind is ControlKind.RESTART for control in step.controls):
-            bench.restart()
-        outcome = bench.step(_inputs(step, streams), list(_events(step.controls, streams, bench)))
+        restart = any(control.kind is ControlKind.RESTART for control in step.controls)
+        outcome = yield Turn(_inputs(step, streams), tuple(_events(step.controls, streams, described)), restart)
         seen += outcome.changes
         if deleted := negative_rows(seen):
             return Failure(step.expected.line, f"deleted more often than inserted: {deleted}")
@@ -84,39 +115,36 @@ def _run_steps(case: Case, streams: Mapping[str, StreamDef], bench: Bench) -> Fa
             report = diff_step(
                 step.expected,
                 outcome.changes,
-                bench.column_types,
-                ordered=bench.is_ordered,
-                late=_counts("late", outcome, step.expected.late, bench),
-                quarantined=_counts("quarantined", outcome, step.expected.quarantined, bench),
-                filtered=_counts("filtered", outcome, step.expected.filtered, bench),
+                described.column_types,
+                ordered=described.is_ordered,
+                late=_counts("late", outcome, step.expected.late, described),
+                quarantined=_counts("quarantined", outcome, step.expected.quarantined, described),
+                filtered=_counts("filtered", outcome, step.expected.filtered, described),
                 state=outcome.count("state_rows"),
             )
             if report is not None:
                 return Failure(step.expected.line, report)
     if case.compare is Compare.TOTAL:
         last = case.steps[-1].expected
-        report = diff_step(last, seen, bench.column_types, ordered=bench.is_ordered)
+        report = diff_step(last, seen, described.column_types, ordered=described.is_ordered)
         return Failure(last.line, report) if report is not None else None
     return None
 
 
 def _inputs(step: Step, streams: Mapping[str, StreamDef]) -> dict[str, StepInput]:
     rows: dict[str, list[Row]] = {}
-    bad: dict[str, list[tuple[str, str]]] = {}
+    raw: dict[str, list[str]] = {}
     for block in step.inputs:
         stream = streams.get(block.stream.lower())
         if stream is None:
             raise NotationError(f"line {block.line}: the script creates no stream {block.stream}")
         types = [column.type for column in stream.columns]
-        name = stream.name
-        rows.setdefault(name, []).extend(parse_row(cells, types) for cells in block.cells)
-        good, malformed = decode_json(block.raw, stream)
-        rows[name] += good
-        bad.setdefault(name, []).extend(malformed)
-    return {name: StepInput(tuple(rows[name]), tuple(bad.get(name, ()))) for name in rows}
+        rows.setdefault(stream.name, []).extend(parse_row(cells, types) for cells in block.cells)
+        raw.setdefault(stream.name, []).extend(block.raw)
+    return {name: StepInput(tuple(rows[name]), tuple(raw[name])) for name in rows}
 
 
-def _events(controls: Sequence[Control], streams: Mapping[str, StreamDef], bench: Bench) -> Iterator[Event]:
+def _events(controls: Sequence[Control], streams: Mapping[str, StreamDef], bench: Described) -> Iterator[Event]:
     for control in controls:
         match control.kind:
             case ControlKind.END:
@@ -139,7 +167,7 @@ def _on_axis(text: str | None, stream: StreamDef) -> int:
     return int(value) * stream.time_unit.scale  # type: ignore[arg-type]
 
 
-def _counts(what: str, outcome: StepOutcome, wanted: Mapping[str, int], bench: Bench) -> dict[str, int]:
+def _counts(what: str, outcome: StepOutcome, wanted: Mapping[str, int], bench: Described) -> dict[str, int]:
     """A counter by stream; where a query reads a stream twice, what one of its inputs counted."""
     return {
         stream: max((outcome.count(what, (alias,)) for alias in bench.inputs_of(stream)), default=0)

@@ -1,0 +1,15 @@
+"""The process from which Spark forks its Python workers, with the libraries that they need imported already.
+
+A worker that imports them itself takes a second or more before its first row; a forked one has them at once.
+"""
+
+import duckdb  # noqa: F401
+import pandas  # noqa: F401
+import pyarrow  # noqa: F401
+from pyspark.daemon import manager
+
+import watersmeet.runtime.processor
+import watersmeet.runtime.unpack  # noqa: F401
+
+if __name__ == "__main__":
+    manager()

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+from typer.testing import CliRunner
+
+from watersmeet.cli.main import app
+
+RUNNER = CliRunner()
+
+
+def test_version_is_that_of_the_package() -> None:
+    result = RUNNER.invoke(app, ["--version"])
+    assert result.exit_code == 0
+    assert result.stdout == f"watersmeet {version('watersmeet')}\n"
+
+
+def test_help_names_every_command() -> None:
+    result = RUNNER.invoke(app, ["--help"])
+    for command in ("run", "sql", "explain", "test", "demo"):
+        assert f" {command} " in result.stdout
+
+
+def test_an_unknown_command_is_wrong_usage() -> None:
+    assert RUNNER.invoke(app, ["jion"]).exit_code == 2
+
+
+def test_an_error_is_plain_text_on_standard_error() -> None:
+    result = RUNNER.invoke(app, ["run", "nowhere.sql"])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.splitlines()[0] == "there is no file nowhere.sql"
+    assert "Traceback" not in result.stderr
+
+
+def test_ctrl_c_exits_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_: str) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("watersmeet.cli.run.read_script", interrupted)
+    result = RUNNER.invoke(app, ["run", "job.sql"])
+    assert (result.exit_code, result.stdout, result.stderr) == (130, "", "")
+
+
+@pytest.mark.parametrize(
+    ("module", "heavy"),
+    [
+        ("watersmeet.cli.main", ("pyspark", "duckdb", "pyarrow", "sqlglot", "prompt_toolkit")),
+        ("watersmeet.testing.harness", ("pyspark", "pandas")),
+        ("watersmeet.testing.runner", ("pyspark", "pandas")),
+        ("watersmeet.plan.explain", ("pyspark", "pandas")),
+    ],
+)
+def test_what_is_slow_to_load_is_loaded_late(module: str, heavy: tuple[str, ...]) -> None:
+    code = f"import sys, {module}; print([name for name in {heavy!r} if name in sys.modules])"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert loaded.stdout.strip() == "[]"

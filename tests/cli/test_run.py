@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.cli.fakes import REPORT, FakeQuery, FakeSession, press_ctrl_c
+from watersmeet.cli.interrupt import Interrupt
+from watersmeet.cli.main import app
+from watersmeet.cli.progress import LiveTable, PlainLines, progress_line, progress_table, summary
+from watersmeet.cli.rows import out
+from watersmeet.cli.run import resume_command, wait_for
+from watersmeet.errors import CheckpointError
+from watersmeet.results import Message, Plan, Result, Started, Table
+from watersmeet.runtime.query import QueryMode, Report
+from watersmeet.sql.statements import CreateStream, Explain, Show, Statement
+
+RUNNER = CliRunner()
+Use = Callable[[Callable[[Statement], Result]], FakeSession]
+
+
+@pytest.fixture
+def use(monkeypatch: pytest.MonkeyPatch) -> Use:
+    """Puts a fake in the place of the session that a command starts."""
+
+    def put(answer: Callable[[Statement], Result]) -> FakeSession:
+        session = FakeSession(answer)
+        monkeypatch.setattr("watersmeet.cli.spark.start_session", lambda *_: session)
+        return session
+
+    return put
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> str:
+    path = tmp_path / "job.sql"
+    path.write_text("CREATE STREAM s (i INT);\nSELECT * FROM s;\nINSERT INTO t SELECT * FROM s;\n")
+    return str(path)
+
+
+def started(*queries: FakeQuery) -> Callable[[Statement], Result]:
+    left = list(queries)
+    return lambda statement: Message("created") if isinstance(statement, CreateStream) else Started(left.pop(0))  # type: ignore[arg-type]
+
+
+def test_a_bounded_run_waits_for_each_query_before_the_next_statement(use: Use, job: str) -> None:
+    first, second = FakeQuery("first", ends_after=3), FakeQuery("second")
+    seen: list[bool] = []
+
+    def answer(statement: Statement) -> Result:
+        seen.append(first.is_active)
+        return started(first, second)(statement) if not isinstance(statement, CreateStream) else Message("created")
+
+    answers = iter([Message("created"), Started(first), Started(second)])  # type: ignore[arg-type]
+
+    def in_turn(_: Statement) -> Result:
+        seen.append(first.is_active)
+        return next(answers)
+
+    session = use(in_turn)
+    result = RUNNER.invoke(app, ["run", job, "--bounded"])
+    assert result.exit_code == 0, result.stderr
+    assert seen == [True, True, False]
+    assert [mode for _, mode, _ in session.calls] == [QueryMode.BOUNDED]
+    assert session.stopped
+    assert session.spark.stopped
+
+
+def test_a_continuous_run_starts_all_and_waits_for_all(use: Use, job: str) -> None:
+    first, second = FakeQuery("first", ends_after=4), FakeQuery("second", ends_after=2)
+    session = use(started(first, second))
+    assert RUNNER.invoke(app, ["run", job]).exit_code == 0
+    assert [mode for _, mode, _ in session.calls] == [QueryMode.CONTINUOUS]
+    assert not first.is_active
+    assert not second.is_active
+
+
+def test_standard_output_holds_results_only(use: Use, tmp_path: Path) -> None:
+    path = tmp_path / "job.sql"
+    path.write_text("CREATE STREAM s (i INT); SHOW STREAMS; EXPLAIN SELECT * FROM s; SELECT * FROM s;")
+
+    def answer(statement: Statement) -> Result:
+        match statement:
+            case CreateStream():
+                return Message("created stream s")
+            case Show():
+                return Table(("stream", "connector"), [("s", "embedded")])
+            case Explain():
+                return Plan("EMIT FINAL: it is so")
+        return Started(FakeQuery())  # type: ignore[arg-type]
+
+    use(answer)
+    result = RUNNER.invoke(app, ["run", str(path), "--drain"])
+    words = result.stdout.split()
+    assert words[:2] == ["stream", "connector"]
+    assert words[3:] == ["s", "embedded", "EMIT", "FINAL:", "it", "is", "so"]
+    for told in ("created stream s", "started q; checkpoint /checkpoints/q", "= used"):
+        assert told in result.stderr
+
+
+def test_ctrl_c_stops_all_and_says_how_to_resume(use: Use, job: str, tmp_path: Path) -> None:
+    first = FakeQuery("first", ends_after=99, on_wait=press_ctrl_c)
+    second = FakeQuery("second", ends_after=99, checkpoint="/checkpoints/second")
+    session = use(started(first, second))
+    result = RUNNER.invoke(app, ["run", job, "-w", str(tmp_path), "--packages", "kafka", "--packages", "avro"])
+    assert result.exit_code == 130
+    assert first.stopped
+    assert second.stopped
+    assert session.spark.stopped
+    assert "1,500" in result.stderr  # the summary
+    *_, stopped, at_first, at_second, again = result.stderr.splitlines()
+    assert stopped == "stopped"
+    assert at_first == "checkpoint of first: /checkpoints/q"
+    assert at_second == "checkpoint of second: /checkpoints/second"
+    assert again == f"resume with: watersmeet run {job} --workspace {tmp_path} --packages kafka --packages avro"
+
+
+def test_a_query_that_fails_stops_the_others(use: Use, job: str) -> None:
+    failing = FakeQuery("first", error=CheckpointError("the checkpoint is sealed", hint="take another"))
+    other = FakeQuery("second", ends_after=99)
+    use(started(failing, other))
+    result = RUNNER.invoke(app, ["run", job])
+    assert result.exit_code == 1
+    assert other.stopped
+    assert result.stderr.endswith("the checkpoint is sealed\nhint: take another\n")
+
+
+def test_the_checkpoint_folder_is_handed_on(use: Use, job: str) -> None:
+    session = use(started(FakeQuery(), FakeQuery()))
+    RUNNER.invoke(app, ["run", job, "--drain", "--checkpoint", "/there"])
+    assert session.calls[0][1:] == (QueryMode.DRAIN, "/there")
+
+
+def test_a_script_may_come_on_standard_input(use: Use) -> None:
+    session = use(started(FakeQuery()))
+    assert RUNNER.invoke(app, ["run", "-"], input="SELECT 1 FROM s;").exit_code == 0
+    assert session.calls[0][0] == "SELECT 1 FROM s;"
+
+
+def test_bounded_and_drain_exclude_each_other(job: str) -> None:
+    result = RUNNER.invoke(app, ["run", job, "--bounded", "--drain"])
+    assert (result.exit_code, result.stderr.splitlines()[0]) == (1, "--bounded and --drain exclude each other")
+
+
+def test_a_mistake_in_the_sql_shows_before_spark_starts(tmp_path: Path) -> None:
+    path = tmp_path / "job.sql"
+    path.write_text("SELECT *\nFORM s;")
+    result = RUNNER.invoke(app, ["run", str(path)])
+    assert result.exit_code == 1
+    assert "line 2" in result.stderr
+    assert "starting Spark" not in result.stderr
+
+
+def test_a_file_of_nearly_that_name_is_named(tmp_path: Path) -> None:
+    (tmp_path / "orders.sql").touch()
+    result = RUNNER.invoke(app, ["run", str(tmp_path / "order.sql")])
+    assert result.stderr.splitlines()[1] == "hint: did you mean orders.sql?"
+
+
+def test_waiting_ends_when_a_stop_is_asked_for() -> None:
+    interrupt = Interrupt()
+    query = FakeQuery(ends_after=99, on_wait=lambda: setattr(interrupt, "signal_number", 2))
+    wait_for([query], PlainLines(), interrupt)  # type: ignore[list-item]
+    assert (query.waits, interrupt.exit_code) == (1, 130)
+
+
+def test_the_resume_command_is_quoted_and_leaves_defaults_out() -> None:
+    continuous = resume_command("my job.sql", QueryMode.CONTINUOUS, Path(".watersmeet"), None, (), None)
+    assert continuous == "watersmeet run 'my job.sql'"
+    full = resume_command("j.sql", QueryMode.DRAIN, Path("w"), Path("c"), ("kafka",), "local[2]")
+    assert full == "watersmeet run j.sql --drain --workspace w --checkpoint c --packages kafka --master 'local[2]'"
+
+
+def test_progress_in_one_line() -> None:
+    assert progress_line("q", REPORT) == (
+        "q: 3 batches, 1,520 rows in, 77 out, 90 late, 10 quarantined, 5 rows of state, last batch 412 ms"
+    )
+
+
+def test_plain_lines_only_when_a_query_has_moved_on(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = PlainLines()
+    query = FakeQuery()
+    for _ in range(3):
+        lines.update([query])  # type: ignore[list-item]
+        lines._due = 0.0
+    assert capsys.readouterr().err.count("q: 3 batches") == 1
+
+
+def test_the_live_table_has_a_row_for_each_query(capsys: pytest.CaptureFixture[str]) -> None:
+    table = LiveTable()
+    table.update([FakeQuery("a"), FakeQuery("b", waits=1)])  # type: ignore[list-item]
+    out().print(table)
+    shown = capsys.readouterr().out
+    assert "412 ms" in shown
+    assert "ended" in shown
+    assert progress_table([FakeQuery()]).row_count == 1  # type: ignore[list-item]
+
+
+def test_the_summary_accounts_for_every_row(capsys: pytest.CaptureFixture[str]) -> None:
+    out().print(summary([FakeQuery()]))  # type: ignore[list-item]
+    rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith(" q ")]
+    assert rows[0] == ["q", "o", "1,500", "1,000", "400", "90", "10"]
+    assert rows[1] == ["q", "p", "20", "20", "0", "0", "0"]
+    assert rows[2] == ["q", "3", "77", "5", "640"]
+
+
+def test_the_summary_marks_rows_that_went_astray() -> None:
+    astray = FakeQuery(reported=Report(rows_in={"o": 5}, used={"o": 4}))
+    inputs = summary([astray]).renderables[0]  # type: ignore[list-item]
+    assert inputs.rows[0].style == "bold red"  # type: ignore[union-attr]

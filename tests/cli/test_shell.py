@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
+from pygments.token import Keyword  # type: ignore[import-untyped]
+from typer.testing import CliRunner
+
+from tests.cli.fakes import FakeQuery, FakeSession, press_ctrl_c
+from watersmeet.cli.main import app
+from watersmeet.cli.prompt import SqlCompleter, WatersmeetSqlLexer, is_finished, make_prompt
+from watersmeet.cli.shell import HELP, Shell
+from watersmeet.errors import BindError, LimitError, Position
+from watersmeet.results import Message, Result, Started, Table
+from watersmeet.sql.statements import InsertSelect, Select, Show, Statement
+
+STREAMS = {"orders": ("order_id", "amount", "ts"), "payments": ("order_id", "paid")}
+Type = Callable[[FakeSession, str], None]
+
+
+@pytest.fixture
+def type_in(tmp_path: Path) -> Iterator[Type]:
+    """Types text into a shell over a session, until all is read."""
+
+    def typed(session: FakeSession, text: str) -> None:
+        with create_pipe_input() as keys:
+            keys.send_text(text + "\x04")  # Ctrl-D leaves
+            prompt = make_prompt(tmp_path, lambda: STREAMS, input=keys, output=DummyOutput())
+            with Shell(lambda: session).opened() as shell:  # type: ignore[arg-type, return-value]
+                shell.loop(prompt)
+
+    yield typed
+
+
+def answering(result: Result) -> FakeSession:
+    return FakeSession(lambda _: result)
+
+
+def test_results_are_tables(type_in: Type, capsys: pytest.CaptureFixture[str]) -> None:
+    type_in(answering(Table(("stream", "connector"), [("orders", "kafka")])), "SHOW STREAMS;\r")
+    header, _, row = [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()]
+    assert header == ["stream", "connector"]
+    assert row == ["orders", "kafka"]
+
+
+def test_enter_begins_a_new_line_until_the_semicolon(type_in: Type) -> None:
+    session = answering(Message("created"))
+    type_in(session, "CREATE STREAM s (\ri INT,\rk STRING);\r")
+    assert [text for text, _, _ in session.calls] == ["CREATE STREAM s (\ni INT,\nk STRING)"]
+
+
+def test_the_session_opens_with_the_first_statement(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def too_early() -> FakeSession:
+        raise AssertionError("nothing was asked of Spark")
+
+    with create_pipe_input() as keys:
+        keys.send_text("help\r;\rexit\r")
+        prompt = make_prompt(tmp_path, lambda: STREAMS, input=keys, output=DummyOutput())
+        with Shell(too_early).opened() as shell:  # type: ignore[arg-type]
+            shell.loop(prompt)
+    assert capsys.readouterr().out == f"{HELP}\n"
+
+
+def test_an_error_is_text_with_its_place_and_the_shell_goes_on(
+    type_in: Type, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(_: Statement) -> Result:
+        raise BindError("there is no stream o", hint="did you mean orders?", position=Position(1, 15))
+
+    session = FakeSession(refuse)
+    type_in(session, "SELECT * FROM o;\rSELECT * FORM orders;\rSHOW STREAMS;\r")
+    told = capsys.readouterr().err
+    assert "there is no stream o (line 1, column 15)\nhint: did you mean orders?" in told
+    assert "^" in told  # the mistake in the second, which the session never sees
+    assert len(session.calls) == 2
+
+
+def test_several_statements_keep_their_places(type_in: Type) -> None:
+    session = answering(Message("done"))
+    type_in(session, "SHOW STREAMS;\x1b\rSHOW QUERIES;\r")
+    assert [text for text, _, _ in session.calls] == ["SHOW STREAMS"] * 1 + ["\nSHOW QUERIES"] or len(
+        session.calls
+    ) == 2
+
+
+def test_a_select_prints_until_ctrl_c(type_in: Type, capsys: pytest.CaptureFixture[str]) -> None:
+    query = FakeQuery(ends_after=99, on_wait=press_ctrl_c)
+    session = FakeSession(lambda _: Started(query))  # type: ignore[arg-type]
+    type_in(session, "SELECT * FROM orders;\r")
+    assert (query.stopped, query.waits) == (True, 1)
+    assert "77 rows out of 1,520 in" in capsys.readouterr().err
+
+
+def test_a_select_begins_anew_each_time(type_in: Type) -> None:
+    session = FakeSession(lambda _: Started(FakeQuery()))  # type: ignore[arg-type]
+    type_in(session, "SELECT * FROM orders;\rSELECT * FROM orders;\r")
+    first, second = (checkpoint for _, _, checkpoint in session.calls)
+    assert first is not None
+    assert first != second
+    assert not Path(first).exists()
+
+
+def test_an_insert_runs_in_the_background(type_in: Type, capsys: pytest.CaptureFixture[str]) -> None:
+    query = FakeQuery("fill", ends_after=99)
+
+    def answer(statement: Statement) -> Result:
+        match statement:
+            case InsertSelect():
+                return Started(query)  # type: ignore[arg-type]
+            case Show(what="QUERIES"):
+                return Table(("query",), [("fill",)])
+        raise AssertionError(statement)
+
+    session = FakeSession(answer)
+    type_in(session, "INSERT INTO t SELECT * FROM orders;\rSHOW QUERIES;\r")
+    told = capsys.readouterr().out
+    assert "fill runs in the background; STOP QUERY fill ends it" in told
+    assert "stopped fill; its statement resumes it from /checkpoints/q" in told
+    assert query.waits == 0
+    assert session.stopped
+
+
+def test_a_background_query_that_fails_is_told_once(type_in: Type, capsys: pytest.CaptureFixture[str]) -> None:
+    query = FakeQuery("fill", ends_after=0, error=LimitError("the state of join_1 is full"))
+    session = FakeSession(lambda statement: Message("done") if isinstance(statement, Show) else Started(query))  # type: ignore[arg-type]
+    type_in(session, "INSERT INTO t SELECT * FROM orders;\rSHOW STREAMS;\rSHOW STREAMS;\r")
+    assert capsys.readouterr().err.count("the state of join_1 is full") == 1
+
+
+def test_ctrl_c_drops_what_was_typed(type_in: Type) -> None:
+    session = answering(Message("done"))
+    type_in(session, "SELECT nonsense\x03SHOW STREAMS;\r")
+    assert [text for text, _, _ in session.calls] == ["SHOW STREAMS"]
+
+
+def test_the_history_is_kept_in_the_workspace(type_in: Type, tmp_path: Path) -> None:
+    type_in(answering(Message("done")), "SHOW STREAMS;\r")
+    assert "+SHOW STREAMS;" in (tmp_path / "history").read_text()
+
+
+def test_without_a_terminal_the_shell_points_to_run() -> None:
+    result = CliRunner().invoke(app, ["sql"], input="SHOW STREAMS;")
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "the shell needs a terminal\nhint: watersmeet run - takes statements from standard input\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("SELECT * FROM o", {"orders"}),
+        ("SELECT * FROM orders AS o JOIN pay", {"payments"}),
+        ("SELECT am", {"amount", "AM"} - {"AM"}),
+        ("SELECT * FROM payments WHERE pa", {"paid", "payments"}),
+        ("SELECT * FROM orders o JOIN payments p ON o.order_id = p.", {"order_id", "paid"}),
+        ("SELECT * FROM orders o WHERE o.a", {"amount"}),
+        ("sel", {"select"}),
+        ("SELECT 1 WITH", {"WITH", "WITHIN"}),
+        ("DROP STREAM pa", {"payments"}),
+        ("ex", {"exit", "exists", "explain"}),
+    ],
+)
+def test_completion(text: str, wanted: set[str]) -> None:
+    found = SqlCompleter(lambda: STREAMS).get_completions(Document(text), CompleteEvent(completion_requested=True))
+    assert {completion.text for completion in found} == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "finished"),
+    [
+        ("", True),
+        ("SELECT 1", False),
+        ("SELECT 1;", True),
+        ("SELECT ';", False),
+        ("SELECT 1; -- over", True),
+        ("SELECT 1; SELECT 2", False),
+        ("exit", True),
+        ("help", True),
+    ],
+)
+def test_when_enter_ends_a_statement(text: str, finished: bool) -> None:
+    assert is_finished(text) is finished
+
+
+def test_our_keywords_are_highlighted() -> None:
+    tokens = {value: token for token, value in WatersmeetSqlLexer().get_tokens("SELECT a WITHIN b EMIT CHANGELOG")}
+    for word in ("SELECT", "WITHIN", "EMIT", "CHANGELOG"):
+        assert tokens[word] in Keyword
+    assert tokens["a"] not in Keyword
+
+
+def test_select_is_known_as_such() -> None:
+    # what decides that a query's rows are shown in the foreground
+    from watersmeet.sql.parse import parse
+
+    assert isinstance(parse("SELECT 1 FROM s")[0], Select)
