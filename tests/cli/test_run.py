@@ -49,10 +49,6 @@ def test_a_bounded_run_waits_for_each_query_before_the_next_statement(use: Use, 
     first, second = FakeQuery("first", ends_after=3), FakeQuery("second")
     seen: list[bool] = []
 
-    def answer(statement: Statement) -> Result:
-        seen.append(first.is_active)
-        return started(first, second)(statement) if not isinstance(statement, CreateStream) else Message("created")
-
     answers = iter([Message("created"), Started(first), Started(second)])  # type: ignore[arg-type]
 
     def in_turn(_: Statement) -> Result:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,14 +17,14 @@ from watersmeet.cli.prompt import SqlCompleter, WatersmeetSqlLexer, is_finished,
 from watersmeet.cli.shell import HELP, Shell
 from watersmeet.errors import BindError, LimitError, Position
 from watersmeet.results import Message, Result, Started, Table
-from watersmeet.sql.statements import InsertSelect, Select, Show, Statement
+from watersmeet.sql.statements import InsertSelect, Show, Statement
 
 STREAMS = {"orders": ("order_id", "amount", "ts"), "payments": ("order_id", "paid")}
 Type = Callable[[FakeSession, str], None]
 
 
 @pytest.fixture
-def type_in(tmp_path: Path) -> Iterator[Type]:
+def type_in(tmp_path: Path) -> Type:
     """Types text into a shell over a session, until all is read."""
 
     def typed(session: FakeSession, text: str) -> None:
@@ -34,7 +34,7 @@ def type_in(tmp_path: Path) -> Iterator[Type]:
             with Shell(lambda: session).opened() as shell:  # type: ignore[arg-type, return-value]
                 shell.loop(prompt)
 
-    yield typed
+    return typed
 
 
 def answering(result: Result) -> FakeSession:
@@ -82,10 +82,8 @@ def test_an_error_is_text_with_its_place_and_the_shell_goes_on(
 
 def test_several_statements_keep_their_places(type_in: Type) -> None:
     session = answering(Message("done"))
-    type_in(session, "SHOW STREAMS;\x1b\rSHOW QUERIES;\r")
-    assert [text for text, _, _ in session.calls] == ["SHOW STREAMS"] * 1 + ["\nSHOW QUERIES"] or len(
-        session.calls
-    ) == 2
+    type_in(session, "SHOW STREAMS; SHOW QUERIES;\r")
+    assert [text for text, _, _ in session.calls] == ["SHOW STREAMS", "              SHOW QUERIES"]
 
 
 def test_a_select_prints_until_ctrl_c(type_in: Type, capsys: pytest.CaptureFixture[str]) -> None:
@@ -156,7 +154,7 @@ def test_without_a_terminal_the_shell_points_to_run() -> None:
     [
         ("SELECT * FROM o", {"orders"}),
         ("SELECT * FROM orders AS o JOIN pay", {"payments"}),
-        ("SELECT am", {"amount", "AM"} - {"AM"}),
+        ("SELECT am", {"amount"}),
         ("SELECT * FROM payments WHERE pa", {"paid", "payments"}),
         ("SELECT * FROM orders o JOIN payments p ON o.order_id = p.", {"order_id", "paid"}),
         ("SELECT * FROM orders o WHERE o.a", {"amount"}),
@@ -193,10 +191,3 @@ def test_our_keywords_are_highlighted() -> None:
     for word in ("SELECT", "WITHIN", "EMIT", "CHANGELOG"):
         assert tokens[word] in Keyword
     assert tokens["a"] not in Keyword
-
-
-def test_select_is_known_as_such() -> None:
-    # what decides that a query's rows are shown in the foreground
-    from watersmeet.sql.parse import parse
-
-    assert isinstance(parse("SELECT 1 FROM s")[0], Select)

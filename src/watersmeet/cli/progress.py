@@ -79,8 +79,9 @@ def screen() -> Iterator[Screen]:
 
 def progress_line(name: str, report: Report) -> str:
     """A query's counts so far in one line."""
+    batches = "batch" if report.batches == 1 else "batches"
     return (
-        f"{name}: {report.batches:,} batch{'' if report.batches == 1 else 'es'}, {total(report.rows_in):,} rows in, {report.rows_out:,} out, "
+        f"{name}: {report.batches:,} {batches}, {total(report.rows_in):,} rows in, {report.rows_out:,} out, "
         f"{total(report.late):,} late, {total(report.quarantined):,} quarantined, "
         f"{report.state_rows:,} rows of state, last batch {report.last_batch_ms:,} ms"
     )

@@ -36,7 +36,7 @@ KEYWORDS = tuple(_WORDS.split())
 #: Streams by name, each with its columns.
 Streams = Callable[[], Mapping[str, tuple[str, ...]]]
 
-_WORD = re.compile(r"[A-Za-z_][\w]*")
+_BEGUN = re.compile(r"\w*$")
 _NAMED = re.compile(r"\b(?:FROM|JOIN|,)\s+`?(\w+)`?(?:\s+(?:AS\s+)?`?(\w+)`?)?", re.IGNORECASE)
 
 
@@ -48,7 +48,8 @@ class SqlCompleter(Completer):
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
         """Names that go on from the word before the cursor."""
-        word = document.get_word_before_cursor(pattern=_WORD)
+        begun = _BEGUN.search(document.text_before_cursor)
+        word = begun[0] if begun else ""
         before = document.text_before_cursor[: len(document.text_before_cursor) - len(word)]
         if not word and not before.endswith(".") and complete_event.text_inserted:
             return

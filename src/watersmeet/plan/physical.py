@@ -132,6 +132,7 @@ class PhysicalPlan:
                     buckets=_buckets_of(stage, buckets),
                     delay=part.delay,
                     sequence=part.sequence if part.needs_sequence else None,
+                    fails_on_bad=self.query.settings.get("bad_rows") == "fail",
                     has_keep=bool(part.input.filters),
                 )
             )

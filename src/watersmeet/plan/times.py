@@ -16,6 +16,7 @@ from watersmeet.errors import UnsupportedError
 from watersmeet.sql.nodes import interval_parts
 from watersmeet.sql.positions import position_of
 
+_LONGEST = 2**60  # some 36,000 years
 _MICROS = {
     "MICROSECOND": 1,
     "MILLISECOND": 1_000,
@@ -79,6 +80,8 @@ def interval_micros(interval: exp.Expr) -> int:
             hint="a day is 24 hours here; for a month write the days",
             position=position_of(interval),
         ) from error
+    if abs(micros) > _LONGEST:
+        raise UnsupportedError(f"{interval.sql(dialect='spark')} is too long", position=position_of(interval))
     if micros != int(micros):
         raise UnsupportedError(
             f"{interval.sql(dialect='spark')} is not a whole number of microseconds", position=position_of(interval)

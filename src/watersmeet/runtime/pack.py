@@ -15,12 +15,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from watersmeet.errors import ConnectorError
 from watersmeet.kernels.api import NEVER
 from watersmeet.runtime.frames import SIDE_SCHEMA, Frame, mark_frame, row_frames, side_frame
 from watersmeet.runtime.routing import split_by_bucket
 from watersmeet.runtime.spec import PackSpec
 from watersmeet.state.segments import TIME
 
+_GREATEST_TIME = 2**62
 _FLUSH_BYTES = 32 * 1024 * 1024
 
 
@@ -61,14 +63,18 @@ def _pack_rows(
     if spec.has_frontier:
         rows = _take_markers(rows, newest)
     counters["in"] += rows.num_rows
-    bad = rows[TIME].is_null()
+    # a time near the end of the axis would overflow when a window is added to it
+    bad = pc.fill_null(pc.greater(pc.abs(rows[TIME]), _GREATEST_TIME), True)
     if spec.has_bad:
         bad = pc.or_(bad, rows["$bad"].is_valid())
     if pc.any(bad).as_py():
         quarantined = rows.filter(bad)
         rows = rows.filter(pc.invert(bad))
         counters["quarantined"] += quarantined.num_rows
-        yield side_frame(_side_rows(quarantined, spec), bucket=spec.buckets[0])
+        side = _side_rows(quarantined, spec)
+        if spec.fails_on_bad:
+            raise _bad_row(side)
+        yield side_frame(side, bucket=spec.buckets[0])
     if not spec.has_frontier:
         _observe(rows, spec, newest)
     if spec.has_keep:
@@ -120,12 +126,21 @@ def _raise_to(newest: dict[str, int], part: str, frontier: int) -> None:
 
 def _side_rows(rows: pa.Table, spec: PackSpec) -> pa.Table:
     """Quarantined rows with their reason and raw text (the row as JSON where the source has no text)."""
-    no_time = pa.scalar("the event time is NULL")
-    reason = pc.fill_null(rows["$bad"], no_time) if spec.has_bad else pa.array([no_time.as_py()] * rows.num_rows)
+    of_time = pc.if_else(rows[TIME].is_null(), "the event time is NULL", "the event time is out of range")
+    reason = pc.coalesce(rows["$bad"], of_time) if spec.has_bad else of_time
     raw = rows["$raw"] if "$raw" in rows.column_names else rows_as_json(rows.select(_visible(rows)))
     count = rows.num_rows
     columns = [pa.array(["quarantined"] * count), pa.array([spec.source] * count), reason, raw]
     return pa.table(columns, schema=SIDE_SCHEMA)
+
+
+def _bad_row(side: pa.Table) -> ConnectorError:
+    first = side.slice(0, 1).to_pylist()[0]
+    return ConnectorError(
+        f"{first['source']} brought a row that cannot be read: {first['reason']}",
+        detail=first["raw"],
+        hint="mend the source, or set bad rows aside with SETTINGS bad_rows = 'quarantine'",
+    )
 
 
 def rows_as_json(rows: pa.Table) -> pa.Array:

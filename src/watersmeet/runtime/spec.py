@@ -16,6 +16,7 @@ class PackSpec:
     The columns of ``schema`` (``$t`` among them) go into the frames; ``hashes`` route them and are dropped unless
     they stand in the schema too.  ``delay`` is the declared delay plus grace, in units of the time axis.
     ``sequence`` names the column with a row's place in its source, where rows carry it.
+    ``fails_on_bad`` stops at the first malformed row in place of setting it aside.
     ``has_*`` say which of the optional columns the rows bring: ``$keep`` (the filter), ``$part`` (where a frontier
     comes from), ``$bad`` with ``$raw`` (malformed rows), ``$frontier`` (a frontier stored by the stream's producer).
     """
@@ -27,6 +28,7 @@ class PackSpec:
     buckets: tuple[int, ...]
     delay: int
     sequence: str | None = None
+    fails_on_bad: bool = False
     has_keep: bool = False
     has_part: bool = False
     has_bad: bool = False
