@@ -29,7 +29,7 @@ from watersmeet.runtime.routing import bucket_numbers
 from watersmeet.runtime.side import keep_late_rows
 from watersmeet.runtime.storage import Storage
 from watersmeet.sql.bind import bind
-from watersmeet.sql.define import define_stream
+from watersmeet.sql.define import check_target, define_stream
 from watersmeet.sql.parse import parse
 from watersmeet.sql.statements import (
     CreateStream,
@@ -283,7 +283,7 @@ class Session:
                 f"{stream.name} is fed by its own query (CREATE STREAM … AS)", position=statement.position
             )
         physical = self._plan(statement.query)
-        _check_columns(stream, physical, statement)
+        check_target(stream, [column.name for column in physical.outputs], statement)
         name = self._query_name(f"into_{stream.name}", statement.source)
         return self._start(name, physical, statement.query, stream, mode, checkpoint, statement.columns)
 
@@ -450,23 +450,6 @@ class Session:
             columns = tuple(StreamColumn(name=column, type="STRING") for column in ("source", "reason", "raw"))
             self.catalog.add(StreamDef(name=name, columns=columns), if_not_exists=True)
         return registry.embedded_log(self.catalog.require(name), self.workspace)
-
-
-def _check_columns(stream: StreamDef, physical: PhysicalPlan, statement: InsertSelect) -> None:
-    """The query must give as many columns as the target takes."""
-    targets = statement.columns or tuple(column.name for column in stream.columns)
-    if not targets:
-        return
-    given = [column.name for column in physical.outputs]
-    if len(given) != len(targets):
-        raise BindError(
-            f"the query gives {len(given)} columns, {stream.name} takes {len(targets)}",
-            detail=f"given: {', '.join(given)}\ntaken: {', '.join(targets)}",
-            position=statement.position,
-        )
-    for name in statement.columns:
-        if stream.column(name) is None:
-            raise BindError(f"{stream.name} has no column {name}", position=statement.position)
 
 
 def _delay_text(stream: StreamDef) -> str:

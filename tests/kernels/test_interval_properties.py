@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.kernels.models import KINDS, STREAMS, Feed, Model, Shape, cut, disorder, feed, make_harness, rows_of, shapes
 from watersmeet.runtime.events import Event, EventKind
+from watersmeet.testing.harness import Harness
 from watersmeet.testing.reference import Kind
 
 per_kind = settings(max_examples=settings.default.max_examples // 2 if settings.default else 25)
@@ -52,8 +54,7 @@ def test_a_delay_that_covers_all_disorder_gives_the_exact_join(kind: Kind, data:
     delays = {name: disorder(rows, name) for name in STREAMS}
     model = check(shape, delays, data.draw(st.composite(cut)(rows)))
     assert not model.late
-    everything = {name: [dict(zip("kgv", row[:3], strict=True)) for n, row in rows if n == name] for name in STREAMS}
-    assert {name: len(each) for name, each in model.accepted.items()} == {n: len(e) for n, e in everything.items()}
+    assert sum(len(each) for each in model.accepted.values()) == len(rows)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -65,34 +66,26 @@ def test_rows_on_time_are_joined_exactly_however_late_the_others_are(kind: Kind,
     check(shape, delays, data.draw(st.composite(cut)(data.draw(st.composite(rows_of)()))))
 
 
-@settings(max_examples=5)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("changelog", [False, True])
-@given(data=st.data())
-def test_state_stays_flat_past_the_first_window(kind: Kind, changelog: bool, data: st.DataObject) -> None:
-    """Two rows a step for 60 steps, half of them with partners: rows, marks and segments do not pile up."""
-    lower = data.draw(st.integers(-6, 3))
-    upper = lower + data.draw(st.integers(1, 6))
-    shape = Shape(kind, changelog, lower, upper, (("k", False),), None, 0, 1)
+def test_state_stays_flat_past_the_first_window(kind: Kind, changelog: bool) -> None:
+    """Two rows a step, half of them with partners: the window is over after 6 steps, then nothing piles up."""
+    shape = Shape(kind, changelog, -3, 2, (("k", False),), None, 0, 1)
     harness = make_harness(shape, {"l": 0, "r": 0})
     sizes, segments = [], []
-    for now in range(60):
-        row = (now % 3, "a", now % 2, now)
-        outcome = feed(harness, Feed((("l", row), ("r", (now % 2, "a", 0, now)))))
+    for now in range(40):
+        outcome = feed(harness, Feed((("l", (now % 3, "a", now % 2, now)), ("r", (now % 2, "a", 0, now)))))
         sizes.append(outcome.count("state_rows"))
         segments.append(outcome.count("segments"))
-    assert max(sizes[20:]) <= max(sizes[:20])
-    assert max(sizes) <= 2 * (upper - lower + 14)
-    assert max(segments[30:]) <= max(segments[:30])
+    assert max(sizes) <= 7  # l for 3 times (now included), r for 4
+    assert max(segments[20:]) <= max(segments[:20])
 
 
-def stored_rows(harness: Any) -> dict[str, int]:
+def stored_rows(harness: Harness) -> dict[str, int]:
     """Rows in the segments of all buckets, by relation."""
-    import json
-
     found: Counter[str] = Counter()
     for store in harness._stores.values():
-        for segment in json.loads(store.get("manifest"))["segments"]:
+        for segment in json.loads(store["manifest"])["segments"]:
             found[segment["relation"]] += segment["rows"]
     return dict(found)
 
@@ -103,12 +96,12 @@ def test_marks_go_with_their_rows(kind: Kind, relation: str) -> None:
     shape = Shape(kind, False, -8, 8, (("k", False),), None, 0, 1)
     harness = make_harness(shape, {"l": 0, "r": 0})
     marks, rows = [], []
-    for now in range(200):
+    for now in range(60):
         first, second = ("l", "r") if relation == "left" else ("r", "l")
         feed(harness, Feed(((first, (now, "a", 0, now)), (second, (now - 1, "a", 0, now)))))
         stored = stored_rows(harness)
         marks.append(stored.get(f"{relation}_matched", 0))
         rows.append(sum(stored.values()))
     assert max(marks) >= 4, "the test should make marks"
-    assert max(marks[100:]) <= max(marks[:100])
-    assert max(rows[100:]) <= max(rows[:100])
+    assert max(marks[30:]) <= max(marks[:30])
+    assert max(rows[30:]) <= max(rows[:30])

@@ -10,6 +10,7 @@ Names of columns with a meaning of their own begin with ``$``:
 ``$rid``  number of a row within its input and bucket; given when the row is first seen, kept with it
 ``$m``    whether a stored row had found a partner in the batch that brought it
 ``$w``    weight of a change: +1 or −1
+``$id``   name of a result row in a changelog, under which it may be taken back
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ NEVER = -(2**63)
 FOREVER = 2**63 - 1
 
 WEIGHT = "$w"
+ID = "$id"
 RID = "$rid"
 MATCHED = "$m"
 

@@ -64,8 +64,8 @@ class IntervalJoin:
     """The kernel; input 0 is the left stream, input 1 the right one.
 
     ``residual`` is DuckDB SQL over ``l`` and ``r``, rendered by the planner from a bound expression.  The output has
-    the columns of ``left.output`` and then of ``right.output`` (semi and anti: of the left side only).  ``weighted``
-    inputs carry ``$w`` (they are changelogs themselves); only an inner join takes them: its weights multiply.
+    the columns of ``left.output`` and then of ``right.output`` (semi and anti: of the left side only).  With
+    ``gives_ids`` a changelog names in ``$id`` what it takes back, for a join that follows (corrected.py).
     """
 
     kind: JoinKind
@@ -76,7 +76,7 @@ class IntervalJoin:
     upper: int | None
     residual: str | None
     emit: EmitMode
-    weighted: frozenset[int] = frozenset()
+    gives_ids: bool = False
 
     @property
     def partition_width(self) -> int | None:

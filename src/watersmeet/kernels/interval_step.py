@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from watersmeet.kernels.api import (
     FOREVER,
+    ID,
     MATCHED,
     NEVER,
     RID,
@@ -23,6 +22,7 @@ from watersmeet.kernels.api import (
     quote,
     shift,
 )
+from watersmeet.kernels.interval_sql import match_sql, number, output_sql, time_range
 from watersmeet.state.segments import TIME
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ def run(
     first_rid: int,
 ) -> StepResult:
     """Join the new rows of both sides with each other and with what is stored; none of them is late."""
-    left = _number(left, first_rid)
-    right = _number(right, first_rid + left.num_rows)
+    left = number(left, first_rid)
+    right = number(right, first_rid + left.num_rows)
     step = _Step(join, state, frontiers, first_rid, left, right)
     try:
         return step.run_pairs() if join.kind.pairs else step.run_semi_anti()
@@ -83,7 +83,8 @@ class _Step:
             self.result.changes = self.table(self.pairs(ids=False))
         else:
             self.state.connection.execute(f"CREATE TEMP TABLE pairs AS {self.pairs(ids=True)}")
-            changes = [f"SELECT {self.outputs(None)}{self.weight_column('1')} FROM pairs"]
+            names = ", ".join(quote(name) for name in (*self.join.left.output, *self.join.right.output))
+            changes = [f"SELECT {names}{self.weight_column('1', id='NULL')} FROM pairs"]
             for side in tracked:
                 changes += self.padding(side)
                 self.mark(side)
@@ -94,13 +95,14 @@ class _Step:
 
     def pairs(self, *, ids: bool) -> str:
         """SQL of the new pairs; with the ids of their rows and whether a stored row had a partner when it came."""
-        weights = self.weight_column(self.product())
+        weights = self.weight_column("1", id="NULL")
         selects = []
         for left, right, condition in self.meetings():
-            columns = self.outputs({"left": "l", "right": "r"})
+            columns = output_sql(self.join, {"left": "l", "right": "r"})
+            extra = weights
             if ids:
-                columns += ", " + ", ".join(self.id_columns("left", left) + self.id_columns("right", right))
-            selects.append(f"SELECT {columns}{weights} FROM {left} AS l JOIN {right} AS r ON {condition}")
+                extra = ", " + ", ".join(self.id_columns("left", left) + self.id_columns("right", right))
+            selects.append(f"SELECT {columns}{extra} FROM {left} AS l JOIN {right} AS r ON {condition}")
         return " UNION ALL ".join(selects)
 
     def id_columns(self, side: str, relation: str) -> list[str]:
@@ -133,9 +135,9 @@ class _Step:
     def padded(self, side: str, relation: str, where: str, weight: str) -> str:
         """Rows of one side beside NULLs of the other's types."""
         alias, other = ("l", "r") if side == "left" else ("r", "l")
-        columns = self.outputs({"left": "l", "right": "r"})
+        columns = output_sql(self.join, {"left": "l", "right": "r"})
         return (
-            f"SELECT {columns}{self.weight_column(weight)} FROM (SELECT * FROM {relation} WHERE {where}) AS {alias} "
+            f"SELECT {columns}{self.weight_column(weight, id=self.id_of(alias))} FROM (SELECT * FROM {relation} WHERE {where}) AS {alias} "
             f"LEFT JOIN (SELECT * FROM {other}_new WHERE FALSE) AS {other} ON FALSE"
         )
 
@@ -160,11 +162,11 @@ class _Step:
     def run_semi_anti(self) -> StepResult:
         self.state.connection.execute(f"CREATE TEMP TABLE pairs AS {self.matched_left()}")
         new_matched = f"{quote(RID)} IN (SELECT lid FROM pairs)"
-        columns = self.outputs({"left": "l"})
+        columns = output_sql(self.join, {"left": "l"})
         changes = []
 
         def select(relation: str, where: str, weight: str) -> None:
-            changes.append(f"SELECT {columns}{self.weight_column(weight)} FROM {relation} AS l WHERE {where}")
+            changes.append(f"SELECT {columns}{self.weight_column(weight, id=self.id_of('l'))} FROM {relation} AS l WHERE {where}")
 
         if self.join.kind is JoinKind.SEMI:
             select("l_new", new_matched, "1")
@@ -206,9 +208,9 @@ class _Step:
         right = "r_new" if (old := self.old("right")) is None else f"({self.both('r', old)})"
         found = []
         if self.left.num_rows:
-            found.append(("l_new", right, self.condition))
+            found.append(("l_new", right, match_sql(self.join)))
         if self.right.num_rows and (old := self.old("left")) is not None:
-            found.append((old, "r_new", self.condition))
+            found.append((old, "r_new", match_sql(self.join)))
         return found or [("l_new", "r_new", "FALSE")]
 
     def both(self, alias: str, old: str) -> str:
@@ -220,59 +222,25 @@ class _Step:
             f"SELECT {columns}{f', FALSE AS {quote(MATCHED)}' if matched else ''} FROM {alias}_new"
         )
 
-    @property
-    def condition(self) -> str:
-        """SQL of the match over ``l`` and ``r``."""
-        join = self.join
-        terms = [
-            f"l.{quote(key.left)} {'IS NOT DISTINCT FROM' if key.null_safe else '='} r.{quote(key.right)}"
-            for key in join.keys
-        ]
-        if join.lower is not None:
-            terms.append(f"r.{quote(TIME)} >= l.{quote(TIME)} + {join.lower}")
-        if join.upper is not None:
-            terms.append(f"r.{quote(TIME)} <= l.{quote(TIME)} + {join.upper}")
-        if join.residual is not None:
-            terms.append(f"({join.residual})")
-        return " AND ".join(terms) or "TRUE"
-
-    def product(self) -> str:
-        """SQL of the weight of a pair."""
-        weights = [f"{alias}.{quote(WEIGHT)}" for input, alias in ((0, "l"), (1, "r")) if input in self.join.weighted]
-        return " * ".join(weights) or "1"
-
-    @property
-    def weighted(self) -> bool:
-        return bool(self.join.weighted)
-
     def tracks(self, side: str) -> bool:
         return self.join.kind.tracks_left if side == "left" else self.join.kind.keeps_right
 
-    def outputs(self, aliases: dict[str, str] | None) -> str:
-        """The result columns, by alias of each side that gives some; unqualified where there is no alias."""
-        sides = {"left": self.join.left, "right": self.join.right}
-        if aliases is None:
-            return ", ".join(quote(name) for side in sides.values() for name in side.output)
-        found = [
-            f"{alias}.{quote(TIME if name == sides[side].time else name)} AS {quote(name)}"
-            for side, alias in aliases.items()
-            for name in sides[side].output
-        ]
-        return ", ".join(found)
-
-    def weight_column(self, weight: str) -> str:
-        """``, weight AS $w`` where results carry one."""
-        if self.join.emit is EmitMode.FINAL and not self.weighted:
+    def weight_column(self, weight: str, *, id: str) -> str:
+        """``, weight AS $w`` where results carry one, and ``, id AS $id`` where a later join needs it."""
+        if self.join.emit is EmitMode.FINAL:
             return ""
-        return f", CAST({weight} AS TINYINT) AS {quote(WEIGHT)}"
+        ids = f", CAST({id} AS VARCHAR) AS {quote(ID)}" if self.join.gives_ids else ""
+        return f", CAST({weight} AS TINYINT) AS {quote(WEIGHT)}{ids}"
+
+    def id_of(self, alias: str) -> str:
+        """SQL of the id under which a row that came out alone may be taken back."""
+        return f"'{alias}' || CAST({alias}.{quote(RID)} AS VARCHAR)"
 
     def stored_columns(self, side: str) -> tuple[str, ...]:
-        input, columns = (0, self.join.left) if side == "left" else (1, self.join.right)
+        columns = self.join.left if side == "left" else self.join.right
         extra = [TIME]
         if self.tracks(side):
             extra.append(RID)
-        if input in self.join.weighted:
-            extra.append(WEIGHT)
         return tuple(dict.fromkeys((*columns.stored, *extra)))
 
     def dead(self, side: str) -> int:
@@ -282,7 +250,7 @@ class _Step:
     def old(self, side: str) -> str | None:
         """Stored rows of a side that are near enough to new rows of the other to meet one."""
         other = self.right if side == "left" else self.left
-        low, high = _time_range(other)
+        low, high = time_range(other)
         join = self.join
         before, behind = (join.upper, join.lower) if side == "left" else (join.lower, join.upper)
         sign = -1 if side == "left" else 1
@@ -315,16 +283,3 @@ class _Step:
 
     def table(self, sql: str) -> pa.Table:
         return self.state.connection.sql(sql).to_arrow_table()
-
-
-def _number(rows: pa.Table, first: int) -> pa.Table:
-    """Give each row its id."""
-    return rows.append_column(RID, pa.array(np.arange(first, first + rows.num_rows, dtype=np.int64)))
-
-
-def _time_range(rows: pa.Table) -> tuple[int, int]:
-    """Least and greatest event time; an empty range where there is none."""
-    times = pc.min_max(rows[TIME])
-    if not times["min"].is_valid:
-        return FOREVER, NEVER
-    return times["min"].as_py(), times["max"].as_py()

@@ -42,7 +42,6 @@ def decide_emit(query: LogicalQuery, asked: EmitMode | None, position: Position 
     elif limit is not None:
         query.max_state_bytes = int(limit)
     _check_ordering(query, position)
-    _check_chain(query, joins)
 
 
 def _check_ordering(query: LogicalQuery, position: Position | None) -> None:
@@ -60,20 +59,6 @@ def _check_ordering(query: LogicalQuery, position: Position | None) -> None:
             hint="add WITHIN to the join",
             position=query.ordering.position,
         )
-
-
-def _check_chain(query: LogicalQuery, joins: list[JoinNode]) -> None:
-    """A join over a changelog with corrections: inner joins multiply weights, the others cannot yet."""
-    if query.emit is EmitMode.FINAL:
-        return
-    for join in joins:
-        feeding = [side for side in (join.left, join.right) if any(below.kind.corrects for below in joins_of(side))]
-        if feeding and join.kind.value != "inner":
-            raise UnsupportedError(
-                f"a {join.kind.value} join over the result of an outer or anti join cannot emit a changelog yet",
-                hint="use EMIT FINAL, or make the later join INNER",
-                position=join.position,
-            )
 
 
 def _unbounded(query: LogicalQuery, join: JoinNode, side: str) -> PlanError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from watersmeet.kernels.api import EmitMode
+from watersmeet.kernels.corrected import CorrectedJoin
 from watersmeet.kernels.interval import IntervalJoin
 from watersmeet.kernels.ordered import OrderedEmit
 from watersmeet.plan.emit import DEFAULT_LIMIT, LIMIT_SETTING
@@ -60,6 +61,8 @@ def _stage_lines(stage: PhysicalOperator, plan: PhysicalPlan) -> Iterator[str]:
     if isinstance(kernel, OrderedEmit):
         yield f"{stage.name}: rows in order of {_plain(kernel.time)}, once final; one bucket"
         return
+    if isinstance(kernel, CorrectedJoin):
+        kernel = kernel.join
     if not isinstance(kernel, IntervalJoin):
         yield f"{stage.name}: rows are handed on as they come"
         return

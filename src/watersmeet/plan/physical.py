@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from sqlglot import exp
 
-from watersmeet.kernels.api import WEIGHT, EmitMode, Kernel
+from watersmeet.kernels.api import ID, WEIGHT, EmitMode, Kernel
+from watersmeet.kernels.corrected import CorrectedJoin
 from watersmeet.kernels.forward import Forward
 from watersmeet.kernels.interval import IntervalJoin, Key, Side
 from watersmeet.kernels.ordered import OrderedEmit
@@ -90,6 +91,7 @@ class PhysicalOperator:
     feeds: list[Feed]
     output: tuple[str, ...]
     weighted: bool
+    gives_ids: bool = False
     single_bucket: bool = False
     routed_by: list[tuple[str, ...]] = field(default_factory=list)  # hash columns, by input
 
@@ -166,6 +168,8 @@ class PhysicalPlan:
             output = pa.schema([pa.field(name, types[name]) for name in stage.output])
             if stage.weighted:
                 output = output.append(pa.field(WEIGHT, pa.int8()))
+            if stage.gives_ids:
+                output = output.append(pa.field(ID, pa.string()))
             outputs.append(output)
             specs.append(
                 OperatorSpec(
@@ -247,7 +251,7 @@ class _Planner:
             rest = [(name, False) for name in sorted(needed - {time})]
             kernel = OrderedEmit(output, time, (*ties, *sequences, *rest))
             feed = Feed(None, len(stages) - 1, lag, time)
-            stages.append(PhysicalOperator("order", kernel, [feed], output, False, True, [()]))
+            stages.append(PhysicalOperator("order", kernel, [feed], output, False, single_bucket=True, routed_by=[()]))
         return PhysicalPlan(self.query, self.inputs, stages, self.query.outputs, self.post_filters)
 
     # -- conditions ------------------------------------------------------------------------------------------------
@@ -338,7 +342,7 @@ class _Planner:
             self._bring(node.input.index, set(output), 0, 0, (), 0)
             feed = Feed(node.input.index, None, 0, node.input.time_name)
             kernel = Forward(output, node.input.time_name)
-            stages.append(PhysicalOperator("forward", kernel, [feed], output, False, True, [()]))
+            stages.append(PhysicalOperator("forward", kernel, [feed], output, False, single_bucket=True, routed_by=[()]))
             return set(output)
         number = self.joins.index(node)
         side_columns = []
@@ -368,7 +372,9 @@ class _Planner:
             which for which, feed in enumerate(feeds) if feed.operator is not None and stages[feed.operator].weighted
         )
         corrects = self.query.emit is EmitMode.CHANGELOG and node.kind.corrects
-        kernel = IntervalJoin(
+        weighted = corrects or bool(weighted_inputs)
+        gives_ids = bool(weighted_inputs) or (corrects and node is not self.query.root)
+        kernel: Kernel = IntervalJoin(
             kind=node.kind,
             left=sides[0],
             right=sides[1] if node.kind.pairs else Side((), sides[1].condition, sides[1].time),
@@ -377,9 +383,11 @@ class _Planner:
             upper=node.bounds.upper,
             residual=self._residual_sql(number, node),
             emit=EmitMode.CHANGELOG if corrects else EmitMode.FINAL,
-            weighted=weighted_inputs,
+            gives_ids=gives_ids,
         )
         output_names = (*kernel.left.output, *kernel.right.output)
+        if weighted_inputs:
+            kernel = CorrectedJoin(kernel, weighted_inputs)
         for feed in feeds:
             if feed.operator is None and feed.source is not None:
                 self.inputs[feed.source].operator = len(stages)
@@ -389,7 +397,8 @@ class _Planner:
                 kernel,
                 feeds,
                 output_names,
-                corrects or bool(weighted_inputs),
+                weighted,
+                gives_ids,
                 not node.keys,
                 list(self.routes[number]),
             )

@@ -56,7 +56,10 @@ def process(
     """
     inbox = _sort_out(spec, frames)
     manifest = read_manifest(
-        store, spec.fingerprint, {number: input.parts for number, input in enumerate(spec.inputs)}
+        store,
+        spec.fingerprint,
+        {number: input.parts for number, input in enumerate(spec.inputs)},
+        first_rid=spec.buckets.index(bucket) << 48,
     )
     loaded = working_set.sync(manifest.segments, lambda segment: read_segment(store, segment))
     before = manifest.frontier

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlglot import exp
 
 from watersmeet.catalog import EMBEDDED, StreamColumn, StreamDef
@@ -10,7 +12,7 @@ from watersmeet.plan.arrow_types import arrow_type
 from watersmeet.plan.logical import TP_TIME
 from watersmeet.plan.times import TimeUnit, interval_micros
 from watersmeet.sql.positions import position_of
-from watersmeet.sql.statements import CreateStream
+from watersmeet.sql.statements import CreateStream, InsertSelect
 
 _T = exp.DataType.Type
 _INTEGER_UNITS = (TimeUnit.SECONDS, TimeUnit.MILLISECONDS, TimeUnit.MICROSECONDS, TimeUnit.ROWS)
@@ -68,6 +70,28 @@ def define_stream(statement: CreateStream) -> StreamDef:
         settings=statement.settings,
         definition=statement.source,
     )
+
+
+def check_target(stream: StreamDef, given: Sequence[str], statement: InsertSelect) -> None:
+    """Raise ``BindError`` where INSERT INTO … SELECT gives other columns than its target takes.
+
+    A target that declares no columns takes what comes.
+    """
+    targets = statement.columns or tuple(column.name for column in stream.columns)
+    if not targets:
+        return
+    if len(given) != len(targets):
+        raise BindError(
+            f"the query gives {len(given)} columns, {stream.name} takes {len(targets)}",
+            detail=f"given: {', '.join(given)}\ntaken: {', '.join(targets)}",
+            position=statement.position,
+        )
+    for name in statement.columns:
+        if stream.column(name) is None:
+            declared = [column.name for column in stream.columns]
+            raise BindError(
+                f"{stream.name} has no column {name}", hint=did_you_mean(name, declared), position=statement.position
+            )
 
 
 def _time_column(statement: CreateStream) -> tuple[str, bool]:

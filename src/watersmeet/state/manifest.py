@@ -75,15 +75,19 @@ class Manifest:
         return json.dumps({"version": FORMAT_VERSION, **asdict(self)}, separators=(",", ":")).encode()
 
 
-def read_manifest(store: Store, fingerprint: str, expected_parts: dict[int, tuple[str, ...]]) -> Manifest:
+def read_manifest(
+    store: Store, fingerprint: str, expected_parts: dict[int, tuple[str, ...]], first_rid: int = 0
+) -> Manifest:
     """The manifest of a bucket, or a new one in which every expected part has not been heard from.
+
+    Rows are numbered from ``first_rid``, so that numbers are unique over all buckets of an operator.
 
     Raises ``CheckpointError`` where it was written by another version of the format or for another plan.
     """
     stored = store.get(_NAME)
     if stored is None:
         parts = {input: {part: PartFrontier() for part in names} for input, names in expected_parts.items()}
-        return Manifest(fingerprint, parts=parts)
+        return Manifest(fingerprint, parts=parts, next_rid=first_rid)
     fields = json.loads(stored)
     version = fields.pop("version")
     if version != FORMAT_VERSION:

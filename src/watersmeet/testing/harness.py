@@ -16,7 +16,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from watersmeet.catalog import StreamDef
-from watersmeet.errors import CatalogError, UnsupportedError
+from watersmeet.errors import BindError, CatalogError, UnsupportedError, did_you_mean
 from watersmeet.kernels.api import WEIGHT, quote
 from watersmeet.plan.arrow_types import arrow_type
 from watersmeet.plan.logical import TP_DELTA, TP_TIME, Input
@@ -28,7 +28,7 @@ from watersmeet.runtime.host import process
 from watersmeet.runtime.pack import pack
 from watersmeet.runtime.routing import NULL_HASH
 from watersmeet.sql.bind import bind
-from watersmeet.sql.define import define_stream
+from watersmeet.sql.define import check_target, define_stream
 from watersmeet.sql.parse import parse
 from watersmeet.sql.statements import CreateStream, InsertSelect, Query, Select
 from watersmeet.state.segments import TIME
@@ -74,9 +74,13 @@ def load_script(script: str) -> tuple[dict[str, StreamDef], Query]:
         match statement:
             case CreateStream(query=None):
                 stream = define_stream(statement)
+                if stream.name.lower() in streams:
+                    raise CatalogError(f"there is a stream {stream.name} already", position=statement.position)
                 streams[stream.name.lower()] = stream
             case CreateStream(query=found) | InsertSelect(query=found) | Select(query=found) if found is not None:
                 query = found
+                if isinstance(statement, InsertSelect):
+                    _check_insert(statement, streams)
             case _:
                 raise UnsupportedError(
                     "a test takes CREATE STREAM statements and one query", position=statement.position
@@ -99,6 +103,18 @@ def _working_sets(memory_limit: str | None) -> WorkingSets:
     return WorkingSets(most_bytes=1 << 30, memory_limit=memory_limit)
 
 
+def _check_insert(statement: InsertSelect, streams: Mapping[str, StreamDef]) -> None:
+    target = streams.get(statement.stream.lower())
+    if target is None:
+        known = [stream.name for stream in streams.values()]
+        raise CatalogError(
+            f"there is no stream {statement.stream}",
+            hint=did_you_mean(statement.stream, known),
+            position=statement.position,
+        )
+    check_target(target, [column.name for column in bind(statement.query, streams).outputs], statement)
+
+
 class Harness:
     """One running query over given streams; ``step`` feeds it a batch."""
 
@@ -117,6 +133,7 @@ class Harness:
         self._operators = self._plan.operators(schemas, [("",)] * len(schemas), self._buckets)
         self._counters: dict[str, int] = {}
         self.restart()
+        self._result(None)  # a mistake in the SELECT list shows now, not at the first row
 
     @property
     def plan(self) -> PhysicalPlan:
@@ -212,6 +229,8 @@ class Harness:
         self._connection.register("source", table)
         try:
             return self._connection.sql(f"SELECT {', '.join(items)} FROM source").to_arrow_table()
+        except duckdb.Error as error:
+            raise BindError(f"an expression over {stream.name} cannot be evaluated: {str(error).splitlines()[0]}") from None
         finally:
             self._connection.unregister("source")
 
@@ -257,6 +276,10 @@ class Harness:
         sql = f"SELECT {', '.join(items)}, {quote(TP_DELTA)} AS {quote(WEIGHT)} FROM ({source}) WHERE {where}"
         try:
             return self._connection.sql(sql).to_arrow_table()
+        except duckdb.Error as error:
+            written = ", ".join(each.expression.sql(dialect="spark") for each in self._plan.outputs).replace('"', "")
+            reason = str(error).splitlines()[0]
+            raise BindError(f"the SELECT list cannot be evaluated: {reason}", detail=written) from None
         finally:
             self._connection.unregister("changes")
 

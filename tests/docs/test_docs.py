@@ -1,0 +1,177 @@
+"""The examples of the documentation run and give what stands below them.
+
+``sql`` blocks run as ``watersmeet run --bounded`` runs a file, ``python`` blocks in one namespace, both in one
+workspace per page; ``wmt`` blocks run in the harness in all their variants.  What a block gives may stand in the next
+block, if that is ``text``: its lines must be there, and result rows must be just these.  A comment above a block marks
+it:
+
+``<!-- fails: TEXT -->``    the block must fail with an error that holds TEXT
+``<!-- planned -->``        the block's queries are explained, not run
+``<!-- files: PATH -->``    the block is a file that later blocks read
+``<!-- not run -->``        the block is only shown
+
+Paths that begin with ``data/`` lie in the test's own folder.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import watersmeet.session
+from watersmeet.errors import WatersmeetError
+from watersmeet.results import Message, Plan, Result, Started, Stream, Table
+from watersmeet.runtime.query import QueryMode
+from watersmeet.session import Session
+from watersmeet.sql.parse import parse
+from watersmeet.testing.notation import parse_cases
+from watersmeet.testing.regroup import variants
+from watersmeet.testing.runner import run_case
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+_FENCE = re.compile(
+    r"(?:^<!--\s*(?P<mark>[^\n]*?)\s*-->\n)?^```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE
+)
+_ROW = re.compile(r"[+-] ")
+_RUN_KINDS = ("sql", "python")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A fenced block of a page: its language, its text, the comment above it and the output that it must give."""
+
+    kind: str
+    text: str
+    mark: str
+    line: int
+    output: tuple[str, ...] | None
+
+
+def blocks_of(page: Path) -> list[Block]:
+    found = list(_FENCE.finditer(text := page.read_text(encoding="utf-8")))
+    blocks = []
+    for number, match in enumerate(found):
+        follows = found[number + 1] if number + 1 < len(found) else None
+        output = None
+        if follows is not None and follows["kind"] == "text":
+            output = tuple(line.strip() for line in follows["text"].splitlines() if line.strip())
+        line = text.count("\n", 0, match.start()) + 1
+        blocks.append(Block(match["kind"], match["text"], match["mark"] or "", line, output))
+    return blocks
+
+
+def pages_with(*kinds: str) -> list[object]:
+    return [
+        pytest.param(page, id=page.stem)
+        for page in PAGES
+        if any(block.kind in kinds and block.mark != "not run" for block in blocks_of(page))
+    ]
+
+
+@pytest.fixture
+def spark_session(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SparkSession]:
+    """The tests' shared Spark, or one of this test's own where there is none."""
+    try:
+        yield request.getfixturevalue("spark")
+    except pytest.FixtureLookupError:
+        active = SparkSession.getActiveSession()
+        spark = active or watersmeet.session.connect(workspace=tmp_path, master="local[2]").spark
+        yield spark
+        if active is None:
+            spark.stop()
+
+
+@pytest.mark.parametrize("page", pages_with("wmt"))
+def test_cases_of_the_notation(page: Path) -> None:
+    cases = [case for block in blocks_of(page) if block.kind == "wmt" for case in parse_cases(block.text, page.name)]
+    failures = [
+        f"{case.title} ({name}): {failure.report}"
+        for case in cases
+        for name, variant in variants(case)
+        if (failure := run_case(variant)) is not None
+    ]
+    assert not failures, "\n".join(failures)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("page", pages_with(*_RUN_KINDS))
+def test_examples_run(
+    page: Path,
+    spark_session: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    # `watersmeet.connect()` in an example gets this Spark, and its default workspace is the test's folder
+    monkeypatch.setattr(watersmeet.session, "_new_spark", lambda *_: spark_session)
+    monkeypatch.chdir(tmp_path)
+    session = watersmeet.session.connect(spark_session, tmp_path / ".watersmeet")
+    namespace: dict[str, object] = {}
+    # paths in SQL are the JVM's, which has its own working folder
+    here = f"{tmp_path}/data/"
+    (tmp_path / "data").mkdir()
+    for folder in re.findall(r"path = 'data/([\w/]+)'", page.read_text(encoding="utf-8")):
+        (tmp_path / "data" / folder).mkdir(parents=True, exist_ok=True)
+    for block in blocks_of(page):
+        where = f"{page.name}:{block.line}"
+        if block.mark.startswith("files:"):
+            (tmp_path / block.mark.removeprefix("files:").strip()).write_text(block.text)
+        elif block.mark == "not run":
+            continue
+        elif block.kind == "sql":
+            run_sql(session, block, block.text.replace("'data/", f"'{here}"), where, capsys)
+        elif block.kind == "python":
+            exec(compile(block.text.replace("'data/", f"'{here}"), where, "exec"), namespace)
+            expect(block, capsys.readouterr().out.splitlines(), where)
+    session.stop()
+
+
+def run_sql(session: Session, block: Block, text: str, where: str, capsys: pytest.CaptureFixture[str]) -> None:
+    if block.mark.startswith("fails:"):
+        with pytest.raises(WatersmeetError, match=re.escape(block.mark.removeprefix("fails:").strip())):
+            carry_out(session, text)
+        return
+    if block.mark == "planned":
+        plans = [session.explain(f"EXPLAIN {statement.source}") for statement in parse(text)]
+        lines = [line for plan in plans for line in plan.splitlines()]
+    else:
+        lines = carry_out(session, text)
+    expect(block, [*lines, *capsys.readouterr().out.splitlines()], where)
+
+
+def carry_out(session: Session, text: str) -> list[str]:
+    return [line for result in session.run(text, mode=QueryMode.BOUNDED) for line in told(result)]
+
+
+def told(result: Result) -> list[str]:
+    """What a statement gave, as lines; queries are waited for, and every row must be accounted for."""
+    match result:
+        case Message(text) | Plan(text):
+            return text.splitlines()
+        case Table(columns, rows):
+            return [" | ".join(row).strip() for row in (columns, *rows)]
+        case Started(query):
+            assert query.wait(120)
+            report = query.report()
+            for alias, count in report.rows_in.items():
+                parts = (report.used, report.filtered, report.late, report.quarantined)
+                assert count == sum(part.get(alias, 0) for part in parts)
+            return []
+        case Stream():
+            return []
+
+
+def expect(block: Block, lines: Sequence[str], where: str) -> None:
+    if block.output is None:
+        return
+    given = [line.strip() for line in lines if line.strip()]
+    missing = [line for line in block.output if line not in given]
+    assert not missing, f"{where}: not given: {missing}; given: {given}"
+    rows, wanted = (sorted(line for line in part if _ROW.match(line)) for part in (given, block.output))
+    assert rows == wanted, f"{where}: other rows"

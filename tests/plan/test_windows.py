@@ -1,0 +1,164 @@
+"""Keys, windows, lags and what is left of the conditions of each join."""
+
+from __future__ import annotations
+
+import pytest
+
+from watersmeet.errors import PlanError, UnsupportedError
+from watersmeet.plan.bounds import Interval
+from watersmeet.plan.logical import JoinNode, joins_of
+from watersmeet.plan.windows import unbounded_sides
+from watersmeet.sql.bind import bind
+from watersmeet.testing.harness import load_script
+
+SECOND = 1_000_000
+
+
+def stream(name: str, unit: str = "s") -> str:
+    return (
+        f"CREATE STREAM {name} (k INT, g BIGINT, v INT, ts BIGINT, WATERMARK FOR ts AS ts) "
+        f"WITH (event_time_unit = '{unit}');"
+    )
+
+
+def joins(sql: str, unit: str = "s") -> list[JoinNode]:
+    streams, query = load_script("".join(stream(name, unit) for name in "abcd") + sql)
+    return list(joins_of(bind(query, streams).root))
+
+
+def join(condition: str, *, kind: str = "LEFT", unit: str = "s") -> JoinNode:
+    (found,) = joins(f"SELECT a.k FROM a {kind} JOIN b ON {condition}", unit)
+    return found
+
+
+def bounds(node: JoinNode) -> tuple[int | None, int | None]:
+    return node.bounds.lower, node.bounds.upper
+
+
+@pytest.mark.parametrize(
+    ("clause", "expected"),
+    [
+        ("a.k = b.k WITHIN INTERVAL '5' SECONDS", (-5, 5)),
+        ("a.k = b.k WITHIN (INTERVAL '5' SECONDS, INTERVAL '1' SECOND)", (-5, 1)),
+        ("a.k = b.k AND b.ts BETWEEN a.ts - 5 AND a.ts + 1", (-5, 1)),
+        ("a.k = b.k AND a.ts >= b.ts AND b.ts >= a.ts - 7", (-7, 0)),
+        ("a.k = b.k AND b.ts - a.ts BETWEEN 3 AND 8", (3, 8)),
+        ("a.k = b.k AND a.ts = b.ts", (0, 0)),
+        ("a.k = b.k AND ABS(a.ts - b.ts) <= 4", (-4, 4)),
+        ("a.k = b.k AND b.ts >= a.ts WITHIN INTERVAL '5' SECONDS", (0, 5)),
+        ("a.k = b.k AND b.ts >= a.ts - 99 WITHIN INTERVAL '5' SECONDS", (-5, 5)),
+        ("a.k = b.k AND b.ts >= a.ts + 2", (2, None)),
+        ("a.k = b.k AND b.ts <= a.ts + 2", (None, 2)),
+        ("a.k = b.k", (None, None)),
+    ],
+)
+def test_the_window(clause: str, expected: tuple[int | None, int | None]) -> None:
+    node = join(clause)
+    assert bounds(node) == tuple(None if each is None else each * SECOND for each in expected)
+    assert node.residual == []
+    assert node.time_inputs == (0, 1)
+
+
+def test_right_minus_left_whichever_way_it_is_written() -> None:
+    for text in ("b.ts - a.ts <= 5 AND b.ts - a.ts >= 1", "a.ts - b.ts >= -5 AND 1 + a.ts <= b.ts"):
+        assert bounds(join(f"a.k = b.k AND {text}")) == (SECOND, 5 * SECOND)
+
+
+def test_rows_are_counted_as_they_are() -> None:
+    assert bounds(join("a.k = b.k AND a.ts >= b.ts AND a.ts < b.ts + 10", unit="row")) == (-9, 0)
+
+
+def test_keys_come_with_their_sides_and_types_in_order() -> None:
+    node = join("b.k = a.k AND a.g IS NOT DISTINCT FROM b.k AND a.v + 1 = b.v * 2 WITHIN INTERVAL '1' SECOND")
+    shown = [(key.left.sql(), key.right.sql(), key.null_safe, key.type.sql("spark")) for key in node.keys]
+    assert [(safe, kind) for *_, safe, kind in shown] == [(False, "INT"), (True, "BIGINT"), (False, "INT")]
+    assert all("a:" in left and "b:" in right for left, right, *_ in shown)
+    assert node.residual == []
+
+
+def test_what_is_neither_key_nor_window_is_left() -> None:
+    node = join("a.k = b.k AND a.v <= b.v AND (a.ts <= b.ts OR a.v = 1) AND a.k + b.k = 3 WITHIN INTERVAL '1' SECOND")
+    assert len(node.keys) == 1
+    assert len(node.residual) == 3
+    assert bounds(node) == (-SECOND, SECOND)
+
+
+def test_an_or_of_windows_is_no_window() -> None:
+    node = join("a.k = b.k AND (b.ts BETWEEN a.ts AND a.ts + 1 OR b.ts BETWEEN a.ts + 5 AND a.ts + 6)")
+    assert bounds(node) == (None, None)
+    assert len(node.residual) == 1
+
+
+def test_an_empty_window_is_refused() -> None:
+    with pytest.raises(PlanError, match="is empty"):
+        join("a.k = b.k AND b.ts > a.ts AND b.ts < a.ts")
+
+
+def test_a_length_of_time_over_rows_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match="counts rows"):
+        join("a.k = b.k WITHIN INTERVAL '1' SECOND", unit="row")
+
+
+@pytest.mark.parametrize(
+    ("window", "lags"),
+    [((-5, 2), (2, 5)), ((3, 8), (8, 0)), ((-8, -3), (0, 8)), ((0, 0), (0, 0)), ((-1, None), (None, 1))],
+)
+def test_lags_of_results(window: tuple[int, int | None], lags: tuple[int | None, int]) -> None:
+    """A stored l meets r at F or later, so l >= F - upper; a stored r meets l at F or later, so r >= F + lower."""
+    low, high = window
+    upper = "" if high is None else f" AND b.ts - a.ts <= {high}"
+    node = join(f"a.k = b.k AND b.ts - a.ts >= {low}{upper}", kind="INNER")
+    assert node.lags == {i: None if lag is None else lag * SECOND for i, lag in enumerate(lags)}
+
+
+def test_semi_joins_show_only_the_left_side() -> None:
+    assert join("a.k = b.k WITHIN INTERVAL '3' SECONDS", kind="LEFT SEMI").lags == {0: 3 * SECOND}
+
+
+def test_a_trailing_window_holds_between_every_pair() -> None:
+    first, second = joins("SELECT a.k FROM a JOIN b ON a.k = b.k JOIN c ON a.k = c.k WITHIN INTERVAL '4' SECONDS")
+    w = Interval(-4 * SECOND, 4 * SECOND)
+    assert first.bounds == second.bounds == w
+    assert [(i, j, each) for i, j, each in second.loose] == [(1, 2, w)]
+    assert second.time_inputs == (0, 2)
+
+
+def test_a_joins_own_window_is_between_the_streams_its_on_names() -> None:
+    sql = (
+        "SELECT a.k FROM a JOIN b ON a.k = b.k WITHIN INTERVAL '1' SECOND "
+        "JOIN c ON b.k = c.k WITHIN INTERVAL '2' SECONDS"
+    )
+    first, second = joins(sql)
+    assert (bounds(first), bounds(second)) == ((-SECOND, SECOND), (-2 * SECOND, 2 * SECOND))
+    assert (second.time_inputs, second.loose) == ((1, 2), [])
+
+
+def test_lags_of_a_chain_add_what_is_known_of_the_distance() -> None:
+    """c is at most 2 behind b, b at most 1 behind a: results with a row a lie up to 2 + 1 further back than b may."""
+    sql = (
+        "SELECT a.k FROM a JOIN b ON a.k = b.k AND b.ts - a.ts BETWEEN -1 AND 6 "
+        "JOIN c ON b.k = c.k AND c.ts - b.ts BETWEEN -2 AND 3"
+    )
+    _, second = joins(sql)
+    assert second.time_inputs == (1, 2)
+    assert second.lags == {1: 3 * SECOND, 2: 2 * SECOND, 0: (3 + 6) * SECOND}
+
+
+def test_a_window_follows_from_two_others() -> None:
+    sql = (
+        "SELECT a.k FROM a JOIN b ON a.k = b.k AND b.ts - a.ts BETWEEN 0 AND 5 "
+        "JOIN c ON a.k = c.k AND c.ts >= b.ts AND c.ts <= a.ts + 9"
+    )
+    _, second = joins(sql)
+    assert second.bounds.is_bounded
+    assert unbounded_sides([second]) == []
+
+
+def test_sides_that_would_be_kept_for_ever() -> None:
+    found = {clause: [side for _, side in unbounded_sides([join(clause)])] for clause in (
+        "a.k = b.k",
+        "a.k = b.k AND b.ts >= a.ts",
+        "a.k = b.k AND b.ts <= a.ts",
+        "a.k = b.k AND b.ts = a.ts",
+    )}
+    assert list(found.values()) == [["left", "right"], ["left"], ["right"], []]

@@ -1,0 +1,238 @@
+"""One bucket's step: retries, workers that change, limits, seals and checkpoints of others."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from watersmeet.errors import CheckpointError, LimitError
+from watersmeet.kernels.api import FOREVER, EmitMode, JoinKind
+from watersmeet.kernels.interval import IntervalJoin, Key, Side
+from watersmeet.runtime.events import Event, EventKind
+from watersmeet.runtime.frames import Frame, FrameKind, decode_table, mark_frame, row_frames
+from watersmeet.runtime.host import process
+from watersmeet.runtime.spec import InputSpec, OperatorSpec
+from watersmeet.state.segments import TIME
+from watersmeet.state.store import MemoryStore
+from watersmeet.state.working_set import WorkingSet, WorkingSets
+
+Step = list[Frame]
+Sent = Counter[tuple[Any, ...]]
+SCHEMA = {name: pa.schema([(TIME, pa.int64()), (f"{name}:k", pa.int32()), (f"{name}:v", pa.int32())]) for name in "lr"}
+OUTPUT = pa.schema([("l:v", pa.int32()), ("r:v", pa.int32())])
+BUCKET = 4
+
+
+def spec(kind: JoinKind = JoinKind.FULL, emit: EmitMode = EmitMode.FINAL, parts: tuple[str, ...] = ("",)) -> OperatorSpec:
+    sides = [Side((f"{name}:v",), (f"{name}:k",), f"{name}:$t") for name in "lr"]
+    kernel = IntervalJoin(kind, sides[0], sides[1], (Key("l:k", "r:k"),), -4, 4, None, emit)
+    changelog = emit is EmitMode.CHANGELOG
+    return OperatorSpec(
+        name="join_1",
+        kernel=kernel,
+        inputs=tuple(InputSpec(SCHEMA[name], name, parts) for name in "lr"),
+        buckets=(BUCKET,),
+        fingerprint="f",
+        output=OUTPUT.append(pa.field("$w", pa.int8())) if changelog else OUTPUT,
+        keep_late=True,
+    )
+
+
+def rows(name: str, *values: tuple[int, int, int]) -> list[Frame]:
+    """A frame for each row (time, key, value), so that their order can be changed."""
+    number = "lr".index(name)
+    tables = [pa.table([pa.array([v]) for v in row], SCHEMA[name].names).cast(SCHEMA[name]) for row in values]
+    return [frame for table in tables for frame in row_frames(table, bucket=BUCKET, input=number)]
+
+
+def mark(name: str, frontier: int, part: str = "") -> Frame:
+    return mark_frame(BUCKET, "lr".index(name), part, frontier)
+
+
+def control(event: Event) -> Frame:
+    return Frame(BUCKET, 0, "", FrameKind.CONTROL, 0, event.to_json())
+
+
+END = control(Event(EventKind.END))
+
+
+def results(frames: Sequence[Frame]) -> Sent:
+    """Rows that were sent, late ones too."""
+    found: Sent = Counter()
+    for frame in frames:
+        if frame.kind in (FrameKind.ROWS, FrameKind.SIDE):
+            found.update(tuple(row.values()) for row in decode_table(frame.payload).to_pylist())
+    return found
+
+
+def counters(frames: Sequence[Frame]) -> dict[str, int]:
+    return {f.part.removeprefix("join_1."): f.frontier for f in frames if f.kind is FrameKind.COUNTER}
+
+
+@pytest.fixture(scope="module")
+def workers() -> list[WorkingSets]:
+    return [WorkingSets(most_bytes=1 << 30), WorkingSets(most_bytes=1 << 30)]
+
+
+def fresh(workers: list[WorkingSets]) -> list[WorkingSet]:
+    for each in workers:
+        each.forget()
+    return [each.get("join_1", "4") for each in workers]
+
+
+@st.composite
+def steps(draw: st.DrawFn) -> list[Step]:
+    row = st.tuples(st.sampled_from("lr"), st.integers(-6, 3), st.integers(0, 1))
+    found: list[Step] = []
+    for now in range(draw(st.integers(2, 5))):
+        drawn = draw(st.lists(row, min_size=1, max_size=6))
+        frames: Step = []
+        for i, (name, jitter, key) in enumerate(drawn):
+            frames += rows(name, (3 * now + jitter, key, 10 * now + i))
+        frames += [mark(name, 3 * now - 2) for name in "lr"]
+        found.append(frames)
+    return [*found, [END]]
+
+
+@settings(max_examples=settings.default.max_examples // 2 if settings.default else 25)
+@given(data=st.data(), steps=steps())
+@pytest.mark.parametrize("kind", [JoinKind.FULL, JoinKind.ANTI, JoinKind.SEMI])
+@pytest.mark.parametrize("emit", EmitMode)
+def test_a_retry_in_another_order_on_another_worker_gives_the_same_rows(
+    kind: JoinKind, emit: EmitMode, workers: list[WorkingSets], data: st.DataObject, steps: list[Step]
+) -> None:
+    """Each step may first be tried, with its rows in another order, and fail after its state was written."""
+    operator = spec(kind, emit)
+    if kind in (JoinKind.ANTI, JoinKind.SEMI):
+        kernel = replace(operator.kernel, right=Side((), ("r:k",), "r:$t"))  # type: ignore[type-var]
+        names = ["l:v", "$w"] if emit is EmitMode.CHANGELOG else ["l:v"]
+        operator = replace(operator, kernel=kernel, output=pa.schema([operator.output.field(n) if n in operator.output.names else n for n in names]))
+    undisturbed, retried = MemoryStore(), MemoryStore()
+    (one, other) = fresh(workers)
+    expected = []
+    for step in steps:
+        expected.append(results(process(operator, BUCKET, step, undisturbed, one)))
+    (one, other) = fresh(workers)
+    for number, step in enumerate(steps):
+        for _ in range(data.draw(st.integers(0, 2))):
+            attempt = MemoryStore(retried)
+            worker = data.draw(st.sampled_from([one, other]))
+            assert results(process(operator, BUCKET, data.draw(st.permutations(step)), attempt, worker)) == expected[number]
+        worker = data.draw(st.sampled_from([one, other]))
+        sent = process(operator, BUCKET, data.draw(st.permutations(step)), retried, worker)
+        assert results(sent) == expected[number]
+
+
+def test_a_step_that_fails_in_the_store_can_be_taken_again(workers: list[WorkingSets]) -> None:
+    class Full(MemoryStore):
+        def put(self, name: str, value: bytes) -> None:
+            if name == "manifest":
+                raise OSError("no space left")
+            super().put(name, value)
+
+    (worker, _) = fresh(workers)
+    store = MemoryStore()
+    process(spec(), BUCKET, [*rows("l", (5, 1, 1)), mark("l", 5), mark("r", 5)], store, worker)
+    second = [*rows("r", (6, 1, 2), (7, 2, 3)), mark("l", 6), mark("r", 7)]
+    with pytest.raises(OSError, match="no space left"):
+        process(spec(), BUCKET, second, Full(store), worker)
+    assert results(process(spec(), BUCKET, second, store, worker)) == {(1, 2): 1}
+    assert results(process(spec(), BUCKET, [END], store, worker)) == {(None, 3): 1}
+
+
+def test_what_the_store_holds_is_what_the_manifest_names(workers: list[WorkingSets]) -> None:
+    (worker, _) = fresh(workers)
+    store = MemoryStore()
+    for now in range(40):
+        frames = [*rows("l", (now, 1, now), (now, 2, now)), *rows("r", (now - 1, 1, now)), mark("l", now), mark("r", now - 1)]
+        process(spec(), BUCKET, frames, store, worker)
+        live = json.loads(store["manifest"])["segments"]
+        assert len(store) == 1 + sum(segment["chunks"] for segment in live)
+    process(spec(), BUCKET, [END], store, worker)
+    assert list(store) == ["manifest"]
+
+
+def test_a_full_state_is_an_error_and_leaves_the_store_to_be_resumed(workers: list[WorkingSets]) -> None:
+    (worker, other) = fresh(workers)
+    store = MemoryStore()
+    limited = replace(spec(), max_state_bytes=150)
+    process(limited, BUCKET, [*rows("l", (5, 1, 1)), mark("l", 1), mark("r", 1)], store, worker)
+    before = dict(store)
+    many = rows("l", *((5, 1, i) for i in range(20)))
+    attempt = MemoryStore(store)
+    with pytest.raises(LimitError, match="has reached its limit") as caught:
+        process(limited, BUCKET, many, attempt, worker)
+    assert "join_max_buffered_bytes" in str(caught.value)
+    assert dict(store) == before
+    process(spec(), BUCKET, many, store, worker)  # resumed with a higher limit
+    found = results(process(spec(), BUCKET, rows("r", (5, 1, 0)), store, other))
+    assert found == Counter({(1, 0): 2, **{(i, 0): 1 for i in range(20) if i != 1}})
+
+
+def test_a_limit_counts_for_all_buckets_together(workers: list[WorkingSets]) -> None:
+    (worker, _) = fresh(workers)
+    limited = replace(spec(), buckets=(0, BUCKET), max_state_bytes=300)
+    with pytest.raises(LimitError, match="one of 2 buckets"):
+        process(limited, BUCKET, rows("l", *((5, 1, i) for i in range(20))), MemoryStore(), worker)
+
+
+def test_after_the_end_of_input_every_row_is_late(workers: list[WorkingSets]) -> None:
+    (worker, _) = fresh(workers)
+    store = MemoryStore()
+    process(spec(), BUCKET, [*rows("l", (5, 1, 1)), END], store, worker)
+    sent = process(spec(), BUCKET, [*rows("r", (2**62, 1, 2)), mark("r", 9)], store, worker)
+    assert counters(sent)["late.r"] == 1
+    assert counters(sent)["frontier"] == FOREVER
+    assert not [frame for frame in sent if frame.kind is FrameKind.ROWS]
+
+
+@pytest.mark.parametrize("change", [{"fingerprint": "g"}, {"version": 2}])
+def test_state_of_another_plan_or_format_is_refused(workers: list[WorkingSets], change: dict[str, Any]) -> None:
+    (worker, _) = fresh(workers)
+    store = MemoryStore()
+    process(spec(), BUCKET, rows("l", (5, 1, 1)), store, worker)
+    store.put("manifest", json.dumps({**json.loads(store["manifest"]), **change}).encode())
+    before = dict(store)
+    with pytest.raises(CheckpointError):
+        process(spec(), BUCKET, rows("l", (6, 1, 1)), store, worker)
+    assert dict(store) == before
+
+
+def test_time_waits_for_every_part(workers: list[WorkingSets]) -> None:
+    (worker, _) = fresh(workers)
+    store = MemoryStore()
+    operator = spec(JoinKind.LEFT, parts=("t-0", "t-1"))
+    process(operator, BUCKET, [*rows("l", (5, 1, 1)), mark("l", 50, "t-0"), mark("r", 50, "t-0")], store, worker)
+    sent = process(operator, BUCKET, [mark("l", 40, "t-1"), *rows("r", (1, 1, 2))], store, worker)
+    assert results(sent) == {(1, 2): 1}, "r is not late: its part t-1 has not been heard"
+    sent = process(operator, BUCKET, [mark("r", 10, "t-1"), *rows("l", (6, 2, 3))], store, worker)
+    assert results(sent) == {}
+    idle = control(Event(EventKind.IDLE, ("r",), ("t-1",)))
+    assert results(process(operator, BUCKET, [idle], store, worker)) == {(3, None): 1}
+
+
+def test_a_retried_batch_counts_its_rows_once(workers: list[WorkingSets]) -> None:
+    (worker, other) = fresh(workers)
+    store = MemoryStore()
+    counted = Frame(BUCKET, 0, "", FrameKind.MARK, -(2**63), json.dumps({"in": 3, "filtered": 1}).encode())
+    step = [*rows("l", (5, 1, 1), (6, 1, 2)), counted, mark("l", 6)]
+    process(spec(), BUCKET, step, MemoryStore(store), worker)
+    found = counters(process(spec(), BUCKET, step[::-1], store, other))
+    assert (found["in.l"], found["used.l"], found["filtered.l"], found["late.l"]) == (3, 2, 1, 0)
+
+
+@pytest.mark.parametrize("extreme", [2**63 - 1, 2**63 - 3, -(2**63), -(2**63) + 3])
+@pytest.mark.parametrize("name", ["l", "r"])
+def test_a_time_at_the_end_of_the_axis_does_not_stop_the_query(workers: list[WorkingSets], name: str, extreme: int) -> None:
+    """One row like this in a source would otherwise fail its batch, and every retry of it, for ever."""
+    (worker, _) = fresh(workers)
+    sent = process(spec(), BUCKET, [*rows("l", (5, 1, 1)), *rows("r", (5, 1, 2)), *rows(name, (extreme, 1, 3))], MemoryStore(), worker)
+    assert results(sent) == {(1, 2): 1}

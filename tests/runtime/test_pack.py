@@ -1,0 +1,168 @@
+"""Packing: frontiers over all rows, quarantine, filters and counters that add up."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from watersmeet.kernels.api import NEVER
+from watersmeet.runtime.frames import MAX_PAYLOAD_BYTES, Frame, FrameKind, decode_table, from_record_batch, to_record_batch
+from watersmeet.runtime.pack import pack
+from watersmeet.runtime.spec import PackSpec
+from watersmeet.state.segments import TIME
+
+SCHEMA = pa.schema([(TIME, pa.int64()), ("s:v", pa.int64())])
+BUCKETS = (0, 3, 5)
+
+
+def spec(**fields: Any) -> PackSpec:
+    given = {"source": "s", "input": 1, "schema": SCHEMA, "hashes": ("h",), "buckets": BUCKETS, "delay": 4, **fields}
+    return PackSpec(**given)
+
+
+def batch(rows: list[dict[str, Any]]) -> pa.RecordBatch:
+    """Rows with the fields t, keep, part, bad; v and h are the row's number."""
+    n = range(len(rows))
+    return pa.record_batch(
+        {
+            TIME: pa.array([row.get("t") for row in rows], pa.int64()),
+            "s:v": pa.array(n, pa.int64()),
+            "h": pa.array([i if i % 5 else None for i in n], pa.int64()),
+            "$keep": pa.array([row.get("keep", True) for row in rows], pa.bool_()),
+            "$part": pa.array([row.get("part", "") for row in rows], pa.string()),
+            "$bad": pa.array([row.get("bad") for row in rows], pa.string()),
+            "$raw": pa.array([f"raw {i}" if row.get("bad") else None for i, row in zip(n, rows, strict=True)], pa.string()),
+        }
+    )
+
+
+ALL = {"has_keep": True, "has_part": True, "has_bad": True}
+
+
+def counters(frames: list[Frame]) -> dict[str, int]:
+    payloads = [json.loads(f.payload) for f in frames if f.kind is FrameKind.MARK and f.payload]
+    assert len(payloads) <= 1
+    return payloads[0] if payloads else {}
+
+
+def frontiers(frames: list[Frame]) -> dict[int, dict[str, int]]:
+    found: dict[int, dict[str, int]] = {}
+    for frame in frames:
+        if frame.kind is FrameKind.MARK and frame.frontier != NEVER:
+            assert frame.part not in found.setdefault(frame.bucket, {})
+            found[frame.bucket][frame.part] = frame.frontier
+    return found
+
+
+def packed(frames: list[Frame]) -> list[dict[str, Any]]:
+    return [row for f in frames if f.kind is FrameKind.ROWS for row in decode_table(f.payload).to_pylist()]
+
+
+def side(frames: list[Frame]) -> list[dict[str, Any]]:
+    return [row for f in frames if f.kind is FrameKind.SIDE for row in decode_table(f.payload).to_pylist()]
+
+
+row = st.fixed_dictionaries(
+    {
+        "t": st.none() | st.integers(-50, 50),
+        "keep": st.sampled_from([True, True, False, None]),
+        "part": st.sampled_from(["p-0", "p-1"]),
+        "bad": st.sampled_from([None, None, None, "not JSON"]),
+    }
+)
+
+
+@given(st.lists(row, max_size=20), st.integers(1, 3))
+def test_rows_in_are_rows_used_filtered_or_quarantined(rows: list[dict[str, Any]], cuts: int) -> None:
+    whole = batch(rows)
+    size = max(1, -(-len(rows) // cuts))
+    frames = list(pack([whole.slice(start, size) for start in range(0, len(rows), size)], spec(**ALL)))
+    bad = [i for i, each in enumerate(rows) if each["bad"] or each["t"] is None]
+    filtered = [i for i, each in enumerate(rows) if i not in bad and not each["keep"]]
+    used = [i for i in range(len(rows)) if i not in bad and i not in filtered]
+    counted = Counter(counters(frames))
+    assert counted["in"] == len(rows)
+    assert (counted["filtered"], counted["quarantined"]) == (len(filtered), len(bad))
+    assert sorted(each["s:v"] for each in packed(frames)) == used
+    assert {each["s:v"]: each[TIME] for each in packed(frames)} == {i: rows[i]["t"] for i in used}
+    assert len(side(frames)) == len(bad)
+    good = [each for i, each in enumerate(rows) if i not in bad]
+    expected = {p: max(each["t"] for each in good if each["part"] == p) - 4 for p in {each["part"] for each in good}}
+    assert frontiers(frames) == ({bucket: expected for bucket in BUCKETS} if expected else {})
+    assert all(frame.input == 1 and frame.bucket in BUCKETS for frame in frames if frame.kind is not FrameKind.SIDE)
+    assert list(from_record_batch(to_record_batch(frames))) == frames
+
+
+def test_time_goes_on_when_the_filter_takes_every_row() -> None:
+    frames = list(pack([batch([{"t": 3, "keep": False}, {"t": 90, "keep": None}])], spec(has_keep=True)))
+    assert packed(frames) == []
+    assert frontiers(frames) == {bucket: {"": 86} for bucket in BUCKETS}
+    assert counters(frames) == {"in": 2, "filtered": 2, "quarantined": 0} or counters(frames) == {"in": 2, "filtered": 2}
+
+
+def test_a_malformed_row_tells_no_time() -> None:
+    frames = list(pack([batch([{"t": 10**9, "bad": "cut off"}, {"t": 7}])], spec(**ALL)))
+    assert frontiers(frames)[3] == {"": 3}
+
+
+def test_quarantined_rows_say_why_and_keep_their_text() -> None:
+    frames = list(pack([batch([{"t": 1, "bad": "cut off"}, {"t": None}])], spec(**ALL)))
+    assert side(frames)[0] == {"kind": "quarantined", "source": "s", "reason": "cut off", "raw": "raw 0"}
+    assert side(frames)[1]["reason"] == "the event time is NULL"
+
+
+def test_a_row_without_time_from_a_source_without_text_is_kept_as_json() -> None:
+    rows = batch([{"t": None}]).select([TIME, "s:v", "h"])
+    (found,) = side(list(pack([rows], spec())))
+    assert json.loads(found["raw"]) == {"s:v": 0}
+
+
+def test_no_rows_say_nothing() -> None:
+    assert list(pack([], spec())) == []
+    assert list(pack([batch([])], spec(**ALL))) == []
+
+
+def test_without_keys_all_rows_go_to_the_first_bucket() -> None:
+    frames = list(pack([batch([{"t": i} for i in range(20)])], spec(hashes=())))
+    assert {frame.bucket for frame in frames if frame.kind is FrameKind.ROWS} == {0}
+
+
+def test_payloads_stay_small() -> None:
+    many = pa.record_batch({TIME: pa.array(range(900_000)), "s:v": pa.array(range(900_000)), "h": pa.array([0] * 900_000)})
+    frames = [frame for frame in pack([many], spec()) if frame.kind is FrameKind.ROWS]
+    assert len(frames) == 4
+    assert max(len(frame.payload) for frame in frames) <= MAX_PAYLOAD_BYTES + 4096
+    assert sum(decode_table(frame.payload).num_rows for frame in frames) == 900_000
+
+
+# -- streams that store their producer's frontier ----------------------------------------------------------------------
+
+
+def stored(*rows: tuple[int | None, int | None]) -> pa.RecordBatch:
+    """(time, stored frontier) rows."""
+    return pa.record_batch(
+        {
+            TIME: pa.array([t for t, _ in rows], pa.int64()),
+            "s:v": pa.array([0] * len(rows), pa.int64()),
+            "h": pa.array([0] * len(rows), pa.int64()),
+            "$frontier": pa.array([frontier for _, frontier in rows], pa.int64()),
+        }
+    )
+
+
+def test_a_stored_frontier_counts_in_place_of_the_newest_time() -> None:
+    frames = list(pack([stored((90, None), (None, 40), (None, 50))], spec(has_frontier=True)))
+    assert frontiers(frames) == {bucket: {"": 50} for bucket in BUCKETS}
+    assert counters(frames)["in"] == 1
+    assert side(frames) == []
+
+
+def test_a_stored_frontier_that_comes_alone_counts_too() -> None:
+    """The producer had nothing new to say but the time: readers must not wait for its next row."""
+    frames = list(pack([stored((None, 50))], spec(has_frontier=True)))
+    assert frontiers(frames) == {bucket: {"": 50} for bucket in BUCKETS}

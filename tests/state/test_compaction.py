@@ -1,0 +1,120 @@
+"""Compaction: few live segments over thousands of steps, and not a row lost."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from watersmeet.kernels.api import EmitMode, JoinKind
+from watersmeet.kernels.interval import IntervalJoin, Key, Side
+from watersmeet.state.compaction import FAN_IN, MAX_MERGE_BYTES, plan_merges
+from watersmeet.state.segments import TIME, Segment, drop_segment, read_segment, split_by_time, write_segment
+from watersmeet.state.store import MemoryStore
+
+SECOND = 1_000_000
+
+
+def width_of(lower: int | None, upper: int | None) -> int | None:
+    side = Side(("v",))
+    return IntervalJoin(JoinKind.INNER, side, side, (Key("k", "k"),), lower, upper, None, EmitMode.FINAL).partition_width
+
+
+class Log:
+    """The host's use of segments, over one relation and without DuckDB."""
+
+    def __init__(self, width: int | None) -> None:
+        self.width = width
+        self.store = MemoryStore()
+        self.segments: list[Segment] = []
+        self.written = 0
+
+    def step(self, number: int, rows: pa.Table, forget: int) -> None:
+        for segment in [each for each in self.segments if each.high < forget]:
+            self._drop(segment)
+        for piece in split_by_time(rows, self.width):
+            self._add(number, piece)
+        for group in plan_merges(self.segments, self.width):
+            merged = pa.concat_tables([read_segment(self.store, segment) for segment in group])
+            for segment in group:
+                self._drop(segment)
+            self._add(number, merged.filter(pc.greater_equal(merged[TIME], forget)))
+
+    def live(self, forget: int) -> Counter[int]:
+        tables = [read_segment(self.store, segment) for segment in self.segments]
+        return Counter(v for each in tables for t, v in zip(*each.to_pydict().values(), strict=True) if t >= forget)
+
+    def _add(self, number: int, rows: pa.Table) -> None:
+        if rows.num_rows:
+            self.written += rows.num_rows
+            self.segments.append(write_segment(self.store, number, "left", rows))
+
+    def _drop(self, segment: Segment) -> None:
+        self.segments.remove(segment)
+        drop_segment(self.store, segment)
+
+
+# (window, how far behind its newest row the frontier is), in seconds
+LOADS = {
+    "a short window": ((-5, 5), 2),
+    "a long window": ((-3600, 3600), 5),
+    "no window": ((None, None), 5),
+    "one bound": ((0, None), 5),
+    "a window much shorter than the delay": ((-1, 1), 300),
+    "a window of one point and a delay": ((0, 0), 300),
+}
+
+
+@pytest.mark.parametrize("load", LOADS)
+def test_segments_stay_few_over_two_thousand_steps(load: str) -> None:
+    """The design's bound: about 200 live segments a bucket are enough for any window."""
+    (lower, upper), delay = LOADS[load]
+    width = width_of(*(None if each is None else each * SECOND for each in (lower, upper)))
+    log, rng = Log(width), random.Random(load)
+    expected: dict[int, int] = {}
+    most = 0
+    for number in range(2000):
+        now = number * SECOND
+        rows = [(now - rng.randrange((delay + 1) * SECOND), 8 * number + i) for i in range(rng.randrange(8))]
+        expected.update({v: t for t, v in rows})
+        keep = None if upper is None else now - (delay + upper) * SECOND
+        forget = -(2**62) if keep is None else keep
+        table = pa.table({TIME: pa.array([t for t, _ in rows], pa.int64()), "v": [v for _, v in rows]})
+        log.step(number, table, forget)
+        most = max(most, len(log.segments))
+        if most > 400:
+            break
+        if number % 500 == 499:
+            assert log.live(forget) == Counter(v for v, t in expected.items() if t >= forget)
+    assert most <= 200
+    assert len(log.store) == sum(segment.chunks for segment in log.segments)
+
+
+def test_a_row_is_rewritten_at_most_once_a_tier() -> None:
+    log = Log(None)
+    blob = pa.array([b"x" * 1000] * 20)
+    for number in range(400):
+        table = pa.table({TIME: pa.array([number] * 20, pa.int64()), "v": blob})
+        log.step(number, table, -(2**62))
+    assert len(log.segments) < 20
+    assert log.written <= 400 * 20 * 8  # about log4(8 MB / 20 KB) = 5 tiers
+
+
+def segment(number: int, *, nbytes: int = 100, high: int = 0, relation: str = "left") -> Segment:
+    return Segment(str(number), relation, 1, nbytes, high, high, 1)
+
+
+def test_only_segments_of_one_relation_partition_and_size_are_merged() -> None:
+    alike = [segment(i) for i in range(FAN_IN)]
+    others = [
+        segment(10, relation="right"),
+        segment(11, high=1000),
+        segment(12, high=-1),
+        segment(13, nbytes=MAX_MERGE_BYTES),
+    ]
+    assert plan_merges([*others, *alike], 100) == [alike]
+    assert plan_merges([*others, *alike[1:]], 100) == []
+    assert plan_merges([segment(i, nbytes=MAX_MERGE_BYTES + 1) for i in range(9)], None) == []

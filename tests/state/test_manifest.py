@@ -1,0 +1,97 @@
+"""The manifest: round trip, refusals, and how frontiers move."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from watersmeet.errors import CheckpointError
+from watersmeet.kernels.api import FOREVER, NEVER
+from watersmeet.state.manifest import Manifest, PartFrontier, read_manifest, write_manifest
+from watersmeet.state.segments import Segment
+from watersmeet.state.store import MemoryStore
+
+frontiers = st.sampled_from([NEVER, FOREVER]) | st.integers(-50, 50)
+
+
+def stored(manifest: Manifest) -> MemoryStore:
+    store = MemoryStore()
+    write_manifest(store, manifest)
+    return store
+
+
+def test_all_of_it_comes_back() -> None:
+    manifest = Manifest("p", step=3, next_rid=2**40, frontier=-5, counters={"join.late.a": 2})
+    manifest.hear(0, "topic-1", 12)
+    manifest.parts[1] = {"": PartFrontier(NEVER, idle=True)}
+    manifest.segments.append(Segment("3-left-x", "left", 5, 80, -4, 2**62, 1))
+    assert read_manifest(stored(manifest), "p", {}) == manifest
+
+
+def test_a_new_one_waits_for_every_expected_part() -> None:
+    manifest = read_manifest(MemoryStore(), "p", {0: ("t-0", "t-1"), 1: ("",)})
+    manifest.hear(0, "t-0", 10)
+    manifest.hear(1, "", 20)
+    manifest.advance({0: 0, 1: 0})
+    assert manifest.frontier == NEVER
+    manifest.hear(0, "t-1", 15)
+    manifest.advance({0: 0, 1: 0})
+    assert manifest.frontier == 10
+
+
+def test_another_plan_is_refused() -> None:
+    with pytest.raises(CheckpointError, match="belongs to another query plan") as caught:
+        read_manifest(stored(Manifest("old")), "new", {})
+    assert "old" in str(caught.value)
+    assert "new" in str(caught.value)
+    assert caught.value.hint
+
+
+def test_another_format_is_refused() -> None:
+    fields: dict[str, Any] = json.loads(Manifest("p").to_json())
+    store = MemoryStore()
+    store.put("manifest", json.dumps({**fields, "version": 99}).encode())
+    with pytest.raises(CheckpointError, match="state format 99"):
+        read_manifest(store, "p", {})
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 1), st.sampled_from("xy"), frontiers), max_size=20),
+    st.tuples(st.integers(0, 9), st.integers(0, 9)),
+)
+def test_the_frontier_is_the_least_over_parts_and_inputs_and_never_goes_back(
+    heard: list[tuple[int, str, int]], lags: tuple[int, int]
+) -> None:
+    manifest = read_manifest(MemoryStore(), "p", {0: ("x", "y"), 1: ("x", "y")})
+    newest = {(i, part): NEVER for i in (0, 1) for part in "xy"}
+    for i, part, frontier in heard:
+        before = manifest.frontier
+        manifest.hear(i, part, frontier)
+        manifest.advance(dict(enumerate(lags)))
+        newest[i, part] = max(newest[i, part], frontier)
+        each = [min(newest[i, "x"], newest[i, "y"]) for i in (0, 1)]
+        behind = [f if f in (NEVER, FOREVER) else f - lag for f, lag in zip(each, lags, strict=True)]
+        assert manifest.frontier == max(before, min(behind))
+    assert manifest.sealed == all(frontier == FOREVER for frontier in newest.values())
+
+
+def test_an_idle_part_does_not_hold_time_back_until_it_speaks() -> None:
+    manifest = read_manifest(MemoryStore(), "p", {0: ("x", "y")})
+    manifest.hear(0, "x", 10)
+    manifest.parts[0]["y"].idle = True
+    manifest.advance({0: 0})
+    assert manifest.frontier == 10
+    manifest.hear(0, "y", 4)
+    manifest.hear(0, "x", 30)
+    manifest.advance({0: 0})
+    assert manifest.frontier == 10
+
+
+def test_when_all_are_idle_time_stands_still() -> None:
+    manifest = Manifest("p", frontier=7, parts={0: {"": PartFrontier(9, idle=True)}})
+    manifest.advance({0: 0})
+    assert manifest.frontier == 7

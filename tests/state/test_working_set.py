@@ -1,0 +1,138 @@
+"""Working sets are a cache: brought up by set difference, trimmed by use, and never needed for a right answer."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from watersmeet.runtime.events import Event, EventKind
+from watersmeet.state.segments import TIME, Segment, read_segment, write_segment
+from watersmeet.state.store import MemoryStore
+from watersmeet.state.working_set import WorkingSet, WorkingSets
+from watersmeet.testing.harness import Harness, StepInput, load_script
+
+
+def rows(*times: int) -> pa.Table:
+    return pa.table({TIME: pa.array(times, pa.int64())})
+
+
+def make(store: MemoryStore, *relations: str) -> list[Segment]:
+    """Two rows in each segment: segment i has the times 10 i and 10 i + 5."""
+    return [write_segment(store, i, name, rows(10 * i, 10 * i + 5)) for i, name in enumerate(relations)]
+
+
+def scanned(working_set: WorkingSet, relation: str, low: int, high: int) -> list[int]:
+    sql = working_set.scan(relation, low, high)
+    return [] if sql is None else sorted(t for (t,) in working_set.connection.sql(f"SELECT * FROM {sql}").fetchall())
+
+
+@pytest.fixture
+def sets() -> WorkingSets:
+    return WorkingSets(most_bytes=1 << 30)
+
+
+def test_sync_loads_what_is_missing_and_drops_what_is_gone(sets: WorkingSets) -> None:
+    store = MemoryStore()
+    segments = make(store, "left", "left", "right")
+    loaded: list[str] = []
+
+    def load(segment: Segment) -> pa.Table:
+        loaded.append(segment.id)
+        return read_segment(store, segment)
+
+    working_set = sets.get("run", "join", "0")
+    assert working_set.sync(segments[:2], load) == segments[0].nbytes + segments[1].nbytes
+    assert working_set.sync(segments[:2], load) == 0
+    assert working_set.sync(segments[1:], load) == segments[2].nbytes
+    assert loaded == [each.id for each in segments]
+    assert working_set.nbytes == segments[1].nbytes + segments[2].nbytes
+    assert scanned(working_set, "left", 0, 99) == [10, 15]
+    assert working_set.sync([], load) == 0
+    assert working_set.connection.sql("SHOW TABLES").fetchall() == []
+
+
+@given(live=st.sets(st.integers(0, 5)), after=st.sets(st.integers(0, 5)), low=st.integers(-5, 70), span=st.integers(0, 70))
+def test_a_scan_gives_the_live_rows_of_the_range(live: set[int], after: set[int], low: int, span: int) -> None:
+    store = MemoryStore()
+    segments = make(store, "left", "right", "left", "right", "left", "left")
+    sets = WorkingSets(most_bytes=1 << 30)
+    working_set = sets.get("run")
+    for chosen in (live, after):
+        working_set.sync([segments[i] for i in chosen], lambda segment: read_segment(store, segment))
+    for relation in ("left", "right"):
+        held = [t for i in after if segments[i].relation == relation for t in (10 * i, 10 * i + 5)]
+        assert scanned(working_set, relation, low, low + span) == sorted(t for t in held if low <= t <= low + span)
+        assert working_set.count(relation, low) == sum(t >= low for t in held)
+
+
+def test_the_least_recently_used_sets_are_closed_first() -> None:
+    store = MemoryStore()
+    (segment,) = make(store, "left")
+    sets = WorkingSets(most_bytes=2 * segment.nbytes)
+    for bucket in ("0", "1", "2"):
+        sets.get("join", bucket).sync([segment], lambda each: read_segment(store, each))
+    sets.get("join", "0")  # used again: 1 is now the oldest
+    sets.trim()
+    held = {bucket: sets.get("join", bucket).nbytes for bucket in ("0", "1", "2")}
+    assert held == {"0": segment.nbytes, "1": 0, "2": segment.nbytes}
+
+
+def test_the_newest_set_stays_however_large_it_is() -> None:
+    store = MemoryStore()
+    (segment,) = make(store, "left")
+    sets = WorkingSets(most_bytes=1)
+    sets.get("a").sync([segment], lambda each: read_segment(store, each))
+    sets.get("b").sync([segment], lambda each: read_segment(store, each))
+    sets.trim()
+    assert sets.get("b").nbytes == segment.nbytes
+    assert sets.get("a").nbytes == 0
+
+
+SQL = """
+CREATE STREAM a (k INT, v INT, ts BIGINT, WATERMARK FOR ts AS ts - INTERVAL '3' SECONDS) WITH (event_time_unit = 's');
+CREATE STREAM b (k INT, v INT, ts BIGINT, WATERMARK FOR ts AS ts - INTERVAL '3' SECONDS) WITH (event_time_unit = 's');
+SELECT a.v AS av, b.v AS bv FROM a {kind} JOIN b ON a.k = b.k WITHIN INTERVAL '4' SECONDS EMIT {emit};
+"""
+
+
+def outputs(sql: str, seed: int, workers: list[WorkingSets] | None = None) -> list[Counter[Any]]:
+    """The changes of each step; with ``workers``, any of them takes the whole step, and caches are lost at random."""
+    rng, chance = random.Random(seed), random.Random(seed + 1)
+    harness = Harness(*load_script(sql), buckets=3)
+    found = []
+    for number in range(10):
+        inputs = {
+            name: StepInput([(rng.randrange(4), 10 * number + i, number + rng.randrange(4)) for i in range(rng.randrange(5))])
+            for name in "ab"
+        }
+        if workers is not None:
+            harness._working_sets = chance.choice(workers)
+            if chance.random() < 0.2:
+                chance.choice(workers).forget()
+        outcome = harness.step(inputs)
+        if workers is not None:
+            harness._working_sets.trim()
+        found.append(consolidated(outcome.changes))
+    found.append(consolidated(harness.step({}, [Event(EventKind.END)]).changes))
+    return found
+
+
+def consolidated(changes: list[tuple[int, Any]]) -> Counter[Any]:
+    found: Counter[Any] = Counter()
+    for weight, row in changes:
+        found[row] += weight
+    return Counter({row: weight for row, weight in found.items() if weight})
+
+
+@settings(max_examples=settings.default.max_examples // 12 if settings.default else 4)
+@given(seed=st.integers(0, 10_000), cap=st.sampled_from([0, 600, 1 << 30]), emit=st.sampled_from(["FINAL", "CHANGELOG"]))
+def test_more_buckets_than_workers_and_caches_lost_at_random_change_nothing(seed: int, cap: int, emit: str) -> None:
+    sql = SQL.format(kind="FULL", emit=emit)
+    workers = [WorkingSets(most_bytes=cap), WorkingSets(most_bytes=cap)]
+    assert outputs(sql, seed, workers) == outputs(sql, seed)
