@@ -118,9 +118,7 @@ def main() -> None:
     print(f"{given.how} join, 2 x {given.rows:,} rows, {given.keys:,} keys, within {given.within} s, RocksDB state\n")
     print("| engine | rows/s, steady state | median batch | output rows |\n|---|---|---|---|")
     for side, result in found.items():
-        print(
-            f"| {side} | {result['rows_per_s']:,} | {result['median_batch_ms']:,.0f} ms | {result['rows_out']:,} |"
-        )
+        print(f"| {side} | {result['rows_per_s']:,} | {result['median_batch_ms']:,.0f} ms | {result['rows_out']:,} |")
     print(f"\nratio: {ratio:.1f}\n")
     print(json.dumps({"ratio": round(ratio, 2), **found}))
 

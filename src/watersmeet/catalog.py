@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fcntl import LOCK_EX, flock
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 
@@ -16,6 +15,9 @@ from watersmeet.plan.times import EventTime, TimeUnit
 
 #: The connector of a stream that lives in the workspace (CREATE STREAM without WITH).
 EMBEDDED = "embedded"
+
+
+StreamMode: TypeAlias = Literal["append", "versioned_kv", "changelog_kv", "mutable"]
 
 
 class StreamColumn(BaseModel):
@@ -39,7 +41,7 @@ class StreamDef(BaseModel):
     delay: int = 0
     has_watermark: bool = False
     primary_key: tuple[str, ...] = ()
-    mode: Literal["append", "versioned_kv", "changelog_kv", "mutable"] = "append"
+    mode: StreamMode = "append"
     connector: str = EMBEDDED
     options: dict[str, str] = {}
     settings: dict[str, str | int | float | bool] = {}
@@ -48,9 +50,11 @@ class StreamDef(BaseModel):
 
     @property
     def event_time(self) -> EventTime:
+        """The event-time column and how far out of order it comes."""
         return EventTime(self.time_column, self.time_unit, self.delay, self.has_watermark)
 
     def column(self, name: str) -> StreamColumn | None:
+        """The declared column of that name, compared without case."""
         return next((column for column in self.columns if column.name.lower() == name.lower()), None)
 
 
@@ -67,9 +71,11 @@ class Catalog:
         self._path = folder / "catalog.json"
 
     def streams(self) -> dict[str, StreamDef]:
+        """All streams by name."""
         return {stream.name: stream for stream in self._read().streams.values()}
 
     def get(self, name: str) -> StreamDef | None:
+        """The stream of that name, None where there is none."""
         return self._read().streams.get(name.lower())
 
     def require(self, name: str) -> StreamDef:
@@ -93,6 +99,7 @@ class Catalog:
             return True
 
     def drop(self, name: str) -> StreamDef:
+        """Take a stream out; the definition it had comes back."""
         stream = self.require(name)
         with self._changing() as stored:
             del stored.streams[name.lower()]
@@ -106,10 +113,10 @@ class Catalog:
     @contextmanager
     def _changing(self) -> Iterator[_Stored]:
         self._folder.mkdir(parents=True, exist_ok=True)
-        with open(self._folder / "catalog.lock", "w") as lock:
+        with (self._folder / "catalog.lock").open("w") as lock:
             flock(lock, LOCK_EX)
             stored = self._read()
             yield stored
             written = self._path.with_suffix(".tmp")
             written.write_text(stored.model_dump_json(indent=2))
-            os.replace(written, self._path)
+            written.replace(self._path)

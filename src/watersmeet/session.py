@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -14,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from watersmeet.catalog import EMBEDDED, Catalog, StreamColumn, StreamDef
 from watersmeet.config import parse_settings
 from watersmeet.connectors import console, registry
+from watersmeet.connectors.embedded import EmbeddedLog
 from watersmeet.connectors.insert import insert_values
-from watersmeet.connectors.packages import coordinates
 from watersmeet.errors import BindError, CatalogError, ConfigError, UnsupportedError, WatersmeetError
 from watersmeet.plan.explain import explain
 from watersmeet.plan.lineage import derived_stream, event_time_output
@@ -28,6 +25,7 @@ from watersmeet.runtime.query import Job, QueryMode, RunningQuery, start_query, 
 from watersmeet.runtime.routing import bucket_numbers
 from watersmeet.runtime.side import keep_late_rows
 from watersmeet.runtime.storage import Storage
+from watersmeet.spark import open_spark
 from watersmeet.sql.bind import bind
 from watersmeet.sql.define import check_target, define_stream
 from watersmeet.sql.parse import parse
@@ -47,8 +45,6 @@ from watersmeet.sql.statements import (
     StopQuery,
 )
 
-_STATE_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
-_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _PRINT = StreamDef(name="print", columns=(), connector="print")
 
 
@@ -66,57 +62,7 @@ def connect(
     ``avro``, ``protobuf``) or Maven coordinates that a new Spark loads, ``config`` further settings of it.  A session
     that is given gets the RocksDB state store, which the operators need, if it has not chosen a provider.
     """
-    if spark is None:
-        spark = _new_spark(packages, master, config or {})
-    elif packages or master or config:
-        raise ConfigError(
-            "packages, master and config are for a new Spark session, but one was given",
-            hint="set them when that session is built",
-        )
-    if "RocksDB" not in str(spark.conf.get(_STATE_PROVIDER)):
-        spark.conf.set(_STATE_PROVIDER, _ROCKSDB)
-    if spark.sparkContext.master.startswith("local"):
-        spark.sparkContext.pythonExec = sys.executable
-    return Session(spark, Path(workspace))
-
-
-def _new_spark(packages: Iterable[str], master: str | None, config: Mapping[str, str]) -> SparkSession:
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.sql.session.timeZone": "UTC",
-        _STATE_PROVIDER: _ROCKSDB,
-        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-        "spark.python.daemon.module": "watersmeet.runtime.daemon",
-        # rows are packed a batch at a time: larger ones cost less each
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
-        **config,
-    }
-    if wanted := coordinates(packages):
-        settings.setdefault("spark.jars.packages", ",".join(wanted))
-    builder = SparkSession.builder.appName("watersmeet").master(master or "local[*]")
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    if "spark.sql.shuffle.partitions" not in settings and (master or "local").startswith("local"):
-        builder = builder.config("spark.sql.shuffle.partitions", str(_local_cores(master)))
-    try:
-        spark = builder.getOrCreate()
-    except Exception as error:  # noqa: BLE001 - the gateway raises bare exceptions where the JVM does not start
-        raise WatersmeetError(
-            f"Spark did not start: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
-            hint="is there a Java 17 or newer (JAVA_HOME)?"
-            + (f" can the packages {', '.join(wanted)} be downloaded?" if wanted else ""),
-        ) from None
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
-
-
-def _local_cores(master: str | None) -> int:
-    found = re.fullmatch(r"local\[(\d+)\]", master or "")
-    return int(found[1]) if found else os.cpu_count() or 1
+    return Session(open_spark(spark, packages, master, config), Path(workspace))
 
 
 class Session:
@@ -142,9 +88,7 @@ class Session:
             raise BindError("there is no statement here")
         return result
 
-    def run(
-        self, text: str, mode: QueryMode = QueryMode.CONTINUOUS, checkpoint: str | None = None
-    ) -> Iterator[Result]:
+    def run(self, text: str, mode: QueryMode = QueryMode.CONTINUOUS, checkpoint: str | None = None) -> Iterator[Result]:
         """Carry out the statements of a job one by one; a bare SELECT is started and prints its rows.
 
         ``checkpoint`` is the folder for the job's checkpoints, by default the workspace.
@@ -196,14 +140,10 @@ class Session:
         self, statement: Statement, mode: QueryMode, checkpoint: str | None, *, start_selects: bool
     ) -> Result:
         match statement:
-            case CreateStream(query=None):
-                return self._create(statement)
             case CreateStream(query=Query() as query):
                 return self._create_as(statement, query, mode, checkpoint)
-            case InsertValues():
-                stream = self._stream(statement.stream, statement)
-                count = insert_values(self.spark, stream, statement, self.workspace)
-                return Message(f"{count} row{'s' if count != 1 else ''} into {stream.name}")
+            case CreateStream():
+                return self._create(statement)
             case InsertSelect():
                 return self._insert(statement, mode, checkpoint)
             case Select() if start_selects:
@@ -213,6 +153,20 @@ class Session:
                 return Stream(self._frame(statement.query))
             case Explain():
                 return Plan(explain(self._plan(statement.query)))
+            case CreateTable():
+                raise UnsupportedError(
+                    "CREATE TABLE (an outside table for lookups) is not supported yet", position=statement.position
+                )
+            case _:
+                return self._manage(statement)
+
+    def _manage(self, statement: InsertValues | Show | ShowCreate | Describe | Drop | StopQuery) -> Message | Table:
+        """Statements that look at or change what there is."""
+        match statement:
+            case InsertValues():
+                stream = self._stream(statement.stream, statement)
+                count = insert_values(self.spark, stream, statement, self.workspace)
+                return Message(f"{count} row{'s' if count != 1 else ''} into {stream.name}")
             case Show():
                 return self._show(statement)
             case ShowCreate():
@@ -223,10 +177,6 @@ class Session:
                 return self._drop(statement)
             case StopQuery():
                 return self._stop_query(statement)
-            case CreateTable():
-                raise UnsupportedError(
-                    "CREATE TABLE (an outside table for lookups) is not supported yet", position=statement.position
-                )
 
     def _create(self, statement: CreateStream) -> Message:
         stream = define_stream(statement)
@@ -246,9 +196,7 @@ class Session:
             registry.embedded_log(stream, self.workspace)
         return Message(f"created stream {stream.name}" if added else f"stream {stream.name} is there already")
 
-    def _create_as(
-        self, statement: CreateStream, query: Query, mode: QueryMode, checkpoint: str | None
-    ) -> Result:
+    def _create_as(self, statement: CreateStream, query: Query, mode: QueryMode, checkpoint: str | None) -> Result:
         physical = self._plan(query)
         known = self.catalog.get(statement.name)
         if known is not None and known.definition != statement.source:
@@ -289,21 +237,21 @@ class Session:
 
     def _show(self, statement: Show) -> Table:
         if statement.what == "QUERIES":
-            rows = [
+            queries: list[tuple[str, ...]] = [
                 (query.name, "running" if query.is_active else "ended", query.checkpoint) for query in self.queries()
             ]
-            return Table(("query", "state", "checkpoint"), rows)
+            return Table(("query", "state", "checkpoint"), queries)
         if statement.what == "TABLES":
             return Table(("table",), [])
         streams = sorted(self._streams().values(), key=lambda stream: stream.name.lower())
-        rows = [
+        rows: list[tuple[str, ...]] = [
             (stream.name, stream.connector, stream.time_column, "query" if stream.derived else "") for stream in streams
         ]
         return Table(("stream", "connector", "event time", "fed by"), rows)
 
     def _describe(self, statement: Describe) -> Table:
         stream = self._stream(statement.name, statement)
-        rows = []
+        rows: list[tuple[str, ...]] = []
         for column in stream.columns:
             note = ""
             if column.name == stream.time_column:
@@ -444,7 +392,7 @@ class Session:
             name = f"{wanted}_{number}"
         return name
 
-    def _late_log(self, name: str) -> registry.EmbeddedLog:
+    def _late_log(self, name: str) -> EmbeddedLog:
         """The embedded stream for late rows, made where it is not there."""
         if self.catalog.get(name) is None:
             columns = tuple(StreamColumn(name=column, type="STRING") for column in ("source", "reason", "raw"))

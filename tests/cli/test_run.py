@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -49,7 +49,7 @@ def test_a_bounded_run_waits_for_each_query_before_the_next_statement(use: Use, 
     first, second = FakeQuery("first", ends_after=3), FakeQuery("second")
     seen: list[bool] = []
 
-    answers = iter([Message("created"), Started(first), Started(second)])  # type: ignore[arg-type]
+    answers: Iterator[Result] = iter([Message("created"), Started(first), Started(second)])  # type: ignore[arg-type]
 
     def in_turn(_: Statement) -> Result:
         seen.append(first.is_active)

@@ -43,7 +43,7 @@ def test_cases_that_pass(tmp_path: Path) -> None:
     result = RUNNER.invoke(app, ["test", path])
     assert result.exit_code == 0, result.stdout
     first, last = result.stdout.splitlines()
-    assert re.fullmatch(rf"ok   {re.escape(path)}:1: pairs within ten seconds \[\d+ ms\]", first)
+    assert first == f"ok   {path}:1: pairs within ten seconds"
     assert re.fullmatch(r"1 passed, 0 failed in \d+\.\d s", last)
 
 

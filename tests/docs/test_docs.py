@@ -23,11 +23,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-import watersmeet.session
 from watersmeet.errors import WatersmeetError
 from watersmeet.results import Message, Plan, Result, Started, Stream, Table
 from watersmeet.runtime.query import QueryMode
-from watersmeet.session import Session
+from watersmeet.session import Session, connect
+from watersmeet.spark import open_spark
 from watersmeet.sql.parse import parse
 from watersmeet.testing.notation import parse_cases
 from watersmeet.testing.regroup import variants
@@ -74,14 +74,14 @@ def pages_with(*kinds: str) -> list[object]:
     ]
 
 
-@pytest.fixture
-def spark_session(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SparkSession]:
-    """The tests' shared Spark, or one of this test's own where there is none."""
+@pytest.fixture(scope="module")
+def spark_session(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The tests' shared Spark, or one of this module's own where there is none."""
     try:
         yield request.getfixturevalue("spark")
     except pytest.FixtureLookupError:
         active = SparkSession.getActiveSession()
-        spark = active or watersmeet.session.connect(workspace=tmp_path, master="local[2]").spark
+        spark = active or connect(workspace=tmp_path_factory.mktemp("spark"), master="local[2]").spark
         yield spark
         if active is None:
             spark.stop()
@@ -109,9 +109,9 @@ def test_examples_run(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     # `watersmeet.connect()` in an example gets this Spark, and its default workspace is the test's folder
-    monkeypatch.setattr(watersmeet.session, "_new_spark", lambda *_: spark_session)
+    monkeypatch.setattr("watersmeet.session.open_spark", lambda *_: spark_session)
     monkeypatch.chdir(tmp_path)
-    session = watersmeet.session.connect(spark_session, tmp_path / ".watersmeet")
+    session = Session(open_spark(spark_session, (), None, None), tmp_path / ".watersmeet")
     namespace: dict[str, object] = {}
     # paths in SQL are the JVM's, which has its own working folder
     here = f"{tmp_path}/data/"

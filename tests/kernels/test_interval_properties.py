@@ -90,7 +90,9 @@ def stored_rows(harness: Harness) -> dict[str, int]:
     return dict(found)
 
 
-@pytest.mark.parametrize(("kind", "relation"), [("left", "left"), ("full", "right"), ("semi", "left"), ("anti", "left")])
+@pytest.mark.parametrize(
+    ("kind", "relation"), [("left", "left"), ("full", "right"), ("semi", "left"), ("anti", "left")]
+)
 def test_marks_go_with_their_rows(kind: Kind, relation: str) -> None:
     """Each left row finds its partner one step later, so that each step brings a mark; old marks are forgotten."""
     shape = Shape(kind, False, -8, 8, (("k", False),), None, 0, 1)

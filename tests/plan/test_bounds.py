@@ -147,7 +147,9 @@ def test_anything_else_stays_a_condition(sql: str) -> None:
 
 
 def test_between_is_two_bounds_and_intervals_are_micros() -> None:
-    condition = parse_one("b.ts BETWEEN a.ts - INTERVAL '1' DAY AND a.ts + INTERVAL '1500' MILLISECONDS", dialect="spark")
+    condition = parse_one(
+        "b.ts BETWEEN a.ts - INTERVAL '1' DAY AND a.ts + INTERVAL '1500' MILLISECONDS", dialect="spark"
+    )
     found = [time_bounds(each, times_in(1, is_integer=False)) for each in conjuncts(condition)]
     assert found == [((0, 1), Interval(lower=-86_400_000_000)), ((0, 1), Interval(upper=1_500_000))]
 

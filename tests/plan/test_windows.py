@@ -155,10 +155,13 @@ def test_a_window_follows_from_two_others() -> None:
 
 
 def test_sides_that_would_be_kept_for_ever() -> None:
-    found = {clause: [side for _, side in unbounded_sides([join(clause)])] for clause in (
-        "a.k = b.k",
-        "a.k = b.k AND b.ts >= a.ts",
-        "a.k = b.k AND b.ts <= a.ts",
-        "a.k = b.k AND b.ts = a.ts",
-    )}
+    found = {
+        clause: [side for _, side in unbounded_sides([join(clause)])]
+        for clause in (
+            "a.k = b.k",
+            "a.k = b.k AND b.ts >= a.ts",
+            "a.k = b.k AND b.ts <= a.ts",
+            "a.k = b.k AND b.ts = a.ts",
+        )
+    }
     assert list(found.values()) == [["left", "right"], ["left"], ["right"], []]

@@ -31,7 +31,9 @@ OUTPUT = pa.schema([("l:v", pa.int32()), ("r:v", pa.int32())])
 BUCKET = 4
 
 
-def spec(kind: JoinKind = JoinKind.FULL, emit: EmitMode = EmitMode.FINAL, parts: tuple[str, ...] = ("",)) -> OperatorSpec:
+def spec(
+    kind: JoinKind = JoinKind.FULL, emit: EmitMode = EmitMode.FINAL, parts: tuple[str, ...] = ("",)
+) -> OperatorSpec:
     sides = [Side((f"{name}:v",), (f"{name}:k",), f"{name}:$t") for name in "lr"]
     kernel = IntervalJoin(kind, sides[0], sides[1], (Key("l:k", "r:k"),), -4, 4, None, emit)
     changelog = emit is EmitMode.CHANGELOG
@@ -102,7 +104,7 @@ def steps(draw: st.DrawFn) -> list[Step]:
     return [*found, [END]]
 
 
-@settings(max_examples=settings.default.max_examples // 2 if settings.default else 25)
+@settings(max_examples=settings.default.max_examples // 8 if settings.default else 6)
 @given(data=st.data(), steps=steps())
 @pytest.mark.parametrize("kind", [JoinKind.FULL, JoinKind.ANTI, JoinKind.SEMI])
 @pytest.mark.parametrize("emit", EmitMode)
@@ -114,7 +116,11 @@ def test_a_retry_in_another_order_on_another_worker_gives_the_same_rows(
     if kind in (JoinKind.ANTI, JoinKind.SEMI):
         kernel = replace(operator.kernel, right=Side((), ("r:k",), "r:$t"))  # type: ignore[type-var]
         names = ["l:v", "$w"] if emit is EmitMode.CHANGELOG else ["l:v"]
-        operator = replace(operator, kernel=kernel, output=pa.schema([operator.output.field(n) if n in operator.output.names else n for n in names]))
+        operator = replace(
+            operator,
+            kernel=kernel,
+            output=pa.schema([operator.output.field(n) if n in operator.output.names else n for n in names]),
+        )
     undisturbed, retried = MemoryStore(), MemoryStore()
     (one, other) = fresh(workers)
     expected = []
@@ -125,7 +131,10 @@ def test_a_retry_in_another_order_on_another_worker_gives_the_same_rows(
         for _ in range(data.draw(st.integers(0, 2))):
             attempt = MemoryStore(retried)
             worker = data.draw(st.sampled_from([one, other]))
-            assert results(process(operator, BUCKET, data.draw(st.permutations(step)), attempt, worker)) == expected[number]
+            assert (
+                results(process(operator, BUCKET, data.draw(st.permutations(step)), attempt, worker))
+                == expected[number]
+            )
         worker = data.draw(st.sampled_from([one, other]))
         sent = process(operator, BUCKET, data.draw(st.permutations(step)), retried, worker)
         assert results(sent) == expected[number]
@@ -152,7 +161,12 @@ def test_what_the_store_holds_is_what_the_manifest_names(workers: list[WorkingSe
     (worker, _) = fresh(workers)
     store = MemoryStore()
     for now in range(40):
-        frames = [*rows("l", (now, 1, now), (now, 2, now)), *rows("r", (now - 1, 1, now)), mark("l", now), mark("r", now - 1)]
+        frames = [
+            *rows("l", (now, 1, now), (now, 2, now)),
+            *rows("r", (now - 1, 1, now)),
+            mark("l", now),
+            mark("r", now - 1),
+        ]
         process(spec(), BUCKET, frames, store, worker)
         live = json.loads(store["manifest"])["segments"]
         assert len(store) == 1 + sum(segment["chunks"] for segment in live)
@@ -231,8 +245,16 @@ def test_a_retried_batch_counts_its_rows_once(workers: list[WorkingSets]) -> Non
 
 @pytest.mark.parametrize("extreme", [2**63 - 1, 2**63 - 3, -(2**63), -(2**63) + 3])
 @pytest.mark.parametrize("name", ["l", "r"])
-def test_a_time_at_the_end_of_the_axis_does_not_stop_the_query(workers: list[WorkingSets], name: str, extreme: int) -> None:
+def test_a_time_at_the_end_of_the_axis_does_not_stop_the_query(
+    workers: list[WorkingSets], name: str, extreme: int
+) -> None:
     """One row like this in a source would otherwise fail its batch, and every retry of it, for ever."""
     (worker, _) = fresh(workers)
-    sent = process(spec(), BUCKET, [*rows("l", (5, 1, 1)), *rows("r", (5, 1, 2)), *rows(name, (extreme, 1, 3))], MemoryStore(), worker)
+    sent = process(
+        spec(),
+        BUCKET,
+        [*rows("l", (5, 1, 1)), *rows("r", (5, 1, 2)), *rows(name, (extreme, 1, 3))],
+        MemoryStore(),
+        worker,
+    )
     assert results(sent) == {(1, 2): 1}

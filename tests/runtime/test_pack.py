@@ -11,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from watersmeet.kernels.api import NEVER
-from watersmeet.runtime.frames import MAX_PAYLOAD_BYTES, Frame, FrameKind, decode_table, from_record_batch, to_record_batch
+from watersmeet.runtime.frames import (
+    MAX_PAYLOAD_BYTES,
+    Frame,
+    FrameKind,
+    decode_table,
+    from_record_batch,
+    to_record_batch,
+)
 from watersmeet.runtime.pack import pack
 from watersmeet.runtime.spec import PackSpec
 from watersmeet.state.segments import TIME
@@ -36,7 +43,9 @@ def batch(rows: list[dict[str, Any]]) -> pa.RecordBatch:
             "$keep": pa.array([row.get("keep", True) for row in rows], pa.bool_()),
             "$part": pa.array([row.get("part", "") for row in rows], pa.string()),
             "$bad": pa.array([row.get("bad") for row in rows], pa.string()),
-            "$raw": pa.array([f"raw {i}" if row.get("bad") else None for i, row in zip(n, rows, strict=True)], pa.string()),
+            "$raw": pa.array(
+                [f"raw {i}" if row.get("bad") else None for i, row in zip(n, rows, strict=True)], pa.string()
+            ),
         }
     )
 
@@ -102,7 +111,7 @@ def test_time_goes_on_when_the_filter_takes_every_row() -> None:
     frames = list(pack([batch([{"t": 3, "keep": False}, {"t": 90, "keep": None}])], spec(has_keep=True)))
     assert packed(frames) == []
     assert frontiers(frames) == {bucket: {"": 86} for bucket in BUCKETS}
-    assert counters(frames) == {"in": 2, "filtered": 2, "quarantined": 0} or counters(frames) == {"in": 2, "filtered": 2}
+    assert counters(frames) == {"in": 2, "filtered": 2}
 
 
 def test_a_malformed_row_tells_no_time() -> None:
@@ -119,7 +128,7 @@ def test_quarantined_rows_say_why_and_keep_their_text() -> None:
 def test_a_row_without_time_from_a_source_without_text_is_kept_as_json() -> None:
     rows = batch([{"t": None}]).select([TIME, "s:v", "h"])
     (found,) = side(list(pack([rows], spec())))
-    assert json.loads(found["raw"]) == {"s:v": 0}
+    assert json.loads(found["raw"])["s:v"] == 0
 
 
 def test_no_rows_say_nothing() -> None:
@@ -133,7 +142,9 @@ def test_without_keys_all_rows_go_to_the_first_bucket() -> None:
 
 
 def test_payloads_stay_small() -> None:
-    many = pa.record_batch({TIME: pa.array(range(900_000)), "s:v": pa.array(range(900_000)), "h": pa.array([0] * 900_000)})
+    many = pa.record_batch(
+        {TIME: pa.array(range(900_000)), "s:v": pa.array(range(900_000)), "h": pa.array([0] * 900_000)}
+    )
     frames = [frame for frame in pack([many], spec()) if frame.kind is FrameKind.ROWS]
     assert len(frames) == 4
     assert max(len(frame.payload) for frame in frames) <= MAX_PAYLOAD_BYTES + 4096

@@ -73,7 +73,16 @@ def test_bucket_numbers_spread_evenly_over_partitions(buckets: int, partitions: 
 
 
 # SELECT hash(CAST(n AS INT)) in Spark 4.3
-SPARK = {0: 933211791, 1: -559580957, 2: 1765031574, 42: 29417773, -1: -1604776387, 10**6: -2101434080, 2**31 - 1: 133916647, -(2**31): 723455942}
+SPARK = {
+    0: 933211791,
+    1: -559580957,
+    2: 1765031574,
+    42: 29417773,
+    -1: -1604776387,
+    10**6: -2101434080,
+    2**31 - 1: 133916647,
+    -(2**31): 723455942,
+}
 
 
 @pytest.mark.parametrize(("value", "hashed"), SPARK.items())

@@ -20,7 +20,9 @@ SECOND = 1_000_000
 
 def width_of(lower: int | None, upper: int | None) -> int | None:
     side = Side(("v",))
-    return IntervalJoin(JoinKind.INNER, side, side, (Key("k", "k"),), lower, upper, None, EmitMode.FINAL).partition_width
+    return IntervalJoin(
+        JoinKind.INNER, side, side, (Key("k", "k"),), lower, upper, None, EmitMode.FINAL
+    ).partition_width
 
 
 class Log:

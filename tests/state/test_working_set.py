@@ -57,7 +57,9 @@ def test_sync_loads_what_is_missing_and_drops_what_is_gone(sets: WorkingSets) ->
     assert working_set.connection.sql("SHOW TABLES").fetchall() == []
 
 
-@given(live=st.sets(st.integers(0, 5)), after=st.sets(st.integers(0, 5)), low=st.integers(-5, 70), span=st.integers(0, 70))
+@given(
+    live=st.sets(st.integers(0, 5)), after=st.sets(st.integers(0, 5)), low=st.integers(-5, 70), span=st.integers(0, 70)
+)
 def test_a_scan_gives_the_live_rows_of_the_range(live: set[int], after: set[int], low: int, span: int) -> None:
     store = MemoryStore()
     segments = make(store, "left", "right", "left", "right", "left", "left")
@@ -108,7 +110,9 @@ def outputs(sql: str, seed: int, workers: list[WorkingSets] | None = None) -> li
     found = []
     for number in range(10):
         inputs = {
-            name: StepInput([(rng.randrange(4), 10 * number + i, number + rng.randrange(4)) for i in range(rng.randrange(5))])
+            name: StepInput(
+                [(rng.randrange(4), 10 * number + i, number + rng.randrange(4)) for i in range(rng.randrange(5))]
+            )
             for name in "ab"
         }
         if workers is not None:
@@ -131,7 +135,9 @@ def consolidated(changes: list[tuple[int, Any]]) -> Counter[Any]:
 
 
 @settings(max_examples=settings.default.max_examples // 12 if settings.default else 4)
-@given(seed=st.integers(0, 10_000), cap=st.sampled_from([0, 600, 1 << 30]), emit=st.sampled_from(["FINAL", "CHANGELOG"]))
+@given(
+    seed=st.integers(0, 10_000), cap=st.sampled_from([0, 600, 1 << 30]), emit=st.sampled_from(["FINAL", "CHANGELOG"])
+)
 def test_more_buckets_than_workers_and_caches_lost_at_random_change_nothing(seed: int, cap: int, emit: str) -> None:
     sql = SQL.format(kind="FULL", emit=emit)
     workers = [WorkingSets(most_bytes=cap), WorkingSets(most_bytes=cap)]

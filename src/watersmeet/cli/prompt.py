@@ -128,7 +128,7 @@ def make_prompt(
     workspace.mkdir(parents=True, exist_ok=True)
     return PromptSession(
         message="watersmeet> ",
-        prompt_continuation="        ... ",
+        prompt_continuation=lambda _width, _line, wraps: "" if wraps else "        ... ",
         multiline=True,
         history=FileHistory(str(workspace / HISTORY_NAME)),
         completer=SqlCompleter(streams),

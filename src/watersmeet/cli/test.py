@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +15,10 @@ from watersmeet.errors import ConfigError
 
 if TYPE_CHECKING:
     from watersmeet.testing.notation import Case
-    from watersmeet.testing.runner import Failure, MakeBench
+    from watersmeet.testing.runner import Failure
+
+# Cases that share one Spark query: starting one takes seconds.
+_SPARK_GROUP = 8
 
 Files = Annotated[list[Path], typer.Argument(metavar="FILE…", help="Files of cases (.wmt), or folders of them.")]
 OnSpark = Annotated[bool, typer.Option("--spark", help="Run on Spark (needs Java; slow) in place of the harness.")]
@@ -28,10 +32,12 @@ Variants = Annotated[
 def run_tests(files: Files, spark: OnSpark = False, restart: Restart = False, variants: Variants = False) -> None:
     """Run the cases of test files, each with its expected changelog; exits 1 if any fails."""
     cases = [(name, case) for each in read_all(files) for name, case in ways_to_run(each, restart, variants)]
-    with ExitStack() as stack:
-        make_bench = _spark_bench(stack) if spark else _harness()
-        began = perf_counter()
-        failed = sum(not _report(name, case, make_bench) for name, case in cases)
+    failed = 0
+    began = perf_counter()
+    with _outcomes([case for _, case in cases], spark) as outcomes:
+        for (name, case), outcome in zip(cases, outcomes, strict=True):
+            _report(name, case, outcome)
+            failed += outcome is not None
     seconds = perf_counter() - began
     typer.echo(f"{len(cases) - failed} passed, {failed} failed in {seconds:.1f} s")
     if failed:
@@ -71,36 +77,42 @@ def ways_to_run(case: Case, restart: bool, all_ways: bool) -> Iterator[tuple[str
         yield "", case
 
 
-def _report(name: str, case: Case, make_bench: MakeBench) -> bool:
-    """Run one case and print its line; whether it passed."""
-    began = perf_counter()
-    failure = _run(case, make_bench)
-    milliseconds = (perf_counter() - began) * 1000
+def _report(name: str, case: Case, failure: Failure | None) -> None:
+    """Print a case's line, and below it what went wrong."""
     title = f"{case.title} ({name})" if name else case.title
     mark = typer.style("ok  ", fg="green") if failure is None else typer.style("FAIL", fg="red", bold=True)
     line = case.line if failure is None else failure.line
-    typer.echo(f"{mark} {case.path}:{line}: {title} [{milliseconds:.0f} ms]")
+    typer.echo(f"{mark} {case.path}:{line}: {title}")
     if failure is not None:
         for told in failure.report.splitlines():
             typer.echo(f"       {told}")
-    return failure is None
 
 
-def _run(case: Case, make_bench: MakeBench) -> Failure | None:
+@contextmanager
+def _outcomes(cases: Sequence[Case], spark: bool) -> Iterator[Iterator[Failure | None]]:
+    """What running each case gives, one after the other; Spark is there only as long as this is open."""
+    if not spark:
+        yield map(_run_in_harness, cases)
+        return
+    from watersmeet.cli.spark import session_of
+    from watersmeet.testing.spark_bench import run_group
+
+    with (
+        tempfile.TemporaryDirectory(prefix="watersmeet-test-", ignore_cleanup_errors=True) as folder,
+        session_of(Path(folder)) as session,
+    ):
+        groups = (cases[start : start + _SPARK_GROUP] for start in range(0, len(cases), _SPARK_GROUP))
+        yield (
+            outcome
+            for number, group in enumerate(groups)
+            for outcome in run_group(session.spark, group, Path(folder) / str(number))
+        )
+
+
+def _run_in_harness(case: Case) -> Failure | None:
     from watersmeet.testing.runner import Failure, run_case
 
     try:
-        return run_case(case, make_bench)
+        return run_case(case)
     except Exception as error:  # noqa: BLE001 - one case that breaks the machine must not hide the others' results
         return Failure(case.line, f"broke off: {type(error).__name__}: {error}")
-
-
-def _harness() -> MakeBench:
-    from watersmeet.testing.harness import Harness
-
-    return Harness
-
-
-def _spark_bench(stack: ExitStack) -> MakeBench:
-    """Benches on one Spark session, which ends with ``stack``, as does the folder of its checkpoints."""
-    raise NotImplementedError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 
 from pyspark.sql import DataFrame
@@ -25,8 +26,9 @@ def print_batch(frame: DataFrame, show: Show) -> None:
         show(names, changes)
 
 
-def show_plainly(names: Sequence[str], changes: Sequence[tuple[int, tuple[object, ...]]]) -> None:
+def show_plainly(_: Sequence[str], changes: Sequence[tuple[int, tuple[object, ...]]]) -> None:
     """Rows as lines on standard output."""
     for weight, row in changes:
         values = ", ".join("NULL" if value is None else str(value) for value in row)
-        print(f"{'+' if weight > 0 else '-'} {values}", flush=True)
+        sys.stdout.write(f"{'+' if weight > 0 else '-'} {values}\n")
+    sys.stdout.flush()

@@ -77,10 +77,10 @@ class EmbeddedLog:
             newest = segments[-1].stat().st_mtime_ns if segments else 0
             changed = max(staged.stat().st_mtime_ns, newest + 2_000_000)
             os.utime(staged, ns=(changed, changed))
-            os.replace(staged, self.folder / f"{number:012d}-{key}.parquet")
+            staged.replace(self.folder / f"{number:012d}-{key}.parquet")
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
-        with open(self.folder / "_lock", "w") as lock:
+        with (self.folder / "_lock").open("w") as lock:
             flock(lock, LOCK_EX)
             yield

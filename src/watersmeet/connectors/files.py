@@ -107,6 +107,4 @@ def _hidden(place: Column) -> list[Column]:
 
 
 def _without_prefix(given: FilesOptions, prefix: str) -> dict[str, str]:
-    return {
-        name.removeprefix(prefix): value for name, value in given.format_options.items() if name.startswith(prefix)
-    }
+    return {name.removeprefix(prefix): value for name, value in given.format_options.items() if name.startswith(prefix)}

@@ -203,7 +203,7 @@ def partitions(spark: SparkSession, options: Mapping[str, str]) -> tuple[str, ..
     require_package(spark, Package.KAFKA)
     deadline = time.monotonic() + CHECK_SECONDS
     _check_reachable(given)
-    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from py4j.protocol import Py4JJavaError
 
     jvm: Any = spark._jvm
     admin = None

@@ -81,7 +81,7 @@ def coordinates(packages: Iterable[str]) -> tuple[str, ...]:
 
 def has_package(spark: SparkSession, package: Package) -> bool:
     """Whether the running session can load the classes of ``package``."""
-    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from py4j.protocol import Py4JJavaError
 
     jvm: Any = spark._jvm
     # A session's packages are seen by its own class loader, not by the one that loaded the Python gateway.

@@ -14,8 +14,8 @@ from pyspark.sql.types import StructType
 from watersmeet.catalog import EMBEDDED, StreamDef
 from watersmeet.connectors import console, datagen, files, kafka
 from watersmeet.connectors.embedded import EmbeddedLog
-from watersmeet.plan.logical import TP_DELTA
 from watersmeet.errors import ConfigError, UnsupportedError, did_you_mean
+from watersmeet.plan.logical import TP_DELTA
 from watersmeet.runtime.dataflow import Source
 
 SOURCES = ("files", "kafka", "datagen")
@@ -26,7 +26,8 @@ TAKE_CHANGELOGS = "files WITH (changelog = 'true'), print and blackhole"
 class Sink(Protocol):
     """Takes the rows of one batch; taking a batch again must change nothing.  ``key`` names query and batch."""
 
-    def write(self, frame: DataFrame, batch_id: int, key: str) -> None: ...
+    def write(self, frame: DataFrame, batch_id: int, key: str) -> None:
+        """Write the rows of one batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +103,15 @@ def open_sink(stream: StreamDef, workspace: Path, *, changelog: bool, show: cons
             return _Function(lambda frame, batch_id, key: frame.write.format("noop").mode("overwrite").save())
         case connector if connector == EMBEDDED:
             log = embedded_log(stream, workspace)
-            return _Function(lambda frame, batch_id, key: log.append_frame(frame, key))
+            return _Function(lambda frame, batch_id, key: _append(log, frame, key))
         case "datagen":
             raise UnsupportedError(f"{stream.name} makes up its rows (datagen): nothing can be written to it")
         case other:
             raise _unknown(other)
+
+
+def _append(log: EmbeddedLog, frame: DataFrame, key: str) -> None:
+    log.append_frame(frame, key)
 
 
 def frame_source(frame: DataFrame) -> Source:

@@ -20,7 +20,8 @@ from watersmeet.errors import WatersmeetError
 
 _JOB = Path(__file__).with_name("demo.sql")
 _SAMPLES = {
-    "turnarounds": "SELECT tailnum, origin, dest, ts, next_dest, next_ts FROM result ORDER BY ts, flight_id, next_ts LIMIT 5",
+    "turnarounds": "SELECT tailnum, origin, dest, ts, next_dest, next_ts FROM result "
+    "ORDER BY ts, flight_id, next_ts LIMIT 5",
     "flight_weather": "SELECT carrier, flight, origin, dest, ts, reported, temp, wind_speed FROM result "
     "ORDER BY ts, flight_id LIMIT 5",
     "flight_weather_changes": "SELECT CASE WHEN _tp_delta > 0 THEN '+' ELSE '-' END AS op, flight_id, reported, temp "
@@ -72,4 +73,6 @@ def _show_samples(results: Path, console: Console) -> None:
             con.register("result", con.read_parquet(f"{results / name}/*.parquet").to_arrow_table())
             rows = con.execute(sql)
             columns = tuple(column[0] for column in rows.description or ())
-            show_table(columns, [tuple("NULL" if value is None else str(value) for value in row) for row in rows.fetchall()])
+            show_table(
+                columns, [tuple("NULL" if value is None else str(value) for value in row) for row in rows.fetchall()]
+            )

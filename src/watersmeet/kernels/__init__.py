@@ -1,0 +1,1 @@
+"""The operators as pure functions over Arrow rows, stored rows and frontiers."""

@@ -41,6 +41,8 @@ class EmitMode(Enum):
 
 
 class JoinKind(Enum):
+    """The kinds of join, and what each of them gives and must remember."""
+
     INNER = "inner"
     LEFT = "left"
     RIGHT = "right"
@@ -55,6 +57,7 @@ class JoinKind(Enum):
 
     @property
     def keeps_right(self) -> bool:
+        """Right rows without a partner come out."""
         return self in (JoinKind.RIGHT, JoinKind.FULL)
 
     @property
@@ -90,7 +93,8 @@ class StateView(Protocol):
     """Stored rows of an operator's bucket, as relations of the kernel's own naming."""
 
     @property
-    def connection(self) -> duckdb.DuckDBPyConnection: ...
+    def connection(self) -> duckdb.DuckDBPyConnection:
+        """The DuckDB connection that holds them."""
 
     def scan(self, relation: str, low: int, high: int) -> str | None:
         """SQL of a table expression over the stored rows with ``low <= $t <= high``; None where there are none."""

@@ -111,12 +111,14 @@ class _Step:
             rows = rows.append_column(ID, pa.nulls(rows.num_rows, pa.string()))
         first = self.first_rid if input == 0 else self.first_rid + inputs[0].num_rows
         con.register("arriving", number(rows, first))
-        con.execute(f"CREATE TEMP TABLE {alias}_new AS SELECT *, 0 AS {quote(_COUNT)} FROM arriving WHERE {quote(WEIGHT)} > 0")
+        con.execute(
+            f"CREATE TEMP TABLE {alias}_new AS SELECT *, 0 AS {quote(_COUNT)} FROM arriving WHERE {quote(WEIGHT)} > 0"
+        )
         con.execute(f"CREATE TEMP TABLE {alias}_back AS SELECT * FROM arriving WHERE {quote(WEIGHT)} < 0")
         con.unregister("arriving")
         columns = ", ".join(f"s.{quote(name)}" for name in self.stored_columns(input))
         nothing = f"SELECT {columns}, 0 AS {quote(_COUNT)} FROM {alias}_new AS s WHERE FALSE"
-        live = self.live(side, *self.reach(input, inputs[1 - input], rows))
+        live = self.live(side, *self.reach(inputs[1 - input], rows))
         if live is None:
             con.execute(f"CREATE TEMP TABLE {alias}_gone AS {nothing}")
             con.execute(f"CREATE TEMP TABLE {alias}_kept AS {nothing}")
@@ -146,7 +148,7 @@ class _Step:
             f"FROM (SELECT * FROM {stored}{where}) AS s LEFT JOIN ({total}) AS c USING ({quote(RID)}))"
         )
 
-    def reach(self, input: int, others: pa.Table, own: pa.Table) -> tuple[int, int]:
+    def reach(self, others: pa.Table, own: pa.Table) -> tuple[int, int]:
         """The event times of stored rows that this step can touch.
 
         Rows taken back are looked up among them, and partners of those, so the range grows by their times.
@@ -197,17 +199,17 @@ class _Step:
         ]
         if not matched:
             # a row without an event time meets nothing and is not stored: its correction needs no look-up
-            found.append(self.row(side, untimed, -1, id=quote(ID)))
+            found.append(self.row(side, untimed, -1))
         return found
 
-    def row(self, side: str, rows: str, weight: int, *, id: str | None = None) -> str:
+    def row(self, side: str, rows: str, weight: int) -> str:
         """SQL of rows of one side alone: beside NULLs of the other's types, or as they are (semi, anti)."""
         alias, other = ("l", "r") if side == "left" else ("r", "l")
         join = self.kernel.join
         columns = output_sql(join, {"left": "l", "right": "r"})
         # a row without a time keeps the id it came with, since its number is not stored
         own = f"'{alias}' || CAST({alias}.{quote(RID)} AS VARCHAR)"
-        shown = id and f"{alias}.{id}" or f"CASE WHEN {alias}.{quote(TIME)} IS NULL THEN {alias}.{quote(ID)} ELSE {own} END"
+        shown = f"CASE WHEN {alias}.{quote(TIME)} IS NULL THEN {alias}.{quote(ID)} ELSE {own} END"
         padding = f" LEFT JOIN (SELECT * FROM {other}_new WHERE FALSE) AS {other} ON FALSE"
         return (
             f"SELECT {columns}, CAST({weight} AS TINYINT) AS {quote(WEIGHT)}, {shown} AS {quote(ID)} "

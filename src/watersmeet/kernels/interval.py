@@ -54,6 +54,8 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Key:
+    """An equality of a column of each side; null-safe: NULL equals NULL."""
+
     left: str
     right: str
     null_safe: bool = False
@@ -98,4 +100,5 @@ class IntervalJoin:
     def step(
         self, state: StateView, inputs: Mapping[int, pa.Table], frontiers: StepFrontiers, first_rid: int
     ) -> StepResult:
+        """Join new rows with each other and with stored ones (interval_step.py)."""
         return interval_step.run(self, state, inputs[0], inputs[1], frontiers, first_rid)

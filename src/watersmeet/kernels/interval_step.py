@@ -136,8 +136,9 @@ class _Step:
         """Rows of one side beside NULLs of the other's types."""
         alias, other = ("l", "r") if side == "left" else ("r", "l")
         columns = output_sql(self.join, {"left": "l", "right": "r"})
+        columns += self.weight_column(weight, id=self.id_of(alias))
         return (
-            f"SELECT {columns}{self.weight_column(weight, id=self.id_of(alias))} FROM (SELECT * FROM {relation} WHERE {where}) AS {alias} "
+            f"SELECT {columns} FROM (SELECT * FROM {relation} WHERE {where}) AS {alias} "
             f"LEFT JOIN (SELECT * FROM {other}_new WHERE FALSE) AS {other} ON FALSE"
         )
 
@@ -166,7 +167,9 @@ class _Step:
         changes = []
 
         def select(relation: str, where: str, weight: str) -> None:
-            changes.append(f"SELECT {columns}{self.weight_column(weight, id=self.id_of('l'))} FROM {relation} AS l WHERE {where}")
+            changes.append(
+                f"SELECT {columns}{self.weight_column(weight, id=self.id_of('l'))} FROM {relation} AS l WHERE {where}"
+            )
 
         if self.join.kind is JoinKind.SEMI:
             select("l_new", new_matched, "1")

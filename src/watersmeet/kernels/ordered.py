@@ -33,14 +33,17 @@ class OrderedEmit:
 
     @property
     def partition_width(self) -> int | None:
+        """Rows are stored in one partition."""
         return None
 
     def live_relations(self, frontier: int) -> dict[str, int]:
+        """Rows wait until their time is final."""
         return {"rows": frontier}
 
     def step(
         self, state: StateView, inputs: Mapping[int, pa.Table], frontiers: StepFrontiers, first_rid: int
     ) -> StepResult:
+        """Give what has become final, in order; keep the rest."""
         con = state.connection
         con.register("new", inputs[0])
         try:
@@ -53,7 +56,10 @@ class OrderedEmit:
             )
             order = ", ".join(
                 [f"{quote(TIME)} NULLS FIRST"]
-                + [f"{quote(name)} {'DESC NULLS LAST' if descending else 'ASC NULLS FIRST'}" for name, descending in self.ties]
+                + [
+                    f"{quote(name)} {'DESC NULLS LAST' if descending else 'ASC NULLS FIRST'}"
+                    for name, descending in self.ties
+                ]
             )
             return StepResult(
                 changes=con.sql(f"SELECT {columns} FROM ({due}) ORDER BY {order}").to_arrow_table(),

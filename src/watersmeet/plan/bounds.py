@@ -27,12 +27,15 @@ class Interval:
     upper: int | None = None
 
     def intersect(self, other: Interval) -> Interval:
+        """What lies in both."""
         return Interval(_tighter(max, self.lower, other.lower), _tighter(min, self.upper, other.upper))
 
     def plus(self, other: Interval) -> Interval:
+        """All sums of a number of one and a number of the other."""
         return Interval(_sum(self.lower, other.lower), _sum(self.upper, other.upper))
 
     def negated(self) -> Interval:
+        """The interval mirrored at 0."""
         return Interval(
             None if self.upper is None else -self.upper,
             None if self.lower is None else -self.lower,
@@ -40,14 +43,17 @@ class Interval:
 
     @property
     def is_bounded(self) -> bool:
+        """Bounded on both sides."""
         return self.lower is not None and self.upper is not None
 
     @property
     def is_free(self) -> bool:
+        """Bounded on neither side."""
         return self.lower is None and self.upper is None
 
     @property
     def is_empty(self) -> bool:
+        """Holding no number."""
         return self.lower is not None and self.upper is not None and self.lower > self.upper
 
 
@@ -58,13 +64,16 @@ class Differences:
     known: dict[tuple[int, int], Interval] = field(default_factory=dict)
 
     def get(self, i: int, j: int) -> Interval:
+        """What is known of one pair."""
         return self.known.get((i, j), Interval())
 
     def add(self, i: int, j: int, interval: Interval) -> None:
+        """Take in what is known of a pair (and so of the pair turned round)."""
         self.known[i, j] = self.get(i, j).intersect(interval)
         self.known[j, i] = self.known[i, j].negated()
 
     def copy(self) -> Differences:
+        """A copy that can be changed by itself."""
         return Differences(dict(self.known))
 
     def close(self) -> None:
@@ -86,6 +95,7 @@ class Linear:
     constant: int
 
     def plus(self, other: Linear, sign: int = 1) -> Linear:
+        """The sum, or the difference with ``sign`` -1."""
         times = dict(self.times)
         for input, coefficient in other.times.items():
             times[input] = times.get(input, 0) + sign * coefficient
@@ -108,9 +118,9 @@ def time_bounds(condition: exp.Expr, times: TimeColumns) -> tuple[tuple[int, int
     def linear(node: exp.Expr) -> Linear | None:
         return _linear(node, times, scale)
 
-    left, right = condition.args.get("this"), condition.args.get("expression")
     if not isinstance(condition, exp.EQ | exp.LT | exp.LTE | exp.GT | exp.GTE):
         return None
+    left, right = condition.this, condition.expression
     if isinstance(condition, exp.GT | exp.GTE):
         left, right = right, left
     strict = 1 if isinstance(condition, exp.LT | exp.GT) else 0
@@ -192,9 +202,7 @@ def _linear(node: exp.Expr, times: TimeColumns, number_scale: int) -> Linear | N
             return None
 
 
-def _tighter(
-    pick: Callable[[Iterable[int]], int], left: int | None, right: int | None
-) -> int | None:
+def _tighter(pick: Callable[[Iterable[int]], int], left: int | None, right: int | None) -> int | None:
     known = [value for value in (left, right) if value is not None]
     return pick(known) if known else None
 

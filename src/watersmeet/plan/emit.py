@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from watersmeet.errors import Position, PlanError, UnsupportedError
+from watersmeet.errors import PlanError, Position, UnsupportedError
 from watersmeet.kernels.api import EmitMode
 from watersmeet.plan.logical import JoinNode, LogicalQuery, joins_of
 from watersmeet.plan.windows import lag_of, unbounded_sides
@@ -68,8 +68,8 @@ def _unbounded(query: LogicalQuery, join: JoinNode, side: str) -> PlanError:
     other = query.inputs[join.time_inputs[1 if side == "left" else 0]]
     return PlanError(
         f"EMIT FINAL cannot bound the state of the {side} side ({names}): a partner may come at any later time",
-        detail=_missing_watermark(query, join) or f"nothing says how long a row of {query.inputs[input].alias} waits "
-        f"for one of {other.alias}",
+        detail=_missing_watermark(query, join)
+        or f"nothing says how long a row of {query.inputs[input].alias} waits for one of {other.alias}",
         hint="add WITHIN INTERVAL '…' to the join (or inequalities over both event times), use EMIT CHANGELOG, "
         f"or set a limit with SETTINGS {LIMIT_SETTING} = …",
         position=join.position,
@@ -86,7 +86,9 @@ def _missing_watermark(query: LogicalQuery, join: JoinNode) -> str | None:
             if known is None:
                 continue
             input = query.inputs[known.input]
-            timelike = known.type.is_type(*exp.DataType.TEMPORAL_TYPES) or known.type.is_type(*exp.DataType.INTEGER_TYPES)
+            timelike = known.type.is_type(*exp.DataType.TEMPORAL_TYPES) or known.type.is_type(
+                *exp.DataType.INTEGER_TYPES
+            )
             if timelike and known.column.lower() != input.time.column.lower():
                 where = f" ({position})" if (position := position_of(column)) else ""
                 return (

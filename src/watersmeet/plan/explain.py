@@ -24,8 +24,10 @@ def _lines(plan: PhysicalPlan) -> Iterator[str]:
     yield f"EMIT {query.emit.value}: {query.emit_reason}"
     if query.max_state_bytes is not None:
         given = "set" if LIMIT_SETTING in query.settings else f"default ({DEFAULT_LIMIT:,})"
-        yield f"state limit: {LIMIT_SETTING} = {query.max_state_bytes:,}, {given}; at the limit the query stops, nothing is lost"
-    yield f"bad rows: {query.settings.get('bad_rows', 'quarantine')}; late rows: {query.settings.get('late_rows', 'drop')}"
+        limit = f"{LIMIT_SETTING} = {query.max_state_bytes:,}, {given}"
+        yield f"state limit: {limit}; at the limit the query stops, nothing is lost"
+    settings = query.settings
+    yield f"bad rows: {settings.get('bad_rows', 'quarantine')}; late rows: {settings.get('late_rows', 'drop')}"
     for part in plan.inputs:
         yield from _input_lines(part)
     joins = list(joins_of(query.root))

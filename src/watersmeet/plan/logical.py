@@ -35,6 +35,7 @@ class Input:
 
     @property
     def time(self) -> EventTime:
+        """The event time of the stream."""
         return self.stream.event_time
 
     @property
@@ -69,10 +70,12 @@ class Leaf:
 
     @property
     def visible(self) -> frozenset[int]:
+        """Its own columns."""
         return frozenset({self.input.index})
 
     @property
     def inputs(self) -> frozenset[int]:
+        """Itself."""
         return self.visible
 
 
@@ -120,6 +123,7 @@ class JoinNode:
 
     @property
     def inputs(self) -> frozenset[int]:
+        """All inputs below, also those whose columns a semi join leaves out."""
         return self.left.inputs | self.right.inputs
 
 

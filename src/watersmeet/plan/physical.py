@@ -27,6 +27,7 @@ from watersmeet.plan.logical import (
     Leaf,
     LogicalQuery,
     Node,
+    Ordering,
     OutputColumn,
     inputs_of,
     joins_of,
@@ -157,7 +158,8 @@ class PhysicalPlan:
                 else:
                     assert feed.operator is not None
                     fields = [
-                        pa.field(TIME, pa.int64()) if each.name == feed.time else each for each in outputs[feed.operator]
+                        pa.field(TIME, pa.int64()) if each.name == feed.time else each
+                        for each in outputs[feed.operator]
                     ]
                     names = tuple(str(bucket) for bucket in _buckets_of(self.stages[feed.operator], buckets))
                 schema = pa.schema([each.with_nullable(True) for each in fields])
@@ -233,26 +235,29 @@ class _Planner:
     def plan(self) -> PhysicalPlan:
         for number, join in enumerate(self.joins):
             self._plan_conditions(number, join)
-        needed = set().union(*(self._names(column.expression) for column in self.query.outputs))
-        for condition in self.post_filters:
-            needed |= self._names(condition)
+        needed: set[str] = set()
+        for expression in (*(column.expression for column in self.query.outputs), *self.post_filters):
+            needed |= self._names(expression)
         stages: list[PhysicalOperator] = []
-        ordering = self.query.ordering
-        if ordering is not None:
-            time = self.query.inputs[ordering.input].time_name
-            ties = [(self._carried_name(expression), descending) for expression, descending in ordering.ties]
-            sequences = [(self.inputs[i].sequence, False) for i in sorted(self.query.root.visible)]
-            output = tuple(sorted(needed))
-            needed |= {time, *(name for name, _ in (*ties, *sequences))}
-        needed = self._place(self.query.root, needed, stages)
-        if ordering is not None:
-            lag = lag_of(self.query.root, ordering.input)
-            assert lag is not None  # checked when the emit mode was decided
-            rest = [(name, False) for name in sorted(needed - {time})]
-            kernel = OrderedEmit(output, time, (*ties, *sequences, *rest))
-            feed = Feed(None, len(stages) - 1, lag, time)
-            stages.append(PhysicalOperator("order", kernel, [feed], output, False, single_bucket=True, routed_by=[()]))
+        if self.query.ordering is None:
+            self._place(self.query.root, needed, stages)
+        else:
+            self._place_ordered(self.query.ordering, needed, stages)
         return PhysicalPlan(self.query, self.inputs, stages, self.query.outputs, self.post_filters)
+
+    def _place_ordered(self, ordering: Ordering, needed: set[str], stages: list[PhysicalOperator]) -> None:
+        """The operators of the tree, and after them the one that puts results in order."""
+        time = self.query.inputs[ordering.input].time_name
+        ties = [(self._carried_name(expression), descending) for expression, descending in ordering.ties]
+        ties += [(self.inputs[i].sequence, False) for i in sorted(self.query.root.visible)]
+        given = self._place(self.query.root, needed | {time, *(name for name, _ in ties)}, stages)
+        ties += [(name, False) for name in sorted(given - {time})]
+        lag = lag_of(self.query.root, ordering.input)
+        assert lag is not None  # checked when the emit mode was decided
+        output = tuple(sorted(needed))
+        kernel = OrderedEmit(output, time, tuple(ties))
+        feed = Feed(None, len(stages) - 1, lag, time)
+        stages.append(PhysicalOperator("order", kernel, [feed], output, False, single_bucket=True, routed_by=[()]))
 
     # -- conditions ------------------------------------------------------------------------------------------------
 
@@ -288,7 +293,8 @@ class _Planner:
             (i,), (j,) = inputs_of(pair.left, self.columns), inputs_of(pair.right, self.columns)
             typed = [exp.cast(side.copy(), pair.type) for side in (pair.left, pair.right)]
             groups.setdefault((i, j), []).append((typed[0], typed[1]))
-        left, right = [], []
+        left: list[str] = []
+        right: list[str] = []
         for group, ((i, j), pairs) in enumerate(sorted(groups.items())):
             for input, names, side in ((i, left, 0), (j, right, 1)):
                 name = self.inputs[input].input.physical(f"$h{number}_{group}")
@@ -338,12 +344,14 @@ class _Planner:
         """Add the operators of a tree, inner ones first; the columns that come out come back."""
         if isinstance(node, Leaf):
             # a query over one stream: nothing to join, rows are handed on
-            output = tuple(sorted(needed)) or (node.input.time_name,)
-            self._bring(node.input.index, set(output), 0, 0, (), 0)
+            given = tuple(sorted(needed)) or (node.input.time_name,)
+            self._bring(node.input.index, set(given), 0, (), 0)
             feed = Feed(node.input.index, None, 0, node.input.time_name)
-            kernel = Forward(output, node.input.time_name)
-            stages.append(PhysicalOperator("forward", kernel, [feed], output, False, single_bucket=True, routed_by=[()]))
-            return set(output)
+            forward = Forward(given, node.input.time_name)
+            stages.append(
+                PhysicalOperator("forward", forward, [feed], given, False, single_bucket=True, routed_by=[()])
+            )
+            return set(given)
         number = self.joins.index(node)
         side_columns = []
         for side, key in ((node.left, "left"), (node.right, "right")):
@@ -362,7 +370,7 @@ class _Planner:
             time = self.query.inputs[time_input].time_name
             route = self.routes[number][which]
             if isinstance(side, Leaf):
-                self._bring(side.input.index, (condition | output) - {time}, number, which, route, node.grace)
+                self._bring(side.input.index, (condition | output) - {time}, which, route, node.grace)
                 feeds.append(Feed(side.input.index, None, 0, time))
             else:
                 self._place(side, condition | output | {time, *route}, stages)
@@ -374,7 +382,7 @@ class _Planner:
         corrects = self.query.emit is EmitMode.CHANGELOG and node.kind.corrects
         weighted = corrects or bool(weighted_inputs)
         gives_ids = bool(weighted_inputs) or (corrects and node is not self.query.root)
-        kernel: Kernel = IntervalJoin(
+        join = IntervalJoin(
             kind=node.kind,
             left=sides[0],
             right=sides[1] if node.kind.pairs else Side((), sides[1].condition, sides[1].time),
@@ -385,9 +393,8 @@ class _Planner:
             emit=EmitMode.CHANGELOG if corrects else EmitMode.FINAL,
             gives_ids=gives_ids,
         )
-        output_names = (*kernel.left.output, *kernel.right.output)
-        if weighted_inputs:
-            kernel = CorrectedJoin(kernel, weighted_inputs)
+        output_names = (*join.left.output, *join.right.output)
+        kernel: Kernel = CorrectedJoin(join, weighted_inputs) if weighted_inputs else join
         for feed in feeds:
             if feed.operator is None and feed.source is not None:
                 self.inputs[feed.source].operator = len(stages)
@@ -413,9 +420,7 @@ class _Planner:
         known = self.columns.get(name)
         return known.input if known is not None else -1
 
-    def _bring(
-        self, index: int, columns: set[str], operator: int, number: int, route: tuple[str, ...], grace: int
-    ) -> None:
+    def _bring(self, index: int, columns: set[str], number: int, route: tuple[str, ...], grace: int) -> None:
         part = self.inputs[index]
         part.number, part.routed_by, part.grace = number, route, grace
         part.carried = sorted(columns - {part.input.time_name})

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from watersmeet.errors import UnsupportedError
-from watersmeet.plan.typing import type_of
 from watersmeet.plan.logical import PhysicalColumn, inputs_of
+from watersmeet.plan.typing import type_of
 from watersmeet.sql.positions import position_of
 
 _LOGIC = (exp.And, exp.Or, exp.Not, exp.Paren, exp.Is, exp.Null, exp.Boolean, exp.Case, exp.If, exp.Coalesce)

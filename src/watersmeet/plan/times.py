@@ -45,6 +45,7 @@ class TimeUnit(Enum):
 
     @property
     def is_integer(self) -> bool:
+        """Whether the column is a whole number."""
         return self not in (TimeUnit.TIMESTAMP, TimeUnit.TIMESTAMP_NTZ)
 
 

@@ -21,13 +21,13 @@ def type_of(expression: exp.Expr, columns: dict[str, PhysicalColumn]) -> exp.Dat
     if isinstance(expression, exp.Column) and expression.name in columns:
         return columns[expression.name].type
     named = expression.copy().transform(
-        lambda node: exp.column(exp.to_identifier(node.name, quoted=True), table="t")
-        if isinstance(node, exp.Column)
-        else node,
+        lambda node: (
+            exp.column(exp.to_identifier(node.name, quoted=True), table="t") if isinstance(node, exp.Column) else node
+        ),
         copy=False,
     )
     used = {column.name for column in named.find_all(exp.Column)}
-    schema = {"t": {name: columns[name].type for name in used if name in columns}}
+    schema: dict[str, object] = {"t": {name: columns[name].type for name in used if name in columns}}
     select = exp.select(exp.alias_(named, "x", copy=False), copy=False).from_("t")
     annotated = annotate_types(select, schema=schema, dialect="spark")
     return annotated.selects[0].type or exp.DataType.build("UNKNOWN")

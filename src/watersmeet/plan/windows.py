@@ -52,7 +52,7 @@ def _analyse_join(
     for pair, interval in _known(join.right).known.items():
         differences.add(*pair, interval)
     bounds: dict[tuple[int, int], Interval] = {}
-    conditions = {}
+    conditions: dict[tuple[int, int], list[exp.Expr]] = {}
 
     def times(column: exp.Column) -> tuple[int, int, bool] | None:
         known = columns.get(column.name)

@@ -1,0 +1,1 @@
+"""The operators on Spark: frames, bucket steps, dataflow, running queries."""

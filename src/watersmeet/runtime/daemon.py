@@ -4,8 +4,8 @@ A worker that imports them itself takes a second or more before its first row; a
 """
 
 import duckdb  # noqa: F401
-import pandas  # noqa: F401
-import pyarrow  # noqa: F401
+import pandas as pd  # noqa: F401
+import pyarrow as pa  # noqa: F401
 from pyspark.daemon import manager
 
 import watersmeet.runtime.processor

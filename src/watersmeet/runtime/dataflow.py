@@ -98,8 +98,9 @@ def build(
     run = uuid.uuid4().hex
     frames = [_packed(frame, spec) for frame, spec in zip(projected, packs, strict=True)]
     results: list[DataFrame] = []
-    for index, (stage, spec) in enumerate(zip(plan.stages, operators, strict=True)):
-        arriving = [frames[feed.source] if feed.source is not None else results[feed.operator] for feed in stage.feeds]
+    for stage, spec in zip(plan.stages, operators, strict=True):
+        arriving = [frames[feed.source] for feed in stage.feeds if feed.source is not None]
+        arriving += [results[feed.operator] for feed in stage.feeds if feed.operator is not None]
         if control is not None:
             arriving.append(_control_frames(control, spec.buckets))
         union = reduce(DataFrame.unionAll, arriving)
@@ -143,7 +144,9 @@ def _on_axis(input: Input) -> Column:
         case TimeUnit.TIMESTAMP:
             return F.unix_micros(column)
         case TimeUnit.TIMESTAMP_NTZ:
-            return F.expr(f"timestampdiff(MICROSECOND, TIMESTAMP_NTZ'1970-01-01 00:00:00', {_quoted(input.time.column)})")
+            return F.expr(
+                f"timestampdiff(MICROSECOND, TIMESTAMP_NTZ'1970-01-01 00:00:00', {_quoted(input.time.column)})"
+            )
         case unit:
             return F.try_multiply(column.cast("bigint"), F.lit(unit.scale).cast("bigint"))
 
@@ -199,9 +202,7 @@ def _control_frames(control: DataFrame, buckets: Sequence[int]) -> DataFrame:
 # -- operators ---------------------------------------------------------------------------------------------------------
 
 
-def _operate(
-    spark: SparkSession, frames: DataFrame, spec: OperatorSpec, run: str, resources: Resources
-) -> DataFrame:
+def _operate(spark: SparkSession, frames: DataFrame, spec: OperatorSpec, run: str, resources: Resources) -> DataFrame:
     processor = OperatorProcessor(spec, run, resources.cache_bytes, resources.memory_limit)
     with _own_workers(spark):
         return frames.groupBy("bucket").transformWithStateInPandas(

@@ -54,6 +54,8 @@ MAX_PAYLOAD_BYTES = 4 * 1024 * 1024
 
 
 class FrameKind(IntEnum):
+    """What a frame says."""
+
     ROWS = 0
     MARK = 1
     CONTROL = 2
@@ -63,6 +65,8 @@ class FrameKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
+    """One frame."""
+
     bucket: int
     input: int
     part: str
@@ -76,7 +80,8 @@ def encode_table(table: pa.Table | pa.RecordBatch) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write(table)
-    return sink.getvalue().to_pybytes()
+    payload: bytes = sink.getvalue().to_pybytes()
+    return payload
 
 
 def decode_table(payload: bytes) -> pa.Table:

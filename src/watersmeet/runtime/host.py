@@ -134,7 +134,7 @@ def _apply_control(spec: OperatorSpec, manifest: Manifest, event: Event) -> None
         if input.source is None or not (event.inputs is None or input.source in event.inputs):
             continue
         parts = manifest.parts.setdefault(number, {})
-        for name in parts or {"": None}:
+        for name in list(parts) or [""]:
             match event.kind:
                 case EventKind.END:
                     manifest.hear(number, name, FOREVER)
@@ -159,9 +159,7 @@ def _late_rows(rows: pa.Table, source: str, frontier: int) -> pa.Table:
     return pa.table(columns, schema=SIDE_SCHEMA)
 
 
-def _log(
-    spec: OperatorSpec, manifest: Manifest, result: StepResult, store: Store, working_set: WorkingSet
-) -> None:
+def _log(spec: OperatorSpec, manifest: Manifest, result: StepResult, store: Store, working_set: WorkingSet) -> None:
     """Log new rows, drop segments whose rows are all past, merge small ones."""
     width = spec.kernel.partition_width
 
@@ -184,7 +182,9 @@ def _log(
             add(relation, piece)
     for group in plan_merges(manifest.segments, width):
         merged = working_set.read(group)
-        live = merged.filter(pc.greater_equal(merged[TIME], pa.scalar(result.forget.get(group[0].relation, NEVER), pa.int64())))
+        live = merged.filter(
+            pc.greater_equal(merged[TIME], pa.scalar(result.forget.get(group[0].relation, NEVER), pa.int64()))
+        )
         for segment in group:
             drop(segment.id)
         if live.num_rows:
@@ -245,6 +245,5 @@ def _counters(spec: OperatorSpec, bucket: int, manifest: Manifest, working_set: 
                 gauges[f"{spec.name}.heard.{input.source}.{part}"] = manifest.parts[number][part].heard
     target = spec.downstream.buckets[0] if spec.downstream else bucket
     return [
-        Frame(target, 0, name, FrameKind.COUNTER, value, b"")
-        for name, value in {**manifest.counters, **gauges}.items()
+        Frame(target, 0, name, FrameKind.COUNTER, value, b"") for name, value in {**manifest.counters, **gauges}.items()
     ]

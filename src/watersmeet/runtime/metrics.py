@@ -61,7 +61,7 @@ def rows_out(progress: Mapping[str, Any]) -> int:
     return int(_observed(progress, RESULTS).get("rows_out") or 0)
 
 
-def _observed(progress: Mapping[str, Any], name: str) -> dict[str, int]:
+def _observed(progress: Mapping[str, Any], name: str) -> dict[str, int | None]:
     observed = progress.get("observedMetrics", {}).get(name)
     if observed is None:
         return {}

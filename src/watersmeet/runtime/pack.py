@@ -57,9 +57,7 @@ def _gather(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(held)
 
 
-def _pack_rows(
-    rows: pa.Table, spec: PackSpec, counters: Counter[str], newest: dict[str, int]
-) -> Iterator[Frame]:
+def _pack_rows(rows: pa.Table, spec: PackSpec, counters: Counter[str], newest: dict[str, int]) -> Iterator[Frame]:
     if spec.has_frontier:
         rows = _take_markers(rows, newest)
     counters["in"] += rows.num_rows

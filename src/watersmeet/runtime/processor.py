@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pyarrow as pa
-from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from watersmeet.runtime.frames import FRAME_SCHEMA, Frame, from_record_batch, to_record_batch
 from watersmeet.runtime.host import process
@@ -39,13 +39,16 @@ class MapStateStore:
         self._state = state
 
     def get(self, name: str) -> bytes | None:
+        """Read a value."""
         value = self._state.getValue((name,))
         return None if value is None else bytes(value[0])
 
     def put(self, name: str, value: bytes) -> None:
+        """Write a value."""
         self._state.updateValue((name,), (value,))
 
     def delete(self, name: str) -> None:
+        """Take a value away."""
         self._state.removeKey((name,))
 
 
@@ -59,11 +62,13 @@ class OperatorProcessor(StatefulProcessor):
         self._memory_limit = memory_limit
 
     def init(self, handle: StatefulProcessorHandle) -> None:
+        """Open the state."""
         self._store = MapStateStore(handle.getMapState("log", "name STRING", "value BINARY"))
 
-    def handleInputRows(
+    def handleInputRows(  # type: ignore[override]  # the pandas variant of the operator never gives Row objects
         self, key: Any, rows: Iterator[pd.DataFrame], timerValues: TimerValues
     ) -> Iterator[pd.DataFrame]:
+        """Take one step of one bucket."""
         (bucket,) = key
         frames = [frame for chunk in rows for frame in _frames(chunk)]
         sets = working_sets(self._cache_bytes, self._memory_limit)
@@ -73,7 +78,7 @@ class OperatorProcessor(StatefulProcessor):
         return iter([to_record_batch(sent).to_pandas()] if sent else [])
 
     def close(self) -> None:
-        pass
+        """Nothing to close: working sets outlive the task."""
 
 
 def _frames(chunk: pd.DataFrame) -> Iterator[Frame]:

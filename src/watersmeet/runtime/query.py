@@ -14,7 +14,7 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from watersmeet import errors
 from watersmeet.config import QuerySettings
@@ -87,7 +87,7 @@ class RunningQuery:
         self._rows_out = 0
         self._batch_ms = 0
         self._last_progress: tuple[str, int] | None = None
-        self._started = self._begin(first=True)
+        self._is_last_run = self._begin()
         self._thread = threading.Thread(target=self._supervise, name=f"watersmeet-{job.name}", daemon=True)
         self._thread.start()
 
@@ -120,7 +120,7 @@ class RunningQuery:
         return True
 
     def stop(self) -> None:
-        """Stop after the batch that is being written, or abandon the one that is being computed; keeps the checkpoint."""
+        """Stop, abandoning the batch that is being computed; the checkpoint is kept."""
         self._stopping.set()
         if self._query is not None:
             try:
@@ -155,8 +155,8 @@ class RunningQuery:
 
     # -- the runs of a mode ----------------------------------------------------------------------------------------
 
-    def _begin(self, *, first: bool) -> bool:
-        """Check the checkpoint and start the first run; an unfinished end of input is taken up again."""
+    def _begin(self) -> bool:
+        """Check the checkpoint and start a run; True where it takes up an end of input that was not finished."""
         checkpoint = self._job.checkpoint
         stored = checkpoint.read_plan()
         checkpoint.refuse_sealed(stored)
@@ -184,9 +184,7 @@ class RunningQuery:
             side_folder=job.checkpoint.side if job.keeps_side_rows else None,
         )
         try:
-            dataflow = build(
-                spark, job.plan, job.open_sources(limited), buckets, resources, control, job.frontier_lag
-            )
+            dataflow = build(spark, job.plan, job.open_sources(limited), buckets, resources, control, job.frontier_lag)
             job.checkpoint.accept(stored, buckets, dataflow.operators)
             writer = (
                 dataflow.frame.writeStream.queryName(f"{job.name}")
@@ -217,7 +215,7 @@ class RunningQuery:
         try:
             self._watch()
             if self._mode is QueryMode.BOUNDED and not self._stopping.is_set():
-                if not self._started:
+                if not self._is_last_run:
                     self._job.checkpoint.write_event(Event(EventKind.END))
                     self._start(limited=False, available_now=True)
                     self._watch()
@@ -253,9 +251,9 @@ class RunningQuery:
     def _take_progress(self, query: StreamingQuery) -> None:
         for progress in query.recentProgress:
             place = (str(progress["runId"]), int(progress["batchId"]))
-            if self._last_progress is not None and place[0] == self._last_progress[0]:
-                if place[1] <= self._last_progress[1]:
-                    continue
+            last = self._last_progress
+            if last is not None and place[0] == last[0] and place[1] <= last[1]:
+                continue
             told: Any = counters_of(progress)
             if not told:
                 continue

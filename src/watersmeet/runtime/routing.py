@@ -60,7 +60,7 @@ def bucket_numbers(buckets: int, partitions: int) -> tuple[int, ...]:
 
 
 def murmur3_int(value: int, seed: int = 42) -> int:
-    """Spark's hash of an INT column (Murmur3 x86 32-bit, as ``org.apache.spark.unsafe.hash.Murmur3_x86_32``), signed."""
+    """Spark's hash of an INT column (Murmur3 x86 32-bit, as its ``Murmur3_x86_32``), signed."""
     k = value * 0xCC9E2D51 & 0xFFFFFFFF
     k = (k << 15 | k >> 17) & 0xFFFFFFFF
     k = k * 0x1B873593 & 0xFFFFFFFF

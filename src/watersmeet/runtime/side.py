@@ -12,7 +12,8 @@ from watersmeet.runtime.storage import Storage
 class Log(Protocol):
     """Takes rows under a key, once."""
 
-    def append_frame(self, frame: DataFrame, key: str) -> bool: ...
+    def append_frame(self, frame: DataFrame, key: str) -> bool:
+        """Append rows, unless the key was there before."""
 
 
 def keep_late_rows(spark: SparkSession, side_folder: str, batch_id: int, log: Log, key: str) -> None:

@@ -15,7 +15,6 @@ import pyarrow.fs
 from watersmeet.kernels.api import NEVER
 from watersmeet.runtime.frames import FrameKind, decode_table, from_record_batch
 
-
 FRONTIER = "$frontier"
 
 
@@ -56,5 +55,6 @@ def _write_side(rows: pa.Table, path: str) -> None:
 
 def _filesystem(path: str) -> tuple[pyarrow.fs.FileSystem, str]:
     if "://" in path:
-        return pyarrow.fs.FileSystem.from_uri(path)
+        filesystem, inner = pyarrow.fs.FileSystem.from_uri(path)
+        return filesystem, str(inner)
     return pyarrow.fs.LocalFileSystem(), path.removeprefix("file:")

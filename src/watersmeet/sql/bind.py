@@ -10,6 +10,7 @@ from watersmeet.catalog import StreamDef
 from watersmeet.config import parse_settings
 from watersmeet.errors import BindError, CatalogError, ConfigError, UnsupportedError, did_you_mean
 from watersmeet.kernels.api import EmitMode, JoinKind
+from watersmeet.plan.emit import decide_emit
 from watersmeet.plan.logical import (
     TP_DELTA,
     TP_TIME,
@@ -24,7 +25,6 @@ from watersmeet.plan.logical import (
     conjuncts,
     inputs_of,
 )
-from watersmeet.plan.emit import decide_emit
 from watersmeet.plan.placement import place_on, place_where
 from watersmeet.plan.times import interval_micros
 from watersmeet.plan.windows import analyse
@@ -134,7 +134,8 @@ class _Binder:
         if known is None or not is_time or descending:
             times = [f"{self.inputs[i].alias}.{self.inputs[i].time.column}" for i in sorted(bound.node.visible)]
             raise UnsupportedError(
-                f"ORDER BY on a stream needs an event time in rising order first, not {order.expressions[0].sql('spark')}",
+                "ORDER BY on a stream needs an event time in rising order first, not "
+                f"{order.expressions[0].sql('spark')}",
                 hint=f"order by {' or '.join(times)}",
                 position=position,
             )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast, get_args
 
 from sqlglot import exp
 
-from watersmeet.catalog import EMBEDDED, StreamColumn, StreamDef
+from watersmeet.catalog import EMBEDDED, StreamColumn, StreamDef, StreamMode
 from watersmeet.errors import BindError, ConfigError, Position, did_you_mean
 from watersmeet.plan.arrow_types import arrow_type
 from watersmeet.plan.logical import TP_TIME
@@ -48,7 +49,7 @@ def define_stream(statement: CreateStream) -> StreamDef:
             )
     options = {key: value for key, value in statement.options.items() if key not in ("connector", _UNIT_OPTION)}
     mode = "mutable" if statement.mutable else str(statement.settings.get("mode", "append"))
-    if mode not in ("append", "mutable", "versioned_kv", "changelog_kv"):
+    if mode not in get_args(StreamMode):
         raise ConfigError(
             f"mode = '{mode}' is not a mode of streams",
             hint="modes are append, versioned_kv and changelog_kv",
@@ -64,7 +65,7 @@ def define_stream(statement: CreateStream) -> StreamDef:
         delay=_delay(statement, unit),
         has_watermark=has_watermark,
         primary_key=statement.primary_key,
-        mode=mode,
+        mode=cast("StreamMode", mode),
         connector=statement.options.get("connector", EMBEDDED),
         options=options,
         settings=statement.settings,

@@ -12,13 +12,14 @@ from watersmeet.sql.positions import position_of
 
 @dataclass(slots=True)
 class Relation:
-    """What stands behind an alias; names compare without case. ``hidden`` columns can be named, but * leaves them out."""
+    """What stands behind an alias; names compare without case. Columns that are ``hidden`` are left out by *."""
 
     alias: str
     columns: dict[str, exp.Expr]
     hidden: dict[str, exp.Expr] = field(default_factory=dict)
 
     def find(self, name: str) -> exp.Expr | None:
+        """What a column of that name stands for."""
         for candidates in (self.columns, self.hidden):
             for known, expression in candidates.items():
                 if known.lower() == name.lower():
@@ -34,6 +35,7 @@ class Scope:
     outer: Scope | None = None
 
     def relation(self, alias: str) -> Relation | None:
+        """The relation of that alias in this FROM."""
         return next((each for each in self.relations if each.alias.lower() == alias.lower()), None)
 
     def resolve(self, column: exp.Column) -> exp.Expr:

@@ -127,7 +127,7 @@ class StrictParser(SparkParser):
             raise self.unexpected(["'('"], after="IN")
         return super()._parse_in(this, alias)
 
-    def _parse_pipe_syntax_query(self, query: exp.Query) -> exp.Query | None:  # noqa: ARG002
+    def _parse_pipe_syntax_query(self, query: exp.Query) -> exp.Query | None:
         raise self.foreign("the pipe |>")
 
     # Positions

@@ -33,6 +33,8 @@ class PartFrontier:
 
 @dataclass(slots=True)
 class Manifest:
+    """What one bucket of one operator knows durably, beside its rows."""
+
     fingerprint: str
     step: int = 0
     next_rid: int = 0
@@ -47,6 +49,7 @@ class Manifest:
         return self.frontier == FOREVER
 
     def count(self, name: str, by: int) -> None:
+        """Add to a counter."""
         self.counters[name] = self.counters.get(name, 0) + by
 
     def hear(self, input: int, part: str, frontier: int) -> None:
@@ -72,6 +75,7 @@ class Manifest:
             self.frontier = max(self.frontier, min(known))
 
     def to_json(self) -> bytes:
+        """The manifest as it is stored."""
         return json.dumps({"version": FORMAT_VERSION, **asdict(self)}, separators=(",", ":")).encode()
 
 
@@ -110,4 +114,5 @@ def read_manifest(
 
 
 def write_manifest(store: Store, manifest: Manifest) -> None:
+    """Put the manifest into the store: with the batch, it makes the step real."""
     store.put(_NAME, manifest.to_json())

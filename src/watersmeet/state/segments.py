@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from itertools import pairwise
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -90,7 +91,7 @@ def split_by_time(table: pa.Table, width: int | None, *, most: int = 16) -> list
     order = partition.argsort(kind="stable")
     cuts = [0, *((partition[order][1:] != partition[order][:-1]).nonzero()[0] + 1).tolist(), table.num_rows]
     by_time = table.take(order)
-    return [by_time.slice(start, stop - start) for start, stop in zip(cuts, cuts[1:], strict=False)]
+    return [by_time.slice(start, stop - start) for start, stop in pairwise(cuts)]
 
 
 def _encode(table: pa.Table) -> bytes:

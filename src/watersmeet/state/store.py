@@ -11,18 +11,23 @@ from typing import Protocol
 class Store(Protocol):
     """Durable bytes by name.  What is written in a batch that fails is never seen again."""
 
-    def get(self, name: str) -> bytes | None: ...
+    def get(self, name: str) -> bytes | None:
+        """The value under a name."""
 
-    def put(self, name: str, value: bytes) -> None: ...
+    def put(self, name: str, value: bytes) -> None:
+        """Put a value under a name."""
 
-    def delete(self, name: str) -> None: ...
+    def delete(self, name: str) -> None:
+        """Take a value away."""
 
 
 class MemoryStore(dict[str, bytes]):
     """A store in memory for the harness and for tests."""
 
     def put(self, name: str, value: bytes) -> None:
+        """Put a value under a name."""
         self[name] = bytes(value)
 
     def delete(self, name: str) -> None:
+        """Take a value away."""
         del self[name]

@@ -29,10 +29,12 @@ class WorkingSet:
 
     @property
     def connection(self) -> duckdb.DuckDBPyConnection:
+        """The DuckDB connection that all sets of the process share."""
         return self._connection
 
     @property
     def nbytes(self) -> int:
+        """Bytes of the segments held."""
         return sum(segment.nbytes for segment, _ in self._tables.values())
 
     def sync(self, live: Iterable[Segment], load: Callable[[Segment], pa.Table]) -> int:
@@ -46,6 +48,7 @@ class WorkingSet:
         return sum(segment.nbytes for segment in missing)
 
     def add(self, segment: Segment, rows: pa.Table) -> None:
+        """Hold the rows of a segment."""
         name = f"segment_{next(self._table_numbers)}"
         self._connection.register("$rows", rows)
         self._connection.execute(f'CREATE TABLE {name} AS SELECT * FROM "$rows"')
@@ -53,6 +56,7 @@ class WorkingSet:
         self._tables[segment.id] = (segment, name)
 
     def remove(self, segment_id: str) -> None:
+        """Drop a segment."""
         _, name = self._tables.pop(segment_id)
         self._connection.execute(f"DROP TABLE {name}")
 
@@ -81,6 +85,7 @@ class WorkingSet:
         return int(rows)
 
     def close(self) -> None:
+        """Drop all segments."""
         for id in list(self._tables):
             self.remove(id)
 

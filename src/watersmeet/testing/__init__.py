@@ -1,0 +1,1 @@
+"""Streaming SQL under test: the notation, the harness, and the reference join."""

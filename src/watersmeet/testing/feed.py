@@ -102,7 +102,9 @@ def stream_source(feed: DataFrame, query: int, stream: StreamDef, *, has_raw: bo
 def _typed(columns: StructType) -> list[Column]:
     """The cells as values of the declared types."""
     return [
-        _cast(F.get("cells", i), isinstance(field.dataType, BinaryType), field.dataType.simpleString()).alias(field.name)
+        _cast(F.get("cells", i), isinstance(field.dataType, BinaryType), field.dataType.simpleString()).alias(
+            field.name
+        )
         for i, field in enumerate(columns)
     ]
 

@@ -166,10 +166,10 @@ class Harness:
                 raise CatalogError(f"there is no stream {name}")
         by_name = {name.lower(): rows for name, rows in inputs.items()}
         frames: dict[int, list[Frame]] = defaultdict(list)
-        for part, spec in zip(self._plan.inputs, self._packs, strict=True):
+        for part, packing in zip(self._plan.inputs, self._packs, strict=True):
             rows = by_name.get(part.input.stream.name.lower())
             if rows is not None:
-                frames[part.operator].extend(pack(self._project(part, rows).to_batches(), spec))
+                frames[part.operator].extend(pack(self._project(part, rows).to_batches(), packing))
         for name, rows in by_name.items():
             self._rows_seen[name] += len(rows.rows) + len(rows.raw)
         outcome = StepOutcome()
@@ -230,7 +230,9 @@ class Harness:
         try:
             return self._connection.sql(f"SELECT {', '.join(items)} FROM source").to_arrow_table()
         except duckdb.Error as error:
-            raise BindError(f"an expression over {stream.name} cannot be evaluated: {str(error).splitlines()[0]}") from None
+            raise BindError(
+                f"an expression over {stream.name} cannot be evaluated: {str(error).splitlines()[0]}"
+            ) from None
         finally:
             self._connection.unregister("source")
 
@@ -241,6 +243,7 @@ class Harness:
 
     def _sql(self, expression: exp.Expr, input: Input) -> str:
         """DuckDB SQL of an expression over one input's declared columns."""
+
         def replace_column(node: exp.Expr) -> exp.Expr:
             if isinstance(node, exp.Column):
                 return _column(input.declared(node.name))

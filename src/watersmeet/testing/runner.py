@@ -21,20 +21,25 @@ class Described(Protocol):
     """What a case must know of its query: types of result columns, whether it is ordered, aliases of a stream."""
 
     @property
-    def column_types(self) -> list[str]: ...
+    def column_types(self) -> list[str]:
+        """Spark type names of the result."""
 
     @property
-    def is_ordered(self) -> bool: ...
+    def is_ordered(self) -> bool:
+        """Whether the order of rows counts."""
 
-    def inputs_of(self, stream: str) -> tuple[str, ...]: ...
+    def inputs_of(self, stream: str) -> tuple[str, ...]:
+        """The aliases under which the query reads a stream."""
 
 
 class Bench(Described, Protocol):
     """Something that runs one query step by step: the harness, or Spark."""
 
-    def restart(self) -> None: ...
+    def restart(self) -> None:
+        """Go on from what is durable."""
 
-    def step(self, inputs: Mapping[str, StepInput], events: Sequence[Event] = ()) -> StepOutcome: ...
+    def step(self, inputs: Mapping[str, StepInput], events: Sequence[Event] = ()) -> StepOutcome:
+        """Feed one batch."""
 
 
 MakeBench = Callable[[Mapping[str, StreamDef], Query], Bench]

@@ -192,11 +192,13 @@ class SparkGroup:
 
     def _take_counters(self, query: StreamingQuery) -> None:
         for progress in query.recentProgress:
-            if int(progress["batchId"]) > self._last_batch:
-                for run in self._runs:
-                    run.counters.update(counters_of(progress, run.label))
-        if query.lastProgress is not None:
-            self._last_batch = max(self._last_batch, int(query.lastProgress["batchId"]))
+            if int(progress["batchId"]) <= self._last_batch:
+                continue
+            told = {run.number: counters_of(progress, run.label) for run in self._runs}
+            if any(told.values()):  # a report without any is of a trigger that found nothing, and counts ahead
+                self._last_batch = int(progress["batchId"])
+            for run in self._runs:
+                run.counters.update(told[run.number])
 
 
 class SparkBench:
@@ -236,7 +238,9 @@ class SparkBench:
 
 
 @contextmanager
-def spark_benches(spark: SparkSession, folder: Path) -> Iterator[Callable[[Mapping[str, StreamDef], Query], SparkBench]]:
+def spark_benches(
+    spark: SparkSession, folder: Path
+) -> Iterator[Callable[[Mapping[str, StreamDef], Query], SparkBench]]:
     """Makes benches one after another, for ``run_case``; each new one, and the end, stops the one before."""
     made: list[SparkBench] = []
     numbers = count()

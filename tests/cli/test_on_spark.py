@@ -1,0 +1,60 @@
+"""The commands with a real Spark: what only a process of its own shows."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.spark
+
+JOB = """
+CREATE STREAM IF NOT EXISTS o (id INT, ts BIGINT, WATERMARK FOR ts AS ts)
+  WITH (connector = 'files', path = '{0}/o', event_time_unit = 's');
+CREATE STREAM IF NOT EXISTS p (id INT, ts BIGINT, WATERMARK FOR ts AS ts)
+  WITH (connector = 'files', path = '{0}/p', event_time_unit = 's');
+SELECT o.id, p.ts FROM o LEFT JOIN p ON o.id = p.id WITHIN INTERVAL '10' SECONDS EMIT FINAL;
+"""
+WATERSMEET = [sys.executable, "-c", "from watersmeet.cli.main import main; main()"]
+PATIENCE_SECONDS = 150
+
+
+def write(path: Path, rows: list[tuple[int, int]]) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("".join(json.dumps({"id": id, "ts": ts}) + "\n" for id, ts in rows))
+
+
+@pytest.mark.timeout(2 * PATIENCE_SECONDS)
+def test_ctrl_c_keeps_the_checkpoint_and_a_bounded_run_resumes(tmp_path: Path) -> None:
+    write(tmp_path / "o" / "1.json", [(1, 5), (2, 6)])
+    write(tmp_path / "p" / "1.json", [(1, 8)])
+    (tmp_path / "job.sql").write_text(JOB.format(tmp_path))
+    command = [*WATERSMEET, "run", "job.sql", "--master", "local[1]"]
+
+    rows = tmp_path / "rows.txt"
+    with rows.open("w") as out, (tmp_path / "err.txt").open("w") as err:
+        running = subprocess.Popen(command, cwd=tmp_path, stdout=out, stderr=err)
+        try:
+            give_up = time.monotonic() + PATIENCE_SECONDS
+            while not rows.read_text() and running.poll() is None and time.monotonic() < give_up:
+                time.sleep(0.2)
+            running.send_signal(signal.SIGINT)
+            assert running.wait(60) == 130
+        finally:
+            running.kill()
+    told = (tmp_path / "err.txt").read_text()
+    assert rows.read_text() == "+ 1, 8\n"
+    assert told.splitlines()[0] == "starting Spark …"
+    assert told.splitlines()[-1] == "resume with: watersmeet run job.sql --master 'local[1]'"
+    assert "WARN" not in told
+    assert "Traceback" not in told
+
+    resumed = subprocess.run([*command, "--bounded"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert resumed.returncode == 0, resumed.stderr
+    assert resumed.stdout == "+ 2, NULL\n"
+    assert "Java" not in resumed.stderr
