@@ -1,13 +1,44 @@
-"""How many examples Hypothesis tries: some in every run, ten times as many in `make test-all`."""
+"""What all tests share: one Spark session, how many examples Hypothesis tries, and which tests are left out.
+
+Hypothesis tries some examples in every run, ten times as many in `make test-all`; tests marked slow run only there.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import HealthCheck, settings
+from pyspark.sql import SparkSession
 
+from tests.support import spark_jars
+from watersmeet.spark import open_spark
+
+ALL = os.environ.get("WATERSMEET_TEST_ALL") == "1"
 _PATIENT = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 settings.register_profile("normal", deadline=None, max_examples=50, suppress_health_check=_PATIENT)
 settings.register_profile("all", deadline=None, max_examples=500, suppress_health_check=_PATIENT)
-settings.load_profile("all" if os.environ.get("WATERSMEET_TEST_ALL") == "1" else "normal")
+settings.load_profile("all" if ALL else "normal")
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One Spark for the whole run, set up as ``watersmeet.connect()`` does it, with the connectors' packages."""
+    jars = dict.fromkeys(jar for name in ("kafka", "avro", "protobuf") for jar in spark_jars.package_jars(name))
+    session = open_spark(None, (), "local[2]", {"spark.jars": ",".join(jars), "spark.driver.memory": "2g"})
+    yield session
+    session.stop()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if not ALL:
+        for item in items:
+            if item.get_closest_marker("slow"):
+                item.add_marker(pytest.mark.skip(reason="slow: runs with WATERSMEET_TEST_ALL=1"))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for line in spark_jars.notes:
+        terminalreporter.write_line(line)

@@ -170,7 +170,7 @@ class Session:
             case Show():
                 return self._show(statement)
             case ShowCreate():
-                return Message(self._stream(statement.name, statement).definition)
+                return Table(("statement",), [(self._stream(statement.name, statement).definition,)])
             case Describe():
                 return self._describe(statement)
             case Drop():
@@ -187,8 +187,13 @@ class Session:
             raise
         if stream.connector != EMBEDDED and not stream.columns and stream.connector not in registry.SINKS:
             raise BindError(f"{stream.name} needs columns", position=statement.position)
+        known = self.catalog.get(stream.name)
+        same = known is not None and known.model_dump(exclude={"definition"}) == stream.model_dump(
+            exclude={"definition"}
+        )
         try:
-            added = self.catalog.add(stream, if_not_exists=statement.if_not_exists)
+            # a job that runs again creates its streams again
+            added = not same and self.catalog.add(stream, if_not_exists=statement.if_not_exists)
         except CatalogError as error:
             error.position = statement.position
             raise

@@ -16,7 +16,7 @@ Paths that begin with ``data/`` lie in the test's own folder.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,8 +26,7 @@ from pyspark.sql import SparkSession
 from watersmeet.errors import WatersmeetError
 from watersmeet.results import Message, Plan, Result, Started, Stream, Table
 from watersmeet.runtime.query import QueryMode
-from watersmeet.session import Session, connect
-from watersmeet.spark import open_spark
+from watersmeet.session import Session
 from watersmeet.sql.parse import parse
 from watersmeet.testing.notation import parse_cases
 from watersmeet.testing.regroup import variants
@@ -74,19 +73,6 @@ def pages_with(*kinds: str) -> list[object]:
     ]
 
 
-@pytest.fixture(scope="module")
-def spark_session(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The tests' shared Spark, or one of this module's own where there is none."""
-    try:
-        yield request.getfixturevalue("spark")
-    except pytest.FixtureLookupError:
-        active = SparkSession.getActiveSession()
-        spark = active or connect(workspace=tmp_path_factory.mktemp("spark"), master="local[2]").spark
-        yield spark
-        if active is None:
-            spark.stop()
-
-
 @pytest.mark.parametrize("page", pages_with("wmt"))
 def test_cases_of_the_notation(page: Path) -> None:
     cases = [case for block in blocks_of(page) if block.kind == "wmt" for case in parse_cases(block.text, page.name)]
@@ -103,15 +89,15 @@ def test_cases_of_the_notation(page: Path) -> None:
 @pytest.mark.parametrize("page", pages_with(*_RUN_KINDS))
 def test_examples_run(
     page: Path,
-    spark_session: SparkSession,
+    spark: SparkSession,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     # `watersmeet.connect()` in an example gets this Spark, and its default workspace is the test's folder
-    monkeypatch.setattr("watersmeet.session.open_spark", lambda *_: spark_session)
+    monkeypatch.setattr("watersmeet.session.open_spark", lambda *_: spark)
     monkeypatch.chdir(tmp_path)
-    session = Session(open_spark(spark_session, (), None, None), tmp_path / ".watersmeet")
+    session = Session(spark, tmp_path / ".watersmeet")
     namespace: dict[str, object] = {}
     # paths in SQL are the JVM's, which has its own working folder
     here = f"{tmp_path}/data/"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections import Counter
 from typing import Any
 
@@ -64,6 +65,18 @@ def test_rows_on_time_are_joined_exactly_however_late_the_others_are(kind: Kind,
     shape = data.draw(shapes(kind))
     delays = {name: data.draw(st.integers(0, 3)) for name in STREAMS}
     check(shape, delays, data.draw(st.composite(cut)(data.draw(st.composite(rows_of)()))))
+
+
+@pytest.mark.parametrize("changelog", [False, True])
+def test_rows_and_marks_of_merged_segments_still_count(changelog: bool) -> None:
+    """A window so long that every segment lies in one partition: four of a size become one, again and again."""
+    rng = random.Random(1)
+    shape = Shape("full", changelog, -500, 500, (("k", False),), None, 0, 1)
+    steps = [
+        Feed(tuple((name, (rng.randrange(12), "a", None, now)) for name in STREAMS), restart=now % 7 == 0)
+        for now in range(30)
+    ]
+    check(shape, {"l": 0, "r": 0}, steps)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -102,7 +103,7 @@ def test_rows_in_are_rows_used_filtered_or_quarantined(rows: list[dict[str, Any]
     assert len(side(frames)) == len(bad)
     good = [each for i, each in enumerate(rows) if i not in bad]
     expected = {p: max(each["t"] for each in good if each["part"] == p) - 4 for p in {each["part"] for each in good}}
-    assert frontiers(frames) == ({bucket: expected for bucket in BUCKETS} if expected else {})
+    assert frontiers(frames) == (dict.fromkeys(BUCKETS, expected) if expected else {})
     assert all(frame.input == 1 and frame.bucket in BUCKETS for frame in frames if frame.kind is not FrameKind.SIDE)
     assert list(from_record_batch(to_record_batch(frames))) == frames
 
@@ -129,6 +130,15 @@ def test_a_row_without_time_from_a_source_without_text_is_kept_as_json() -> None
     rows = batch([{"t": None}]).select([TIME, "s:v", "h"])
     (found,) = side(list(pack([rows], spec())))
     assert json.loads(found["raw"])["s:v"] == 0
+
+
+@pytest.mark.parametrize("extreme", [2**63 - 1, 2**62 + 1, -(2**62) - 1, -(2**63) + 1, -(2**63)])
+def test_a_time_at_the_end_of_the_axis_is_quarantined(extreme: int) -> None:
+    """A window added to it would overflow in the kernel: the batch would fail, and every retry of it, for ever."""
+    frames = list(pack([batch([{"t": 5}, {"t": extreme}])], spec(**ALL)))
+    assert [row[TIME] for row in packed(frames)] == [5]
+    assert side(frames)[0]["reason"] == "the event time is out of range"
+    assert frontiers(frames)[3] == {"": 1}
 
 
 def test_no_rows_say_nothing() -> None:

@@ -101,7 +101,7 @@ def test_a_row_is_rewritten_at_most_once_a_tier() -> None:
     for number in range(400):
         table = pa.table({TIME: pa.array([number] * 20, pa.int64()), "v": blob})
         log.step(number, table, -(2**62))
-    assert len(log.segments) < 20
+        assert len(log.segments) < 20
     assert log.written <= 400 * 20 * 8  # about log4(8 MB / 20 KB) = 5 tiers
 
 

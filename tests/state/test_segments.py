@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -92,4 +94,4 @@ def test_a_cut_by_time_keeps_every_row_in_few_pieces_that_do_not_overlap(
     assert sorted(row["v"] for row in found) == sorted(map(str, range(len(at))))
     assert {row["v"]: row[TIME] for row in found} == {str(i): t for i, t in enumerate(at)}
     ranges = [(min(each[TIME].to_pylist()), max(each[TIME].to_pylist())) for each in pieces]
-    assert all(high < low for (_, high), (low, _) in zip(ranges, ranges[1:], strict=False))
+    assert all(high < low for (_, high), (low, _) in pairwise(ranges))

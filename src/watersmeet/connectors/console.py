@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from datetime import datetime
 
 from pyspark.sql import DataFrame
 
@@ -16,7 +17,7 @@ Show = Callable[[Sequence[str], Sequence[tuple[int, tuple[object, ...]]]], None]
 def print_batch(frame: DataFrame, show: Show) -> None:
     """Hand the rows of a batch to ``show``; a ``_tp_delta`` at the end is their weight."""
     names = frame.columns
-    rows = [tuple(row) for row in frame.collect()]
+    rows = [tuple(map(_plain, row.values())) for row in frame.toArrow().to_pylist()]
     if names and names[-1] == TP_DELTA:
         changes = [(int(row[-1]), row[:-1]) for row in rows]
         names = names[:-1]
@@ -24,6 +25,11 @@ def print_batch(frame: DataFrame, show: Show) -> None:
         changes = [(1, row) for row in rows]
     if changes:
         show(names, changes)
+
+
+def _plain(value: object) -> object:
+    """A value as people write it: a time in the session's zone, without naming it."""
+    return value.replace(tzinfo=None) if isinstance(value, datetime) else value
 
 
 def show_plainly(_: Sequence[str], changes: Sequence[tuple[int, tuple[object, ...]]]) -> None:

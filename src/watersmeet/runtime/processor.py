@@ -7,6 +7,7 @@ names to bytes in Spark's state store, committed with the micro-batch; the work 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -21,15 +22,11 @@ from watersmeet.state.working_set import WorkingSets
 if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import MapState, TimerValues
 
-_working_sets: WorkingSets | None = None
 
-
+@cache
 def working_sets(most_bytes: int, memory_limit: str | None) -> WorkingSets:
-    """The working sets of this worker process."""
-    global _working_sets
-    if _working_sets is None:
-        _working_sets = WorkingSets(most_bytes=most_bytes, memory_limit=memory_limit)
-    return _working_sets
+    """The working sets of this worker process, one collection for each pair of limits: workers outlive queries."""
+    return WorkingSets(most_bytes=most_bytes, memory_limit=memory_limit)
 
 
 class MapStateStore:

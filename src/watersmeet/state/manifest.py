@@ -59,20 +59,29 @@ class Manifest:
         known.idle = False
         known.heard = self.step + 1
 
-    def input_frontier(self, input: int) -> int | None:
-        """The minimum over the parts that are not idle; None where all of them are."""
-        live = [part.frontier for part in self.parts.get(input, {}).values() if not part.idle]
-        return min(live) if live else None
+    def input_frontier(self, input: int) -> tuple[bool, int]:
+        """Whether all parts of an input are idle, and its frontier.
+
+        That is the minimum over the parts that are not idle.  Where all are, nothing holds back what the furthest of
+        them has told, so it is their maximum.
+        """
+        parts = self.parts.get(input, {}).values()
+        live = [part.frontier for part in parts if not part.idle]
+        if live:
+            return False, min(live)
+        return True, max((part.frontier for part in parts), default=NEVER)
 
     def advance(self, lags: dict[int, int]) -> None:
-        """Move the operator's frontier to the minimum over its inputs, each behind by its lag; never back."""
-        known = [
-            frontier if frontier in (NEVER, FOREVER) else frontier - lag
-            for input, lag in lags.items()
-            if (frontier := self.input_frontier(input)) is not None
-        ]
-        if known:
-            self.frontier = max(self.frontier, min(known))
+        """Move the operator's frontier to the minimum over its inputs, each behind by its lag; never back.
+
+        Idle inputs do not count; where all are idle, the furthest does.
+        """
+        told = []
+        for input, lag in lags.items():
+            idle, frontier = self.input_frontier(input)
+            told.append((idle, frontier if frontier in (NEVER, FOREVER) else frontier - lag))
+        live = [frontier for idle, frontier in told if not idle]
+        self.frontier = max(self.frontier, min(live) if live else max(frontier for _, frontier in told))
 
     def to_json(self) -> bytes:
         """The manifest as it is stored."""

@@ -19,6 +19,7 @@ from pyspark.sql.types import BinaryType, StructType
 
 from watersmeet.catalog import StreamDef
 from watersmeet.connectors.formats import decode
+from watersmeet.connectors.registry import spark_schema
 from watersmeet.plan.logical import TP_TIME
 from watersmeet.runtime.dataflow import Source
 from watersmeet.runtime.events import Event
@@ -79,7 +80,7 @@ def control_frame(feed: DataFrame, query: int) -> DataFrame:
 
 def stream_source(feed: DataFrame, query: int, stream: StreamDef, *, has_raw: bool) -> Source:
     """One stream of one query; ``has_raw`` where records come as text too, to be decoded in the stream's format."""
-    columns = StructType.fromDDL(", ".join(f"`{column.name}` {column.type}" for column in stream.columns))
+    columns = spark_schema(stream)
     rows = feed.where((F.col("query") == query) & (F.col("stream") == stream.name.lower()))
     hidden = [
         F.lit("").alias("_part"),

@@ -19,7 +19,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from watersmeet.catalog import StreamDef
 from watersmeet.errors import CatalogError, WatersmeetError
@@ -93,7 +93,7 @@ class QueryRun:
 class SparkGroup:
     """Several queries in one Spark query over one feed, in a folder of their own; ``close`` it at the end.
 
-    ``add`` the queries first; the first step starts them.  Cached state is thrown away by ``cache_bytes = 1``.
+    ``add`` the queries first; the first step starts them.  With ``cache_bytes = 1`` a worker keeps one bucket's set.
     """
 
     def __init__(self, spark: SparkSession, folder: Path, *, buckets: int = 2, cache_bytes: int = 1 << 30) -> None:
@@ -259,7 +259,7 @@ def spark_benches(
 
 
 def run_group(
-    spark: SparkSession, cases: Sequence[Case], folder: Path, *, cache_bytes: int = 1 << 30
+    spark: SparkSession, cases: Sequence[Case], folder: Path, *, buckets: int = 2, cache_bytes: int = 1 << 30
 ) -> list[Failure | None]:
     """Run cases side by side; for each None, or the first difference.
 
@@ -267,7 +267,7 @@ def run_group(
     off, the cases are run again one by one, to tell whose fault it is.
     """
     failures: list[Failure | None] = [None] * len(cases)
-    group = SparkGroup(spark, folder / "group", cache_bytes=cache_bytes)
+    group = SparkGroup(spark, folder / "group", buckets=buckets, cache_bytes=cache_bytes)
     try:
         _run_together(group, cases, failures)
     except Exception:  # noqa: BLE001 - whatever it is, the single runs tell it again

@@ -1,0 +1,77 @@
+"""The cases of the notation files on Spark, several in one query: a sample in every run, all of them in all ways
+with WATERSMEET_TEST_ALL=1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from sqlglot import exp
+
+from watersmeet.testing.harness import load_script
+from watersmeet.testing.notation import Case, read_cases
+from watersmeet.testing.regroup import variants
+from watersmeet.testing.spark_bench import run_group
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+GROUP = 8
+CASES = [
+    case
+    for path in sorted((Path(__file__).parents[1] / "cases").glob("*.wmt"))
+    for case in read_cases(path)
+    if case.error is None
+]
+WAYS = ("as written", "restarts", "all at once", "row by row", "row by row, restarts")
+
+
+def traits(case: Case) -> tuple[object, ...]:
+    """What a case stands for in the sample: its kinds of join, how it emits, and whether it has raw records."""
+    _, query = load_script(case.script)
+    joins = {(join.side, join.kind) for join in query.select.find_all(exp.Join)}
+    predicates = {kind for kind in (exp.Exists, exp.In, exp.Not) if query.select.find(kind)}
+    has_raw = any(block.raw for step in case.steps for block in step.inputs)
+    return frozenset(joins), frozenset(predicates), query.emit, query.select.find(exp.Order) is not None, has_raw
+
+
+def sample() -> Iterator[Case]:
+    """The first case of each file, and the first of every kind."""
+    seen: set[object] = set()
+    for case in CASES:
+        found = {case.path, traits(case)}
+        if not found <= seen:
+            yield case
+        seen |= found
+
+
+def groups(cases: Iterable[Case]) -> list[Sequence[Case]]:
+    """Cases with about as many steps share a query, so that its last batches are not those of a single case."""
+    in_order = sorted(cases, key=lambda case: len(case.steps))
+    return [in_order[start : start + GROUP] for start in range(0, len(in_order), GROUP)]
+
+
+def check(spark: SparkSession, cases: Sequence[Case], folder: Path, cache_bytes: int = 1 << 30) -> None:
+    outcomes = run_group(spark, cases, folder, cache_bytes=cache_bytes)
+    failed = [
+        f"{case.path}:{failure.line}: {case.title}\n{failure.report}"
+        for case, failure in zip(cases, outcomes, strict=True)
+        if failure is not None
+    ]
+    assert not failed, "\n\n".join(failed)
+
+
+@pytest.mark.parametrize("group", groups(sample()), ids=lambda group: f"{len(group[-1].steps)}-steps-{group[0].line}")
+def test_sample(spark: SparkSession, group: Sequence[Case], tmp_path: Path) -> None:
+    check(spark, group, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("way", WAYS)
+def test_all_cases(spark: SparkSession, way: str, tmp_path: Path) -> None:
+    chosen = (variant for case in CASES for name, variant in variants(case) if name == way)
+    for number, group in enumerate(groups(chosen)):
+        check(spark, group, tmp_path / str(number))

@@ -1,0 +1,87 @@
+"""Joins of streaming DataFrames from Python, to any Spark sink."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import watersmeet
+from watersmeet.api import How
+from watersmeet.errors import ConfigError
+from watersmeet.results import Stream
+
+pytestmark = pytest.mark.spark
+
+# Frontier of both after the batch: 100 s. All but the last rows are final then.
+ORDERS = [(1, "a", 10), (2, "b", 20), (3, "c", 30), (9, "z", 100)]
+PAYMENTS = [(1, 12, 5.0), (1, 14, 6.0), (3, 45, 7.0), (4, 50, 8.0), (8, 100, 9.0)]
+
+
+@pytest.fixture
+def streams(spark: SparkSession, tmp_path: Path) -> tuple[DataFrame, DataFrame]:
+    (tmp_path / "o").mkdir()
+    (tmp_path / "p").mkdir()
+    orders = pa.table(dict(zip(("id", "item", "ts"), map(list, zip(*ORDERS, strict=True)), strict=True)))
+    payments = pa.table(dict(zip(("order_id", "ts", "paid"), map(list, zip(*PAYMENTS, strict=True)), strict=True)))
+    pq.write_table(orders, tmp_path / "o" / "1.parquet")
+    pq.write_table(payments, tmp_path / "p" / "1.parquet")
+    return (
+        spark.readStream.schema("id BIGINT, item STRING, ts BIGINT").parquet(str(tmp_path / "o")),
+        spark.readStream.schema("order_id BIGINT, ts BIGINT, paid DOUBLE").parquet(str(tmp_path / "p")),
+    )
+
+
+def results(frame: DataFrame, folder: Path) -> list[tuple[object, ...]]:
+    """All rows that the stream brings, through Spark's own Parquet sink."""
+    writer = frame.writeStream.format("parquet").trigger(availableNow=True)
+    query = writer.option("checkpointLocation", str(folder / "checkpoint")).start(str(folder / "out"))
+    assert query.awaitTermination(120)
+    return sorted((tuple(row) for row in frame.sparkSession.read.parquet(str(folder / "out")).collect()), key=repr)
+
+
+PAIRS = [(1, "a", 10, 1, 12, 5.0), (1, "a", 10, 1, 14, 6.0)]
+PADDED_LEFT = [(2, "b", 20, None, None, None), (3, "c", 30, None, None, None)]
+PADDED_RIGHT = [(None, None, None, 3, 45, 7.0), (None, None, None, 4, 50, 8.0)]
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ("inner", PAIRS),
+        ("left", [*PAIRS, *PADDED_LEFT]),
+        ("right", [*PAIRS, *PADDED_RIGHT]),
+        ("full", [*PAIRS, *PADDED_LEFT, *PADDED_RIGHT]),
+        ("semi", [(1, "a", 10)]),
+        ("anti", [(2, "b", 20), (3, "c", 30)]),
+    ],
+)
+def test_interval_join(
+    streams: tuple[DataFrame, DataFrame], how: How, expected: list[tuple[object, ...]], tmp_path: Path
+) -> None:
+    orders, payments = streams
+    joined = watersmeet.interval_join(
+        orders, payments, on=[("id", "order_id")], within=("0 seconds", "10 seconds"), how=how, unit="s"
+    )
+    assert results(joined, tmp_path) == sorted(expected, key=repr)
+
+
+def test_an_unknown_kind_of_join(streams: tuple[DataFrame, DataFrame]) -> None:
+    with pytest.raises(ConfigError, match="is no kind of join"):
+        watersmeet.interval_join(*streams, on="id", within="10 seconds", how="outer")  # type: ignore[arg-type]
+
+
+def test_a_registered_frame_in_sql(spark: SparkSession, streams: tuple[DataFrame, DataFrame], tmp_path: Path) -> None:
+    session = watersmeet.connect(spark, workspace=tmp_path / "workspace")
+    session.register("o", streams[0], time="ts", unit="s", delay="5 seconds")
+    session.register("p", streams[1], time="ts", unit="s")
+    found = session.sql(
+        "SELECT o.item, upper(o.item) || p.order_id AS tag FROM o JOIN p ON o.id = p.order_id WITHIN INTERVAL 5 SECONDS"
+    )
+    assert isinstance(found, Stream)
+    assert found.frame.isStreaming
+    assert found.frame.columns == ["item", "tag"]
+    assert results(found.frame, tmp_path) == [("a", "A1"), ("a", "A1")]

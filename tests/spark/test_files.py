@@ -1,0 +1,188 @@
+"""Jobs over files, from sources to sink: exact answers, bad rows, and what a checkpoint accepts."""
+
+from __future__ import annotations
+
+import csv
+import io
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+import watersmeet
+from tests.support.jobs import PATIENCE_SECONDS, batch_answer, json_lines, json_rows, run_job, write_lines
+from watersmeet.catalog import StreamDef
+from watersmeet.config import QuerySettings
+from watersmeet.connectors.registry import open_source
+from watersmeet.errors import CheckpointError, ConnectorError
+from watersmeet.plan.physical import plan
+from watersmeet.runtime.checkpoint import Checkpoint
+from watersmeet.runtime.query import Job, QueryMode, Report, start_query
+from watersmeet.runtime.storage import Storage
+from watersmeet.session import Session
+from watersmeet.sql.bind import bind
+from watersmeet.sql.parse import parse
+from watersmeet.sql.statements import Select
+
+pytestmark = pytest.mark.spark
+
+NAMES = ("id", "note", "ts")
+FILES = 3
+STREAMS = """
+CREATE STREAM o (id INT, note STRING, ts BIGINT, WATERMARK FOR ts AS ts - INTERVAL '10' SECONDS)
+  WITH (connector = 'files', path = '{folder}/o', format = '{format}', event_time_unit = 's');
+CREATE STREAM p (id INT, note STRING, ts BIGINT, WATERMARK FOR ts AS ts - INTERVAL '10' SECONDS)
+  WITH (connector = 'files', path = '{folder}/p', format = '{format}', event_time_unit = 's');
+CREATE STREAM sink WITH (connector = 'files', path = '{folder}/out', format = 'json');
+"""
+QUERY = """INSERT INTO sink SELECT o.id, o.note, o.ts, p.ts AS paid, upper(p.note) AS told
+FROM o LEFT JOIN p ON o.id = p.id WITHIN INTERVAL '30' SECONDS WHERE o.id <> 7 EMIT FINAL;"""
+ANSWER = """SELECT o.id, o.note, o.ts, p.ts, upper(p.note) FROM o
+LEFT JOIN p ON o.id = p.id AND abs(p.ts - o.ts) <= 30 WHERE o.id <> 7"""
+
+
+def rows_of(seed: int) -> list[tuple[object, ...]]:
+    """Rows whose times are out of order by less than the declared delay; some keys and texts are NULL."""
+    chance = random.Random(seed)
+    return [
+        (
+            None if chance.random() < 0.05 else chance.randrange(40),
+            chance.choice([None, "", "a,b", 'say "x"', "ü"]),
+            2 * i + chance.randrange(10),
+        )
+        for i in range(120)
+    ]
+
+
+def write_stream(folder: Path, format: str, rows: Sequence[tuple[object, ...]], bad: Sequence[str] = ()) -> None:
+    """The rows cut into a few files, read in this order; malformed lines stand at the end of the first."""
+    size = -(-len(rows) // FILES)
+    for number in range(FILES):
+        part = rows[number * size : (number + 1) * size]
+        path = folder / f"{number}.{format}"
+        if format == "parquet":
+            folder.mkdir(parents=True, exist_ok=True)
+            columns = dict(zip(NAMES, map(list, zip(*part, strict=True)), strict=True))
+            pq.write_table(
+                pa.table(columns, schema=pa.schema([("id", "int32"), ("note", "string"), ("ts", "int64")])), path
+            )
+            continue
+        lines = json_lines(part, NAMES) if format == "json" else [csv_line(row) for row in part]
+        write_lines(path, [*lines, *(bad if number == 0 else ())], age=number)
+
+
+def csv_line(row: tuple[object, ...]) -> str:
+    """NULL is an empty cell, the empty text a quoted one."""
+    line = io.StringIO()
+    csv.writer(line, quoting=csv.QUOTE_NOTNULL if hasattr(csv, "QUOTE_NOTNULL") else csv.QUOTE_MINIMAL).writerow(row)
+    return line.getvalue().strip()
+
+
+def open_session(spark: SparkSession, folder: Path, format: str = "json") -> Session:
+    session = watersmeet.connect(spark, workspace=folder / "workspace")
+    session.sql(STREAMS.format(folder=folder, format=format))
+    return session
+
+
+@pytest.mark.parametrize(
+    ("format", "bad"),
+    [("json", ['{"id": 1, "ts"', '{"id": "x", "ts": 5}']), ("csv", ["1,too,many,cells", "x,a,5"]), ("parquet", [])],
+)
+def test_a_bounded_run_gives_the_batch_answer(spark: SparkSession, format: str, bad: list[str], tmp_path: Path) -> None:
+    o, p = rows_of(1), rows_of(2)
+    if format == "csv":
+        # an empty cell is NULL, and CSV has no other way to write an empty text that every reader keeps
+        o, p = ([(id, note or None, ts) for id, note, ts in rows] for rows in (o, p))
+    write_stream(tmp_path / "o", format, o, bad)
+    write_stream(tmp_path / "p", format, p)
+    session = open_session(spark, tmp_path, format)
+    (query,) = run_job(session, QUERY)
+    assert json_rows(tmp_path / "out") == batch_answer(ANSWER, o=(NAMES, o), p=(NAMES, p))
+
+    report = query.report()
+    in_o = len(o) + len(bad)
+    filtered = sum(id == 7 or id is None for id, _, _ in o)
+    assert report.rows_in == {"o": in_o, "p": len(p)}
+    assert report.quarantined == {"o": len(bad), "p": 0} or (not bad and not any(report.quarantined.values()))
+    assert report.filtered.get("o") == filtered
+    assert not any(report.late.values())
+    set_aside = [line for path in Path(query.checkpoint, "side").glob("*.jsonl") for line in path.open()]
+    assert len(set_aside) == len(bad)
+
+
+def test_a_missing_folder_is_told_in_one_sentence(spark: SparkSession, tmp_path: Path) -> None:
+    session = open_session(spark, tmp_path)
+    with pytest.raises(ConnectorError) as raised:
+        run_job(session, QUERY)
+    assert raised.value.message == f"there is no folder {tmp_path}/o"
+
+
+# -- what a checkpoint accepts ----------------------------------------------------------------------------------------
+
+
+class Kept:
+    """A query that keeps its checkpoint while its text changes; its rows stay in memory."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self._spark = spark
+        self._session = open_session(spark, folder)
+        self._folder = folder
+        self.rows: list[tuple[object, ...]] = []
+
+    def run(self, select: str, mode: QueryMode) -> Report:
+        """One run of the query as this SELECT."""
+        (statement,) = parse(select)
+        assert isinstance(statement, Select)
+        physical = plan(bind(statement.query, self._streams()))
+        query = start_query(
+            self._spark,
+            Job(
+                name="kept",
+                plan=physical,
+                open_sources=lambda limited: {
+                    name: open_source(self._spark, stream, self._session.workspace, limited=limited)
+                    for name, stream in self._streams().items()
+                    if name != "sink"
+                },
+                write=lambda frame, batch_id, key: self.rows.extend(tuple(row) for row in frame.collect()),
+                checkpoint=Checkpoint(Storage(self._spark), str(self._folder / "checkpoint")),
+                settings=QuerySettings(),
+            ),
+            mode,
+        )
+        assert query.wait(PATIENCE_SECONDS)
+        return query.report()
+
+    def _streams(self) -> dict[str, StreamDef]:
+        return {stream.name.lower(): stream for stream in self._session.catalog.streams().values()}
+
+
+JOIN = "FROM o JOIN p ON o.id = p.id WITHIN INTERVAL '{}' SECONDS"
+
+
+def test_what_a_checkpoint_accepts(spark: SparkSession, tmp_path: Path) -> None:
+    write_lines(tmp_path / "o" / "1.json", json_lines([(1, "a", 100)], NAMES), age=1)
+    write_lines(tmp_path / "p" / "1.json", json_lines([(1, "b", 101)], NAMES), age=1)
+    kept = Kept(spark, tmp_path)
+    kept.run(f"SELECT o.id, p.ts {JOIN.format(30)}", QueryMode.DRAIN)
+    assert kept.rows == [(1, 101)]
+
+    with pytest.raises(CheckpointError) as refused:
+        kept.run(f"SELECT o.id, p.ts {JOIN.format(60)}", QueryMode.DRAIN)
+    told = str(refused.value)
+    assert "the query has changed since the checkpoint" in told
+    assert "join_1" in told
+    assert "was" in told
+    assert "is " in told
+
+    # the same columns of both sides in other words: the state is the same, and goes on
+    write_lines(tmp_path / "p" / "2.json", json_lines([(1, "c", 99)], NAMES), age=2)
+    kept.run(f"SELECT p.ts - 1 AS before, o.id * 2 AS twice {JOIN.format(30)}", QueryMode.BOUNDED)
+    assert kept.rows == [(1, 101), (98, 2)]
+
+    with pytest.raises(CheckpointError, match="is sealed"):
+        kept.run(f"SELECT o.id, p.ts {JOIN.format(30)}", QueryMode.DRAIN)

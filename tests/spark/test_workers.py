@@ -1,0 +1,36 @@
+"""The cache in the workers is only a cache: with more partitions than workers, and with sets thrown out at every
+step, results are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from watersmeet.testing.notation import read_cases
+from watersmeet.testing.spark_bench import run_group
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+CASES = Path(__file__).parents[1] / "cases"
+FILES = ("chains", "changelog", "right_full", "semi_anti")
+
+
+@pytest.fixture
+def five_partitions(spark: SparkSession) -> Iterator[SparkSession]:
+    """More partitions than workers: Spark gives a bucket to whichever worker is free."""
+    name = "spark.sql.shuffle.partitions"
+    before = str(spark.conf.get(name))
+    spark.conf.set(name, "5")
+    yield spark
+    spark.conf.set(name, before)
+
+
+def test_results_do_not_depend_on_the_cache(five_partitions: SparkSession, tmp_path: Path) -> None:
+    # the longest case of each file: the most steps in which a set may be another worker's or gone
+    cases = [max(read_cases(CASES / f"{name}.wmt"), key=lambda case: len(case.steps)) for name in FILES]
+    outcomes = run_group(five_partitions, cases, tmp_path, buckets=5, cache_bytes=1)
+    assert [failure.report for failure in outcomes if failure is not None] == []

@@ -1,0 +1,38 @@
+"""Jars of the Spark packages that tests use, from the package registry or Ivy's cache."""
+
+from __future__ import annotations
+
+from tests.support.kafka_broker import JarsNotFoundError, resolve_jars
+from watersmeet.connectors.packages import coordinates
+
+# Package registries may lag behind PySpark. These are the newest sets known to work with PySpark 4.3, for where the
+# packages of its own version are not there yet; each line is resolved by itself, without what the others bring.
+_TOKENS = "org.apache.spark:spark-token-provider-kafka-0-10_2.13"
+_BUNDLED = ("org.apache.hadoop:*", "org.apache.kafka:*", "org.lz4:*", "org.xerial.snappy:*", "org.slf4j:*")
+_STAND_INS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
+    "kafka": (("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0", (_TOKENS,)), (f"{_TOKENS}:4.0.0", _BUNDLED)),
+    "avro": (("org.apache.spark:spark-avro_2.13:4.1.1", ()),),
+    "protobuf": (),
+}
+
+#: What could not be had as it should be, in sentences for the test run's summary.
+notes: list[str] = []
+
+
+def package_jars(name: str) -> tuple[str, ...]:
+    """Jars of a Spark package: of PySpark's own version, else of a stand-in, else none; ``notes`` tells which."""
+    wanted = coordinates([name])
+    try:
+        return resolve_jars(wanted)
+    except JarsNotFoundError:
+        pass
+    found: list[str] = []
+    try:
+        for coordinate, excludes in _STAND_INS[name]:
+            found += resolve_jars([coordinate], excludes)
+    except JarsNotFoundError:
+        notes.append(f"neither {wanted[0]} nor a stand-in for it is to be had: tests that need it fail")
+        return ()
+    used = ", ".join(coordinate for coordinate, _ in _STAND_INS[name]) or "nothing"
+    notes.append(f"{wanted[0]} is not to be had; the tests used {used}")
+    return tuple(found)
