@@ -91,7 +91,11 @@ def test_an_idle_part_does_not_hold_time_back_until_it_speaks() -> None:
     assert manifest.frontier == 10
 
 
-def test_when_all_are_idle_time_stands_still() -> None:
-    manifest = Manifest("p", frontier=7, parts={0: {"": PartFrontier(9, idle=True)}})
-    manifest.advance({0: 0})
-    assert manifest.frontier == 7
+def test_when_all_are_idle_the_furthest_counts() -> None:
+    manifest = Manifest(
+        "p",
+        frontier=7,
+        parts={0: {"x": PartFrontier(9, idle=True), "y": PartFrontier(idle=True)}, 1: {"": PartFrontier(idle=True)}},
+    )
+    manifest.advance({0: 0, 1: 0})
+    assert manifest.frontier == 9

@@ -81,7 +81,7 @@ def test_a_chunk_that_is_gone_is_an_error() -> None:
 @given(
     st.lists(st.one_of(times, st.integers(-30, 30)), max_size=40),
     st.none() | st.integers(1, 50),
-    st.integers(1, 20),
+    st.integers(2, 20),
 )
 def test_a_cut_by_time_keeps_every_row_in_few_pieces_that_do_not_overlap(
     at: list[int], width: int | None, most: int

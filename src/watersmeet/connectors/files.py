@@ -1,7 +1,7 @@
 """Files as streams: JSON lines, CSV and Parquet, as source and as sink.
 
 Source: every file that appears in the folder is read once, in order of modification time.
-Sink: each batch becomes files named ``batch-NUMBER-PART``; a batch that is written again replaces its own files.
+Sink: each batch becomes files named by query, batch and part; a batch that is written again replaces its own files.
 """
 
 from __future__ import annotations
@@ -72,18 +72,18 @@ def read_stream(spark: SparkSession, columns: StructType, options: Mapping[str, 
     return decode(lines, "value", Format(given.format), columns, given.format_options)
 
 
-def write_batch(frame: DataFrame, batch_id: int, options: Mapping[str, str]) -> None:
-    """Write the rows of a batch; files that an earlier attempt at it left are replaced."""
+def write_batch(frame: DataFrame, key: str, options: Mapping[str, str]) -> None:
+    """Write the rows of a batch, which ``key`` names; files that an earlier attempt at it left are replaced."""
     given = options_of(options)
     storage = Storage(frame.sparkSession)
-    staging = f"{given.path}/_staging/batch-{batch_id:012d}"
+    staging = f"{given.path}/_staging-{key}"
     writer = frame.write.mode("overwrite").options(**_without_prefix(given, f"{given.format}."))
     if given.format == "csv" and given.header:
         writer = writer.option("header", "true")
     if given.format == "json":
         writer = writer.option("ignoreNullFields", "false")
     writer.format(given.format).save(staging)
-    prefix = f"batch-{batch_id:012d}-"
+    prefix = f"{key}-"
     for name in storage.names(given.path):
         if name.startswith(prefix):
             storage.delete(f"{given.path}/{name}")

@@ -48,6 +48,7 @@ from watersmeet.errors import ConfigError, ConnectorError, UnsupportedError, did
 
 BAD = "_bad"
 RAW = "_raw"
+TEXT = "_text"
 _VALUE, _PARSED, _ROW, _SEAL = "_wm_value", "_wm_parsed", "_wm_row", "_wm_seal"
 _CORRUPT = "_wm_corrupt"
 _SEAL_BYTES = bytes.fromhex("d1ce57a7e25ea1ed")
@@ -92,7 +93,9 @@ def format_options(format: Format, options: Mapping[str, str]) -> dict[str, str]
 
 
 def decode(frame: DataFrame, value: str, format: str, columns: StructType, options: Mapping[str, str]) -> DataFrame:
-    """``frame`` with column ``value`` (text or bytes) replaced by the declared ``columns``, ``_bad`` and ``_raw``.
+    """``frame`` with column ``value`` (text or bytes) replaced by the declared ``columns``, ``_bad``, ``_raw`` and ``_text``.
+
+    ``_text`` is every record's text, for whoever finds another reason to set it aside; unread, it costs nothing.
 
     The frame's other columns are kept, and come after. ``options`` may hold any options; those that begin with the
     format's name are used: ``avro.schema`` (inline JSON or a path), ``protobuf.descriptor`` (a path) and
@@ -110,7 +113,8 @@ def decode(frame: DataFrame, value: str, format: str, columns: StructType, optio
     return parsed.select(
         *[F.col(_ROW)[field.name].alias(field.name) for field in columns],
         BAD,
-        _raw(kind),
+        F.when(F.col(BAD).isNotNull(), _text(kind)).alias(RAW),
+        _text(kind).alias(TEXT),
         *map(_quoted, others),
     )
 
@@ -141,13 +145,14 @@ def _quoted(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
-def _raw(kind: Format) -> Column:
+def _text(kind: Format) -> Column:
+    """The record as text: itself, where it is text, else its bytes in base64."""
     value = F.col(_VALUE)
     shown = F.base64(value.cast(BinaryType()))
     if kind.is_text:
         text = value.cast(StringType())
         shown = F.when(F.is_valid_utf8(text), text).otherwise(shown)
-    return F.when(F.col(BAD).isNotNull(), F.coalesce(shown, F.lit(""))).alias(RAW)
+    return F.coalesce(shown, F.lit(""))
 
 
 # Text ---------------------------------------------------------------------------------------------------------------

@@ -93,7 +93,7 @@ def open_sink(stream: StreamDef, workspace: Path, *, changelog: bool, show: cons
     match stream.connector:
         case "files":
             files.options_of(options)
-            return _Function(lambda frame, batch_id, key: files.write_batch(frame, batch_id, options))
+            return _Function(lambda frame, batch_id, key: files.write_batch(frame, key, options))
         case "kafka":
             kafka.parse_options(options)
             return _Function(lambda frame, batch_id, key: kafka.write_batch(frame, batch_id, options, query=key))

@@ -11,9 +11,10 @@ A checkpoint that has seen the end of its input is sealed: a later run on it is 
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Sequence
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from watersmeet.errors import CheckpointError
 from watersmeet.runtime.events import Event, EventKind
@@ -27,6 +28,7 @@ class PlanFile(BaseModel):
     """The part of a plan that must not change while a checkpoint lives."""
 
     version: int = PLAN_VERSION
+    id: str = Field(default_factory=lambda: uuid.uuid4().hex)  # names what its query has written
     buckets: tuple[int, ...]
     operators: dict[str, str] = {}  # name: what its state looks like
     sealed: bool = False
@@ -83,15 +85,16 @@ class Checkpoint:
         """Write the plan file."""
         self._storage.write_text(f"{self.folder}/plan.json", plan.model_dump_json(indent=2))
 
-    def accept(self, stored: PlanFile | None, buckets: Sequence[int], operators: Sequence[OperatorSpec]) -> None:
+    def accept(self, stored: PlanFile | None, buckets: Sequence[int], operators: Sequence[OperatorSpec]) -> PlanFile:
         """Check that the stored state fits these operators, or note them in a new checkpoint.
 
         The SELECT list, post-filters and sink may change freely; whatever changes the state of an operator may not.
         """
         described = {spec.name: describe(spec) for spec in operators}
         if stored is None:
-            self.write_plan(PlanFile(buckets=tuple(buckets), operators=described))
-            return
+            stored = PlanFile(buckets=tuple(buckets), operators=described)
+            self.write_plan(stored)
+            return stored
         changed = [
             f"{name}:\n  was {stored.operators.get(name, 'not there')}\n  is  {described.get(name, 'not there')}"
             for name in sorted({*described, *stored.operators})
@@ -103,6 +106,7 @@ class Checkpoint:
                 detail="\n".join(changed),
                 hint="undo the change, or start on a new checkpoint (its state begins empty)",
             )
+        return stored
 
     def refuse_sealed(self, stored: PlanFile | None) -> None:
         """Raise ``CheckpointError`` where the query has already been told that its input has ended."""

@@ -118,7 +118,8 @@ def build(
 def _project(part: PhysicalInput, source: Source) -> DataFrame:
     """The columns that packing and the operators need, computed by Spark."""
     frame = source.frame
-    items: list[Column] = [_on_axis(part.input).alias(TIME)]
+    axis = _on_axis(part.input)
+    items: list[Column] = [axis.alias(TIME)]
     for name in part.carried:
         if name == part.sequence:
             items.append(F.col("_seq").alias(name))
@@ -130,7 +131,10 @@ def _project(part: PhysicalInput, source: Source) -> DataFrame:
     if part.keep is not None:
         items.append(F.expr(_sql(part.keep, part.input)).alias("$keep"))
     if "_bad" in frame.columns:
-        items += [F.col("_bad").alias("$bad"), F.col("_raw").alias("$raw")]
+        raw = F.col("_raw")
+        if "_text" in frame.columns:
+            raw = F.coalesce(raw, F.when(axis.isNull(), F.col("_text")))
+        items += [F.col("_bad").alias("$bad"), raw.alias("$raw")]
     if source.parts != ("",):
         items.append(F.col("_part").alias("$part"))
     if source.stores_frontier:

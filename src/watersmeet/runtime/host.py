@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -76,7 +76,7 @@ def process(
             manifest.count(f"{spec.name}.late.{label}", late.num_rows)
             manifest.count(f"{spec.name}.used.{label}", on_time.num_rows)
             if spec.keep_late and late.num_rows:
-                sent.append(side_frame(_late_rows(late, label, before), bucket=bucket))
+                sent.append(side_frame(_late_rows(late, label, before), bucket=_onward(spec, bucket)))
         inputs[number] = on_time
 
     if any(rows.num_rows for rows in inputs.values()) or frontiers.before != frontiers.after:
@@ -92,7 +92,13 @@ def process(
     sent += _results(spec, bucket, result.changes)
     sent += _marks(spec, bucket, manifest)
     sent += _counters(spec, bucket, manifest, working_set, loaded)
-    return [*inbox.passing, *sent]
+    passing = [replace(frame, bucket=_onward(spec, bucket)) for frame in inbox.passing]
+    return [*passing, *sent]
+
+
+def _onward(spec: OperatorSpec, bucket: int) -> int:
+    """The bucket that takes what is for nobody's state: the first one downstream, or this one at the end."""
+    return spec.downstream.buckets[0] if spec.downstream else bucket
 
 
 def _sort_out(spec: OperatorSpec, frames: Iterable[Frame]) -> Inbox:
@@ -243,7 +249,7 @@ def _counters(spec: OperatorSpec, bucket: int, manifest: Manifest, working_set: 
         if input.source is not None:
             for part in input.parts:
                 gauges[f"{spec.name}.heard.{input.source}.{part}"] = manifest.parts[number][part].heard
-    target = spec.downstream.buckets[0] if spec.downstream else bucket
     return [
-        Frame(target, 0, name, FrameKind.COUNTER, value, b"") for name, value in {**manifest.counters, **gauges}.items()
+        Frame(_onward(spec, bucket), 0, name, FrameKind.COUNTER, value, b"")
+        for name, value in {**manifest.counters, **gauges}.items()
     ]

@@ -126,7 +126,9 @@ def _side_rows(rows: pa.Table, spec: PackSpec) -> pa.Table:
     """Quarantined rows with their reason and raw text (the row as JSON where the source has no text)."""
     of_time = pc.if_else(rows[TIME].is_null(), "the event time is NULL", "the event time is out of range")
     reason = pc.coalesce(rows["$bad"], of_time) if spec.has_bad else of_time
-    raw = rows["$raw"] if "$raw" in rows.column_names else rows_as_json(rows.select(_visible(rows)))
+    raw = rows_as_json(rows.select(_visible(rows)))
+    if "$raw" in rows.column_names:
+        raw = pc.coalesce(rows["$raw"], raw)
     count = rows.num_rows
     columns = [pa.array(["quarantined"] * count), pa.array([spec.source] * count), reason, raw]
     return pa.table(columns, schema=SIDE_SCHEMA)

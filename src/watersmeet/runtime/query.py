@@ -185,7 +185,7 @@ class RunningQuery:
         )
         try:
             dataflow = build(spark, job.plan, job.open_sources(limited), buckets, resources, control, job.frontier_lag)
-            job.checkpoint.accept(stored, buckets, dataflow.operators)
+            self._checkpoint_id = job.checkpoint.accept(stored, buckets, dataflow.operators).id[:8]
             writer = (
                 dataflow.frame.writeStream.queryName(f"{job.name}")
                 .option("checkpointLocation", job.checkpoint.spark)
@@ -205,7 +205,7 @@ class RunningQuery:
 
     def _write(self, frame: DataFrame, batch_id: int) -> None:
         try:
-            self._job.write(frame, batch_id, f"{self.name}-{batch_id:012d}")
+            self._job.write(frame, batch_id, f"{self.name}-{self._checkpoint_id}-{batch_id:012d}")
         except Exception as error:
             # through Spark it would come back as text
             self._write_error = error
