@@ -141,6 +141,13 @@ def test_a_time_at_the_end_of_the_axis_is_quarantined(extreme: int) -> None:
     assert frontiers(frames)[3] == {"": 1}
 
 
+def test_bad_rows_alone_reach_every_bucket() -> None:
+    """Counters are sums over the buckets that took part in a batch: all of them do, or none."""
+    frames = list(pack([batch([{"t": None}])], spec()))
+    assert {frame.bucket for frame in frames if frame.kind is FrameKind.MARK} == set(BUCKETS)
+    assert {frame.frontier for frame in frames if frame.kind is FrameKind.MARK} == {NEVER}
+
+
 def test_no_rows_say_nothing() -> None:
     assert list(pack([], spec())) == []
     assert list(pack([batch([])], spec(**ALL))) == []

@@ -40,7 +40,7 @@ class Log:
         for piece in split_by_time(rows, self.width):
             self._add(number, piece)
         for group in plan_merges(self.segments, self.width):
-            merged = pa.concat_tables([read_segment(self.store, segment) for segment in group])
+            merged = pa.concat_tables([read_segment(self.store, segment) for segment in group]).combine_chunks()
             for segment in group:
                 self._drop(segment)
             self._add(number, merged.filter(pc.greater_equal(merged[TIME], forget)))

@@ -17,12 +17,13 @@ Show = Callable[[Sequence[str], Sequence[tuple[int, tuple[object, ...]]]], None]
 def print_batch(frame: DataFrame, show: Show) -> None:
     """Hand the rows of a batch to ``show``; a ``_tp_delta`` at the end is their weight."""
     names = frame.columns
-    rows = [tuple(map(_plain, row.values())) for row in frame.toArrow().to_pylist()]
+    table = frame.toArrow()
+    weights = [1] * table.num_rows
     if names and names[-1] == TP_DELTA:
-        changes = [(int(row[-1]), row[:-1]) for row in rows]
         names = names[:-1]
-    else:
-        changes = [(1, row) for row in rows]
+        weights = table[TP_DELTA].to_pylist()
+    rows = [tuple(map(_plain, row.values())) for row in table.select(names).to_pylist()]
+    changes = list(zip(weights, rows, strict=True))
     if changes:
         show(names, changes)
 

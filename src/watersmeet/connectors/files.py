@@ -77,7 +77,7 @@ def write_batch(frame: DataFrame, key: str, options: Mapping[str, str]) -> None:
     given = options_of(options)
     storage = Storage(frame.sparkSession)
     staging = f"{given.path}/_staging-{key}"
-    writer = frame.write.mode("overwrite").options(**_without_prefix(given, f"{given.format}."))
+    writer = frame.write.mode("overwrite").option("escape", '"').options(**_without_prefix(given, f"{given.format}."))
     if given.format == "csv" and given.header:
         writer = writer.option("header", "true")
     if given.format == "json":

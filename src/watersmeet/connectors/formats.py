@@ -93,9 +93,10 @@ def format_options(format: Format, options: Mapping[str, str]) -> dict[str, str]
 
 
 def decode(frame: DataFrame, value: str, format: str, columns: StructType, options: Mapping[str, str]) -> DataFrame:
-    """``frame`` with column ``value`` (text or bytes) replaced by the declared ``columns``, ``_bad``, ``_raw`` and ``_text``.
+    """``frame`` with column ``value`` (text or bytes) replaced by declared ``columns`` and what is wrong with a row.
 
-    ``_text`` is every record's text, for whoever finds another reason to set it aside; unread, it costs nothing.
+    That is in ``_bad`` and ``_raw``; ``_text`` is every record's text, for whoever finds another reason to set it
+    aside: unread, it costs nothing.
 
     The frame's other columns are kept, and come after. ``options`` may hold any options; those that begin with the
     format's name are used: ``avro.schema`` (inline JSON or a path), ``protobuf.descriptor`` (a path) and
@@ -205,7 +206,8 @@ def _parse_json(source: DataFrame, columns: StructType, options: Mapping[str, st
 
 def _parse_csv(source: DataFrame, columns: StructType, options: Mapping[str, str]) -> DataFrame:
     corrupt = StructField(_CORRUPT, StringType())
-    settings = {**options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+    # a quote within quotes is doubled, as in RFC 4180; Spark's own default is a backslash
+    settings = {"escape": '"', **options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
     text = F.col(_VALUE).cast(StringType())
     parsed = source.withColumn(_PARSED, F.from_csv(text, StructType([*columns, corrupt]).toDDL(), settings))
     row = F.col(_PARSED)

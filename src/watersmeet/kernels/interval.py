@@ -68,6 +68,7 @@ class IntervalJoin:
     ``residual`` is DuckDB SQL over ``l`` and ``r``, rendered by the planner from a bound expression.  The output has
     the columns of ``left.output`` and then of ``right.output`` (semi and anti: of the left side only).  With
     ``gives_ids`` a changelog names in ``$id`` what it takes back, for a join that follows (corrected.py).
+    ``slack`` is how far the frontier is expected to lie behind the newest rows.
     """
 
     kind: JoinKind
@@ -79,13 +80,14 @@ class IntervalJoin:
     residual: str | None
     emit: EmitMode
     gives_ids: bool = False
+    slack: int = 0
 
     @property
     def partition_width(self) -> int | None:
-        """How wide a time partition of the state should be: an eighth of what a row can wait for."""
+        """How wide a time partition of the state should be: an eighth of what rows lie apart."""
         if self.lower is None or self.upper is None:
             return None
-        return max((self.upper - self.lower) // 8, 1)
+        return max((self.upper - self.lower + self.slack) // 8, 1)
 
     def dead_before(self, input: int, frontier: int) -> int:
         """Rows of an input with ``$t`` below this are final at ``frontier``."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from watersmeet.kernels.api import NEVER, StateView, StepFrontiers, StepResult, quote
+from watersmeet.kernels.api import StateView, StepFrontiers, StepResult, quote
 from watersmeet.state.segments import TIME
 
 
@@ -48,7 +48,7 @@ class OrderedEmit:
         con.register("new", inputs[0])
         try:
             due = f"SELECT * FROM new WHERE {quote(TIME)} IS NULL OR {quote(TIME)} < {frontiers.after}"
-            stored = state.scan("rows", NEVER, frontiers.after - 1)
+            stored = state.scan("rows", frontiers.before, frontiers.after - 1)
             if stored is not None:
                 due += f" UNION ALL BY NAME SELECT * FROM {stored}"
             columns = ", ".join(

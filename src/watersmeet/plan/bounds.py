@@ -59,9 +59,13 @@ class Interval:
 
 @dataclass(slots=True)
 class Differences:
-    """What is known of ``time of j - time of i`` for pairs of inputs (i, j)."""
+    """What is known of ``time of j - time of i`` for pairs of inputs (i, j).
+
+    ``loose`` holds where neither is missing from a row; nothing follows from it over a third input, which may be.
+    """
 
     known: dict[tuple[int, int], Interval] = field(default_factory=dict)
+    loose: dict[tuple[int, int], Interval] = field(default_factory=dict)
 
     def get(self, i: int, j: int) -> Interval:
         """What is known of one pair."""
@@ -74,7 +78,16 @@ class Differences:
 
     def copy(self) -> Differences:
         """A copy that can be changed by itself."""
-        return Differences(dict(self.known))
+        return Differences(dict(self.known), dict(self.loose))
+
+    def direct(self, i: int, j: int) -> Interval:
+        """All that is known of one pair, for rows that have both."""
+        return self.get(i, j).intersect(self.loose.get((i, j), Interval()))
+
+    def add_loose(self, i: int, j: int, interval: Interval) -> None:
+        """Take in what holds where neither is missing."""
+        self.loose[i, j] = self.loose.get((i, j), Interval()).intersect(interval)
+        self.loose[j, i] = self.loose[i, j].negated()
 
     def close(self) -> None:
         """Derive what follows from two known differences in a row, for all pairs (Floyd and Warshall)."""

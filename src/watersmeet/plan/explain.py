@@ -71,7 +71,7 @@ def _stage_lines(stage: PhysicalOperator, plan: PhysicalPlan) -> Iterator[str]:
     yield f"{stage.name}: {kernel.kind.value} join, EMIT {kernel.emit.value}, {buckets}"
     for key in kernel.keys:
         yield f"  key {_plain(key.left)} {'<=>' if key.null_safe else '='} {_plain(key.right)}"
-    left, right = (_axis_input(feed.time, plan) for feed in stage.feeds)
+    left, right = (_axis_input(feed.times[0], plan) for feed in stage.feeds)
     yield f"  window {_window(kernel, left, right)}"
     if kernel.residual is not None:
         yield f"  condition in the kernel: {_plain(kernel.residual)}"

@@ -94,9 +94,10 @@ class JoinNode:
     """A join of two subtrees.
 
     ``conditions`` are what ON (and for inner joins WHERE) says and no filter below took; the analysis of windows
-    splits them into ``keys``, the window ``bounds`` of the right time minus the left time (``time_inputs``), and
-    ``residual`` conditions.  ``loose`` are bounds that hold only where the other time is not NULL (WITHIN over a
-    chain says nothing about a stream that a padded row lacks).
+    splits them into ``keys``, the window ``bounds`` of the right time minus the left time (``time_inputs``; where that
+    input may be missing from a padded row, the first of its ``fallbacks`` that is there), and ``residual`` conditions.
+    ``loose`` are bounds that hold only where the other time is not NULL (WITHIN over a chain says nothing about a
+    stream that a padded row lacks).
     """
 
     left: Node
@@ -110,6 +111,7 @@ class JoinNode:
     from_subquery: bool = False  # EXISTS or IN
     keys: list[KeyPair] = field(default_factory=list)
     time_inputs: tuple[int, int] = (-1, -1)
+    fallbacks: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
     bounds: Interval = field(default_factory=Interval)
     residual: list[exp.Expr] = field(default_factory=list)
     loose: list[tuple[int, int, Interval]] = field(default_factory=list)
@@ -128,6 +130,18 @@ class JoinNode:
 
 
 Node = Leaf | JoinNode
+
+
+def nullable(node: Node) -> frozenset[int]:
+    """The inputs that a row of ``node`` may lack, because a join below padded it."""
+    if isinstance(node, Leaf):
+        return frozenset()
+    padded = nullable(node.left) | (nullable(node.right) if node.kind.pairs else frozenset())
+    if node.kind.keeps_right:
+        padded |= node.left.visible
+    if node.kind.keeps_left and node.kind.pairs:
+        padded |= node.right.visible
+    return padded
 
 
 def joins_of(node: Node) -> Iterator[JoinNode]:

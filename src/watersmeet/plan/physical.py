@@ -34,7 +34,7 @@ from watersmeet.plan.logical import (
 )
 from watersmeet.plan.residual import carry_one_sided, is_allowed, render, require_allowed
 from watersmeet.plan.times import TimeUnit
-from watersmeet.plan.windows import lag_of
+from watersmeet.plan.windows import lag_of, latest_lag
 from watersmeet.runtime.spec import Downstream, InputSpec, OperatorSpec, PackSpec
 from watersmeet.state.segments import TIME
 
@@ -79,8 +79,8 @@ class Feed:
 
     source: int | None
     operator: int | None
-    lag: int = 0
-    time: str = ""  # the physical name of the event time that counts here
+    lag: int | None = 0  # None: its event time has no bound behind the frontier that it is told
+    times: tuple[str, ...] = ()  # the physical names of the event time that counts here: the first that is not NULL
 
 
 @dataclass(slots=True)
@@ -157,14 +157,12 @@ class PhysicalPlan:
                     names = parts[feed.source]
                 else:
                     assert feed.operator is not None
-                    fields = [
-                        pa.field(TIME, pa.int64()) if each.name == feed.time else each
-                        for each in outputs[feed.operator]
-                    ]
+                    fields = [each for each in outputs[feed.operator] if feed.times != (each.name,)]
+                    fields.append(pa.field(TIME, pa.int64()))
                     names = tuple(str(bucket) for bucket in _buckets_of(self.stages[feed.operator], buckets))
                 schema = pa.schema([each.with_nullable(True) for each in fields])
                 types.update({each.name: each.type for each in schema})
-                types[feed.time] = pa.int64()
+                types.update(dict.fromkeys(feed.times, pa.int64()))
                 alias = None if feed.source is None else self.inputs[feed.source].input.alias
                 inputs.append(InputSpec(schema, alias, names, feed.lag))
             output = pa.schema([pa.field(name, types[name]) for name in stage.output])
@@ -184,7 +182,7 @@ class PhysicalPlan:
                     downstream=self._downstream(index, buckets),
                     keep_late=self.query.settings.get("late_rows", "drop") != "drop",
                     max_state_bytes=self.query.max_state_bytes,
-                    accepts_late=isinstance(stage.kernel, Forward),
+                    accepts_late=isinstance(stage.kernel, Forward) and stage is self.stages[-1],
                 )
             )
         return [spec.with_fingerprint(_fingerprint(spec)) for spec in specs]
@@ -193,7 +191,7 @@ class PhysicalPlan:
         for stage in self.stages[index + 1 :]:
             for number, feed in enumerate(stage.feeds):
                 if feed.operator == index:
-                    return Downstream(number, stage.routed_by[number], _buckets_of(stage, buckets), feed.time)
+                    return Downstream(number, stage.routed_by[number], _buckets_of(stage, buckets), feed.times)
         return None
 
 
@@ -256,7 +254,7 @@ class _Planner:
         assert lag is not None  # checked when the emit mode was decided
         output = tuple(sorted(needed))
         kernel = OrderedEmit(output, time, tuple(ties))
-        feed = Feed(None, len(stages) - 1, lag, time)
+        feed = Feed(None, len(stages) - 1, lag, (time,))
         stages.append(PhysicalOperator("order", kernel, [feed], output, False, single_bucket=True, routed_by=[()]))
 
     # -- conditions ------------------------------------------------------------------------------------------------
@@ -346,7 +344,7 @@ class _Planner:
             # a query over one stream: nothing to join, rows are handed on
             given = tuple(sorted(needed)) or (node.input.time_name,)
             self._bring(node.input.index, set(given), 0, (), 0)
-            feed = Feed(node.input.index, None, 0, node.input.time_name)
+            feed = Feed(node.input.index, None, 0, (node.input.time_name,))
             forward = Forward(given, node.input.time_name)
             stages.append(
                 PhysicalOperator("forward", forward, [feed], given, False, single_bucket=True, routed_by=[()])
@@ -365,16 +363,21 @@ class _Planner:
             side_columns.append((condition, output))
         feeds = []
         sides = []
+        slack = 0
         for which, (side, (condition, output)) in enumerate(zip((node.left, node.right), side_columns, strict=True)):
-            time_input = node.time_inputs[which]
-            time = self.query.inputs[time_input].time_name
+            leaders = (node.time_inputs[which], *node.fallbacks[which])
+            times = tuple(self.query.inputs[leader].time_name for leader in leaders)
+            time = times[0] if len(times) == 1 else None
             route = self.routes[number][which]
             if isinstance(side, Leaf):
                 self._bring(side.input.index, (condition | output) - {time}, which, route, node.grace)
-                feeds.append(Feed(side.input.index, None, 0, time))
+                feeds.append(Feed(side.input.index, None, 0, times))
+                slack = max(slack, self.inputs[side.input.index].delay)
             else:
-                self._place(side, condition | output | {time, *route}, stages)
-                feeds.append(Feed(None, len(stages) - 1, lag_of(side, time_input) or 0, time))
+                self._place(side, condition | output | {*times, *route}, stages)
+                lag = latest_lag(side, leaders)
+                feeds.append(Feed(None, len(stages) - 1, lag, times))
+                slack = max(slack, lag or 0)
             sides.append(Side(tuple(sorted(output)), tuple(sorted(condition - {time})), time))
         weighted_inputs = frozenset(
             which for which, feed in enumerate(feeds) if feed.operator is not None and stages[feed.operator].weighted
@@ -392,6 +395,7 @@ class _Planner:
             residual=self._residual_sql(number, node),
             emit=EmitMode.CHANGELOG if corrects else EmitMode.FINAL,
             gives_ids=gives_ids,
+            slack=slack,
         )
         output_names = (*join.left.output, *join.right.output)
         kernel: Kernel = CorrectedJoin(join, weighted_inputs) if weighted_inputs else join
@@ -426,11 +430,14 @@ class _Planner:
         part.carried = sorted(columns - {part.input.time_name})
 
     def _residual_sql(self, number: int, node: JoinNode) -> str | None:
+        # a side's time on the axis is one input's own time, unless it is taken from several
+        leaders = [None if others else leader for leader, others in zip(node.time_inputs, node.fallbacks, strict=True)]
+
         def column_sql(name: str) -> str:
             carried = self._carried_name(exp.column(name))
             input = self.columns[name].input
             on_left = input in node.left.inputs
-            alias, leader = ("l", node.time_inputs[0]) if on_left else ("r", node.time_inputs[1])
+            alias, leader = ("l", leaders[0]) if on_left else ("r", leaders[1])
             if not self._is_time(name):
                 return f'{alias}."{carried}"'
             return _time_sql(self.query.inputs[input], f'{alias}."{TIME if input == leader else carried}"')
@@ -439,7 +446,7 @@ class _Planner:
         for i, j, interval in node.loose:
             left, right = (
                 f'{alias}."{TIME if input == leader else self.query.inputs[input].time_name}"'
-                for alias, input, leader in (("l", i, node.time_inputs[0]), ("r", j, node.time_inputs[1]))
+                for alias, input, leader in (("l", i, leaders[0]), ("r", j, leaders[1]))
             )
             terms.append(
                 f"({left} IS NULL OR {right} IS NULL OR {right} - {left} BETWEEN {interval.lower} AND {interval.upper})"

@@ -8,7 +8,17 @@ from sqlglot import exp
 
 from watersmeet.errors import PlanError, UnsupportedError
 from watersmeet.plan.bounds import Differences, Interval, time_bounds
-from watersmeet.plan.logical import Input, JoinNode, KeyPair, Leaf, Node, PhysicalColumn, inputs_of, joins_of
+from watersmeet.plan.logical import (
+    Input,
+    JoinNode,
+    KeyPair,
+    Leaf,
+    Node,
+    PhysicalColumn,
+    inputs_of,
+    joins_of,
+    nullable,
+)
 from watersmeet.plan.times import TimeUnit, interval_micros
 from watersmeet.plan.typing import common_key_type, type_of
 from watersmeet.sql.nodes import Within
@@ -49,8 +59,8 @@ def _analyse_join(
 ) -> None:
     left, right = join.left.visible, join.right.visible
     differences = _known(join.left).copy()
-    for pair, interval in _known(join.right).known.items():
-        differences.add(*pair, interval)
+    differences.known.update(_known(join.right).known)
+    differences.loose.update(_known(join.right).loose)
     bounds: dict[tuple[int, int], Interval] = {}
     conditions: dict[tuple[int, int], list[exp.Expr]] = {}
 
@@ -145,12 +155,17 @@ def _choose(
         direct = bounds.get(pair, Interval()).intersect(loose.get(pair, Interval()))
         return direct.intersect(derived.get(*pair))
 
-    def rank(pair: tuple[int, int]) -> tuple[bool, bool, tuple[int, int]]:
-        return (not total(pair).is_bounded, total(pair).is_free, pair)
+    missing = nullable(join.left) | nullable(join.right)
+
+    def rank(pair: tuple[int, int]) -> tuple[bool, bool, int, tuple[int, int]]:
+        absent = 0 if pair in bounds else sum(input in missing for input in pair)
+        return (not total(pair).is_bounded, total(pair).is_free, absent, pair)
 
     chosen = min(pairs, key=rank)
     join.time_inputs = chosen
     join.bounds = total(chosen)
+    if chosen not in bounds:
+        join.fallbacks = (_fallbacks(join.left, chosen[0]), _fallbacks(join.right, chosen[1]))
     _check_units(join, inputs)
     if join.bounds.is_empty:
         raise PlanError(
@@ -161,10 +176,15 @@ def _choose(
     for pair, terms in conditions.items():
         if pair != chosen:
             join.residual.extend(terms)
-    join.loose = [(i, j, interval) for (i, j), interval in loose.items() if (i, j) != chosen]
-    differences.add(*chosen, join.bounds)
-    for i, j, interval in join.loose:
-        differences.add(i, j, interval)
+    taken_from_several = any(join.fallbacks)
+    join.loose = [(i, j, interval) for (i, j), interval in loose.items() if (i, j) != chosen or taken_from_several]
+    for (i, j), interval in loose.items():
+        differences.add_loose(i, j, interval)
+
+
+def _fallbacks(side: Node, leader: int) -> tuple[int, ...]:
+    """The inputs whose times stand in for the leader's where a padded row lacks it."""
+    return tuple(sorted(side.visible - {leader})) if leader in nullable(side) else ()
 
 
 def _check_units(join: JoinNode, inputs: list[Input]) -> None:
@@ -185,14 +205,16 @@ def _lags(join: JoinNode, differences: Differences) -> dict[int, int | None]:
     Stored left rows l meet new right rows r with r.t >= F and r.t - l.t <= upper, so l.t >= F - upper; the same for
     rows padded when final.  The time of any other input x of that side follows from what is known of its distance.
     """
-    i, j = join.time_inputs
     of_left = None if join.bounds.upper is None else max(join.bounds.upper, 0)
     of_right = None if join.bounds.lower is None else max(-join.bounds.lower, 0)
     lags: dict[int, int | None] = {}
-    for side, leader, lag in ((join.left, i, of_left), (join.right, j, of_right)):
+    for which, (side, lag) in enumerate(((join.left, of_left), (join.right, of_right))):
+        leaders = (join.time_inputs[which], *join.fallbacks[which])
         for other in side.visible if side.visible <= join.visible else ():
-            behind = 0 if other == leader else differences.get(leader, other).lower
-            lags[other] = None if lag is None or behind is None else max(lag - behind, 0)
+            behind = [0 if other == leader else differences.direct(leader, other).lower for leader in leaders]
+            known = [each for each in behind if each is not None]
+            unknown = lag is None or len(known) < len(behind)
+            lags[other] = None if unknown else max((lag or 0) - min(known), 0)
     return lags
 
 
@@ -201,12 +223,24 @@ def lag_of(node: Node, input: int) -> int | None:
     return 0 if isinstance(node, Leaf) else node.lags.get(input)
 
 
+def latest_lag(node: Node, inputs: Iterable[int]) -> int | None:
+    """How far the furthest behind of some inputs' event times may lie; None where one of them has no bound."""
+    lags = [lag_of(node, input) for input in inputs]
+    known = [lag for lag in lags if lag is not None]
+    return max(known) if len(known) == len(lags) else None
+
+
 def unbounded_sides(joins: Iterable[JoinNode]) -> list[tuple[JoinNode, str]]:
     """Joins and sides whose rows would have to be kept for ever."""
     found = []
     for join in joins:
-        if join.bounds.upper is None:
+        # a side whose times have no frontier holds the join back, and with it the other side's rows
+        stuck = any(
+            latest_lag(side, (leader, *others)) is None
+            for side, leader, others in zip((join.left, join.right), join.time_inputs, join.fallbacks, strict=True)
+        )
+        if join.bounds.upper is None or stuck:
             found.append((join, "left"))
-        if join.bounds.lower is None:
+        if join.bounds.lower is None or stuck:
             found.append((join, "right"))
     return found

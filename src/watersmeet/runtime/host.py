@@ -217,8 +217,10 @@ def _results(spec: OperatorSpec, bucket: int, changes: pa.Table | None) -> list[
     to = spec.downstream
     if to is None:
         return row_frames(changes, bucket=bucket, input=0)
-    names = [TIME if name == to.time else name for name in changes.column_names]
-    changes = changes.rename_columns(names)
+    if len(to.times) == 1:
+        changes = changes.rename_columns([TIME if name == to.times[0] else name for name in changes.column_names])
+    else:
+        changes = changes.append_column(TIME, pc.coalesce(*(changes[name] for name in to.times)))
     return [
         frame
         for index, rows in split_by_bucket(changes, to.hashes, len(to.buckets))

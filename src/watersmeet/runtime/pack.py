@@ -27,15 +27,18 @@ _FLUSH_BYTES = 32 * 1024 * 1024
 
 
 def pack(batches: Iterable[pa.RecordBatch], spec: PackSpec) -> Iterator[Frame]:
-    """Frames of the rows, then marks with the task's frontiers to every bucket, its counters to the first."""
+    """Frames of the rows, then marks with the task's frontiers to every bucket, its counters to the first.
+
+    Every bucket gets a mark, if only one that says nothing: what they count is summed over all that took the step.
+    """
     counters: Counter[str] = Counter()
     newest: dict[str, int] = {}
     for rows in _gather(batches):
         yield from _pack_rows(rows, spec, counters, newest)
-    if not counters["in"]:
+    if not counters["in"] and not newest:
         return
     counted = json.dumps(counters).encode()
-    for part, frontier in newest.items():
+    for part, frontier in (newest or {"": NEVER}).items():
         for bucket in spec.buckets:
             yield mark_frame(bucket, spec.input, part, frontier)
     yield mark_frame(spec.buckets[0], spec.input, "", NEVER, counted)
@@ -62,7 +65,8 @@ def _pack_rows(rows: pa.Table, spec: PackSpec, counters: Counter[str], newest: d
         rows = _take_markers(rows, newest)
     counters["in"] += rows.num_rows
     # a time near the end of the axis would overflow when a window is added to it
-    bad = pc.fill_null(pc.greater(pc.abs(rows[TIME]), _GREATEST_TIME), True)
+    times = rows[TIME]
+    bad = pc.fill_null(pc.or_(pc.greater(times, _GREATEST_TIME), pc.less(times, -_GREATEST_TIME)), True)
     if spec.has_bad:
         bad = pc.or_(bad, rows["$bad"].is_valid())
     if pc.any(bad).as_py():

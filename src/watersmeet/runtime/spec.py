@@ -39,14 +39,15 @@ class PackSpec:
 class InputSpec:
     """One input of an operator: a source, or the output of an earlier operator (then ``source`` is None).
 
-    ``lag`` is how far the event time of its rows may lie behind the frontier that its sender tells;
+    ``lag`` is how far the event time of its rows may lie behind the frontier that its sender tells (None: any far, so
+    the input has no frontier before its end);
     ``parts`` are the senders that must be heard before the input has a frontier.
     """
 
     schema: pa.Schema
     source: str | None
     parts: tuple[str, ...]
-    lag: int = 0
+    lag: int | None = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class Downstream:
     input: int
     hashes: tuple[str, ...]
     buckets: tuple[int, ...]
-    time: str  # the result column that is the event time there
+    times: tuple[str, ...]  # the result columns that are the event time there: the first that is not NULL
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,15 +71,18 @@ class Manifest:
             return False, min(live)
         return True, max((part.frontier for part in parts), default=NEVER)
 
-    def advance(self, lags: dict[int, int]) -> None:
+    def advance(self, lags: dict[int, int | None]) -> None:
         """Move the operator's frontier to the minimum over its inputs, each behind by its lag; never back.
 
-        Idle inputs do not count; where all are idle, the furthest does.
+        An input without a lag has no frontier before its end.  Idle inputs do not count; where all are idle, the
+        furthest does.
         """
         told = []
         for input, lag in lags.items():
             idle, frontier = self.input_frontier(input)
-            told.append((idle, frontier if frontier in (NEVER, FOREVER) else frontier - lag))
+            if frontier not in (NEVER, FOREVER):
+                frontier = NEVER if lag is None else frontier - lag
+            told.append((idle, frontier))
         live = [frontier for idle, frontier in told if not idle]
         self.frontier = max(self.frontier, min(live) if live else max(frontier for _, frontier in told))
 
