@@ -61,7 +61,7 @@ def resolve_jars(coordinates: Sequence[str], excludes: Sequence[str] = ()) -> tu
 
 
 def _resolve_with_ivy(coordinates: Sequence[str], excludes: Sequence[str]) -> tuple[str, ...]:
-    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from py4j.protocol import Py4JJavaError
     from pyspark.java_gateway import launch_gateway
 
     gateway: Any = launch_gateway()  # type: ignore[no-untyped-call]

@@ -37,9 +37,6 @@ def main(folder: Path = Path("demo-out")) -> None:
     console.print(f"{data.flight_rows:,} flights and {data.weather_rows:,} weather reports as event files in {folder}")
     for old in ("workspace", "results"):
         shutil.rmtree(folder / old, ignore_errors=True)
-    # the job names its folders as seen from its own; a reader finds the same text in the repository
-    job = _JOB.read_text().replace("'events/", f"'{folder.absolute()}/events/")
-    job = job.replace("'results/", f"'{folder.absolute()}/results/")
     from watersmeet.runtime.query import QueryMode, RunningQuery
 
     queries: list[RunningQuery] = []
@@ -47,7 +44,7 @@ def main(folder: Path = Path("demo-out")) -> None:
         started = time.monotonic()
         try:
             with screen() as shown:
-                follow(session, job, QueryMode.BOUNDED, None, queries, shown, interrupt)
+                follow(session, job_text(folder), QueryMode.BOUNDED, None, queries, shown, interrupt)
         finally:
             for query in queries:
                 query.stop()
@@ -63,6 +60,14 @@ def main(folder: Path = Path("demo-out")) -> None:
     console.print(f"all joins in {seconds:.0f} seconds; results in {folder}/results")
     if not all(each.is_equal for each in comparisons):
         raise WatersmeetError("the streaming results differ from the batch answer")
+
+
+def job_text(folder: Path) -> str:
+    """The job in demo.sql, which names its folders as seen from ``folder``, with their whole paths."""
+    text = _JOB.read_text()
+    for inner in ("events", "results"):
+        text = text.replace(f"'{inner}/", f"'{folder.absolute()}/{inner}/")
+    return text
 
 
 def _show_samples(results: Path, console: Console) -> None:
