@@ -33,8 +33,9 @@ ANSWER = "SELECT o.id, o.ts, p.id, p.ts FROM o FULL JOIN p ON o.id = p.id AND ab
 PATIENCE_SECONDS = 150.0
 
 
-def batches_written(folder: Path) -> int:
-    return len({path.name[:18] for path in (folder / "out").glob("batch-*")})
+def batches_committed(folder: Path) -> int:
+    commits = (folder / ".watersmeet").glob("queries/*/spark/commits/*")
+    return sum(path.name.isdigit() for path in commits)
 
 
 def end_was_declared(folder: Path) -> bool:
@@ -43,8 +44,8 @@ def end_was_declared(folder: Path) -> bool:
 
 #: When to kill: in the midst of the data (after a moment in which the next batch is under way), and at its end.
 MOMENTS: tuple[tuple[Callable[[Path], bool], float], ...] = (
-    (lambda folder: batches_written(folder) >= 1, 0.0),
-    (lambda folder: batches_written(folder) >= 4, 0.4),
+    (lambda folder: batches_committed(folder) >= 1, 0.0),
+    (lambda folder: batches_committed(folder) >= 4, 0.4),
     (end_was_declared, 0.8),
 )
 

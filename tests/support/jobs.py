@@ -42,8 +42,8 @@ def json_lines(rows: Sequence[tuple[object, ...]], names: Sequence[str]) -> list
 
 def json_rows(folder: Path) -> list[tuple[object, ...]]:
     """All rows of a folder's JSON files, sorted, a doubled one as often as it is there."""
-    rows = [tuple(json.loads(line).values()) for path in folder.glob("*.json") for line in path.read_text().splitlines()]
-    return sorted(rows, key=repr)
+    lines = [line for path in folder.glob("*.json") for line in path.read_text().splitlines()]
+    return sorted((tuple(json.loads(line).values()) for line in lines), key=repr)
 
 
 def batch_answer(sql: str, **tables: tuple[Sequence[str], Sequence[tuple[object, ...]]]) -> list[tuple[object, ...]]:
