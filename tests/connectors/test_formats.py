@@ -46,13 +46,13 @@ def decoded(
     frame = spark.createDataFrame([(n, value) for n, value in enumerate(values)], f"n INT, v {kind}").coalesce(1)
     declared = struct_of(columns)
     result = decode(frame, "v", format, declared, {key.replace("__", "."): value for key, value in options.items()})
-    assert result.columns == [*declared.names, "_bad", "_raw", "n"]
+    assert result.columns == [*declared.names, "_bad", "_raw", "_text", "n"]
     return result.orderBy("n").collect()
 
 
 def cells(row: Row) -> dict[str, Any]:
     """The declared columns of a decoded row that are not NULL; times, which come in the local zone, in UTC."""
-    hidden = ("_bad", "_raw", "n")
+    hidden = ("_bad", "_raw", "_text", "n")
     return {
         name: value.astimezone(dt.UTC) if isinstance(value, dt.datetime) else value
         for name, value in row.asDict().items()

@@ -51,7 +51,7 @@ def test_records_come_with_position_time_and_reason(
     broker.produce(spark, topic, [b"\xff", None, '{"id": 2}'], partition=0, timestamp_ms=2500)
     options = {"connector": "kafka", "topic": topic, "brokers": broker.address, "format": "json"}
     frame = read_stream(spark, struct_of(COLUMNS), options)
-    assert frame.columns == ["id", "note", "_bad", "_raw", "_part", "_seq", "_tp_time"]
+    assert frame.columns == ["id", "note", "_bad", "_raw", "_text", "_part", "_seq", "_tp_time"]
     assert not frame.schema["_part"].nullable
     rows = drained(frame, tmp_path)
     assert [(row.id, row.note, row._bad, row._raw) for row in rows] == [

@@ -4,7 +4,7 @@ with WATERSMEET_TEST_ALL=1.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -28,23 +28,26 @@ CASES = [
 WAYS = ("as written", "restarts", "all at once", "row by row", "row by row, restarts")
 
 
-def traits(case: Case) -> tuple[object, ...]:
-    """What a case stands for in the sample: its kinds of join, how it emits, and whether it has raw records."""
+def traits(case: Case) -> set[object]:
+    """What a case can stand for in the sample: its file, its kinds of join by emit mode, and other features."""
     _, query = load_script(case.script)
-    joins = {(join.side, join.kind) for join in query.select.find_all(exp.Join)}
-    predicates = {kind for kind in (exp.Exists, exp.In, exp.Not) if query.select.find(kind)}
+    joins = {(join.side, join.kind, query.emit) for join in query.select.find_all(exp.Join)}
+    features = {(kind, query.emit) for kind in (exp.Exists, exp.In, exp.Not, exp.Order) if query.select.find(kind)}
     has_raw = any(block.raw for step in case.steps for block in step.inputs)
-    return frozenset(joins), frozenset(predicates), query.emit, query.select.find(exp.Order) is not None, has_raw
+    controls = {control.kind for step in case.steps for control in step.controls}
+    return {case.path, *joins, *features, *controls, ("raw", has_raw)}
 
 
-def sample() -> Iterator[Case]:
-    """The first case of each file, and the first of every kind."""
-    seen: set[object] = set()
-    for case in CASES:
-        found = {case.path, traits(case)}
-        if not found <= seen:
-            yield case
-        seen |= found
+def sample() -> list[Case]:
+    """Few cases that have all traits between them: again and again the one that brings most new ones."""
+    left = {case.path + case.title: traits(case) for case in CASES}
+    chosen: set[str] = set()
+    while any(left.values()):
+        best = max(left, key=lambda name: len(left[name]))
+        chosen.add(best)
+        found = left[best]
+        left = {name: each - found for name, each in left.items()}
+    return [case for case in CASES if case.path + case.title in chosen]
 
 
 def groups(cases: Iterable[Case]) -> list[Sequence[Case]]:
