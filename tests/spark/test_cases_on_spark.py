@@ -19,6 +19,7 @@ from watersmeet.testing.spark_bench import run_group
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 GROUP = 8
+SAMPLE = 24  # cases in every run: a query costs seconds
 CASES = [
     case
     for path in sorted((Path(__file__).parents[1] / "cases").glob("*.wmt"))
@@ -39,10 +40,10 @@ def traits(case: Case) -> set[object]:
 
 
 def sample() -> list[Case]:
-    """Few cases that have all traits between them: again and again the one that brings most new ones."""
+    """The few cases that have most traits between them: again and again the one that brings most new ones."""
     left = {case.path + case.title: traits(case) for case in CASES}
     chosen: set[str] = set()
-    while any(left.values()):
+    while len(chosen) < SAMPLE and any(left.values()):
         best = max(left, key=lambda name: len(left[name]))
         chosen.add(best)
         found = left[best]
