@@ -25,9 +25,9 @@ class QuerySettings(BaseModel):
     """What to do with rows that cannot be read: set them aside, or stop."""
     late_rows: Annotated[str, Field(min_length=1)] = "drop"
     """``drop``: count late rows; else the name of an embedded stream that takes them."""
-    idle_timeout: float | None = None
+    idle_timeout: Annotated[float, Field(gt=0)] | None = None
     """Seconds after which a silent input no longer holds time back; written ``'30 seconds'``."""
-    trigger: float = 0.0
+    trigger: Annotated[float, Field(ge=0)] = 0.0
     """Seconds between the starts of two batches of a continuous run; written ``'1 second'``."""
     buckets: Annotated[int, Field(gt=0, le=4096)] | None = None
     """Pieces into which state is cut; fixed when the checkpoint is made."""

@@ -27,7 +27,7 @@ from watersmeet.runtime.side import keep_late_rows
 from watersmeet.runtime.storage import Storage
 from watersmeet.spark import open_spark
 from watersmeet.sql.bind import bind
-from watersmeet.sql.define import check_target, define_stream
+from watersmeet.sql.define import check_name, check_target, define_stream
 from watersmeet.sql.parse import parse
 from watersmeet.sql.statements import (
     CreateStream,
@@ -202,6 +202,7 @@ class Session:
         return Message(f"created stream {stream.name}" if added else f"stream {stream.name} is there already")
 
     def _create_as(self, statement: CreateStream, query: Query, mode: QueryMode, checkpoint: str | None) -> Result:
+        check_name(statement.name, statement.position)
         physical = self._plan(query)
         known = self.catalog.get(statement.name)
         if known is not None and known.definition != statement.source:
@@ -399,10 +400,17 @@ class Session:
 
     def _late_log(self, name: str) -> EmbeddedLog:
         """The embedded stream for late rows, made where it is not there."""
+        check_name(name)
+        columns = tuple(StreamColumn(name=column, type="STRING") for column in ("source", "reason", "raw"))
         if self.catalog.get(name) is None:
-            columns = tuple(StreamColumn(name=column, type="STRING") for column in ("source", "reason", "raw"))
             self.catalog.add(StreamDef(name=name, columns=columns), if_not_exists=True)
-        return registry.embedded_log(self.catalog.require(name), self.workspace)
+        stream = self.catalog.require(name)
+        if stream.connector != EMBEDDED or stream.derived or stream.columns != columns:
+            raise ConfigError(
+                f"late_rows = '{name}': that stream cannot take late rows",
+                hint="name an embedded stream (source STRING, reason STRING, raw STRING), or one that is not there yet",
+            )
+        return registry.embedded_log(stream, self.workspace)
 
 
 def _delay_text(stream: StreamDef) -> str:

@@ -154,8 +154,13 @@ def check_connector(stream: StreamDef) -> None:
         case "print" | "blackhole":
             for name in stream.options:
                 raise ConfigError(f"{stream.connector} has no option {name!r}: it takes none")
-        case connector if connector != EMBEDDED:
-            raise _unknown(connector)
+        case connector if connector == EMBEDDED:
+            for name in stream.options:
+                raise ConfigError(
+                    f"a stream without a connector has no option {name!r}", hint="add connector = '…' to WITH"
+                )
+        case other:
+            raise _unknown(other)
 
 
 def _takes_changelog(stream: StreamDef) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from watersmeet.catalog import StreamColumn, StreamDef
-from watersmeet.plan.logical import LogicalQuery
+from watersmeet.plan.logical import LogicalQuery, nullable
 from watersmeet.plan.windows import lag_of
 
 
@@ -19,6 +19,8 @@ def event_time_output(query: LogicalQuery) -> tuple[str, int, int] | None:
         known = query.columns.get(column.expression.name)
         if known is None or known.column.lower() != query.inputs[known.input].time.column.lower():
             continue
+        if known.input in nullable(query.root):
+            continue  # a padded row would have no event time
         lag = 0 if query.ordering is not None else lag_of(query.root, known.input)
         if lag is not None:
             return column.name, known.input, lag

@@ -68,6 +68,14 @@ class PhysicalInput:
         return self.input.physical("$seq")
 
     @property
+    def origin(self) -> str:
+        """What the input's columns are made of: its stream, its event time, and what is computed."""
+        made = {name: expression.sql(dialect="spark") for name, expression in self.computed.items()}
+        hashed = {name: [key.sql(dialect="spark") for key in keys] for name, keys in self.hashes.items()}
+        time = self.input.time
+        return repr((self.input.stream.name.lower(), time.column, time.unit.value, made, hashed))
+
+    @property
     def delay(self) -> int:
         """How far behind the newest event time the frontier lies, in axis units."""
         return self.input.time.delay + self.grace
@@ -164,7 +172,8 @@ class PhysicalPlan:
                 types.update({each.name: each.type for each in schema})
                 types.update(dict.fromkeys(feed.times, pa.int64()))
                 alias = None if feed.source is None else self.inputs[feed.source].input.alias
-                inputs.append(InputSpec(schema, alias, names, feed.lag))
+                origin = "" if feed.source is None else self.inputs[feed.source].origin
+                inputs.append(InputSpec(schema, alias, names, feed.lag, origin))
             output = pa.schema([pa.field(name, types[name]) for name in stage.output])
             if stage.weighted:
                 output = output.append(pa.field(WEIGHT, pa.int8()))
@@ -206,7 +215,7 @@ def _buckets_of(stage: PhysicalOperator, buckets: Sequence[int]) -> tuple[int, .
 
 def _fingerprint(spec: OperatorSpec) -> str:
     """Changes whenever stored state could be read wrongly: other inputs, types, keys, window, residual or buckets."""
-    inputs = [(input.schema.to_string(), input.source, input.lag) for input in spec.inputs]
+    inputs = [(input.schema.to_string(), input.source, input.lag, input.origin) for input in spec.inputs]
     described = repr((spec.name, spec.kernel, inputs, spec.buckets, spec.output.to_string()))
     return hashlib.blake2b(described.encode(), digest_size=8).hexdigest()
 

@@ -7,6 +7,7 @@ Spark.  What reads one side only is computed by Spark before rows are packed and
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 
 from sqlglot import exp
@@ -72,7 +73,7 @@ def render(condition: exp.Expr, column_sql: Callable[[str], str]) -> str:
     def replace(node: exp.Expr) -> exp.Expr:
         if not isinstance(node, exp.Column):
             return node
-        name = f"column_{len(placeholders)}_"
+        name = f"column_{uuid.uuid4().hex}"  # nothing that a user could have written
         placeholders[name] = column_sql(node.name)
         return exp.column(name)
 

@@ -134,7 +134,7 @@ class Checkpoint:
     def has_ended(self) -> bool:
         """Whether the end of input has been declared (by a run that may not have come to process it)."""
         names = self._storage.names(self.control)
-        texts = [self._storage.read_text(f"{self.control}/{name}") for name in names[-1:]]
+        texts = [self._storage.read_text(f"{self.control}/{name}") for name in names]
         return any(text and Event.from_json(text).kind is EventKind.END for text in texts)
 
 
@@ -142,6 +142,7 @@ def describe(spec: OperatorSpec) -> str:
     """What an operator keeps, in words that tell two plans apart."""
     inputs = [
         f"{input.source or 'the join before'}({', '.join(f'{field.name} {field.type}' for field in input.schema)})"
+        f" {input.origin}"
         for input in spec.inputs
     ]
     return json.dumps({"fingerprint": spec.fingerprint, "kernel": repr(spec.kernel), "inputs": inputs})

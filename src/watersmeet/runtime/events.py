@@ -7,7 +7,7 @@ whose offsets Spark logs, so that a batch that is run again sees the same ones.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import Enum
 
 
@@ -21,21 +21,24 @@ class EventKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event; ``inputs`` are aliases and ``parts`` parts of them (None: all), ``frontier`` lies on the axis."""
+    """One event; ``inputs`` are aliases and ``parts`` parts of them (None: all), ``frontier`` lies on the axis.
+
+    ``observed`` goes with IDLE: the parts' ``heard`` counter when the silence was seen (None: idle in any case).
+    """
 
     kind: EventKind
     inputs: tuple[str, ...] | None = None
     parts: tuple[str, ...] | None = None
     frontier: int = 0
+    observed: int | None = None
 
     def to_json(self) -> bytes:
         """The event as one line of JSON."""
-        fields = {"kind": self.kind.value, "inputs": self.inputs, "parts": self.parts, "frontier": self.frontier}
-        return json.dumps(fields).encode()
+        return json.dumps({**asdict(self), "kind": self.kind.value}).encode()
 
     @classmethod
     def from_json(cls, text: bytes | str) -> Event:
         """The event that ``to_json`` wrote."""
         fields = json.loads(text)
         inputs, parts = (None if fields[name] is None else tuple(fields[name]) for name in ("inputs", "parts"))
-        return cls(EventKind(fields["kind"]), inputs, parts, fields["frontier"])
+        return cls(EventKind(fields["kind"]), inputs, parts, fields["frontier"], fields["observed"])

@@ -147,7 +147,9 @@ def _apply_control(spec: OperatorSpec, manifest: Manifest, event: Event) -> None
                 case EventKind.ADVANCE:
                     manifest.hear(number, name, event.frontier)
                 case EventKind.IDLE if event.parts is None or name in event.parts:
-                    parts.setdefault(name, PartFrontier()).idle = True
+                    known = parts.setdefault(name, PartFrontier())
+                    # a part that has spoken since its silence was seen is not idle
+                    known.idle = event.observed in (None, known.heard * len(spec.buckets))
 
 
 def _set_late_aside(rows: pa.Table, frontier: int) -> tuple[pa.Table, pa.Table]:

@@ -36,4 +36,4 @@ class IdleWatch:
                 self._idle.discard(key)
             elif now - since >= self._timeout and key not in self._idle:
                 self._idle.add(key)
-                yield Event(EventKind.IDLE, inputs=(key[0],), parts=(key[1],))
+                yield Event(EventKind.IDLE, inputs=(key[0],), parts=(key[1],), observed=heard)

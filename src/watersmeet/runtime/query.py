@@ -218,12 +218,14 @@ class RunningQuery:
                 if not self._is_last_run:
                     self._job.checkpoint.write_event(Event(EventKind.END))
                     self._start(limited=False, available_now=True)
+                    if self._stopping.is_set() and self._query is not None:
+                        self._query.stop()
                     self._watch()
                 if not self._stopping.is_set():
                     self._job.checkpoint.seal()
         except WatersmeetError as error:
             self._error = error
-        except (PySparkException, Py4JError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever ends a query must not pass for its success
             if not self._stopping.is_set():
                 self._error = self._explain(error)
 
@@ -232,9 +234,11 @@ class RunningQuery:
         cause = self._write_error or error
         if isinstance(cause, WatersmeetError):
             return cause
-        translated = translate(cause, self.name)
-        self._job.checkpoint.write_failure(str(error))
-        return translated
+        try:
+            self._job.checkpoint.write_failure(str(error))
+        except Exception as second:  # noqa: BLE001 - the first failure is the one to tell
+            _log.debug("failure.log could not be written: %s", second)
+        return translate(cause, self.name)
 
     def _watch(self) -> None:
         """Follow the Spark query until it ends; tell it of idle inputs meanwhile."""

@@ -41,6 +41,7 @@ class InputSpec:
 
     ``lag`` is how far the event time of its rows may lie behind the frontier that its sender tells (None: any far, so
     the input has no frontier before its end);
+    ``origin`` says what its columns are made of, so that stored ones are never taken for others;
     ``parts`` are the senders that must be heard before the input has a frontier.
     """
 
@@ -48,6 +49,7 @@ class InputSpec:
     source: str | None
     parts: tuple[str, ...]
     lag: int | None = 0
+    origin: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import cast, get_args
 
@@ -18,6 +19,7 @@ from watersmeet.sql.statements import CreateStream, InsertSelect
 _T = exp.DataType.Type
 _INTEGER_UNITS = (TimeUnit.SECONDS, TimeUnit.MILLISECONDS, TimeUnit.MICROSECONDS, TimeUnit.ROWS)
 _UNIT_OPTION = "event_time_unit"
+_RESERVED = ("_seq", "_part", "_bad", "_raw", "_text", "_frontier")
 _DEFAULT_TIMES = ("timestamp", "ts")
 
 
@@ -27,15 +29,18 @@ def define_stream(statement: CreateStream) -> StreamDef:
     Raises ``BindError`` for a watermark or key over columns that are not there or do not fit, ``ConfigError`` for an
     unknown event_time_unit.
     """
+    check_name(statement.name, statement.position)
     columns = {column.name.lower(): column for column in statement.columns}
     if len(columns) < len(statement.columns):
         raise _twice(statement)
     for column in statement.columns:
         arrow_type(column.type)
-        if set(column.name) & set(".`:$"):
+        if set(column.name) & set('.`:$"'):
             raise BindError(
-                f"{column.name} cannot be a column's name: it holds one of . ` : $", position=column.position
+                f"{column.name} cannot be a column's name: it holds one of . ` : $ \"", position=column.position
             )
+        if column.name.lower() in _RESERVED:
+            raise BindError(f"{column.name} is a name that sources use themselves", position=column.position)
     time_column, has_watermark = _time_column(statement)
     unit = TimeUnit.TIMESTAMP
     if time_column != TP_TIME:
@@ -71,6 +76,16 @@ def define_stream(statement: CreateStream) -> StreamDef:
         settings=statement.settings,
         definition=statement.source,
     )
+
+
+def check_name(name: str, position: Position | None = None) -> None:
+    """Raise ``BindError`` for a name that could not be that of a folder in the workspace."""
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        raise BindError(
+            f"{name} cannot be the name of a stream",
+            hint="use letters, digits and _, and no digit first",
+            position=position,
+        )
 
 
 def check_target(stream: StreamDef, given: Sequence[str], statement: InsertSelect) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from watersmeet.errors import BindError, did_you_mean
+from watersmeet.plan.logical import TP_DELTA
 from watersmeet.sql.positions import position_of
 
 
@@ -71,7 +72,7 @@ class Scope:
             hits = [
                 (relation.alias, hit) for relation in self.relations if (hit := relation.find(column.name)) is not None
             ]
-            if len(hits) > 1:
+            if len(hits) > 1 and column.name.lower() != TP_DELTA:  # a join has one, whichever side is asked
                 raise BindError(
                     f"column {column.name} is ambiguous",
                     detail=f"it is in {' and in '.join(alias for alias, _ in hits)}",

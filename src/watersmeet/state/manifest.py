@@ -121,6 +121,9 @@ def read_manifest(
         int(input): {name: PartFrontier(**part) for name, part in parts.items()}
         for input, parts in fields["parts"].items()
     }
+    for input, names in expected_parts.items():  # a topic may have gained partitions
+        for name in names:
+            fields["parts"].setdefault(input, {}).setdefault(name, PartFrontier())
     fields["segments"] = [Segment(**segment) for segment in fields["segments"]]
     return Manifest(**fields)
 
