@@ -49,7 +49,8 @@ def read_stream(spark: SparkSession, columns: StructType, options: Mapping[str, 
     given = options_of(options)
     if not Storage(spark).exists(given.path):
         raise ConnectorError(f"there is no folder {given.path}", hint="make it, or mend the option path")
-    reader = spark.readStream
+    # by default Spark passes over files a week older than the newest one, without a word
+    reader = spark.readStream.option("maxFileAge", "36500d")
     if given.max_files_per_trigger is not None and limited:
         reader = reader.option("maxFilesPerTrigger", given.max_files_per_trigger)
     if given.format == "parquet":
