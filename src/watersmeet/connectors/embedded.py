@@ -16,8 +16,6 @@ from contextlib import contextmanager
 from fcntl import LOCK_EX, flock
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType, TimestampType
@@ -60,12 +58,6 @@ class EmbeddedLog:
             left.unlink()
         staging.rmdir()
         return True
-
-    def append_table(self, rows: pa.Table, key: str) -> None:
-        """Append rows that have all columns of the stream and ``_tp_time``."""
-        staged = self.folder / f"_staging-{key}.parquet"
-        pq.write_table(rows.append_column("_frontier", pa.nulls(rows.num_rows, pa.int64())), staged)
-        self._commit(staged, key)
 
     def _committed(self, key: str) -> bool:
         return any(found[2] == key for path in self.folder.iterdir() if (found := _SEGMENT.fullmatch(path.name)))
