@@ -16,8 +16,9 @@ from pyspark.sql import functions as F
 from tests.connectors.conftest import struct_of
 from tests.support.kafka_broker import Broker
 from watersmeet.connectors.formats import encode
-from watersmeet.connectors.kafka import masked, parse_options, partitions, read_stream, resolve, write_batch
+from watersmeet.connectors.kafka import parse_options, partitions, read_stream, write_batch
 from watersmeet.errors import ConfigError, ConnectorError
+from watersmeet.secrets import masked, resolve
 
 pytestmark = pytest.mark.kafka
 COLUMNS = "id INT, note STRING"

@@ -7,12 +7,9 @@ topic or a broker that cannot be reached is one sentence within ``CHECK_SECONDS`
 
 from __future__ import annotations
 
-import os
-import re
 import socket
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -23,6 +20,7 @@ from pyspark.sql.types import StructType
 from watersmeet.connectors.formats import decode, encode
 from watersmeet.connectors.packages import Package, require_package
 from watersmeet.errors import ConfigError, ConnectorError, did_you_mean
+from watersmeet.secrets import hide, masked, resolve
 
 CHECK_SECONDS = 9.0
 """The longest that the look at the broker before a query may take."""
@@ -41,9 +39,6 @@ _RESERVED = (
     "kafka.value.serializer",
 )
 _ADMIN_PREFIXES = ("security.", "sasl.", "ssl.", "client.", "socket.")
-_REFERENCE = re.compile(r"\$\{(env|file):([^}]+)\}")
-_SENSITIVE = re.compile(r"password|secret|token|jaas|credential|\.key$|keystore\.key", re.IGNORECASE)
-_MASK = "***"
 
 
 class KafkaOptions(BaseModel):
@@ -105,48 +100,6 @@ def parse_options(options: Mapping[str, str]) -> KafkaOptions:
 
 def _option_names() -> list[str]:
     return [name for name in KafkaOptions.model_fields if name not in ("client", "format_options")]
-
-
-# Secrets ------------------------------------------------------------------------------------------------------------
-
-
-def resolve(text: str) -> str:
-    """``text`` with every ``${env:NAME}`` and ``${file:/path}`` replaced; called as late as can be.
-
-    Raises ``ConfigError``, which names the reference and never a value, where it leads nowhere.
-    """
-
-    def found(reference: re.Match[str]) -> str:
-        kind, name = reference.groups()
-        if kind == "env":
-            if name not in os.environ:
-                raise ConfigError(f"the environment has no variable {name}, which an option refers to")
-            return os.environ[name]
-        try:
-            return Path(name).read_text().rstrip("\r\n")
-        except OSError as error:
-            raise ConfigError(f"{name}, which an option refers to, cannot be read ({error.strerror})") from None
-
-    return _REFERENCE.sub(found, text)
-
-
-def masked(options: Mapping[str, str]) -> dict[str, str]:
-    """The options as they may be printed: references stay as written, secrets written out are hidden."""
-    return {
-        name: _MASK if _SENSITIVE.search(name) and not _REFERENCE.search(value) else value
-        for name, value in options.items()
-    }
-
-
-def _hide(text: str, options: KafkaOptions) -> str:
-    """``text``, which another program wrote, without any secret of the options."""
-    for name, value in options.client.items():
-        secrets = [resolve(reference.group()) for reference in _REFERENCE.finditer(value)]
-        if _SENSITIVE.search(name):
-            secrets.append(resolve(value))
-        for secret in filter(None, secrets):
-            text = text.replace(secret, _MASK)
-    return text
 
 
 def _client_options(options: KafkaOptions) -> dict[str, str]:
@@ -273,7 +226,7 @@ def _failure(exception: Any, options: KafkaOptions) -> ConnectorError:
         return ConnectorError(
             f"{at} did not answer in time", hint="is it a Kafka broker, and do the kafka.security.* options fit it?"
         )
-    said = _hide(str(cause.getMessage() or kind), options).splitlines()[0]
+    said = hide(str(cause.getMessage() or kind), options.client).splitlines()[0]
     return ConnectorError(f"{at} refused: {said}")
 
 
@@ -314,7 +267,7 @@ def write_batch(frame: DataFrame, batch_id: int, options: Mapping[str, str], *, 
         written.write.format("kafka").options(**settings).save()
     except (PySparkException, Py4JError) as error:
         partitions(frame.sparkSession, options)  # says it better where the broker or the topic is the reason
-        said = _hide(str(error), given).strip().splitlines()[0]
+        said = hide(str(error), given.client).strip().splitlines()[0]
         raise ConnectorError(f"batch {batch_id} could not be written to topic {given.topic!r}: {said}") from None
 
 

@@ -17,6 +17,7 @@ from watersmeet.connectors.embedded import EmbeddedLog
 from watersmeet.errors import ConfigError, UnsupportedError, did_you_mean
 from watersmeet.plan.logical import TP_DELTA
 from watersmeet.runtime.dataflow import Source
+from watersmeet.secrets import require_references
 
 SOURCES = ("files", "kafka", "datagen")
 SINKS = ("files", "kafka", "print", "blackhole")
@@ -34,7 +35,7 @@ class Sink(Protocol):
 class _Function:
     """A sink that is a function of rows and batch."""
 
-    write_batch: Callable[[DataFrame, int, str], None]
+    write_batch: Callable[[DataFrame, int, str], object]
 
     def write(self, frame: DataFrame, batch_id: int, key: str) -> None:
         self.write_batch(frame, batch_id, key)
@@ -103,15 +104,11 @@ def open_sink(stream: StreamDef, workspace: Path, *, changelog: bool, show: cons
             return _Function(lambda frame, batch_id, key: frame.write.format("noop").mode("overwrite").save())
         case connector if connector == EMBEDDED:
             log = embedded_log(stream, workspace)
-            return _Function(lambda frame, batch_id, key: _append(log, frame, key))
+            return _Function(lambda frame, batch_id, key: log.append_frame(frame, key))
         case "datagen":
             raise UnsupportedError(f"{stream.name} makes up its rows (datagen): nothing can be written to it")
         case other:
             raise _unknown(other)
-
-
-def _append(log: EmbeddedLog, frame: DataFrame, key: str) -> None:
-    log.append_frame(frame, key)
 
 
 def frame_source(frame: DataFrame) -> Source:
@@ -143,12 +140,15 @@ def to_columns(frame: DataFrame, target: StreamDef, chosen: Sequence[str]) -> Da
 
 
 def check_connector(stream: StreamDef) -> None:
-    """Raise ``ConfigError`` for a connector or an option that is not known, without reaching out to anything."""
+    """Raise ``ConfigError`` for a connector or an option that is not known, without reaching out to anything.
+
+    So too for a secret that is written out.
+    """
     match stream.connector:
         case "files":
             files.options_of(stream.options)
         case "kafka":
-            kafka.parse_options(stream.options)
+            require_references(kafka.parse_options(stream.options).client)
         case "datagen":
             datagen.options_of(stream.options)
         case "print" | "blackhole":

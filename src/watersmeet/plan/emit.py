@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from watersmeet.config import parse_settings
 from watersmeet.errors import PlanError, Position, UnsupportedError
 from watersmeet.kernels.api import EmitMode
 from watersmeet.plan.logical import JoinNode, LogicalQuery, joins_of
@@ -26,7 +27,7 @@ def decide_emit(query: LogicalQuery, asked: EmitMode | None, position: Position 
     """
     joins = list(joins_of(query.root))
     unbounded = unbounded_sides(joins)
-    limit = query.settings.get(LIMIT_SETTING)
+    limit = parse_settings(query.settings).join_max_buffered_bytes
     if asked is EmitMode.FINAL and unbounded and limit is None:
         raise _unbounded(query, *unbounded[0])
     if asked is not None:
@@ -38,9 +39,9 @@ def decide_emit(query: LogicalQuery, asked: EmitMode | None, position: Position 
     else:
         query.emit, query.emit_reason = EmitMode.CHANGELOG, "a join without a window can never be final"
     if unbounded:
-        query.max_state_bytes = int(limit) if limit is not None else DEFAULT_LIMIT
-    elif limit is not None:
-        query.max_state_bytes = int(limit)
+        query.max_state_bytes = limit if limit is not None else DEFAULT_LIMIT
+    else:
+        query.max_state_bytes = limit
     _check_ordering(query, position)
 
 

@@ -71,6 +71,9 @@ def render(condition: exp.Expr, column_sql: Callable[[str], str]) -> str:
     placeholders: dict[str, str] = {}
 
     def replace(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Like) and not isinstance(node.parent, exp.Escape):
+            # Spark's escape is a backslash unless another is named, DuckDB has none
+            return exp.Escape(this=node, expression=exp.Literal.string("\\"))
         if not isinstance(node, exp.Column):
             return node
         name = f"column_{uuid.uuid4().hex}"  # nothing that a user could have written

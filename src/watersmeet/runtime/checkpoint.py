@@ -89,9 +89,15 @@ class Checkpoint:
         """Check that the stored state fits these operators, or note them in a new checkpoint.
 
         The SELECT list, post-filters and sink may change freely; whatever changes the state of an operator may not.
+        Raises ``CheckpointError`` where it does, or where Spark has made progress and nothing says what for.
         """
         described = {spec.name: describe(spec) for spec in operators}
         if stored is None:
+            if self._storage.names(f"{self.spark}/commits"):
+                raise CheckpointError(
+                    f"the checkpoint {self.folder} has progress but no plan.json, which says of what query",
+                    hint="bring the file back, or start on a new checkpoint",
+                )
             stored = PlanFile(buckets=tuple(buckets), operators=described)
             self.write_plan(stored)
             return stored

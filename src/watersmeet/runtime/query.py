@@ -26,6 +26,7 @@ from watersmeet.runtime.events import Event, EventKind
 from watersmeet.runtime.idle import IdleWatch
 from watersmeet.runtime.metrics import counters_of, rows_out
 from watersmeet.runtime.routing import bucket_numbers
+from watersmeet.secrets import hide
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.2
@@ -42,7 +43,10 @@ class QueryMode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Counts since the query began (over restarts), and how large its state is; by input alias where a dictionary."""
+    """Counts since the query began (over restarts), and how large its state is; by input alias where a dictionary.
+
+    ``batches`` and ``rows_out`` count this run alone.
+    """
 
     batches: int = 0
     rows_in: Mapping[str, int] = field(default_factory=dict)
@@ -87,7 +91,7 @@ class RunningQuery:
         self._rows_out = 0
         self._batch_ms = 0
         self._last_progress: tuple[str, int] | None = None
-        self._is_last_run = self._begin()
+        self._has_ended = self._begin()
         self._thread = threading.Thread(target=self._supervise, name=f"watersmeet-{job.name}", daemon=True)
         self._thread.start()
 
@@ -215,8 +219,9 @@ class RunningQuery:
         try:
             self._watch()
             if self._mode is QueryMode.BOUNDED and not self._stopping.is_set():
-                if not self._is_last_run:
+                if not self._has_ended:
                     self._job.checkpoint.write_event(Event(EventKind.END))
+                    self._has_ended = True
                     self._start(limited=False, available_now=True)
                     if self._stopping.is_set() and self._query is not None:
                         self._query.stop()
@@ -235,7 +240,7 @@ class RunningQuery:
         if isinstance(cause, WatersmeetError):
             return cause
         try:
-            self._job.checkpoint.write_failure(str(error))
+            self._job.checkpoint.write_failure(hide(str(error)))
         except Exception as second:  # noqa: BLE001 - the first failure is the one to tell
             _log.debug("failure.log could not be written: %s", second)
         return translate(cause, self.name)
@@ -243,7 +248,7 @@ class RunningQuery:
     def _watch(self) -> None:
         """Follow the Spark query until it ends; tell it of idle inputs meanwhile."""
         assert self._query is not None
-        idle = IdleWatch(self._job.settings.idle_timeout)
+        idle = IdleWatch(None if self._has_ended else self._job.settings.idle_timeout)
         try:
             while not self._query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]
                 self._take_progress(self._query)
@@ -275,7 +280,7 @@ def start_query(spark: SparkSession, job: Job, mode: QueryMode) -> RunningQuery:
 
 def translate(error: BaseException, name: str) -> WatersmeetError:
     """A failure of Spark as one of our errors: ours, where a worker raised it, else its first line."""
-    text = str(error)
+    text = hide(str(error))
     _log.debug("query %s failed: %s", name, text)
     found = _KNOWN_ERROR.search(text)
     if found is not None:
