@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 
+from watersmeet.columns import TP_TIME
 from watersmeet.errors import CatalogError, did_you_mean
 from watersmeet.plan.times import EventTime, TimeUnit
 
@@ -36,7 +37,7 @@ class StreamDef(BaseModel):
 
     name: str
     columns: tuple[StreamColumn, ...]
-    time_column: str = "_tp_time"
+    time_column: str = TP_TIME
     time_unit: TimeUnit = TimeUnit.TIMESTAMP
     delay: int = 0
     has_watermark: bool = False

@@ -9,10 +9,12 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from watersmeet.catalog import EMBEDDED, Catalog, StreamColumn, StreamDef
+from watersmeet.columns import TP_TIME
 from watersmeet.config import parse_settings
 from watersmeet.connectors import console, registry
 from watersmeet.connectors.embedded import EmbeddedLog
 from watersmeet.connectors.insert import insert_values
+from watersmeet.engine.routing import bucket_numbers
 from watersmeet.errors import BindError, CatalogError, ConfigError, UnsupportedError, WatersmeetError
 from watersmeet.plan.explain import explain
 from watersmeet.plan.lineage import derived_stream, event_time_output
@@ -22,7 +24,6 @@ from watersmeet.results import Message, Plan, Result, Started, Stream, Table
 from watersmeet.runtime.checkpoint import Checkpoint
 from watersmeet.runtime.dataflow import Dataflow, Resources, Source, build
 from watersmeet.runtime.query import Job, QueryMode, RunningQuery, start_query, translate
-from watersmeet.runtime.routing import bucket_numbers
 from watersmeet.runtime.side import keep_late_rows
 from watersmeet.runtime.storage import Storage
 from watersmeet.spark import open_spark
@@ -266,7 +267,7 @@ class Session:
                 note = f"{note}, primary key".lstrip(", ")
             rows.append((column.name, column.type, note))
         if stream.time_column == "_tp_time":
-            rows.append(("_tp_time", "TIMESTAMP", "event time: arrival"))
+            rows.append((TP_TIME, "TIMESTAMP", "event time: arrival"))
         return Table(("column", "type", "note"), rows)
 
     def _drop(self, statement: Drop) -> Message:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.kernels.models import KINDS, STREAMS, Feed, Model, Shape, cut, disorder, feed, make_harness, rows_of, shapes
-from watersmeet.runtime.events import Event, EventKind
+from watersmeet.engine.events import Event, EventKind
 from watersmeet.testing.harness import Harness
 from watersmeet.testing.reference import Kind
 

@@ -9,10 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from watersmeet.columns import TIME
 from watersmeet.kernels.api import EmitMode, JoinKind
 from watersmeet.kernels.interval import IntervalJoin, Key, Side
 from watersmeet.state.compaction import FAN_IN, MAX_MERGE_BYTES, plan_merges
-from watersmeet.state.segments import TIME, Segment, drop_segment, read_segment, split_by_time, write_segment
+from watersmeet.state.segments import Segment, drop_segment, read_segment, split_by_time, write_segment
 from watersmeet.state.store import MemoryStore
 
 SECOND = 1_000_000

@@ -10,14 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watersmeet.state.segments import (
-    MAX_CHUNK_BYTES,
-    TIME,
-    drop_segment,
-    read_segment,
-    split_by_time,
-    write_segment,
-)
+from watersmeet.columns import TIME
+from watersmeet.state.segments import MAX_CHUNK_BYTES, drop_segment, read_segment, split_by_time, write_segment
 from watersmeet.state.store import MemoryStore
 
 times = st.integers(-(2**40), 2**40)

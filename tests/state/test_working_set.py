@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from watersmeet.runtime.events import Event, EventKind
-from watersmeet.state.segments import TIME, Segment, read_segment, write_segment
+from watersmeet.columns import TIME
+from watersmeet.engine.events import Event, EventKind
+from watersmeet.state.segments import Segment, read_segment, write_segment
 from watersmeet.state.store import MemoryStore
 from watersmeet.state.working_set import WorkingSet, WorkingSets
 from watersmeet.testing.harness import Harness, StepInput, load_script

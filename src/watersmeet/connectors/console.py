@@ -8,7 +8,7 @@ from datetime import datetime
 
 from pyspark.sql import DataFrame
 
-from watersmeet.plan.logical import TP_DELTA
+from watersmeet.columns import TP_DELTA
 
 #: Takes column names and (weight, values) of rows.
 Show = Callable[[Sequence[str], Sequence[tuple[int, tuple[object, ...]]]], None]

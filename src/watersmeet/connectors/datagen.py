@@ -25,8 +25,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from watersmeet.connectors.options import parse_options
+from watersmeet.columns import PART, SEQUENCE, TP_TIME
 from watersmeet.errors import ConfigError
+from watersmeet.options import parse_options
 
 
 class DatagenOptions(BaseModel):
@@ -59,9 +60,9 @@ def read_stream(spark: SparkSession, columns: StructType, options: Mapping[str, 
     try:
         return rows.select(
             *items,
-            F.lit("").alias("_part"),
-            F.encode(F.lpad(F.hex("n"), 16, "0"), "UTF-8").alias("_seq"),
-            F.col("ts").alias("_tp_time"),
+            F.lit("").alias(PART),
+            F.encode(F.lpad(F.hex("n"), 16, "0"), "UTF-8").alias(SEQUENCE),
+            F.col("ts").alias(TP_TIME),
         )
     except PySparkException as error:
         raise ConfigError(f"datagen: {str(error).splitlines()[0]}") from None

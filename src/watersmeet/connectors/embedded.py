@@ -20,8 +20,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
+from watersmeet.columns import PART, SEQUENCE, STORED_FRONTIER, TP_TIME
+
 _SEGMENT = re.compile(r"(\d{12})-(.+)\.parquet")
-_HIDDEN = [StructField("_tp_time", TimestampType()), StructField("_frontier", LongType())]
+_HIDDEN = [StructField(TP_TIME, TimestampType()), StructField(STORED_FRONTIER, LongType())]
 
 
 class EmbeddedLog:
@@ -37,7 +39,7 @@ class EmbeddedLog:
         place = F.concat(F.substring("_metadata.file_name", 1, 12), F.lpad(F.hex("_metadata.row_index"), 16, "0"))
         declared = [f"`{field.name}`" for field in columns]
         return rows.select(
-            *declared, F.lit("").alias("_part"), F.encode(place, "UTF-8").alias("_seq"), "_tp_time", "_frontier"
+            *declared, F.lit("").alias(PART), F.encode(place, "UTF-8").alias(SEQUENCE), TP_TIME, STORED_FRONTIER
         )
 
     def append_frame(self, frame: DataFrame, key: str) -> bool:
@@ -48,9 +50,9 @@ class EmbeddedLog:
         if self._committed(key):
             return False
         staging = self.folder / f"_staging-{key}"
-        rows = frame.withColumn("_tp_time", F.current_timestamp())
-        if "_frontier" not in frame.columns:
-            rows = rows.withColumn("_frontier", F.lit(None).cast("bigint"))
+        rows = frame.withColumn(TP_TIME, F.current_timestamp())
+        if STORED_FRONTIER not in frame.columns:
+            rows = rows.withColumn(STORED_FRONTIER, F.lit(None).cast("bigint"))
         rows.coalesce(1).write.mode("overwrite").parquet(str(staging))
         (part,) = staging.glob("part-*.parquet")
         self._commit(part, key)

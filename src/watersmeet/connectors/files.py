@@ -14,9 +14,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from watersmeet.columns import PART, SEQUENCE, TP_TIME
 from watersmeet.connectors.formats import Format, decode
-from watersmeet.connectors.options import parse_options
 from watersmeet.errors import ConnectorError
+from watersmeet.options import parse_options
 from watersmeet.runtime.storage import Storage
 
 
@@ -101,9 +102,9 @@ def _declared(columns: StructType) -> list[str]:
 
 def _hidden(place: Column) -> list[Column]:
     return [
-        F.lit("").alias("_part"),
-        F.encode(place, "UTF-8").alias("_seq"),
-        F.current_timestamp().alias("_tp_time"),
+        F.lit("").alias(PART),
+        F.encode(place, "UTF-8").alias(SEQUENCE),
+        F.current_timestamp().alias(TP_TIME),
     ]
 
 

@@ -43,12 +43,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from watersmeet.columns import BAD, RAW, TEXT
 from watersmeet.connectors.packages import Package, require_package
 from watersmeet.errors import ConfigError, ConnectorError, UnsupportedError, did_you_mean
 
-BAD = "_bad"
-RAW = "_raw"
-TEXT = "_text"
 _VALUE, _PARSED, _ROW, _SEAL = "_wm_value", "_wm_parsed", "_wm_row", "_wm_seal"
 _CORRUPT = "_wm_corrupt"
 _SEAL_BYTES = bytes.fromhex("d1ce57a7e25ea1ed")

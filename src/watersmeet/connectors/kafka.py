@@ -17,6 +17,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from watersmeet.columns import PART, SEQUENCE, TP_TIME
 from watersmeet.connectors.formats import decode, encode
 from watersmeet.connectors.packages import Package, require_package
 from watersmeet.errors import ConfigError, ConnectorError, did_you_mean
@@ -140,9 +141,9 @@ def _with_position(records: DataFrame) -> DataFrame:
     part = F.concat(F.col("topic"), F.lit("-"), F.col("partition").cast("string"))
     return records.select(
         F.col("value").alias("_value"),
-        F.coalesce(part, F.lit("")).alias("_part"),
-        F.unhex(hexadecimal).alias("_seq"),
-        F.col("timestamp").alias("_tp_time"),
+        F.coalesce(part, F.lit("")).alias(PART),
+        F.unhex(hexadecimal).alias(SEQUENCE),
+        F.col("timestamp").alias(TP_TIME),
     )
 
 

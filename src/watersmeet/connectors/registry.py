@@ -12,10 +12,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from watersmeet.catalog import EMBEDDED, StreamDef
+from watersmeet.columns import STORED_FRONTIER, TP_DELTA, TP_TIME
 from watersmeet.connectors import console, datagen, files, kafka
 from watersmeet.connectors.embedded import EmbeddedLog
 from watersmeet.errors import ConfigError, UnsupportedError, did_you_mean
-from watersmeet.plan.logical import TP_DELTA
 from watersmeet.runtime.dataflow import Source
 from watersmeet.secrets import require_references
 
@@ -115,8 +115,8 @@ def frame_source(frame: DataFrame) -> Source:
     """Any streaming DataFrame as a source; ties in order fall to a hash of the row."""
     hashed = F.xxhash64(*(F.col(f"`{name}`") for name in frame.columns))
     hidden = {"_seq": F.encode(F.lpad(F.hex(hashed), 16, "0"), "UTF-8")}
-    if "_tp_time" not in frame.columns:
-        hidden["_tp_time"] = F.current_timestamp()
+    if TP_TIME not in frame.columns:
+        hidden[TP_TIME] = F.current_timestamp()
     return Source(frame.withColumns(hidden))
 
 
@@ -127,8 +127,8 @@ def to_columns(frame: DataFrame, target: StreamDef, chosen: Sequence[str]) -> Da
     """
     if not target.columns or target.derived:
         return frame
-    names = [name for name in frame.columns if name not in (TP_DELTA, "_frontier")]
-    extra = [name for name in frame.columns if name in (TP_DELTA, "_frontier")]
+    names = [name for name in frame.columns if name not in (TP_DELTA, STORED_FRONTIER)]
+    extra = [name for name in frame.columns if name in (TP_DELTA, STORED_FRONTIER)]
     by_target = dict(zip((chosen or [column.name for column in target.columns]), names, strict=False))
     given = {column.lower(): name for column, name in by_target.items()}
     items = []

@@ -3,14 +3,6 @@
 A kernel is a pure function from (state, new rows, frontiers) to (changes, what to store, what to forget).  It knows
 Arrow, DuckDB SQL, event times as int64, weights and frontiers; it knows nothing of Spark, frames or durability.  The
 same kernel runs in Spark, in the test harness and over a batch.
-
-Names of columns with a meaning of their own begin with ``$``:
-
-``$t``    event time on the operator's axis (microseconds, or plain sequence numbers), NULL only on padded rows
-``$rid``  number of a row within its input and bucket; given when the row is first seen, kept with it
-``$m``    whether a stored row had found a partner in the batch that brought it
-``$w``    weight of a change: +1 or −1
-``$id``   name of a result row in a changelog, under which it may be taken back
 """
 
 from __future__ import annotations
@@ -26,11 +18,6 @@ import pyarrow as pa
 #: The ends of the event-time axis: nothing heard yet, and end of input.
 NEVER = -(2**63)
 FOREVER = 2**63 - 1
-
-WEIGHT = "$w"
-ID = "$id"
-RID = "$rid"
-MATCHED = "$m"
 
 
 class EmitMode(Enum):

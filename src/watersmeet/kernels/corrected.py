@@ -22,21 +22,10 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from watersmeet.kernels.api import (
-    FOREVER,
-    ID,
-    NEVER,
-    RID,
-    WEIGHT,
-    JoinKind,
-    StateView,
-    StepFrontiers,
-    StepResult,
-    quote,
-)
+from watersmeet.columns import ID, RID, TIME, WEIGHT
+from watersmeet.kernels.api import FOREVER, NEVER, JoinKind, StateView, StepFrontiers, StepResult, quote
 from watersmeet.kernels.interval import IntervalJoin
 from watersmeet.kernels.interval_sql import match_sql, number, output_sql, time_range
-from watersmeet.state.segments import TIME
 
 _COUNT = "$n"
 _SIDES = ("left", "right")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from watersmeet.columns import TIME
 from watersmeet.kernels.api import StateView, StepFrontiers, StepResult
-from watersmeet.state.segments import TIME
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from watersmeet.kernels.api import FOREVER, NEVER, RID, quote
-from watersmeet.state.segments import TIME
+from watersmeet.columns import RID, TIME
+from watersmeet.kernels.api import FOREVER, NEVER, quote
 
 if TYPE_CHECKING:
     from watersmeet.kernels.interval import IntervalJoin

@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from watersmeet.columns import ID, MATCHED, RID, TIME, WEIGHT
 from watersmeet.kernels.api import (
     FOREVER,
-    ID,
-    MATCHED,
     NEVER,
-    RID,
-    WEIGHT,
     EmitMode,
     JoinKind,
     StateView,
@@ -23,7 +20,6 @@ from watersmeet.kernels.api import (
     shift,
 )
 from watersmeet.kernels.interval_sql import match_sql, number, output_sql, time_range
-from watersmeet.state.segments import TIME
 
 if TYPE_CHECKING:
     from watersmeet.kernels.interval import IntervalJoin

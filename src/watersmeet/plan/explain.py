@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from watersmeet.columns import TP_TIME
 from watersmeet.kernels.api import EmitMode
 from watersmeet.kernels.corrected import CorrectedJoin
 from watersmeet.kernels.interval import IntervalJoin
@@ -47,7 +48,7 @@ def _lines(plan: PhysicalPlan) -> Iterator[str]:
 def _input_lines(part: PhysicalInput) -> Iterator[str]:
     input = part.input
     time = input.time
-    origin = "declared" if time.declared else "by its name" if time.column != "_tp_time" else "arrival"
+    origin = "declared" if time.declared else "by its name" if time.column != TP_TIME else "arrival"
     yield f"source {input.alias} ({input.stream.name}, {input.stream.connector})"
     delay = f"delay {_span(time.delay, input)}"
     grace = f", grace {_span(part.grace, input)}"

@@ -19,9 +19,6 @@ from watersmeet.plan.bounds import Differences, Interval
 from watersmeet.plan.times import EventTime
 from watersmeet.sql.nodes import Within
 
-TP_TIME = "_tp_time"
-TP_DELTA = "_tp_delta"
-
 
 @dataclass(slots=True)
 class Input:

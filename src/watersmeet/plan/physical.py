@@ -15,13 +15,14 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from sqlglot import exp
 
-from watersmeet.kernels.api import ID, WEIGHT, EmitMode, Kernel
+from watersmeet.columns import ID, TIME, TP_DELTA, WEIGHT
+from watersmeet.engine.spec import Downstream, InputSpec, OperatorSpec, PackSpec
+from watersmeet.kernels.api import EmitMode, Kernel
 from watersmeet.kernels.corrected import CorrectedJoin
 from watersmeet.kernels.forward import Forward
 from watersmeet.kernels.interval import IntervalJoin, Key, Side
 from watersmeet.kernels.ordered import OrderedEmit
 from watersmeet.plan.logical import (
-    TP_DELTA,
     Input,
     JoinNode,
     Leaf,
@@ -35,8 +36,6 @@ from watersmeet.plan.logical import (
 from watersmeet.plan.residual import carry_one_sided, is_allowed, render, require_allowed
 from watersmeet.plan.times import TimeUnit
 from watersmeet.plan.windows import lag_of, latest_lag
-from watersmeet.runtime.spec import Downstream, InputSpec, OperatorSpec, PackSpec
-from watersmeet.state.segments import TIME
 
 
 @dataclass(slots=True)

@@ -8,17 +8,7 @@ from sqlglot import exp
 
 from watersmeet.errors import PlanError, UnsupportedError
 from watersmeet.plan.bounds import Differences, Interval, time_bounds
-from watersmeet.plan.logical import (
-    Input,
-    JoinNode,
-    KeyPair,
-    Leaf,
-    Node,
-    PhysicalColumn,
-    inputs_of,
-    joins_of,
-    nullable,
-)
+from watersmeet.plan.logical import Input, JoinNode, KeyPair, Leaf, Node, PhysicalColumn, inputs_of, joins_of, nullable
 from watersmeet.plan.times import TimeUnit, interval_micros
 from watersmeet.plan.typing import common_key_type, type_of
 from watersmeet.sql.nodes import Within

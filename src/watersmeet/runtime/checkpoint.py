@@ -16,9 +16,9 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel, Field, ValidationError
 
+from watersmeet.engine.events import Event, EventKind
+from watersmeet.engine.spec import OperatorSpec
 from watersmeet.errors import CheckpointError
-from watersmeet.runtime.events import Event, EventKind
-from watersmeet.runtime.spec import OperatorSpec
 from watersmeet.runtime.storage import Storage
 
 PLAN_VERSION = 1

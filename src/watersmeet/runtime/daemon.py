@@ -8,8 +8,5 @@ import pandas as pd  # noqa: F401
 import pyarrow as pa  # noqa: F401
 from pyspark.daemon import manager
 
-import watersmeet.runtime.processor
-import watersmeet.runtime.unpack  # noqa: F401
-
 if __name__ == "__main__":
     manager()

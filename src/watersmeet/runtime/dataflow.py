@@ -22,17 +22,17 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from sqlglot import exp
 
-from watersmeet.kernels.api import FOREVER, WEIGHT
-from watersmeet.plan.logical import TP_DELTA, Input
+from watersmeet.columns import BAD, PART, RAW, SEQUENCE, STORED_FRONTIER, TEXT, TIME, TP_DELTA, WEIGHT
+from watersmeet.engine.frames import FRAME_DDL, FrameKind, to_record_batch
+from watersmeet.engine.pack import pack
+from watersmeet.engine.spec import OperatorSpec, PackSpec
+from watersmeet.engine.unpack import FRONTIER, unpack
+from watersmeet.kernels.api import FOREVER
+from watersmeet.plan.logical import Input
 from watersmeet.plan.physical import PhysicalInput, PhysicalPlan
 from watersmeet.plan.times import TimeUnit
-from watersmeet.runtime.frames import FRAME_DDL, FrameKind, to_record_batch
 from watersmeet.runtime.metrics import METRICS, RESULTS, observed_columns
-from watersmeet.runtime.pack import pack
 from watersmeet.runtime.processor import OperatorProcessor
-from watersmeet.runtime.spec import OperatorSpec, PackSpec
-from watersmeet.runtime.unpack import FRONTIER, unpack
-from watersmeet.state.segments import TIME
 
 _BATCH_ID = "streaming.sql.batchId"
 
@@ -108,7 +108,7 @@ def build(
     observed = results[-1].observe(METRICS + label, *observed_columns(operators))
     rows = _unpacked(observed, operators[-1], resources, with_frontier=frontier_lag is not None)
     result = _select(plan, rows, frontier_lag)
-    counted = F.count_if(F.col("_frontier").isNull()) if frontier_lag is not None else F.count(F.lit(1))
+    counted = F.count_if(F.col(STORED_FRONTIER).isNull()) if frontier_lag is not None else F.count(F.lit(1))
     return Dataflow(result.observe(RESULTS + label, counted.alias("rows_out")), tuple(operators))
 
 
@@ -122,7 +122,7 @@ def _project(part: PhysicalInput, source: Source) -> DataFrame:
     items: list[Column] = [axis.alias(TIME)]
     for name in part.carried:
         if name == part.sequence:
-            items.append(F.col("_seq").alias(name))
+            items.append(F.col(SEQUENCE).alias(name))
         elif name not in part.hashes:
             items.append(F.expr(_sql(part.computed.get(name) or exp.column(name), part.input)).alias(name))
     for name, keys in part.hashes.items():
@@ -130,15 +130,15 @@ def _project(part: PhysicalInput, source: Source) -> DataFrame:
             items.append(F.xxhash64(*(_hashable(key, part.input) for key in keys)).alias(name))
     if part.keep is not None:
         items.append(F.expr(_sql(part.keep, part.input)).alias("$keep"))
-    if "_bad" in frame.columns:
-        raw = F.col("_raw")
-        if "_text" in frame.columns:
-            raw = F.coalesce(raw, F.when(axis.isNull(), F.col("_text")))
-        items += [F.col("_bad").alias("$bad"), raw.alias("$raw")]
+    if BAD in frame.columns:
+        raw = F.col(RAW)
+        if TEXT in frame.columns:
+            raw = F.coalesce(raw, F.when(axis.isNull(), F.col(TEXT)))
+        items += [F.col(BAD).alias("$bad"), raw.alias("$raw")]
     if source.parts != ("",):
-        items.append(F.col("_part").alias("$part"))
+        items.append(F.col(PART).alias("$part"))
     if source.stores_frontier:
-        items.append(F.col("_frontier").alias("$frontier"))
+        items.append(F.col(STORED_FRONTIER).alias("$frontier"))
     return frame.select(*items)
 
 
@@ -261,7 +261,7 @@ def _select(plan: PhysicalPlan, rows: DataFrame, frontier_lag: int | None) -> Da
     if frontier_lag is not None:
         # the end of the axis stays where it is
         axis = F.col(_quoted(FRONTIER))
-        items.append(F.when(axis == FOREVER, axis).otherwise(axis - F.lit(frontier_lag)).alias("_frontier"))
+        items.append(F.when(axis == FOREVER, axis).otherwise(axis - F.lit(frontier_lag)).alias(STORED_FRONTIER))
     return rows.select(*items)
 
 

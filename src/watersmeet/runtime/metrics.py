@@ -12,8 +12,8 @@ from typing import Any
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from watersmeet.runtime.frames import FrameKind
-from watersmeet.runtime.spec import OperatorSpec
+from watersmeet.engine.frames import FrameKind
+from watersmeet.engine.spec import OperatorSpec
 
 #: The name of the metrics in a query's progress.
 METRICS = "watersmeet"

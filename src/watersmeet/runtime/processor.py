@@ -14,9 +14,9 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from watersmeet.runtime.frames import FRAME_SCHEMA, Frame, from_record_batch, to_record_batch
-from watersmeet.runtime.host import process
-from watersmeet.runtime.spec import OperatorSpec
+from watersmeet.engine.frames import FRAME_SCHEMA, Frame, from_record_batch, to_record_batch
+from watersmeet.engine.host import process
+from watersmeet.engine.spec import OperatorSpec
 from watersmeet.state.working_set import WorkingSets
 
 if TYPE_CHECKING:

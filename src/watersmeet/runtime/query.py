@@ -18,14 +18,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from watersmeet import errors
 from watersmeet.config import QuerySettings
+from watersmeet.engine.events import Event, EventKind
+from watersmeet.engine.routing import bucket_numbers
 from watersmeet.errors import CheckpointError, WatersmeetError
 from watersmeet.plan.physical import PhysicalPlan
 from watersmeet.runtime.checkpoint import Checkpoint
 from watersmeet.runtime.dataflow import Resources, Source, build
-from watersmeet.runtime.events import Event, EventKind
 from watersmeet.runtime.idle import IdleWatch
 from watersmeet.runtime.metrics import counters_of, rows_out
-from watersmeet.runtime.routing import bucket_numbers
 from watersmeet.secrets import hide
 
 _log = logging.getLogger(__name__)

@@ -18,13 +18,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _told(
-    method: Callable[Concatenate[Storage, str, P], T],
-) -> Callable[Concatenate[Storage, str, P], T]:
+def _told(method: Callable[Concatenate[Storage, str, P], T]) -> Callable[Concatenate[Storage, str, P], T]:
     """Java's failures as a ``ConnectorError`` that names the path, the method's first argument."""
 
     @wraps(method)
-    def telling(storage: Storage, path: str, *args: P.args, **options: P.kwargs) -> T:
+    def telling(storage: Storage, path: str, /, *args: P.args, **options: P.kwargs) -> T:
         try:
             return method(storage, path, *args, **options)
         except Py4JJavaError as error:

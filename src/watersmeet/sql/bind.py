@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from sqlglot import exp
 
 from watersmeet.catalog import StreamDef
+from watersmeet.columns import TP_DELTA, TP_TIME
 from watersmeet.config import parse_settings
 from watersmeet.errors import BindError, CatalogError, ConfigError, UnsupportedError, did_you_mean
 from watersmeet.kernels.api import EmitMode, JoinKind
 from watersmeet.plan.emit import decide_emit
 from watersmeet.plan.logical import (
-    TP_DELTA,
-    TP_TIME,
     Input,
     JoinNode,
     Leaf,

@@ -9,9 +9,9 @@ from typing import cast, get_args
 from sqlglot import exp
 
 from watersmeet.catalog import EMBEDDED, StreamColumn, StreamDef, StreamMode
+from watersmeet.columns import RESERVED, TP_TIME
 from watersmeet.errors import BindError, ConfigError, Position, did_you_mean
 from watersmeet.plan.arrow_types import arrow_type
-from watersmeet.plan.logical import TP_TIME
 from watersmeet.plan.times import TimeUnit, interval_micros
 from watersmeet.sql.positions import position_of
 from watersmeet.sql.statements import CreateStream, InsertSelect
@@ -19,7 +19,6 @@ from watersmeet.sql.statements import CreateStream, InsertSelect
 _T = exp.DataType.Type
 _INTEGER_UNITS = (TimeUnit.SECONDS, TimeUnit.MILLISECONDS, TimeUnit.MICROSECONDS, TimeUnit.ROWS)
 _UNIT_OPTION = "event_time_unit"
-_RESERVED = ("_seq", "_part", "_bad", "_raw", "_text", "_frontier")
 _DEFAULT_TIMES = ("timestamp", "ts")
 
 
@@ -39,7 +38,7 @@ def define_stream(statement: CreateStream) -> StreamDef:
             raise BindError(
                 f"{column.name} cannot be a column's name: it holds one of . ` : $ \"", position=column.position
             )
-        if column.name.lower() in _RESERVED:
+        if column.name.lower() in RESERVED:
             raise BindError(f"{column.name} is a name that sources use themselves", position=column.position)
     time_column, has_watermark = _time_column(statement)
     unit = TimeUnit.TIMESTAMP

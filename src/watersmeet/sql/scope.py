@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
+from watersmeet.columns import TP_DELTA
 from watersmeet.errors import BindError, did_you_mean
-from watersmeet.plan.logical import TP_DELTA
 from watersmeet.sql.positions import position_of
 
 

@@ -14,9 +14,9 @@ from itertools import pairwise
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from watersmeet.columns import TIME
 from watersmeet.state.store import Store
 
-TIME = "$t"
 MAX_CHUNK_BYTES = 4 * 1024 * 1024
 _WRITE_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 

@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterable
 import duckdb
 import pyarrow as pa
 
+from watersmeet.columns import TIME
 from watersmeet.kernels.api import FOREVER, NEVER, quote
-from watersmeet.state.segments import TIME, Segment
+from watersmeet.state.segments import Segment
 
 
 class WorkingSet:

@@ -18,11 +18,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StructType
 
 from watersmeet.catalog import StreamDef
+from watersmeet.columns import BAD, PART, RAW, SEQUENCE, TP_TIME
 from watersmeet.connectors.formats import decode
 from watersmeet.connectors.registry import spark_schema
-from watersmeet.plan.logical import TP_TIME
+from watersmeet.engine.events import Event
 from watersmeet.runtime.dataflow import Source
-from watersmeet.runtime.events import Event
 from watersmeet.testing.cells import Row, Value
 
 _SCHEMA = pa.schema(
@@ -83,8 +83,8 @@ def stream_source(feed: DataFrame, query: int, stream: StreamDef, *, has_raw: bo
     columns = spark_schema(stream)
     rows = feed.where((F.col("query") == query) & (F.col("stream") == stream.name.lower()))
     hidden = [
-        F.lit("").alias("_part"),
-        F.encode(F.lpad(F.hex("number"), 16, "0"), "UTF-8").alias("_seq"),
+        F.lit("").alias(PART),
+        F.encode(F.lpad(F.hex("number"), 16, "0"), "UTF-8").alias(SEQUENCE),
     ]
     if stream.column(TP_TIME) is None:
         hidden.append(F.timestamp_micros("arrived").alias(TP_TIME))
@@ -96,7 +96,7 @@ def stream_source(feed: DataFrame, query: int, stream: StreamDef, *, has_raw: bo
         F.when(is_text, F.col(f"`{field.name}`")).otherwise(cell).alias(field.name)
         for field, cell in zip(columns, _typed(columns), strict=True)
     ]
-    set_aside = [F.when(is_text, F.col(name)).alias(name) for name in ("_bad", "_raw")]
+    set_aside = [F.when(is_text, F.col(name)).alias(name) for name in (BAD, RAW)]
     return Source(decoded.select(*typed, *hidden, *set_aside))
 
 

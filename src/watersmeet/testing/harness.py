@@ -16,22 +16,22 @@ import pyarrow as pa
 from sqlglot import exp
 
 from watersmeet.catalog import StreamDef
+from watersmeet.columns import BAD, RAW, SEQUENCE, TIME, TP_DELTA, TP_TIME, WEIGHT
+from watersmeet.engine.events import Event
+from watersmeet.engine.frames import Frame, FrameKind, decode_table
+from watersmeet.engine.host import process
+from watersmeet.engine.pack import pack
+from watersmeet.engine.routing import NULL_HASH
 from watersmeet.errors import BindError, CatalogError, UnsupportedError, did_you_mean
-from watersmeet.kernels.api import WEIGHT, quote
+from watersmeet.kernels.api import quote
 from watersmeet.plan.arrow_types import arrow_type
-from watersmeet.plan.logical import TP_DELTA, TP_TIME, Input
+from watersmeet.plan.logical import Input
 from watersmeet.plan.physical import PhysicalInput, PhysicalPlan, plan
 from watersmeet.plan.times import TimeUnit
-from watersmeet.runtime.events import Event
-from watersmeet.runtime.frames import Frame, FrameKind, decode_table
-from watersmeet.runtime.host import process
-from watersmeet.runtime.pack import pack
-from watersmeet.runtime.routing import NULL_HASH
 from watersmeet.sql.bind import bind
 from watersmeet.sql.define import check_target, define_stream
 from watersmeet.sql.parse import parse
 from watersmeet.sql.statements import CreateStream, InsertSelect, Query, Select
-from watersmeet.state.segments import TIME
 from watersmeet.state.store import MemoryStore
 from watersmeet.state.working_set import WorkingSets
 from watersmeet.testing.cells import Value
@@ -216,7 +216,7 @@ class Harness:
             if name in part.hashes:
                 continue
             if name == part.sequence:
-                items.append(f'"_seq" AS {quote(name)}')
+                items.append(f"{SEQUENCE} AS {quote(name)}")
             else:
                 items.append(f"{self._sql(part.computed.get(name) or _column(name), part.input)} AS {quote(name)}")
         items += [
@@ -225,7 +225,7 @@ class Harness:
             if name in part.routed_by or name in part.carried
         ]
         items.append(f'{self._sql(part.keep, part.input) if part.keep is not None else "TRUE"} AS "$keep"')
-        items += ['"_bad" AS "$bad"', '"_raw" AS "$raw"']
+        items += [f'{BAD} AS "$bad"', f'{RAW} AS "$raw"']
         self._connection.register("source", table)
         try:
             return self._connection.sql(f"SELECT {', '.join(items)} FROM source").to_arrow_table()
@@ -304,9 +304,9 @@ def _source_table(stream: StreamDef, rows: StepInput, seen: int) -> pa.Table:
     }
     arrival = pa.array([seen] * count, pa.int64()).cast(pa.timestamp("us", tz="UTC"))
     columns.setdefault(TP_TIME, arrival)
-    columns["_seq"] = pa.array([(seen + i).to_bytes(8, "big") for i in range(count)], pa.binary())
-    columns["_bad"] = pa.array([None] * len(good) + [reason for _, reason in bad], pa.string())
-    columns["_raw"] = pa.array([None] * len(good) + [raw for raw, _ in bad], pa.string())
+    columns[SEQUENCE] = pa.array([(seen + i).to_bytes(8, "big") for i in range(count)], pa.binary())
+    columns[BAD] = pa.array([None] * len(good) + [reason for _, reason in bad], pa.string())
+    columns[RAW] = pa.array([None] * len(good) + [raw for raw, _ in bad], pa.string())
     return pa.table(columns)
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from watersmeet.catalog import StreamDef
+from watersmeet.engine.events import Event, EventKind
 from watersmeet.errors import WatersmeetError
 from watersmeet.plan.times import TimeUnit
-from watersmeet.runtime.events import Event, EventKind
 from watersmeet.sql.statements import Query
 from watersmeet.testing.cells import Row, parse_cell, parse_row
 from watersmeet.testing.diff import diff_step, negative_rows

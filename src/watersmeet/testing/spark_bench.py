@@ -22,14 +22,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from watersmeet.catalog import StreamDef
+from watersmeet.columns import TP_DELTA
+from watersmeet.engine.events import Event
+from watersmeet.engine.routing import bucket_numbers
 from watersmeet.errors import CatalogError, WatersmeetError
-from watersmeet.plan.logical import TP_DELTA
 from watersmeet.plan.physical import PhysicalPlan, plan
 from watersmeet.runtime.dataflow import Resources, build
-from watersmeet.runtime.events import Event
 from watersmeet.runtime.metrics import counters_of
 from watersmeet.runtime.query import translate
-from watersmeet.runtime.routing import bucket_numbers
 from watersmeet.sql.bind import bind
 from watersmeet.sql.statements import Query
 from watersmeet.testing.cells import Row, parse_cell

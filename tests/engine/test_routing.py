@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watersmeet.runtime.routing import bucket_indexes, bucket_numbers, murmur3_int, split_by_bucket
+from watersmeet.engine.routing import bucket_indexes, bucket_numbers, murmur3_int, split_by_bucket
 
 longs = st.none() | st.integers(-(2**63), 2**63 - 1)
 

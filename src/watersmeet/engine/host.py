@@ -14,10 +14,9 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from watersmeet.errors import LimitError
-from watersmeet.kernels.api import FOREVER, NEVER, StepFrontiers, StepResult
-from watersmeet.runtime.events import Event, EventKind
-from watersmeet.runtime.frames import (
+from watersmeet.columns import TIME
+from watersmeet.engine.events import Event, EventKind
+from watersmeet.engine.frames import (
     SIDE_SCHEMA,
     Frame,
     FrameKind,
@@ -26,12 +25,14 @@ from watersmeet.runtime.frames import (
     row_frames,
     side_frame,
 )
-from watersmeet.runtime.pack import rows_as_json
-from watersmeet.runtime.routing import split_by_bucket
-from watersmeet.runtime.spec import OperatorSpec
+from watersmeet.engine.pack import rows_as_json
+from watersmeet.engine.routing import split_by_bucket
+from watersmeet.engine.spec import OperatorSpec
+from watersmeet.errors import LimitError
+from watersmeet.kernels.api import FOREVER, NEVER, StepFrontiers, StepResult
 from watersmeet.state.compaction import plan_merges
 from watersmeet.state.manifest import Manifest, PartFrontier, read_manifest, write_manifest
-from watersmeet.state.segments import TIME, drop_segment, read_segment, split_by_time, write_segment
+from watersmeet.state.segments import drop_segment, read_segment, split_by_time, write_segment
 from watersmeet.state.store import Store
 from watersmeet.state.working_set import WorkingSet
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watersmeet.kernels.api import NEVER
-from watersmeet.runtime.frames import (
+from watersmeet.columns import TIME
+from watersmeet.engine.frames import (
     MAX_PAYLOAD_BYTES,
     Frame,
     FrameKind,
@@ -20,9 +20,9 @@ from watersmeet.runtime.frames import (
     from_record_batch,
     to_record_batch,
 )
-from watersmeet.runtime.pack import pack
-from watersmeet.runtime.spec import PackSpec
-from watersmeet.state.segments import TIME
+from watersmeet.engine.pack import pack
+from watersmeet.engine.spec import PackSpec
+from watersmeet.kernels.api import NEVER
 
 SCHEMA = pa.schema([(TIME, pa.int64()), ("s:v", pa.int64())])
 BUCKETS = (0, 3, 5)

@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from watersmeet.columns import TIME
+from watersmeet.engine.frames import SIDE_SCHEMA, Frame, mark_frame, row_frames, side_frame
+from watersmeet.engine.routing import split_by_bucket
+from watersmeet.engine.spec import PackSpec
 from watersmeet.errors import ConnectorError
 from watersmeet.kernels.api import NEVER
-from watersmeet.runtime.frames import SIDE_SCHEMA, Frame, mark_frame, row_frames, side_frame
-from watersmeet.runtime.routing import split_by_bucket
-from watersmeet.runtime.spec import PackSpec
-from watersmeet.state.segments import TIME
 
 _GREATEST_TIME = 2**62
 _FLUSH_BYTES = 32 * 1024 * 1024

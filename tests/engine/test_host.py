@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from watersmeet.columns import TIME
+from watersmeet.engine.events import Event, EventKind
+from watersmeet.engine.frames import Frame, FrameKind, decode_table, mark_frame, row_frames
+from watersmeet.engine.host import process
+from watersmeet.engine.spec import InputSpec, OperatorSpec
 from watersmeet.errors import CheckpointError, LimitError
 from watersmeet.kernels.api import FOREVER, EmitMode, JoinKind
 from watersmeet.kernels.interval import IntervalJoin, Key, Side
-from watersmeet.runtime.events import Event, EventKind
-from watersmeet.runtime.frames import Frame, FrameKind, decode_table, mark_frame, row_frames
-from watersmeet.runtime.host import process
-from watersmeet.runtime.spec import InputSpec, OperatorSpec
-from watersmeet.state.segments import TIME
 from watersmeet.state.store import MemoryStore
 from watersmeet.state.working_set import WorkingSet, WorkingSets
 

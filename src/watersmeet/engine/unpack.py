@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 import pyarrow.fs
 
+from watersmeet.engine.frames import FrameKind, decode_table, from_record_batch
 from watersmeet.kernels.api import NEVER
-from watersmeet.runtime.frames import FrameKind, decode_table, from_record_batch
 
 FRONTIER = "$frontier"
 

@@ -1,0 +1,38 @@
+"""Names of columns that have a meaning of their own.
+
+Those that begin with ``$`` travel between operators and are stored by them; those that begin with ``_`` stand in the
+frames of sources and sinks, and ``_tp_time`` and ``_tp_delta`` can be named in SQL.
+"""
+
+from __future__ import annotations
+
+#: Event time on the operator's axis (microseconds, or plain sequence numbers), NULL only on padded rows.
+TIME = "$t"
+#: Number of a row, unique in its operator's bucket; given when the row is first seen, kept with it.
+RID = "$rid"
+#: Whether a stored row had found a partner in the batch that brought it.
+MATCHED = "$m"
+#: Weight of a change: +1 or −1.
+WEIGHT = "$w"
+#: Name of a result row in a changelog, under which it may be retracted.
+ID = "$id"
+
+#: When a row arrived: the event time of streams that declare none.
+TP_TIME = "_tp_time"
+#: Whether a row is added (+1) or retracted (−1).
+TP_DELTA = "_tp_delta"
+#: A row's place in its source, which a replay repeats.
+SEQUENCE = "_seq"
+#: What a frontier is kept for: a Kafka partition, or all of the source.
+PART = "_part"
+#: Why a row cannot be read (NULL: it can).
+BAD = "_bad"
+#: The text of a row that cannot be read.
+RAW = "_raw"
+#: The text of every row, where the source has one.
+TEXT = "_text"
+#: A frontier that the stream's producer stored between its rows.
+STORED_FRONTIER = "_frontier"
+
+#: Names that sources use themselves, so that no stream may declare them.
+RESERVED = (SEQUENCE, PART, BAD, RAW, TEXT, STORED_FRONTIER)
