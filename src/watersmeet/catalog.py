@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fcntl import LOCK_EX, flock
 from pathlib import Path
-from typing import Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from watersmeet.columns import TP_TIME
 from watersmeet.errors import CatalogError, did_you_mean
@@ -17,8 +17,8 @@ from watersmeet.plan.times import EventTime, TimeUnit
 #: The connector of a stream that lives in the workspace (CREATE STREAM without WITH).
 EMBEDDED = "embedded"
 
-
-StreamMode: TypeAlias = Literal["append", "versioned_kv", "changelog_kv", "mutable"]
+_VERSION = 1
+_MEND = "bring the file back from a copy, or move it away and create the streams again"
 
 
 class StreamColumn(BaseModel):
@@ -41,11 +41,8 @@ class StreamDef(BaseModel):
     time_unit: TimeUnit = TimeUnit.TIMESTAMP
     delay: int = 0
     has_watermark: bool = False
-    primary_key: tuple[str, ...] = ()
-    mode: StreamMode = "append"
     connector: str = EMBEDDED
     options: dict[str, str] = {}
-    settings: dict[str, str | int | float | bool] = {}
     derived: bool = False
     definition: str = ""
 
@@ -60,12 +57,19 @@ class StreamDef(BaseModel):
 
 
 class _Stored(BaseModel):
-    version: Literal[1] = 1
-    streams: dict[str, StreamDef] = {}
+    """What the file holds; streams by lower-case name."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    version: int
+    streams: dict[str, StreamDef]
 
 
 class Catalog:
-    """Streams by name (case does not count); changes are made under a lock and written whole."""
+    """Streams by name (case does not count); changes are made under a lock and written whole.
+
+    All methods raise ``CatalogError`` where the file cannot be read, understood or written.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -81,43 +85,103 @@ class Catalog:
 
     def require(self, name: str) -> StreamDef:
         """The stream; ``CatalogError`` with the nearest names where there is none."""
-        stored = self._read()
-        if (stream := stored.streams.get(name.lower())) is not None:
-            return stream
-        known = [stream.name for stream in stored.streams.values()]
-        raise CatalogError(f"there is no stream {name}", hint=did_you_mean(name, known))
+        return _found(self._read(), name)
 
     def add(self, stream: StreamDef, *, if_not_exists: bool = False) -> bool:
-        """Add a stream; False where it was there and that is allowed."""
+        """Add a stream; False where it was there and may be, see ``is_new``."""
         with self._changing() as stored:
-            if stream.name.lower() in stored.streams:
-                if if_not_exists:
-                    return False
-                raise CatalogError(
-                    f"there is a stream {stream.name} already", hint="use another name, or DROP STREAM it first"
-                )
-            stored.streams[stream.name.lower()] = stream
-            return True
+            added = is_new(stream, stored.streams.get(stream.name.lower()), if_not_exists=if_not_exists)
+            if added:
+                stored.streams[stream.name.lower()] = stream
+            return added
 
     def drop(self, name: str) -> StreamDef:
         """Take a stream out; the definition it had comes back."""
-        stream = self.require(name)
         with self._changing() as stored:
+            stream = _found(stored, name)
             del stored.streams[name.lower()]
         return stream
 
     def _read(self) -> _Stored:
-        if not self._path.exists():
-            return _Stored()
-        return _Stored.model_validate_json(self._path.read_text())
+        try:
+            text = self._path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return _Stored(version=_VERSION, streams={})
+        except NotADirectoryError:
+            raise self._no_folder() from None
+        except UnicodeDecodeError:
+            raise CatalogError(f"{self._path} is not a catalogue: it is not text in UTF-8", hint=_MEND) from None
+        except OSError as error:
+            raise CatalogError(
+                f"{self._path} cannot be read: {error.strerror}",
+                hint="make it a file that you may read, or name another workspace",
+            ) from None
+        return _parse(text, self._path)
 
     @contextmanager
     def _changing(self) -> Iterator[_Stored]:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        with (self._folder / "catalog.lock").open("w") as lock:
-            flock(lock, LOCK_EX)
-            stored = self._read()
-            yield stored
-            written = self._path.with_suffix(".tmp")
-            written.write_text(stored.model_dump_json(indent=2))
-            written.replace(self._path)
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with (self._folder / "catalog.lock").open("w") as lock:
+                flock(lock, LOCK_EX)
+                stored = self._read()
+                yield stored
+                written = self._path.with_suffix(".tmp")
+                written.write_text(stored.model_dump_json(indent=2), encoding="utf-8")
+                written.replace(self._path)
+        except (FileExistsError, NotADirectoryError):
+            raise self._no_folder() from None
+        except OSError as error:
+            raise CatalogError(
+                f"{error.filename or self._path} cannot be written: {error.strerror}",
+                hint="a workspace is a folder that you may write to, on a disk with room; is another one meant?",
+            ) from None
+
+    def _no_folder(self) -> CatalogError:
+        return CatalogError(
+            f"the workspace {self._folder} is a file, or stands below one",
+            hint="name a folder, or one that is not there",
+        )
+
+
+def is_new(stream: StreamDef, known: StreamDef | None, *, if_not_exists: bool) -> bool:
+    """Whether CREATE STREAM makes a stream, where ``known`` has its name.
+
+    False where the known one stays: with IF NOT EXISTS, and where it is the same, for a job that runs again creates
+    its streams again.  Raises ``CatalogError`` where it is another.
+    """
+    if known is None:
+        return True
+    # how the statement was written makes no other stream
+    if if_not_exists or known.model_copy(update={"definition": stream.definition}) == stream:
+        return False
+    raise CatalogError(f"there is a stream {known.name} already", hint="use another name, or DROP STREAM it first")
+
+
+def _found(stored: _Stored, name: str) -> StreamDef:
+    if (stream := stored.streams.get(name.lower())) is not None:
+        return stream
+    known = [stream.name for stream in stored.streams.values()]
+    raise CatalogError(f"there is no stream {name}", hint=did_you_mean(name, known))
+
+
+def _parse(text: str, path: Path) -> _Stored:
+    try:
+        content = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise CatalogError(
+            f"{path} is not a catalogue: its JSON breaks at line {error.lineno}, column {error.colno}", hint=_MEND
+        ) from None
+    if not isinstance(content, dict) or "version" not in content:
+        raise CatalogError(f"{path} is not a catalogue: it has no version", hint=_MEND)
+    if content["version"] != _VERSION:
+        raise CatalogError(
+            f"{path} has format {content['version']}, this version of Watersmeet reads format {_VERSION}",
+            hint="use the version of Watersmeet that wrote it, or another workspace",
+        )
+    try:
+        return _Stored.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise CatalogError(f"{path} is not a catalogue: {place}: {first['msg']}", hint=_MEND) from None

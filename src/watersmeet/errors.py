@@ -70,7 +70,19 @@ class UnsupportedError(WatersmeetError):
 
 
 class ConfigError(WatersmeetError):
-    """An option or a setting is unknown or has a value out of its range."""
+    """An option or a setting is unknown or has a value out of its range; ``option`` is its name."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        detail: str | None = None,
+        hint: str | None = None,
+        position: Position | None = None,
+        option: str | None = None,
+    ) -> None:
+        super().__init__(message, detail=detail, hint=hint, position=position)
+        self.option = option
 
 
 class CatalogError(WatersmeetError):

@@ -33,7 +33,7 @@ def parse_options(
         else:
             if name not in model.model_fields or name in nested:
                 known = [field for field in model.model_fields if field not in nested]
-                raise ConfigError(f"{what} has no option {name!r}", hint=did_you_mean(name, known))
+                raise ConfigError(f"{what} has no option {name!r}", hint=did_you_mean(name, known), option=name)
             given[name] = value
     try:
         return model(**given)
@@ -41,5 +41,5 @@ def parse_options(
         first = error.errors(include_url=False)[0]
         name = str(first["loc"][0])
         if first["type"] == "missing":
-            raise ConfigError(f"{what} needs the option {name}") from None
-        raise ConfigError(f"{what}: option {name} = {first['input']!r}: {first['msg'].lower()}") from None
+            raise ConfigError(f"{what} needs the option {name}", option=name) from None
+        raise ConfigError(f"{what}: option {name} = {first['input']!r}: {first['msg'].lower()}", option=name) from None

@@ -15,6 +15,8 @@ from watersmeet.errors import ConfigError
 
 _REFERENCE = re.compile(r"\$\{(env|file):([^}]+)\}")
 _SENSITIVE = re.compile(r"password|secret|token|jaas|credential|\.key$|keystore\.key", re.IGNORECASE)
+_PUBLIC = re.compile(r"\.(url|id|ms|class)$", re.IGNORECASE)  # sasl.oauthbearer.token.endpoint.url and the like
+_LOGIN = re.compile(r"""(password|secret|token)\w*\s*=\s*["'][^"']""", re.IGNORECASE)  # within a JAAS configuration
 _MASK = "***"
 
 _resolved: set[str] = set()  # values that references led to, so that they can be hidden
@@ -59,7 +61,10 @@ def hide(text: str, options: Mapping[str, str] | None = None) -> str:
 
 
 def _is_written_out(name: str, value: str) -> bool:
-    return _SENSITIVE.search(name) is not None and _REFERENCE.search(value) is None
+    if _SENSITIVE.search(name) is None or _PUBLIC.search(name) is not None:
+        return False
+    rest, references = _REFERENCE.subn("", value)
+    return references == 0 or _LOGIN.search(rest) is not None
 
 
 def _look_up(kind: str, name: str) -> str:

@@ -1,34 +1,33 @@
-"""The session: streams, queries and their results, on the user's Spark."""
+"""The session: statements carried out, queries and their results, on the user's Spark."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from watersmeet.catalog import EMBEDDED, Catalog, StreamColumn, StreamDef
-from watersmeet.columns import TP_TIME
-from watersmeet.config import parse_settings
+from watersmeet.catalog import EMBEDDED, StreamDef
+from watersmeet.config import QuerySettings
 from watersmeet.connectors import console, registry
-from watersmeet.connectors.embedded import EmbeddedLog
 from watersmeet.connectors.insert import insert_values
 from watersmeet.engine.routing import bucket_numbers
-from watersmeet.errors import BindError, CatalogError, ConfigError, UnsupportedError, WatersmeetError
+from watersmeet.errors import BindError, CatalogError, CheckpointError, ConfigError, UnsupportedError
 from watersmeet.plan.explain import explain
 from watersmeet.plan.lineage import derived_stream, event_time_output
 from watersmeet.plan.physical import PhysicalPlan, plan
-from watersmeet.plan.times import TimeUnit
 from watersmeet.results import Message, Plan, Result, Started, Stream, Table
 from watersmeet.runtime.checkpoint import Checkpoint
-from watersmeet.runtime.dataflow import Dataflow, Resources, Source, build
-from watersmeet.runtime.query import Job, QueryMode, RunningQuery, start_query, translate
-from watersmeet.runtime.side import keep_late_rows
+from watersmeet.runtime.dataflow import Resources, build
+from watersmeet.runtime.failures import planning
+from watersmeet.runtime.late_rows import keep_late_rows
+from watersmeet.runtime.query import Job, QueryMode, RunningQuery, start_query
 from watersmeet.runtime.storage import Storage
 from watersmeet.spark import open_spark
 from watersmeet.sql.bind import bind
-from watersmeet.sql.define import check_name, check_target, define_stream
+from watersmeet.sql.define import check_name, check_target, define_frame, refuse_definitions
 from watersmeet.sql.parse import parse
 from watersmeet.sql.statements import (
     CreateStream,
@@ -45,6 +44,7 @@ from watersmeet.sql.statements import (
     Statement,
     StopQuery,
 )
+from watersmeet.streams import Streams, check_connector
 
 _PRINT = StreamDef(name="print", columns=(), connector="print")
 
@@ -57,26 +57,25 @@ def connect(
     master: str | None = None,
     config: Mapping[str, str] | None = None,
 ) -> Session:
-    """A session on ``spark``, or on a new local Spark.
+    """A session on ``spark``, else on the Spark that runs in this process, else on a new local one.
 
     ``workspace`` is the folder of the catalogue, embedded streams and checkpoints.  ``packages`` are names (``kafka``,
-    ``avro``, ``protobuf``) or Maven coordinates that a new Spark loads, ``config`` further settings of it.  A session
-    that is given gets the RocksDB state store, which the operators need, if it has not chosen a provider.
+    ``avro``, ``protobuf``) or Maven coordinates that a new Spark loads, ``config`` further settings of it.  A Spark
+    that is there gets the RocksDB state store, which the operators need.
     """
     return Session(open_spark(spark, packages, master, config), Path(workspace))
 
 
 class Session:
-    """Carries out statements; its streams live in the catalogue of the workspace, or as frames that were registered."""
+    """Carries out statements and keeps the queries that they start."""
 
     def __init__(self, spark: SparkSession, workspace: Path) -> None:
         self.spark = spark
         self.workspace = workspace.absolute()
-        self.catalog = Catalog(self.workspace)
         self.show: console.Show = console.show_plainly
-        self._frames: dict[str, tuple[StreamDef, DataFrame]] = {}
+        self.streams = Streams(spark, self.workspace)
         self._queries: dict[str, RunningQuery] = {}
-        self._sources: dict[str, str] = {}
+        self._query_texts: dict[str, str] = {}
 
     # -- statements ------------------------------------------------------------------------------------------------
 
@@ -99,7 +98,10 @@ class Session:
 
     def explain(self, text: str) -> str:
         """How a query would run: its windows, keys, state, and where each condition is tested."""
-        (statement,) = parse(text)
+        statements = parse(text)
+        if len(statements) != 1:
+            raise UnsupportedError(f"EXPLAIN takes one query, here are {len(statements)} statements")
+        (statement,) = statements
         if isinstance(statement, Explain):
             statement = statement.statement
         if not isinstance(statement, Select | InsertSelect | CreateStream) or statement.query is None:
@@ -111,19 +113,13 @@ class Session:
     ) -> StreamDef:
         """Make any streaming DataFrame a stream of this session.
 
-        ``time`` is its event-time column (a timestamp, or a whole number of ``unit``), ``delay`` how far its rows may
-        come out of order.
+        ``time`` is its event-time column (a timestamp, or a whole number of ``unit``: s, ms, us or row), ``delay`` how
+        far its rows may come out of order (rows, for the unit row).  Without a time it is the time of arrival.
+        Raises ``BindError`` and ``ConfigError`` for what does not fit.
         """
-        amount, _, word = delay.partition(" ")
-        columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in frame.schema)
-        watermark = f", WATERMARK FOR `{time}` AS `{time}` - INTERVAL '{amount}' {word or 'SECONDS'}" if time else ""
-        (statement,) = parse(f"CREATE STREAM `{name}` ({columns}{watermark})")
-        assert isinstance(statement, CreateStream)
-        integer = time is not None and frame.schema[time].dataType.typeName() in ("byte", "short", "integer", "long")
-        if integer:
-            statement.options["event_time_unit"] = unit
-        stream = define_stream(statement).model_copy(update={"connector": "dataframe"})
-        self._frames[name.lower()] = (stream, frame)
+        columns = [(field.name, field.dataType.simpleString()) for field in frame.schema]
+        stream = define_frame(name, columns, time, delay, unit)
+        self.streams.register(stream, frame)
         return stream
 
     def queries(self) -> list[RunningQuery]:
@@ -144,14 +140,14 @@ class Session:
             case CreateStream(query=Query() as query):
                 return self._create_as(statement, query, mode, checkpoint)
             case CreateStream():
-                return self._create(statement)
+                return self.streams.create(statement)
             case InsertSelect():
                 return self._insert(statement, mode, checkpoint)
             case Select() if start_selects:
                 name = f"select_{_short_hash(statement.source)}"
-                return self._start(name, self._plan(statement.query), statement.query, _PRINT, mode, checkpoint)
+                return self._start(name, self._plan(statement.query), _PRINT, mode, checkpoint)
             case Select():
-                return Stream(self._frame(statement.query))
+                return Stream(self._frame(statement))
             case Explain():
                 return Plan(explain(self._plan(statement.query)))
             case CreateTable():
@@ -165,134 +161,90 @@ class Session:
         """Statements that look at or change what there is."""
         match statement:
             case InsertValues():
-                stream = self._stream(statement.stream, statement)
+                stream = self.streams.require(statement.stream, statement)
                 count = insert_values(self.spark, stream, statement, self.workspace)
                 return Message(f"{count} row{'s' if count != 1 else ''} into {stream.name}")
+            case Show(what="QUERIES"):
+                rows: list[tuple[str, ...]] = [
+                    (query.name, "running" if query.is_active else "ended", query.checkpoint)
+                    for query in self.queries()
+                ]
+                return Table(("query", "state", "checkpoint"), rows)
+            case Show(what="TABLES"):
+                return Table(("table",), [])
             case Show():
-                return self._show(statement)
+                return self.streams.show()
             case ShowCreate():
-                return Table(("statement",), [(self._stream(statement.name, statement).definition,)])
+                return Table(("statement",), [(self.streams.require(statement.name, statement).definition,)])
             case Describe():
-                return self._describe(statement)
+                return self.streams.describe(self.streams.require(statement.name, statement))
             case Drop():
                 return self._drop(statement)
             case StopQuery():
                 return self._stop_query(statement)
 
-    def _create(self, statement: CreateStream) -> Message:
-        stream = define_stream(statement)
-        try:
-            registry.check_connector(stream)
-        except ConfigError as error:
-            error.position = statement.options_positions.get("connector", statement.position)
-            raise
-        if stream.connector != EMBEDDED and not stream.columns and stream.connector not in registry.SINKS:
-            raise BindError(f"{stream.name} needs columns", position=statement.position)
-        known = self.catalog.get(stream.name)
-        same = known is not None and known.model_dump(exclude={"definition"}) == stream.model_dump(
-            exclude={"definition"}
-        )
-        try:
-            # a job that runs again creates its streams again
-            added = not same and self.catalog.add(stream, if_not_exists=statement.if_not_exists)
-        except CatalogError as error:
-            error.position = statement.position
-            raise
-        if added and stream.connector == EMBEDDED:
-            registry.embedded_log(stream, self.workspace)
-        return Message(f"created stream {stream.name}" if added else f"stream {stream.name} is there already")
-
     def _create_as(self, statement: CreateStream, query: Query, mode: QueryMode, checkpoint: str | None) -> Result:
         check_name(statement.name, statement.position)
+        refuse_definitions(statement)
         physical = self._plan(query)
-        known = self.catalog.get(statement.name)
-        if known is not None and known.definition != statement.source:
+        stream = self.streams.catalog.get(statement.name)
+        if stream is not None:
+            if stream.definition == statement.source:
+                return self._start(stream.name, physical, stream, mode, checkpoint)
+            if statement.if_not_exists:
+                return Message(f"stream {stream.name} is there already, with another definition: its query stays")
             raise CatalogError(
                 f"there is a stream {statement.name} already, with another definition",
                 hint="use another name, or DROP STREAM it first",
                 position=statement.position,
             )
-        if known is None:
-            frame = self._build(physical, self._open_sources(physical, limited=True)).frame
-            columns = [(field.name, field.dataType.simpleString()) for field in frame.schema]
-            stream = derived_stream(statement.name, physical.query, columns, statement.source)
-            if statement.options:
-                stream = stream.model_copy(
-                    update={
-                        "connector": statement.options.get("connector", EMBEDDED),
-                        "options": {k: v for k, v in statement.options.items() if k != "connector"},
-                    }
-                )
-                registry.check_connector(stream)
-        else:
-            stream = known
-        started = self._start(stream.name, physical, query, stream, mode, checkpoint)
-        if known is None:
-            self.catalog.add(stream)
-        return started
+        columns = [(field.name, field.dataType.simpleString()) for field in self._build(physical).schema]
+        stream = derived_stream(
+            statement.name, physical.query, columns, statement.source, options=statement.options or None
+        )
+        check_connector(stream, statement)
+        stale = self._checkpoint(stream.name, checkpoint)
+        if stale.read_plan() is not None:
+            raise CheckpointError(
+                f"the checkpoint {stale.folder} is that of an earlier stream {stream.name}: what it has read would be"
+                " missing from this one",
+                hint="delete that folder, or use another checkpoint",
+                position=statement.position,
+            )
+        self.streams.catalog.add(stream)
+        try:
+            return self._start(stream.name, physical, stream, mode, checkpoint)
+        except BaseException:
+            self.streams.catalog.drop(stream.name)
+            raise
 
     def _insert(self, statement: InsertSelect, mode: QueryMode, checkpoint: str | None) -> Result:
-        stream = self._stream(statement.stream, statement)
-        if stream.derived:
+        target = self.streams.require(statement.stream, statement)
+        if target.derived:
             raise UnsupportedError(
-                f"{stream.name} is fed by its own query (CREATE STREAM … AS)", position=statement.position
+                f"{target.name} is fed by its own query (CREATE STREAM … AS)", position=statement.position
             )
         physical = self._plan(statement.query)
-        check_target(stream, [column.name for column in physical.outputs], statement)
-        name = self._query_name(f"into_{stream.name}", statement.source)
-        return self._start(name, physical, statement.query, stream, mode, checkpoint, statement.columns)
-
-    def _show(self, statement: Show) -> Table:
-        if statement.what == "QUERIES":
-            queries: list[tuple[str, ...]] = [
-                (query.name, "running" if query.is_active else "ended", query.checkpoint) for query in self.queries()
-            ]
-            return Table(("query", "state", "checkpoint"), queries)
-        if statement.what == "TABLES":
-            return Table(("table",), [])
-        streams = sorted(self._streams().values(), key=lambda stream: stream.name.lower())
-        rows: list[tuple[str, ...]] = [
-            (stream.name, stream.connector, stream.time_column, "query" if stream.derived else "") for stream in streams
-        ]
-        return Table(("stream", "connector", "event time", "fed by"), rows)
-
-    def _describe(self, statement: Describe) -> Table:
-        stream = self._stream(statement.name, statement)
-        rows: list[tuple[str, ...]] = []
-        for column in stream.columns:
-            note = ""
-            if column.name == stream.time_column:
-                note = f"event time ({stream.time_unit.value}), delay {_delay_text(stream)}"
-            if column.name in stream.primary_key:
-                note = f"{note}, primary key".lstrip(", ")
-            rows.append((column.name, column.type, note))
-        if stream.time_column == "_tp_time":
-            rows.append((TP_TIME, "TIMESTAMP", "event time: arrival"))
-        return Table(("column", "type", "note"), rows)
+        check_target(target, [column.name for column in physical.outputs], statement)
+        sources = dict.fromkeys(part.input.stream.name for part in physical.inputs)
+        name = self._query_name(f"into_{target.name}_from_{'_'.join(sources)}", statement.source)
+        return self._start(name, physical, target, mode, checkpoint, statement.columns)
 
     def _drop(self, statement: Drop) -> Message:
-        name = statement.name
-        if name.lower() in self._frames:
-            del self._frames[name.lower()]
-            return Message(f"dropped stream {name}")
-        if self.catalog.get(name) is None and statement.if_exists:
-            return Message(f"there is no stream {name}")
-        running = [query for query in self.queries() if query.is_active and query.name.lower() == name.lower()]
-        if running:
+        if statement.kind == "TABLE":
             raise CatalogError(
-                f"{name} is being fed by a running query", hint=f"STOP QUERY {name} first", position=statement.position
+                f"there is no table {statement.name}",
+                hint=f"DROP STREAM {statement.name}" if statement.name.lower() in self.streams.by_name() else None,
+                position=statement.position,
             )
-        try:
-            stream = self.catalog.drop(name)
-        except CatalogError as error:
-            error.position = statement.position
-            raise
-        storage = Storage(self.spark)
-        if stream.connector == EMBEDDED:
-            storage.delete(str(self.workspace / "streams" / stream.name.lower()))
-        if stream.derived:
-            storage.delete(str(self.workspace / "queries" / stream.name))
-        return Message(f"dropped stream {stream.name}")
+        using = [query.name for query in self.queries() if query.is_active and query.uses(statement.name)]
+        if using:
+            raise CatalogError(
+                f"{statement.name} is used by a running query: {', '.join(using)}",
+                hint=f"STOP QUERY {using[0]} first",
+                position=statement.position,
+            )
+        return self.streams.drop(statement)
 
     def _stop_query(self, statement: StopQuery) -> Message:
         query = self._queries.get(statement.name.lower())
@@ -306,56 +258,34 @@ class Session:
 
     # -- queries ---------------------------------------------------------------------------------------------------
 
-    def _streams(self) -> dict[str, StreamDef]:
-        stored = {stream.name.lower(): stream for stream in self.catalog.streams().values()}
-        return {**stored, **{name: stream for name, (stream, _) in self._frames.items()}}
-
-    def _stream(self, name: str, statement: Statement) -> StreamDef:
-        if name.lower() in self._frames:
-            return self._frames[name.lower()][0]
-        try:
-            return self.catalog.require(name)
-        except CatalogError as error:
-            error.position = statement.position
-            raise
-
     def _plan(self, query: Query) -> PhysicalPlan:
-        return plan(bind(query, self._streams()))
+        return plan(bind(query, self.streams.by_name()))
 
-    def _open_sources(self, physical: PhysicalPlan, *, limited: bool) -> dict[str, Source]:
-        sources: dict[str, Source] = {}
-        for part in physical.inputs:
-            stream = part.input.stream
-            key = stream.name.lower()
-            if key in sources:
-                continue
-            if key in self._frames:
-                sources[key] = registry.frame_source(self._frames[key][1])
-            else:
-                sources[key] = registry.open_source(self.spark, stream, self.workspace, limited=limited)
-        return sources
+    def _frame(self, select: Select) -> DataFrame:
+        """A SELECT as a DataFrame.  Its late and bad rows go to files in the workspace, by query and by run."""
+        physical = self._plan(select.query)
+        for setting in ("late_rows", "idle_timeout", "trigger"):
+            if setting in select.query.settings:
+                raise ConfigError(
+                    f"{setting} is a setting of queries that Watersmeet runs, but this one is taken as a DataFrame",
+                    hint="use INSERT INTO or CREATE STREAM … AS, or set the trigger where the DataFrame is written",
+                    position=select.query.settings_positions.get(setting),
+                )
+        run = f"select_{_short_hash(select.source)}-{uuid.uuid4().hex[:8]}"
+        return self._build(physical, side_folder=str(self.workspace / "side" / run))
 
-    def _build(self, physical: PhysicalPlan, sources: Mapping[str, Source]) -> Dataflow:
+    def _build(self, physical: PhysicalPlan, side_folder: str | None = None) -> DataFrame:
         partitions = int(str(self.spark.conf.get("spark.sql.shuffle.partitions")))
-        settings = parse_settings(physical.query.settings)
+        settings = physical.query.settings
         buckets = bucket_numbers(settings.buckets or partitions, partitions)
-        resources = Resources(settings.cache_bytes, settings.memory_limit)
-        try:
-            return build(self.spark, physical, sources, buckets, resources)
-        except Exception as error:
-            if isinstance(error, WatersmeetError):
-                raise
-            raise translate(error, "query") from None
-
-    def _frame(self, query: Query) -> DataFrame:
-        physical = self._plan(query)
-        return self._build(physical, self._open_sources(physical, limited=True)).frame
+        resources = Resources(settings.cache_bytes, settings.memory_limit, side_folder)
+        with planning("of this statement"):
+            return build(self.spark, physical, self.streams.sources(physical, limited=True), buckets, resources).frame
 
     def _start(
         self,
         name: str,
         physical: PhysicalPlan,
-        query: Query,
         target: StreamDef,
         mode: QueryMode,
         checkpoint: str | None,
@@ -364,60 +294,48 @@ class Session:
         running = self._queries.get(name.lower())
         if running is not None and running.is_active:
             raise CatalogError(f"query {name} is running already", hint=f"STOP QUERY {name} first")
-        sink = registry.open_sink(target, self.workspace, changelog=physical.weighted, show=self.show)
-        settings = parse_settings(query.settings)
-        folder = checkpoint and f"{checkpoint.rstrip('/')}/{name}"
-        stored = Checkpoint(Storage(self.spark), folder or str(self.workspace / "queries" / name))
-        late_log = None
-        if settings.late_rows != "drop":
-            late_log = self._late_log(settings.late_rows)
-
-        def write(frame: DataFrame, batch_id: int, key: str) -> None:
-            sink.write(registry.to_columns(frame, target, columns), batch_id, key)
-            if late_log is not None:
-                keep_late_rows(self.spark, stored.side, batch_id, late_log, key)
-
+        stored = self._checkpoint(name, checkpoint)
         time = event_time_output(physical.query) if target.derived and target.connector == EMBEDDED else None
         job = Job(
             name=name,
             plan=physical,
-            open_sources=lambda limited: self._open_sources(physical, limited=limited),
-            write=write,
+            target=target.name,
+            open_sources=lambda limited: self.streams.sources(physical, limited=limited),
+            write=self._writer(physical, target, columns, stored),
             checkpoint=stored,
-            settings=settings,
             frontier_lag=None if time is None else time[2],
         )
         started = start_query(self.spark, job, mode)
         self._queries[name.lower()] = started
         return Started(started)
 
+    def _writer(
+        self, physical: PhysicalPlan, target: StreamDef, columns: tuple[str, ...], checkpoint: Checkpoint
+    ) -> Callable[[DataFrame, int, str], None]:
+        """What takes each batch: the sink, and after it the stream for late rows where there is one."""
+        settings: QuerySettings = physical.query.settings
+        sink = registry.open_sink(target, self.workspace, changelog=physical.weighted, show=self.show)
+        late_log = None if settings.late_rows == "drop" else self.streams.late_log(settings.late_rows)
+
+        def write(frame: DataFrame, batch_id: int, key: str) -> None:
+            sink.write(registry.to_columns(frame, target, columns), batch_id, key)
+            if late_log is not None:
+                keep_late_rows(self.spark, checkpoint.side, batch_id, late_log, key)
+
+        return write
+
+    def _checkpoint(self, name: str, folder: str | None) -> Checkpoint:
+        """The checkpoint of the query of that name, in the job's folder or in the workspace."""
+        path = f"{folder.rstrip('/')}/{name}" if folder else str(self.workspace / "queries" / name)
+        return Checkpoint(Storage(self.spark), path)
+
     def _query_name(self, wanted: str, source: str) -> str:
         """A name that stays the same when the job runs again, also where it was changed: later ones get a number."""
         name, number = wanted, 1
-        while self._sources.setdefault(name, source) != source:
+        while self._query_texts.setdefault(name, source) != source:
             number += 1
             name = f"{wanted}_{number}"
         return name
-
-    def _late_log(self, name: str) -> EmbeddedLog:
-        """The embedded stream for late rows, made where it is not there."""
-        check_name(name)
-        columns = tuple(StreamColumn(name=column, type="STRING") for column in ("source", "reason", "raw"))
-        if self.catalog.get(name) is None:
-            self.catalog.add(StreamDef(name=name, columns=columns), if_not_exists=True)
-        stream = self.catalog.require(name)
-        if stream.connector != EMBEDDED or stream.derived or stream.columns != columns:
-            raise ConfigError(
-                f"late_rows = '{name}': that stream cannot take late rows",
-                hint="name an embedded stream (source STRING, reason STRING, raw STRING), or one that is not there yet",
-            )
-        return registry.embedded_log(stream, self.workspace)
-
-
-def _delay_text(stream: StreamDef) -> str:
-    if stream.time_unit is TimeUnit.ROWS:
-        return f"{stream.delay} rows"
-    return f"{stream.delay / 1_000_000:g} seconds"
 
 
 def _short_hash(text: str) -> str:

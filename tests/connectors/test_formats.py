@@ -14,7 +14,7 @@ from pyspark.sql import Row, SparkSession
 
 from tests.connectors.conftest import struct_of
 from watersmeet.connectors.formats import decode, encode
-from watersmeet.connectors.packages import Package, coordinates, has_package, packages_for, spark_version
+from watersmeet.connectors.packages import Package, coordinates, download_failure, has_package, spark_version
 from watersmeet.errors import ConfigError, ConnectorError, UnsupportedError
 
 COLUMNS = (
@@ -262,6 +262,23 @@ def test_coordinates_follow_pyspark() -> None:
     )
     pinned = "org.apache.spark:spark-avro_2.13:4.1.1"
     assert coordinates(["avro", pinned]) == (pinned,)
-    assert packages_for("kafka", "json", "avro") == (Package.KAFKA, Package.AVRO)
     with pytest.raises(ConfigError, match="no Spark package is named 'kafak'"):
         coordinates(["kafak"])
+
+
+def test_a_package_that_cannot_be_downloaded_is_named() -> None:
+    said = """
+	Host repo.invalid not found. url=https://repo.invalid/a/b/1.0/b-1.0.pom
+	Host repo.invalid not found. url=https://repo.invalid/a/b/1.0/b-1.0.jar
+Exception in thread "main" java.lang.RuntimeException: [unresolved dependency: org.a#b_2.13;1.0: not found, \
+unresolved dependency: c#d;2-rc1: not found]
+	at org.apache.spark.util.MavenUtils$.resolveMavenCoordinates(MavenUtils.scala:539)
+"""
+    failure = download_failure(said)
+    assert failure is not None
+    assert failure.message == "Spark packages org.a:b_2.13:1.0, c:d:2-rc1 cannot be downloaded"
+    assert failure.detail == "Host repo.invalid not found"
+    one = download_failure("[download failed: org.a#b_2.13;1.0!b_2.13.jar]")
+    assert one is not None
+    assert one.message == "the Spark package org.a:b_2.13:1.0 cannot be downloaded"
+    assert download_failure("java: command not found") is None

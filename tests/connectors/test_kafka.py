@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from tests.connectors.conftest import struct_of
 from tests.support.kafka_broker import Broker
 from watersmeet.connectors.formats import encode
-from watersmeet.connectors.kafka import parse_options, partitions, read_stream, write_batch
+from watersmeet.connectors.kafka import options_of, partitions, read_stream, write_batch
 from watersmeet.errors import ConfigError, ConnectorError
 from watersmeet.secrets import masked, resolve
 
@@ -50,7 +50,7 @@ def test_records_come_with_position_time_and_reason(
 ) -> None:
     broker.produce(spark, topic, ['{"id": 1, "note": "a"}', '{"id": 99999999999}'], partition=2, timestamp_ms=1500)
     broker.produce(spark, topic, [b"\xff", None, '{"id": 2}'], partition=0, timestamp_ms=2500)
-    options = {"connector": "kafka", "topic": topic, "brokers": broker.address, "format": "json"}
+    options = {"topic": topic, "brokers": broker.address, "format": "json"}
     frame = read_stream(spark, struct_of(COLUMNS), options)
     assert frame.columns == ["id", "note", "_bad", "_raw", "_text", "_part", "_seq", "_tp_time"]
     assert not frame.schema["_part"].nullable
@@ -94,7 +94,7 @@ def test_what_is_written_is_read_back(
     options = {"topic": topic, "brokers": broker.address, "format": format, "key": "id"}
     options |= {"avro.schema": SCHEMA} if format == "avro" else {}
     frame = spark.createDataFrame([(1, "x"), (2, "y")], COLUMNS)
-    write_batch(frame, 7, options, query="q")
+    write_batch(frame, 7, options, key="q")
     write_batch(frame.where("id = 2"), 8, {**options, "key": "id, note"})
     rows = drained(read_stream(spark, struct_of(COLUMNS), options), tmp_path)
     assert sorted((row.id, row.note, row._bad) for row in rows) == [(1, "x", None), (2, "y", None), (2, "y", None)]
@@ -156,17 +156,25 @@ def test_writing_to_a_missing_topic_is_one_sentence(spark: SparkSession, broker:
         ({"topic": "t", "brokers": "h:1", "topics": "x"}, "no option 'topics'"),
         (
             {"topic": "t", "brokers": "h:1", "starting": "now"},
-            "option starting: input should be 'earliest' or 'latest'",
+            "option starting = 'now': input should be 'earliest' or 'latest'",
         ),
         ({"topic": "t", "brokers": "h:1", "max_offsets_per_trigger": "0"}, "option max_offsets_per_trigger"),
         ({"topic": "t", "brokers": "h:1", "kafka.bootstrap.servers": "h:2"}, "two names of one option"),
         ({"topic": "t", "brokers": "h:1", "kafka.auto.offset.reset": "x"}, "cannot be set"),
         ({"topic": "a b", "brokers": "h:1"}, "option topic"),
+        ({"topic": "t", "brokers": "h:1", "client": "x"}, "no option 'client'"),
     ],
 )
 def test_options_are_checked(options: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        parse_options(options)
+        options_of(options)
+
+
+def test_options_become_what_they_mean() -> None:
+    given = {"topic": "t", "kafka.bootstrap.servers": "h:1,i:2", "key": "a, b", "kafka.client.id": "me", "csv.sep": ";"}
+    options = options_of(given)
+    assert (options.brokers, options.key) == ("h:1,i:2", ("a", "b"))
+    assert (options.client, options.format_options) == ({"kafka.client.id": "me"}, {"csv.sep": ";"})
 
 
 def test_addresses_are_checked(spark: SparkSession) -> None:
@@ -184,7 +192,7 @@ def test_secrets_are_resolved_late_and_never_printed(monkeypatch: pytest.MonkeyP
         "kafka.ssl.key.password": "plain",
         "kafka.client.id": "me",
     }
-    options = parse_options({"topic": "t", "brokers": "h:1", **client})
+    options = options_of({"topic": "t", "brokers": "h:1", **client})
     assert options.client == client
     assert [resolve(value) for value in client.values()] == ['x password="from-env";', "from-file", "plain", "me"]
     printed = f"{options} {options!r} {masked(client)}"

@@ -44,7 +44,6 @@ def spec(
         buckets=(BUCKET,),
         fingerprint="f",
         output=OUTPUT.append(pa.field("$w", pa.int8())) if changelog else OUTPUT,
-        keep_late=True,
     )
 
 

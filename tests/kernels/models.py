@@ -14,8 +14,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from tests.support.reference import Kind, Row, interval_join
 from watersmeet.testing.harness import Harness, StepInput, StepOutcome, load_script
-from watersmeet.testing.reference import Kind, Row, interval_join
 
 MICROS = 1_000_000
 BEGIN, END = -(10**12), 10**12  # beyond every time in the tests

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.kernels.models import KINDS, STREAMS, Feed, Model, Shape, cut, disorder, feed, make_harness, rows_of, shapes
+from tests.support.reference import Kind
 from watersmeet.engine.events import Event, EventKind
 from watersmeet.testing.harness import Harness
-from watersmeet.testing.reference import Kind
 
 per_kind = settings(max_examples=settings.default.max_examples // 2 if settings.default else 25)
 

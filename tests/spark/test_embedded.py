@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -63,3 +65,17 @@ def test_insert_select_into_an_embedded_stream(spark: SparkSession, tmp_path: Pa
     run_job(session, "INSERT INTO kept (ts, tag) SELECT ts, concat('c', id) FROM clicks WHERE id <> 2")
     run_job(session, "INSERT INTO sink SELECT tag, ts FROM kept")
     assert json_rows(tmp_path / "out") == [("c1", 10), ("c9", 100)]
+
+
+def test_what_writers_that_died_left_is_taken_away_after_a_day(spark: SparkSession, tmp_path: Path) -> None:
+    session = watersmeet.connect(spark, workspace=tmp_path / "workspace")
+    session.sql("CREATE STREAM clicks (id INT)")
+    log = tmp_path / "workspace" / "streams" / "clicks"
+    for name, days in [("old", 2), ("new", 0)]:
+        staging = log / f"_staging-{name}"
+        staging.mkdir()
+        (staging / "part-0.parquet").touch()
+        os.utime(staging, (time.time() - days * 86400,) * 2)
+    session.sql("INSERT INTO clicks VALUES (1)")
+    assert sorted(path.name for path in log.glob("_staging-*")) == ["_staging-new"]
+    assert len(list(log.glob("*.parquet"))) == 1

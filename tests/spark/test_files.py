@@ -112,6 +112,51 @@ def test_a_missing_folder_is_told_in_one_sentence(spark: SparkSession, tmp_path:
     assert raised.value.message == f"there is no folder {tmp_path}/o"
 
 
+# -- CSV whose first lines name the columns ---------------------------------------------------------------------------
+
+
+NAMED = """
+CREATE STREAM o (id STRING, note STRING, ts BIGINT, WATERMARK FOR ts AS ts)
+  WITH (connector = 'files', path = '{0}/o', format = 'csv', header = 'true', csv.sep = ';', event_time_unit = 's');
+CREATE STREAM sink WITH (connector = 'files', path = '{0}/out', format = 'json');
+"""
+COPY = "INSERT INTO sink SELECT id, note, ts FROM o;"
+
+
+def test_first_lines_name_the_columns(spark: SparkSession, tmp_path: Path) -> None:
+    # a row that looks like the first line is a row all the same, and so is one of a file with a single row
+    write_lines(tmp_path / "o" / "1.csv", ['"ID" ;note;"ts"', "1;a;10", "", "id;note;11"], age=1)
+    write_lines(tmp_path / "o" / "2.csv", ["", "id;note;ts", "2;b;12"], age=2)
+    write_lines(tmp_path / "o" / "3.csv", ["id;note;ts"], age=3)
+    session = watersmeet.connect(spark, workspace=tmp_path / "workspace")
+    (query,) = run_job(session, NAMED.format(tmp_path) + COPY)
+    assert json_rows(tmp_path / "out") == [("1", "a", 10), ("2", "b", 12), ("id", "note", 11)]
+    assert query.report().rows_in == {"o": 3}
+    assert not query.report().quarantined
+
+
+@pytest.mark.parametrize(
+    ("first", "message", "hint"),
+    [
+        ("note;id;ts", "names the columns in another order", "declare the columns in the order of the files"),
+        ("1;a;10", "does not name the declared columns", "leave out header"),
+    ],
+)
+def test_a_file_with_other_columns_is_refused_also_one_that_comes_later(
+    spark: SparkSession, tmp_path: Path, first: str, message: str, hint: str
+) -> None:
+    write_lines(tmp_path / "o" / "1.csv", ["id;note;ts", "1;a;10"], age=1)
+    session = watersmeet.connect(spark, workspace=tmp_path / "workspace")
+    run_job(session, NAMED.format(tmp_path) + COPY, QueryMode.DRAIN)
+    write_lines(tmp_path / "o" / "2.csv", [first, "x;y;11"], age=2)
+    with pytest.raises(ConnectorError) as raised:
+        run_job(session, COPY, QueryMode.DRAIN)
+    assert raised.value.message.endswith(f"o/2.csv: its first line {message}")
+    assert raised.value.detail == f"first line: {first.replace(';', ', ')}\ndeclared: id, note, ts"
+    assert hint in (raised.value.hint or "")
+    assert json_rows(tmp_path / "out") == [("1", "a", 10)]
+
+
 # -- what a checkpoint accepts ----------------------------------------------------------------------------------------
 
 

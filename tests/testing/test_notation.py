@@ -6,17 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from watersmeet.testing.notation import (
-    Change,
-    Compare,
-    Control,
-    ControlKind,
-    NotationError,
-    StepInput,
-    parse_cases,
-    read_cases,
-    split_cells,
-)
+from watersmeet.testing.case import Change, Compare, Control, ControlKind, InputBlock, NotationError
+from watersmeet.testing.notation import parse_cases, read_cases
 
 CASE_FILES = sorted((Path(__file__).parent.parent / "cases").glob("*.wmt"))
 
@@ -76,16 +67,16 @@ def test_a_whole_file() -> None:
     assert first.compare is Compare.STEPS
     one, two, three = first.steps
     assert one.inputs == (
-        StepInput("l", cells=(("1", "a, b"), (None, None)), line=9),
-        StepInput("r", raw=('{"id": 1}', "-- this is a record"), line=14),
+        InputBlock("l", cells=(("1", "a, b"), (None, None)), line=9),
+        InputBlock("r", raw=('{"id": 1}', "-- this is a record"), line=14),
     )
     assert one.controls == ()
     assert one.line == 9
     assert one.expected.rows == (Change(1, ("1", 'say "hi" twice')), Change(-1, ("-1", None)))
     assert one.expected.state == 3
-    assert one.expected.late == {"l": 1}
-    assert one.expected.quarantined == {"r": 2}
-    assert one.expected.filtered == {"l": 0}
+    assert one.expected.counts == {("late", "l"): 1, ("quarantined", "r"): 2, ("filtered", "l"): 0}
+    assert [block.lines for block in one.inputs] == [(10, 12), (15, 16)]
+    assert [change.line for change in one.expected.rows] == [18, 19]
     assert one.expected.line == 17
     assert two.controls == (
         Control(ControlKind.ADVANCE, "l", "2020-01-01 00:00:00"),
@@ -95,6 +86,8 @@ def test_a_whole_file() -> None:
     assert two.expected.rows == ()
     assert two.expected.state is None
     assert three.controls == (Control(ControlKind.END),)
+
+    assert [control.line for control in two.controls] == [24, 25, 26]
 
     assert second.title == "another"
     assert second.steps == ()
@@ -108,32 +101,18 @@ def test_line_n_of_the_script_is_line_n_after_the_title() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "cells"),
-    [
-        ("1, 2", ("1", "2")),
-        ("  1 ,2  ", ("1", "2")),
-        ("-1", ("-1",)),
-        ("NULL, ∅, 'NULL', \"∅\"", (None, None, "NULL", "∅")),
-        ("a b, ''", ("a b", "")),
-        ("1,,2", ("1", "", "2")),
-        ("'it''s', \"a, b\"", ("it's", "a, b")),
-        ("it's bare", ("it's bare",)),
-        ("1,", ("1", "")),
-    ],
-)
-def test_cells(line: str, cells: tuple[str | None, ...]) -> None:
-    assert split_cells(line) == cells
-
-
-@pytest.mark.parametrize(
     ("text", "line", "word"),
     [
         ("SELECT 1;", 1, "=== TITLE"),
+        ("", 1, "no case"),
+        ("-- only a comment\n\n", 1, "no case"),
         ("===\n" + SCRIPT, 1, "title"),
         ("=== t\n\n>>> l\n1\n<<<\n", 1, "script"),
         (f"=== t\n{SCRIPT}\n", 1, "steps"),
         (f"=== t\n{SCRIPT}\n>>> l\n1\n", 4, "no expectation"),
         (f"=== t\n{SCRIPT}\n<<<\n+ 1\n", 4, "needs an input"),
+        (f"=== t\n{SCRIPT}\n >>> l\n<<<\n", 4, "'>>>' must stand at the start of its line"),
+        (f"=== t\n{SCRIPT}\n>>> l\n1\n\t<<<\n", 6, "'<<<' must stand at the start of its line"),
         (f"=== t\n{SCRIPT}\n>>>\n<<<\n", 4, "'>>> STREAM'"),
         (f"=== t\n{SCRIPT}\n>>> l rows\n<<<\n", 4, "'>>> STREAM'"),
         (f"=== t\n{SCRIPT}\n>>> idle\n<<<\n", 4, "'>>> idle STREAM'"),
@@ -156,12 +135,31 @@ def test_errors_name_file_and_line(text: str, line: int, word: str) -> None:
     with pytest.raises(NotationError) as caught:
         parse_cases(text, "x.wmt")
     assert caught.value.message.startswith(f"x.wmt:{line}: ")
+    assert caught.value.line == line
     assert word in str(caught.value)
 
 
-def test_a_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(NotationError, match="cannot be read"):
+@pytest.mark.parametrize("end", ["\r\n", "\r"])
+def test_ends_of_lines_and_a_byte_order_mark_of_other_systems(tmp_path: Path, end: str) -> None:
+    path = tmp_path / "x.wmt"
+    path.write_bytes(b"\xef\xbb\xbf" + WHOLE.replace("\n", end).encode())
+    assert read_cases(path) == parse_cases(WHOLE, str(path))
+    assert parse_cases(WHOLE.replace("\n", end)) == parse_cases(WHOLE)
+
+
+def test_only_ends_of_lines_end_a_line() -> None:
+    (case,) = parse_cases(f'=== t\n{SCRIPT}\n>>> l raw\n{{"id": "\u2028\x85"}}\n<<<\nstate 0')
+    assert case.steps[0].inputs[0].raw == ('{"id": "\u2028\x85"}',)
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(NotationError, match=r"none\.wmt cannot be read: No such file"):
         read_cases(tmp_path / "none.wmt")
+    with pytest.raises(NotationError, match="cannot be read: Is a directory"):
+        read_cases(tmp_path)
+    (tmp_path / "x.wmt").write_bytes("=== gr\xfcn".encode("latin-1"))
+    with pytest.raises(NotationError, match=r"x\.wmt is not UTF-8 text: byte 6"):
+        read_cases(tmp_path / "x.wmt")
 
 
 @pytest.mark.parametrize("path", CASE_FILES, ids=lambda path: path.stem)

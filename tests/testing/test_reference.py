@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from watersmeet.testing.reference import Kind, Pair, Row, interval_join
+from tests.support.reference import Kind, Pair, Row, interval_join
 
 
 def rows(*values: tuple[Any, ...]) -> list[Row]:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from watersmeet.testing.notation import Case, Change, Compare, Control, ControlKind, parse_cases, read_cases
-from watersmeet.testing.regroup import all_at_once, consolidate, row_by_row, total, variants, with_restarts
+from watersmeet.testing.case import Case, Change, Compare, Control, ControlKind
+from watersmeet.testing.notation import parse_cases, read_cases
+from watersmeet.testing.regroup import all_at_once, row_by_row, total, variants, with_restarts
 
 CASES = [case for path in sorted((Path(__file__).parent.parent / "cases").glob("*.wmt")) for case in read_cases(path)]
 
@@ -43,17 +44,12 @@ def rows_of(case: Case) -> list[tuple[str, object]]:
     return [(block.stream, row) for step in case.steps for block in step.inputs for row in (*block.cells, *block.raw)]
 
 
-def test_consolidation() -> None:
-    changes = [Change(1, ("a",)), Change(1, ("b",)), Change(-1, ("a",)), Change(1, ("b",)), Change(-1, (None,))]
-    assert consolidate(changes) == (Change(2, ("b",)), Change(-1, (None,)))
-
-
 def test_all_at_once() -> None:
     (step,) = all_at_once(case()).steps
     assert [block.stream for block in step.inputs] == ["l", "r", "r"]
     assert step.controls == (Control(ControlKind.ADVANCE, "l", "9"), Control(ControlKind.END))
     assert step.expected.rows == (Change(1, ("2", None)), Change(1, ("1", "7")))
-    assert step.expected.late == {}
+    assert step.expected.counts == {}
     assert step.expected.state is None
     assert all_at_once(case()).compare is Compare.TOTAL
 
@@ -64,6 +60,7 @@ def test_row_by_row() -> None:
     kinds = [step.controls[0].kind.value if step.controls else step.inputs[0].stream for step in small.steps]
     assert kinds == ["l", "l", "r", "restart", "r", "advance", "end"]
     assert all(not step.expected.rows for step in small.steps[:-1])
+    assert [block.lines for step in small.steps for block in step.inputs] == [(4,), (5,), (7,), (15,)]
     assert small.steps[-1].expected == total(case())
 
 

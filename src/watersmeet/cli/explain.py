@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from watersmeet.cli.options import DEFAULT_WORKSPACE, Workspace, read_script
-from watersmeet.errors import ConfigError, UnsupportedError
+from watersmeet.cli.options import DEFAULT_WORKSPACE, UsageError, Workspace, read_script
+from watersmeet.errors import BindError, CatalogError, ConfigError, Position, UnsupportedError, did_you_mean
 
 if TYPE_CHECKING:
     from watersmeet.catalog import StreamDef
-    from watersmeet.sql.statements import CreateStream, Query, Statement
+    from watersmeet.plan.physical import PhysicalPlan
+    from watersmeet.sql.statements import CreateStream, Drop, InsertSelect, Query, Statement
 
 Script = Annotated[
     str | None, typer.Argument(metavar="FILE", help="A file of SQL statements, or - for standard input.")
@@ -24,9 +25,14 @@ Text = Annotated[str | None, typer.Option("-e", "--execute", metavar="SQL", help
 def explain(script: Script = None, execute: Text = None, workspace: Workspace = DEFAULT_WORKSPACE) -> None:
     """Print the plan of each query: windows, keys, bounds of the state, where each condition is tested."""
     if (script is None) == (execute is None):
-        raise ConfigError("explain takes either a file or -e 'SQL'")
+        raise UsageError("explain takes either a file or -e 'SQL'")
     text = execute if execute is not None else read_script(script or "")
-    plans = list(explain_script(text, workspace))
+    try:
+        plans = list(explain_script(text, workspace))
+    except CatalogError as error:
+        if error.hint is None and not workspace.exists():
+            error.hint = f"there is no workspace {workspace}, so streams are those that this text creates"
+        raise
     if not plans:
         raise ConfigError("there is no query here", hint="give a SELECT, after the CREATE STREAM statements it needs")
     typer.echo("\n\n".join(plans))
@@ -35,55 +41,141 @@ def explain(script: Script = None, execute: Text = None, workspace: Workspace = 
 def explain_script(text: str, workspace: Path) -> Iterator[str]:
     """The plan of each query in a script.
 
-    Queries see the streams of the workspace and those that the script itself creates, which are not kept.
+    Queries see the streams of the workspace and what the script makes of them, which is not kept.  Raises the error
+    of the first statement that a run would refuse for what it says.
     """
-    from watersmeet.catalog import Catalog
-    from watersmeet.plan.explain import explain as plan_text
-    from watersmeet.plan.physical import plan
-    from watersmeet.sql.bind import bind
-    from watersmeet.sql.define import define_stream
     from watersmeet.sql.parse import parse
-    from watersmeet.sql.statements import CreateStream
 
-    streams = {stream.name.lower(): stream for stream in Catalog(workspace).streams().values()}
+    script = _Script(workspace)
     for statement in parse(text):
-        if isinstance(statement, CreateStream) and statement.query is None:
-            stream = define_stream(statement)
-            streams[stream.name.lower()] = stream
-            continue
-        query = _query_of(statement)
-        if query is None:
-            continue
-        yield plan_text(plan(bind(query, streams)))
-        if isinstance(statement, CreateStream):
-            stream = _derived(statement, query, streams)
-            streams[stream.name.lower()] = stream
+        plan = script.explained(statement)
+        if plan is not None:
+            yield plan
 
 
-def _query_of(statement: Statement) -> Query | None:
-    from watersmeet.sql.statements import CreateStream, Explain, InsertSelect, Select
+class _Script:
+    """The streams as the statements of a script leave them, by lower-case name."""
 
-    match statement:
-        case Explain() | Select() | InsertSelect() | CreateStream():
-            return statement.query
-    return None
+    def __init__(self, workspace: Path) -> None:
+        from watersmeet.catalog import Catalog
 
+        self._workspace = workspace
+        self._streams = {stream.name.lower(): stream for stream in Catalog(workspace).streams().values()}
 
-def _derived(statement: CreateStream, query: Query, streams: Mapping[str, StreamDef]) -> StreamDef:
-    """The stream that a query feeds; the harness works out the types of its columns."""
-    import duckdb
+    def explained(self, statement: Statement) -> str | None:
+        """The plan of a statement's query, None where it has none."""
+        from watersmeet.plan.explain import explain as plan_text
+        from watersmeet.sql import statements as sql
 
-    from watersmeet.plan.lineage import derived_stream
-    from watersmeet.testing.harness import Harness
+        match statement:
+            case sql.Select(query=query) | sql.Explain(query=query):
+                return plan_text(self._plan(query))
+            case sql.InsertSelect():
+                return plan_text(self._insert(statement))
+            case sql.CreateStream(query=sql.Query() as query):
+                plan = self._create_as(statement, query)
+                return None if plan is None else plan_text(plan)
+            case sql.CreateStream():
+                self._create(statement)
+            case sql.CreateTable():
+                raise UnsupportedError(
+                    "CREATE TABLE (an outside table for lookups) is not supported yet", position=statement.position
+                )
+            case sql.Drop():
+                self._drop(statement)
+            case sql.InsertValues(stream=name) | sql.Describe(name=name) | sql.ShowCreate(name=name):
+                self._require(name, statement.position)
+        return None
 
-    try:
-        harness = Harness(streams, query)
+    def _plan(self, query: Query) -> PhysicalPlan:
+        from watersmeet.plan.physical import plan
+        from watersmeet.sql.bind import bind
+
+        return plan(bind(query, self._streams))
+
+    def _insert(self, statement: InsertSelect) -> PhysicalPlan:
+        from watersmeet.sql.define import check_target
+
+        target = self._require(statement.stream, statement.position)
+        if target.derived:
+            raise UnsupportedError(
+                f"{target.name} is fed by its own query (CREATE STREAM … AS)", position=statement.position
+            )
+        plan = self._plan(statement.query)
+        check_target(target, [column.name for column in plan.outputs], statement)
+        return plan
+
+    def _create(self, statement: CreateStream) -> None:
+        from watersmeet.catalog import is_new
+        from watersmeet.sql.define import define_stream
+
+        stream = define_stream(statement)
+        _check_options(stream, statement)
+        try:
+            added = is_new(stream, self._streams.get(stream.name.lower()), if_not_exists=statement.if_not_exists)
+        except CatalogError as error:
+            error.position = statement.position
+            raise
+        if added:
+            self._streams[stream.name.lower()] = stream
+
+    def _create_as(self, statement: CreateStream, query: Query) -> PhysicalPlan | None:
+        from watersmeet.sql.define import check_name, refuse_definitions
+
+        check_name(statement.name, statement.position)
+        refuse_definitions(statement)
+        plan = self._plan(query)
+        known = self._streams.get(statement.name.lower())
+        if known is None:
+            stream = self._derived(statement, query)
+            _check_options(stream, statement)
+            self._streams[stream.name.lower()] = stream
+        elif known.definition != statement.source:
+            if statement.if_not_exists:
+                return None  # the known stream and its query stay
+            raise CatalogError(
+                f"there is a stream {known.name} already, with another definition",
+                hint="use another name, or DROP STREAM it first",
+                position=statement.position,
+            )
+        return plan
+
+    def _derived(self, statement: CreateStream, query: Query) -> StreamDef:
+        """The stream that a query feeds; the harness works out the types of its columns."""
+        from watersmeet.plan.lineage import derived_stream
+        from watersmeet.testing.harness import Harness
+
+        try:
+            harness = Harness(self._streams, query)
+        except BindError as error:
+            raise UnsupportedError(
+                f"the columns of {statement.name} cannot be worked out without Spark",
+                detail=error.message,
+                hint="EXPLAIN queries over it in `watersmeet sql`",
+                position=statement.position,
+            ) from None
         columns = list(zip(harness.column_names, harness.column_types, strict=True))
-    except duckdb.Error as error:
-        raise UnsupportedError(
-            f"the columns of {statement.name} cannot be worked out without Spark",
-            detail=str(error).splitlines()[0],
-            hint="EXPLAIN queries over it in `watersmeet sql`",
-            position=statement.position,
-        ) from None
-    return derived_stream(statement.name, harness.plan.query, columns, statement.source)
+        return derived_stream(
+            statement.name, harness.plan.query, columns, statement.source, options=statement.options or None
+        )
+
+    def _drop(self, statement: Drop) -> None:
+        if not statement.if_exists:
+            self._require(statement.name, statement.position)
+        self._streams.pop(statement.name.lower(), None)
+
+    def _require(self, name: str, position: Position) -> StreamDef:
+        if (stream := self._streams.get(name.lower())) is not None:
+            return stream
+        known = [stream.name for stream in self._streams.values()]
+        raise CatalogError(f"there is no stream {name}", hint=did_you_mean(name, known), position=position)
+
+
+def _check_options(stream: StreamDef, statement: CreateStream) -> None:
+    """Check connector and options; the connectors, slow to load, are asked where there is something to check."""
+    from watersmeet.catalog import EMBEDDED
+
+    if stream.connector != EMBEDDED or stream.options:
+        from watersmeet.streams import check_connector
+
+        check_connector(stream, statement)

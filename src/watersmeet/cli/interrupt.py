@@ -7,6 +7,7 @@ turns, look at the request in between, and stop their queries themselves.
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -59,14 +60,23 @@ def interruptible() -> Iterator[Interrupt]:
 
 
 @contextmanager
-def kept_handlers() -> Iterator[None]:
-    """Put the signal handlers back that were there before: starting Spark replaces Ctrl-C's."""
+def ending_at_once() -> Iterator[None]:
+    """While this is open, Ctrl-C and SIGTERM end the process at once; later the handlers from before are back.
+
+    For the start of Spark, which also puts its own handler in the place of Ctrl-C's.  An exception raised in the
+    middle of it would leave a JVM behind for ever: PySpark would take away the file in which the JVM is to write
+    where it listens, and a JVM that cannot write it does not notice that we end.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    before = {number: signal.signal(number, _end) for number in _SIGNALS}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _end(number: int, _: FrameType | None) -> None:
+    os._exit(128 + number)

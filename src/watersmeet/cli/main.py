@@ -6,6 +6,7 @@ Modules that are slow to load (Spark, DuckDB, the shell) are imported by the com
 
 from __future__ import annotations
 
+import errno
 from importlib.metadata import version
 from typing import Annotated, Any
 
@@ -14,6 +15,7 @@ from typer.core import TyperGroup
 
 from watersmeet.cli.demo import demo
 from watersmeet.cli.explain import explain
+from watersmeet.cli.options import UsageError
 from watersmeet.cli.run import run
 from watersmeet.cli.shell import shell
 from watersmeet.cli.test import run_tests
@@ -21,7 +23,7 @@ from watersmeet.errors import WatersmeetError
 
 
 class _Commands(TyperGroup):
-    """The commands; an error of the user's becomes its text and exit code 1."""
+    """The commands; an error of the user's, or the machine's, becomes its text and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command. Ctrl-C is left to typer, which exits with 130."""
@@ -29,6 +31,11 @@ class _Commands(TyperGroup):
             return super().invoke(ctx)
         except WatersmeetError as error:
             typer.echo(str(error), err=True)
+            raise typer.Exit(2 if isinstance(error, UsageError) else 1) from None
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                raise  # whoever read the output has seen enough: typer ends without a word
+            typer.echo(": ".join(str(part) for part in (error.filename, error.strerror) if part), err=True)
             raise typer.Exit(1) from None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -29,18 +31,59 @@ Master = Annotated[
 #: The name that stands for standard input.
 STANDARD_INPUT = "-"
 
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+
+
+class UsageError(ConfigError):
+    """Arguments that do not go together; exit code 2, as for any wrong usage."""
+
 
 def read_script(name: str) -> str:
     """The SQL in a file, or on standard input for ``-``; ``ConfigError`` where it cannot be read as UTF-8 text."""
+    told = "standard input" if name == STANDARD_INPUT else name
+    try:
+        text = _read(name).decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        text = None
+    if text is None or "\0" in text:
+        raise ConfigError(f"{told} is not text in UTF-8", hint="a script holds SQL statements")
+    return text
+
+
+def location(name: str) -> str:
+    """A folder by a name that stays right wherever Spark stands: a URI as it is, a path in full."""
+    return name if _URI.match(name) else str(Path(name).absolute())
+
+
+def _read(name: str) -> bytes:
     if name == STANDARD_INPUT:
-        return sys.stdin.read()
+        if sys.stdin is None:
+            raise ConfigError("there is no standard input to read", hint="name a file")
+        return sys.stdin.buffer.read()
     path = Path(name)
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_bytes()
     except FileNotFoundError:
         nearby = [other.name for other in path.parent.glob("*") if other.suffix == path.suffix]
         raise ConfigError(f"there is no file {name}", hint=did_you_mean(path.name, nearby)) from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"{name} is not text in UTF-8") from None
     except OSError as error:
-        raise ConfigError(f"{name} cannot be read: {error.strerror}") from None
+        raise ConfigError(f"{name or 'a file without a name'} cannot be read: {error.strerror}") from None
+
+
+def make_workspace(workspace: Path) -> None:
+    """Make the workspace folder; ``ConfigError`` where it cannot be one, or not be written to."""
+    reason = _unfit(workspace)
+    if reason is not None:
+        raise ConfigError(f"{workspace} cannot be the workspace: {reason}", hint="name another folder with --workspace")
+
+
+def _unfit(workspace: Path) -> str | None:
+    if _URI.match(str(workspace)):
+        return "it is a folder of this machine (--checkpoint may be a URI)"
+    try:
+        workspace.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        return "it is a file, or stands below one"
+    except OSError as error:
+        return str(error.strerror)
+    return None if os.access(workspace, os.W_OK | os.X_OK) else "it may not be written to"

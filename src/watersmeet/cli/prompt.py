@@ -20,6 +20,7 @@ from prompt_toolkit.output import Output
 from pygments.lexers.sql import SqlLexer  # type: ignore[import-untyped]
 from pygments.token import Keyword, Name  # type: ignore[import-untyped]
 
+from watersmeet.cli.options import make_workspace
 from watersmeet.errors import WatersmeetError
 from watersmeet.sql.parse import is_complete
 
@@ -125,7 +126,7 @@ def make_prompt(
     workspace: Path, streams: Streams, *, input: Input | None = None, output: Output | None = None
 ) -> PromptSession[str]:
     """The input line, with its history in the workspace; ``input`` and ``output`` default to the terminal."""
-    workspace.mkdir(parents=True, exist_ok=True)
+    make_workspace(workspace)
     return PromptSession(
         message="watersmeet> ",
         prompt_continuation=lambda _width, _line, wraps: "" if wraps else "        ... ",

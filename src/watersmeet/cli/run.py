@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from watersmeet.cli.interrupt import Interrupt, interruptible
-from watersmeet.cli.options import DEFAULT_WORKSPACE, STANDARD_INPUT, Master, Packages, Workspace, read_script
+from watersmeet.cli.options import (
+    DEFAULT_WORKSPACE,
+    STANDARD_INPUT,
+    Master,
+    Packages,
+    UsageError,
+    Workspace,
+    location,
+    read_script,
+)
 from watersmeet.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -27,7 +36,8 @@ Bounded = Annotated[
 ]
 Drain = Annotated[bool, typer.Option("--drain", help="Process what is there and end; a later run goes on from there.")]
 CheckpointFolder = Annotated[
-    Path | None, typer.Option("--checkpoint", metavar="DIR", help="Where queries keep their state and progress.")
+    str | None,
+    typer.Option("--checkpoint", metavar="DIR", help="Where queries keep their state and progress: a folder or a URI."),
 ]
 
 
@@ -42,12 +52,15 @@ def run(
 ) -> None:
     """Run the statements of a file; their queries run on until Ctrl-C, or to the end with --bounded or --drain."""
     if bounded and drain:
-        raise ConfigError("--bounded and --drain exclude each other", hint="--drain keeps the query resumable")
+        raise UsageError("--bounded and --drain exclude each other", hint="--drain keeps the query resumable")
+    if checkpoint == "":
+        raise UsageError("--checkpoint names no folder")
     text = read_script(script)
 
     from watersmeet.sql.parse import parse
 
-    parse(text)  # a mistake shows at once, not after Spark has started
+    if not parse(text):  # a mistake shows at once, not after Spark has started
+        raise ConfigError(f"there is no statement in {script}")
 
     from watersmeet.cli.progress import screen
     from watersmeet.cli.spark import session_of
@@ -58,7 +71,7 @@ def run(
     with session_of(workspace, packages or (), master) as session, interruptible() as interrupt:
         try:
             with screen() as shown:
-                follow(session, text, mode, checkpoint, queries, shown, interrupt)
+                follow(session, text, mode, checkpoint and location(checkpoint), queries, shown, interrupt)
         finally:
             for query in queries:
                 query.stop()
@@ -73,7 +86,7 @@ def follow(
     session: Session,
     text: str,
     mode: QueryMode,
-    checkpoint: Path | None,
+    checkpoint: str | None,
     queries: list[RunningQuery],
     shown: Screen,
     interrupt: Interrupt,
@@ -86,7 +99,7 @@ def follow(
     from watersmeet.results import Started
     from watersmeet.runtime.query import QueryMode
 
-    for result in session.run(text, mode=mode, checkpoint=None if checkpoint is None else str(checkpoint)):
+    for result in session.run(text, mode=mode, checkpoint=checkpoint):
         show(result)
         if isinstance(result, Started):
             queries.append(result.query)
@@ -143,11 +156,11 @@ def resume_command(
     script: str,
     mode: QueryMode,
     workspace: Path,
-    checkpoint: Path | None,
+    checkpoint: str | None,
     packages: Iterable[str],
     master: str | None,
 ) -> str:
-    """The command line that runs the same script on the same checkpoints."""
+    """The command line that runs the same script on the same checkpoints, from the same folder."""
     from watersmeet.runtime.query import QueryMode
 
     words = ["watersmeet", "run", script]
@@ -156,7 +169,7 @@ def resume_command(
     if workspace != DEFAULT_WORKSPACE:
         words += ["--workspace", str(workspace)]
     if checkpoint is not None:
-        words += ["--checkpoint", str(checkpoint)]
+        words += ["--checkpoint", checkpoint]
     for package in packages:
         words += ["--packages", package]
     if master is not None:

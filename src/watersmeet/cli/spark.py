@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from watersmeet.cli.interrupt import kept_handlers
+from watersmeet.cli.interrupt import ending_at_once
+from watersmeet.cli.options import make_workspace
 from watersmeet.cli.rows import show_changes
 from watersmeet.errors import WatersmeetError
 
@@ -35,11 +36,20 @@ _STACK = re.compile(r"\s+at |\s+\.\.\. ")
 
 @contextmanager
 def session_of(workspace: Path, packages: Sequence[str] = (), master: str | None = None) -> Iterator[Session]:
-    """A session that is stopped at the end, and its Spark with it."""
+    """A session that is stopped at the end, and its Spark with it.
+
+    Where Ctrl-C breaks in, nothing is waited for: Spark ends with this process.
+    """
     session = start_session(workspace, packages, master)
+    logging.getLogger().addFilter(_is_no_interrupt)
     try:
         yield session
-    finally:
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        stop_session(session)
+        raise
+    else:
         stop_session(session)
 
 
@@ -68,22 +78,29 @@ def quiet_start(workspace: Path) -> Iterator[None]:
 
     A Spark session must be started within.  An error raised meanwhile gets the last lines of that log as its detail.
     """
+    make_workspace(workspace)
     typer.echo("starting Spark …", err=True)
-    workspace.mkdir(parents=True, exist_ok=True)
     log = _Log(workspace / LOG_NAME)
     try:
-        with kept_handlers(), log.taking_output():
+        with ending_at_once(), log.taking_output():
             yield
     except WatersmeetError as error:
         error.detail = error.detail or log.last_lines() or None
         raise
 
 
+class _File(RotatingFileHandler):
+    """A file that a full disk leaves without some lines; said on standard error, it would come back as a line."""
+
+    def handleError(self, record: LogRecord) -> None:
+        """Go on."""
+
+
 class _Log:
     """What the JVM and the workers it starts say, read from a pipe, so that a long run's log has a bound."""
 
     def __init__(self, path: Path) -> None:
-        self._file = RotatingFileHandler(path, maxBytes=_LOG_BYTES, backupCount=1, encoding="utf-8", delay=True)
+        self._file = _File(path, maxBytes=_LOG_BYTES, backupCount=1, encoding="utf-8", delay=True)
         self._file.setFormatter(Formatter("%(message)s"))
         self._last: deque[str] = deque(maxlen=_SHOWN_LINES)
         reading, self._writing = os.pipe()

@@ -2,14 +2,19 @@
 
 A source gives a Spark DataFrame with the stream's declared columns and these hidden ones:
 
-``_part``     STRING, where its frontiers come from: '' or a partition of a topic
-``_seq``      BINARY, a position that a replay repeats, in byte order; rows that share one keep the order in which they
-              are read (the lines of one block of a file)
+``_seq``      BINARY, the row's place in its source, which a replay repeats; in byte order.  Rows that share one (the
+              lines of one block of a file) keep the order in which they are read
 ``_tp_time``  TIMESTAMP, arrival time: the record's own, else that of the batch
-``_bad``      STRING, NULL in a good row, else the reason (only where rows can be malformed)
-``_raw``      STRING, the raw text of a bad row
-``_text``     STRING, the raw text of every row (only where rows are text)
-``_frontier`` BIGINT, a frontier stored by the stream's producer (only in derived streams)
 
-A sink writes one batch's rows at a time, and writing a batch again must change nothing.
+and, where the source has them:
+
+``_part``     STRING, which of the source's parts the row belongs to (a partition of a topic); each part has a frontier
+              of its own.  A source without parts has one frontier and no such column
+``_bad``      STRING, why the row cannot be read; NULL in a good row
+``_raw``      STRING, the text of a row that cannot be read; NULL in a good row
+``_text``     STRING, the text of every row, for whoever finds another reason to set it aside
+``_frontier`` BIGINT, in rows of a derived stream that tell how far its producer has come, and hold nothing else
+
+A sink writes one batch's rows at a time, and writing a batch again must change nothing (Kafka's can only mark what it
+repeats).
 """

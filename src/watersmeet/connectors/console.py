@@ -14,14 +14,13 @@ from watersmeet.columns import TP_DELTA
 Show = Callable[[Sequence[str], Sequence[tuple[int, tuple[object, ...]]]], None]
 
 
-def print_batch(frame: DataFrame, show: Show) -> None:
-    """Hand the rows of a batch to ``show``; a ``_tp_delta`` at the end is their weight."""
-    names = frame.columns
+def print_batch(frame: DataFrame, show: Show, *, changelog: bool) -> None:
+    """Hand the rows of a batch to ``show``; those of a changelog have their weight in ``_tp_delta``."""
     table = frame.toArrow()
+    names = [name for name in frame.columns if not (changelog and name.lower() == TP_DELTA)]
     weights = [1] * table.num_rows
-    if names and names[-1] == TP_DELTA:
-        names = names[:-1]
-        weights = table[TP_DELTA].to_pylist()
+    for name in set(frame.columns) - set(names):
+        weights = table[name].to_pylist()
     rows = [tuple(map(_plain, row.values())) for row in table.select(names).to_pylist()]
     changes = list(zip(weights, rows, strict=True))
     if changes:

@@ -25,7 +25,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from watersmeet.columns import PART, SEQUENCE, TP_TIME
+from watersmeet.columns import SEQUENCE, TP_TIME
 from watersmeet.errors import ConfigError
 from watersmeet.options import parse_options
 
@@ -40,7 +40,7 @@ class DatagenOptions(BaseModel):
 
 
 def options_of(options: Mapping[str, str]) -> DatagenOptions:
-    """The options of a WITH clause, checked."""
+    """The options of a WITH clause, checked; ``ConfigError`` for what is unknown or wrong."""
     return parse_options(DatagenOptions, "datagen", options, nested={"columns": ("columns.",)})
 
 
@@ -60,7 +60,6 @@ def read_stream(spark: SparkSession, columns: StructType, options: Mapping[str, 
     try:
         return rows.select(
             *items,
-            F.lit("").alias(PART),
             F.encode(F.lpad(F.hex("n"), 16, "0"), "UTF-8").alias(SEQUENCE),
             F.col("ts").alias(TP_TIME),
         )

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from fcntl import LOCK_EX, flock
 from pathlib import Path
 
@@ -20,8 +22,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
-from watersmeet.columns import PART, SEQUENCE, STORED_FRONTIER, TP_TIME
+from watersmeet.columns import SEQUENCE, STORED_FRONTIER, TP_TIME
 
+_STAGING = "_staging-"
+_ABANDONED_SECONDS = 24 * 3600
 _SEGMENT = re.compile(r"(\d{12})-(.+)\.parquet")
 _HIDDEN = [StructField(TP_TIME, TimestampType()), StructField(STORED_FRONTIER, LongType())]
 
@@ -38,9 +42,7 @@ class EmbeddedLog:
         rows = spark.readStream.schema(StructType([*columns.fields, *_HIDDEN])).parquet(str(self.folder))
         place = F.concat(F.substring("_metadata.file_name", 1, 12), F.lpad(F.hex("_metadata.row_index"), 16, "0"))
         declared = [f"`{field.name}`" for field in columns]
-        return rows.select(
-            *declared, F.lit("").alias(PART), F.encode(place, "UTF-8").alias(SEQUENCE), TP_TIME, STORED_FRONTIER
-        )
+        return rows.select(*declared, F.encode(place, "UTF-8").alias(SEQUENCE), TP_TIME, STORED_FRONTIER)
 
     def append_frame(self, frame: DataFrame, key: str) -> bool:
         """Append a batch of a query; False where ``key`` has been committed before.
@@ -49,17 +51,24 @@ class EmbeddedLog:
         """
         if self._committed(key):
             return False
-        staging = self.folder / f"_staging-{key}"
+        self._remove_abandoned()
+        staging = self.folder / f"{_STAGING}{key}"
         rows = frame.withColumn(TP_TIME, F.current_timestamp())
         if STORED_FRONTIER not in frame.columns:
             rows = rows.withColumn(STORED_FRONTIER, F.lit(None).cast("bigint"))
         rows.coalesce(1).write.mode("overwrite").parquet(str(staging))
         (part,) = staging.glob("part-*.parquet")
         self._commit(part, key)
-        for left in staging.iterdir():
-            left.unlink()
-        staging.rmdir()
+        shutil.rmtree(staging, ignore_errors=True)
         return True
+
+    def _remove_abandoned(self) -> None:
+        """Take away what writers that died have left; one that still writes is not that old."""
+        oldest = time.time() - _ABANDONED_SECONDS
+        for staging in self.folder.glob(f"{_STAGING}*"):
+            with suppress(FileNotFoundError):  # its writer may just have done so itself
+                if staging.stat().st_mtime < oldest:
+                    shutil.rmtree(staging, ignore_errors=True)
 
     def _committed(self, key: str) -> bool:
         return any(found[2] == key for path in self.folder.iterdir() if (found := _SEGMENT.fullmatch(path.name)))

@@ -14,9 +14,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from watersmeet.columns import PART, SEQUENCE, TP_TIME
-from watersmeet.connectors.formats import Format, decode
-from watersmeet.errors import ConnectorError
+from watersmeet.columns import SEQUENCE, TP_TIME
+from watersmeet.connectors.formats import Format, decode, format_options
+from watersmeet.connectors.headers import PLACE, VALUE, skip_headers
+from watersmeet.errors import ConfigError, ConnectorError
 from watersmeet.options import parse_options
 from watersmeet.runtime.storage import Storage
 
@@ -31,15 +32,19 @@ class FilesOptions(BaseModel):
     max_files_per_trigger: Annotated[int, Field(gt=0)] | None = None
     """The most files of one micro-batch."""
     header: bool = False
-    """CSV: whether the first line of each file names the columns (source and sink)."""
+    """CSV: whether the first line of each file names the columns (source and sink), in the declared order."""
     changelog: bool = False
     """Sink: take a changelog, with ``_tp_delta`` as the last column."""
     format_options: dict[str, str] = {}
 
 
 def options_of(options: Mapping[str, str]) -> FilesOptions:
-    """The options of a WITH clause, checked."""
-    return parse_options(FilesOptions, "files", options, nested={"format_options": ("json.", "csv.", "parquet.")})
+    """The options of a WITH clause, checked; ``ConfigError`` for what is missing, unknown or wrong."""
+    given = parse_options(FilesOptions, "files", options, nested={"format_options": ("json.", "csv.", "parquet.")})
+    for name in given.format_options:
+        if name.lower() == "csv.header":
+            raise ConfigError(f"files has no option {name!r}", hint="write header = 'true'", option=name)
+    return given
 
 
 def read_stream(spark: SparkSession, columns: StructType, options: Mapping[str, str], *, limited: bool) -> DataFrame:
@@ -56,22 +61,14 @@ def read_stream(spark: SparkSession, columns: StructType, options: Mapping[str, 
         reader = reader.option("maxFilesPerTrigger", given.max_files_per_trigger)
     if given.format == "parquet":
         rows = reader.schema(columns).options(**_without_prefix(given, "parquet.")).parquet(given.path)
-        place = F.concat(F.col("_metadata.file_path"), F.lit("\0"), F.lpad(F.hex("_metadata.row_index"), 16, "0"))
-        return rows.select(*_declared(columns), *_hidden(place))
-    lines = reader.text(given.path)
-    place = F.concat(
-        F.col("_metadata.file_path"),
-        F.lit("\0"),
-        F.lpad(F.hex("_metadata.file_block_start"), 16, "0"),
-    )
-    lines = lines.select("value", *_hidden(place))
-    lines = lines.where(F.trim("value") != "")
+        declared = [f"`{field.name}`" for field in columns]
+        return rows.select(*declared, *_hidden(_place("_metadata.row_index")))
+    lines = reader.text(given.path).where(F.trim(VALUE) != "")
+    lines = lines.select(VALUE, _place("_metadata.file_block_start").alias(PLACE))
     if given.format == "csv" and given.header:
-        names = ",".join(field.name for field in columns)
-        separator = given.format_options.get("csv.sep", ",")
-        squeezed = F.lower(F.regexp_replace("value", "[\"'\\s]", ""))
-        lines = lines.where(squeezed != F.lit(names.replace(",", separator).lower()))
-    return decode(lines, "value", Format(given.format), columns, given.format_options)
+        lines = skip_headers(lines, columns.names, format_options(Format.CSV, given.format_options))
+    rows = lines.select(VALUE, *_hidden(F.col(PLACE)))
+    return decode(rows, VALUE, Format(given.format), columns, given.format_options)
 
 
 def write_batch(frame: DataFrame, key: str, options: Mapping[str, str]) -> None:
@@ -96,16 +93,13 @@ def write_batch(frame: DataFrame, key: str, options: Mapping[str, str]) -> None:
     storage.delete(staging)
 
 
-def _declared(columns: StructType) -> list[str]:
-    return [f"`{field.name}`" for field in columns]
+def _place(offset: str) -> Column:
+    """The file and a number in it, as text that sorts as they do."""
+    return F.concat(F.col("_metadata.file_path"), F.lit("\0"), F.lpad(F.hex(offset), 16, "0"))
 
 
 def _hidden(place: Column) -> list[Column]:
-    return [
-        F.lit("").alias(PART),
-        F.encode(place, "UTF-8").alias(SEQUENCE),
-        F.current_timestamp().alias(TP_TIME),
-    ]
+    return [F.encode(place, "UTF-8").alias(SEQUENCE), F.current_timestamp().alias(TP_TIME)]
 
 
 def _without_prefix(given: FilesOptions, prefix: str) -> dict[str, str]:

@@ -3,6 +3,9 @@
 A source has its frontiers per partition (``_part`` is ``topic-partition``) and a position that a replay repeats
 (``_seq``: partition, offset). Before a query starts, ``partitions`` asks the broker for the topic, so that a missing
 topic or a broker that cannot be reached is one sentence within ``CHECK_SECONDS``, not a failed query.
+
+References to secrets (``${env:NAME}``, ``${file:/path}``) are resolved in ``brokers`` and in the options of Kafka's
+client (``kafka.*``), as late as can be, and nowhere else.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import time
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -21,6 +24,7 @@ from watersmeet.columns import PART, SEQUENCE, TP_TIME
 from watersmeet.connectors.formats import decode, encode
 from watersmeet.connectors.packages import Package, require_package
 from watersmeet.errors import ConfigError, ConnectorError, did_you_mean
+from watersmeet.options import parse_options
 from watersmeet.secrets import hide, masked, resolve
 
 CHECK_SECONDS = 9.0
@@ -29,7 +33,7 @@ _CONNECT_SECONDS = 2.0
 
 _FORMAT_PREFIXES = ("json.", "csv.", "avro.", "protobuf.")
 _CLIENT_PREFIX = "kafka."
-_NOT_OURS = ("connector", "event_time_unit")  # options of every stream, which the caller reads
+_SERVERS = "kafka.bootstrap.servers"
 _RESERVED = (
     "kafka.auto.offset.reset",
     "kafka.enable.auto.commit",
@@ -42,10 +46,14 @@ _RESERVED = (
 _ADMIN_PREFIXES = ("security.", "sasl.", "ssl.", "client.", "socket.")
 
 
+def _names(text: object) -> object:
+    return tuple(part.strip() for part in text.split(",") if part.strip()) if isinstance(text, str) else text
+
+
 class KafkaOptions(BaseModel):
     """The WITH options of a Kafka stream. Printing it shows no secret."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     topic: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
     brokers: Annotated[str, Field(min_length=1)]
@@ -55,7 +63,7 @@ class KafkaOptions(BaseModel):
     """Where a query without a checkpoint begins."""
     max_offsets_per_trigger: Annotated[int, Field(gt=0)] | None = None
     """The most records of one micro-batch, over all partitions."""
-    key: tuple[str, ...] = ()
+    key: Annotated[tuple[str, ...], BeforeValidator(_names)] = ()
     """Columns that make the record's key in a sink: one as its text, several as a JSON object."""
     format_options: dict[str, str] = {}
     client: dict[str, str] = {}
@@ -68,58 +76,38 @@ class KafkaOptions(BaseModel):
     __str__ = __repr__
 
 
-def parse_options(options: Mapping[str, str]) -> KafkaOptions:
-    """The options of a WITH clause, checked; ``ConfigError`` names the first that is missing, unknown or wrong."""
-    own: dict[str, Any] = {"client": {}, "format_options": {}}
-    for name, value in options.items():
-        if name in _RESERVED:
-            raise ConfigError(f"option {name} cannot be set: Spark sets it itself")
-        if name == "kafka.bootstrap.servers":
-            if options.get("brokers", value) != value:
-                raise ConfigError("brokers and kafka.bootstrap.servers are two names of one option, and differ")
-            own["brokers"] = value
-        elif name.startswith(_CLIENT_PREFIX):
-            own["client"][name] = value
-        elif name.startswith(_FORMAT_PREFIXES):
-            own["format_options"][name] = value
-        elif name == "key":
-            own["key"] = tuple(part.strip() for part in value.split(",") if part.strip())
-        elif name in ("client", "format_options") or name not in KafkaOptions.model_fields:
-            if name not in _NOT_OURS:
-                raise ConfigError(f"connector kafka has no option {name!r}", hint=did_you_mean(name, _option_names()))
-        else:
-            own[name] = value
-    try:
-        return KafkaOptions(**own)
-    except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        name = str(first["loc"][0])
-        if first["type"] == "missing":
-            raise ConfigError(f"connector kafka needs the option {name}") from None
-        raise ConfigError(f"option {name}: {first['msg'][0].lower()}{first['msg'][1:]}") from None
-
-
-def _option_names() -> list[str]:
-    return [name for name in KafkaOptions.model_fields if name not in ("client", "format_options")]
+def options_of(options: Mapping[str, str]) -> KafkaOptions:
+    """The options of a WITH clause, checked; ``ConfigError`` for what is missing, unknown or wrong."""
+    given = dict(options)
+    for name in _RESERVED:
+        if name in given:
+            raise ConfigError(f"option {name} cannot be set: Spark sets it itself", option=name)
+    servers = given.pop(_SERVERS, None)
+    if servers is not None and given.setdefault("brokers", servers) != servers:
+        raise ConfigError(f"brokers and {_SERVERS} are two names of one option, and differ", option=_SERVERS)
+    nested = {"client": (_CLIENT_PREFIX,), "format_options": _FORMAT_PREFIXES}
+    return parse_options(KafkaOptions, "kafka", given, nested=nested)
 
 
 def _client_options(options: KafkaOptions) -> dict[str, str]:
     resolved = {name: resolve(value) for name, value in options.client.items()}
-    return {**resolved, "kafka.bootstrap.servers": resolve(options.brokers)}
+    return {**resolved, _SERVERS: resolve(options.brokers)}
 
 
 # Source -------------------------------------------------------------------------------------------------------------
 
 
-def read_stream(spark: SparkSession, columns: StructType, options: Mapping[str, str]) -> DataFrame:
+def read_stream(
+    spark: SparkSession, columns: StructType, options: Mapping[str, str], *, limited: bool = True
+) -> DataFrame:
     """A streaming frame of the topic: ``columns``, ``_bad``, ``_raw``, ``_part``, ``_seq`` and ``_tp_time``.
 
     ``_part`` is ``topic-partition``, ``_seq`` the partition (4 bytes) and the offset (8 bytes), both big-endian, and
     ``_tp_time`` the record's timestamp. Only committed records of transactions are read, unless
-    ``kafka.isolation.level`` says otherwise. Raises ``ConfigError`` or ``ConnectorError``; the broker is not asked:
-    call ``partitions`` first.
+    ``kafka.isolation.level`` says otherwise. ``limited`` honours ``max_offsets_per_trigger``. Raises ``ConfigError``
+    or ``ConnectorError``; the broker is not asked: call ``partitions`` first.
     """
-    given = parse_options(options)
+    given = options_of(options)
     require_package(spark, Package.KAFKA)
     settings = {
         "kafka.isolation.level": "read_committed",
@@ -127,7 +115,7 @@ def read_stream(spark: SparkSession, columns: StructType, options: Mapping[str, 
         "subscribe": given.topic,
         "startingOffsets": given.starting,
     }
-    if given.max_offsets_per_trigger is not None:
+    if given.max_offsets_per_trigger is not None and limited:
         settings["maxOffsetsPerTrigger"] = str(given.max_offsets_per_trigger)
     records = spark.readStream.format("kafka").options(**settings).load()
     return decode(_with_position(records), "_value", given.format, columns, given.format_options)
@@ -153,7 +141,7 @@ def partitions(spark: SparkSession, options: Mapping[str, str]) -> tuple[str, ..
     Raises ``ConnectorError``, in one sentence and within ``CHECK_SECONDS``, where no broker answers, the topic does
     not exist, or the broker refuses.
     """
-    given = parse_options(options)
+    given = options_of(options)
     require_package(spark, Package.KAFKA)
     deadline = time.monotonic() + CHECK_SECONDS
     _check_reachable(given)
@@ -234,20 +222,21 @@ def _failure(exception: Any, options: KafkaOptions) -> ConnectorError:
 # Sink ---------------------------------------------------------------------------------------------------------------
 
 
-def write_batch(frame: DataFrame, batch_id: int, options: Mapping[str, str], *, query: str = "") -> None:
+def write_batch(frame: DataFrame, batch_id: int, options: Mapping[str, str], *, key: str = "") -> None:
     """Write all rows of one micro-batch to the topic; returns when the broker has them.
 
     At least once: where a batch is tried again after some of its rows were written, those come twice. Every record
-    carries the header ``_batch`` (the batch's number, as text) and, where it is given, ``_query``, so that a consumer
-    may drop repeats: a batch is repeated as a whole, with equal values, before any later one is written. A consumer
-    whose rows are unique by their key, or in themselves, drops what it has seen with the same ``_batch`` already.
+    carries the header ``_batch`` (the batch's number, as text) and, where it is given, ``_query`` (``key``, which names
+    query, checkpoint and batch), so that a consumer may drop repeats: a batch is repeated as a whole, with equal
+    values, before any later one is written. A consumer whose rows are unique by their key, or in themselves, drops
+    what it has seen with the same header already.
 
     The value is the row in the stream's format; the key, from the option ``key``, is the column's text, or for
     several columns a JSON object. Raises ``ConfigError`` or ``ConnectorError``.
     """
-    given = parse_options(options)
+    given = options_of(options)
     require_package(frame.sparkSession, Package.KAFKA)
-    headers = {"_batch": str(batch_id), **({"_query": query} if query else {})}
+    headers = {"_batch": str(batch_id), **({"_query": key} if key else {})}
     written = frame.select(
         _key(frame, given.key).alias("key"),
         encode(frame, given.format, given.format_options).alias("value"),

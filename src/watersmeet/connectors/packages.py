@@ -37,6 +37,9 @@ _CLASS = {
     Package.AVRO: "org.apache.spark.sql.avro.AvroDataToCatalyst",
     Package.PROTOBUF: "org.apache.spark.sql.protobuf.ProtobufDataToCatalyst",
 }
+# What Ivy, which fetches packages for Spark, says of those it could not get, and of the network.
+_MISSING = re.compile(r"(?:unresolved dependency|download failed): ([\w.-]+)#([\w.-]+);([\w.-]+)")
+_NETWORK = re.compile(r"^\s*(Host \S+ not found|You probably access .*|Server access error.*)", re.MULTILINE)
 _COORDINATE = re.compile(r"[^:\s,]+:[^:\s,]+:[^:\s,]+")
 
 
@@ -44,12 +47,6 @@ def spark_version() -> str:
     """The release of the PySpark that runs, such as ``4.3.0``, without a suffix of a development build."""
     found = re.match(r"\d+\.\d+\.\d+", pyspark.__version__)
     return found.group() if found else pyspark.__version__
-
-
-def packages_for(*names: str) -> tuple[Package, ...]:
-    """The packages that connectors and formats of these names need; names that need none are passed over."""
-    known = {package.value for package in Package}
-    return tuple(dict.fromkeys(Package(name.lower()) for name in names if name.lower() in known))
 
 
 def coordinates(packages: Iterable[str]) -> tuple[str, ...]:
@@ -81,9 +78,33 @@ def coordinates(packages: Iterable[str]) -> tuple[str, ...]:
 
 def has_package(spark: SparkSession, package: Package) -> bool:
     """Whether the running session can load the classes of ``package``."""
+    return _can_load(spark._jvm, package)
+
+
+def not_loaded(jvm: Any, wanted: Iterable[str]) -> list[str]:
+    """Those of the coordinates whose package is known here, and that the running JVM cannot load."""
+    known = {artifact: package for package, artifact in _ARTIFACT.items()}
+    found = ((text, known.get(text.split(":")[1])) for text in wanted)
+    return [text for text, package in found if package is not None and not _can_load(jvm, package)]
+
+
+def download_failure(said: str) -> ConnectorError | None:
+    """The error behind what Spark said while it did not start; None where it is not a package that is missing."""
+    missing = dict.fromkeys(":".join(match) for match in _MISSING.findall(said))
+    if not missing:
+        return None
+    network = dict.fromkeys(match.strip() for match in _NETWORK.findall(said))
+    return ConnectorError(
+        f"{'Spark packages' if len(missing) > 1 else 'the Spark package'} {', '.join(missing)} cannot be downloaded",
+        detail="\n".join(network) or None,
+        hint="does that version exist, and can this machine reach a Maven repository? "
+        "Spark's settings spark.jars.repositories and spark.jars.ivySettings name others",
+    )
+
+
+def _can_load(jvm: Any, package: Package) -> bool:
     from py4j.protocol import Py4JJavaError
 
-    jvm: Any = spark._jvm
     # A session's packages are seen by its own class loader, not by the one that loaded the Python gateway.
     loader = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
     try:

@@ -4,41 +4,223 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
-from typing import Protocol
+from typing import TypeAlias
 
+from pydantic import TypeAdapter
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from watersmeet.catalog import EMBEDDED, StreamDef
-from watersmeet.columns import STORED_FRONTIER, TP_DELTA, TP_TIME
+from watersmeet.columns import SEQUENCE, STORED_FRONTIER, TP_TIME
 from watersmeet.connectors import console, datagen, files, kafka
 from watersmeet.connectors.embedded import EmbeddedLog
 from watersmeet.errors import ConfigError, UnsupportedError, did_you_mean
 from watersmeet.runtime.dataflow import Source
 from watersmeet.secrets import require_references
 
-SOURCES = ("files", "kafka", "datagen")
-SINKS = ("files", "kafka", "print", "blackhole")
-TAKE_CHANGELOGS = "files WITH (changelog = 'true'), print and blackhole"
-
-
-class Sink(Protocol):
-    """Takes the rows of one batch; taking a batch again must change nothing.  ``key`` names query and batch."""
-
-    def write(self, frame: DataFrame, batch_id: int, key: str) -> None:
-        """Write the rows of one batch."""
+WriteBatch: TypeAlias = Callable[[DataFrame, int, str], object]
+"""Writes the rows of a batch; then come its number, and a key that names query and batch."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Function:
-    """A sink that is a function of rows and batch."""
+class Sink:
+    """Takes the rows of one batch; taking a batch again must change nothing."""
 
-    write_batch: Callable[[DataFrame, int, str], object]
+    write: WriteBatch
 
-    def write(self, frame: DataFrame, batch_id: int, key: str) -> None:
-        self.write_batch(frame, batch_id, key)
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a source is opened with; ``limited`` honours limits on the size of a batch."""
+
+    spark: SparkSession
+    stream: StreamDef
+    workspace: Path
+    limited: bool
+
+    @property
+    def columns(self) -> StructType:
+        """The declared columns."""
+        return spark_schema(self.stream)
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """What a sink is opened with; rows of a ``changelog`` carry ``_tp_delta``, ``show`` prints to the terminal."""
+
+    stream: StreamDef
+    workspace: Path
+    changelog: bool
+    show: console.Show
+
+
+class Changelogs(Enum):
+    """Whether a sink takes rows that are retracted again; the value says how, after the connector's name."""
+
+    REFUSED = None
+    TAKEN = ""
+    IF_ASKED = " WITH (changelog = 'true')"
+
+
+@dataclass(frozen=True, slots=True)
+class Connector:
+    """What a connector offers: a source, a sink, or both.
+
+    ``check`` raises ``ConfigError`` for options, without reaching out to anything.
+    """
+
+    check: Callable[[Mapping[str, str]], object]
+    open_source: Callable[[Reading], Source] | None = None
+    open_sink: Callable[[Writing], WriteBatch] | None = None
+    changelogs: Changelogs = Changelogs.REFUSED
+
+    def takes_changelog(self, options: Mapping[str, str]) -> bool:
+        """Whether a sink with these options does."""
+        if self.changelogs is Changelogs.IF_ASKED:
+            return TypeAdapter(bool).validate_python(options.get("changelog", "false"))
+        return self.changelogs is Changelogs.TAKEN
+
+
+# -- the connectors --------------------------------------------------------------------------------------------------
+
+
+def _no_options(what: str, hint: str | None = None) -> Callable[[Mapping[str, str]], None]:
+    def check(options: Mapping[str, str]) -> None:
+        for name in options:
+            raise ConfigError(f"{what} has no option {name!r}: it takes none", hint=hint, option=name)
+
+    return check
+
+
+def _read_files(it: Reading) -> Source:
+    return Source(files.read_stream(it.spark, it.columns, it.stream.options, limited=it.limited))
+
+
+def _write_files(it: Writing) -> WriteBatch:
+    return lambda rows, batch_id, key: files.write_batch(rows, key, it.stream.options)
+
+
+def _read_kafka(it: Reading) -> Source:
+    parts = kafka.partitions(it.spark, it.stream.options)
+    return Source(kafka.read_stream(it.spark, it.columns, it.stream.options, limited=it.limited), parts)
+
+
+def _write_kafka(it: Writing) -> WriteBatch:
+    return lambda rows, batch_id, key: kafka.write_batch(rows, batch_id, it.stream.options, key=key)
+
+
+def _read_embedded(it: Reading) -> Source:
+    frame = embedded_log(it.stream, it.workspace).read_stream(it.spark, it.columns)
+    return Source(frame, stores_frontier=it.stream.derived and it.stream.has_watermark)
+
+
+def _write_embedded(it: Writing) -> WriteBatch:
+    log = embedded_log(it.stream, it.workspace)
+    return lambda rows, batch_id, key: log.append_frame(rows, key)
+
+
+CONNECTORS: Mapping[str, Connector] = {
+    EMBEDDED: Connector(
+        check=_no_options("a stream without a connector", hint="add connector = '…' to WITH"),
+        open_source=_read_embedded,
+        open_sink=_write_embedded,
+    ),
+    "files": Connector(
+        check=files.options_of,
+        open_source=_read_files,
+        open_sink=_write_files,
+        changelogs=Changelogs.IF_ASKED,
+    ),
+    "kafka": Connector(
+        check=lambda options: require_references(kafka.options_of(options).client),
+        open_source=_read_kafka,
+        open_sink=_write_kafka,
+    ),
+    "datagen": Connector(
+        check=datagen.options_of,
+        open_source=lambda it: Source(datagen.read_stream(it.spark, it.columns, it.stream.options)),
+    ),
+    "print": Connector(
+        check=_no_options("print"),
+        open_sink=lambda it: lambda rows, batch_id, key: console.print_batch(rows, it.show, changelog=it.changelog),
+        changelogs=Changelogs.TAKEN,
+    ),
+    "blackhole": Connector(
+        check=_no_options("blackhole"),
+        open_sink=lambda it: lambda rows, batch_id, key: rows.write.format("noop").mode("overwrite").save(),
+        changelogs=Changelogs.TAKEN,
+    ),
+}
+SINKS = tuple(name for name, connector in CONNECTORS.items() if connector.open_sink is not None)
+
+
+# -- opening ---------------------------------------------------------------------------------------------------------
+
+
+def check_connector(stream: StreamDef) -> None:
+    """Raise ``ConfigError`` for a connector or an option that is not known, without reaching out to anything.
+
+    So too for a secret that is written out.
+    """
+    _connector(stream).check(stream.options)
+
+
+def open_source(spark: SparkSession, stream: StreamDef, workspace: Path, *, limited: bool) -> Source:
+    """The stream as a source; ``limited`` honours limits on the size of a batch.
+
+    Raises ``ConfigError`` for options and ``ConnectorError`` where the source cannot be reached.
+    """
+    connector = _connector(stream)
+    if connector.open_source is None:
+        raise UnsupportedError(f"{stream.name} is a sink ({stream.connector}): it cannot be read")
+    return connector.open_source(Reading(spark, stream, workspace, limited))
+
+
+def open_sink(stream: StreamDef, workspace: Path, *, changelog: bool, show: console.Show) -> Sink:
+    """The stream as a sink.
+
+    Raises ``UnsupportedError`` where results carry corrections and the sink only appends.
+    """
+    connector = _connector(stream)
+    if connector.open_sink is None:
+        raise UnsupportedError(f"{stream.name} is a source ({stream.connector}): nothing can be written to it")
+    connector.check(stream.options)
+    if changelog and not connector.takes_changelog(stream.options):
+        refused = Changelogs.REFUSED
+        taking = [f"{name}{each.changelogs.value}" for name, each in CONNECTORS.items() if each.changelogs != refused]
+        raise UnsupportedError(
+            f"{stream.name} ({stream.connector}) only appends, but this query emits corrections",
+            hint=f"use EMIT FINAL, or a sink that takes a changelog: {', '.join(taking)}",
+        )
+    return Sink(connector.open_sink(Writing(stream, workspace, changelog, show)))
+
+
+def frame_source(frame: DataFrame) -> Source:
+    """Any streaming DataFrame as a source; ties in order fall to a hash of the row."""
+    hashed = F.xxhash64(*(F.col(f"`{name}`") for name in frame.columns))
+    hidden = {SEQUENCE: F.encode(F.lpad(F.hex(hashed), 16, "0"), "UTF-8")}
+    if TP_TIME not in frame.columns:
+        hidden[TP_TIME] = F.current_timestamp()
+    return Source(frame.withColumns(hidden))
+
+
+def embedded_log(stream: StreamDef, workspace: Path) -> EmbeddedLog:
+    """The log of an embedded stream."""
+    return EmbeddedLog(workspace / "streams" / stream.name.lower())
+
+
+def _connector(stream: StreamDef) -> Connector:
+    found = CONNECTORS.get(stream.connector)
+    if found is None:
+        known = [name for name in CONNECTORS if name != EMBEDDED]
+        raise ConfigError(f"there is no connector {stream.connector!r}", hint=did_you_mean(stream.connector, known))
+    return found
+
+
+# -- columns ---------------------------------------------------------------------------------------------------------
 
 
 def spark_schema(stream: StreamDef) -> StructType:
@@ -49,126 +231,21 @@ def spark_schema(stream: StreamDef) -> StructType:
     return found
 
 
-def embedded_log(stream: StreamDef, workspace: Path) -> EmbeddedLog:
-    """The log of an embedded stream."""
-    return EmbeddedLog(workspace / "streams" / stream.name.lower())
-
-
-def open_source(spark: SparkSession, stream: StreamDef, workspace: Path, *, limited: bool) -> Source:
-    """The stream as a source; ``limited`` honours limits on the size of a batch.
-
-    Raises ``ConfigError`` for options and ``ConnectorError`` where the source cannot be reached.
-    """
-    columns = spark_schema(stream)
-    match stream.connector:
-        case "files":
-            return Source(files.read_stream(spark, columns, stream.options, limited=limited))
-        case "kafka":
-            options = dict(stream.options)
-            if not limited:
-                options.pop("max_offsets_per_trigger", None)
-            parts = kafka.partitions(spark, options)
-            return Source(kafka.read_stream(spark, columns, options), parts)
-        case "datagen":
-            return Source(datagen.read_stream(spark, columns, stream.options))
-        case connector if connector == EMBEDDED:
-            frame = embedded_log(stream, workspace).read_stream(spark, columns)
-            return Source(frame, stores_frontier=stream.derived and stream.has_watermark)
-        case "print" | "blackhole":
-            raise UnsupportedError(f"{stream.name} is a sink ({stream.connector}): it cannot be read")
-        case other:
-            raise _unknown(other)
-
-
-def open_sink(stream: StreamDef, workspace: Path, *, changelog: bool, show: console.Show) -> Sink:
-    """The stream as a sink.
-
-    Raises ``UnsupportedError`` where results carry corrections and the sink only appends.
-    """
-    if changelog and not _takes_changelog(stream):
-        raise UnsupportedError(
-            f"{stream.name} ({stream.connector}) only appends, but this query emits corrections",
-            hint=f"use EMIT FINAL, or a sink that takes a changelog: {TAKE_CHANGELOGS}",
-        )
-    options: Mapping[str, str] = stream.options
-    match stream.connector:
-        case "files":
-            files.options_of(options)
-            return _Function(lambda frame, batch_id, key: files.write_batch(frame, key, options))
-        case "kafka":
-            kafka.parse_options(options)
-            return _Function(lambda frame, batch_id, key: kafka.write_batch(frame, batch_id, options, query=key))
-        case "print":
-            return _Function(lambda frame, batch_id, key: console.print_batch(frame, show))
-        case "blackhole":
-            return _Function(lambda frame, batch_id, key: frame.write.format("noop").mode("overwrite").save())
-        case connector if connector == EMBEDDED:
-            log = embedded_log(stream, workspace)
-            return _Function(lambda frame, batch_id, key: log.append_frame(frame, key))
-        case "datagen":
-            raise UnsupportedError(f"{stream.name} makes up its rows (datagen): nothing can be written to it")
-        case other:
-            raise _unknown(other)
-
-
-def frame_source(frame: DataFrame) -> Source:
-    """Any streaming DataFrame as a source; ties in order fall to a hash of the row."""
-    hashed = F.xxhash64(*(F.col(f"`{name}`") for name in frame.columns))
-    hidden = {"_seq": F.encode(F.lpad(F.hex(hashed), 16, "0"), "UTF-8")}
-    if TP_TIME not in frame.columns:
-        hidden[TP_TIME] = F.current_timestamp()
-    return Source(frame.withColumns(hidden))
-
-
 def to_columns(frame: DataFrame, target: StreamDef, chosen: Sequence[str]) -> DataFrame:
     """The rows under the names and types of the target's columns, by position; columns not chosen are NULL.
 
-    A target that declares no columns takes the rows as they are.  ``_tp_delta`` and ``_frontier`` stay at the end.
+    A target that declares no columns takes the rows as they are.  What the query did not select itself (``_tp_delta``
+    of a changelog, ``_frontier``) stays at the end.
     """
     if not target.columns or target.derived:
         return frame
-    names = [name for name in frame.columns if name not in (TP_DELTA, STORED_FRONTIER)]
-    extra = [name for name in frame.columns if name in (TP_DELTA, STORED_FRONTIER)]
-    by_target = dict(zip((chosen or [column.name for column in target.columns]), names, strict=False))
-    given = {column.lower(): name for column, name in by_target.items()}
+    wanted = chosen or [column.name for column in target.columns]
+    selected = [name for name in frame.columns if name != STORED_FRONTIER][: len(wanted)]
+    extra = [name for name in frame.columns if name not in selected]
+    given = {column.lower(): name for column, name in zip(wanted, selected, strict=True)}
     items = []
     for field in spark_schema(target):
         source = given.get(field.name.lower())
         column = F.lit(None) if source is None else F.col(f"`{source}`")
         items.append(column.cast(field.dataType).alias(field.name))
-    return frame.select(*items, *extra)
-
-
-def check_connector(stream: StreamDef) -> None:
-    """Raise ``ConfigError`` for a connector or an option that is not known, without reaching out to anything.
-
-    So too for a secret that is written out.
-    """
-    match stream.connector:
-        case "files":
-            files.options_of(stream.options)
-        case "kafka":
-            require_references(kafka.parse_options(stream.options).client)
-        case "datagen":
-            datagen.options_of(stream.options)
-        case "print" | "blackhole":
-            for name in stream.options:
-                raise ConfigError(f"{stream.connector} has no option {name!r}: it takes none")
-        case connector if connector == EMBEDDED:
-            for name in stream.options:
-                raise ConfigError(
-                    f"a stream without a connector has no option {name!r}", hint="add connector = '…' to WITH"
-                )
-        case other:
-            raise _unknown(other)
-
-
-def _takes_changelog(stream: StreamDef) -> bool:
-    if stream.connector == "files":
-        return files.options_of(stream.options).changelog
-    return stream.connector in ("print", "blackhole")
-
-
-def _unknown(connector: str) -> ConfigError:
-    known = sorted({*SOURCES, *SINKS})
-    return ConfigError(f"there is no connector {connector!r}", hint=did_you_mean(connector, known))
+    return frame.select(*items, *(F.col(f"`{name}`") for name in extra))

@@ -106,6 +106,12 @@ def side_frame(table: pa.Table, *, bucket: int) -> Frame:
     return Frame(bucket, 0, "", FrameKind.SIDE, 0, encode_table(table))
 
 
+def side_rows(kind: str, source: str, reason: pa.Array, raw: pa.Array) -> pa.Table:
+    """Rows that are set aside, ``kind`` being late or quarantined."""
+    count = len(raw)
+    return pa.table([pa.array([kind] * count), pa.array([source] * count), reason, raw], schema=SIDE_SCHEMA)
+
+
 def mark_frame(bucket: int, input: int, part: str, frontier: int, counters: bytes = b"") -> Frame:
     """A frontier, with the sender's counters where this bucket is the one that keeps them."""
     return Frame(bucket, input, part, FrameKind.MARK, frontier, counters)

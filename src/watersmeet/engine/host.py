@@ -17,15 +17,15 @@ import pyarrow.compute as pc
 from watersmeet.columns import TIME
 from watersmeet.engine.events import Event, EventKind
 from watersmeet.engine.frames import (
-    SIDE_SCHEMA,
     Frame,
     FrameKind,
     decode_table,
     mark_frame,
     row_frames,
     side_frame,
+    side_rows,
 )
-from watersmeet.engine.pack import rows_as_json
+from watersmeet.engine.pack import RAW_TEXT
 from watersmeet.engine.routing import split_by_bucket
 from watersmeet.engine.spec import OperatorSpec
 from watersmeet.errors import LimitError
@@ -76,9 +76,9 @@ def process(
         if label is not None:
             manifest.count(f"{spec.name}.late.{label}", late.num_rows)
             manifest.count(f"{spec.name}.used.{label}", on_time.num_rows)
-            if spec.keep_late and late.num_rows:
+            if late.num_rows and RAW_TEXT in late.column_names:
                 sent.append(side_frame(_late_rows(late, label, before), bucket=_onward(spec, bucket)))
-        inputs[number] = on_time
+        inputs[number] = on_time.select(spec.inputs[number].schema.names)
 
     if any(rows.num_rows for rows in inputs.values()) or frontiers.before != frontiers.after:
         result = spec.kernel.step(working_set, inputs, frontiers, manifest.next_rid)
@@ -162,10 +162,8 @@ def _set_late_aside(rows: pa.Table, frontier: int) -> tuple[pa.Table, pa.Table]:
 
 
 def _late_rows(rows: pa.Table, source: str, frontier: int) -> pa.Table:
-    count = rows.num_rows
     reason = f"its event time is before the frontier {frontier}"
-    columns = [pa.array(["late"] * count), pa.array([source] * count), pa.array([reason] * count), rows_as_json(rows)]
-    return pa.table(columns, schema=SIDE_SCHEMA)
+    return side_rows("late", source, pa.array([reason] * rows.num_rows), rows[RAW_TEXT])
 
 
 def _log(spec: OperatorSpec, manifest: Manifest, result: StepResult, store: Store, working_set: WorkingSet) -> None:

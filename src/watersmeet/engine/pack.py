@@ -10,19 +10,22 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.columns import TIME
-from watersmeet.engine.frames import SIDE_SCHEMA, Frame, mark_frame, row_frames, side_frame
+from watersmeet.engine.frames import Frame, mark_frame, row_frames, side_frame, side_rows
 from watersmeet.engine.routing import split_by_bucket
 from watersmeet.engine.spec import PackSpec
 from watersmeet.errors import ConnectorError
 from watersmeet.kernels.api import NEVER
 
-_GREATEST_TIME = 2**62
+#: Times further from the epoch than this are out of range: a window added to one could overflow.
+GREATEST_TIME = 2**62
+#: The column with the text of rows that may have to be set aside.
+RAW_TEXT = "$raw"
+_KEEP, _PART, _BAD, _STORED = "$keep", "$part", "$bad", "$frontier"
 _FLUSH_BYTES = 32 * 1024 * 1024
 
 
@@ -61,14 +64,14 @@ def _gather(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def _pack_rows(rows: pa.Table, spec: PackSpec, counters: Counter[str], newest: dict[str, int]) -> Iterator[Frame]:
-    if spec.has_frontier:
+    stores_frontier = _STORED in rows.column_names
+    if stores_frontier:
         rows = _take_markers(rows, newest)
     counters["in"] += rows.num_rows
-    # a time near the end of the axis would overflow when a window is added to it
     times = rows[TIME]
-    bad = pc.fill_null(pc.or_(pc.greater(times, _GREATEST_TIME), pc.less(times, -_GREATEST_TIME)), True)
-    if spec.has_bad:
-        bad = pc.or_(bad, rows["$bad"].is_valid())
+    bad = pc.fill_null(pc.or_(pc.greater(times, GREATEST_TIME), pc.less(times, -GREATEST_TIME)), True)
+    if _BAD in rows.column_names:
+        bad = pc.or_(bad, rows[_BAD].is_valid())
     if pc.any(bad).as_py():
         quarantined = rows.filter(bad)
         rows = rows.filter(pc.invert(bad))
@@ -77,18 +80,19 @@ def _pack_rows(rows: pa.Table, spec: PackSpec, counters: Counter[str], newest: d
         if spec.fails_on_bad:
             raise _bad_row(side)
         yield side_frame(side, bucket=spec.buckets[0])
-    if not spec.has_frontier:
+    if not stores_frontier:
         _observe(rows, spec, newest)
-    if spec.has_keep:
-        keep = pc.fill_null(rows["$keep"], False)
+    if _KEEP in rows.column_names:
+        keep = pc.fill_null(rows[_KEEP], False)
         kept = rows.filter(keep)
         counters["filtered"] += rows.num_rows - kept.num_rows
         rows = kept
     if spec.sequence is not None:
         rows = _number_within_place(rows, spec.sequence, counters["in"])
-    columns = dict.fromkeys((*spec.schema.names, *spec.hashes))
+    schema = spec.schema.append(pa.field(RAW_TEXT, pa.string())) if spec.keeps_late else spec.schema
+    columns = dict.fromkeys((*schema.names, *spec.hashes))
     for index, of_bucket in split_by_bucket(rows.select(list(columns)), spec.hashes, len(spec.buckets)):
-        table = of_bucket.select(spec.schema.names).cast(spec.schema)
+        table = of_bucket.select(schema.names).cast(schema)
         yield from row_frames(table, bucket=spec.buckets[index], input=spec.input)
 
 
@@ -105,17 +109,17 @@ def _observe(rows: pa.Table, spec: PackSpec, newest: dict[str, int]) -> None:
     """Per part: the newest event time seen, less delay and grace."""
     if rows.num_rows == 0:
         return
-    if not spec.has_part:
+    if _PART not in rows.column_names:
         _raise_to(newest, "", pc.max(rows[TIME]).as_py() - spec.delay)
         return
-    by_part = pa.table({"part": rows["$part"], "t": rows[TIME]}).group_by("part").aggregate([("t", "max")])
+    by_part = pa.table({"part": rows[_PART], "t": rows[TIME]}).group_by("part").aggregate([("t", "max")])
     for part, time in zip(by_part["part"].to_pylist(), by_part["t_max"].to_pylist(), strict=True):
         _raise_to(newest, part, time - spec.delay)
 
 
 def _take_markers(rows: pa.Table, newest: dict[str, int]) -> pa.Table:
     """Read and drop the rows in which a stream's producer stored its frontier."""
-    stored = rows["$frontier"]
+    stored = rows[_STORED]
     if stored.null_count < len(stored):
         _raise_to(newest, "", pc.max(stored).as_py())
         rows = rows.filter(stored.is_null())
@@ -127,15 +131,10 @@ def _raise_to(newest: dict[str, int], part: str, frontier: int) -> None:
 
 
 def _side_rows(rows: pa.Table, spec: PackSpec) -> pa.Table:
-    """Quarantined rows with their reason and raw text (the row as JSON where the source has no text)."""
+    """Quarantined rows with their reason and raw text."""
     of_time = pc.if_else(rows[TIME].is_null(), "the event time is NULL", "the event time is out of range")
-    reason = pc.coalesce(rows["$bad"], of_time) if spec.has_bad else of_time
-    raw = rows_as_json(rows.select(_visible(rows)))
-    if "$raw" in rows.column_names:
-        raw = pc.coalesce(rows["$raw"], raw)
-    count = rows.num_rows
-    columns = [pa.array(["quarantined"] * count), pa.array([spec.source] * count), reason, raw]
-    return pa.table(columns, schema=SIDE_SCHEMA)
+    reason = pc.coalesce(rows[_BAD], of_time) if _BAD in rows.column_names else of_time
+    return side_rows("quarantined", spec.source, reason, rows[RAW_TEXT])
 
 
 def _bad_row(side: pa.Table) -> ConnectorError:
@@ -145,14 +144,3 @@ def _bad_row(side: pa.Table) -> ConnectorError:
         detail=first["raw"],
         hint="mend the source, or set bad rows aside with SETTINGS bad_rows = 'quarantine'",
     )
-
-
-def rows_as_json(rows: pa.Table) -> pa.Array:
-    """Each row as a JSON object."""
-    with duckdb.connect() as con:
-        con.register("side", rows)
-        return con.sql("SELECT CAST(to_json(side) AS VARCHAR) AS raw FROM side").to_arrow_table()["raw"]
-
-
-def _visible(rows: pa.Table) -> list[str]:
-    return [name for name in rows.column_names if "$" not in name] or rows.column_names

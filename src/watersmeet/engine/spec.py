@@ -17,8 +17,9 @@ class PackSpec:
     they stand in the schema too.  ``delay`` is the declared delay plus grace, in units of the time axis.
     ``sequence`` names the column with a row's place in its source, where rows carry it.
     ``fails_on_bad`` stops at the first malformed row in place of setting it aside.
-    ``has_*`` say which of the optional columns the rows bring: ``$keep`` (the filter), ``$part`` (where a frontier
-    comes from), ``$bad`` with ``$raw`` (malformed rows), ``$frontier`` (a frontier stored by the stream's producer).
+    Rows may bring further columns: ``$keep`` (the filter), ``$part`` (where a frontier comes from), ``$bad`` (why a row
+    is malformed), ``$raw`` (the text of rows that may have to be set aside) and ``$frontier`` (a frontier stored by the
+    stream's producer, in rows of their own).  With ``keeps_late`` the text travels in the frames.
     """
 
     source: str
@@ -29,10 +30,7 @@ class PackSpec:
     delay: int
     sequence: str | None = None
     fails_on_bad: bool = False
-    has_keep: bool = False
-    has_part: bool = False
-    has_bad: bool = False
-    has_frontier: bool = False
+    keeps_late: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +71,6 @@ class OperatorSpec:
     fingerprint: str
     output: pa.Schema
     downstream: Downstream | None = None
-    keep_late: bool = False
     max_state_bytes: int | None = None  # of all buckets together
     accepts_late: bool = False  # no window is ever closed: rows are never late
 

@@ -48,6 +48,7 @@ def unpack(
 
 def _write_side(rows: pa.Table, path: str) -> None:
     filesystem, inner = _filesystem(path)
+    filesystem.create_dir(inner.rpartition("/")[0], recursive=True)
     with filesystem.open_output_stream(inner) as out:
         for row in rows.to_pylist():
             out.write(json.dumps(row).encode() + b"\n")

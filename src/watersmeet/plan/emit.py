@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from watersmeet.config import parse_settings
 from watersmeet.errors import PlanError, Position, UnsupportedError
 from watersmeet.kernels.api import EmitMode
 from watersmeet.plan.logical import JoinNode, LogicalQuery, joins_of
@@ -27,7 +26,7 @@ def decide_emit(query: LogicalQuery, asked: EmitMode | None, position: Position 
     """
     joins = list(joins_of(query.root))
     unbounded = unbounded_sides(joins)
-    limit = parse_settings(query.settings).join_max_buffered_bytes
+    limit = query.settings.join_max_buffered_bytes
     if asked is EmitMode.FINAL and unbounded and limit is None:
         raise _unbounded(query, *unbounded[0])
     if asked is not None:

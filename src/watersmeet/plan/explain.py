@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from watersmeet.columns import TP_TIME
+from watersmeet.config import QuerySettings
 from watersmeet.kernels.api import EmitMode
 from watersmeet.kernels.corrected import CorrectedJoin
 from watersmeet.kernels.interval import IntervalJoin
@@ -24,11 +25,10 @@ def _lines(plan: PhysicalPlan) -> Iterator[str]:
     query = plan.query
     yield f"EMIT {query.emit.value}: {query.emit_reason}"
     if query.max_state_bytes is not None:
-        given = "set" if LIMIT_SETTING in query.settings else f"default ({DEFAULT_LIMIT:,})"
+        given = "set" if query.settings.join_max_buffered_bytes is not None else f"default ({DEFAULT_LIMIT:,})"
         limit = f"{LIMIT_SETTING} = {query.max_state_bytes:,}, {given}"
         yield f"state limit: {limit}; at the limit the query stops, nothing is lost"
-    settings = query.settings
-    yield f"bad rows: {settings.get('bad_rows', 'quarantine')}; late rows: {settings.get('late_rows', 'drop')}"
+    yield from _settings_lines(query.settings)
     for part in plan.inputs:
         yield from _input_lines(part)
     joins = list(joins_of(query.root))
@@ -43,6 +43,18 @@ def _lines(plan: PhysicalPlan) -> Iterator[str]:
         renamed = f" (was {column.renamed_from}: the name was taken)" if column.renamed_from else ""
         columns.append(f"{column.name}{renamed}")
     yield f"columns: {', '.join(columns)}"
+
+
+def _settings_lines(settings: QuerySettings) -> Iterator[str]:
+    late = "counted and dropped" if settings.late_rows == "drop" else f"counted, and kept in {settings.late_rows}"
+    bad = "set aside" if settings.bad_rows == "quarantine" else "stop the query"
+    idle = "waited for" if settings.idle_timeout is None else f"waited for {settings.idle_timeout:g} s"
+    yield f"late rows: {late}; bad rows: {bad}; silent inputs: {idle}"
+    buckets = settings.buckets or "as many as Spark's shuffle partitions"
+    trigger = f"every {settings.trigger:g} s" if settings.trigger else "as soon as the one before is done"
+    yield f"buckets: {buckets}; batches: {trigger}"
+    limit = settings.memory_limit or "DuckDB's own limit"
+    yield f"memory of a worker: state up to {settings.cache_bytes:,} bytes is cached; {limit}, then disk"
 
 
 def _input_lines(part: PhysicalInput) -> Iterator[str]:

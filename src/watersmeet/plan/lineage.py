@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from watersmeet.catalog import StreamColumn, StreamDef
-from watersmeet.plan.logical import LogicalQuery, nullable
+from watersmeet.catalog import EMBEDDED, StreamColumn, StreamDef
+from watersmeet.plan.logical import LogicalQuery, joins_of, nullable
 from watersmeet.plan.windows import lag_of
 
 
@@ -27,19 +27,52 @@ def event_time_output(query: LogicalQuery) -> tuple[str, int, int] | None:
     return None
 
 
-def derived_stream(name: str, query: LogicalQuery, columns: Sequence[tuple[str, str]], definition: str) -> StreamDef:
-    """The stream that CREATE STREAM … AS makes; ``columns`` are (name, Spark type) of the result."""
+def derived_stream(
+    name: str,
+    query: LogicalQuery,
+    columns: Sequence[tuple[str, str]],
+    definition: str,
+    options: Mapping[str, str] | None = None,
+) -> StreamDef:
+    """The stream that CREATE STREAM … AS makes; ``columns`` are (name, Spark type) of the result.
+
+    An embedded stream keeps its query's frontier between its rows.  One with a connector of its own (``options``) has
+    a delay in place of it: how far behind its newest row one may still come.
+    """
     time = event_time_output(query)
-    described = tuple(StreamColumn(name=column, type=kind) for column, kind in columns)
-    if time is None:
-        return StreamDef(name=name, columns=described, derived=True, definition=definition)
-    column, input, _ = time
-    return StreamDef(
+    given = dict(options or {})
+    stream = StreamDef(
         name=name,
-        columns=described,
-        time_column=column,
-        time_unit=query.inputs[input].time.unit,
-        has_watermark=True,
+        columns=tuple(StreamColumn(name=column, type=kind) for column, kind in columns),
         derived=True,
         definition=definition,
+        connector=given.pop("connector", EMBEDDED),
+        options=given,
+    )
+    if time is None:
+        return stream
+    column, input, lag = time
+    delay = 0 if stream.connector == EMBEDDED else lag + _lead(query)
+    return stream.model_copy(
+        update={
+            "time_column": column,
+            "time_unit": query.inputs[input].time.unit,
+            "has_watermark": True,
+            "delay": delay,
+        }
+    )
+
+
+def _lead(query: LogicalQuery) -> int:
+    """How far ahead of the query's frontier a result may be.
+
+    A row is ahead of its input's frontier by the delay at most, its partner by the window more.  Inputs with several
+    parts may run further ahead while one part is behind.
+    """
+    joins = list(joins_of(query.root))
+    windows = [bound for join in joins for bound in (join.bounds.lower, join.bounds.upper) if bound is not None]
+    return (
+        max(input.time.delay for input in query.inputs)
+        + sum(join.grace for join in joins)
+        + sum(abs(bound) for bound in windows)
     )

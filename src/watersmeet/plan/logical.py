@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from watersmeet.catalog import StreamDef
+from watersmeet.config import QuerySettings
 from watersmeet.errors import Position
 from watersmeet.kernels.api import EmitMode, JoinKind
 from watersmeet.plan.bounds import Differences, Interval
@@ -179,7 +180,7 @@ class LogicalQuery:
     ordering: Ordering | None
     emit: EmitMode
     emit_reason: str
-    settings: dict[str, str | int | float | bool]
+    settings: QuerySettings
     max_state_bytes: int | None = None
 
     def inputs_of(self, expression: exp.Expr) -> frozenset[int]:

@@ -119,6 +119,11 @@ class PhysicalPlan:
         """Whether results carry ``$w``."""
         return self.stages[-1].weighted
 
+    @property
+    def keeps_late(self) -> bool:
+        """Whether late rows are set aside with their text, not only counted."""
+        return self.query.settings.late_rows != "drop"
+
     def restored(self) -> list[tuple[str, Input]]:
         """Event-time columns (physical name, input) that the final projection needs and only ``$t`` carries."""
         return [
@@ -142,8 +147,8 @@ class PhysicalPlan:
                     buckets=_buckets_of(stage, buckets),
                     delay=part.delay,
                     sequence=part.sequence if part.needs_sequence else None,
-                    fails_on_bad=self.query.settings.get("bad_rows") == "fail",
-                    has_keep=bool(part.input.filters),
+                    fails_on_bad=self.query.settings.bad_rows == "fail",
+                    keeps_late=self.keeps_late,
                 )
             )
         return specs
@@ -188,7 +193,6 @@ class PhysicalPlan:
                     fingerprint="",
                     output=output,
                     downstream=self._downstream(index, buckets),
-                    keep_late=self.query.settings.get("late_rows", "drop") != "drop",
                     max_state_bytes=self.query.max_state_bytes,
                     accepts_late=isinstance(stage.kernel, Forward) and stage is self.stages[-1],
                 )

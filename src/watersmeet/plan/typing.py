@@ -35,10 +35,15 @@ def type_of(expression: exp.Expr, columns: dict[str, PhysicalColumn]) -> exp.Dat
 
 def common_key_type(left: exp.DataType, right: exp.DataType, condition: exp.Expr) -> exp.DataType:
     """The type in which Spark would compare two keys; ``BindError`` where one should be cast first."""
-    if left == right or right.is_type(_T.UNKNOWN):
+    for side, kind in ((condition.this, left), (condition.expression, right)):
+        if kind.is_type(_T.UNKNOWN):
+            raise BindError(
+                f"the type of {side.sql(dialect='spark')} is not known here: keys need one type",
+                hint="CAST it",
+                position=position_of(condition),
+            )
+    if left == right:
         return left
-    if left.is_type(_T.UNKNOWN):
-        return right
     if left.is_type(*_TEXT) and right.is_type(*_TEXT):
         return exp.DataType.build("STRING", dialect="spark")
     if left.is_type(*_TIMES) and right.is_type(*_TIMES):

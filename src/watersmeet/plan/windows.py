@@ -22,6 +22,7 @@ def analyse(root: Node, inputs: list[Input], columns: dict[str, PhysicalColumn])
     """
     joins = list(joins_of(root))
     windows = _windows(joins)
+    _spread_grace(joins)
     for join in joins:
         _analyse_join(join, windows.get(id(join)), inputs, columns)
 
@@ -42,6 +43,13 @@ def _windows(joins: list[JoinNode]) -> dict[int, tuple[Within, bool]]:
         elif trailing is not None:
             found[id(join)] = (trailing, True)
     return found
+
+
+def _spread_grace(joins: list[JoinNode]) -> None:
+    """A GRACE PERIOD on the last join of FROM stands in for those that have none, as a WITHIN there does."""
+    from_clause = [join for join in joins if not join.from_subquery]
+    for join in from_clause:
+        join.grace = join.grace or from_clause[-1].grace
 
 
 def _analyse_join(

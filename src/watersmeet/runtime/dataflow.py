@@ -13,7 +13,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 
 import pyarrow as pa
@@ -24,7 +24,7 @@ from sqlglot import exp
 
 from watersmeet.columns import BAD, PART, RAW, SEQUENCE, STORED_FRONTIER, TEXT, TIME, TP_DELTA, WEIGHT
 from watersmeet.engine.frames import FRAME_DDL, FrameKind, to_record_batch
-from watersmeet.engine.pack import pack
+from watersmeet.engine.pack import GREATEST_TIME, RAW_TEXT, pack
 from watersmeet.engine.spec import OperatorSpec, PackSpec
 from watersmeet.engine.unpack import FRONTIER, unpack
 from watersmeet.kernels.api import FOREVER
@@ -83,20 +83,11 @@ def build(
     of JSON), where the query has one.  ``label`` ends the names of its metrics, where several queries run as one.
     """
     inputs = [sources[part.input.stream.name.lower()] for part in plan.inputs]
-    projected = [_project(part, source) for part, source in zip(plan.inputs, inputs, strict=True)]
+    projected = [_project(part, source, plan.keeps_late) for part, source in zip(plan.inputs, inputs, strict=True)]
     schemas = [_arrow_schema(frame) for frame in projected]
     operators = plan.operators(schemas, [source.parts for source in inputs], buckets)
-    packs = [
-        replace(
-            spec,
-            has_part=source.parts != ("",),
-            has_bad="$bad" in frame.columns,
-            has_frontier=source.stores_frontier,
-        )
-        for spec, source, frame in zip(plan.pack_specs(schemas, buckets), inputs, projected, strict=True)
-    ]
     run = uuid.uuid4().hex
-    frames = [_packed(frame, spec) for frame, spec in zip(projected, packs, strict=True)]
+    frames = [_packed(frame, spec) for frame, spec in zip(projected, plan.pack_specs(schemas, buckets), strict=True)]
     results: list[DataFrame] = []
     for stage, spec in zip(plan.stages, operators, strict=True):
         arriving = [frames[feed.source] for feed in stage.feeds if feed.source is not None]
@@ -115,7 +106,7 @@ def build(
 # -- before the operators ----------------------------------------------------------------------------------------------
 
 
-def _project(part: PhysicalInput, source: Source) -> DataFrame:
+def _project(part: PhysicalInput, source: Source, keeps_late: bool) -> DataFrame:
     """The columns that packing and the operators need, computed by Spark."""
     frame = source.frame
     axis = _on_axis(part.input)
@@ -130,16 +121,25 @@ def _project(part: PhysicalInput, source: Source) -> DataFrame:
             items.append(F.xxhash64(*(_hashable(key, part.input) for key in keys)).alias(name))
     if part.keep is not None:
         items.append(F.expr(_sql(part.keep, part.input)).alias("$keep"))
+    items.append(_raw_text(part.input, frame, axis, of_all=keeps_late).alias(RAW_TEXT))
     if BAD in frame.columns:
-        raw = F.col(RAW)
-        if TEXT in frame.columns:
-            raw = F.coalesce(raw, F.when(axis.isNull(), F.col(TEXT)))
-        items += [F.col(BAD).alias("$bad"), raw.alias("$raw")]
+        items.append(F.col(BAD).alias("$bad"))
     if source.parts != ("",):
         items.append(F.col(PART).alias("$part"))
     if source.stores_frontier:
         items.append(F.col(STORED_FRONTIER).alias("$frontier"))
     return frame.select(*items)
+
+
+def _raw_text(input: Input, frame: DataFrame, axis: Column, *, of_all: bool) -> Column:
+    """The text of rows that may have to be set aside: as it came where the source has text, else as JSON."""
+    if TEXT in frame.columns:
+        record = F.col(TEXT)
+    else:
+        record = F.to_json(F.struct(*(F.col(_quoted(column.name)) for column in input.stream.columns)))
+    unusable = axis.isNull() | ~axis.between(-GREATEST_TIME, GREATEST_TIME)
+    text = record if of_all else F.when(unusable, record)
+    return F.coalesce(F.col(RAW), text) if BAD in frame.columns else text
 
 
 def _on_axis(input: Input) -> Column:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -16,21 +15,19 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from watersmeet import errors
-from watersmeet.config import QuerySettings
 from watersmeet.engine.events import Event, EventKind
 from watersmeet.engine.routing import bucket_numbers
 from watersmeet.errors import CheckpointError, WatersmeetError
 from watersmeet.plan.physical import PhysicalPlan
 from watersmeet.runtime.checkpoint import Checkpoint
 from watersmeet.runtime.dataflow import Resources, Source, build
+from watersmeet.runtime.failures import planning, translate
 from watersmeet.runtime.idle import IdleWatch
 from watersmeet.runtime.metrics import counters_of, rows_out
 from watersmeet.secrets import hide
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.2
-_KNOWN_ERROR = re.compile(r"watersmeet\.errors\.(\w+): (.*?)(?=\n\s*at |\n\n|\Z)", re.DOTALL)
 
 
 class QueryMode(Enum):
@@ -63,15 +60,18 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """All that starting a query takes.  ``write`` gets each batch's rows, its number and a key that names both."""
+    """All that starting a query takes.
+
+    ``target`` is the stream that it feeds; ``write`` gets each batch's rows, its number and a key that names both.
+    ``frontier_lag`` is given where the target stores the query's frontier.
+    """
 
     name: str
     plan: PhysicalPlan
+    target: str
     open_sources: Callable[[bool], Mapping[str, Source]]
     write: Callable[[DataFrame, int, str], None]
     checkpoint: Checkpoint
-    settings: QuerySettings
-    keeps_side_rows: bool = True
     frontier_lag: int | None = None
 
 
@@ -104,6 +104,11 @@ class RunningQuery:
     def checkpoint(self) -> str:
         """The folder of its checkpoint."""
         return self._job.checkpoint.folder
+
+    def uses(self, stream: str) -> bool:
+        """Whether it reads or feeds that stream."""
+        read = (part.input.stream.name for part in self._job.plan.inputs)
+        return stream.lower() in (name.lower() for name in (self._job.target, *read))
 
     @property
     def is_active(self) -> bool:
@@ -178,16 +183,16 @@ class RunningQuery:
 
     def _start(self, *, limited: bool, available_now: bool) -> None:
         """Start one Spark query on the checkpoint."""
-        job, spark = self._job, self._spark
+        job, spark, settings = self._job, self._spark, self._job.plan.query.settings
         stored = job.checkpoint.read_plan()
         buckets = stored.buckets if stored is not None else self._new_buckets()
         control = spark.readStream.text(job.checkpoint.control)
         resources = Resources(
-            cache_bytes=job.settings.cache_bytes,
-            memory_limit=job.settings.memory_limit,
-            side_folder=job.checkpoint.side if job.keeps_side_rows else None,
+            cache_bytes=settings.cache_bytes,
+            memory_limit=settings.memory_limit,
+            side_folder=job.checkpoint.side,
         )
-        try:
+        with planning(job.name):
             dataflow = build(spark, job.plan, job.open_sources(limited), buckets, resources, control, job.frontier_lag)
             self._checkpoint_id = job.checkpoint.accept(stored, buckets, dataflow.operators).id[:8]
             writer = (
@@ -197,15 +202,13 @@ class RunningQuery:
             )
             if available_now:
                 writer = writer.trigger(availableNow=True)
-            elif job.settings.trigger:
-                writer = writer.trigger(processingTime=f"{int(job.settings.trigger * 1000)} milliseconds")
+            elif settings.trigger:
+                writer = writer.trigger(processingTime=f"{int(settings.trigger * 1000)} milliseconds")
             self._query = writer.start()
-        except PySparkException as error:
-            raise translate(error, job.name) from None
 
     def _new_buckets(self) -> tuple[int, ...]:
         partitions = int(str(self._spark.conf.get("spark.sql.shuffle.partitions")))
-        return bucket_numbers(self._job.settings.buckets or partitions, partitions)
+        return bucket_numbers(self._job.plan.query.settings.buckets or partitions, partitions)
 
     def _write(self, frame: DataFrame, batch_id: int) -> None:
         try:
@@ -248,7 +251,7 @@ class RunningQuery:
     def _watch(self) -> None:
         """Follow the Spark query until it ends; tell it of idle inputs meanwhile."""
         assert self._query is not None
-        idle = IdleWatch(None if self._has_ended else self._job.settings.idle_timeout)
+        idle = IdleWatch(None if self._has_ended else self._job.plan.query.settings.idle_timeout)
         try:
             while not self._query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]
                 self._take_progress(self._query)
@@ -276,30 +279,3 @@ class RunningQuery:
 def start_query(spark: SparkSession, job: Job, mode: QueryMode) -> RunningQuery:
     """Start a query; what keeps it from starting is raised here, what ends it later by ``wait``."""
     return RunningQuery(spark, job, mode)
-
-
-def translate(error: BaseException, name: str) -> WatersmeetError:
-    """A failure of Spark as one of our errors: ours, where a worker raised it, else its first line."""
-    text = hide(str(error))
-    _log.debug("query %s failed: %s", name, text)
-    found = _KNOWN_ERROR.search(text)
-    if found is not None:
-        kind = getattr(errors, found[1], WatersmeetError)
-        message, *more = found[2].strip().splitlines()
-        detail = "\n".join(line for line in more if not line.startswith("hint: ")) or None
-        hint = next((line.removeprefix("hint: ") for line in more if line.startswith("hint: ")), None)
-        translated: WatersmeetError = kind(message, detail=detail, hint=hint)
-        return translated
-    return WatersmeetError(
-        f"query {name} failed: {_cause(text)}",
-        hint="its checkpoint is kept, with failure.log; once the cause is mended the query can be resumed",
-    )
-
-
-def _cause(text: str) -> str:
-    """The line of a stack that says most: the last error of Python, else the innermost cause, else the first line."""
-    python = re.findall(r"^(?:\w+\.)*(\w*(?:Error|Exception): .+)$", text, re.MULTILINE)
-    inner = re.findall(r"Caused by: (.*)", text)
-    lines = [line for line in text.strip().splitlines() if line.strip()] or ["no reason was given"]
-    found = next((lines_[-1] for lines_ in (python, inner) if lines_), lines[0])
-    return found.strip()

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from watersmeet.catalog import StreamDef
 from watersmeet.columns import TP_DELTA, TP_TIME
-from watersmeet.config import parse_settings
+from watersmeet.config import QuerySettings, parse_settings
 from watersmeet.errors import BindError, CatalogError, ConfigError, UnsupportedError, did_you_mean
 from watersmeet.kernels.api import EmitMode, JoinKind
 from watersmeet.plan.emit import decide_emit
@@ -25,7 +25,7 @@ from watersmeet.plan.logical import (
     inputs_of,
 )
 from watersmeet.plan.placement import place_on, place_where
-from watersmeet.plan.times import interval_micros
+from watersmeet.plan.times import TimeUnit, interval_micros
 from watersmeet.plan.windows import analyse
 from watersmeet.sql.outputs import output_columns, refuse_clauses
 from watersmeet.sql.positions import position_of
@@ -51,7 +51,6 @@ def bind(query: Query, streams: Streams) -> LogicalQuery:
         )
     bound = binder.select(select, None, {})
     ordering = binder.ordering(select, bound)
-    _check_settings(query)
     logical = LogicalQuery(
         inputs=binder.inputs,
         columns=binder.columns,
@@ -61,19 +60,18 @@ def bind(query: Query, streams: Streams) -> LogicalQuery:
         ordering=ordering,
         emit=EmitMode.FINAL,
         emit_reason="",
-        settings=dict(query.settings),
+        settings=_settings(query),
     )
     analyse(logical.root, logical.inputs, logical.columns)
     decide_emit(logical, query.emit, query.emit_position)
     return logical
 
 
-def _check_settings(query: Query) -> None:
+def _settings(query: Query) -> QuerySettings:
     try:
-        parse_settings(query.settings)
+        return parse_settings(query.settings)
     except ConfigError as error:
-        named = next((name for name in query.settings if name in str(error)), "")
-        error.position = query.settings_positions.get(named, query.position)
+        error.position = query.settings_positions.get(error.option or "", query.position)
         raise
 
 
@@ -109,7 +107,7 @@ class _Binder:
                 subqueries.append(subquery)
             else:
                 condition = self._condition(term, scope)
-                if not place_where(node, condition, self.columns):
+                if _reads_weight(condition) or not place_where(node, condition, self.columns):
                     leftover.append(condition)
         for negated, operand, inner in subqueries:
             node = self._semi_join(node, negated, operand, inner, scope, ctes)
@@ -138,6 +136,13 @@ class _Binder:
                 hint=f"order by {' or '.join(times)}",
                 position=position,
             )
+        for term in order.expressions:
+            if bool(term.args.get("nulls_first")) == bool(term.args.get("desc")):
+                raise UnsupportedError(
+                    "ORDER BY puts NULLs first in rising order, last in falling order",
+                    hint="leave out NULLS FIRST and NULLS LAST",
+                    position=position_of(term),
+                )
         ties = [(expression, desc) for expression, desc, _ in terms[1:]]
         for expression, _ in ties:
             if not isinstance(expression, exp.Column):
@@ -161,21 +166,41 @@ class _Binder:
         kind = _join_kind(join)
         visible_before = list(scope.relations)
         right = self._relation(join.this, scope, ctes)
-        within, grace = join.args.get("within"), join.args.get("grace")
-        node = JoinNode(
-            left, right, kind, [], position_of(join), within, interval_micros(grace) if grace is not None else 0
-        )
+        node = JoinNode(left, right, kind, [], position_of(join), join.args.get("within"))
+        node.grace = self._grace(node, join.args.get("grace"))
         for term in conjuncts(join.args.get("on")):
             if _as_subquery(term) is not None:
                 raise UnsupportedError(
                     "a subquery in ON is not supported", hint="put it into WHERE", position=position_of(term)
                 )
-            place_on(node, self._condition(term, scope), self.columns)
+            condition = self._condition(term, scope)
+            if _reads_weight(condition):
+                raise BindError(
+                    "_tp_delta belongs to the results of a join, not to its sides",
+                    hint="test it in WHERE",
+                    position=position_of(term),
+                )
+            place_on(node, condition, self.columns)
         for name in join.args.get("using") or ():
             place_on(node, self._using(name, visible_before, scope.relations[-1]), self.columns)
         if not kind.pairs:
             scope.relations.pop()
         return node
+
+    def _grace(self, node: JoinNode, grace: exp.Expr | None) -> int:
+        if grace is None:
+            return 0
+        for i in sorted(node.inputs):
+            if self.inputs[i].time.unit is TimeUnit.ROWS:
+                raise UnsupportedError(
+                    f"GRACE PERIOD is a length of time, but {self.inputs[i].alias} counts rows",
+                    hint="declare a larger delay: WATERMARK FOR sn AS sn - 10",
+                    position=position_of(grace),
+                )
+        span = interval_micros(grace)
+        if span < 0:
+            raise UnsupportedError("GRACE PERIOD cannot be negative", position=position_of(grace))
+        return span
 
     def _using(self, name: exp.Expr, before: list[Relation], right: Relation) -> exp.Expr:
         hits = [hit for relation in before if (hit := relation.find(name.name)) is not None]
@@ -209,14 +234,11 @@ class _Binder:
         bound = self.select(select, None, ctes)
         if bound.leftover:
             raise UnsupportedError(
-                "in a subquery, WHERE cannot test the padded side of an outer join",
+                "in a subquery, WHERE cannot test the padded side of an outer join, nor _tp_delta",
                 hint="move the condition into the WHERE of the outermost query",
                 position=position_of(bound.leftover[0]),
             )
-        if select.args.get("order") is not None:
-            raise UnsupportedError(
-                "ORDER BY in a subquery has no effect", hint="order the outermost query", position=position_of(source)
-            )
+        _refuse_inner_order(select)
         scope.relations.append(Relation(alias, {column.name: column.expression for column in bound.outputs}))
         return bound.node
 
@@ -227,12 +249,6 @@ class _Binder:
             known = [stream.name for stream in self._streams.values()]
             raise CatalogError(
                 f"there is no stream {table.name}", hint=did_you_mean(table.name, known), position=position
-            )
-        if stream.mode != "append":
-            raise UnsupportedError(
-                f"{stream.name} is a stream whose rows change (mode {stream.mode}): joins of such streams are not"
-                " supported yet",
-                position=position,
             )
         unique = alias
         taken = {input.alias for input in self.inputs}
@@ -271,6 +287,7 @@ class _Binder:
     ) -> JoinNode:
         """[NOT] EXISTS and [NOT] IN as semi and anti joins; NOT IN also fails on NULLs, so it compares with care."""
         refuse_clauses(inner)
+        _refuse_inner_order(inner)
         inner_scope = Scope(outer=scope)
         ctes = {**ctes, **_ctes_of(inner)}
         right = self._from(inner, inner_scope, ctes)
@@ -305,8 +322,23 @@ class _Binder:
         return node
 
 
+def _reads_weight(condition: exp.Expr) -> bool:
+    """Whether a condition is about a change of the result, not about a row."""
+    return any(column.name == TP_DELTA for column in condition.find_all(exp.Column))
+
+
 def _is_null(operand: exp.Expr) -> exp.Expr:
     return exp.Is(this=operand.copy(), expression=exp.Null())
+
+
+def _refuse_inner_order(select: exp.Select) -> None:
+    order = select.args.get("order")
+    if order is not None:
+        raise UnsupportedError(
+            "ORDER BY in a subquery has no effect",
+            hint="order the outermost query",
+            position=position_of(order.expressions[0]),
+        )
 
 
 def _ctes_of(select: exp.Select) -> dict[str, exp.Select]:

@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import cast, get_args
+from decimal import Decimal, InvalidOperation
 
 from sqlglot import exp
 
-from watersmeet.catalog import EMBEDDED, StreamColumn, StreamDef, StreamMode
+from watersmeet.catalog import EMBEDDED, StreamColumn, StreamDef
 from watersmeet.columns import RESERVED, TP_TIME
-from watersmeet.errors import BindError, ConfigError, Position, did_you_mean
+from watersmeet.errors import BindError, ConfigError, Position, UnsupportedError, WatersmeetError, did_you_mean
 from watersmeet.plan.arrow_types import arrow_type
 from watersmeet.plan.times import TimeUnit, interval_micros
 from watersmeet.sql.positions import position_of
-from watersmeet.sql.statements import CreateStream, InsertSelect
+from watersmeet.sql.statements import ColumnDef, CreateStream, InsertSelect, Watermark
 
 _T = exp.DataType.Type
 _INTEGER_UNITS = (TimeUnit.SECONDS, TimeUnit.MILLISECONDS, TimeUnit.MICROSECONDS, TimeUnit.ROWS)
 _UNIT_OPTION = "event_time_unit"
+_MODES = ("append", "versioned_kv", "changelog_kv")
 _DEFAULT_TIMES = ("timestamp", "ts")
 
 
 def define_stream(statement: CreateStream) -> StreamDef:
     """The definition that a CREATE STREAM with columns gives.
 
-    Raises ``BindError`` for a watermark or key over columns that are not there or do not fit, ``ConfigError`` for an
-    unknown event_time_unit.
+    Raises ``BindError`` for a watermark or key over columns that are not there or do not fit, ``ConfigError`` for
+    unknown settings and an event_time_unit that does not fit, ``UnsupportedError`` for streams whose rows change.
     """
     check_name(statement.name, statement.position)
     columns = {column.name.lower(): column for column in statement.columns}
@@ -41,24 +42,18 @@ def define_stream(statement: CreateStream) -> StreamDef:
         if column.name.lower() in RESERVED:
             raise BindError(f"{column.name} is a name that sources use themselves", position=column.position)
     time_column, has_watermark = _time_column(statement)
-    unit = TimeUnit.TIMESTAMP
     if time_column != TP_TIME:
         unit = _unit(columns[time_column.lower()].type, time_column, statement)
-    for name in statement.primary_key:
-        if name.lower() not in columns:
-            raise BindError(
-                f"the primary key names {name}, which is no column of {statement.name}",
-                hint=did_you_mean(name, [column.name for column in statement.columns]),
-                position=statement.position,
-            )
-    options = {key: value for key, value in statement.options.items() if key not in ("connector", _UNIT_OPTION)}
-    mode = "mutable" if statement.mutable else str(statement.settings.get("mode", "append"))
-    if mode not in get_args(StreamMode):
+    elif _UNIT_OPTION in statement.options:
         raise ConfigError(
-            f"mode = '{mode}' is not a mode of streams",
-            hint="modes are append, versioned_kv and changelog_kv",
-            position=statement.settings_positions.get("mode"),
+            f"event_time_unit is for event times that are whole numbers, but {statement.name} has its time of arrival",
+            hint="name the column: WATERMARK FOR column AS column - INTERVAL '5' SECONDS",
+            position=statement.options_positions.get(_UNIT_OPTION),
         )
+    else:
+        unit = TimeUnit.TIMESTAMP
+    options = {key: value for key, value in statement.options.items() if key not in ("connector", _UNIT_OPTION)}
+    _check_mode(statement)
     return StreamDef(
         name=statement.name,
         columns=tuple(
@@ -68,13 +63,69 @@ def define_stream(statement: CreateStream) -> StreamDef:
         time_unit=unit,
         delay=_delay(statement, unit),
         has_watermark=has_watermark,
-        primary_key=statement.primary_key,
-        mode=cast("StreamMode", mode),
         connector=statement.options.get("connector", EMBEDDED),
         options=options,
-        settings=statement.settings,
         definition=statement.source,
     )
+
+
+def define_frame(name: str, columns: Sequence[tuple[str, str]], time: str | None, delay: str, unit: str) -> StreamDef:
+    """The definition of a DataFrame that is registered as a stream; ``columns`` are (name, Spark type).
+
+    Raises as ``define_stream`` does.
+    """
+    kind = next((kind for column, kind in columns if time is not None and column.lower() == time.lower()), "")
+    counts = kind in ("tinyint", "smallint", "int", "bigint")
+    nowhere = Position(1, 1)
+    statement = CreateStream(
+        name=name,
+        columns=tuple(
+            ColumnDef(column, exp.DataType.build(kind, dialect="spark"), nowhere) for column, kind in columns
+        ),
+        watermark=None if time is None else Watermark(time, _span(delay, unit), nowhere),
+        primary_key=(),
+        mutable=False,
+        options={_UNIT_OPTION: unit} if counts else {},
+        settings={},
+        if_not_exists=False,
+        query=None,
+        position=nowhere,
+    )
+    try:
+        return define_stream(statement).model_copy(update={"connector": "dataframe"})
+    except WatersmeetError as error:
+        error.position = None  # there is no text
+        raise
+
+
+def _span(text: str, unit: str) -> exp.Expr:
+    """A length such as '5 seconds'; for sequence numbers a number of rows."""
+    amount, _, word = text.strip().partition(" ")
+    try:
+        Decimal(amount)
+    except InvalidOperation:
+        raise ConfigError(f"delay = {text!r} is no length of time", hint="write it like '5 seconds'") from None
+    if unit == TimeUnit.ROWS.value and (word in ("", "row", "rows") or Decimal(amount) == 0):
+        return exp.Literal.number(amount)
+    return exp.Interval(this=exp.Literal.string(amount), unit=exp.var((word.strip() or "SECONDS").upper()))
+
+
+def refuse_definitions(statement: CreateStream) -> None:
+    """Raise ``BindError`` for what CREATE STREAM … AS takes from its query and cannot be given."""
+    given = {
+        "columns": statement.columns[0].position if statement.columns else None,
+        "a WATERMARK": statement.watermark.position if statement.watermark else None,
+        "a PRIMARY KEY": statement.position if statement.primary_key else None,
+        "MUTABLE": statement.position if statement.mutable else None,
+        "SETTINGS": next(iter(statement.settings_positions.values()), None),
+    }
+    for what, position in given.items():
+        if position is not None:
+            raise BindError(
+                f"CREATE STREAM {statement.name} AS … takes its columns and event time from its query, not {what}",
+                hint="leave it out; settings of the query stand at its end",
+                position=position,
+            )
 
 
 def check_name(name: str, position: Position | None = None) -> None:
@@ -107,6 +158,28 @@ def check_target(stream: StreamDef, given: Sequence[str], statement: InsertSelec
             raise BindError(
                 f"{stream.name} has no column {name}", hint=did_you_mean(name, declared), position=statement.position
             )
+
+
+def _check_mode(statement: CreateStream) -> None:
+    """Only streams whose rows are appended, and never change, are there."""
+    for name, value in statement.settings.items():
+        position = statement.settings_positions.get(name)
+        if name != "mode":
+            raise ConfigError(
+                f"CREATE STREAM has no setting {name}",
+                hint="its one setting is mode; settings of a query stand at the query's end",
+                position=position,
+            )
+        if value not in _MODES:
+            raise ConfigError(
+                f"mode = '{value}' is not a mode of streams", hint=f"modes are {', '.join(_MODES)}", position=position
+            )
+    if statement.mutable or statement.primary_key or statement.settings.get("mode", "append") != "append":
+        raise UnsupportedError(
+            f"{statement.name} would be a stream whose rows change: streams with a primary key are not supported yet",
+            hint="leave out MUTABLE, PRIMARY KEY and mode",
+            position=statement.position,
+        )
 
 
 def _time_column(statement: CreateStream) -> tuple[str, bool]:

@@ -1,1 +1,1 @@
-"""Streaming SQL under test: the notation, the harness, and the reference join."""
+"""Streaming SQL under test: the notation, the harness, and the same cases on Spark."""

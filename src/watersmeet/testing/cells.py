@@ -1,4 +1,4 @@
-"""Cells of the test notation as Python values, by Spark type, and back.
+"""Rows of the test notation: their cells as text, as Python values by Spark type, and back to text.
 
 Integers become int, FLOAT and DOUBLE float, DECIMAL Decimal, STRING str, BOOLEAN bool, DATE date, TIMESTAMP a datetime
 in UTC, TIMESTAMP_NTZ a datetime without zone, BINARY (hexadecimal digits) bytes, NULL None.
@@ -9,22 +9,52 @@ from __future__ import annotations
 import math
 import re
 import struct
-from collections.abc import Callable, Hashable, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
+from typing import TypeVar
 
-from watersmeet.testing.notation import NULLS, Cells, NotationError
+from watersmeet.testing.case import Cells, NotationError
 
 Value = int | float | Decimal | str | bool | bytes | date | datetime | None
 Row = tuple[Value, ...]
+R = TypeVar("R", bound=Row)
+V = TypeVar("V", bound=Value)
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MARKUP = ("--", "===", ">>>", "<<<", "!!!")
+NULLS = ("NULL", "∅")
+"""What stands for NULL where it is not in quotes."""
+
+MARKERS = ("===", ">>>", "<<<", "!!!")
+"""What begins a line that is no row."""
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INTEGER_BITS = {
     "TINYINT": 8, "BYTE": 8, "SMALLINT": 16, "SHORT": 16, "INT": 32, "INTEGER": 32, "BIGINT": 64, "LONG": 64,
 }  # fmt: skip
 _SHORT_TIME = re.compile(r"(?:(?P<h>\d{1,2}):)?(?P<m>\d{1,2}):(?P<s>\d{2})(?:\.(?P<f>\d{1,6}))?")
 _TYPE = re.compile(r"\s*(?P<name>[A-Za-z_]+)\s*(?:\(\s*(?P<args>[\d\s,]+)\))?\s*")
+
+
+def split_cells(line: str) -> Cells:
+    """The cells of one row. Raises ValueError saying what is wrong with a quote."""
+    cells: list[str | None] = []
+    at = 0
+    while True:
+        while at < len(line) and line[at] in " \t":
+            at += 1
+        if at < len(line) and line[at] in "'\"":
+            cell, at = _quoted(line, at)
+            cells.append(cell)
+        else:
+            end = line.find(",", at)
+            end = len(line) if end < 0 else end
+            bare = line[at:end].strip()
+            cells.append(None if bare in NULLS else bare)
+            at = end
+        if at >= len(line):
+            return tuple(cells)
+        at += 1
 
 
 def parse_cell(cell: str | None, type_name: str) -> Value:
@@ -44,8 +74,9 @@ def parse_cell(cell: str | None, type_name: str) -> Value:
             return _decimal(cell, matched["args"] if matched else None)
         if name in _PARSERS:
             return _PARSERS[name](cell)
-    except (ValueError, InvalidOperation, OverflowError, struct.error) as error:
-        raise NotationError(f"{cell!r} is not a value of type {type_name}", detail=str(error) or None) from error
+    except (ValueError, ArithmeticError) as error:
+        detail = str(error) if isinstance(error, ValueError) else "it is out of range"
+        raise NotationError(f"{cell!r} is not a value of type {type_name}", detail=detail) from None
     known = ", ".join(sorted({*_INTEGER_BITS, "DECIMAL", *_PARSERS}))
     raise NotationError(f"cells of type {type_name} cannot be written in the notation", hint=f"types: {known}")
 
@@ -54,7 +85,10 @@ def parse_row(cells: Cells, type_names: Sequence[str]) -> Row:
     """The values of a row. Raises NotationError where a cell does not fit or their number differs."""
     if len(cells) != len(type_names):
         shown = ", ".join("NULL" if cell is None else cell for cell in cells)
-        raise NotationError(f"the row ({shown}) has {len(cells)} cells, its stream or query {len(type_names)} columns")
+        raise NotationError(
+            f"the row ({shown}) has {_counted(len(cells), 'cell')}, "
+            f"its stream or query {_counted(len(type_names), 'column')}"
+        )
     return tuple(parse_cell(cell, type_name) for cell, type_name in zip(cells, type_names, strict=True))
 
 
@@ -101,27 +135,67 @@ def canonical_row(row: Sequence[Value]) -> tuple[Hashable, ...]:
     return tuple(canonical(value) for value in row)
 
 
-def same(one: Value, other: Value) -> bool:
-    """Whether two values of one column count as equal in a test; see ``canonical``."""
-    return canonical(one) == canonical(other)
+def consolidate(changes: Iterable[tuple[int, R]]) -> list[tuple[int, R]]:
+    """The changes with the weights of equal rows summed and zeros dropped, in order of first appearance."""
+    first: dict[Hashable, R] = {}
+    weights: Counter[Hashable] = Counter()
+    for weight, row in changes:
+        key = canonical_row(row)
+        first.setdefault(key, row)
+        weights[key] += weight
+    return [(weights[key], row) for key, row in first.items() if weights[key]]
+
+
+def _quoted(line: str, start: int) -> tuple[str, int]:
+    """The text of the quoted cell at ``start``, and where its comma or the end of the line is."""
+    quote = line[start]
+    at = start + 1
+    text = ""
+    while True:
+        end = line.find(quote, at)
+        if end < 0:
+            raise ValueError(f"the quote {quote} is not closed")
+        text += line[at:end]
+        if line[end + 1 : end + 2] != quote:
+            break
+        text += quote
+        at = end + 2
+    at = end + 1
+    while at < len(line) and line[at] in " \t":
+        at += 1
+    if at < len(line) and line[at] != ",":
+        raise ValueError(f"a comma is expected after {line[start : end + 1]}, found {line[at:]!r}")
+    return text, at
 
 
 def _format_text(text: str) -> str:
-    plain = text and text == text.strip() and text not in NULLS and not text.startswith(("'", '"', *_MARKUP))
+    plain = text and text == text.strip() and text not in NULLS and not text.startswith(("'", '"', "--", *MARKERS))
     if plain and "," not in text:
         return text
     return "'" + text.replace("'", "''") + "'"
 
 
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _read(convert: Callable[[str], V], cell: str, what: str) -> V:
+    """The cell's value; ValueError in our words where it has none."""
+    try:
+        return convert(cell)
+    except (ValueError, InvalidOperation):
+        raise ValueError(f"{what} is expected") from None
+
+
 def _integer(cell: str, bits: int) -> int:
-    value = int(cell)
+    value = _read(int, cell, "a whole number")
     if not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
         raise ValueError(f"it does not fit in {bits} bits")
     return value
 
 
 def _decimal(cell: str, args: str | None) -> Decimal:
-    value = Decimal(cell)
+    value = _read(Decimal, cell, "a number")
     precision, scale = 10, 0
     if args is not None:
         numbers = [int(part) for part in args.split(",")]
@@ -133,9 +207,12 @@ def _decimal(cell: str, args: str | None) -> Decimal:
     return value
 
 
-def _float32(cell: str) -> float:
-    value = float(cell)
-    rounded: float = struct.unpack("<f", struct.pack("<f", value))[0]
+def _double(cell: str) -> float:
+    return _read(float, cell, "a number")
+
+
+def _float(cell: str) -> float:
+    rounded: float = struct.unpack("<f", struct.pack("<f", _double(cell)))[0]
     return rounded
 
 
@@ -153,8 +230,8 @@ def _timestamp(cell: str) -> datetime:
         hours, minutes, seconds = int(short["h"] or 0), int(short["m"]), int(short["s"])
         if hours > 23 or minutes > 59 or seconds > 59:
             raise ValueError("hours go to 23, minutes and seconds to 59")
-        return _EPOCH + timedelta(hours=hours, minutes=minutes, seconds=seconds, microseconds=micros)
-    value = datetime.fromisoformat(cell)
+        return EPOCH + timedelta(hours=hours, minutes=minutes, seconds=seconds, microseconds=micros)
+    value = _read(datetime.fromisoformat, cell, "YYYY-MM-DD HH:MM:SS, HH:MM:SS or MM:SS")
     return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
@@ -162,21 +239,29 @@ def _timestamp_ntz(cell: str) -> datetime:
     return _timestamp(cell).replace(tzinfo=None)
 
 
+def _date(cell: str) -> date:
+    return _read(date.fromisoformat, cell, "YYYY-MM-DD")
+
+
+def _binary(cell: str) -> bytes:
+    return _read(bytes.fromhex, cell, "an even number of hexadecimal digits")
+
+
 def _text(cell: str) -> str:
     return cell
 
 
 _PARSERS: dict[str, Callable[[str], Value]] = {
-    "FLOAT": _float32,
-    "REAL": _float32,
-    "DOUBLE": float,
+    "FLOAT": _float,
+    "REAL": _float,
+    "DOUBLE": _double,
     "STRING": _text,
     "VARCHAR": _text,
     "CHAR": _text,
     "BOOLEAN": _boolean,
-    "DATE": date.fromisoformat,
+    "DATE": _date,
     "TIMESTAMP": _timestamp,
     "TIMESTAMP_LTZ": _timestamp,
     "TIMESTAMP_NTZ": _timestamp_ntz,
-    "BINARY": bytes.fromhex,
+    "BINARY": _binary,
 }

@@ -11,38 +11,26 @@ Counts stand in brackets where a row is there more than once.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 
-from watersmeet.testing.cells import Row, canonical_row, format_row, parse_row
-from watersmeet.testing.notation import Expectation, NotationError
+from watersmeet.testing.case import Expectation, at_line
+from watersmeet.testing.cells import Row, canonical_row, consolidate, format_row, parse_row
 
 Changes = Sequence[tuple[int, Row]]
 """Output rows with their weights; a weight of +2 is two equal rows inserted."""
 
 
-def consolidated(changes: Iterable[tuple[int, Row]]) -> list[tuple[int, Row]]:
-    """The changes with the weights of equal rows summed and zeros dropped, in order of first appearance."""
-    first: dict[object, Row] = {}
-    weights: Counter[object] = Counter()
-    for weight, row in changes:
-        key = canonical_row(row)
-        first.setdefault(key, row)
-        weights[key] += weight
-    return [(weights[key], row) for key, row in first.items() if weights[key]]
-
-
 def expected_changes(expected: Expectation, type_names: Sequence[str]) -> list[tuple[int, Row]]:
     """The expectation's rows as values, by the query's output types.
 
-    Raises NotationError with the line of the expectation for a cell that does not fit.
+    Raises NotationError with the row's line for a cell that does not fit.
     """
-    try:
-        return [(change.weight, parse_row(change.cells, type_names)) for change in expected.rows]
-    except NotationError as error:
-        message = f"line {expected.line}: {error.message}"
-        raise NotationError(message, detail=error.detail, hint=error.hint) from error
+    found = []
+    for change in expected.rows:
+        with at_line(change.line or expected.line):
+            found.append((change.weight, parse_row(change.cells, type_names)))
+    return found
 
 
 def diff_changes(expected: Changes, actual: Changes, *, ordered: bool = False) -> str | None:
@@ -50,7 +38,7 @@ def diff_changes(expected: Changes, actual: Changes, *, ordered: bool = False) -
 
     Both sides are consolidated first, so a row that comes and goes within the step does not count.
     """
-    wanted, brought = consolidated(expected), consolidated(actual)
+    wanted, brought = consolidate(expected), consolidate(actual)
     wanted_weights = {canonical_row(row): weight for weight, row in wanted}
     brought_weights = {canonical_row(row): weight for weight, row in brought}
     if wanted_weights == brought_weights:
@@ -70,64 +58,50 @@ def diff_changes(expected: Changes, actual: Changes, *, ordered: bool = False) -
     return "\n".join([f"{missing} missing, {unexpected} unexpected", *lines])
 
 
-def diff_counts(what: str, expected: dict[str, int], actual: dict[str, int]) -> str | None:
-    """None where every count that is expected holds (a stream not in ``actual`` counts 0), else a report.
-
-    ``what`` names the counter: late, quarantined or filtered.
-    """
-    wrong = [(stream, count) for stream, count in sorted(expected.items()) if actual.get(stream, 0) != count]
-    if not wrong:
-        return None
-    return "\n".join(f"{what} {stream}: expected {count}, found {actual.get(stream, 0)}" for stream, count in wrong)
-
-
 def diff_step(
     expected: Expectation,
     actual: Changes,
     type_names: Sequence[str],
     *,
     ordered: bool = False,
-    late: dict[str, int] | None = None,
-    quarantined: dict[str, int] | None = None,
-    filtered: dict[str, int] | None = None,
+    counts: Mapping[tuple[str, str], int] | None = None,
     state: int | None = None,
 ) -> str | None:
     """None where the step brought what it must and every stated check holds, else a report in plain text.
 
-    Counters are cumulative by stream, ``state`` is the number of live rows in all operators.
-    Raises NotationError where an expected cell does not fit the query's output types.
+    ``counts`` are cumulative, by counter and stream (0 where there is none); ``state`` is the number of live rows in
+    all operators.  Raises NotationError where an expected cell does not fit the query's output types.
     """
-    found = [
-        diff_changes(expected_changes(expected, type_names), actual, ordered=ordered),
-        diff_counts("late", expected.late, late or {}),
-        diff_counts("quarantined", expected.quarantined, quarantined or {}),
-        diff_counts("filtered", expected.filtered, filtered or {}),
-    ]
+    rows = diff_changes(expected_changes(expected, type_names), actual, ordered=ordered)
+    reports = [] if rows is None else [rows]
+    for (what, stream), wanted in expected.counts.items():
+        found = (counts or {}).get((what, stream), 0)
+        if found != wanted:
+            reports.append(f"{what} {stream}: expected {wanted}, found {found}")
     if expected.state is not None and expected.state != state:
-        found.append(f"state: expected {expected.state}, found {state}")
-    reports = [report for report in found if report]
-    return "\n".join(reports) if reports else None
+        reports.append(f"state: expected {expected.state}, found {state}")
+    return "\n".join(reports) or None
 
 
 def diff_error(expected: Sequence[str], rendered: str | None) -> str | None:
-    """None where every line of ``expected`` occurs in the rendered error, in order and without regard to case.
+    """None where every line of ``expected`` occurs in the rendered error, in order, else a report in plain text.
 
     ``rendered`` is None where the script gave no error.
     """
     if rendered is None:
-        return "an error is expected, the script gave none"
+        return "\n".join(["the script gives no error, but this was expected in one:", *expected])
     at = 0
     for line in expected:
-        found = rendered.lower().find(line.lower(), at)
+        found = rendered.find(line, at)
         if found < 0:
-            return f"missing in the error: {line}\nfound:\n{rendered}"
+            return f"missing in the error: {line}\nthe error is:\n{rendered}"
         at = found + len(line)
     return None
 
 
 def negative_rows(changes: Iterable[tuple[int, Row]]) -> list[Row]:
     """Rows whose accumulated weight is below zero: deleted more often than inserted. Always empty in a right run."""
-    return [row for weight, row in consolidated(changes) if weight < 0]
+    return [row for weight, row in consolidate(changes) if weight < 0]
 
 
 def _diff_order(wanted: list[tuple[int, Row]], brought: list[tuple[int, Row]]) -> str | None:

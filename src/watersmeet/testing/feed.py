@@ -15,28 +15,31 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import BinaryType, StructType
 
 from watersmeet.catalog import StreamDef
-from watersmeet.columns import BAD, PART, RAW, SEQUENCE, TP_TIME
+from watersmeet.columns import BAD, RAW, SEQUENCE, TP_TIME
 from watersmeet.connectors.formats import decode
 from watersmeet.connectors.registry import spark_schema
 from watersmeet.engine.events import Event
 from watersmeet.runtime.dataflow import Source
 from watersmeet.testing.cells import Row, Value
 
+# names that no stream can declare
+_QUERY, _STREAM, _NUMBER, _ARRIVED = "$query", "$stream", "$number", "$arrived"
+_CELLS, _RECORD, _EVENT = "$cells", "$record", "$event"
 _SCHEMA = pa.schema(
     [
-        ("query", pa.int32()),
-        ("stream", pa.string()),  # lower-case name; NULL in a control event
-        ("number", pa.int64()),  # of the row in its stream
-        ("arrived", pa.int64()),  # rows of its stream before this step: the arrival time, in microseconds
-        ("cells", pa.list_(pa.string())),
-        ("raw", pa.string()),  # a record as text, in place of cells
-        ("event", pa.string()),
+        (_QUERY, pa.int32()),
+        (_STREAM, pa.string()),  # lower-case name; NULL in a control event
+        (_NUMBER, pa.int64()),  # of the row in its stream
+        (_ARRIVED, pa.int64()),  # rows of its stream before this step: the arrival time, in microseconds
+        (_CELLS, pa.list_(pa.string())),
+        (_RECORD, pa.string()),  # a record as text, in place of cells
+        (_EVENT, pa.string()),
     ]
 )
-_DDL = "query INT, stream STRING, number BIGINT, arrived BIGINT, cells ARRAY<STRING>, raw STRING, event STRING"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +57,11 @@ def write_feed(folder: Path, step: int, portions: Sequence[Portion], events: Map
     """Put the file of a step into the feed, whole; False where there is nothing to put."""
     lines: list[dict[str, object]] = []
     for portion in portions:
-        head = {"query": portion.query, "stream": portion.stream, "arrived": portion.arrived}
-        given = [{"cells": [_text(value) for value in row]} for row in portion.rows]
-        given += [{"raw": record} for record in portion.raw]  # type: ignore[dict-item]
-        lines += [{**head, "number": portion.arrived + i, **each} for i, each in enumerate(given)]
-    for query, each_event in ((query, event) for query, found in events.items() for event in found):
-        lines.append({"query": query, "event": each_event.to_json().decode()})
+        head = {_QUERY: portion.query, _STREAM: portion.stream, _ARRIVED: portion.arrived}
+        given: list[dict[str, object]] = [{_CELLS: [_text(value) for value in row]} for row in portion.rows]
+        given += [{_RECORD: record} for record in portion.raw]
+        lines += [{**head, _NUMBER: portion.arrived + i, **each} for i, each in enumerate(given)]
+    lines += [{_QUERY: query, _EVENT: event.to_json().decode()} for query, found in events.items() for event in found]
     if not lines:
         return False
     hidden = folder / f".{step:06d}"
@@ -70,28 +72,25 @@ def write_feed(folder: Path, step: int, portions: Sequence[Portion], events: Map
 
 def read_feed(spark: SparkSession, folder: Path) -> DataFrame:
     """The feed as one stream."""
-    return spark.readStream.schema(_DDL).parquet(str(folder))
+    return spark.readStream.schema(from_arrow_schema(_SCHEMA)).parquet(str(folder))
 
 
 def control_frame(feed: DataFrame, query: int) -> DataFrame:
     """The control events of one query, as ``build`` takes them."""
-    return feed.where((F.col("query") == query) & F.col("event").isNotNull()).select(F.col("event").alias("value"))
+    return feed.where((F.col(_QUERY) == query) & F.col(_EVENT).isNotNull()).select(F.col(_EVENT).alias("value"))
 
 
 def stream_source(feed: DataFrame, query: int, stream: StreamDef, *, has_raw: bool) -> Source:
     """One stream of one query; ``has_raw`` where records come as text too, to be decoded in the stream's format."""
     columns = spark_schema(stream)
-    rows = feed.where((F.col("query") == query) & (F.col("stream") == stream.name.lower()))
-    hidden = [
-        F.lit("").alias(PART),
-        F.encode(F.lpad(F.hex("number"), 16, "0"), "UTF-8").alias(SEQUENCE),
-    ]
+    rows = feed.where((F.col(_QUERY) == query) & (F.col(_STREAM) == stream.name.lower()))
+    hidden = [F.encode(F.lpad(F.hex(_NUMBER), 16, "0"), "UTF-8").alias(SEQUENCE)]
     if stream.column(TP_TIME) is None:
-        hidden.append(F.timestamp_micros("arrived").alias(TP_TIME))
+        hidden.append(F.timestamp_micros(_ARRIVED).alias(TP_TIME))
     if not has_raw:
         return Source(rows.select(*_typed(columns), *hidden))
-    decoded = decode(rows, "raw", stream.options.get("format", "json"), columns, stream.options)
-    is_text = F.col("cells").isNull()
+    decoded = decode(rows, _RECORD, stream.options.get("format", "json"), columns, stream.options)
+    is_text = F.col(_CELLS).isNull()
     typed = [
         F.when(is_text, F.col(f"`{field.name}`")).otherwise(cell).alias(field.name)
         for field, cell in zip(columns, _typed(columns), strict=True)
@@ -102,16 +101,11 @@ def stream_source(feed: DataFrame, query: int, stream: StreamDef, *, has_raw: bo
 
 def _typed(columns: StructType) -> list[Column]:
     """The cells as values of the declared types."""
+    cells = [F.get(_CELLS, i) for i in range(len(columns))]
     return [
-        _cast(F.get("cells", i), isinstance(field.dataType, BinaryType), field.dataType.simpleString()).alias(
-            field.name
-        )
-        for i, field in enumerate(columns)
+        (F.unhex(cell) if isinstance(field.dataType, BinaryType) else cell.cast(field.dataType)).alias(field.name)
+        for cell, field in zip(cells, columns, strict=True)
     ]
-
-
-def _cast(cell: Column, is_binary: bool, type_name: str) -> Column:
-    return F.unhex(cell) if is_binary else cell.cast(type_name)
 
 
 def _text(value: Value) -> str | None:

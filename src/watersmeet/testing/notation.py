@@ -22,14 +22,15 @@ Markers, each at the start of a line:
 
 ``=== TITLE``              a case; ``[as written]`` at the end forbids regrouping of its steps
 ``>>> STREAM``             input rows, one a line, cells in the order of the declared columns
-``>>> STREAM raw``         raw text for the stream's format, one record a line, taken as it stands
+``>>> STREAM raw``         records as raw text in the stream's format, one a line
 ``>>> end``                end of all input
 ``>>> idle STREAM``        the stream stops holding the frontier back until it speaks again
 ``>>> advance STREAM T``   rows of the stream before T are no longer expected
 ``>>> restart``            stop, and start again from the checkpoint, before this step's rows
 ``<<<``                    what the step must bring: ``+ cells``, ``- cells``, and the checks ``late STREAM N``,
                            ``quarantined STREAM N``, ``filtered STREAM N`` (all cumulative), ``state N`` (live rows)
-``!!!``                    in place of steps: lines that must occur, in order, in the error the script gives
+``!!!``                    in place of steps: lines that must occur, in order, in the error the script gives (in it
+                           line 1 is the script's first)
 ``--``                     a comment (not within raw input)
 
 Rows of a step are judged by the frontiers before it; its controls take effect with its rows, at its end.
@@ -39,169 +40,53 @@ or ``∅`` is null; in quotes it is text.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from enum import Enum
+import re
 from pathlib import Path
 
-from watersmeet.errors import WatersmeetError
+from watersmeet.testing.case import (
+    COUNTERS,
+    Case,
+    Cells,
+    Change,
+    Control,
+    ControlKind,
+    Expectation,
+    InputBlock,
+    NotationError,
+    Step,
+)
+from watersmeet.testing.cells import MARKERS, split_cells
+
+__all__ = ["SUFFIX", "Case", "NotationError", "parse_cases", "read_cases"]
 
 SUFFIX = ".wmt"
 AS_WRITTEN = "[as written]"
-NULLS = ("NULL", "∅")
-COUNTERS = ("late", "quarantined", "filtered")
-
-Cells = tuple[str | None, ...]
-
-
-class NotationError(WatersmeetError):
-    """A case file, or a cell in it, does not follow the notation; the message begins with FILE:LINE."""
-
-
-class ControlKind(Enum):
-    """What a control input does."""
-
-    END = "end"
-    IDLE = "idle"
-    ADVANCE = "advance"
-    RESTART = "restart"
-
-
-class Compare(Enum):
-    """What a run of the case is compared with."""
-
-    STEPS = "each step's changes with that step's expectation, and its checks"
-    TOTAL = "the consolidated changes of all steps with the last step's expectation"
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One expected output row: weight +1 (inserted) or -1 (deleted); a consolidated one may have any but 0."""
-
-    weight: int
-    cells: Cells
-
-
-@dataclass(frozen=True, slots=True)
-class Expectation:
-    """What a step must bring. Checks that are not stated are empty or None; ``line`` is that of ``<<<``."""
-
-    rows: tuple[Change, ...] = ()
-    late: dict[str, int] = field(default_factory=dict)
-    quarantined: dict[str, int] = field(default_factory=dict)
-    filtered: dict[str, int] = field(default_factory=dict)
-    state: int | None = None
-    line: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class StepInput:
-    """Rows for one stream: either ``cells`` or ``raw`` records. ``line`` is that of ``>>>``."""
-
-    stream: str
-    cells: tuple[Cells, ...] = ()
-    raw: tuple[str, ...] = ()
-    line: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Control:
-    """A control input; ``stream`` for IDLE and ADVANCE, ``value`` (text, in the unit of its stream) for ADVANCE."""
-
-    kind: ControlKind
-    stream: str | None = None
-    value: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One micro-batch and what it must bring. ``line`` is that of its first input or control."""
-
-    inputs: tuple[StepInput, ...]
-    controls: tuple[Control, ...]
-    expected: Expectation
-    line: int
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One test case. ``error`` is None unless the script must fail; ``line`` is that of the title.
-
-    Line N of ``script`` is line ``line + N`` of the file.
-    """
-
-    title: str
-    line: int
-    path: str
-    script: str
-    steps: tuple[Step, ...]
-    as_written: bool = False
-    error: tuple[str, ...] | None = None
-    compare: Compare = Compare.STEPS
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_CONTROLS = "'>>> end', '>>> restart', '>>> idle STREAM' or '>>> advance STREAM TIME'"
 
 
 def read_cases(path: Path | str) -> list[Case]:
     """The cases of one file. Raises NotationError where the file is not UTF-8 text or breaks the notation."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise NotationError(f"{path}: cannot be read: {error}") from error
+        text = Path(path).read_text(encoding="utf-8-sig")  # some editors begin a file with a byte order mark
+    except UnicodeDecodeError as error:
+        raise NotationError(f"{path} is not UTF-8 text: byte {error.start} cannot be read") from None
+    except OSError as error:
+        raise NotationError(f"{path} cannot be read: {error.strerror}") from error
     return parse_cases(text, str(path))
 
 
 def parse_cases(text: str, path: str = "<text>") -> list[Case]:
-    """The cases in ``text``; ``path`` stands in their errors. Raises NotationError with FILE:LINE."""
+    """The cases in ``text``, one at least; ``path`` stands in errors. Raises NotationError with FILE:LINE."""
     return _Parser(text, path).cases()
-
-
-def split_cells(line: str) -> Cells:
-    """The cells of one row. Raises ValueError saying what is wrong with a quote."""
-    cells: list[str | None] = []
-    at = 0
-    while True:
-        while at < len(line) and line[at] in " \t":
-            at += 1
-        if at < len(line) and line[at] in "'\"":
-            cell, at = _quoted(line, at)
-            cells.append(cell)
-        else:
-            end = line.find(",", at)
-            end = len(line) if end < 0 else end
-            bare = line[at:end].strip()
-            cells.append(None if bare in NULLS else bare)
-            at = end
-        if at >= len(line):
-            return tuple(cells)
-        at += 1
-
-
-def _quoted(line: str, start: int) -> tuple[str, int]:
-    """The text of the quoted cell at ``start``, and where its comma or the end of the line is."""
-    quote = line[start]
-    at = start + 1
-    text = ""
-    while True:
-        end = line.find(quote, at)
-        if end < 0:
-            raise ValueError(f"the quote {quote} is not closed")
-        text += line[at:end]
-        if line[end + 1 : end + 2] != quote:
-            break
-        text += quote
-        at = end + 2
-    at = end + 1
-    while at < len(line) and line[at] in " \t":
-        at += 1
-    if at < len(line) and line[at] != ",":
-        raise ValueError(f"a comma is expected after {line[start : end + 1]}, found {line[at:]!r}")
-    return text, at
 
 
 class _Parser:
     """Reads a file line by line; ``at`` is the index of the next line."""
 
     def __init__(self, text: str, path: str) -> None:
-        self.lines = text.splitlines()
+        # not splitlines: raw records may hold the other characters that it takes for ends of lines
+        self.lines = _LINE_END.split(text)
         self.path = path
         self.at = 0
 
@@ -211,6 +96,8 @@ class _Parser:
             if not line.startswith("==="):
                 raise self._error("a case begins with '=== TITLE'", found=line)
             found.append(self._case(line))
+        if not found:
+            raise self._error("there is no case here", 1, hint="a case begins with '=== TITLE'")
         titles: dict[str, int] = {}
         for case in found:
             if case.title in titles:
@@ -241,7 +128,7 @@ class _Parser:
 
     def _script(self) -> str:
         start = self.at
-        while (line := self._peek()) is not None and not line.startswith(("===", ">>>", "<<<", "!!!")):
+        while self._content_line() is not None:
             self.at += 1
         return "\n".join(self.lines[start : self.at]).rstrip()
 
@@ -269,7 +156,7 @@ class _Parser:
 
     def _step(self) -> Step:
         first = self.at + 1
-        inputs: list[StepInput] = []
+        inputs: list[InputBlock] = []
         controls: list[Control] = []
         while (line := self._next_content(stop="===")) is not None and line.startswith(">>>"):
             words = line.removeprefix(">>>").split(maxsplit=2)
@@ -289,57 +176,57 @@ class _Parser:
 
     def _control(self, words: list[str]) -> Control | None:
         match words:
-            case ["end"]:
-                return Control(ControlKind.END)
-            case ["restart"]:
-                return Control(ControlKind.RESTART)
+            case ["end" | "restart" as word]:
+                return Control(ControlKind(word), line=self.at)
             case ["idle", stream]:
-                return Control(ControlKind.IDLE, stream)
+                return Control(ControlKind.IDLE, stream, line=self.at)
             case ["advance", stream, value]:
-                return Control(ControlKind.ADVANCE, stream, value.strip().strip("'\""))
+                return Control(ControlKind.ADVANCE, stream, value.strip().strip("'\""), self.at)
             case ["idle" | "advance" | "end" | "restart" as word, *_]:
-                forms = "'>>> end', '>>> restart', '>>> idle STREAM' or '>>> advance STREAM TIME'"
-                raise self._error(f"the control {word!r} is not complete or has too much: {forms} is expected")
+                raise self._error(f"the control {word!r} is not complete or has too much: {_CONTROLS} is expected")
         return None
 
-    def _input(self, words: list[str]) -> StepInput:
+    def _input(self, words: list[str]) -> InputBlock:
         line = self.at
         match words:
             case [stream]:
-                rows = tuple(self._cells(text, number) for number, text in self._block())
-                return StepInput(stream, cells=rows, line=line)
+                block = self._block()
+                rows = tuple(self._cells(text, number) for number, text in block)
+                return InputBlock(stream, cells=rows, line=line, lines=tuple(number for number, _ in block))
             case [stream, "raw"]:
-                return StepInput(stream, raw=tuple(text for _, text in self._block(comments=False)), line=line)
+                block = self._block(raw=True)
+                records = tuple(text for _, text in block)
+                return InputBlock(stream, raw=records, line=line, lines=tuple(number for number, _ in block))
         raise self._error("'>>> STREAM', '>>> STREAM raw' or a control is expected", found=self.lines[line - 1])
 
     def _expectation(self) -> Expectation:
         line = self.at + 1
         self._bare_marker("<<<")
         rows: list[Change] = []
-        counters: dict[str, dict[str, int]] = {name: {} for name in COUNTERS}
+        counts: dict[tuple[str, str], int] = {}
         state: int | None = None
         for number, text in self._block():
             if text[:2].strip() in ("+", "-"):
-                rows.append(Change(1 if text[0] == "+" else -1, self._cells(text[1:], number)))
+                rows.append(Change(1 if text[0] == "+" else -1, self._cells(text[1:], number), number))
                 continue
             match text.split():
                 case ["state", count] if count.isdecimal() and state is None:
                     state = int(count)
                 case [name, stream, count] if name in COUNTERS and count.isdecimal():
-                    if stream in counters[name]:
+                    if (name, stream) in counts:
                         raise self._error(f"'{name} {stream}' stands twice in this step", number, text)
-                    counters[name][stream] = int(count)
+                    counts[name, stream] = int(count)
                 case _:
                     allowed = "'+ cells', '- cells', 'late|quarantined|filtered STREAM N' or one 'state N'"
                     raise self._error(f"{allowed} is expected", number, text)
-        return Expectation(tuple(rows), state=state, line=line, **counters)
+        return Expectation(tuple(rows), counts, state, line)
 
-    def _block(self, *, comments: bool = True) -> list[tuple[int, str]]:
-        """The lines up to the next marker, without blank ones and comments, each with its number."""
+    def _block(self, *, raw: bool = False) -> list[tuple[int, str]]:
+        """The lines up to the next marker with their numbers, without blank ones and comments (raw text has none)."""
         content: list[tuple[int, str]] = []
-        while (line := self._peek()) is not None and not line.startswith(("===", ">>>", "<<<", "!!!")):
+        while (line := self._content_line(raw=raw)) is not None:
             self.at += 1
-            if line.strip() and not (comments and line.startswith("--")):
+            if line.strip() and (raw or not line.startswith("--")):
                 content.append((self.at, line.strip()))
         return content
 
@@ -357,16 +244,27 @@ class _Parser:
     def _peek(self) -> str | None:
         return self.lines[self.at] if self.at < len(self.lines) else None
 
+    def _content_line(self, *, raw: bool = False) -> str | None:
+        """The next line, which is not taken; None at a marker or at the end."""
+        line = self._peek()
+        if line is None or line.startswith(MARKERS):
+            return None
+        if not raw and (marker := line.lstrip()[:3]) in MARKERS:
+            raise self._error(f"'{marker}' must stand at the start of its line", self.at + 1, line)
+        return line
+
     def _next_content(self, stop: str | None = None) -> str | None:
         """Steps over blank lines and comments, then takes a line; at the end, or before ``stop``, takes none."""
-        skip: Callable[[str], bool] = lambda text: not text.strip() or text.startswith("--")  # noqa: E731
-        while (line := self._peek()) is not None and skip(line):
+        while (line := self._peek()) is not None and (not line.strip() or line.startswith("--")):
             self.at += 1
         if line is None or (stop and line.startswith(stop)):
             return None
         self.at += 1
         return line
 
-    def _error(self, what: str, line: int | None = None, found: str | None = None) -> NotationError:
+    def _error(
+        self, what: str, line: int | None = None, found: str | None = None, *, hint: str | None = None
+    ) -> NotationError:
+        number = self.at if line is None else line
         detail = None if found is None else f"found: {found.strip()}"
-        return NotationError(f"{self.path}:{self.at if line is None else line}: {what}", detail=detail)
+        return NotationError(f"{self.path}:{number}: {what}", detail=detail, hint=hint, line=number)

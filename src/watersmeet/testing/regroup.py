@@ -6,29 +6,20 @@ meaning that hangs on where the batches end) is not regrouped, only restarted.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
-from watersmeet.testing.notation import Case, Change, Compare, Control, ControlKind, Expectation, Step, StepInput
+from watersmeet.testing.case import Case, Change, Compare, Control, ControlKind, Expectation, Step
+from watersmeet.testing.cells import consolidate
 
 RESTART = Control(ControlKind.RESTART)
 
 
-def consolidate(changes: Iterable[Change]) -> tuple[Change, ...]:
-    """Sums the weights of identical rows and drops zeros, in order of first appearance; a weight of n stays n."""
-    weights: Counter[tuple[str | None, ...]] = Counter()
-    for change in changes:
-        weights[change.cells] += change.weight
-    return tuple(Change(weight, cells) for cells, weight in weights.items() if weight)
-
-
 def total(case: Case) -> Expectation:
     """What all steps together must bring, without the checks, which hold only for the steps as written."""
-    return Expectation(
-        rows=consolidate(change for step in case.steps for change in step.expected.rows),
-        line=case.steps[-1].expected.line,
-    )
+    changes = ((change.weight, change.cells) for step in case.steps for change in step.expected.rows)
+    rows = tuple(Change(weight, cells) for weight, cells in consolidate(changes))
+    return Expectation(rows, line=case.steps[-1].expected.line)
 
 
 def all_at_once(case: Case) -> Case:
@@ -77,10 +68,10 @@ def _single_rows(step: Step) -> Iterator[Step]:
     if RESTART in step.controls:
         yield Step((), (RESTART,), nothing, step.line)
     for block in step.inputs:
-        for cells in block.cells:
-            yield Step((StepInput(block.stream, cells=(cells,), line=block.line),), (), nothing, block.line)
-        for record in block.raw:
-            yield Step((StepInput(block.stream, raw=(record,), line=block.line),), (), nothing, block.line)
+        for i in range(len(block.lines)):
+            one = slice(i, i + 1)
+            row = replace(block, cells=block.cells[one], raw=block.raw[one], lines=block.lines[one])
+            yield Step((row,), (), nothing, *row.lines)
     for control in step.controls:
         if control != RESTART:
-            yield Step((), (control,), nothing, step.line)
+            yield Step((), (control,), nothing, control.line)

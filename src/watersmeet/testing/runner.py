@@ -2,56 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from datetime import UTC, datetime, timedelta
 
 from watersmeet.catalog import StreamDef
 from watersmeet.engine.events import Event, EventKind
-from watersmeet.errors import WatersmeetError
-from watersmeet.plan.times import TimeUnit
+from watersmeet.errors import WatersmeetError, did_you_mean
 from watersmeet.sql.statements import Query
-from watersmeet.testing.cells import Row, parse_cell, parse_row
-from watersmeet.testing.diff import diff_step, negative_rows
-from watersmeet.testing.harness import Harness, StepInput, StepOutcome, load_script
-from watersmeet.testing.notation import Case, Compare, Control, ControlKind, NotationError, Step
+from watersmeet.testing.bench import Bench, PlannedQuery, StepInput, StepOutcome
+from watersmeet.testing.case import Case, Compare, Control, ControlKind, InputBlock, NotationError, Step, at_line
+from watersmeet.testing.cells import EPOCH, Row, format_row, parse_cell, parse_row
+from watersmeet.testing.diff import diff_error, diff_step, negative_rows
+from watersmeet.testing.harness import Harness
+from watersmeet.testing.script import load_script
 
-
-class Described(Protocol):
-    """What a case must know of its query: types of result columns, whether it is ordered, aliases of a stream."""
-
-    @property
-    def column_types(self) -> list[str]:
-        """Spark type names of the result."""
-
-    @property
-    def is_ordered(self) -> bool:
-        """Whether the order of rows counts."""
-
-    def inputs_of(self, stream: str) -> tuple[str, ...]:
-        """The aliases under which the query reads a stream."""
-
-
-class Bench(Described, Protocol):
-    """Something that runs one query step by step: the harness, or Spark."""
-
-    def restart(self) -> None:
-        """Go on from what is durable."""
-
-    def step(self, inputs: Mapping[str, StepInput], events: Sequence[Event] = ()) -> StepOutcome:
-        """Feed one batch."""
-
+_CONTROLS = {kind.value for kind in ControlKind}
 
 MakeBench = Callable[[Mapping[str, StreamDef], Query], Bench]
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one step feeds, by stream name; ``restart``: from the checkpoint, before it."""
+    """What one step feeds, by stream name; ``restart``: from the checkpoint, before it; ``line`` is the step's."""
 
     inputs: Mapping[str, StepInput]
     events: tuple[Event, ...]
     restart: bool
+    line: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,27 +43,28 @@ class Failure:
 def run_case(case: Case, make_bench: MakeBench = Harness) -> Failure | None:
     """Run all steps of a case; None where everything is as expected, else the first difference."""
     if case.error is not None:
-        return _run_error(case, make_bench)
+        return _run_error(case.error, case, make_bench)
     try:
-        streams, query = load_script(case.script)
+        streams, query = load_script(case.script_in_place)
         return _run_steps(case, streams, make_bench(streams, query))
     except WatersmeetError as error:
-        return Failure(case.line, str(error))
+        return failure_of(case, error)
 
 
-def _run_error(case: Case, make_bench: MakeBench) -> Failure | None:
+def failure_of(case: Case, error: WatersmeetError) -> Failure:
+    """An error that the case does not expect, at its line: of the notation, else of the SQL, else of the title."""
+    line = error.line if isinstance(error, NotationError) else error.position.line if error.position else None
+    return Failure(line or case.line, str(error))
+
+
+def _run_error(expected: tuple[str, ...], case: Case, make_bench: MakeBench) -> Failure | None:
+    rendered = None
     try:
         make_bench(*load_script(case.script))
     except WatersmeetError as error:
-        text = str(error)
-        at = 0
-        for line in case.error or ():
-            found = text.find(line, at)
-            if found < 0:
-                return Failure(case.line, f"the error does not say {line!r}:\n{text}")
-            at = found + len(line)
-        return None
-    return Failure(case.line, f"no error, but this was expected:\n{chr(10).join(case.error or ())}")
+        rendered = str(error)
+    report = diff_error(expected, rendered)
+    return Failure(case.line, report) if report is not None else None
 
 
 def _run_steps(case: Case, streams: Mapping[str, StreamDef], bench: Bench) -> Failure | None:
@@ -99,82 +78,121 @@ def _run_steps(case: Case, streams: Mapping[str, StreamDef], bench: Bench) -> Fa
             return failure
         if turn.restart:
             bench.restart()
-        outcome = bench.step(turn.inputs, turn.events)
+        try:
+            outcome = bench.step(turn.inputs, turn.events)
+        except WatersmeetError as error:
+            return Failure(turn.line, str(error))
 
 
 def case_turns(
-    case: Case, streams: Mapping[str, StreamDef], described: Described
+    case: Case, streams: Mapping[str, StreamDef], query: PlannedQuery
 ) -> Generator[Turn, StepOutcome, Failure | None]:
     """What to feed step by step; each turn wants to be sent its outcome, and the end says what went wrong.
 
     Whoever drives it may drive other cases in between: many queries can share one micro-batch.
+    Raises NotationError for what does not fit the script: streams that are not there, rows that do not fit.
     """
+    names = _Names(streams, query)
     seen: list[tuple[int, Row]] = []
+    aside: list[str] = []  # may be why a row is missing, now or in a later step
     for step in case.steps:
         restart = any(control.kind is ControlKind.RESTART for control in step.controls)
-        outcome = yield Turn(_inputs(step, streams), tuple(_events(step.controls, streams, described)), restart)
+        outcome = yield Turn(_inputs(step, names), tuple(_events(step, names)), restart, step.line)
         seen += outcome.changes
+        aside += [f"set aside as {row['kind']} ({row['source']}): {row['reason']}" for row in outcome.side]
         if deleted := negative_rows(seen):
-            return Failure(step.expected.line, f"deleted more often than inserted: {deleted}")
+            rows = "\n".join(format_row(row) for row in deleted)
+            return Failure(step.expected.line, f"deleted more often than inserted:\n{rows}")
         if case.compare is Compare.STEPS:
             report = diff_step(
                 step.expected,
                 outcome.changes,
-                described.column_types,
-                ordered=described.is_ordered,
-                late=_counts("late", outcome, step.expected.late, described),
-                quarantined=_counts("quarantined", outcome, step.expected.quarantined, described),
-                filtered=_counts("filtered", outcome, step.expected.filtered, described),
+                query.column_types,
+                ordered=query.is_ordered,
+                counts=_counts(step, outcome, names),
                 state=outcome.count("state_rows"),
             )
             if report is not None:
-                return Failure(step.expected.line, report)
+                return Failure(step.expected.line, "\n".join([report, *aside]))
     if case.compare is Compare.TOTAL:
         last = case.steps[-1].expected
-        report = diff_step(last, seen, described.column_types, ordered=described.is_ordered)
-        return Failure(last.line, report) if report is not None else None
+        report = diff_step(last, seen, query.column_types, ordered=query.is_ordered)
+        return Failure(last.line, "\n".join([report, *aside])) if report is not None else None
     return None
 
 
-def _inputs(step: Step, streams: Mapping[str, StreamDef]) -> dict[str, StepInput]:
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """What the names of streams in a case stand for."""
+
+    streams: Mapping[str, StreamDef]
+    query: PlannedQuery
+
+    def inputs_of(self, name: str, line: int) -> tuple[str, ...]:
+        """The aliases under which the query reads a stream of that name."""
+        inputs = self.query.inputs_of(name)
+        if not inputs:
+            read = [stream.name for stream in self.streams.values() if self.query.inputs_of(stream.name)]
+            missing = "the script creates no" if name.lower() not in self.streams else "the query does not read the"
+            hint = did_you_mean(name, read)
+            if name.lower() in _CONTROLS:
+                hint = f"a control is written in small letters: >>> {name.lower()}"
+            raise NotationError(f"{missing} stream {name}", hint=hint, line=line)
+        return inputs
+
+    def stream(self, name: str, line: int) -> StreamDef:
+        """The stream of that name, which the query reads."""
+        self.inputs_of(name, line)
+        return self.streams[name.lower()]
+
+
+def _inputs(step: Step, names: _Names) -> dict[str, StepInput]:
     rows: dict[str, list[Row]] = {}
     raw: dict[str, list[str]] = {}
     for block in step.inputs:
-        stream = streams.get(block.stream.lower())
-        if stream is None:
-            raise NotationError(f"line {block.line}: the script creates no stream {block.stream}")
-        types = [column.type for column in stream.columns]
-        rows.setdefault(stream.name, []).extend(parse_row(cells, types) for cells in block.cells)
+        stream = names.stream(block.stream, block.line)
+        rows.setdefault(stream.name, []).extend(_rows(block, [column.type for column in stream.columns]))
         raw.setdefault(stream.name, []).extend(block.raw)
     return {name: StepInput(tuple(rows[name]), tuple(raw[name])) for name in rows}
 
 
-def _events(controls: Sequence[Control], streams: Mapping[str, StreamDef], bench: Described) -> Iterator[Event]:
-    for control in controls:
+def _rows(block: InputBlock, types: list[str]) -> Iterator[Row]:
+    if not block.raw:
+        for line, cells in zip(block.lines, block.cells, strict=True):
+            with at_line(line):
+                yield parse_row(cells, types)
+
+
+def _events(step: Step, names: _Names) -> Iterator[Event]:
+    for control in step.controls:
         match control.kind:
             case ControlKind.END:
                 yield Event(EventKind.END)
             case ControlKind.IDLE:
-                yield Event(EventKind.IDLE, bench.inputs_of(control.stream or ""))
+                yield Event(EventKind.IDLE, names.inputs_of(control.stream, control.line))
             case ControlKind.ADVANCE:
-                stream = streams[(control.stream or "").lower()]
-                yield Event(EventKind.ADVANCE, bench.inputs_of(stream.name), frontier=_on_axis(control.value, stream))
+                inputs = names.inputs_of(control.stream, control.line)
+                yield Event(EventKind.ADVANCE, inputs, frontier=_on_axis(control, names))
             case ControlKind.RESTART:
                 pass
 
 
-def _on_axis(text: str | None, stream: StreamDef) -> int:
+def _on_axis(control: Control, names: _Names) -> int:
     """A time written as a cell of the stream's event-time column, on the operators' axis."""
+    stream = names.stream(control.stream, control.line)
     column = stream.column(stream.time_column)
-    value = parse_cell(text, column.type if column else "TIMESTAMP")
-    if stream.time_unit in (TimeUnit.TIMESTAMP, TimeUnit.TIMESTAMP_NTZ):
-        return int(value.timestamp() * 1_000_000)  # type: ignore[union-attr]
-    return int(value) * stream.time_unit.scale  # type: ignore[arg-type]
+    with at_line(control.line):
+        value = parse_cell(control.value, column.type if column else "TIMESTAMP")
+    if isinstance(value, datetime):
+        instant = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+        return (instant - EPOCH) // timedelta(microseconds=1)
+    assert isinstance(value, int)  # an event time is nothing else
+    return value * stream.time_unit.scale
 
 
-def _counts(what: str, outcome: StepOutcome, wanted: Mapping[str, int], bench: Described) -> dict[str, int]:
-    """A counter by stream; where a query reads a stream twice, what one of its inputs counted."""
+def _counts(step: Step, outcome: StepOutcome, names: _Names) -> dict[tuple[str, str], int]:
+    """The counters that are checked; where a query reads a stream twice, what one of its inputs counted."""
     return {
-        stream: max((outcome.count(what, (alias,)) for alias in bench.inputs_of(stream)), default=0)
-        for stream in wanted
+        (what, stream): max(outcome.count(what, (alias,)) for alias in names.inputs_of(stream, step.expected.line))
+        for what, stream in step.expected.counts
     }

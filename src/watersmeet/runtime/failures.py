@@ -1,0 +1,61 @@
+"""What Spark raises, as errors of ours: one sentence in place of a stack."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark.errors import AnalysisException, PySparkException
+
+from watersmeet import errors
+from watersmeet.errors import BindError, WatersmeetError
+from watersmeet.secrets import hide
+
+_log = logging.getLogger(__name__)
+_KNOWN_ERROR = re.compile(r"watersmeet\.errors\.(\w+): (.*?)(?=\n\s*at |\n\n|\Z)", re.DOTALL)
+_ERROR_CLASS = re.compile(r"^\[[A-Z0-9_.]+\]\s*|\s*SQLSTATE: \w+.*", re.DOTALL)
+
+
+@contextmanager
+def planning(name: str) -> Iterator[None]:
+    """What Spark raises while a query is built and started, as one of our errors."""
+    # PySpark also logs every such failure, with Java's whole stack
+    logger = logging.getLogger("SQLQueryContextLogger")
+    quiet, logger.disabled = logger.disabled, True
+    try:
+        yield
+    except AnalysisException as error:
+        raise BindError(f"the query cannot be planned: {_ERROR_CLASS.sub('', str(error))}") from None
+    except PySparkException as error:
+        raise translate(error, name) from None
+    finally:
+        logger.disabled = quiet
+
+
+def translate(error: BaseException, name: str) -> WatersmeetError:
+    """A failure of Spark as one of our errors: ours, where a worker raised it, else its first line."""
+    text = hide(str(error))
+    _log.debug("query %s failed: %s", name, text)
+    found = _KNOWN_ERROR.search(text)
+    if found is not None:
+        kind = getattr(errors, found[1], WatersmeetError)
+        message, *more = found[2].strip().splitlines()
+        detail = "\n".join(line for line in more if not line.startswith("hint: ")) or None
+        hint = next((line.removeprefix("hint: ") for line in more if line.startswith("hint: ")), None)
+        translated: WatersmeetError = kind(message, detail=detail, hint=hint)
+        return translated
+    return WatersmeetError(
+        f"query {name} failed: {_cause(text)}",
+        hint="its checkpoint is kept, with failure.log; once the cause is mended the query can be resumed",
+    )
+
+
+def _cause(text: str) -> str:
+    """The line of a stack that says most: the last error of Python, else the innermost cause, else the first line."""
+    python = re.findall(r"^(?:\w+\.)*(\w*(?:Error|Exception): .+)$", text, re.MULTILINE)
+    inner = re.findall(r"Caused by: (.*)", text)
+    lines = [line for line in text.strip().splitlines() if line.strip()] or ["no reason was given"]
+    found = next((lines_[-1] for lines_ in (python, inner) if lines_), lines[0])
+    return found.strip()

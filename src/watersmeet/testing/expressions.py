@@ -1,0 +1,146 @@
+"""Row-wise expressions (filters, computed columns, the SELECT list), evaluated by DuckDB in place of Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+
+import duckdb
+import pyarrow as pa
+from sqlglot import exp
+
+from watersmeet.columns import BAD, RAW, SEQUENCE, TIME, TP_DELTA, WEIGHT
+from watersmeet.engine.pack import RAW_TEXT
+from watersmeet.engine.routing import NULL_HASH
+from watersmeet.errors import BindError
+from watersmeet.kernels.api import quote
+from watersmeet.plan.logical import Input
+from watersmeet.plan.physical import PhysicalInput, PhysicalPlan
+from watersmeet.plan.times import TimeUnit
+
+_HINT = "without Spark, DuckDB evaluates expressions; if Spark knows this one, run the case with --spark"
+
+
+def project(part: PhysicalInput, rows: pa.Table) -> pa.Table:
+    """A source's rows with all that packing and the operators need; see ``_project`` of runtime/dataflow.py."""
+    input = part.input
+    items = [f"{_axis_sql(input)} AS {quote(TIME)}"]
+    for name in part.carried:
+        if name == part.sequence:
+            items.append(f"{SEQUENCE} AS {quote(name)}")
+        elif name not in part.hashes:
+            items.append(f"{_sql(part.computed.get(name) or _column(name), input)} AS {quote(name)}")
+    for name, keys in part.hashes.items():
+        if name in part.routed_by or name in part.carried:
+            items.append(f"{_hash_sql(keys, input)} AS {quote(name)}")
+    if part.keep is not None:
+        items.append(f'{_sql(part.keep, input)} AS "$keep"')
+    fields = ", ".join(f"{quote(column.name)} := {quote(column.name)}" for column in input.stream.columns)
+    record = f"CAST(to_json(struct_pack({fields})) AS VARCHAR)"
+    items += [f'{BAD} AS "$bad"', f"coalesce({RAW}, {record}) AS {quote(RAW_TEXT)}"]
+    try:
+        return _run(f"SELECT {', '.join(items)} FROM given", rows)
+    except duckdb.Error as error:
+        raise BindError(
+            f"an expression over {input.stream.name} cannot be evaluated: {_first_line(error)}", hint=_HINT
+        ) from None
+
+
+def select(plan: PhysicalPlan, changes: pa.Table) -> pa.Table:
+    """The SELECT list over the last operator's results, with ``$w`` last."""
+    weight = f"CAST({quote(WEIGHT) if plan.weighted else 1} AS TINYINT)"
+    restored = [f"{_restored_sql(input)} AS {quote(name)}" for name, input in plan.restored()]
+    source = f"SELECT *, {', '.join([*restored, f'{weight} AS {quote(TP_DELTA)}'])} FROM given"
+    items = [f"{each.expression.sql(dialect='duckdb')} AS {quote(each.name)}" for each in plan.outputs]
+    where = " AND ".join(f"({condition.sql(dialect='duckdb')})" for condition in plan.post_filters) or "TRUE"
+    try:
+        return _run(
+            f"SELECT {', '.join(items)}, {quote(TP_DELTA)} AS {quote(WEIGHT)} FROM ({source}) WHERE {where}", changes
+        )
+    except duckdb.Error as error:
+        written = ", ".join(each.expression.sql(dialect="spark") for each in plan.outputs)
+        raise BindError(
+            f"the SELECT list cannot be evaluated: {_first_line(error)}", detail=written.replace("`", ""), hint=_HINT
+        ) from None
+
+
+def spark_types(schema: pa.Schema) -> list[str]:
+    """The Spark type names of result columns, for reading expected cells; of types without cells, STRING."""
+    return [_spark_type(field.type) for field in schema if field.name != WEIGHT]
+
+
+@cache
+def _connection() -> duckdb.DuckDBPyConnection:
+    """One database for this process: opening one takes longer than a case."""
+    connection = duckdb.connect(config={"threads": 1})
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection
+
+
+def _run(sql: str, given: pa.Table) -> pa.Table:
+    """The query's answer over the table ``given``."""
+    connection = _connection()
+    connection.register("given", given)
+    try:
+        return connection.sql(sql).to_arrow_table()
+    finally:
+        connection.unregister("given")
+
+
+def _first_line(error: duckdb.Error) -> str:
+    return str(error).splitlines()[0]
+
+
+def _sql(expression: exp.Expr, input: Input) -> str:
+    """DuckDB SQL of an expression over one input's declared columns."""
+
+    def declared(node: exp.Expr) -> exp.Expr:
+        return _column(input.declared(node.name)) if isinstance(node, exp.Column) else node
+
+    return expression.copy().transform(declared, copy=False).sql(dialect="duckdb")
+
+
+def _column(name: str) -> exp.Expr:
+    return exp.column(exp.to_identifier(name, quoted=True))
+
+
+def _hash_sql(keys: Iterable[exp.Expr], input: Input) -> str:
+    """A key's hash, which chooses the bucket; unlike Spark's, but any will do."""
+    operands = [_sql(key, input) for key in keys]
+    no_value = " AND ".join(f"({operand}) IS NULL" for operand in operands)
+    return f"CASE WHEN {no_value} THEN {NULL_HASH} ELSE CAST(hash({', '.join(operands)}) >> 1 AS BIGINT) END"
+
+
+def _axis_sql(input: Input) -> str:
+    column = quote(input.time.column)
+    if not input.time.unit.is_integer:
+        return f"epoch_us({column})"
+    return f"TRY_CAST(CAST({column} AS HUGEINT) * {input.time.unit.scale} AS BIGINT)"
+
+
+def _restored_sql(input: Input) -> str:
+    axis = quote(input.time_name)
+    if input.time.unit is TimeUnit.TIMESTAMP:
+        return f"CAST(make_timestamp({axis}) AS TIMESTAMPTZ)"
+    declared = input.stream.column(input.time.column)
+    assert declared is not None
+    return f"CAST({axis} // {input.time.unit.scale} AS {declared.type})"
+
+
+def _spark_type(kind: pa.DataType) -> str:
+    if pa.types.is_decimal(kind):
+        return f"DECIMAL({kind.precision}, {kind.scale})"
+    if pa.types.is_timestamp(kind):
+        return "TIMESTAMP_NTZ" if kind.tz is None else "TIMESTAMP"
+    names = {
+        pa.bool_(): "BOOLEAN",
+        pa.int8(): "TINYINT",
+        pa.int16(): "SMALLINT",
+        pa.int32(): "INT",
+        pa.int64(): "BIGINT",
+        pa.float32(): "FLOAT",
+        pa.float64(): "DOUBLE",
+        pa.date32(): "DATE",
+        pa.binary(): "BINARY",
+    }
+    return names.get(kind, "STRING")

@@ -1,0 +1,59 @@
+"""The script of a case: CREATE STREAM statements, then one query."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from watersmeet.catalog import StreamDef
+from watersmeet.errors import CatalogError, UnsupportedError, did_you_mean
+from watersmeet.sql.bind import bind
+from watersmeet.sql.define import check_target, define_stream
+from watersmeet.sql.parse import parse
+from watersmeet.sql.statements import CreateStream, InsertSelect, Query, Select
+
+
+def load_script(script: str) -> tuple[dict[str, StreamDef], Query]:
+    """The streams that a script creates, by lower-case name, and its one query, which comes last.
+
+    Raises the errors of the SQL front end, and ``UnsupportedError`` for any other statement and for a script that has
+    no query or goes on after it.
+    """
+    streams: dict[str, StreamDef] = {}
+    query: Query | None = None
+    for statement in parse(script):
+        if query is not None:
+            raise UnsupportedError(
+                "a test has one query, and nothing comes after it",
+                hint="CREATE STREAM statements come first; a second query needs a case of its own",
+                position=statement.position,
+            )
+        match statement:
+            case CreateStream(query=None):
+                stream = define_stream(statement)
+                if stream.name.lower() in streams:
+                    raise CatalogError(f"there is a stream {stream.name} already", position=statement.position)
+                streams[stream.name.lower()] = stream
+            case CreateStream(query=found) | Select(query=found):
+                query = found
+            case InsertSelect(query=found):
+                _check_insert(statement, streams)
+                query = found
+            case _:
+                raise UnsupportedError(
+                    "a test takes CREATE STREAM statements and one query", position=statement.position
+                )
+    if query is None:
+        raise UnsupportedError("a test needs a query after its CREATE STREAM statements")
+    return streams, query
+
+
+def _check_insert(statement: InsertSelect, streams: Mapping[str, StreamDef]) -> None:
+    target = streams.get(statement.stream.lower())
+    if target is None:
+        known = [stream.name for stream in streams.values()]
+        raise CatalogError(
+            f"there is no stream {statement.stream}",
+            hint=did_you_mean(statement.stream, known),
+            position=statement.position,
+        )
+    check_target(target, [column.name for column in bind(statement.query, streams).outputs], statement)

@@ -1,0 +1,126 @@
+"""What the table of connectors checks and refuses, and what each sink makes of a changelog."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from watersmeet.catalog import StreamColumn, StreamDef
+from watersmeet.connectors.registry import check_connector, open_sink, open_source, to_columns
+from watersmeet.errors import ConfigError, UnsupportedError
+from watersmeet.secrets import hide, masked, resolve
+
+
+def stream(connector: str, columns: str = "", **options: str) -> StreamDef:
+    """A stream ``s`` with columns such as ``id INT, d INT``; ``__`` in the name of an option is a point."""
+    declared = [StreamColumn(name=each.split()[0], type=each.split()[1]) for each in columns.split(",") if each]
+    given = {name.replace("__", "."): value for name, value in options.items()}
+    return StreamDef(name="s", columns=tuple(declared), connector=connector, options=given)
+
+
+def refuse(*_: object) -> None:
+    raise AssertionError("nothing is shown here")
+
+
+@pytest.mark.parametrize(
+    ("given", "message", "option"),
+    [
+        (stream("pint"), "there is no connector 'pint'\nhint: did you mean print?", None),
+        (stream("print", color="red"), "print has no option 'color': it takes none", "color"),
+        (stream("embedded", topic="t"), "a stream without a connector has no option 'topic'", "topic"),
+        (stream("files"), "files needs the option path", "path"),
+        (stream("files", path="p", csv__header="true"), "hint: write header = 'true'", "csv.header"),
+        (stream("kafka", topic="t", brokers="h:1", topics="t"), "kafka has no option 'topics'", "topics"),
+        (stream("datagen", rows="3"), "datagen has no option 'rows'", "rows"),
+    ],
+)
+def test_options_are_checked(given: StreamDef, message: str, option: str | None) -> None:
+    with pytest.raises(ConfigError) as raised:
+        check_connector(given)
+    assert message in str(raised.value)
+    assert raised.value.option == option
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("kafka.ssl.keystore.password", "plain"),
+        ("kafka.sasl.jaas.config", 'x username="u" password="plain";'),
+        ("kafka.sasl.jaas.config", 'x username="${env:WM_USER}" password="plain";'),
+        ("kafka.sasl.oauthbearer.client.credentials.client.secret", "plain"),
+    ],
+)
+def test_a_secret_that_is_written_out_is_refused(name: str, value: str) -> None:
+    options = {"topic": "t", "brokers": "h:1", name: value}
+    with pytest.raises(ConfigError) as raised:
+        check_connector(StreamDef(name="s", columns=(), connector="kafka", options=options))
+    assert "plain" not in str(raised.value)
+    assert raised.value.hint == f"refer to it: '{name}' = '${{env:NAME}}' or '${{file:/path}}'"
+    assert "plain" not in str(masked(options))
+    assert "plain" not in hide(f"broker said: {value}", options)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("kafka.ssl.keystore.password", "${env:WM_PASSWORD}"),
+        ("kafka.sasl.jaas.config", 'x username="${env:WM_USER}" password="${file:/run/secret}";'),
+        ("kafka.sasl.oauthbearer.token.endpoint.url", "https://login.invalid/token"),
+        ("kafka.client.id", "me"),
+    ],
+)
+def test_a_reference_and_what_is_no_secret_pass(name: str, value: str) -> None:
+    options = {"topic": "t", "brokers": "h:1", name: value}
+    check_connector(StreamDef(name="s", columns=(), connector="kafka", options=options))
+
+
+def test_a_made_up_column_may_have_the_name_of_a_secret() -> None:
+    check_connector(stream("datagen", "token STRING,password STRING", columns__token="uuid()", columns__password="'x'"))
+
+
+def test_what_reads_only_and_what_writes_only(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match=r"s is a sink \(print\): it cannot be read"):
+        open_source(spark, stream("print"), tmp_path, limited=True)
+    with pytest.raises(UnsupportedError, match=r"s is a source \(datagen\): nothing can be written to it"):
+        open_sink(stream("datagen"), tmp_path, changelog=False, show=refuse)
+
+
+@pytest.mark.parametrize(
+    "sink", [stream("files", path="p"), stream("kafka", topic="t", brokers="h:1"), stream("embedded")]
+)
+def test_sinks_that_only_append_refuse_a_changelog(sink: StreamDef, tmp_path: Path) -> None:
+    open_sink(sink, tmp_path, changelog=False, show=refuse)
+    with pytest.raises(UnsupportedError) as raised:
+        open_sink(sink, tmp_path, changelog=True, show=refuse)
+    assert "files WITH (changelog = 'true'), print, blackhole" in (raised.value.hint or "")
+
+
+def test_sinks_that_take_a_changelog(tmp_path: Path) -> None:
+    for sink in stream("files", path="p", changelog="true"), stream("print"), stream("blackhole"):
+        open_sink(sink, tmp_path, changelog=True, show=refuse)
+
+
+def test_print_takes_a_column_for_the_weight_in_a_changelog_only(spark: SparkSession, tmp_path: Path) -> None:
+    shown: list[tuple[Sequence[str], object]] = []
+    rows = spark.createDataFrame([(1, -1)], "id INT, _tp_delta INT")
+    for changelog in True, False:
+        sink = open_sink(stream("print"), tmp_path, changelog=changelog, show=lambda *told: shown.append(told))
+        sink.write(rows, 0, "q")
+    assert shown == [(["id"], [(-1, (1,))]), (["id", "_tp_delta"], [(1, (1, -1))])]
+
+
+def test_columns_go_by_position_also_a_weight_that_was_selected(spark: SparkSession) -> None:
+    rows = spark.createDataFrame([(7, 1)], "id INT, _tp_delta INT")
+    target = stream("files", "a BIGINT,d INT,c STRING")
+    assert [row.asDict() for row in to_columns(rows, target, ("d", "a")).collect()] == [{"a": 1, "d": 7, "c": None}]
+    changelog = to_columns(rows, target, ("a",))
+    assert [row.asDict() for row in changelog.collect()] == [{"a": 7, "d": None, "c": None, "_tp_delta": 1}]
+
+
+def test_resolved_secrets_are_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WM_TEST_HIDDEN", "very-secret")
+    assert resolve("${env:WM_TEST_HIDDEN}") == "very-secret"
+    assert hide("login with very-secret failed") == "login with *** failed"

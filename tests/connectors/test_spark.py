@@ -1,0 +1,81 @@
+"""The Spark session that ``connect`` finds or starts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import watersmeet
+from watersmeet.errors import ConfigError
+from watersmeet.spark import settings_for
+
+pytestmark = pytest.mark.spark
+
+# Ivy settings that look into an empty folder only, so that no network is asked.
+NOWHERE = """<ivysettings><settings defaultResolver="none"/><resolvers><filesystem name="none">
+<artifact pattern="{0}/[artifact]-[revision].[ext]"/></filesystem></resolvers></ivysettings>"""
+
+PACKAGES = """
+import watersmeet
+from watersmeet.errors import WatersmeetError
+
+def told(**settings):
+    try:
+        watersmeet.connect(master="local[1]", **settings)
+    except WatersmeetError as error:
+        print(type(error).__name__, str(error), sep=": ")
+
+told(packages=["org.nowhere:nothing_2.13:1.0"], config={"spark.jars.ivySettings": "ivy.xml", "spark.jars.ivy": "ivy"})
+watersmeet.connect(master="local[1]").spark.stop()
+told(packages=["protobuf"])
+"""
+
+
+def test_driver_addresses_are_local_where_the_master_is() -> None:
+    local = settings_for({"spark.master": "local[3]"})
+    assert local["spark.driver.host"] == local["spark.driver.bindAddress"] == "127.0.0.1"
+    assert local["spark.sql.shuffle.partitions"] == "3"
+    remote = settings_for({"spark.master": "spark://host:7077", "spark.ui.enabled": "true"})
+    assert not [name for name in remote if name.startswith("spark.driver")]
+    assert "spark.sql.shuffle.partitions" not in remote
+    assert remote["spark.ui.enabled"] == "true"
+
+
+def test_a_session_that_runs_already_is_used(spark: SparkSession, tmp_path: Path) -> None:
+    found: list[SparkSession] = []
+    # also in another thread, where Spark knows of no active session
+    thread = threading.Thread(target=lambda: found.append(watersmeet.connect(workspace=tmp_path).spark))
+    thread.start()
+    thread.join()
+    assert found[0].sparkContext is spark.sparkContext
+
+
+@pytest.mark.parametrize(
+    "settings", [{"packages": ["kafka"]}, {"master": "local[1]"}, {"config": {"spark.ui.enabled": "true"}}]
+)
+def test_settings_for_a_session_that_is_there_are_refused(
+    spark: SparkSession, tmp_path: Path, settings: dict[str, object]
+) -> None:
+    with pytest.raises(ConfigError, match="but one runs in this process already"):
+        watersmeet.connect(workspace=tmp_path, **settings)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="but one was given"):
+        watersmeet.connect(spark, workspace=tmp_path, **settings)  # type: ignore[arg-type]
+
+
+def test_packages_that_cannot_be_had_are_told_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "ivy.xml").write_text(NOWHERE.format(tmp_path / "nothing"))
+    run = subprocess.run(
+        [sys.executable, "-c", PACKAGES], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True
+    )
+    *_, first, _, before, hint = run.stdout.splitlines()
+    assert first == "ConnectorError: the Spark package org.nowhere:nothing_2.13:1.0 cannot be downloaded"
+    assert before.startswith("ConfigError: org.apache.spark:spark-protobuf_2.13:")
+    assert before.endswith("cannot be loaded: this process has started Spark before, without it")
+    assert hint == "hint: connect with these packages first, in a new Python process"
+    assert "resolving dependencies" not in run.stderr
+    assert "\tat " not in run.stderr

@@ -1,0 +1,222 @@
+"""What a case that fails says, and of which line: mistakes of every kind, as a user would make them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+import pytest
+
+from watersmeet.catalog import StreamDef
+from watersmeet.engine.events import Event
+from watersmeet.errors import LimitError
+from watersmeet.sql.statements import Query
+from watersmeet.testing.bench import StepInput, StepOutcome
+from watersmeet.testing.case import Case
+from watersmeet.testing.harness import Harness
+from watersmeet.testing.notation import parse_cases
+from watersmeet.testing.regroup import all_at_once, row_by_row, with_restarts
+from watersmeet.testing.runner import Failure, run_case
+
+CASE = """\
+=== a left join
+CREATE STREAM o (id INT, ts BIGINT, WATERMARK FOR ts AS ts) WITH (event_time_unit = 's');
+CREATE STREAM p (id INT, ts BIGINT, WATERMARK FOR ts AS ts) WITH (event_time_unit = 's');
+SELECT o.id, p.ts FROM o LEFT JOIN p ON o.id = p.id WITHIN INTERVAL '10' SECONDS EMIT FINAL;
+>>> o
+1, 5
+2, 6
+>>> p
+1, 8
+<<<
++ 1, 8
+state 3
+>>> end
+<<<
++ 2, NULL
+"""
+ONE_QUERY = "hint: CREATE STREAM statements come first; a second query needs a case of its own"
+ERROR = "o has no column idd (line 3, column 8)\nhint: did you mean id?"
+
+
+def case(old: str = "", new: str = "") -> Case:
+    assert old in CASE
+    return parse_cases(CASE.replace(old, new, 1) if old else CASE)[0]
+
+
+def failure(case: Case) -> tuple[int, str]:
+    found = run_case(case)
+    assert found is not None
+    return found.line, found.report
+
+
+def test_a_case_that_is_right() -> None:
+    for run in (case(), all_at_once(case()), row_by_row(case()), with_restarts(case())):
+        assert run_case(run) is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "report"),
+    [
+        (">>> p\n", ">>> pp\n", 8, "the script creates no stream pp\nhint: did you mean p?"),
+        (
+            "<<<\n+ 1, 8",
+            ">>> END\n<<<\n+ 1, 8",
+            10,
+            "the script creates no stream END\nhint: a control is written in small letters: >>> end",
+        ),
+        ("state 3", ">>> idle q\n<<<", 12, "the script creates no stream q\nhint: known here: o, p"),
+        ("state 3", ">>> advance q 7\n<<<", 12, "the script creates no stream q\nhint: known here: o, p"),
+        ("state 3", "late pp 0", 10, "the script creates no stream pp\nhint: did you mean p?"),
+        ("2, 6\n", "2, 6, 7\n", 7, "the row (2, 6, 7) has 3 cells, its stream or query 2 columns"),
+        ("2, 6\n", "2, six\n", 7, "'six' is not a value of type BIGINT\na whole number is expected"),
+        ("+ 2, NULL", "+ 2", 15, "the row (2) has 1 cell, its stream or query 2 columns"),
+        ("+ 2, NULL", "+ 2, x", 15, "'x' is not a value of type BIGINT\na whole number is expected"),
+        (
+            "state 3",
+            ">>> advance o soon\n<<<",
+            12,
+            "'soon' is not a value of type BIGINT\na whole number is expected",
+        ),
+        ("+ 1, 8", "+ 1, 9", 10, "1 missing, 1 unexpected\nunexpected + 1, 8\nmissing    + 1, 9"),
+        ("state 3", "state 4", 10, "state: expected 4, found 3"),
+        ("state 3", "late o 1", 10, "late o: expected 1, found 0"),
+        ("SELECT o.id", "SELECT o.idd", 4, "o has no column idd (line 4, column 8)\nhint: did you mean id?"),
+        (
+            "SELECT",
+            "INSERT INTO r SELECT",
+            4,
+            "there is no stream r (line 4, column 1)\nhint: known here: o, p",
+        ),
+        (
+            "EMIT FINAL;",
+            "EMIT FINAL; SELECT id FROM o;",
+            4,
+            f"a test has one query, and nothing comes after it (line 4, column 94)\n{ONE_QUERY}",
+        ),
+        (
+            "SELECT",
+            "INSERT INTO o VALUES (1, 2);\nSELECT",
+            4,
+            "a test takes CREATE STREAM statements and one query (line 4, column 1)",
+        ),
+        (
+            ">>> o\n1, 5\n2, 6",
+            '>>> o raw\n{"id": 1, "ts": 5}\n{"id": 2, "ts": "x"}',
+            10,
+            'state: expected 3, found 2\nset aside as quarantined (o): ts: "x" does not fit BIGINT',
+        ),
+        (
+            "1, 8\n<<<\n+ 1, 8\nstate 3",
+            "1, 8\n>>> o raw\nno JSON\n<<<\n+ 1, 8\n>>> p\n3, 9\n<<<\n+ 3, 9",
+            16,
+            "1 missing, 0 unexpected\nmissing    + 3, 9\nset aside as quarantined (o): not valid JSON",
+        ),
+        (
+            "o.id, p.ts FROM o LEFT JOIN p ON o.id = p.id WITHIN INTERVAL '10' SECONDS EMIT FINAL;",
+            "id, ts FROM o;",
+            8,
+            "the query does not read the stream p\nhint: known here: o",
+        ),
+    ],
+)
+def test_mistakes(old: str, new: str, line: int, report: str) -> None:
+    assert failure(case(old, new)) == (line, report)
+
+
+def test_a_script_without_a_query() -> None:
+    without = parse_cases("=== t\nCREATE STREAM o (id INT);\n>>> o\n1\n<<<")[0]
+    assert failure(without) == (1, "a test needs a query after its CREATE STREAM statements")
+
+
+def test_raw_text_of_a_format_that_needs_spark() -> None:
+    csv = case("'s')", "'s', format = 'csv')").script
+    text = f"=== t\n{csv}\n>>> o raw\n1,5\n<<<"
+    assert failure(parse_cases(text)[0]) == (
+        5,
+        "o has format csv, and without Spark only json is read\nhint: run the case with --spark",
+    )
+
+
+def test_what_only_spark_evaluates_is_said_so() -> None:
+    line, report = failure(case("SELECT o.id", "SELECT xxhash64(o.id) AS x"))
+    assert line == 1
+    assert "xxhash64 does not exist" in report
+    assert "run the case with --spark" in report
+    _, report = failure(case("EMIT", "WHERE xxhash64(o.id) > 1 EMIT"))
+    assert "an expression over o cannot be evaluated" in report
+    assert "run the case with --spark" in report
+
+
+@pytest.mark.parametrize(
+    ("wanted", "report"),
+    [
+        ("o has no column idd\nline 3, column 8\ndid you mean id?", None),
+        ("idd\nline 4", f"missing in the error: line 4\nthe error is:\n{ERROR}"),
+        ("IDD", f"missing in the error: IDD\nthe error is:\n{ERROR}"),
+    ],
+)
+def test_expected_errors_count_lines_from_the_script(wanted: str, report: str | None) -> None:
+    script = case("o.id, p.ts", "o.idd, p.ts").script
+    found = run_case(parse_cases(f"=== t\n{script}\n!!!\n{wanted}")[0])
+    assert (found and found.report) == report
+
+
+def test_an_expected_error_that_does_not_come() -> None:
+    (expecting,) = parse_cases(f"=== t\n{case().script}\n!!!\nnope")
+    assert failure(expecting) == (1, "the script gives no error, but this was expected in one:\nnope")
+
+
+class Broken(Harness):
+    """A bench whose step brings what it is told, or raises it."""
+
+    brings: StepOutcome | LimitError
+
+    def step(self, inputs: Mapping[str, StepInput], events: Sequence[Event] = ()) -> StepOutcome:
+        if isinstance(self.brings, LimitError):
+            raise self.brings
+        return self.brings
+
+
+def run_broken(brings: StepOutcome | LimitError) -> Failure | None:
+    def make(streams: Mapping[str, StreamDef], query: Query) -> Broken:
+        bench = Broken(streams, query)
+        bench.brings = brings
+        return bench
+
+    return run_case(case(), make)
+
+
+def test_an_error_within_a_step_names_the_step() -> None:
+    assert run_broken(LimitError("the state is full")) == Failure(5, "the state is full")
+
+
+def test_a_row_taken_back_that_was_never_given() -> None:
+    broken = run_broken(StepOutcome([(-1, (1, None))]))
+    assert broken == Failure(10, "deleted more often than inserted:\n1, NULL")
+
+
+@pytest.fixture
+def far_from_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.parametrize("kind", ["TIMESTAMP", "TIMESTAMP_NTZ"])
+def test_advance_to_a_time_is_exact_in_any_zone(kind: str, far_from_utc: None) -> None:
+    seen: list[int] = []
+
+    class Recording(Harness):
+        def step(self, inputs: Mapping[str, StepInput], events: Sequence[Event] = ()) -> StepOutcome:
+            seen.extend(event.frontier for event in events)
+            return super().step(inputs, events)
+
+    text = (
+        f"=== t\nCREATE STREAM a (id INT, ts {kind}, WATERMARK FOR ts AS ts);\nSELECT id FROM a;\n"
+        ">>> a\n1, 00:00\n>>> advance a 1970-01-02 00:00:00.000007\n<<<\n+ 1\n"
+    )
+    assert run_case(parse_cases(text)[0], Recording) is None
+    assert seen == [86_400_000_007]
