@@ -103,7 +103,8 @@ def test_a_derived_stream_in_files_has_the_delay_of_its_query(session: Session, 
     """Its results come up to a window out of order: read back, none of them may be late."""
     inner = folder_sink(session, tmp_path / "out")
     feed = f"CREATE STREAM seen WITH (connector = 'files', path = '{tmp_path / 'seen'}') AS {JOIN};"
-    read = "INSERT INTO sink SELECT s.id, s.ts, c.page FROM seen s JOIN clicks c ON s.id = c.id WITHIN INTERVAL 9 SECONDS"
+    read = """INSERT INTO sink
+        SELECT s.id, s.ts, c.page FROM seen s JOIN clicks c ON s.id = c.id WITHIN INTERVAL 9 SECONDS"""
     (tmp_path / "seen").mkdir()
     for clicks, views in (
         ("(1, 100, 'a'), (2, 104, 'b')", "(2, 101)"),
@@ -196,7 +197,7 @@ def test_a_checkpoint_without_its_plan_is_refused(session: Session, tmp_path: Pa
     session.sql("INSERT INTO clicks VALUES (1, 5, 'a')")
     (query,) = run_job(session, f"INSERT INTO sink {JOIN}", QueryMode.DRAIN)
     (Path(query.checkpoint) / "plan.json").unlink()
-    with pytest.raises(CheckpointError, match="has progress but no plan.json"):
+    with pytest.raises(CheckpointError, match=r"has progress but no plan\.json"):
         run_job(session, f"INSERT INTO sink {JOIN}", QueryMode.DRAIN)
 
 
@@ -210,9 +211,8 @@ def test_a_limit_written_as_text_is_a_number(session: Session) -> None:
 
 
 def test_the_weight_is_a_column_of_results(session: Session, tmp_path: Path) -> None:
-    session.sql(
-        f"CREATE STREAM sink WITH (connector = 'files', path = '{tmp_path / 'out'}', format = 'json', changelog = 'true')"
-    )
+    out = f"connector = 'files', path = '{tmp_path / 'out'}', format = 'json', changelog = 'true'"
+    session.sql(f"CREATE STREAM sink WITH ({out})")
     left = "SELECT c.id, v.ts AS seen FROM clicks c LEFT JOIN views v ON c.id = v.id WITHIN INTERVAL '5' SECONDS"
     session.sql("INSERT INTO clicks VALUES (1, 5, 'a')")
     job = f"INSERT INTO sink {left} WHERE _tp_delta < 0 EMIT CHANGELOG"

@@ -143,3 +143,11 @@ def test_more_buckets_than_workers_and_caches_lost_at_random_change_nothing(seed
     sql = SQL.format(kind="FULL", emit=emit)
     workers = [WorkingSets(most_bytes=cap), WorkingSets(most_bytes=cap)]
     assert outputs(sql, seed, workers) == outputs(sql, seed)
+
+
+def test_idle_sets_are_closed_and_the_newest_stays() -> None:
+    sets = WorkingSets(most_bytes=1 << 30, idle_seconds=0.0)
+    ended, running = sets.get("ended", "join_1", "0"), sets.get("running", "join_1", "0")
+    sets.trim()
+    assert sets.get("running", "join_1", "0") is running
+    assert sets.get("ended", "join_1", "0") is not ended

@@ -8,6 +8,7 @@ the store.  First use, retry, restart and another worker are one path, and nothi
 from __future__ import annotations
 
 import itertools
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
@@ -17,6 +18,9 @@ import pyarrow as pa
 from watersmeet.columns import TIME
 from watersmeet.kernels.api import FOREVER, NEVER, quote
 from watersmeet.state.segments import Segment
+
+#: A working set that has not been asked for so long is closed.
+IDLE_SECONDS = 600.0
 
 
 class WorkingSet:
@@ -92,18 +96,21 @@ class WorkingSet:
 
 
 class WorkingSets:
-    """All working sets of a process, in one DuckDB with one memory limit, least recently used ones closed first."""
+    """All working sets of a process, in one DuckDB with one memory limit, least recently used ones closed first.
 
-    def __init__(self, *, most_bytes: int, memory_limit: str | None = None, temp_directory: str | None = None) -> None:
+    Sets that nobody has asked for in ``idle_seconds`` are closed too: their query has ended, or runs elsewhere.
+    """
+
+    def __init__(self, *, most_bytes: int, memory_limit: str | None = None, idle_seconds: float = IDLE_SECONDS) -> None:
         config: dict[str, str | bool | int | float | list[str]] = {"threads": 1, "preserve_insertion_order": False}
         if memory_limit:
             config["memory_limit"] = memory_limit
-        if temp_directory:
-            config["temp_directory"] = temp_directory
         self._connection = duckdb.connect(":memory:", config=config)
         self._connection.execute("SET TimeZone = 'UTC'")
         self._most_bytes = most_bytes
+        self._idle_seconds = idle_seconds
         self._sets: OrderedDict[tuple[str, ...], WorkingSet] = OrderedDict()
+        self._asked_for: dict[tuple[str, ...], float] = {}
 
     def get(self, *key: str) -> WorkingSet:
         """The working set of a bucket (key: query run, operator, bucket), empty where it was not known."""
@@ -111,17 +118,25 @@ class WorkingSets:
         if found is None:
             found = self._sets[key] = WorkingSet(self._connection)
         self._sets.move_to_end(key)
+        self._asked_for[key] = time.monotonic()
         return found
 
     def trim(self) -> None:
-        """Close the least recently used sets until the rest fits; the newest always stays."""
+        """Close idle sets, then the least recently used ones until the rest fits; the newest always stays."""
         total = sum(each.nbytes for each in self._sets.values())
-        while total > self._most_bytes and len(self._sets) > 1:
-            _, oldest = self._sets.popitem(last=False)
-            total -= oldest.nbytes
-            oldest.close()
+        idle_since = time.monotonic() - self._idle_seconds
+        while len(self._sets) > 1:
+            key = next(iter(self._sets))
+            if total <= self._most_bytes and self._asked_for[key] > idle_since:
+                break
+            total -= self._sets[key].nbytes
+            self._close(key)
 
     def forget(self) -> None:
         """Close all of them (a test throws the cache away; correctness never depends on it)."""
-        while self._sets:
-            self._sets.popitem()[1].close()
+        for key in list(self._sets):
+            self._close(key)
+
+    def _close(self, key: tuple[str, ...]) -> None:
+        del self._asked_for[key]
+        self._sets.pop(key).close()
