@@ -16,6 +16,8 @@ from watersmeet.plan.times import EventTime, TimeUnit
 
 #: The connector of a stream that lives in the workspace (CREATE STREAM without WITH).
 EMBEDDED = "embedded"
+#: The connector of a Spark DataFrame that was registered as a stream.
+FRAME = "dataframe"
 
 _VERSION = 1
 _MEND = "bring the file back from a copy, or move it away and create the streams again"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from watersmeet.catalog import EMBEDDED, StreamDef
+from watersmeet.catalog import EMBEDDED, FRAME, StreamDef
 from watersmeet.config import QuerySettings
 from watersmeet.connectors import console, registry
 from watersmeet.connectors.insert import insert_values
@@ -223,6 +223,11 @@ class Session:
         if target.derived:
             raise UnsupportedError(
                 f"{target.name} is fed by its own query (CREATE STREAM … AS)", position=statement.position
+            )
+        if target.connector == FRAME:
+            raise UnsupportedError(
+                f"{target.name} is a DataFrame that was registered: nothing can be written to it",
+                position=statement.position,
             )
         physical = self._plan(statement.query)
         check_target(target, [column.name for column in physical.outputs], statement)

@@ -33,7 +33,7 @@ def open_spark(
     """
     running = SparkContext._active_spark_context is not None
     if spark is None and not running:
-        spark = _new_spark(coordinates(packages), {"spark.master": master or "local[*]", **(config or {})})
+        spark = _new_spark(coordinates(packages), {"spark.master": master or _default_master(), **(config or {})})
     elif packages or master or config:
         raise ConfigError(
             "packages, master and config are for a new Spark session, but one "
@@ -80,13 +80,19 @@ def _new_spark(wanted: Sequence[str], config: Mapping[str, str]) -> SparkSession
         _start_jvm(settings, wanted)
     builder = SparkSession.builder
     for name, value in settings.items():
-        builder = builder.config(name, value)
+        if value:
+            builder = builder.config(name, value)
     try:
         spark = builder.getOrCreate()
     except Exception as error:  # noqa: BLE001 - the gateway raises bare exceptions where the JVM does not start
         raise _not_started(error) from None
     spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+def _default_master() -> str:
+    """All cores of this machine; what spark-submit was told (nothing, here) where it has started this process."""
+    return "" if "PYSPARK_GATEWAY_PORT" in os.environ else "local[*]"
 
 
 def _not_started(error: Exception) -> WatersmeetError:

@@ -79,6 +79,7 @@ class FakeSession:
     spark: FakeSpark = field(default_factory=FakeSpark)
     stopped: bool = False
     show: Any = None
+    on_stop: Callable[[], None] = lambda: None
 
     def run(self, text: str, mode: QueryMode = QueryMode.CONTINUOUS, checkpoint: str | None = None) -> Iterator[Result]:
         self.calls.append((text, mode, checkpoint))
@@ -87,6 +88,7 @@ class FakeSession:
 
     def stop(self) -> None:
         self.stopped = True
+        self.on_stop()
 
 
 def press_ctrl_c() -> None:

@@ -1,12 +1,18 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from watersmeet.catalog import Catalog
 from watersmeet.cli.explain import explain_script
 from watersmeet.cli.main import app
+from watersmeet.errors import CatalogError, WatersmeetError
+from watersmeet.sql.define import define_stream
+from watersmeet.sql.parse import parse
+from watersmeet.sql.statements import CreateStream
 
 RUNNER = CliRunner()
 STREAMS = """
@@ -30,7 +36,10 @@ def test_a_script_is_explained_without_a_trace() -> None:
 
 
 def test_statements_on_the_command_line() -> None:
-    result = RUNNER.invoke(app, ["explain", "-e", f"{STREAMS}INSERT INTO s {JOIN}; EXPLAIN {JOIN} EMIT CHANGELOG"])
+    sink = "CREATE STREAM s WITH (connector = 'print');"
+    result = RUNNER.invoke(
+        app, ["explain", "-e", f"{STREAMS}{sink} INSERT INTO s {JOIN}; EXPLAIN {JOIN} EMIT CHANGELOG"]
+    )
     assert result.exit_code == 0, result.stderr
     assert result.stdout.count("window -10 s") == 2
     assert "EMIT CHANGELOG" in result.stdout
@@ -52,13 +61,99 @@ def test_an_error_points_into_the_script() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "code", "message"),
     [
-        ([], "explain takes either a file or -e 'SQL'"),
-        (["job.sql", "-e", "SELECT 1"], "explain takes either a file or -e 'SQL'"),
-        (["-e", "SHOW STREAMS"], "there is no query here"),
+        ([], 2, "explain takes either a file or -e 'SQL'"),
+        (["job.sql", "-e", "SELECT 1"], 2, "explain takes either a file or -e 'SQL'"),
+        (["-e", "SHOW STREAMS"], 1, "there is no query here"),
     ],
 )
-def test_what_cannot_be_explained(arguments: list[str], message: str) -> None:
+def test_what_cannot_be_explained(arguments: list[str], code: int, message: str) -> None:
     result = RUNNER.invoke(app, ["explain", *arguments])
-    assert (result.exit_code, result.stderr.splitlines()[0]) == (1, message)
+    assert (result.exit_code, result.stderr.splitlines()[0]) == (code, message)
+
+
+def columns(text: str, workspace: str = "w") -> list[str]:
+    """The last line of each plan."""
+    return [plan.splitlines()[-1] for plan in explain_script(f"{STREAMS}{text}", Path(workspace))]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # a job that runs again creates its streams again
+        ("CREATE STREAM o (id INT, ts BIGINT, WATERMARK FOR ts AS ts)  WITH (event_time_unit = 's')", ["id", "ts"]),
+        ("CREATE STREAM IF NOT EXISTS o (other STRING)", ["id", "ts"]),
+        ("DROP STREAM O; CREATE STREAM o (other STRING)", ["other"]),
+        ("DROP STREAM IF EXISTS nowhere", ["id", "ts"]),
+        ("SHOW STREAMS; INSERT INTO o VALUES (1, 2); DESCRIBE o; SHOW CREATE STREAM o; STOP QUERY q", ["id", "ts"]),
+    ],
+)
+def test_streams_are_as_the_statements_before_leave_them(text: str, expected: list[str]) -> None:
+    assert columns(f"{text}; SELECT * FROM o") == [f"columns: {', '.join(expected)}"]
+
+
+def test_streams_of_the_workspace_count_too() -> None:
+    (statement,) = parse("CREATE STREAM kept (id INT)")
+    assert isinstance(statement, CreateStream)
+    Catalog(Path("w")).add(define_stream(statement))
+    assert columns("CREATE STREAM kept (id INT); SELECT id FROM kept") == ["columns: id"]
+    assert columns("CREATE STREAM IF NOT EXISTS kept (k INT); SELECT id FROM kept") == ["columns: id"]
+    with pytest.raises(CatalogError, match="there is a stream kept already"):
+        columns("CREATE STREAM kept (id STRING); SELECT id FROM kept")
+    columns("DROP STREAM kept")
+    assert Catalog(Path("w")).get("kept") is not None
+
+
+def test_chains_of_derived_streams() -> None:
+    chain = f"""CREATE STREAM j AS {JOIN};
+        CREATE STREAM k WITH (connector = 'files', path = 'k', format = 'json')
+          AS SELECT j.id, j.ts FROM j JOIN p ON j.id = p.id WITHIN INTERVAL '1' HOUR;
+        CREATE STREAM IF NOT EXISTS k AS SELECT ts FROM o;
+        SELECT k.id AS last FROM k JOIN o ON o.id = k.id WITHIN INTERVAL '1' HOUR"""
+    assert columns(chain) == ["columns: id, ts, paid", "columns: id, ts", "columns: last"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("CREATE STREAM o (id STRING)", r"there is a stream o already \(line 4, column 1\)"),
+        ("DROP STREAM o; SELECT * FROM o", "there is no stream o"),
+        ("DROP STREAM nowhere", r"there is no stream nowhere \(line 4, column 1\)"),
+        ("INSERT INTO nowhere SELECT id FROM o", "there is no stream nowhere"),
+        ("INSERT INTO nowhere VALUES (1)", "there is no stream nowhere"),
+        ("DESCRIBE nowhere", "there is no stream nowhere"),
+        ("INSERT INTO p SELECT id FROM o", "the query gives 1 columns, p takes 2"),
+        ("EXPLAIN CREATE STREAM d AS SELECT id FROM o; SELECT * FROM d", "there is no stream d"),
+        ("CREATE STREAM d AS SELECT id FROM o; CREATE STREAM d AS SELECT ts FROM o", "with another definition"),
+        ("CREATE STREAM d AS SELECT id FROM o; INSERT INTO d SELECT id FROM o", "d is fed by its own query"),
+        ("CREATE STREAM d (i INT) AS SELECT id FROM o", "takes its columns and event time from its query"),
+        ("CREATE STREAM d AS SELECT spark_alone(id) FROM o", "the columns of d cannot be worked out without Spark"),
+        ("CREATE STREAM f (i INT) WITH (connector = 'filez')", r"no connector 'filez' \(line 4, column 31\)"),
+        ("CREATE TABLE t (i INT)", "CREATE TABLE .* is not supported yet"),
+    ],
+)
+def test_what_a_run_would_refuse(text: str, message: str) -> None:
+    with pytest.raises(WatersmeetError) as refused:
+        columns(text)
+    assert re.search(message, str(refused.value)), refused.value
+
+
+def test_plans_before_a_mistake_are_shown() -> None:
+    result = RUNNER.invoke(app, ["explain", "-e", f"{STREAMS}{JOIN}; SELECT nothing FROM o"])
+    assert result.exit_code == 1
+    assert "columns: id, ts, paid" in result.stdout
+    assert "nothing" in result.stderr
+
+
+def test_a_workspace_that_is_not_there_is_named() -> None:
+    result = RUNNER.invoke(app, ["explain", "-w", "nowhere", "-e", "SELECT * FROM o"])
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[1].startswith("hint: there is no workspace nowhere")
+    assert not Path("nowhere").exists()
+
+
+def test_a_workspace_that_is_a_file() -> None:
+    Path("w").touch()
+    result = RUNNER.invoke(app, ["explain", "-w", "w", "-e", "SELECT * FROM o"])
+    assert (result.exit_code, result.stderr.splitlines()[0]) == (1, "the workspace w is a file, or stands below one")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 from importlib.metadata import version
@@ -42,6 +43,28 @@ def test_ctrl_c_exits_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("watersmeet.cli.run.read_script", interrupted)
     result = RUNNER.invoke(app, ["run", "job.sql"])
     assert (result.exit_code, result.stdout, result.stderr) == (130, "", "")
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "No space left on device\n"),
+        (PermissionError(errno.EACCES, "Permission denied", "results"), "results: Permission denied\n"),
+        (BrokenPipeError(errno.EPIPE, "Broken pipe"), ""),
+    ],
+)
+def test_what_the_machine_refuses_is_told_without_a_trace(
+    monkeypatch: pytest.MonkeyPatch, error: OSError, told: str
+) -> None:
+    def refused(_: str) -> str:
+        raise error
+
+    monkeypatch.setattr("watersmeet.cli.run.read_script", refused)
+    monkeypatch.setattr("sys.stdout", sys.stdout)  # typer puts others in their place after a broken pipe
+    monkeypatch.setattr("sys.stderr", sys.stderr)
+    result = RUNNER.invoke(app, ["run", "job.sql"])
+    assert (result.exit_code, result.stderr) == (1, told)
+    assert isinstance(result.exception, SystemExit)
 
 
 @pytest.mark.parametrize(

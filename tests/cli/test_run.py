@@ -123,10 +123,34 @@ def test_a_query_that_fails_stops_the_others(use: Use, job: str) -> None:
     assert result.stderr.endswith("the checkpoint is sealed\nhint: take another\n")
 
 
-def test_the_checkpoint_folder_is_handed_on(use: Use, job: str) -> None:
+def test_spark_that_ends_by_itself_is_told_without_a_trace(use: Use, job: str) -> None:
+    def refuse() -> None:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    session = use(started(FakeQuery(on_wait=refuse), FakeQuery()))
+    session.on_stop = refuse
+    result = RUNNER.invoke(app, ["run", job])
+    assert result.exit_code == 1
+    assert "Spark has ended, and its queries with it\nhint: was there too little memory?" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("folder", "handed_on"),
+    [
+        ("/there", "/there"),
+        ("here", "{}/here"),
+        ("a:b", "{}/a:b"),
+        ("s3a://bucket/x", "s3a://bucket/x"),
+        ("file:/there", "file:/there"),
+    ],
+)
+def test_the_checkpoint_folder_is_handed_on(
+    use: Use, job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, handed_on: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
     session = use(started(FakeQuery(), FakeQuery()))
-    RUNNER.invoke(app, ["run", job, "--drain", "--checkpoint", "/there"])
-    assert session.calls[0][1:] == (QueryMode.DRAIN, "/there")
+    RUNNER.invoke(app, ["run", job, "--drain", "--checkpoint", folder])
+    assert session.calls[0][1:] == (QueryMode.DRAIN, handed_on.format(tmp_path))
 
 
 def test_a_script_may_come_on_standard_input(use: Use) -> None:
@@ -137,7 +161,18 @@ def test_a_script_may_come_on_standard_input(use: Use) -> None:
 
 def test_bounded_and_drain_exclude_each_other(job: str) -> None:
     result = RUNNER.invoke(app, ["run", job, "--bounded", "--drain"])
-    assert (result.exit_code, result.stderr.splitlines()[0]) == (1, "--bounded and --drain exclude each other")
+    assert (result.exit_code, result.stderr.splitlines()[0]) == (2, "--bounded and --drain exclude each other")
+
+
+def test_a_checkpoint_needs_a_name(job: str) -> None:
+    result = RUNNER.invoke(app, ["run", job, "--checkpoint", ""])
+    assert (result.exit_code, result.stderr) == (2, "--checkpoint names no folder\n")
+
+
+@pytest.mark.parametrize("text", ["", " \n", "-- nothing\n/* at all */;"])
+def test_a_script_without_a_statement(text: str) -> None:
+    result = RUNNER.invoke(app, ["run", "-"], input=text)
+    assert (result.exit_code, result.stderr) == (1, "there is no statement in -\n")
 
 
 def test_a_mistake_in_the_sql_shows_before_spark_starts(tmp_path: Path) -> None:
@@ -165,8 +200,9 @@ def test_waiting_ends_when_a_stop_is_asked_for() -> None:
 def test_the_resume_command_is_quoted_and_leaves_defaults_out() -> None:
     continuous = resume_command("my job.sql", QueryMode.CONTINUOUS, Path(".watersmeet"), None, (), None)
     assert continuous == "watersmeet run 'my job.sql'"
-    full = resume_command("j.sql", QueryMode.DRAIN, Path("w"), Path("c"), ("kafka",), "local[2]")
-    assert full == "watersmeet run j.sql --drain --workspace w --checkpoint c --packages kafka --master 'local[2]'"
+    full = resume_command("j.sql", QueryMode.DRAIN, Path("w"), "s3a://c/d", ("kafka",), "local[2]")
+    rest = "--workspace w --checkpoint s3a://c/d --packages kafka --master 'local[2]'"
+    assert full == f"watersmeet run j.sql --drain {rest}"
 
 
 def test_progress_in_one_line() -> None:

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from tests.cli.fakes import FakeQuery, FakeSession, press_ctrl_c
 from watersmeet.cli.main import app
 from watersmeet.cli.prompt import SqlCompleter, WatersmeetSqlLexer, is_finished, make_prompt
-from watersmeet.cli.shell import HELP, Shell
-from watersmeet.errors import BindError, LimitError, Position
+from watersmeet.cli.shell import HELP, Shell, _catalog_of
+from watersmeet.errors import BindError, CatalogError, LimitError, Position
 from watersmeet.results import Message, Result, Started, Table
 from watersmeet.sql.statements import InsertSelect, Show, Statement
 
@@ -147,6 +147,14 @@ def test_without_a_terminal_the_shell_points_to_run() -> None:
     assert result.stderr == (
         "the shell needs a terminal\nhint: watersmeet run - takes statements from standard input\n"
     )
+
+
+def test_a_catalogue_that_breaks_later_ends_only_completion(tmp_path: Path) -> None:
+    streams = _catalog_of(tmp_path)
+    (tmp_path / "catalog.json").write_text("{")
+    assert streams() == {}
+    with pytest.raises(CatalogError, match="is not a catalogue"):
+        _catalog_of(tmp_path)
 
 
 @pytest.mark.parametrize(

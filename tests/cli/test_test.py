@@ -103,6 +103,13 @@ def test_files_that_are_no_tests(tmp_path: Path, text: str | None, message: str)
     assert str(path) in result.stderr
 
 
+@pytest.mark.parametrize("text", ["", "-- nothing\n"])
+def test_a_file_without_cases(tmp_path: Path, text: str) -> None:
+    result = RUNNER.invoke(app, ["test", write(tmp_path, "a.wmt", text)])
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[0] == f"{tmp_path}/a.wmt:1: there is no case here"
+
+
 def test_a_folder_without_cases(tmp_path: Path) -> None:
     result = RUNNER.invoke(app, ["test", str(tmp_path)])
     assert result.stderr == f"the folder {tmp_path} holds no .wmt files\n"

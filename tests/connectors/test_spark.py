@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 import watersmeet
 from watersmeet.errors import ConfigError
-from watersmeet.spark import settings_for
+from watersmeet.spark import _default_master, settings_for
 
 pytestmark = pytest.mark.spark
 
@@ -79,3 +79,11 @@ def test_packages_that_cannot_be_had_are_told_in_a_sentence(tmp_path: Path) -> N
     assert hint == "hint: connect with these packages first, in a new Python process"
     assert "resolving dependencies" not in run.stderr
     assert "\tat " not in run.stderr
+
+
+def test_what_spark_submit_was_told_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    assert _default_master() == "local[*]"
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    assert _default_master() == ""
+    assert "spark.driver.host" not in settings_for({"spark.master": ""})

@@ -11,7 +11,7 @@ import watersmeet
 from watersmeet import QueryMode
 from watersmeet.demo.batch import BATCH, compare
 from watersmeet.demo.data import write_events
-from watersmeet.demo.run import job_text
+from watersmeet.demo.job import job_text
 from watersmeet.results import Started
 
 pytestmark = pytest.mark.spark

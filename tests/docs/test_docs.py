@@ -8,14 +8,16 @@ it:
 ``<!-- fails: TEXT -->``    the block must fail with an error that holds TEXT
 ``<!-- planned -->``        the block's queries are explained, not run
 ``<!-- files: PATH -->``    the block is a file that later blocks read
+``<!-- commands -->``       the block's lines are ``watersmeet run FILE`` with ``--drain`` or ``--bounded``: they are run
 ``<!-- not run -->``        the block is only shown
 
-Paths that begin with ``data/`` lie in the test's own folder.
+Paths that begin with ``data/`` lie in the test's own folder.  What stands in ``examples`` also stands in the guide.
 """
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +36,7 @@ from watersmeet.testing.runner import run_case
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+EXAMPLES = ROOT / "examples"
 _FENCE = re.compile(
     r"(?:^<!--\s*(?P<mark>[^\n]*?)\s*-->\n)?^```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE
 )
@@ -106,16 +109,39 @@ def test_examples_run(
         (tmp_path / "data" / folder).mkdir(parents=True, exist_ok=True)
     for block in blocks_of(page):
         where = f"{page.name}:{block.line}"
+        text = re.sub(r"(?<=['\"])data/", lambda _: here, block.text)
         if block.mark.startswith("files:"):
-            (tmp_path / block.mark.removeprefix("files:").strip()).write_text(block.text)
+            (tmp_path / path_of(block)).write_text(text)
         elif block.mark == "not run":
             continue
+        elif block.mark == "commands":
+            lines = [line for command in text.splitlines() for line in run_command(session, command)]
+            expect(block, [*lines, *capsys.readouterr().out.splitlines()], where)
         elif block.kind == "sql":
-            run_sql(session, block, block.text.replace("'data/", f"'{here}"), where, capsys)
+            run_sql(session, block, text, where, capsys)
         elif block.kind == "python":
-            exec(compile(block.text.replace("'data/", f"'{here}"), where, "exec"), namespace)
+            exec(compile(text, where, "exec"), namespace)
             expect(block, capsys.readouterr().out.splitlines(), where)
     session.stop()
+
+
+def path_of(block: Block) -> str:
+    return block.mark.removeprefix("files:").strip()
+
+
+def test_examples_are_those_of_the_guide() -> None:
+    told = {path_of(block): block.text for block in blocks_of(ROOT / "docs" / "guide.md") if "files:" in block.mark}
+    there = {path for path in told if (EXAMPLES / "orders" / path).exists()}
+    assert there == {"job.sql", "data/orders/1.json", "data/payments/1.json"}
+    for path in there:
+        assert (EXAMPLES / "orders" / path).read_text(encoding="utf-8") == told[path]
+
+
+def run_command(session: Session, line: str) -> list[str]:
+    """What ``watersmeet run FILE --MODE`` gives, in this session."""
+    program, command, file, mode = shlex.split(line, comments=True)
+    assert (program, command) == ("watersmeet", "run")
+    return carry_out(session, Path(file).read_text(), QueryMode(mode.removeprefix("--")))
 
 
 def run_sql(session: Session, block: Block, text: str, where: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -131,8 +157,8 @@ def run_sql(session: Session, block: Block, text: str, where: str, capsys: pytes
     expect(block, [*lines, *capsys.readouterr().out.splitlines()], where)
 
 
-def carry_out(session: Session, text: str) -> list[str]:
-    return [line for result in session.run(text, mode=QueryMode.BOUNDED) for line in told(result)]
+def carry_out(session: Session, text: str, mode: QueryMode = QueryMode.BOUNDED) -> list[str]:
+    return [line for result in session.run(text, mode=mode) for line in told(result)]
 
 
 def told(result: Result) -> list[str]:

@@ -192,6 +192,12 @@ def test_a_frame_that_cannot_be_registered(
         session.register("a b", frame, time="ts")
 
 
+def test_nothing_is_written_to_a_frame(spark: SparkSession, session: Session) -> None:
+    session.register("f", spark.readStream.schema("id INT, ts BIGINT").json(str(session.workspace)), time="ts")
+    with pytest.raises(UnsupportedError, match="a DataFrame that was registered"):
+        session.sql(f"INSERT INTO f {JOIN}")
+
+
 def test_a_checkpoint_without_its_plan_is_refused(session: Session, tmp_path: Path) -> None:
     folder_sink(session, tmp_path / "out")
     session.sql("INSERT INTO clicks VALUES (1, 5, 'a')")

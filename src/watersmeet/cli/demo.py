@@ -1,10 +1,67 @@
-"""``watersmeet demo``: a year of flights and weather, joined as streams."""
+"""``watersmeet demo``: a year of flights and weather, joined as streams, shown, and checked against a batch answer."""
 
 from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from watersmeet.cli.interrupt import interruptible
+from watersmeet.errors import WatersmeetError
+
+if TYPE_CHECKING:
+    from watersmeet.runtime.query import RunningQuery
+
+_FOLDER = Path("demo-out")
 
 
 def demo() -> None:
     """Join a year of real flights and hourly weather as streams, and show the results."""
-    from watersmeet.demo.run import main
+    from watersmeet.cli.rows import err, show_table
+    from watersmeet.demo.batch import compare
+    from watersmeet.demo.data import write_events
+    from watersmeet.demo.job import job_text, samples
 
-    main()
+    data = write_events(_FOLDER / "events")
+    for old in (_FOLDER / "workspace", _FOLDER / "results"):
+        if old.exists():
+            shutil.rmtree(old)
+    tell = err().print
+    tell(f"{data.flight_rows:,} flights and {data.weather_rows:,} weather reports as event files in {_FOLDER}")
+    seconds = _run(job_text(_FOLDER))
+    for name, columns, rows in samples(_FOLDER / "results"):
+        tell(f"\n{name}")
+        show_table(columns, [[None if value is None else str(value) for value in row] for row in rows])
+    comparisons = compare(data, _FOLDER / "results")
+    for each in comparisons:
+        verdict = "equal to" if each.is_equal else f"{each.missing} missing, {each.unexpected} unexpected against"
+        tell(f"{each.name}: {each.rows:,} rows, {verdict} DuckDB's batch answer")
+    tell(f"all joins in {seconds:.0f} seconds; results in {_FOLDER}/results")
+    if not all(each.is_equal for each in comparisons):
+        raise WatersmeetError("the streaming results differ from the batch answer")
+
+
+def _run(job: str) -> float:
+    """Run the job to its end; the seconds that its queries took."""
+    from watersmeet.cli.progress import screen
+    from watersmeet.cli.run import follow, tell_end
+    from watersmeet.cli.spark import session_of
+    from watersmeet.runtime.query import QueryMode
+
+    queries: list[RunningQuery] = []
+    with session_of(_FOLDER / "workspace") as session, interruptible() as interrupt:
+        started = time.monotonic()
+        try:
+            with screen() as shown:
+                follow(session, job, QueryMode.BOUNDED, None, queries, shown, interrupt)
+        finally:
+            for query in queries:
+                query.stop()
+        seconds = time.monotonic() - started
+    tell_end(queries)
+    if interrupt.asked:
+        raise typer.Exit(interrupt.exit_code)
+    return seconds

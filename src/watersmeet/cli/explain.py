@@ -27,15 +27,17 @@ def explain(script: Script = None, execute: Text = None, workspace: Workspace = 
     if (script is None) == (execute is None):
         raise UsageError("explain takes either a file or -e 'SQL'")
     text = execute if execute is not None else read_script(script or "")
+    count = 0
     try:
-        plans = list(explain_script(text, workspace))
+        for plan in explain_script(text, workspace):
+            typer.echo(f"\n{plan}" if count else plan)
+            count += 1
     except CatalogError as error:
         if error.hint is None and not workspace.exists():
             error.hint = f"there is no workspace {workspace}, so streams are those that this text creates"
         raise
-    if not plans:
+    if not count:
         raise ConfigError("there is no query here", hint="give a SELECT, after the CREATE STREAM statements it needs")
-    typer.echo("\n\n".join(plans))
 
 
 def explain_script(text: str, workspace: Path) -> Iterator[str]:
@@ -48,9 +50,7 @@ def explain_script(text: str, workspace: Path) -> Iterator[str]:
 
     script = _Script(workspace)
     for statement in parse(text):
-        plan = script.explained(statement)
-        if plan is not None:
-            yield plan
+        yield from script.explained(statement)
 
 
 class _Script:
@@ -59,22 +59,23 @@ class _Script:
     def __init__(self, workspace: Path) -> None:
         from watersmeet.catalog import Catalog
 
-        self._workspace = workspace
         self._streams = {stream.name.lower(): stream for stream in Catalog(workspace).streams().values()}
 
-    def explained(self, statement: Statement) -> str | None:
-        """The plan of a statement's query, None where it has none."""
+    def explained(self, statement: Statement) -> Iterator[str]:
+        """The plan of a statement's query, if it has one; then the streams are as the statement leaves them."""
         from watersmeet.plan.explain import explain as plan_text
         from watersmeet.sql import statements as sql
 
         match statement:
             case sql.Select(query=query) | sql.Explain(query=query):
-                return plan_text(self._plan(query))
+                yield plan_text(self._plan(query))
             case sql.InsertSelect():
-                return plan_text(self._insert(statement))
+                yield plan_text(self._insert(statement))
             case sql.CreateStream(query=sql.Query() as query):
-                plan = self._create_as(statement, query)
-                return None if plan is None else plan_text(plan)
+                plan = self._plan(query)
+                if self._is_fed_by(statement):
+                    yield plan_text(plan)
+                    self._add_derived(statement, query)
             case sql.CreateStream():
                 self._create(statement)
             case sql.CreateTable():
@@ -85,7 +86,6 @@ class _Script:
                 self._drop(statement)
             case sql.InsertValues(stream=name) | sql.Describe(name=name) | sql.ShowCreate(name=name):
                 self._require(name, statement.position)
-        return None
 
     def _plan(self, query: Query) -> PhysicalPlan:
         from watersmeet.plan.physical import plan
@@ -119,29 +119,25 @@ class _Script:
         if added:
             self._streams[stream.name.lower()] = stream
 
-    def _create_as(self, statement: CreateStream, query: Query) -> PhysicalPlan | None:
+    def _is_fed_by(self, statement: CreateStream) -> bool:
+        """Whether CREATE STREAM … AS starts its query: not where IF NOT EXISTS lets another stream stay."""
         from watersmeet.sql.define import check_name, refuse_definitions
 
         check_name(statement.name, statement.position)
         refuse_definitions(statement)
-        plan = self._plan(query)
         known = self._streams.get(statement.name.lower())
-        if known is None:
-            stream = self._derived(statement, query)
-            _check_options(stream, statement)
-            self._streams[stream.name.lower()] = stream
-        elif known.definition != statement.source:
-            if statement.if_not_exists:
-                return None  # the known stream and its query stay
-            raise CatalogError(
-                f"there is a stream {known.name} already, with another definition",
-                hint="use another name, or DROP STREAM it first",
-                position=statement.position,
-            )
-        return plan
+        if known is None or known.definition == statement.source:
+            return True
+        if statement.if_not_exists:
+            return False
+        raise CatalogError(
+            f"there is a stream {known.name} already, with another definition",
+            hint="use another name, or DROP STREAM it first",
+            position=statement.position,
+        )
 
-    def _derived(self, statement: CreateStream, query: Query) -> StreamDef:
-        """The stream that a query feeds; the harness works out the types of its columns."""
+    def _add_derived(self, statement: CreateStream, query: Query) -> None:
+        """Add the stream that a query feeds; the harness works out the types of its columns."""
         from watersmeet.plan.lineage import derived_stream
         from watersmeet.testing.harness import Harness
 
@@ -151,13 +147,14 @@ class _Script:
             raise UnsupportedError(
                 f"the columns of {statement.name} cannot be worked out without Spark",
                 detail=error.message,
-                hint="EXPLAIN queries over it in `watersmeet sql`",
+                hint="EXPLAIN what comes after it in `watersmeet sql`",
                 position=statement.position,
             ) from None
         columns = list(zip(harness.column_names, harness.column_types, strict=True))
-        return derived_stream(
-            statement.name, harness.plan.query, columns, statement.source, options=statement.options or None
-        )
+        options = statement.options or None
+        stream = derived_stream(statement.name, harness.plan.query, columns, statement.source, options=options)
+        _check_options(stream, statement)
+        self._streams[stream.name.lower()] = stream
 
     def _drop(self, statement: Drop) -> None:
         if not statement.if_exists:

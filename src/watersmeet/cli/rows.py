@@ -37,12 +37,12 @@ def _console(*, stderr: bool) -> Console:
 def show_changes(names: Sequence[str], changes: Sequence[tuple[int, tuple[object, ...]]]) -> None:
     """Print a batch's rows, each marked ``+`` (it came) or ``-`` (it was taken back).
 
-    A table on a terminal; elsewhere one line a row, cells separated by commas, as the test notation writes them.
+    A table on a terminal; elsewhere one line a row, as ``show_plainly`` prints them.
     """
     if not sys.stdout.isatty():
-        lines = [f"{'+' if weight > 0 else '-'} {', '.join(map(cell, row))}" for weight, row in changes]
-        sys.stdout.write("\n".join(lines) + "\n")
-        sys.stdout.flush()
+        from watersmeet.connectors.console import show_plainly
+
+        show_plainly(names, changes)
         return
     table = _empty(["", *names])
     for weight, row in changes:
@@ -61,11 +61,6 @@ def show_table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         out().print(table)
 
 
-def cell(value: object) -> str:
-    """A value as text: ``NULL`` for none, text as it is."""
-    return "NULL" if value is None else str(value)
-
-
 def _empty(names: Sequence[str]) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for name in names:
@@ -74,7 +69,7 @@ def _empty(names: Sequence[str]) -> Table:
 
 
 def _styled(value: object) -> Text:
-    text = Text(cell(value), style="dim" if value is None else "")
+    text = Text("NULL", style="dim") if value is None else Text(str(value))
     if isinstance(value, int | float) and not isinstance(value, bool):
         text.justify = "right"
     return text

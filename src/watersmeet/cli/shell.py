@@ -13,7 +13,7 @@ import typer
 
 from watersmeet.cli.interrupt import Interrupt, interruptible
 from watersmeet.cli.options import DEFAULT_WORKSPACE, Master, Packages, Workspace
-from watersmeet.errors import ConfigError, WatersmeetError
+from watersmeet.errors import CatalogError, ConfigError, WatersmeetError
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
@@ -153,10 +153,20 @@ def _in_place(statement: Statement) -> str:
 
 
 def _catalog_of(workspace: Path) -> Callable[[], dict[str, tuple[str, ...]]]:
-    """Asks the workspace for its streams and their columns, as they are then."""
+    """Asks the workspace for its streams and their columns, as they are then.
+
+    Raises ``CatalogError`` where it cannot tell; what is asked later tells of none then.
+    """
     from watersmeet.catalog import Catalog
 
     catalog = Catalog(workspace)
-    return lambda: {
-        stream.name: tuple(column.name for column in stream.columns) for stream in catalog.streams().values()
-    }
+    catalog.streams()
+
+    def streams() -> dict[str, tuple[str, ...]]:
+        try:
+            known = catalog.streams().values()
+        except CatalogError:
+            return {}  # an error here would end the shell in the middle of a line
+        return {stream.name: tuple(column.name for column in stream.columns) for stream in known}
+
+    return streams

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
@@ -38,31 +39,45 @@ _STACK = re.compile(r"\s+at |\s+\.\.\. ")
 def session_of(workspace: Path, packages: Sequence[str] = (), master: str | None = None) -> Iterator[Session]:
     """A session that is stopped at the end, and its Spark with it.
 
-    Where Ctrl-C breaks in, nothing is waited for: Spark ends with this process.
+    Where Ctrl-C breaks in, nothing is waited for: Spark ends with this process.  ``WatersmeetError`` where Spark has
+    ended before.
     """
+    from py4j.protocol import Py4JNetworkError
+
     session = start_session(workspace, packages, master)
-    logging.getLogger().addFilter(_is_no_interrupt)
     try:
-        yield session
-    except KeyboardInterrupt:
-        raise
-    except BaseException:
-        stop_session(session)
-        raise
-    else:
-        stop_session(session)
+        try:
+            yield session
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
+            stop_session(session)
+            raise
+        else:
+            stop_session(session)
+    except (ConnectionRefusedError, ConnectionResetError, Py4JNetworkError):
+        raise WatersmeetError(
+            "Spark has ended, and its queries with it",
+            hint=f"was there too little memory? {workspace / LOG_NAME} may say more; the same command resumes them",
+        ) from None
 
 
 def start_session(workspace: Path, packages: Sequence[str] = (), master: str | None = None) -> Session:
     """Start Spark and a session on it, whose printed rows look as ``show_changes`` prints them.
 
-    Raises ``WatersmeetError`` with the last lines of Spark's log where Spark does not start.
+    Raises ``ConfigError`` and ``CatalogError`` for a workspace that cannot be used, ``WatersmeetError`` with the last
+    lines of Spark's log where Spark does not start.
     """
+    from watersmeet.catalog import Catalog
+
+    make_workspace(workspace)
+    Catalog(workspace).streams()  # what is wrong with it shows at once, not after Spark has started
     with quiet_start(workspace):
         import watersmeet
 
         session = watersmeet.connect(workspace=workspace, packages=packages, master=master)
     session.show = show_changes
+    logging.getLogger().addFilter(_is_of_use)
     return session
 
 
@@ -78,7 +93,6 @@ def quiet_start(workspace: Path) -> Iterator[None]:
 
     A Spark session must be started within.  An error raised meanwhile gets the last lines of that log as its detail.
     """
-    make_workspace(workspace)
     typer.echo("starting Spark …", err=True)
     log = _Log(workspace / LOG_NAME)
     try:
@@ -89,10 +103,15 @@ def quiet_start(workspace: Path) -> Iterator[None]:
         raise
 
 
+def _is_of_use(record: LogRecord) -> bool:
+    """Keep back the stack traces that py4j logs where one of its calls is broken off, by Ctrl-C or the JVM's end."""
+    return not (record.exc_info and record.module == "java_gateway")
+
+
 class _File(RotatingFileHandler):
     """A file that a full disk leaves without some lines; said on standard error, it would come back as a line."""
 
-    def handleError(self, record: LogRecord) -> None:
+    def handleError(self, record: LogRecord) -> None:  # noqa: N802 - logging calls it so
         """Go on."""
 
 

@@ -8,7 +8,7 @@ from decimal import Decimal, InvalidOperation
 
 from sqlglot import exp
 
-from watersmeet.catalog import EMBEDDED, StreamColumn, StreamDef
+from watersmeet.catalog import EMBEDDED, FRAME, StreamColumn, StreamDef
 from watersmeet.columns import RESERVED, TP_TIME
 from watersmeet.errors import BindError, ConfigError, Position, UnsupportedError, WatersmeetError, did_you_mean
 from watersmeet.plan.arrow_types import arrow_type
@@ -92,7 +92,7 @@ def define_frame(name: str, columns: Sequence[tuple[str, str]], time: str | None
         position=nowhere,
     )
     try:
-        return define_stream(statement).model_copy(update={"connector": "dataframe"})
+        return define_stream(statement).model_copy(update={"connector": FRAME})
     except WatersmeetError as error:
         error.position = None  # there is no text
         raise

@@ -23,10 +23,10 @@ from watersmeet.catalog import StreamDef
 from watersmeet.columns import TP_DELTA
 from watersmeet.engine.events import Event
 from watersmeet.engine.routing import bucket_numbers
-from watersmeet.errors import CatalogError
+from watersmeet.errors import CatalogError, WatersmeetError
 from watersmeet.plan.physical import PhysicalPlan, plan
 from watersmeet.runtime.dataflow import Resources, build
-from watersmeet.runtime.failures import translate
+from watersmeet.runtime.failures import planning, translate
 from watersmeet.runtime.metrics import counters_of
 from watersmeet.sql.bind import bind
 from watersmeet.sql.statements import Query
@@ -34,6 +34,7 @@ from watersmeet.testing.bench import PlannedQuery, StepInput, StepOutcome
 from watersmeet.testing.cells import Row, parse_cell
 from watersmeet.testing.feed import Portion, control_frame, read_feed, stream_source, write_feed
 
+_NAME = "of the test"
 #: Each file that Spark's default manager creates on a local disk forks a process; nothing here must outlive a crash.
 _QUICK_FILES = {
     "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing."
@@ -98,7 +99,8 @@ class SparkGroup:
     def add(self, streams: Mapping[str, StreamDef], query: Query, *, has_raw: bool = True) -> QueryRun:
         """Take one more query in; raises what is wrong with it."""
         run = QueryRun(len(self._runs), streams, plan(bind(query, streams)), has_raw=has_raw)
-        self._frames[run.number] = self._build(run)
+        with planning(_NAME):
+            self._frames[run.number] = self._build(run)
         self._runs.append(run)
         return run
 
@@ -122,7 +124,7 @@ class SparkGroup:
             try:
                 self._query.processAllAvailable()
             except PySparkException as error:
-                raise translate(error, "of the test") from None
+                raise _failed(error) from None
             self._take_counters(self._query)
         return {run.number: run.take() for run in self._runs}
 
@@ -184,6 +186,13 @@ class SparkGroup:
                 self._last_batch = int(progress["batchId"])
             for run in self._runs:
                 run.counters.update(told[run.number])
+
+
+def _failed(error: PySparkException) -> WatersmeetError:
+    translated = translate(error, _NAME)
+    if type(translated) is WatersmeetError:
+        translated.hint = None  # it speaks of a checkpoint, and a test's is gone
+    return translated
 
 
 @contextmanager

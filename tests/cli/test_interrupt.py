@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from watersmeet.cli.interrupt import ending_at_once, interruptible
+from watersmeet.cli.spark import _is_of_use
+
+STARTING = """
+import os, signal
+from watersmeet.cli.interrupt import ending_at_once
+with ending_at_once():
+    try:
+        os.kill(os.getpid(), signal.{})
+        signal.pause()
+    finally:
+        print("what the start of Spark takes away when it is broken off")
+"""
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_while_spark_starts_a_stop_unwinds_nothing(name: str, code: int) -> None:
+    ended = subprocess.run([sys.executable, "-c", STARTING.format(name)], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (code, "", "")
+
+
+def test_handlers_come_back_after_the_start() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with ending_at_once():
+        assert signal.getsignal(signal.SIGINT) is not before
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # as Spark does it
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_the_first_ctrl_c_asks_and_the_second_breaks_in() -> None:
+    with interruptible() as interrupt:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert interrupt.asked
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_what_a_second_ctrl_c_breaks_off_is_not_logged() -> None:
+    def record(path: str) -> logging.LogRecord:
+        broken_off = (KeyboardInterrupt, KeyboardInterrupt(), None)
+        return logging.LogRecord("root", logging.ERROR, path, 0, "while sending", None, broken_off)
+
+    assert not _is_of_use(record("py4j/java_gateway.py"))
+    assert _is_of_use(record("elsewhere.py"))

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import errno
+import io
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from watersmeet.cli.main import app
+from watersmeet.cli.options import make_workspace, read_script
+from watersmeet.errors import ConfigError
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def test_a_script_from_another_system(tmp_path: Path) -> None:
+    path = tmp_path / "job.sql"
+    path.write_bytes(BYTE_ORDER_MARK + "SELECT 'é'\r\nFROM s;".encode())
+    assert read_script(str(path)) == "SELECT 'é'\nFROM s;"
+
+
+@pytest.mark.parametrize("content", [b"SELECT \xff", b"SELECT \x00 1", "SELECT 1".encode("utf-16")])
+def test_what_is_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
+    path = tmp_path / "job.sql"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"job.sql is not text in UTF-8"):
+        read_script(str(path))
+    # whatever this process takes for the encoding of its standard input
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content), encoding="latin-1"))
+    with pytest.raises(ConfigError, match="standard input is not text in UTF-8"):
+        read_script("-")
+
+
+def test_no_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(ConfigError, match="there is no standard input to read"):
+        read_script("-")
+
+
+def test_a_folder_is_no_script(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+        read_script(str(tmp_path))
+    with pytest.raises(ConfigError, match="a file without a name cannot be read"):
+        read_script("")
+
+
+def test_a_workspace_is_made(tmp_path: Path) -> None:
+    make_workspace(tmp_path / "a" / "b")
+    make_workspace(tmp_path / "a" / "b")
+    assert (tmp_path / "a" / "b").is_dir()
+
+
+@pytest.mark.parametrize("below", ["", "b"])
+def test_a_workspace_that_is_a_file(tmp_path: Path, below: str) -> None:
+    (tmp_path / "a").touch()
+    with pytest.raises(ConfigError) as refused:
+        make_workspace(tmp_path / "a" / below)
+    assert str(refused.value) == (
+        f"{tmp_path / 'a' / below} cannot be the workspace: it is a file, or stands below one\n"
+        "hint: name another folder with --workspace"
+    )
+
+
+def test_a_workspace_is_a_folder_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="it is a folder of this machine"):
+        make_workspace(Path("s3a://bucket/x"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_workspace_that_may_not_be_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # the tests may run as root, who may write everywhere
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(ConfigError, match="it may not be written to"):
+        make_workspace(tmp_path)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(ConfigError, match="Permission denied"):
+        make_workspace(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("workspace", "told"), [("job.sql", "it is a file, or stands below one"), ("broken", "is not a catalogue")]
+)
+def test_no_spark_starts_on_a_workspace_that_cannot_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workspace: str, told: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("job.sql").write_text("SHOW STREAMS;")
+    Path("broken").mkdir()
+    Path("broken", "catalog.json").write_text("{")
+    result = CliRunner().invoke(app, ["run", "job.sql", "-w", workspace])
+    assert result.exit_code == 1
+    assert told in result.stderr
+    assert "starting Spark" not in result.stderr

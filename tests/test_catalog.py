@@ -1,0 +1,112 @@
+"""The catalogue: streams by name, and what it says of a file that it cannot read or write."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from watersmeet.catalog import Catalog, StreamColumn, StreamDef
+from watersmeet.errors import CatalogError
+
+ORDERS = StreamDef(name="Orders", columns=(StreamColumn(name="id", type="INT"),), definition="CREATE STREAM Orders …")
+
+
+def refusal(catalog: Catalog) -> str:
+    with pytest.raises(CatalogError) as refused:
+        catalog.streams()
+    return str(refused.value)
+
+
+def test_streams_are_kept_and_case_does_not_count(tmp_path: Path) -> None:
+    assert Catalog(tmp_path / "w").streams() == {}
+    assert Catalog(tmp_path / "w").add(ORDERS)
+    catalog = Catalog(tmp_path / "w")
+    assert catalog.streams() == {"Orders": ORDERS}
+    assert catalog.require("ORDERS") == ORDERS
+    assert catalog.drop("orders") == ORDERS
+    assert catalog.get("Orders") is None
+
+
+def test_the_same_stream_again_is_no_error(tmp_path: Path) -> None:
+    catalog = Catalog(tmp_path)
+    catalog.add(ORDERS)
+    assert not catalog.add(ORDERS.model_copy(update={"definition": "create stream Orders …"}))
+    other = ORDERS.model_copy(update={"delay": 5})
+    assert not catalog.add(other, if_not_exists=True)
+    with pytest.raises(CatalogError, match="there is a stream Orders already"):
+        catalog.add(other)
+    assert catalog.get("orders") == ORDERS
+
+
+def test_a_stream_that_is_not_there(tmp_path: Path) -> None:
+    catalog = Catalog(tmp_path)
+    catalog.add(ORDERS)
+    for ask in (catalog.require, catalog.drop):
+        with pytest.raises(CatalogError) as refused:
+            ask("order")
+        assert str(refused.value) == "there is no stream order\nhint: did you mean Orders?"
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ('{"version": 1, "str', "is not a catalogue: its JSON breaks at line 1, column 16"),
+        ("", "is not a catalogue: its JSON breaks at line 1, column 1"),
+        ("[1]", "is not a catalogue: it has no version"),
+        ('{"streams": {}}', "is not a catalogue: it has no version"),
+        ('{"version": 1}', "is not a catalogue: streams: Field required"),
+        ('{"version": 1, "streams": {}, "tables": {}}', "is not a catalogue: tables: Extra inputs are not permitted"),
+        (
+            '{"version": 1, "streams": {"o": {"name": "o"}}}',
+            "is not a catalogue: streams.o.columns: Field required",
+        ),
+        ("\udcff", "is not a catalogue: it is not text in UTF-8"),
+    ],
+)
+def test_a_file_that_is_no_catalogue(tmp_path: Path, content: str, reason: str) -> None:
+    path = tmp_path / "catalog.json"
+    path.write_text(content, errors="surrogateescape")
+    assert refusal(Catalog(tmp_path)) == (
+        f"{path} {reason}\nhint: bring the file back from a copy, or move it away and create the streams again"
+    )
+    with pytest.raises(CatalogError):
+        Catalog(tmp_path).add(ORDERS)
+    assert path.read_text(errors="surrogateescape") == content
+
+
+def test_a_catalogue_of_a_later_version(tmp_path: Path) -> None:
+    path = tmp_path / "catalog.json"
+    path.write_text('{"version": 2, "streams": []}')
+    assert refusal(Catalog(tmp_path)) == (
+        f"{path} has format 2, this version of Watersmeet reads format 1\n"
+        "hint: use the version of Watersmeet that wrote it, or another workspace"
+    )
+
+
+@pytest.mark.parametrize("below", ["", "b"])
+def test_a_workspace_that_is_a_file(tmp_path: Path, below: str) -> None:
+    (tmp_path / "a").touch()
+    catalog = Catalog(tmp_path / "a" / below)
+    told = f"the workspace {tmp_path / 'a' / below} is a file, or stands below one"
+    assert refusal(catalog).splitlines()[0] == told
+    with pytest.raises(CatalogError, match="is a file, or stands below one"):
+        catalog.add(ORDERS)
+
+
+def test_a_file_that_may_not_be_read_or_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, *_: Any, **__: Any) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    catalog = Catalog(tmp_path)
+    with monkeypatch.context() as patched:  # the tests may run as root, who may read and write everything
+        patched.setattr(Path, "read_text", refuse)
+        assert refusal(catalog).splitlines()[0] == f"{tmp_path}/catalog.json cannot be read: Permission denied"
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_text", refuse)
+        with pytest.raises(CatalogError, match=r"catalog.tmp cannot be written: Permission denied"):
+            catalog.add(ORDERS)
+    (tmp_path / "catalog.json").mkdir()
+    assert refusal(catalog).splitlines()[0] == f"{tmp_path}/catalog.json cannot be read: Is a directory"
