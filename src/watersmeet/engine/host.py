@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -81,7 +82,13 @@ def process(
         inputs[number] = on_time.select(spec.inputs[number].schema.names)
 
     if any(rows.num_rows for rows in inputs.values()) or frontiers.before != frontiers.after:
-        result = spec.kernel.step(working_set, inputs, frontiers, manifest.next_rid)
+        try:
+            result = spec.kernel.step(working_set, inputs, frontiers, manifest.next_rid)
+        except duckdb.OutOfMemoryException as error:
+            raise LimitError(
+                f"a batch of {spec.name} needs more memory than a worker has: {str(error).splitlines()[0]}",
+                hint="raise memory_limit, or make batches smaller, and resume; nothing was lost",
+            ) from None
     else:
         result = StepResult()
     manifest.next_rid += sum(table.num_rows for table in inputs.values())

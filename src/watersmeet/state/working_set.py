@@ -8,9 +8,12 @@ the store.  First use, retry, restart and another worker are one path, and nothi
 from __future__ import annotations
 
 import itertools
+import os
+import tempfile
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import duckdb
 import pyarrow as pa
@@ -19,6 +22,7 @@ from watersmeet.columns import TIME
 from watersmeet.kernels.api import FOREVER, NEVER, quote
 from watersmeet.state.segments import Segment
 
+_numbers = itertools.count()
 #: A working set that has not been asked for so long is closed.
 IDLE_SECONDS = 600.0
 
@@ -102,7 +106,12 @@ class WorkingSets:
     """
 
     def __init__(self, *, most_bytes: int, memory_limit: str | None = None, idle_seconds: float = IDLE_SECONDS) -> None:
-        config: dict[str, str | bool | int | float | list[str]] = {"threads": 1, "preserve_insertion_order": False}
+        config: dict[str, str | bool | int | float | list[str]] = {
+            "threads": 1,
+            "preserve_insertion_order": False,
+            # DuckDB makes it when it first spills, and takes it away at the end; its default is the working directory
+            "temp_directory": str(Path(tempfile.gettempdir()) / f"watersmeet-{os.getpid()}-{next(_numbers)}"),
+        }
         if memory_limit:
             config["memory_limit"] = memory_limit
         self._connection = duckdb.connect(":memory:", config=config)

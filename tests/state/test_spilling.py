@@ -1,0 +1,51 @@
+"""State larger than the memory given to it: it is spilled to disk, and no row is lost (trap 10)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from watersmeet.engine.events import Event, EventKind
+from watersmeet.errors import LimitError
+from watersmeet.testing.harness import Harness, StepInput, load_script
+
+SQL = """
+CREATE STREAM a (id INT, ts BIGINT, text STRING, WATERMARK FOR ts AS ts) WITH (event_time_unit = 's');
+CREATE STREAM b (id INT, ts BIGINT, text STRING, WATERMARK FOR ts AS ts) WITH (event_time_unit = 's');
+SELECT {columns} FROM a {kind} JOIN b ON a.id = b.id WITHIN INTERVAL '1' HOUR;
+"""
+ROWS, STEPS = 4_000, 16
+
+
+def run(kind: str, memory_limit: str | None) -> tuple[Counter[object], int]:
+    """The results, and how many bytes were spilled at the fullest."""
+    columns = "a.*" if kind == "LEFT ANTI" else "a.id AS x, b.id AS y, a.text AS s, b.text AS t"
+    harness = Harness(*load_script(SQL.format(kind=kind, columns=columns)), buckets=1, memory_limit=memory_limit)
+    found: Counter[object] = Counter()
+    spilled = 0
+    for step in range(STEPS):
+        rows = range(step * ROWS, (step + 1) * ROWS)
+        left = StepInput([(i, step, f"{i:0500d}") for i in rows])
+        right = StepInput([(i, step, f"{i:0500d}") for i in rows if i % 3 == 0])
+        found.update(row for _, row in harness.step({"a": left, "b": right}).changes)
+        connection = harness._working_sets.get("join_1", "0").connection
+        ((used,),) = connection.sql("SELECT coalesce(sum(size), 0) FROM duckdb_temporary_files()").fetchall()
+        spilled = max(spilled, int(used))
+    found.update(row for _, row in harness.step({}, [Event(EventKind.END)]).changes)
+    harness.restart()
+    return found, spilled
+
+
+@pytest.mark.parametrize("kind", ["FULL", "LEFT ANTI"])
+def test_state_larger_than_memory_loses_no_row(kind: str) -> None:
+    expected, _ = run(kind, None)
+    found, spilled = run(kind, "32MB")
+    assert found == expected
+    assert sum(found.values()) == ROWS * STEPS if kind == "FULL" else sum(found.values()) < ROWS * STEPS
+    assert spilled > 0
+
+
+def test_a_batch_that_does_not_fit_is_told_in_one_sentence() -> None:
+    with pytest.raises(LimitError, match="a batch of join_1 needs more memory than a worker has"):
+        run("FULL", "6MB")
