@@ -113,7 +113,7 @@ def test_a_derived_stream_in_files_has_the_delay_of_its_query(session: Session, 
         session.sql(f"INSERT INTO clicks VALUES {clicks}; INSERT INTO views VALUES {views}")
         run_job(session, feed, QueryMode.DRAIN)
         (query,) = run_job(session, read, QueryMode.DRAIN)
-    assert query.report().late["s"] == 0
+        assert query.report().late["s"] == 0
     assert json_rows(inner) == [(1, 100, "a"), (2, 104, "b"), (3, 109, "c")]
 
 
@@ -187,7 +187,7 @@ def test_a_frame_that_cannot_be_registered(
 ) -> None:
     frame = spark.readStream.schema("id INT, ts BIGINT, page STRING").json(str(session.workspace))
     with pytest.raises(error, match=message):
-        session.register("f", frame, **options)  # type: ignore[arg-type]
+        session.register("f", frame, **options)
     with pytest.raises(BindError, match="cannot be the name of a stream"):
         session.register("a b", frame, time="ts")
 

@@ -171,11 +171,11 @@ class _Step:
         before = f"SELECT l.{rid}, r.{time} AS t, r.rowid AS row FROM {self._asof('>', 'l', 'r')}"
         after = f"SELECT l.{rid}, r.{time} AS t, r.rowid AS row FROM {self._asof('<', 'l', 'r')}"
         return (
-            "waiting AS l JOIN (SELECT b.{rid}, b.t AS before, a.t AS after, CASE WHEN a.t IS NULL OR "
-            "w.{time} - b.t <= a.t - w.{time} THEN b.row ELSE a.row END AS row "
-            "FROM ({before}) AS b JOIN ({after}) AS a USING ({rid}) JOIN waiting AS w USING ({rid})) AS n USING ({rid}) "
+            f"waiting AS l JOIN (SELECT b.{rid}, b.t AS before, a.t AS after, CASE WHEN a.t IS NULL OR "
+            f"w.{time} - b.t <= a.t - w.{time} THEN b.row ELSE a.row END AS row "
+            f"FROM ({before}) AS b JOIN ({after}) AS a USING ({rid}) JOIN waiting AS w USING ({rid})) AS n USING ({rid}) "
             "LEFT JOIN candidates AS r ON r.rowid = n.row"
-        ).format(rid=rid, time=time, before=before, after=after)
+        )
 
     def _matches(self) -> str:
         terms = [f"r.{quote(TIME)} IS NOT NULL"]

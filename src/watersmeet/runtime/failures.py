@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pyspark.errors import AnalysisException, PySparkException
+from pyspark.logger import PySparkLogger
 
 from watersmeet import errors
 from watersmeet.errors import BindError, WatersmeetError
@@ -22,7 +23,7 @@ _ERROR_CLASS = re.compile(r"^\[[A-Z0-9_.]+\]\s*|\s*SQLSTATE: \w+.*", re.DOTALL)
 def planning(name: str) -> Iterator[None]:
     """What Spark raises while a query is built and started, as one of our errors."""
     # PySpark also logs every such failure, with Java's whole stack
-    logger = logging.getLogger("SQLQueryContextLogger")
+    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
     quiet, logger.disabled = logger.disabled, True
     try:
         yield

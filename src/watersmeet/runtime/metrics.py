@@ -45,7 +45,7 @@ def observed_columns(operators: Iterable[OperatorSpec]) -> list[Column]:
     """Aggregates over frames that give each counter; a counter not told in a batch is NULL."""
     found = []
     for name in counter_names(operators):
-        aggregate = F.min if name.endswith(f".{_FRONTIER}") else F.sum
+        aggregate = F.min if name.split(".", 1)[1] == _FRONTIER else F.sum
         told = (F.col("kind") == int(FrameKind.COUNTER)) & (F.col("part") == name)
         found.append(aggregate(F.when(told, F.col("frontier"))).alias(name))
     return found
