@@ -31,6 +31,11 @@ def open_spark(
     Raises ``ConfigError`` where settings for a new session come with one that is there, ``ConnectorError`` where a
     package cannot be downloaded, ``WatersmeetError`` where Spark does not start.
     """
+    if master is not None and re.match(r"local$|local\[|spark://|yarn$|k8s://", master) is None:
+        raise ConfigError(
+            f"master = {master!r} is no place where Spark runs",
+            hint="write local[*], spark://HOST:PORT, yarn or k8s://URL",
+        )
     running = SparkContext._active_spark_context is not None
     if spark is None and not running:
         spark = _new_spark(coordinates(packages), {"spark.master": master or _default_master(), **(config or {})})

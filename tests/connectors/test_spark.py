@@ -87,3 +87,8 @@ def test_what_spark_submit_was_told_stands(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
     assert _default_master() == ""
     assert "spark.driver.host" not in settings_for({"spark.master": ""})
+
+
+def test_a_master_that_is_none() -> None:
+    with pytest.raises(ConfigError, match="is no place where Spark runs"):
+        watersmeet.connect(master="nonsense")

@@ -8,7 +8,7 @@ it:
 ``<!-- fails: TEXT -->``    the block must fail with an error that holds TEXT
 ``<!-- planned -->``        the block's queries are explained, not run
 ``<!-- files: PATH -->``    the block is a file that later blocks read
-``<!-- commands -->``       the block's lines are ``watersmeet run FILE`` with ``--drain`` or ``--bounded``: they are run
+``<!-- commands -->``       each line is ``watersmeet run FILE`` with ``--drain`` or ``--bounded``, and is carried out
 ``<!-- not run -->``        the block is only shown
 
 Paths that begin with ``data/`` lie in the test's own folder.  What stands in ``examples`` also stands in the guide.

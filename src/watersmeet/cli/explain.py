@@ -157,6 +157,8 @@ class _Script:
         self._streams[stream.name.lower()] = stream
 
     def _drop(self, statement: Drop) -> None:
+        if statement.kind == "TABLE":
+            raise CatalogError(f"there is no table {statement.name}", position=statement.position)
         if not statement.if_exists:
             self._require(statement.name, statement.position)
         self._streams.pop(statement.name.lower(), None)

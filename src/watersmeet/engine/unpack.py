@@ -7,6 +7,7 @@ runs twice writes the same files again.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
@@ -56,6 +57,7 @@ def _write_side(rows: pa.Table, path: str) -> None:
 
 def _filesystem(path: str) -> tuple[pyarrow.fs.FileSystem, str]:
     if "://" in path:
-        filesystem, inner = pyarrow.fs.FileSystem.from_uri(path)
+        # Hadoop's names of S3 are not Arrow's
+        filesystem, inner = pyarrow.fs.FileSystem.from_uri(re.sub(r"^s3[an]://", "s3://", path))
         return filesystem, str(inner)
     return pyarrow.fs.LocalFileSystem(), path.removeprefix("file:")

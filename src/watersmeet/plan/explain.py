@@ -14,6 +14,7 @@ from watersmeet.plan.emit import DEFAULT_LIMIT, LIMIT_SETTING
 from watersmeet.plan.logical import Input, joins_of
 from watersmeet.plan.physical import PhysicalInput, PhysicalOperator, PhysicalPlan
 from watersmeet.plan.times import TimeUnit
+from watersmeet.plan.typing import plain_sql
 
 
 def explain(plan: PhysicalPlan) -> str:
@@ -37,7 +38,7 @@ def _lines(plan: PhysicalPlan) -> Iterator[str]:
     if any(join.null_aware for join in joins):
         yield "note: NOT IN compares with every row of the other side, in one bucket; NOT EXISTS is cheaper"
     for condition in plan.post_filters:
-        yield f"filter after the joins: {_plain(condition.sql(dialect='spark'))}"
+        yield f"filter after the joins: {plain_sql(condition)}"
     columns = []
     for column in plan.outputs:
         renamed = f" (was {column.renamed_from}: the name was taken)" if column.renamed_from else ""
@@ -66,7 +67,7 @@ def _input_lines(part: PhysicalInput) -> Iterator[str]:
     grace = f", grace {_span(part.grace, input)}"
     yield f"  event time {time.column} ({time.unit.value}, {origin}), {delay}{grace}"
     if part.keep is not None:
-        yield f"  filter before packing: {_plain(part.keep.sql(dialect='spark'))}"
+        yield f"  filter before packing: {plain_sql(part.keep)}"
     yield f"  carries {', '.join(_plain(name) for name in part.carried) or 'its event time only'}"
 
 

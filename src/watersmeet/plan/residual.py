@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from watersmeet.errors import UnsupportedError
 from watersmeet.plan.logical import PhysicalColumn, inputs_of
-from watersmeet.plan.typing import type_of
+from watersmeet.plan.typing import plain_sql, type_of
 from watersmeet.sql.positions import position_of
 
 _LOGIC = (exp.And, exp.Or, exp.Not, exp.Paren, exp.Is, exp.Null, exp.Boolean, exp.Case, exp.If, exp.Coalesce)
@@ -33,7 +33,7 @@ def require_allowed(condition: exp.Expr, kind: str) -> None:
     """Raise ``UnsupportedError`` at the first part of a condition that the kernel may not evaluate."""
     if (part := _first_refused(condition)) is not None:
         raise UnsupportedError(
-            f"{part.sql('spark')} reads both sides of a {kind} join: this function is not supported there",
+            f"{plain_sql(part)} reads both sides of a {kind} join: this function is not supported there",
             detail="across sides: comparisons, AND OR NOT, IS NULL, IN, BETWEEN, CASE, COALESCE, + - *, ABS, GREATEST, "
             "LEAST, LIKE, UPPER, LOWER, CONCAT",
             hint="compute it on each side alone, or make the join INNER",

@@ -33,12 +33,17 @@ def type_of(expression: exp.Expr, columns: dict[str, PhysicalColumn]) -> exp.Dat
     return annotated.selects[0].type or exp.DataType.build("UNKNOWN")
 
 
+def plain_sql(expression: exp.Expr) -> str:
+    """An expression over physical columns as its author would write it (``o:id`` is o.id)."""
+    return expression.sql(dialect="spark").replace("`", "").replace(":", ".")
+
+
 def common_key_type(left: exp.DataType, right: exp.DataType, condition: exp.Expr) -> exp.DataType:
     """The type in which Spark would compare two keys; ``BindError`` where one should be cast first."""
     for side, kind in ((condition.this, left), (condition.expression, right)):
         if kind.is_type(_T.UNKNOWN):
             raise BindError(
-                f"the type of {side.sql(dialect='spark')} is not known here: keys need one type",
+                f"the type of {plain_sql(side)} is not known here: keys need one type",
                 hint="CAST it",
                 position=position_of(condition),
             )
@@ -56,8 +61,8 @@ def common_key_type(left: exp.DataType, right: exp.DataType, condition: exp.Expr
             return exp.DataType.build("DOUBLE", dialect="spark")
         return exp.DataType.build(_common_decimal(left, right), dialect="spark")
     raise BindError(
-        f"{condition.this.sql(dialect='spark')} is {left.sql(dialect='spark')}, "
-        f"{condition.expression.sql(dialect='spark')} is {right.sql(dialect='spark')}: keys need one type",
+        f"{plain_sql(condition.this)} is {left.sql(dialect='spark')}, "
+        f"{plain_sql(condition.expression)} is {right.sql(dialect='spark')}: keys need one type",
         hint="CAST one side",
         position=position_of(condition),
     )

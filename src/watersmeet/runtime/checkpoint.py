@@ -10,9 +10,10 @@ A checkpoint that has seen the end of its input is sealed: a later run on it is 
 
 from __future__ import annotations
 
-import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
 
 from pydantic import BaseModel, Field, ValidationError
 
@@ -21,7 +22,7 @@ from watersmeet.engine.spec import OperatorSpec
 from watersmeet.errors import CheckpointError
 from watersmeet.runtime.storage import Storage
 
-PLAN_VERSION = 1
+PLAN_VERSION = 2
 
 
 class PlanFile(BaseModel):
@@ -30,7 +31,7 @@ class PlanFile(BaseModel):
     version: int = PLAN_VERSION
     id: str = Field(default_factory=lambda: uuid.uuid4().hex)  # names what its query has written
     buckets: tuple[int, ...]
-    operators: dict[str, str] = {}  # name: what its state looks like
+    operators: dict[str, dict[str, str]] = {}  # by name: what its state is made of
     sealed: bool = False
 
 
@@ -101,15 +102,10 @@ class Checkpoint:
             stored = PlanFile(buckets=tuple(buckets), operators=described)
             self.write_plan(stored)
             return stored
-        changed = [
-            f"{name}:\n  was {stored.operators.get(name, 'not there')}\n  is  {described.get(name, 'not there')}"
-            for name in sorted({*described, *stored.operators})
-            if stored.operators.get(name) != described.get(name)
-        ]
-        if changed:
+        if described != stored.operators:
             raise CheckpointError(
                 f"the query has changed since the checkpoint {self.folder} was made",
-                detail="\n".join(changed),
+                detail="\n".join(_differences(stored.operators, described)),
                 hint="undo the change, or start on a new checkpoint (its state begins empty)",
             )
         return stored
@@ -144,11 +140,26 @@ class Checkpoint:
         return any(text and Event.from_json(text).kind is EventKind.END for text in texts)
 
 
-def describe(spec: OperatorSpec) -> str:
+def describe(spec: OperatorSpec) -> dict[str, str]:
     """What an operator keeps, in words that tell two plans apart."""
-    inputs = [
-        f"{input.source or 'the join before'}({', '.join(f'{field.name} {field.type}' for field in input.schema)})"
-        f" {input.origin}"
-        for input in spec.inputs
-    ]
-    return json.dumps({"fingerprint": spec.fingerprint, "kernel": repr(spec.kernel), "inputs": inputs})
+    inputs = {
+        f"input {number + 1}": f"{input.source or 'the operator before'}: "
+        f"{', '.join(f'{field.name} {field.type}' for field in input.schema)}"
+        for number, input in enumerate(spec.inputs)
+    }
+    made = {f"input {number + 1} is made of": input.origin for number, input in enumerate(spec.inputs) if input.source}
+    kernel = {f"{type(spec.kernel).__name__} {name}": repr(value) for name, value in _parts(spec.kernel)}
+    return {**inputs, **made, **kernel, "buckets": str(spec.buckets), "fingerprint": spec.fingerprint}
+
+
+def _parts(kernel: Any) -> Iterator[tuple[str, object]]:
+    yield from ((field.name, getattr(kernel, field.name)) for field in fields(kernel))
+
+
+def _differences(before: Mapping[str, Mapping[str, str]], now: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    """What differs, one line for each thing; the fingerprint only where nothing else does."""
+    for operator in sorted({*before, *now}):
+        old, new = before.get(operator, {}), now.get(operator, {})
+        names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+        for name in [name for name in names if name != "fingerprint"] or names:
+            yield f"{operator}, {name}: was {old.get(name, 'not there')}, is {new.get(name, 'not there')}"

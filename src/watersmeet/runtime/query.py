@@ -134,7 +134,7 @@ class RunningQuery:
         if self._query is not None:
             try:
                 self._query.stop()
-            except (PySparkException, Py4JError) as error:
+            except (PySparkException, Py4JError, ConnectionError) as error:
                 _log.debug("while stopping %s: %s", self.name, error)
         self._thread.join()
 
