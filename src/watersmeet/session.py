@@ -13,20 +13,19 @@ from watersmeet.catalog import EMBEDDED, FRAME, StreamDef
 from watersmeet.config import QuerySettings
 from watersmeet.connectors import console, registry
 from watersmeet.connectors.insert import insert_values
-from watersmeet.engine.routing import bucket_numbers
 from watersmeet.errors import BindError, CatalogError, CheckpointError, ConfigError, UnsupportedError
 from watersmeet.plan.explain import explain
 from watersmeet.plan.lineage import derived_stream, event_time_output
-from watersmeet.plan.physical import PhysicalPlan, plan
+from watersmeet.plan.physical import PhysicalPlan
+from watersmeet.planning import plan_query
 from watersmeet.results import Message, Plan, Result, Started, Stream, Table
 from watersmeet.runtime.checkpoint import Checkpoint
-from watersmeet.runtime.dataflow import Resources, build
+from watersmeet.runtime.dataflow import Resources, build, new_buckets
 from watersmeet.runtime.failures import planning
 from watersmeet.runtime.late_rows import keep_late_rows
 from watersmeet.runtime.query import Job, QueryMode, RunningQuery, start_query
 from watersmeet.runtime.storage import Storage
 from watersmeet.spark import open_spark
-from watersmeet.sql.bind import bind
 from watersmeet.sql.define import check_name, check_target, define_frame, refuse_definitions
 from watersmeet.sql.parse import parse
 from watersmeet.sql.statements import (
@@ -264,7 +263,7 @@ class Session:
     # -- queries ---------------------------------------------------------------------------------------------------
 
     def _plan(self, query: Query) -> PhysicalPlan:
-        return plan(bind(query, self.streams.by_name()))
+        return plan_query(query, self.streams.by_name())
 
     def _frame(self, select: Select) -> DataFrame:
         """A SELECT as a DataFrame.  Its late and bad rows go to files in the workspace, by query and by run."""
@@ -280,9 +279,8 @@ class Session:
         return self._build(physical, side_folder=str(self.workspace / "side" / run))
 
     def _build(self, physical: PhysicalPlan, side_folder: str | None = None) -> DataFrame:
-        partitions = int(str(self.spark.conf.get("spark.sql.shuffle.partitions")))
         settings = physical.query.settings
-        buckets = bucket_numbers(settings.buckets or partitions, partitions)
+        buckets = new_buckets(self.spark, settings.buckets)
         resources = Resources(settings.cache_bytes, settings.memory_limit, side_folder)
         with planning("of this statement"):
             return build(self.spark, physical, self.streams.sources(physical, limited=True), buckets, resources).frame

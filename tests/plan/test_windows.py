@@ -6,7 +6,7 @@ import pytest
 
 from watersmeet.errors import PlanError, UnsupportedError
 from watersmeet.plan.bounds import Interval
-from watersmeet.plan.logical import JoinNode, joins_of
+from watersmeet.plan.logical import JoinAnalysis, JoinNode, joins_of
 from watersmeet.plan.windows import unbounded_sides
 from watersmeet.sql.bind import bind
 from watersmeet.testing.harness import load_script
@@ -26,13 +26,17 @@ def joins(sql: str, unit: str = "s") -> list[JoinNode]:
     return list(joins_of(bind(query, streams).root))
 
 
-def join(condition: str, *, kind: str = "LEFT", unit: str = "s") -> JoinNode:
-    (found,) = joins(f"SELECT a.k FROM a {kind} JOIN b ON {condition}", unit)
+def analysed(sql: str, unit: str = "s") -> list[JoinAnalysis]:
+    return [node.analysis for node in joins(sql, unit)]
+
+
+def join(condition: str, *, kind: str = "LEFT", unit: str = "s") -> JoinAnalysis:
+    (found,) = analysed(f"SELECT a.k FROM a {kind} JOIN b ON {condition}", unit)
     return found
 
 
-def bounds(node: JoinNode) -> tuple[int | None, int | None]:
-    return node.bounds.lower, node.bounds.upper
+def bounds(found: JoinAnalysis) -> tuple[int | None, int | None]:
+    return found.bounds.lower, found.bounds.upper
 
 
 @pytest.mark.parametrize(
@@ -53,10 +57,10 @@ def bounds(node: JoinNode) -> tuple[int | None, int | None]:
     ],
 )
 def test_the_window(clause: str, expected: tuple[int | None, int | None]) -> None:
-    node = join(clause)
-    assert bounds(node) == tuple(None if each is None else each * SECOND for each in expected)
-    assert node.residual == []
-    assert node.time_inputs == (0, 1)
+    found = join(clause)
+    assert bounds(found) == tuple(None if each is None else each * SECOND for each in expected)
+    assert found.residual == ()
+    assert found.leaders == ((0,), (1,))
 
 
 def test_right_minus_left_whichever_way_it_is_written() -> None:
@@ -69,24 +73,24 @@ def test_rows_are_counted_as_they_are() -> None:
 
 
 def test_keys_come_with_their_sides_and_types_in_order() -> None:
-    node = join("b.k = a.k AND a.g IS NOT DISTINCT FROM b.k AND a.v + 1 = b.v * 2 WITHIN INTERVAL '1' SECOND")
-    shown = [(key.left.sql(), key.right.sql(), key.null_safe, key.type.sql("spark")) for key in node.keys]
+    found = join("b.k = a.k AND a.g IS NOT DISTINCT FROM b.k AND a.v + 1 = b.v * 2 WITHIN INTERVAL '1' SECOND")
+    shown = [(key.left.sql(), key.right.sql(), key.null_safe, key.type.sql("spark")) for key in found.keys]
     assert [(safe, kind) for *_, safe, kind in shown] == [(False, "INT"), (True, "BIGINT"), (False, "INT")]
     assert all("a:" in left and "b:" in right for left, right, *_ in shown)
-    assert node.residual == []
+    assert found.residual == ()
 
 
 def test_what_is_neither_key_nor_window_is_left() -> None:
-    node = join("a.k = b.k AND a.v <= b.v AND (a.ts <= b.ts OR a.v = 1) AND a.k + b.k = 3 WITHIN INTERVAL '1' SECOND")
-    assert len(node.keys) == 1
-    assert len(node.residual) == 3
-    assert bounds(node) == (-SECOND, SECOND)
+    found = join("a.k = b.k AND a.v <= b.v AND (a.ts <= b.ts OR a.v = 1) AND a.k + b.k = 3 WITHIN INTERVAL '1' SECOND")
+    assert len(found.keys) == 1
+    assert len(found.residual) == 3
+    assert bounds(found) == (-SECOND, SECOND)
 
 
 def test_an_or_of_windows_is_no_window() -> None:
-    node = join("a.k = b.k AND (b.ts BETWEEN a.ts AND a.ts + 1 OR b.ts BETWEEN a.ts + 5 AND a.ts + 6)")
-    assert bounds(node) == (None, None)
-    assert len(node.residual) == 1
+    found = join("a.k = b.k AND (b.ts BETWEEN a.ts AND a.ts + 1 OR b.ts BETWEEN a.ts + 5 AND a.ts + 6)")
+    assert bounds(found) == (None, None)
+    assert len(found.residual) == 1
 
 
 def test_an_empty_window_is_refused() -> None:
@@ -107,8 +111,8 @@ def test_lags_of_results(window: tuple[int, int | None], lags: tuple[int | None,
     """A stored l meets r at F or later, so l >= F - upper; a stored r meets l at F or later, so r >= F + lower."""
     low, high = window
     upper = "" if high is None else f" AND b.ts - a.ts <= {high}"
-    node = join(f"a.k = b.k AND b.ts - a.ts >= {low}{upper}", kind="INNER")
-    assert node.lags == {i: None if lag is None else lag * SECOND for i, lag in enumerate(lags)}
+    found = join(f"a.k = b.k AND b.ts - a.ts >= {low}{upper}", kind="INNER")
+    assert found.lags == {i: None if lag is None else lag * SECOND for i, lag in enumerate(lags)}
 
 
 def test_semi_joins_show_only_the_left_side() -> None:
@@ -116,11 +120,11 @@ def test_semi_joins_show_only_the_left_side() -> None:
 
 
 def test_a_trailing_window_holds_between_every_pair() -> None:
-    first, second = joins("SELECT a.k FROM a JOIN b ON a.k = b.k JOIN c ON a.k = c.k WITHIN INTERVAL '4' SECONDS")
+    first, second = analysed("SELECT a.k FROM a JOIN b ON a.k = b.k JOIN c ON a.k = c.k WITHIN INTERVAL '4' SECONDS")
     w = Interval(-4 * SECOND, 4 * SECOND)
     assert first.bounds == second.bounds == w
-    assert [(i, j, each) for i, j, each in second.loose] == [(1, 2, w)]
-    assert second.time_inputs == (0, 2)
+    assert second.loose == ((1, 2, w),)
+    assert second.leaders == ((0,), (2,))
 
 
 def test_a_joins_own_window_is_between_the_streams_its_on_names() -> None:
@@ -128,9 +132,9 @@ def test_a_joins_own_window_is_between_the_streams_its_on_names() -> None:
         "SELECT a.k FROM a JOIN b ON a.k = b.k WITHIN INTERVAL '1' SECOND "
         "JOIN c ON b.k = c.k WITHIN INTERVAL '2' SECONDS"
     )
-    first, second = joins(sql)
+    first, second = analysed(sql)
     assert (bounds(first), bounds(second)) == ((-SECOND, SECOND), (-2 * SECOND, 2 * SECOND))
-    assert (second.time_inputs, second.loose) == ((1, 2), [])
+    assert (second.leaders, second.loose) == (((1,), (2,)), ())
 
 
 def test_lags_of_a_chain_add_what_is_known_of_the_distance() -> None:
@@ -139,8 +143,8 @@ def test_lags_of_a_chain_add_what_is_known_of_the_distance() -> None:
         "SELECT a.k FROM a JOIN b ON a.k = b.k AND b.ts - a.ts BETWEEN -1 AND 6 "
         "JOIN c ON b.k = c.k AND c.ts - b.ts BETWEEN -2 AND 3"
     )
-    _, second = joins(sql)
-    assert second.time_inputs == (1, 2)
+    _, second = analysed(sql)
+    assert second.leaders == ((1,), (2,))
     assert second.lags == {1: 3 * SECOND, 2: 2 * SECOND, 0: (3 + 6) * SECOND}
 
 
@@ -150,13 +154,13 @@ def test_a_window_follows_from_two_others() -> None:
         "JOIN c ON a.k = c.k AND c.ts >= b.ts AND c.ts <= a.ts + 9"
     )
     _, second = joins(sql)
-    assert second.bounds.is_bounded
+    assert second.analysis.bounds.is_bounded
     assert unbounded_sides([second]) == []
 
 
 def test_sides_that_would_be_kept_for_ever() -> None:
     found = {
-        clause: [side for _, side in unbounded_sides([join(clause)])]
+        clause: [side.value for _, side in unbounded_sides(joins(f"SELECT a.k FROM a LEFT JOIN b ON {clause}"))]
         for clause in (
             "a.k = b.k",
             "a.k = b.k AND b.ts >= a.ts",

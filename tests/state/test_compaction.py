@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 import pytest
 
 from watersmeet.columns import TIME
-from watersmeet.kernels.api import EmitMode, JoinKind
-from watersmeet.kernels.interval import IntervalJoin, Key, Side
+from watersmeet.kernels.api import JoinKind
+from watersmeet.kernels.match import Key, SideColumns, WindowMatch
 from watersmeet.state.compaction import FAN_IN, MAX_MERGE_BYTES, plan_merges
 from watersmeet.state.segments import Segment, drop_segment, read_segment, split_by_time, write_segment
 from watersmeet.state.store import MemoryStore
@@ -20,10 +20,8 @@ SECOND = 1_000_000
 
 
 def width_of(lower: int | None, upper: int | None) -> int | None:
-    side = Side(("v",))
-    return IntervalJoin(
-        JoinKind.INNER, side, side, (Key("k", "k"),), lower, upper, None, EmitMode.FINAL
-    ).partition_width
+    side = SideColumns(("v",))
+    return WindowMatch(JoinKind.INNER, side, side, (Key("k", "k"),), lower, upper).partition_width
 
 
 class Log:

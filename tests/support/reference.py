@@ -84,3 +84,44 @@ def _within(left_time: int | None, right_time: int | None, lo: int | None, hi: i
         return False
     difference = right_time - left_time
     return (lo is None or lo <= difference) and (hi is None or difference <= hi)
+
+
+def asof_join(
+    left: Sequence[Row],
+    right: Sequence[Row],
+    direction: Literal["backward", "forward", "nearest"],
+    *,
+    on: Sequence[tuple[str, str]] = (),
+    null_safe: bool = False,
+    strict: bool = False,
+    tolerance: int | None = None,
+    outer: bool = False,
+    residual: Callable[[Row, Row], bool | None] | None = None,
+) -> list[Pair]:
+    """Each left row with the nearest right row, both having a time ``t`` and right rows a place ``seq``.
+
+    Of the right rows with equal keys that lie on the side asked for (BACKWARD: ``r.t <= l.t``, strict ``<``), the one
+    with the least distance counts; of equally near ones the earlier; of one time the last by ``seq``. It is a partner
+    if it lies within the tolerance and the residual is true. Left rows without one come out as (l, None) if ``outer``.
+    """
+    results: list[Pair] = []
+    for one in left:
+        found = [
+            other
+            for other in right
+            if all(_equal(one[a], other[b], null_safe) for a, b in on)
+            and _on_side(one["t"], other["t"], direction, strict)
+        ]
+        best = min(found, key=lambda r: (abs(r["t"] - one["t"]), r["t"], -r["seq"]), default=None)
+        near = best is not None and (tolerance is None or abs(best["t"] - one["t"]) <= tolerance)
+        if best is not None and near and (residual is None or residual(one, best) is True):
+            results.append((one, best))
+        elif outer:
+            results.append((one, None))
+    return results
+
+
+def _on_side(left: int | None, right: int | None, direction: str, strict: bool) -> bool:
+    if left is None or right is None or (strict and left == right):
+        return False
+    return direction == "nearest" or (right <= left if direction == "backward" else right >= left)

@@ -10,8 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from watersmeet.errors import BindError
-from watersmeet.plan.physical import plan
-from watersmeet.sql.bind import bind
+from watersmeet.planning import plan_query
 from watersmeet.testing.harness import Harness, StepInput, load_script
 
 COLUMNS = "i INT, z INT, x DOUBLE, d DECIMAL(4, 1), s STRING, n STRING, dt DATE, t TIMESTAMP"
@@ -69,7 +68,7 @@ def test_what_spark_gives(spark: SparkSession) -> None:
     frame = frame.withColumn("t", frame["t"].cast("timestamp"))
     for expression, _, wanted in DIFFERENCES:
         streams, query = load_script(script(expression))
-        (column,) = plan(bind(query, streams)).outputs
+        (column,) = plan_query(query, streams).outputs
         try:
             ((found,),) = frame.selectExpr(column.expression.sql(dialect="spark").replace("a:", "")).collect()
         except PySparkException:

@@ -88,10 +88,9 @@ class _Script:
                 self._require(name, statement.position)
 
     def _plan(self, query: Query) -> PhysicalPlan:
-        from watersmeet.plan.physical import plan
-        from watersmeet.sql.bind import bind
+        from watersmeet.planning import plan_query
 
-        return plan(bind(query, self._streams))
+        return plan_query(query, self._streams)
 
     def _insert(self, statement: InsertSelect) -> PhysicalPlan:
         from watersmeet.sql.define import check_target

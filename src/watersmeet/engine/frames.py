@@ -1,7 +1,8 @@
 """Frames: how rows cross Spark.
 
-One Spark row of ``FRAME_SCHEMA`` carries up to some thousands of rows as an Arrow IPC stream.  All rows of a frame
-go to one bucket and one input of the operator that receives it.  What a frame says is its ``kind``:
+One Spark row of ``FRAME_SCHEMA`` carries up to some thousands of rows as an Arrow IPC stream.  All rows of a ROWS frame
+go to one bucket and one input of the operator that receives it; SIDE and COUNTER frames are no operator's input and are
+handed on to the end of the query.  What a frame says is its ``kind``:
 
 ========== ============================================ ============================== ======================
 kind       payload                                      ``part``                       ``frontier``
@@ -49,7 +50,7 @@ SIDE_SCHEMA = pa.schema(
     ]
 )
 
-#: A frame's payload stays below this many bytes (large values are slow in Spark's shuffle and state store).
+#: Rows are cut into frames of about this many bytes (large values are slow in Spark's shuffle and state store).
 MAX_PAYLOAD_BYTES = 4 * 1024 * 1024
 
 
@@ -90,7 +91,7 @@ def decode_table(payload: bytes) -> pa.Table:
 
 
 def row_frames(table: pa.Table, *, bucket: int, input: int) -> list[Frame]:
-    """The table as ROWS frames of at most ``MAX_PAYLOAD_BYTES`` (a single larger row stays one frame)."""
+    """The table as ROWS frames of equally many rows, of ``MAX_PAYLOAD_BYTES`` at most on average."""
     if table.num_rows == 0:
         return []
     pieces = max(1, -(-table.nbytes // MAX_PAYLOAD_BYTES))
@@ -102,7 +103,7 @@ def row_frames(table: pa.Table, *, bucket: int, input: int) -> list[Frame]:
 
 
 def side_frame(table: pa.Table, *, bucket: int) -> Frame:
-    """Late or quarantined rows (``SIDE_SCHEMA``) as one frame."""
+    """Late or quarantined rows (``SIDE_SCHEMA``) as one frame, however large."""
     return Frame(bucket, 0, "", FrameKind.SIDE, 0, encode_table(table))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -73,7 +73,3 @@ class OperatorSpec:
     downstream: Downstream | None = None
     max_state_bytes: int | None = None  # of all buckets together
     accepts_late: bool = False  # no window is ever closed: rows are never late
-
-    def with_fingerprint(self, fingerprint: str) -> OperatorSpec:
-        """The same operator under its fingerprint."""
-        return replace(self, fingerprint=fingerprint)

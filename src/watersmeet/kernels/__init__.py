@@ -1,1 +1,1 @@
-"""The operators as pure functions over Arrow rows, stored rows and frontiers."""
+"""The operators: what comes out and what is stored, from new rows, stored rows and frontiers."""

@@ -1,8 +1,9 @@
 """What every kernel takes and gives.
 
-A kernel is a pure function from (state, new rows, frontiers) to (changes, what to store, what to forget).  It knows
-Arrow, DuckDB SQL, event times as int64, weights and frontiers; it knows nothing of Spark, frames or durability.  The
-same kernel runs in Spark, in the test harness and over a batch.
+A kernel computes from (stored rows, new rows, frontiers) what comes out, what to store and what to forget.  It keeps
+nothing between two steps and changes no stored row itself; the temporary tables of a step are gone when it ends, also
+where it fails.  It knows Arrow, DuckDB SQL, event times as int64, weights and frontiers; it knows nothing of Spark,
+frames or durability.  So the same kernel runs in Spark and in the test harness.
 """
 
 from __future__ import annotations
@@ -21,10 +22,32 @@ FOREVER = 2**63 - 1
 
 
 class EmitMode(Enum):
-    """When results come out: once they can no longer change, or at once and with corrections."""
+    """When results come out: once they can no longer change, or at once, to be retracted where they do."""
 
     FINAL = "FINAL"
     CHANGELOG = "CHANGELOG"
+
+
+class Side(Enum):
+    """A side of a join.  Its value is also the name of the relation that stores its rows."""
+
+    LEFT = "left"
+    RIGHT = "right"
+
+    @property
+    def index(self) -> int:
+        """The number of the kernel's input."""
+        return 0 if self is Side.LEFT else 1
+
+    @property
+    def alias(self) -> str:
+        """What stands for a row of it in SQL: ``l`` or ``r``."""
+        return self.value[0]
+
+    @property
+    def other(self) -> Side:
+        """The side across."""
+        return Side.RIGHT if self is Side.LEFT else Side.LEFT
 
 
 class JoinKind(Enum):
@@ -37,30 +60,33 @@ class JoinKind(Enum):
     SEMI = "semi"
     ANTI = "anti"
 
-    @property
-    def keeps_left(self) -> bool:
-        """Left rows without a partner come out."""
-        return self in (JoinKind.LEFT, JoinKind.FULL, JoinKind.ANTI)
-
-    @property
-    def keeps_right(self) -> bool:
-        """Right rows without a partner come out."""
+    def keeps(self, side: Side) -> bool:
+        """Rows of that side without a partner come out."""
+        if side is Side.LEFT:
+            return self in (JoinKind.LEFT, JoinKind.FULL, JoinKind.ANTI)
         return self in (JoinKind.RIGHT, JoinKind.FULL)
+
+    def shows(self, side: Side) -> bool:
+        """Results hold columns of that side."""
+        return self.pairs or side is Side.LEFT
+
+    def pads(self, side: Side) -> bool:
+        """Results may hold NULLs in place of a row of that side."""
+        return self.shows(side) and self.keeps(side.other)
+
+    def tracks(self, side: Side) -> bool:
+        """It must be known which rows of that side have found a partner."""
+        return self.keeps(side) or (self is JoinKind.SEMI and side is Side.LEFT)
 
     @property
     def pairs(self) -> bool:
-        """Results hold columns of both sides."""
+        """Results are pairs of rows, padded or not; else they are rows of the left side."""
         return self not in (JoinKind.SEMI, JoinKind.ANTI)
 
     @property
-    def tracks_left(self) -> bool:
-        """Whether it must be known which left rows have found a partner."""
-        return self.keeps_left or self is JoinKind.SEMI
-
-    @property
-    def corrects(self) -> bool:
-        """Results given at once may have to be taken back."""
-        return self.keeps_left or self.keeps_right
+    def retracts(self) -> bool:
+        """Results given at once may have to be retracted."""
+        return self.keeps(Side.LEFT) or self.keeps(Side.RIGHT)
 
 
 def shift(frontier: int, by: int | None) -> int:

@@ -24,8 +24,7 @@ import pyarrow as pa
 
 from watersmeet.columns import RID, TIME
 from watersmeet.kernels.api import FOREVER, NEVER, StateView, StepFrontiers, StepResult, quote
-from watersmeet.kernels.interval import Key, Side
-from watersmeet.kernels.interval_sql import number
+from watersmeet.kernels.match import Key, SideColumns, number_rows
 
 #: Right rows below the frontier are reduced to the newest of each key once there are so many of them …
 _LEAST_SETTLED = 50_000
@@ -48,8 +47,8 @@ class AsofJoin:
     come out padded.  The output has the columns of ``left.output`` and then of ``right.output``.
     """
 
-    left: Side
-    right: Side
+    left: SideColumns
+    right: SideColumns
     keys: tuple[Key, ...]
     direction: Direction
     sequence: str
@@ -72,7 +71,7 @@ class AsofJoin:
     ) -> StepResult:
         """Give the left rows that have become final; keep the rest, and what later ones may meet."""
         con = state.connection
-        con.register("left_new", number(inputs[0], first_rid))
+        con.register("left_new", number_rows(inputs[0], first_rid))
         con.register("right_new", inputs[1])
         try:
             return _Step(self, state, frontiers).run()
@@ -168,14 +167,14 @@ class _Step:
     def _nearest(self) -> str:
         """Both neighbours of each row, and the nearer of them as ``r``."""
         time, rid = quote(TIME), quote(RID)
-        before = f"SELECT l.{rid}, r.{time} AS t, r.rowid AS row FROM {self._asof('>', 'l', 'r')}"
-        after = f"SELECT l.{rid}, r.{time} AS t, r.rowid AS row FROM {self._asof('<', 'l', 'r')}"
-        return (
-            f"waiting AS l JOIN (SELECT b.{rid}, b.t AS before, a.t AS after, CASE WHEN a.t IS NULL OR "
-            f"w.{time} - b.t <= a.t - w.{time} THEN b.row ELSE a.row END AS row "
-            f"FROM ({before}) AS b JOIN ({after}) AS a USING ({rid}) JOIN waiting AS w USING ({rid})) AS n USING ({rid}) "
-            "LEFT JOIN candidates AS r ON r.rowid = n.row"
-        )
+        neighbours = [
+            f"(SELECT l.{rid}, l.{time}, r.{time} AS t, r.rowid AS row FROM {self._asof(sign, 'l', 'r')}) AS {alias}"
+            for sign, alias in ((">", "b"), ("<", "a"))
+        ]
+        earlier = f"a.t IS NULL OR b.{time} - b.t <= a.t - b.{time}"
+        nearer = f"b.t AS before, a.t AS after, CASE WHEN {earlier} THEN b.row ELSE a.row END AS row"
+        both = f"SELECT b.{rid}, {nearer} FROM {neighbours[0]} JOIN {neighbours[1]} USING ({rid})"
+        return f"waiting AS l JOIN ({both}) AS n USING ({rid}) LEFT JOIN candidates AS r ON r.rowid = n.row"
 
     def _matches(self) -> str:
         terms = [f"r.{quote(TIME)} IS NOT NULL"]

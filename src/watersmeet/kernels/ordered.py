@@ -1,7 +1,8 @@
 """Rows in order of event time, within a step and across steps.
 
 Comes out    every row once its time t is final: t < F, F being the operator's frontier after the batch
-Ties         by the further columns of ORDER BY, then by the rows' places in their sources
+Ties         by the columns of ``ties``: the further ones of ORDER BY, then the rows' places in their sources, then all
+             other columns that come in: rows that still tie are alike
 NULL times   (padded rows) come out in the step that brings them, before the others
 Late rows    never reach the kernel
 State        rows with t >= F
@@ -24,7 +25,8 @@ from watersmeet.kernels.api import StateView, StepFrontiers, StepResult, quote
 class OrderedEmit:
     """The kernel; its one input's rows come out with the columns of ``output``.
 
-    ``time`` is the name under which results carry the event time, ``ties`` are (column, descending) pairs.
+    ``time`` is the name under which results carry the event time, ``ties`` are (column, descending) pairs; NULLs come
+    first in rising order, last in falling order.
     """
 
     output: tuple[str, ...]

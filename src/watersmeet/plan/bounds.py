@@ -80,6 +80,10 @@ class Differences:
         """A copy that can be changed by itself."""
         return Differences(dict(self.known), dict(self.loose))
 
+    def union(self, other: Differences) -> Differences:
+        """What is known here, and there of other inputs; a copy too."""
+        return Differences({**self.known, **other.known}, {**self.loose, **other.loose})
+
     def direct(self, i: int, j: int) -> Interval:
         """All that is known of one pair, for rows that have both."""
         return self.get(i, j).intersect(self.loose.get((i, j), Interval()))
@@ -115,7 +119,8 @@ class Linear:
         return Linear({i: c for i, c in times.items() if c}, self.constant + sign * other.constant)
 
 
-#: Tells for a column: its input and the size of its unit in axis units, where it is an event time.
+#: Tells for a column that is an event time: its input, how many units of the axis one of its own is, and whether it
+#: is a whole number (so that plain numbers may be added to it).  None for any other column.
 TimeColumns = Callable[[exp.Column], tuple[int, int, bool] | None]
 
 

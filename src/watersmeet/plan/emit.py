@@ -9,7 +9,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from watersmeet.errors import PlanError, Position, UnsupportedError
-from watersmeet.kernels.api import EmitMode
+from watersmeet.kernels.api import EmitMode, Side
 from watersmeet.plan.logical import JoinNode, LogicalQuery, joins_of
 from watersmeet.plan.windows import lag_of, unbounded_sides
 from watersmeet.sql.positions import position_of
@@ -33,7 +33,7 @@ def decide_emit(query: LogicalQuery, asked: EmitMode | None, position: Position 
         query.emit, query.emit_reason = asked, f"EMIT {asked.name} was asked for"
     elif not unbounded:
         query.emit, query.emit_reason = EmitMode.FINAL, "every join has a window"
-    elif not any(join.kind.corrects for join in joins):
+    elif not any(join.kind.retracts for join in joins):
         query.emit, query.emit_reason = EmitMode.FINAL, "no result ever needs a correction"
     else:
         query.emit, query.emit_reason = EmitMode.CHANGELOG, "a join without a window can never be final"
@@ -61,15 +61,12 @@ def _check_ordering(query: LogicalQuery, position: Position | None) -> None:
         )
 
 
-def _unbounded(query: LogicalQuery, join: JoinNode, side: str) -> PlanError:
-    node = join.left if side == "left" else join.right
-    input = join.time_inputs[0 if side == "left" else 1]
-    names = ", ".join(query.inputs[i].alias for i in sorted(node.visible))
-    other = query.inputs[join.time_inputs[1 if side == "left" else 0]]
+def _unbounded(query: LogicalQuery, join: JoinNode, side: Side) -> PlanError:
+    names = ", ".join(query.inputs[i].alias for i in sorted(join.child(side).visible))
+    own, other = (query.inputs[join.analysis.leaders[each.index][0]].alias for each in (side, side.other))
     return PlanError(
-        f"EMIT FINAL cannot bound the state of the {side} side ({names}): a partner may come at any later time",
-        detail=_missing_watermark(query, join)
-        or f"nothing says how long a row of {query.inputs[input].alias} waits for one of {other.alias}",
+        f"EMIT FINAL cannot bound the state of the {side.value} side ({names}): a partner may come at any later time",
+        detail=_missing_watermark(query, join) or f"nothing says how long a row of {own} waits for one of {other}",
         hint="add WITHIN INTERVAL '…' to the join (or inequalities over both event times), use EMIT CHANGELOG, "
         f"or set a limit with SETTINGS {LIMIT_SETTING} = …",
         position=join.position,
@@ -78,7 +75,7 @@ def _unbounded(query: LogicalQuery, join: JoinNode, side: str) -> PlanError:
 
 def _missing_watermark(query: LogicalQuery, join: JoinNode) -> str | None:
     """Where an inequality stands over a column that is not an event time: which side lacks a watermark on it."""
-    for condition in join.residual:
+    for condition in join.analysis.residual:
         if not isinstance(condition, exp.Between | exp.LT | exp.LTE | exp.GT | exp.GTE):
             continue
         for column in condition.find_all(exp.Column):
@@ -89,7 +86,7 @@ def _missing_watermark(query: LogicalQuery, join: JoinNode) -> str | None:
             timelike = known.type.is_type(*exp.DataType.TEMPORAL_TYPES) or known.type.is_type(
                 *exp.DataType.INTEGER_TYPES
             )
-            if timelike and known.column.lower() != input.time.column.lower():
+            if timelike and not input.is_time(known.column):
                 where = f" ({position})" if (position := position_of(column)) else ""
                 return (
                     f"{input.alias}.{known.column}{where} has no watermark: the event time of {input.stream.name} is "

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from watersmeet.columns import TP_TIME
 from watersmeet.config import QuerySettings
-from watersmeet.kernels.api import EmitMode
-from watersmeet.kernels.corrected import CorrectedJoin
+from watersmeet.kernels.api import EmitMode, Side
+from watersmeet.kernels.changelog import ChangelogJoin
 from watersmeet.kernels.interval import IntervalJoin
+from watersmeet.kernels.match import WindowMatch
 from watersmeet.kernels.ordered import OrderedEmit
 from watersmeet.plan.emit import DEFAULT_LIMIT, LIMIT_SETTING
 from watersmeet.plan.logical import Input, joins_of
 from watersmeet.plan.physical import PhysicalInput, PhysicalOperator, PhysicalPlan
 from watersmeet.plan.times import TimeUnit
 from watersmeet.plan.typing import plain_sql
+
+#: The kernel's ``l.`` or ``r.`` before a column whose name says itself whose it is.
+_BESIDE_ALIAS = re.compile(r'\b[lr]\.(?="[^"]*:)')
 
 
 def explain(plan: PhysicalPlan) -> str:
@@ -33,8 +38,8 @@ def _lines(plan: PhysicalPlan) -> Iterator[str]:
     for part in plan.inputs:
         yield from _input_lines(part)
     joins = list(joins_of(query.root))
-    for stage in plan.stages:
-        yield from _stage_lines(stage, plan)
+    for operator in plan.operators:
+        yield from _operator_lines(operator, plan)
     if any(join.null_aware for join in joins):
         yield "note: NOT IN compares with every row of the other side, in one bucket; NOT EXISTS is cheaper"
     for condition in plan.post_filters:
@@ -71,44 +76,53 @@ def _input_lines(part: PhysicalInput) -> Iterator[str]:
     yield f"  carries {', '.join(_plain(name) for name in part.carried) or 'its event time only'}"
 
 
-def _stage_lines(stage: PhysicalOperator, plan: PhysicalPlan) -> Iterator[str]:
-    kernel = stage.kernel
-    buckets = "one bucket (no key)" if stage.single_bucket else "by key hash"
-    if isinstance(kernel, OrderedEmit):
-        yield f"{stage.name}: rows in order of {_plain(kernel.time)}, once final; one bucket"
-        return
-    if isinstance(kernel, CorrectedJoin):
-        kernel = kernel.join
-    if not isinstance(kernel, IntervalJoin):
-        yield f"{stage.name}: rows are handed on as they come"
-        return
-    yield f"{stage.name}: {kernel.kind.value} join, EMIT {kernel.emit.value}, {buckets}"
-    for key in kernel.keys:
+def _operator_lines(operator: PhysicalOperator, plan: PhysicalPlan) -> Iterator[str]:
+    kernel = operator.kernel
+    if isinstance(kernel, IntervalJoin | ChangelogJoin):
+        yield from _join_lines(operator, kernel, plan)
+    elif isinstance(kernel, OrderedEmit):
+        yield f"{operator.name}: rows in order of {_plain(kernel.time)}, once final; one bucket"
+    else:
+        yield f"{operator.name}: rows are handed on as they come"
+
+
+def _join_lines(operator: PhysicalOperator, kernel: IntervalJoin | ChangelogJoin, plan: PhysicalPlan) -> Iterator[str]:
+    match = kernel.match
+    append_only = plan.query.emit is EmitMode.CHANGELOG and not operator.weighted
+    results = "append-only" if append_only else f"EMIT {plan.query.emit.value}"
+    buckets = "one bucket (no key)" if operator.single_bucket else "by key hash"
+    yield f"{operator.name}: {match.kind.value} join, {results}, {buckets}"
+    for key in match.keys:
         yield f"  key {_plain(key.left)} {'<=>' if key.null_safe else '='} {_plain(key.right)}"
-    left, right = (_axis_input(feed.times[0], plan) for feed in stage.feeds)
-    yield f"  window {_window(kernel, left, right)}"
-    if kernel.residual is not None:
-        yield f"  condition in the kernel: {_plain(kernel.residual)}"
-    for side, bound, input in (("left", kernel.upper, left), ("right", kernel.lower, right)):
+    left, right = (_axis_input(feed.times[0], plan) for feed in operator.feeds)
+    yield f"  window {_window(match, left, right)}"
+    if match.residual is not None:
+        yield f"  condition in the kernel: {_plain(_BESIDE_ALIAS.sub('', match.residual))}"
+    for side, bound, input in ((Side.LEFT, match.upper, left), (Side.RIGHT, match.lower, right)):
         if bound is None:
-            yield f"  state of the {side} side: kept until the end of input"
+            yield f"  state of the {side.value} side: kept until the end of input"
         else:
-            reach = max(bound if side == "left" else -bound, 0)
-            yield f"  state of the {side} side: rows up to {_span(reach, input)} behind the frontier"
-    if kernel.emit is EmitMode.CHANGELOG:
-        yield "  results come at once; a padded row is taken back at its first partner"
+            reach = max(bound if side is Side.LEFT else -bound, 0)
+            yield f"  state of the {side.value} side: rows up to {_span(reach, input)} behind the frontier"
+    taken_back = []
+    if operator.weighted and match.kind.retracts:
+        taken_back.append(f"a {'padded ' if match.kind.pairs else ''}row is taken back at its first partner")
+    if isinstance(kernel, ChangelogJoin):
+        taken_back.append("a result is taken back with the rows that it is made of")
+    if taken_back:
+        yield f"  results come at once; {', '.join(taken_back)}"
 
 
 def _axis_input(time_name: str, plan: PhysicalPlan) -> Input:
     return next(part.input for part in plan.inputs if part.input.time_name == time_name)
 
 
-def _window(kernel: IntervalJoin, left: Input, right: Input) -> str:
+def _window(match: WindowMatch, left: Input, right: Input) -> str:
     distance = f"{right.alias}.{right.time.column} - {left.alias}.{left.time.column}"
-    if kernel.lower is None and kernel.upper is None:
+    if match.lower is None and match.upper is None:
         return "none: any two times match"
-    lower = f"{_span(kernel.lower, left)} <= " if kernel.lower is not None else ""
-    upper = f" <= {_span(kernel.upper, left)}" if kernel.upper is not None else ""
+    lower = f"{_span(match.lower, left)} <= " if match.lower is not None else ""
+    upper = f" <= {_span(match.upper, left)}" if match.upper is not None else ""
     return f"{lower}{distance}{upper}"
 
 

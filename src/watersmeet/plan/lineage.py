@@ -17,7 +17,7 @@ def event_time_output(query: LogicalQuery) -> tuple[str, int, int] | None:
         if not isinstance(column.expression, exp.Column):
             continue
         known = query.columns.get(column.expression.name)
-        if known is None or known.column.lower() != query.inputs[known.input].time.column.lower():
+        if known is None or not query.inputs[known.input].is_time(known.column):
             continue
         if known.input in nullable(query.root):
             continue  # a padded row would have no event time
@@ -69,7 +69,7 @@ def _lead(query: LogicalQuery) -> int:
     A row is ahead of its input's frontier by the delay at most, its partner by the window more.  Inputs with several
     parts may run further ahead while one part is behind.
     """
-    joins = list(joins_of(query.root))
+    joins = [join.analysis for join in joins_of(query.root)]
     windows = [bound for join in joins for bound in (join.bounds.lower, join.bounds.upper) if bound is not None]
     return (
         max(input.time.delay for input in query.inputs)

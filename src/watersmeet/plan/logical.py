@@ -7,7 +7,7 @@ over the columns of the inputs below it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -15,7 +15,7 @@ from sqlglot import exp
 from watersmeet.catalog import StreamDef
 from watersmeet.config import QuerySettings
 from watersmeet.errors import Position
-from watersmeet.kernels.api import EmitMode, JoinKind
+from watersmeet.kernels.api import EmitMode, JoinKind, Side
 from watersmeet.plan.bounds import Differences, Interval
 from watersmeet.plan.times import EventTime
 from watersmeet.sql.nodes import Within
@@ -40,6 +40,10 @@ class Input:
     def time_name(self) -> str:
         """The physical name of the event time on the operators' axis."""
         return self.physical("$t")
+
+    def is_time(self, column: str) -> bool:
+        """Whether a declared column is the event time."""
+        return column.lower() == self.time.column.lower()
 
     def physical(self, column: str) -> str:
         """The name, unique in the query, of one of its columns (or of a hidden one, which begins with ``$``)."""
@@ -77,7 +81,7 @@ class Leaf:
         return self.visible
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class KeyPair:
     """An equality of two expressions, each over one input: left side, right side."""
 
@@ -87,15 +91,38 @@ class KeyPair:
     type: exp.DataType
 
 
-@dataclass(slots=True)
-class JoinNode:
-    """A join of two subtrees.
+@dataclass(frozen=True, slots=True)
+class JoinAnalysis:
+    """What follows from a join's conditions, its WITHIN, and the joins below it (plan/windows.py finds it out).
 
-    ``conditions`` are what ON (and for inner joins WHERE) says and no filter below took; the analysis of windows
-    splits them into ``keys``, the window ``bounds`` of the right time minus the left time (``time_inputs``; where that
-    input may be missing from a padded row, the first of its ``fallbacks`` that is there), and ``residual`` conditions.
-    ``loose`` are bounds that hold only where the other time is not NULL (WITHIN over a chain says nothing about a
-    stream that a padded row lacks).
+    ``keys``, ``bounds`` and ``residual`` are the conditions told apart.  The bounds are those of the right time minus
+    the left time; ``leaders`` says for each side which inputs' times are meant: the first that is there, since a padded
+    row may lack some.  ``loose`` are further bounds (i, j, time j - time i), which hold where neither time is NULL:
+    WITHIN over a chain says nothing about a stream that a padded row lacks.
+
+    ``grace`` is this join's GRACE PERIOD, or the one at the end of FROM that stands in for it, in axis units.  ``lags``
+    says how far an input's event time in the results may lie behind the join's frontier (None: there is no bound), and
+    ``differences`` how far event times in one result may lie apart.
+    """
+
+    keys: tuple[KeyPair, ...]
+    residual: tuple[exp.Expr, ...]
+    leaders: tuple[tuple[int, ...], tuple[int, ...]]
+    bounds: Interval
+    loose: tuple[tuple[int, int, Interval], ...]
+    grace: int
+    lags: Mapping[int, int | None]
+    differences: Differences
+
+
+@dataclass(slots=True, eq=False)
+class JoinNode:
+    """A join of two subtrees, as it is written.
+
+    ``conditions`` are what ON (and for inner joins WHERE) says and no filter below took; ``within`` and ``grace`` are
+    its own WITHIN and GRACE PERIOD (in axis units).  A ``null_aware`` join stands for NOT IN, where a comparison with
+    NULL counts as a match: its condition is left whole, no part of it may become a key.  ``analysis`` is set once the
+    whole tree is bound.
     """
 
     left: Node
@@ -107,14 +134,11 @@ class JoinNode:
     grace: int = 0
     null_aware: bool = False
     from_subquery: bool = False  # EXISTS or IN
-    keys: list[KeyPair] = field(default_factory=list)
-    time_inputs: tuple[int, int] = (-1, -1)
-    fallbacks: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
-    bounds: Interval = field(default_factory=Interval)
-    residual: list[exp.Expr] = field(default_factory=list)
-    loose: list[tuple[int, int, Interval]] = field(default_factory=list)
-    lags: dict[int, int | None] = field(default_factory=dict)
-    differences: Differences = field(default_factory=Differences)
+    analysis: JoinAnalysis = field(init=False, repr=False)
+
+    def child(self, side: Side) -> Node:
+        """The subtree of one side."""
+        return self.left if side is Side.LEFT else self.right
 
     @property
     def visible(self) -> frozenset[int]:
@@ -134,12 +158,12 @@ def nullable(node: Node) -> frozenset[int]:
     """The inputs that a row of ``node`` may lack, because a join below padded it."""
     if isinstance(node, Leaf):
         return frozenset()
-    padded = nullable(node.left) | (nullable(node.right) if node.kind.pairs else frozenset())
-    if node.kind.keeps_right:
-        padded |= node.left.visible
-    if node.kind.keeps_left and node.kind.pairs:
-        padded |= node.right.visible
-    return padded
+    found: frozenset[int] = frozenset()
+    for side in Side:
+        if node.kind.shows(side):
+            child = node.child(side)
+            found |= child.visible if node.kind.pads(side) else nullable(child)
+    return found
 
 
 def joins_of(node: Node) -> Iterator[JoinNode]:

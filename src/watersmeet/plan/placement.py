@@ -1,32 +1,26 @@
 """Where a condition belongs: in a filter before rows are packed, in a join, or after the last join.
 
-A filter may go below a join only on a side whose rows the join does not keep unmatched.  The condition on the padded
-side of an outer join in WHERE sees the padded row, so it stays above.
+WHERE tests results.  What it says of one side may be tested below the join unless the join pads that side: the padded
+row must be tested too.  ON says which rows match.  What it says of one side may be tested below the join unless the
+join keeps that side's rows without a partner: a row that fails must still come out.
 """
 
 from __future__ import annotations
 
 from sqlglot import exp
 
-from watersmeet.kernels.api import JoinKind
+from watersmeet.kernels.api import JoinKind, Side
 from watersmeet.plan.logical import JoinNode, Leaf, Node, PhysicalColumn, inputs_of
-
-_LEFT_IN_WHERE = (JoinKind.INNER, JoinKind.LEFT, JoinKind.SEMI, JoinKind.ANTI)
-_RIGHT_IN_WHERE = (JoinKind.INNER, JoinKind.RIGHT)
-_LEFT_IN_ON = (JoinKind.INNER, JoinKind.RIGHT, JoinKind.SEMI)
-_RIGHT_IN_ON = (JoinKind.INNER, JoinKind.LEFT, JoinKind.SEMI, JoinKind.ANTI)
 
 
 def place_where(node: Node, condition: exp.Expr, columns: dict[str, PhysicalColumn]) -> bool:
     """Put a condition on the results of ``node`` as deep as it may go; False where it must stay above."""
-    used = inputs_of(condition, columns)
     if isinstance(node, Leaf):
         node.input.filters.append(condition)
         return True
-    if used <= node.left.inputs and node.kind in _LEFT_IN_WHERE and place_where(node.left, condition, columns):
-        return True
-    if used <= node.right.inputs and node.kind in _RIGHT_IN_WHERE and place_where(node.right, condition, columns):
-        return True
+    for side in Side:
+        if node.kind.shows(side) and not node.kind.pads(side) and _place_below(node, side, condition, columns):
+            return True
     if node.kind is JoinKind.INNER:
         node.conditions.append(condition)
         return True
@@ -35,9 +29,14 @@ def place_where(node: Node, condition: exp.Expr, columns: dict[str, PhysicalColu
 
 def place_on(node: JoinNode, condition: exp.Expr, columns: dict[str, PhysicalColumn]) -> None:
     """Put a term of ON into a filter below, where that changes nothing else, or into the join's conditions."""
-    used = inputs_of(condition, columns)
-    if used and used <= node.left.inputs and node.kind in _LEFT_IN_ON and place_where(node.left, condition, columns):
-        return
-    if used and used <= node.right.inputs and node.kind in _RIGHT_IN_ON and place_where(node.right, condition, columns):
-        return
+    if inputs_of(condition, columns):
+        for side in Side:
+            if not node.kind.keeps(side) and _place_below(node, side, condition, columns):
+                return
     node.conditions.append(condition)
+
+
+def _place_below(node: JoinNode, side: Side, condition: exp.Expr, columns: dict[str, PhysicalColumn]) -> bool:
+    """Put a condition on one side alone into that side; False where it reads more, or must stay above."""
+    child = node.child(side)
+    return inputs_of(condition, columns) <= child.inputs and place_where(child, condition, columns)

@@ -7,7 +7,6 @@ Spark.  What reads one side only is computed by Spark before rows are packed and
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable
 
 from sqlglot import exp
@@ -66,21 +65,15 @@ def carry_one_sided(
     return condition.copy().transform(replace, copy=False)
 
 
-def render(condition: exp.Expr, column_sql: Callable[[str], str]) -> str:
-    """DuckDB SQL of a condition; ``column_sql`` gives that of each physical column."""
-    placeholders: dict[str, str] = {}
-
-    def replace(node: exp.Expr) -> exp.Expr:
-        if isinstance(node, exp.Like) and not isinstance(node.parent, exp.Escape):
+def render(condition: exp.Expr, column: Callable[[str], exp.Expr]) -> str:
+    """DuckDB SQL of a condition, in parentheses; ``column`` gives what stands there for a physical column."""
+    tree = exp.Paren(this=condition.copy()).transform(
+        lambda node: column(node.name) if isinstance(node, exp.Column) else node, copy=False
+    )
+    for like in list(tree.find_all(exp.Like)):
+        if not isinstance(like.parent, exp.Escape):
             # Spark's escape is a backslash unless another is named, DuckDB has none
-            return exp.Escape(this=node, expression=exp.Literal.string("\\"))
-        if not isinstance(node, exp.Column):
-            return node
-        name = f"column_{uuid.uuid4().hex}"  # nothing that a user could have written
-        placeholders[name] = column_sql(node.name)
-        return exp.column(name)
-
-    text = condition.copy().transform(replace, copy=False).sql(dialect="duckdb")
-    for name, sql in placeholders.items():
-        text = text.replace(name, sql)
-    return text
+            escaped = exp.Escape(expression=exp.Literal.string("\\"))
+            like.replace(escaped)
+            escaped.set("this", like)
+    return tree.sql(dialect="duckdb")

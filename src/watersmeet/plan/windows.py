@@ -3,68 +3,127 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from sqlglot import exp
 
 from watersmeet.errors import PlanError, UnsupportedError
+from watersmeet.kernels.api import Side
 from watersmeet.plan.bounds import Differences, Interval, time_bounds
-from watersmeet.plan.logical import Input, JoinNode, KeyPair, Leaf, Node, PhysicalColumn, inputs_of, joins_of, nullable
+from watersmeet.plan.logical import (
+    Input,
+    JoinAnalysis,
+    JoinNode,
+    KeyPair,
+    Leaf,
+    Node,
+    PhysicalColumn,
+    inputs_of,
+    joins_of,
+    nullable,
+)
 from watersmeet.plan.times import TimeUnit, interval_micros
 from watersmeet.plan.typing import common_key_type, type_of
 from watersmeet.sql.nodes import Within
 from watersmeet.sql.positions import position_of
 
+#: An input of a join's left side and one of its right side; what is said of them is of the right time - the left time.
+Pair = tuple[int, int]
+
 
 def analyse(root: Node, inputs: list[Input], columns: dict[str, PhysicalColumn]) -> None:
-    """Fill in keys, window, residual and lags of every join of the tree.
+    """Set the ``analysis`` of every join of the tree: keys, window, residual and lags.
 
     Raises ``UnsupportedError`` for times that cannot be compared and ``PlanError`` for a window that is empty.
     """
     joins = list(joins_of(root))
-    windows = _windows(joins)
-    _spread_grace(joins)
+    from_clause = [join for join in joins if not join.from_subquery]
+    windows = _windows(from_clause)
     for join in joins:
-        _analyse_join(join, windows.get(id(join)), inputs, columns)
+        # a GRACE PERIOD on the last join of FROM stands in for those that have none, as a WITHIN there does
+        grace = join.grace if join.from_subquery else join.grace or from_clause[-1].grace
+        join.analysis = _analysed(join, windows.get(join), grace, inputs, columns)
 
 
-def _windows(joins: list[JoinNode]) -> dict[int, tuple[Within, bool]]:
+def _windows(from_clause: list[JoinNode]) -> dict[JoinNode, tuple[Within, bool]]:
     """For each join its WITHIN, and whether that is one at the end of a chain, which holds between every pair.
 
     A WITHIN on the last join of FROM stands in for those that have none; where every join has its own, it is the last
     one's own too.  Joins that came from EXISTS and IN have their windows in the subquery.
     """
-    from_clause = [join for join in joins if not join.from_subquery]
     trailing = from_clause[-1].within if from_clause else None
     is_trailing = any(join.within is None for join in from_clause)
     found = {}
     for join in from_clause:
         if join.within is not None:
-            found[id(join)] = (join.within, is_trailing and join is from_clause[-1])
+            found[join] = (join.within, is_trailing and join is from_clause[-1])
         elif trailing is not None:
-            found[id(join)] = (trailing, True)
+            found[join] = (trailing, True)
     return found
 
 
-def _spread_grace(joins: list[JoinNode]) -> None:
-    """A GRACE PERIOD on the last join of FROM stands in for those that have none, as a WITHIN there does."""
-    from_clause = [join for join in joins if not join.from_subquery]
-    for join in from_clause:
-        join.grace = join.grace or from_clause[-1].grace
+@dataclass(slots=True)
+class _Terms:
+    """A join's conditions told apart; ``of_pair`` holds those that the bounds of a pair come from."""
+
+    keys: list[KeyPair] = field(default_factory=list)
+    bounds: dict[Pair, Interval] = field(default_factory=dict)
+    of_pair: dict[Pair, list[exp.Expr]] = field(default_factory=dict)
+    residual: list[exp.Expr] = field(default_factory=list)
 
 
-def _analyse_join(
-    join: JoinNode, window: tuple[Within, bool] | None, inputs: list[Input], columns: dict[str, PhysicalColumn]
-) -> None:
+def _analysed(
+    join: JoinNode,
+    window: tuple[Within, bool] | None,
+    grace: int,
+    inputs: list[Input],
+    columns: dict[str, PhysicalColumn],
+) -> JoinAnalysis:
+    terms = _told_apart(join, inputs, columns)
+    loose = _window_pairs(join, *window, inputs=inputs, columns=columns) if window is not None else {}
+    differences = _known(join.left).union(_known(join.right))
+    for (i, j), interval in terms.bounds.items():
+        differences.add(i, j, interval)
+    chosen, bounds = _choose(join, terms.bounds, loose, differences)
+    _check_units(join, chosen, inputs)
+    if bounds.is_empty:
+        raise PlanError(
+            "the window of this join is empty: no two rows can ever match",
+            detail=f"{bounds.lower} <= right time - left time <= {bounds.upper}",
+            position=join.position,
+        )
+    if chosen in terms.bounds:
+        leaders: tuple[tuple[int, ...], tuple[int, ...]] = ((chosen[0],), (chosen[1],))
+    else:
+        leaders = (_leaders(join.left, chosen[0]), _leaders(join.right, chosen[1]))
+    taken_from_several = any(len(each) > 1 for each in leaders)
+    for (i, j), interval in loose.items():
+        differences.add_loose(i, j, interval)
+    differences.close()
+    return JoinAnalysis(
+        keys=tuple(terms.keys),
+        residual=(*terms.residual, *(term for pair, of in terms.of_pair.items() if pair != chosen for term in of)),
+        leaders=leaders,
+        bounds=bounds,
+        loose=tuple((*pair, interval) for pair, interval in loose.items() if pair != chosen or taken_from_several),
+        grace=grace,
+        lags=_lags(join, leaders, bounds, differences),
+        differences=differences,
+    )
+
+
+def _known(node: Node) -> Differences:
+    return node.analysis.differences if isinstance(node, JoinNode) else Differences()
+
+
+def _told_apart(join: JoinNode, inputs: list[Input], columns: dict[str, PhysicalColumn]) -> _Terms:
+    """Each condition as a key, as bounds of the time between two inputs, or as residual."""
     left, right = join.left.visible, join.right.visible
-    differences = _known(join.left).copy()
-    differences.known.update(_known(join.right).known)
-    differences.loose.update(_known(join.right).loose)
-    bounds: dict[tuple[int, int], Interval] = {}
-    conditions: dict[tuple[int, int], list[exp.Expr]] = {}
+    terms = _Terms()
 
     def times(column: exp.Column) -> tuple[int, int, bool] | None:
         known = columns.get(column.name)
-        if known is None or known.column.lower() != inputs[known.input].time.column.lower():
+        if known is None or not inputs[known.input].is_time(known.column):
             return None
         unit = inputs[known.input].time.unit
         return known.input, unit.scale, unit.is_integer
@@ -74,28 +133,17 @@ def _analyse_join(
         found = time_bounds(condition, times)
         if found is not None and _across(found[0], left, right):
             (i, j), interval = found
-            i, j, interval = (i, j, interval) if i in left else (j, i, interval.negated())
-            bounds[i, j] = bounds.get((i, j), Interval()).intersect(interval)
-            conditions.setdefault((i, j), []).append(condition)
-            differences.add(i, j, interval)
+            pair, interval = ((i, j), interval) if i in left else ((j, i), interval.negated())
+            terms.bounds[pair] = terms.bounds.get(pair, Interval()).intersect(interval)
+            terms.of_pair.setdefault(pair, []).append(condition)
         elif key is not None:
-            join.keys.append(key)
+            terms.keys.append(key)
         else:
-            join.residual.append(condition)
-    loose: dict[tuple[int, int], Interval] = {}
-    if window is not None:
-        loose = _window_pairs(join, *window, inputs=inputs, columns=columns)
-    _choose(join, bounds, conditions, loose, differences, inputs)
-    differences.close()
-    join.differences = differences
-    join.lags = _lags(join, differences)
+            terms.residual.append(condition)
+    return terms
 
 
-def _known(node: Node) -> Differences:
-    return node.differences if isinstance(node, JoinNode) else Differences()
-
-
-def _across(pair: tuple[int, int], left: frozenset[int], right: frozenset[int]) -> bool:
+def _across(pair: Pair, left: frozenset[int], right: frozenset[int]) -> bool:
     i, j = pair
     return (i in left and j in right) or (j in left and i in right)
 
@@ -118,8 +166,8 @@ def _as_key(condition: exp.Expr, join: JoinNode, columns: dict[str, PhysicalColu
 
 def _window_pairs(
     join: JoinNode, within: Within, trailing: bool, *, inputs: list[Input], columns: dict[str, PhysicalColumn]
-) -> dict[tuple[int, int], Interval]:
-    """What WITHIN says: bounds of (right time - left time) for pairs of inputs."""
+) -> dict[Pair, Interval]:
+    """What WITHIN says of pairs of inputs."""
     interval = Interval(-interval_micros(within.this), interval_micros(within.expression))
     right = sorted(join.right.visible)
     left = sorted(join.left.visible)
@@ -137,59 +185,35 @@ def _window_pairs(
 
 
 def _choose(
-    join: JoinNode,
-    bounds: dict[tuple[int, int], Interval],
-    conditions: dict[tuple[int, int], list[exp.Expr]],
-    loose: dict[tuple[int, int], Interval],
-    differences: Differences,
-    inputs: list[Input],
-) -> None:
-    """Choose the pair of times that is the join's window; what the others say becomes a condition of its own."""
-    pairs = {*bounds, *loose} or {(min(join.left.visible), min(join.right.visible))}
+    join: JoinNode, bounds: dict[Pair, Interval], loose: dict[Pair, Interval], differences: Differences
+) -> tuple[Pair, Interval]:
+    """The pair of inputs whose times are the join's window, and that window."""
     derived = differences.copy()
     derived.close()
+    missing = nullable(join.left) | nullable(join.right)
 
-    def total(pair: tuple[int, int]) -> Interval:
+    def total(pair: Pair) -> Interval:
         direct = bounds.get(pair, Interval()).intersect(loose.get(pair, Interval()))
         return direct.intersect(derived.get(*pair))
 
-    missing = nullable(join.left) | nullable(join.right)
-
-    def rank(pair: tuple[int, int]) -> tuple[bool, bool, int, tuple[int, int]]:
+    def rank(pair: Pair) -> tuple[bool, bool, int, Pair]:
         absent = 0 if pair in bounds else sum(input in missing for input in pair)
         return (not total(pair).is_bounded, total(pair).is_free, absent, pair)
 
+    pairs = {*bounds, *loose} or {(min(join.left.visible), min(join.right.visible))}
     chosen = min(pairs, key=rank)
-    join.time_inputs = chosen
-    join.bounds = total(chosen)
-    if chosen not in bounds:
-        join.fallbacks = (_fallbacks(join.left, chosen[0]), _fallbacks(join.right, chosen[1]))
-    _check_units(join, inputs)
-    if join.bounds.is_empty:
-        raise PlanError(
-            "the window of this join is empty: no two rows can ever match",
-            detail=f"{join.bounds.lower} <= right time - left time <= {join.bounds.upper}",
-            position=join.position,
-        )
-    for pair, terms in conditions.items():
-        if pair != chosen:
-            join.residual.extend(terms)
-    taken_from_several = any(join.fallbacks)
-    join.loose = [(i, j, interval) for (i, j), interval in loose.items() if (i, j) != chosen or taken_from_several]
-    for (i, j), interval in loose.items():
-        differences.add_loose(i, j, interval)
+    return chosen, total(chosen)
 
 
-def _fallbacks(side: Node, leader: int) -> tuple[int, ...]:
-    """The inputs whose times stand in for the leader's where a padded row lacks it."""
-    return tuple(sorted(side.visible - {leader})) if leader in nullable(side) else ()
+def _leaders(side: Node, first: int) -> tuple[int, ...]:
+    """The inputs whose times count where the window is that of ``first``: all of the side, if a row may lack it."""
+    return (first, *sorted(side.visible - {first})) if first in nullable(side) else (first,)
 
 
-def _check_units(join: JoinNode, inputs: list[Input]) -> None:
-    i, j = join.time_inputs
-    rows = [inputs[each].time.unit is TimeUnit.ROWS for each in (i, j)]
+def _check_units(join: JoinNode, pair: Pair, inputs: list[Input]) -> None:
+    rows = [inputs[each].time.unit is TimeUnit.ROWS for each in pair]
     if rows[0] != rows[1]:
-        counting = inputs[i if rows[0] else j].alias
+        counting = inputs[pair[0] if rows[0] else pair[1]].alias
         raise UnsupportedError(
             f"{counting} counts rows (event_time_unit = 'row') and the other side has times: they cannot be joined",
             hint="give both streams the same kind of event time",
@@ -197,19 +221,20 @@ def _check_units(join: JoinNode, inputs: list[Input]) -> None:
         )
 
 
-def _lags(join: JoinNode, differences: Differences) -> dict[int, int | None]:
+def _lags(
+    join: JoinNode, leaders: tuple[tuple[int, ...], tuple[int, ...]], bounds: Interval, differences: Differences
+) -> dict[int, int | None]:
     """How far an input's event time in results may lie behind the join's frontier; None: there is no bound.
 
     Stored left rows l meet new right rows r with r.t >= F and r.t - l.t <= upper, so l.t >= F - upper; the same for
     rows padded when final.  The time of any other input x of that side follows from what is known of its distance.
     """
-    of_left = None if join.bounds.upper is None else max(join.bounds.upper, 0)
-    of_right = None if join.bounds.lower is None else max(-join.bounds.lower, 0)
+    of_left = None if bounds.upper is None else max(bounds.upper, 0)
+    of_right = None if bounds.lower is None else max(-bounds.lower, 0)
     lags: dict[int, int | None] = {}
-    for which, (side, lag) in enumerate(((join.left, of_left), (join.right, of_right))):
-        leaders = (join.time_inputs[which], *join.fallbacks[which])
-        for other in side.visible if side.visible <= join.visible else ():
-            behind = [0 if other == leader else differences.direct(leader, other).lower for leader in leaders]
+    for side, lag in ((Side.LEFT, of_left), (Side.RIGHT, of_right)):
+        for other in join.child(side).visible if join.kind.shows(side) else ():
+            behind = [0 if other == each else differences.direct(each, other).lower for each in leaders[side.index]]
             known = [each for each in behind if each is not None]
             unknown = lag is None or len(known) < len(behind)
             lags[other] = None if unknown else max((lag or 0) - min(known), 0)
@@ -218,7 +243,7 @@ def _lags(join: JoinNode, differences: Differences) -> dict[int, int | None]:
 
 def lag_of(node: Node, input: int) -> int | None:
     """How far an input's event time may lie behind the frontier that ``node`` sends."""
-    return 0 if isinstance(node, Leaf) else node.lags.get(input)
+    return 0 if isinstance(node, Leaf) else node.analysis.lags.get(input)
 
 
 def latest_lag(node: Node, inputs: Iterable[int]) -> int | None:
@@ -228,17 +253,15 @@ def latest_lag(node: Node, inputs: Iterable[int]) -> int | None:
     return max(known) if len(known) == len(lags) else None
 
 
-def unbounded_sides(joins: Iterable[JoinNode]) -> list[tuple[JoinNode, str]]:
+def unbounded_sides(joins: Iterable[JoinNode]) -> list[tuple[JoinNode, Side]]:
     """Joins and sides whose rows would have to be kept for ever."""
     found = []
     for join in joins:
+        bounds, leaders = join.analysis.bounds, join.analysis.leaders
         # a side whose times have no frontier holds the join back, and with it the other side's rows
-        stuck = any(
-            latest_lag(side, (leader, *others)) is None
-            for side, leader, others in zip((join.left, join.right), join.time_inputs, join.fallbacks, strict=True)
-        )
-        if join.bounds.upper is None or stuck:
-            found.append((join, "left"))
-        if join.bounds.lower is None or stuck:
-            found.append((join, "right"))
+        stuck = any(latest_lag(join.child(side), leaders[side.index]) is None for side in Side)
+        if bounds.upper is None or stuck:
+            found.append((join, Side.LEFT))
+        if bounds.lower is None or stuck:
+            found.append((join, Side.RIGHT))
     return found

@@ -20,6 +20,7 @@ from pydantic import BaseModel, Field, ValidationError
 from watersmeet.engine.events import Event, EventKind
 from watersmeet.engine.spec import OperatorSpec
 from watersmeet.errors import CheckpointError
+from watersmeet.kernels.match import WindowMatch
 from watersmeet.runtime.storage import Storage
 
 PLAN_VERSION = 2
@@ -153,7 +154,12 @@ def describe(spec: OperatorSpec) -> dict[str, str]:
 
 
 def _parts(kernel: Any) -> Iterator[tuple[str, object]]:
-    yield from ((field.name, getattr(kernel, field.name)) for field in fields(kernel))
+    for field in fields(kernel):
+        value = getattr(kernel, field.name)
+        if isinstance(value, WindowMatch):
+            yield from _parts(value)
+        else:
+            yield field.name, value
 
 
 def _differences(before: Mapping[str, Mapping[str, str]], now: Mapping[str, Mapping[str, str]]) -> Iterator[str]:

@@ -25,11 +25,13 @@ from sqlglot import exp
 from watersmeet.columns import BAD, PART, RAW, SEQUENCE, STORED_FRONTIER, TEXT, TIME, TP_DELTA, WEIGHT
 from watersmeet.engine.frames import FRAME_DDL, FrameKind, to_record_batch
 from watersmeet.engine.pack import GREATEST_TIME, RAW_TEXT, pack
+from watersmeet.engine.routing import bucket_numbers
 from watersmeet.engine.spec import OperatorSpec, PackSpec
 from watersmeet.engine.unpack import FRONTIER, unpack
 from watersmeet.kernels.api import FOREVER
 from watersmeet.plan.logical import Input
 from watersmeet.plan.physical import PhysicalInput, PhysicalPlan
+from watersmeet.plan.specs import operator_specs, pack_specs
 from watersmeet.plan.times import TimeUnit
 from watersmeet.runtime.metrics import METRICS, RESULTS, observed_columns
 from watersmeet.runtime.processor import OperatorProcessor
@@ -85,13 +87,13 @@ def build(
     inputs = [sources[part.input.stream.name.lower()] for part in plan.inputs]
     projected = [_project(part, source, plan.keeps_late) for part, source in zip(plan.inputs, inputs, strict=True)]
     schemas = [_arrow_schema(frame) for frame in projected]
-    operators = plan.operators(schemas, [source.parts for source in inputs], buckets)
+    operators = operator_specs(plan, schemas, [source.parts for source in inputs], buckets)
     run = uuid.uuid4().hex
-    frames = [_packed(frame, spec) for frame, spec in zip(projected, plan.pack_specs(schemas, buckets), strict=True)]
+    frames = [_packed(frame, spec) for frame, spec in zip(projected, pack_specs(plan, schemas, buckets), strict=True)]
     results: list[DataFrame] = []
-    for stage, spec in zip(plan.stages, operators, strict=True):
-        arriving = [frames[feed.source] for feed in stage.feeds if feed.source is not None]
-        arriving += [results[feed.operator] for feed in stage.feeds if feed.operator is not None]
+    for operator, spec in zip(plan.operators, operators, strict=True):
+        arriving = [frames[feed.source] for feed in operator.feeds if feed.source is not None]
+        arriving += [results[feed.operator] for feed in operator.feeds if feed.operator is not None]
         if control is not None:
             arriving.append(_control_frames(control, spec.buckets))
         union = reduce(DataFrame.unionAll, arriving)
@@ -101,6 +103,12 @@ def build(
     result = _select(plan, rows, frontier_lag)
     counted = F.count_if(F.col(STORED_FRONTIER).isNull()) if frontier_lag is not None else F.count(F.lit(1))
     return Dataflow(result.observe(RESULTS + label, counted.alias("rows_out")), tuple(operators))
+
+
+def new_buckets(spark: SparkSession, wanted: int | None) -> tuple[int, ...]:
+    """Bucket numbers for a new query: as many as are wanted, by default one for each shuffle partition."""
+    partitions = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
+    return bucket_numbers(wanted or partitions, partitions)
 
 
 # -- before the operators ----------------------------------------------------------------------------------------------

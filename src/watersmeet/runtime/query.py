@@ -16,11 +16,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from watersmeet.engine.events import Event, EventKind
-from watersmeet.engine.routing import bucket_numbers
 from watersmeet.errors import CheckpointError, WatersmeetError
 from watersmeet.plan.physical import PhysicalPlan
 from watersmeet.runtime.checkpoint import Checkpoint
-from watersmeet.runtime.dataflow import Resources, Source, build
+from watersmeet.runtime.dataflow import Resources, Source, build, new_buckets
 from watersmeet.runtime.failures import planning, translate
 from watersmeet.runtime.idle import IdleWatch
 from watersmeet.runtime.metrics import counters_of, rows_out
@@ -185,7 +184,7 @@ class RunningQuery:
         """Start one Spark query on the checkpoint."""
         job, spark, settings = self._job, self._spark, self._job.plan.query.settings
         stored = job.checkpoint.read_plan()
-        buckets = stored.buckets if stored is not None else self._new_buckets()
+        buckets = stored.buckets if stored is not None else new_buckets(spark, settings.buckets)
         control = spark.readStream.text(job.checkpoint.control)
         resources = Resources(
             cache_bytes=settings.cache_bytes,
@@ -205,10 +204,6 @@ class RunningQuery:
             elif settings.trigger:
                 writer = writer.trigger(processingTime=f"{int(settings.trigger * 1000)} milliseconds")
             self._query = writer.start()
-
-    def _new_buckets(self) -> tuple[int, ...]:
-        partitions = int(str(self._spark.conf.get("spark.sql.shuffle.partitions")))
-        return bucket_numbers(self._job.plan.query.settings.buckets or partitions, partitions)
 
     def _write(self, frame: DataFrame, batch_id: int) -> None:
         try:

@@ -127,8 +127,7 @@ class _Binder:
             terms.append((alias or bound.scope.substitute(column), bool(term.args.get("desc")), position_of(term)))
         first, descending, position = terms[0]
         known = self.columns.get(first.name) if isinstance(first, exp.Column) else None
-        is_time = known is not None and known.column.lower() == self.inputs[known.input].time.column.lower()
-        if known is None or not is_time or descending:
+        if known is None or not self.inputs[known.input].is_time(known.column) or descending:
             times = [f"{self.inputs[i].alias}.{self.inputs[i].time.column}" for i in sorted(bound.node.visible)]
             raise UnsupportedError(
                 "ORDER BY on a stream needs an event time in rising order first, not "

@@ -20,8 +20,9 @@ from watersmeet.engine.host import process
 from watersmeet.engine.pack import pack
 from watersmeet.engine.spec import OperatorSpec
 from watersmeet.errors import CatalogError
-from watersmeet.plan.physical import PhysicalInput, plan
-from watersmeet.sql.bind import bind
+from watersmeet.plan.physical import PhysicalInput
+from watersmeet.plan.specs import operator_specs, pack_specs
+from watersmeet.planning import plan_query
 from watersmeet.sql.statements import Query
 from watersmeet.state.store import MemoryStore
 from watersmeet.state.working_set import WorkingSets
@@ -41,15 +42,15 @@ class Harness(Bench):
         self, streams: Mapping[str, StreamDef], query: Query, *, buckets: int = 2, memory_limit: str | None = None
     ) -> None:
         self.streams = streams
-        self.plan = plan(bind(query, streams))
+        self.plan = plan_query(query, streams)
         self._working_sets = _working_sets(memory_limit)
         self._stores: dict[tuple[str, int], MemoryStore] = defaultdict(MemoryStore)
         self._rows_seen: Counter[str] = Counter()
         self._counters: dict[str, int] = {}
         schemas = [self._project(part, StepInput()).schema for part in self.plan.inputs]
         numbers = tuple(range(buckets))
-        self._packs = self.plan.pack_specs(schemas, numbers)
-        self._operators = self.plan.operators(schemas, [("",)] * len(schemas), numbers)
+        self._packs = pack_specs(self.plan, schemas, numbers)
+        self._operators = operator_specs(self.plan, schemas, [("",)] * len(schemas), numbers)
         # a mistake in the SELECT list shows now, not at the first row
         result = select(self.plan, self._operators[-1].output.empty_table())
         super().__init__(self.plan, spark_types(result.schema))
@@ -72,9 +73,9 @@ class Harness(Bench):
         for name, rows in given.items():
             self._rows_seen[name] += len(rows.rows) + len(rows.raw)
         sent: list[list[Frame]] = []  # by each operator
-        for stage, spec in zip(self.plan.stages, self._operators, strict=True):
-            arriving = [frame for feed in stage.feeds if feed.source is not None for frame in packed[feed.source]]
-            arriving += [frame for feed in stage.feeds if feed.operator is not None for frame in sent[feed.operator]]
+        for operator, spec in zip(self.plan.operators, self._operators, strict=True):
+            arriving = [frame for feed in operator.feeds if feed.source is not None for frame in packed[feed.source]]
+            arriving += [frame for feed in operator.feeds if feed.operator is not None for frame in sent[feed.operator]]
             sent.append(self._operate(spec, [*arriving, *_control_frames(spec, events)]))
         return self._outcome(sent[-1])
 

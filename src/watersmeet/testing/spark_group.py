@@ -22,13 +22,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from watersmeet.catalog import StreamDef
 from watersmeet.columns import TP_DELTA
 from watersmeet.engine.events import Event
-from watersmeet.engine.routing import bucket_numbers
 from watersmeet.errors import CatalogError, WatersmeetError
-from watersmeet.plan.physical import PhysicalPlan, plan
-from watersmeet.runtime.dataflow import Resources, build
+from watersmeet.plan.physical import PhysicalPlan
+from watersmeet.planning import plan_query
+from watersmeet.runtime.dataflow import Resources, build, new_buckets
 from watersmeet.runtime.failures import planning, translate
 from watersmeet.runtime.metrics import counters_of
-from watersmeet.sql.bind import bind
 from watersmeet.sql.statements import Query
 from watersmeet.testing.bench import PlannedQuery, StepInput, StepOutcome
 from watersmeet.testing.cells import Row, parse_cell
@@ -88,7 +87,7 @@ class SparkGroup:
         self._checkpoint = folder / "checkpoint"
         self._feed.mkdir(parents=True)
         self._source = read_feed(spark, self._feed)
-        self._buckets = bucket_numbers(buckets, int(str(spark.conf.get("spark.sql.shuffle.partitions"))))
+        self._buckets = new_buckets(spark, buckets)
         self._resources = Resources(cache_bytes=cache_bytes)
         self._runs: list[QueryRun] = []
         self._frames: dict[int, DataFrame] = {}
@@ -98,7 +97,7 @@ class SparkGroup:
 
     def add(self, streams: Mapping[str, StreamDef], query: Query, *, has_raw: bool = True) -> QueryRun:
         """Take one more query in; raises what is wrong with it."""
-        run = QueryRun(len(self._runs), streams, plan(bind(query, streams)), has_raw=has_raw)
+        run = QueryRun(len(self._runs), streams, plan_query(query, streams), has_raw=has_raw)
         with planning(_NAME):
             self._frames[run.number] = self._build(run)
         self._runs.append(run)

@@ -1,0 +1,316 @@
+"""From a logical plan to a physical one: which columns travel, and the operators that rows pass.
+
+What reads one input only is computed at its source before rows are packed: keys of mixed types, one-sided parts of
+conditions, the hashes that choose buckets.  An event time travels as ``$t``.  This module runs nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from watersmeet.columns import TIME, TP_DELTA
+from watersmeet.kernels.api import EmitMode, JoinKind, Kernel, Side
+from watersmeet.kernels.changelog import ChangelogJoin
+from watersmeet.kernels.forward import Forward
+from watersmeet.kernels.interval import IntervalJoin
+from watersmeet.kernels.match import Key, SideColumns, WindowMatch
+from watersmeet.kernels.ordered import OrderedEmit
+from watersmeet.plan.logical import Input, JoinNode, Leaf, LogicalQuery, Node, Ordering, inputs_of, joins_of
+from watersmeet.plan.physical import Feed, PhysicalInput, PhysicalOperator, PhysicalPlan, restorable
+from watersmeet.plan.residual import carry_one_sided, is_allowed, render, require_allowed
+from watersmeet.plan.times import TimeUnit
+from watersmeet.plan.windows import lag_of, latest_lag
+
+
+def physical_plan(query: LogicalQuery) -> PhysicalPlan:
+    """The physical plan of a bound query.
+
+    Raises ``UnsupportedError`` for a condition across sides that neither the kernel nor Spark may evaluate there.
+    """
+    return _Planner(query).plan()
+
+
+@dataclass(frozen=True, slots=True)
+class _JoinTerms:
+    """A join's conditions over the columns that travel; ``routes`` are the hash columns of its key, by side."""
+
+    keys: tuple[Key, ...]
+    routes: tuple[tuple[str, ...], tuple[str, ...]]
+    residual: tuple[exp.Expr, ...]
+
+
+class _Planner:
+    def __init__(self, query: LogicalQuery) -> None:
+        self.query = query
+        self.columns = dict(query.columns)
+        self.inputs = [PhysicalInput(input) for input in query.inputs]
+        self.joins = list(joins_of(query.root))
+        self.terms: list[_JoinTerms] = []
+        self.post_filters = list(query.post_filters)
+        self.operators: list[PhysicalOperator] = []
+
+    def plan(self) -> PhysicalPlan:
+        self.terms = [self._join_terms(number, join) for number, join in enumerate(self.joins)]
+        needed: set[str] = set()
+        for expression in (*(column.expression for column in self.query.outputs), *self.post_filters):
+            needed |= self._names(expression)
+        if self.query.ordering is None:
+            self._place(self.query.root, needed)
+        else:
+            self._place_ordered(self.query.ordering, needed)
+        return PhysicalPlan(self.query, self.inputs, self.operators, self.query.outputs, self.post_filters)
+
+    # -- conditions ------------------------------------------------------------------------------------------------
+
+    def _join_terms(self, number: int, join: JoinNode) -> _JoinTerms:
+        keys = tuple(
+            Key(
+                self._key_column(pair.left, pair.type, f"$k{number}_{i}"),
+                self._key_column(pair.right, pair.type, f"$k{number}_{i}"),
+                pair.null_safe,
+            )
+            for i, pair in enumerate(join.analysis.keys)
+        )
+        routes = self._routes(number, join)
+        residual = []
+        for condition in join.analysis.residual:
+            if not is_allowed(carried := carry_one_sided(condition, self.columns, self._computed)):
+                if self._commutes(number):
+                    self.post_filters.append(condition)
+                    continue
+                require_allowed(carried, join.kind.value)
+            residual.append(carried)
+        return _JoinTerms(keys, routes, tuple(residual))
+
+    def _commutes(self, number: int) -> bool:
+        """Whether a condition of a join can as well be tested after the last one."""
+        visible = self.joins[number].visible <= self.query.root.visible
+        return visible and all(above.kind is JoinKind.INNER for above in self.joins[number:])
+
+    def _routes(self, number: int, join: JoinNode) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """One hash column for each pair of inputs that share keys, computed at the sources."""
+        groups: dict[tuple[int, int], list[tuple[exp.Expr, exp.Expr]]] = {}
+        for pair in join.analysis.keys:
+            (i,), (j,) = inputs_of(pair.left, self.columns), inputs_of(pair.right, self.columns)
+            typed = [exp.cast(side.copy(), pair.type) for side in (pair.left, pair.right)]
+            groups.setdefault((i, j), []).append((typed[0], typed[1]))
+        routes: tuple[list[str], list[str]] = ([], [])
+        for group, (pair_of_inputs, keys) in enumerate(sorted(groups.items())):
+            for side in Side:
+                part = self.inputs[pair_of_inputs[side.index]]
+                name = part.input.physical(f"$h{number}_{group}")
+                part.hashes[name] = [key[side.index] for key in keys]
+                routes[side.index].append(name)
+        return tuple(routes[0]), tuple(routes[1])
+
+    def _key_column(self, expression: exp.Expr, kind: exp.DataType, name: str) -> str:
+        (input,) = inputs_of(expression, self.columns)
+        part = self.inputs[input]
+        if isinstance(expression, exp.Column):
+            known = self.columns[expression.name]
+            if known.type == kind and not self._is_time(expression.name):
+                return self._carried_name(expression)
+        full = part.input.physical(name)
+        part.computed[full] = exp.cast(expression.copy(), kind)
+        return full
+
+    def _computed(self, input: int, expression: exp.Expr) -> str:
+        part = self.inputs[input]
+        name = part.input.physical(f"$e{len(part.computed)}")
+        part.computed[name] = expression
+        return name
+
+    # -- columns ---------------------------------------------------------------------------------------------------
+
+    def _is_time(self, name: str) -> bool:
+        """Whether a column travels as its input's ``$t``."""
+        known = self.columns.get(name)
+        if known is None:
+            return False
+        input = self.query.inputs[known.input]
+        return input.is_time(known.column) and restorable(input)
+
+    def _carried_name(self, column: exp.Expr) -> str:
+        """The name under which a column travels."""
+        name: str = column.name
+        if self._is_time(name):
+            return self.query.inputs[self.columns[name].input].time_name
+        return name
+
+    def _names(self, expression: exp.Expr) -> set[str]:
+        return {self._carried_name(c) for c in expression.find_all(exp.Column) if c.name != TP_DELTA}
+
+    def _of_side(self, names: set[str], side: Node) -> set[str]:
+        aliases = {self.query.inputs[i].alias for i in side.inputs}
+        return {name for name in names if name.split(":", 1)[0] in aliases or self._owner(name) in side.inputs}
+
+    def _owner(self, name: str) -> int:
+        known = self.columns.get(name)
+        return known.input if known is not None else -1
+
+    # -- operators -------------------------------------------------------------------------------------------------
+
+    def _place(self, node: Node, needed: set[str]) -> set[str]:
+        """Add the operators of a tree, inner ones first; the columns that come out come back."""
+        if isinstance(node, Leaf):
+            return self._place_forward(node.input, needed)
+        return self._place_join(node, needed)
+
+    def _place_forward(self, input: Input, needed: set[str]) -> set[str]:
+        """The operator of a query over one stream: nothing to join, rows are handed on."""
+        given = tuple(sorted(needed)) or (input.time_name,)
+        self._bring(input, set(given), routed_by=(), grace=0)
+        self.operators.append(
+            PhysicalOperator(
+                name="forward",
+                kernel=Forward(given, input.time_name),
+                feeds=(Feed((input.time_name,), source=input.index),),
+                routed_by=((),),
+                output=given,
+                single_bucket=True,
+            )
+        )
+        return set(given)
+
+    def _place_ordered(self, ordering: Ordering, needed: set[str]) -> None:
+        """The operators of the tree, and after them the one that puts results in order."""
+        time = self.query.inputs[ordering.input].time_name
+        ties = [(self._carried_name(expression), descending) for expression, descending in ordering.ties]
+        ties += [(self.inputs[i].sequence, False) for i in sorted(self.query.root.visible)]
+        given = self._place(self.query.root, needed | {time, *(name for name, _ in ties)})
+        ties += [(name, False) for name in sorted(given - {time})]
+        lag = lag_of(self.query.root, ordering.input)
+        assert lag is not None  # checked when the emit mode was decided
+        output = tuple(sorted(needed))
+        self.operators.append(
+            PhysicalOperator(
+                name="order",
+                kernel=OrderedEmit(output, time, tuple(ties)),
+                feeds=(Feed((time,), operator=len(self.operators) - 1, lag=lag),),
+                routed_by=((),),
+                output=output,
+                single_bucket=True,
+            )
+        )
+
+    def _place_join(self, join: JoinNode, needed: set[str]) -> set[str]:
+        """The operators of both subtrees, and after them the join."""
+        number = self.joins.index(join)
+        terms = self.terms[number]
+        feeds = []
+        columns = []
+        for side in Side:
+            condition = self._for_condition(join, terms, side)
+            output = self._of_side(needed, join.child(side)) if join.kind.shows(side) else set()
+            feed = self._feed(join, side, condition | output, terms.routes[side.index])
+            time = feed.times[0] if len(feed.times) == 1 else None
+            feeds.append(feed)
+            columns.append(SideColumns(tuple(sorted(output)), tuple(sorted(condition - {time})), time))
+        match = WindowMatch(
+            kind=join.kind,
+            left=columns[0],
+            right=columns[1],
+            keys=terms.keys,
+            lower=join.analysis.bounds.lower,
+            upper=join.analysis.bounds.upper,
+            residual=self._residual_sql(join, terms),
+            slack=max(self._slack(feed) for feed in feeds),
+        )
+        changelogs = tuple(side for side, feed in zip(Side, feeds, strict=True) if self._is_changelog(feed))
+        retracts = self.query.emit is EmitMode.CHANGELOG and join.kind.retracts
+        gives_ids = bool(changelogs) or (retracts and join is not self.query.root)
+        kernel: Kernel
+        if changelogs:
+            kernel = ChangelogJoin(match, changelogs)
+        else:
+            kernel = IntervalJoin(match, EmitMode.CHANGELOG if retracts else EmitMode.FINAL, gives_ids)
+        self.operators.append(
+            PhysicalOperator(
+                name=f"join_{number + 1}",
+                kernel=kernel,
+                feeds=tuple(feeds),
+                routed_by=terms.routes,
+                output=match.output,
+                single_bucket=not terms.keys,
+                weighted=retracts or bool(changelogs),
+                gives_ids=gives_ids,
+            )
+        )
+        return set(match.output)
+
+    def _for_condition(self, join: JoinNode, terms: _JoinTerms, side: Side) -> set[str]:
+        """The columns of a side that the join's condition reads."""
+        found = {key.of(side) for key in terms.keys}
+        for term in terms.residual:
+            found |= self._of_side(self._names(term), join.child(side))
+        for i, j, _ in join.analysis.loose:
+            found.add(self.query.inputs[i if side is Side.LEFT else j].time_name)
+        return found
+
+    def _feed(self, join: JoinNode, side: Side, columns: set[str], route: tuple[str, ...]) -> Feed:
+        """One input of a join: a source that brings the columns, or the operators of a subtree, which are added."""
+        child = join.child(side)
+        leaders = join.analysis.leaders[side.index]
+        times = tuple(self.query.inputs[leader].time_name for leader in leaders)
+        if isinstance(child, Leaf):
+            self._bring(child.input, columns, routed_by=route, grace=join.analysis.grace)
+            return Feed(times, source=child.input.index)
+        self._place(child, columns | {*times, *route})
+        return Feed(times, operator=len(self.operators) - 1, lag=latest_lag(child, leaders))
+
+    def _bring(self, input: Input, columns: set[str], *, routed_by: tuple[str, ...], grace: int) -> None:
+        part = self.inputs[input.index]
+        part.routed_by, part.grace = routed_by, grace
+        part.carried = sorted(columns - {input.time_name})
+
+    def _slack(self, feed: Feed) -> int:
+        """How far the frontier is expected to lie behind the newest rows of a feed."""
+        return (feed.lag or 0) if feed.source is None else self.inputs[feed.source].delay
+
+    def _is_changelog(self, feed: Feed) -> bool:
+        return feed.operator is not None and self.operators[feed.operator].weighted
+
+    # -- SQL for the kernel ----------------------------------------------------------------------------------------
+
+    def _residual_sql(self, join: JoinNode, terms: _JoinTerms) -> str | None:
+        """What matching rows must meet beside keys and window, over the rows ``l`` and ``r`` of the kernel."""
+        # a side's $t is one input's own time, unless it is taken from several
+        alone = {leaders[0] for leaders in join.analysis.leaders if len(leaders) == 1}
+
+        def alias(input: int) -> str:
+            return (Side.LEFT if input in join.left.inputs else Side.RIGHT).alias
+
+        def axis(input: int) -> exp.Column:
+            return _column(TIME if input in alone else self.query.inputs[input].time_name, alias(input))
+
+        def column(name: str) -> exp.Expr:
+            input = self.columns[name].input
+            if self._is_time(name):
+                return _time_value(self.query.inputs[input], axis(input))
+            return _column(name, alias(input))
+
+        sql = [render(condition, column) for condition in terms.residual]
+        for i, j, interval in join.analysis.loose:
+            left, right = axis(i), axis(j)
+            near = (right - left).between(interval.lower, interval.upper)
+            sql.append(exp.paren(exp.or_(_is_null(left), _is_null(right), near)).sql(dialect="duckdb"))
+        return " AND ".join(sql) or None
+
+
+def _column(name: str, table: str) -> exp.Column:
+    return exp.column(exp.to_identifier(name, quoted=True), table=table)
+
+
+def _is_null(operand: exp.Expr) -> exp.Expr:
+    return exp.Is(this=operand.copy(), expression=exp.null())
+
+
+def _time_value(input: Input, axis: exp.Column) -> exp.Expr:
+    """An event-time column's own value, from its time on the axis, for DuckDB."""
+    if input.time.unit is TimeUnit.TIMESTAMP:
+        return exp.cast(exp.Anonymous(this="make_timestamp", expressions=[axis]), "TIMESTAMPTZ")
+    if input.time.unit.scale == 1:
+        return axis
+    return exp.paren(exp.IntDiv(this=axis, expression=exp.Literal.number(input.time.unit.scale)))

@@ -1,0 +1,70 @@
+"""What EXPLAIN says of the operators."""
+
+from __future__ import annotations
+
+import pytest
+
+from watersmeet.plan.explain import explain
+from watersmeet.planning import plan_query
+from watersmeet.testing.harness import load_script
+
+STREAMS = "".join(
+    f"CREATE STREAM {name} (k INT, ts BIGINT, WATERMARK FOR ts AS ts) WITH (event_time_unit = 's');" for name in "abc"
+)
+AT_ONCE = "  results come at once; "
+CORRECTED = "a padded row is taken back at its first partner"
+FOLLOWS = "a result is taken back with the rows that it is made of"
+
+
+def explained(joins: str, emit: str) -> list[str]:
+    streams, query = load_script(f"{STREAMS}SELECT a.k FROM a {joins} WITHIN INTERVAL '1' SECOND EMIT {emit}")
+    return explain(plan_query(query, streams)).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("kinds", "expected"),
+    [
+        (("LEFT", ""), ["join_1: left join, EMIT CHANGELOG", CORRECTED, "join_2: inner join, EMIT CHANGELOG", FOLLOWS]),
+        (("", "LEFT"), ["join_1: inner join, append-only", "join_2: left join, EMIT CHANGELOG", CORRECTED]),
+        (
+            ("LEFT", "FULL"),
+            [
+                "join_1: left join, EMIT CHANGELOG",
+                CORRECTED,
+                "join_2: full join, EMIT CHANGELOG",
+                f"{CORRECTED}, {FOLLOWS}",
+            ],
+        ),
+        (
+            ("LEFT ANTI", "LEFT SEMI"),
+            [
+                "join_1: anti join, EMIT CHANGELOG",
+                "a row is taken back at its first partner",
+                "join_2: semi join, EMIT CHANGELOG",
+                FOLLOWS,
+            ],
+        ),
+    ],
+)
+def test_each_join_of_a_changelog_says_whether_its_results_are_taken_back(
+    kinds: tuple[str, str], expected: list[str]
+) -> None:
+    one, two = kinds
+    lines = explained(f"{one} JOIN b ON a.k = b.k {two} JOIN c ON a.k = c.k", "CHANGELOG")
+    found = [
+        line.removeprefix(AT_ONCE).removesuffix(", by key hash")
+        for line in lines
+        if line.startswith(("join_", AT_ONCE))
+    ]
+    assert found == expected
+
+
+def test_a_final_join_takes_nothing_back() -> None:
+    lines = explained("LEFT JOIN b ON a.k = b.k", "FINAL")
+    assert "join_1: left join, EMIT FINAL, by key hash" in lines
+    assert not [line for line in lines if line.startswith(AT_ONCE)]
+
+
+def test_a_condition_in_the_kernel_names_columns_as_they_are_written() -> None:
+    lines = explained("LEFT JOIN b ON a.k = b.k AND a.k + b.k < 9 AND a.ts + b.k < 3", "FINAL")
+    assert "  condition in the kernel: (a.k + b.k < 9) AND ((l.$t // 1000000) + b.k < 3)" in lines

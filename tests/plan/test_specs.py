@@ -1,0 +1,36 @@
+"""What the workers are told."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+FINGERPRINTS = """
+from watersmeet.testing.harness import Harness, load_script
+streams = "".join(
+    f"CREATE STREAM {name} (k INT, ts BIGINT, WATERMARK FOR ts AS ts) WITH (event_time_unit = 's');" for name in "abcd"
+)
+sql = (
+    "SELECT x.k FROM (SELECT a.k, a.ts FROM a LEFT JOIN b ON a.k = b.k WITHIN INTERVAL '1' SECOND) x "
+    "JOIN (SELECT c.k, c.ts FROM c LEFT JOIN d ON c.k = d.k WITHIN INTERVAL '1' SECOND) y ON x.k = y.k "
+    "WITHIN INTERVAL '1' SECOND EMIT CHANGELOG"
+)
+print([spec.fingerprint for spec in Harness(*load_script(streams + sql))._operators])
+"""
+
+
+def test_a_fingerprint_is_the_same_in_every_process() -> None:
+    """A query resumes in a process whose hashes of strings, and so the order of sets, are others."""
+    found = [
+        subprocess.run(
+            [sys.executable, "-c", FINGERPRINTS],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert found[0].count("'") == 6
+    assert found[0] == found[1]
