@@ -11,7 +11,7 @@ from sqlglot import exp
 from watersmeet.errors import PlanError, Position, UnsupportedError
 from watersmeet.kernels.api import EmitMode, Side
 from watersmeet.plan.logical import JoinNode, LogicalQuery, joins_of
-from watersmeet.plan.windows import lag_of, unbounded_sides
+from watersmeet.plan.windows import lag_of, unbounded_sides, waits_for_ever
 from watersmeet.sql.positions import position_of
 
 LIMIT_SETTING = "join_max_buffered_bytes"
@@ -29,15 +29,23 @@ def decide_emit(query: LogicalQuery, asked: EmitMode | None, position: Position 
     limit = query.settings.join_max_buffered_bytes
     if asked is EmitMode.FINAL and unbounded and limit is None:
         raise _unbounded(query, *unbounded[0])
+    as_of = next((join for join in joins if join.asof is not None), None)
+    if as_of is not None and (asked is EmitMode.CHANGELOG or (unbounded and any(join.kind.retracts for join in joins))):
+        raise UnsupportedError(
+            "EMIT CHANGELOG over a join as of a time is not supported yet",
+            hint="use EMIT FINAL; give the other joins a window",
+            position=position or as_of.position,
+        )
     if asked is not None:
         query.emit, query.emit_reason = asked, f"EMIT {asked.name} was asked for"
     elif not unbounded:
-        query.emit, query.emit_reason = EmitMode.FINAL, "every join has a window"
+        reason = "every join has a window" if as_of is None else "rows wait until their partner is known"
+        query.emit, query.emit_reason = EmitMode.FINAL, reason
     elif not any(join.kind.retracts for join in joins):
         query.emit, query.emit_reason = EmitMode.FINAL, "no result ever needs a correction"
     else:
         query.emit, query.emit_reason = EmitMode.CHANGELOG, "a join without a window can never be final"
-    if unbounded:
+    if unbounded or any(waits_for_ever(join) for join in joins):
         query.max_state_bytes = limit if limit is not None else DEFAULT_LIMIT
     else:
         query.max_state_bytes = limit

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from watersmeet.columns import TP_TIME
 from watersmeet.config import QuerySettings
 from watersmeet.kernels.api import EmitMode, Side
+from watersmeet.kernels.asof import AsofJoin, Direction
 from watersmeet.kernels.changelog import ChangelogJoin
 from watersmeet.kernels.interval import IntervalJoin
 from watersmeet.kernels.match import WindowMatch
@@ -80,6 +81,8 @@ def _operator_lines(operator: PhysicalOperator, plan: PhysicalPlan) -> Iterator[
     kernel = operator.kernel
     if isinstance(kernel, IntervalJoin | ChangelogJoin):
         yield from _join_lines(operator, kernel, plan)
+    elif isinstance(kernel, AsofJoin):
+        yield from _asof_lines(operator, kernel, plan)
     elif isinstance(kernel, OrderedEmit):
         yield f"{operator.name}: rows in order of {_plain(kernel.time)}, once final; one bucket"
     else:
@@ -111,6 +114,38 @@ def _join_lines(operator: PhysicalOperator, kernel: IntervalJoin | ChangelogJoin
         taken_back.append("a result is taken back with the rows that it is made of")
     if taken_back:
         yield f"  results come at once; {', '.join(taken_back)}"
+
+
+_PICKED = {
+    Direction.BACKWARD: "the newest {right} {at} or before {left}",
+    Direction.FORWARD: "the oldest {right} {at} or after {left}",
+    Direction.NEAREST: "the {right} nearest to {left}, of two the earlier",
+}
+_PICKED_STRICTLY = {
+    Direction.BACKWARD: "the newest {right} before {left}",
+    Direction.FORWARD: "the oldest {right} after {left}",
+}
+
+
+def _asof_lines(operator: PhysicalOperator, kernel: AsofJoin, plan: PhysicalPlan) -> Iterator[str]:
+    left, right = (_axis_input(feed.times[0], plan) for feed in operator.feeds)
+    buckets = "one bucket (no key)" if operator.single_bucket else "by key hash"
+    yield f"{operator.name}: {'left' if kernel.outer else 'inner'} join as of a time, EMIT FINAL, {buckets}"
+    for key in kernel.keys:
+        yield f"  key {_plain(key.left)} {'<=>' if key.null_safe else '='} {_plain(key.right)}"
+    names = {"left": f"{left.alias}.{left.time.column}", "right": f"{right.alias}.{right.time.column}", "at": "at"}
+    picked = (_PICKED_STRICTLY if kernel.strict else _PICKED)[kernel.direction].format(**names)
+    reach = "any distance" if kernel.tolerance is None else f"at most {_span(kernel.tolerance, left)} away"
+    yield f"  partner: {picked}, {reach}; of one time the last in its source"
+    if kernel.residual is not None:
+        yield f"  tested on that row: {_plain(_BESIDE_ALIAS.sub('', kernel.residual))}"
+    waits = "until the frontier has passed them"
+    if kernel.direction is not Direction.BACKWARD:
+        end = "without end" if kernel.tolerance is None else f"at most {_span(kernel.tolerance, left)} longer"
+        waits = f"until their partner lies behind the frontier, {end}"
+    yield f"  state of the left side: rows wait {waits}"
+    kept = "" if kernel.direction is Direction.FORWARD else ", and of each key the newest behind it"
+    yield f"  state of the right side: rows from the frontier on{kept}"
 
 
 def _axis_input(time_name: str, plan: PhysicalPlan) -> Input:

@@ -16,6 +16,7 @@ from watersmeet.catalog import StreamDef
 from watersmeet.config import QuerySettings
 from watersmeet.errors import Position
 from watersmeet.kernels.api import EmitMode, JoinKind, Side
+from watersmeet.kernels.asof import Direction
 from watersmeet.plan.bounds import Differences, Interval
 from watersmeet.plan.times import EventTime
 from watersmeet.sql.nodes import Within
@@ -92,6 +93,20 @@ class KeyPair:
 
 
 @dataclass(frozen=True, slots=True)
+class AsofMatch:
+    """Which one right row of its key a left row meets: the nearest in time in a direction (kernels/asof.py).
+
+    ``left`` and ``right`` are the inputs whose event times are compared; the tolerance is in axis units.
+    """
+
+    left: int
+    right: int
+    direction: Direction
+    strict: bool
+    tolerance: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class JoinAnalysis:
     """What follows from a join's conditions, its WITHIN, and the joins below it (plan/windows.py finds it out).
 
@@ -134,6 +149,7 @@ class JoinNode:
     grace: int = 0
     null_aware: bool = False
     from_subquery: bool = False  # EXISTS or IN
+    asof: AsofMatch | None = None  # ASOF JOIN, or FOR SYSTEM_TIME AS OF
     analysis: JoinAnalysis = field(init=False, repr=False)
 
     def child(self, side: Side) -> Node:

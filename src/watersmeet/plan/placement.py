@@ -2,7 +2,8 @@
 
 WHERE tests results.  What it says of one side may be tested below the join unless the join pads that side: the padded
 row must be tested too.  ON says which rows match.  What it says of one side may be tested below the join unless the
-join keeps that side's rows without a partner: a row that fails must still come out.
+join keeps that side's rows without a partner: a row that fails must still come out.  On the right side of a join as of
+a time, both test the row that was picked, and must not change which one is (FLINK-29849): they stay above.
 """
 
 from __future__ import annotations
@@ -38,5 +39,7 @@ def place_on(node: JoinNode, condition: exp.Expr, columns: dict[str, PhysicalCol
 
 def _place_below(node: JoinNode, side: Side, condition: exp.Expr, columns: dict[str, PhysicalColumn]) -> bool:
     """Put a condition on one side alone into that side; False where it reads more, or must stay above."""
+    if side is Side.RIGHT and node.asof is not None:
+        return False
     child = node.child(side)
     return inputs_of(condition, columns) <= child.inputs and place_where(child, condition, columns)

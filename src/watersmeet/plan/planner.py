@@ -12,12 +12,13 @@ from sqlglot import exp
 
 from watersmeet.columns import TIME, TP_DELTA
 from watersmeet.kernels.api import EmitMode, JoinKind, Kernel, Side
+from watersmeet.kernels.asof import AsofJoin
 from watersmeet.kernels.changelog import ChangelogJoin
 from watersmeet.kernels.forward import Forward
 from watersmeet.kernels.interval import IntervalJoin
 from watersmeet.kernels.match import Key, SideColumns, WindowMatch
 from watersmeet.kernels.ordered import OrderedEmit
-from watersmeet.plan.logical import Input, JoinNode, Leaf, LogicalQuery, Node, Ordering, inputs_of, joins_of
+from watersmeet.plan.logical import AsofMatch, Input, JoinNode, Leaf, LogicalQuery, Node, Ordering, inputs_of, joins_of
 from watersmeet.plan.physical import Feed, PhysicalInput, PhysicalOperator, PhysicalPlan, restorable
 from watersmeet.plan.residual import carry_one_sided, is_allowed, render, require_allowed
 from watersmeet.plan.times import TimeUnit
@@ -204,10 +205,13 @@ class _Planner:
         for side in Side:
             condition = self._for_condition(join, terms, side)
             output = self._of_side(needed, join.child(side)) if join.kind.shows(side) else set()
-            feed = self._feed(join, side, condition | output, terms.routes[side.index])
+            brought = condition | output | self._order_of_ties(join, side)
+            feed = self._feed(join, side, brought, terms.routes[side.index])
             time = feed.times[0] if len(feed.times) == 1 else None
             feeds.append(feed)
             columns.append(SideColumns(tuple(sorted(output)), tuple(sorted(condition - {time})), time))
+        if join.asof is not None:
+            return self._place_asof(number, join, join.asof, feeds, columns)
         match = WindowMatch(
             kind=join.kind,
             left=columns[0],
@@ -240,6 +244,34 @@ class _Planner:
         )
         return set(match.output)
 
+    def _place_asof(
+        self, number: int, join: JoinNode, asof: AsofMatch, feeds: list[Feed], columns: list[SideColumns]
+    ) -> set[str]:
+        terms = self.terms[number]
+        kernel = AsofJoin(
+            left=columns[0],
+            right=columns[1],
+            keys=terms.keys,
+            direction=asof.direction,
+            sequence=self.inputs[asof.right].sequence,
+            strict=asof.strict,
+            tolerance=asof.tolerance,
+            outer=join.kind is JoinKind.LEFT,
+            residual=self._residual_sql(join, terms),
+        )
+        output = (*columns[0].output, *columns[1].output)
+        self.operators.append(
+            PhysicalOperator(
+                name=f"join_{number + 1}",
+                kernel=kernel,
+                feeds=tuple(feeds),
+                routed_by=terms.routes,
+                output=output,
+                single_bucket=not terms.keys,
+            )
+        )
+        return set(output)
+
     def _for_condition(self, join: JoinNode, terms: _JoinTerms, side: Side) -> set[str]:
         """The columns of a side that the join's condition reads."""
         found = {key.of(side) for key in terms.keys}
@@ -248,6 +280,10 @@ class _Planner:
         for i, j, _ in join.analysis.loose:
             found.add(self.query.inputs[i if side is Side.LEFT else j].time_name)
         return found
+
+    def _order_of_ties(self, join: JoinNode, side: Side) -> set[str]:
+        """What orders right rows of one time, where only one of them may be met."""
+        return {self.inputs[join.asof.right].sequence} if join.asof is not None and side is Side.RIGHT else set()
 
     def _feed(self, join: JoinNode, side: Side, columns: set[str], route: tuple[str, ...]) -> Feed:
         """One input of a join: a source that brings the columns, or the operators of a subtree, which are added."""

@@ -9,8 +9,10 @@ from sqlglot import exp
 
 from watersmeet.errors import PlanError, UnsupportedError
 from watersmeet.kernels.api import Side
+from watersmeet.kernels.asof import Direction
 from watersmeet.plan.bounds import Differences, Interval, time_bounds
 from watersmeet.plan.logical import (
+    AsofMatch,
     Input,
     JoinAnalysis,
     JoinNode,
@@ -80,6 +82,8 @@ def _analysed(
     columns: dict[str, PhysicalColumn],
 ) -> JoinAnalysis:
     terms = _told_apart(join, inputs, columns)
+    if join.asof is not None:
+        return _analysed_asof(join, join.asof, terms, grace, inputs)
     loose = _window_pairs(join, *window, inputs=inputs, columns=columns) if window is not None else {}
     differences = _known(join.left).union(_known(join.right))
     for (i, j), interval in terms.bounds.items():
@@ -108,6 +112,34 @@ def _analysed(
         loose=tuple((*pair, interval) for pair, interval in loose.items() if pair != chosen or taken_from_several),
         grace=grace,
         lags=_lags(join, leaders, bounds, differences),
+        differences=differences,
+    )
+
+
+def _analysed_asof(join: JoinNode, asof: AsofMatch, terms: _Terms, grace: int, inputs: list[Input]) -> JoinAnalysis:
+    """A join as of a time has no window: inequalities over times test the row that was picked."""
+    _check_units(join, (asof.left, asof.right), inputs)
+    leaders = ((asof.left,), (asof.right,))
+    backward = asof.direction is Direction.BACKWARD
+    behind = None if asof.tolerance is None else -asof.tolerance
+    distance = Interval(
+        lower=0 if asof.direction is Direction.FORWARD else behind, upper=0 if backward else asof.tolerance
+    )
+    # a left row waits as long as its partner may come; NEAREST, that one may then lie before it still
+    reach = distance
+    if asof.direction is Direction.NEAREST and behind is not None:
+        reach = Interval(2 * behind, distance.upper)
+    differences = _known(join.left).copy()
+    differences.add(asof.left, asof.right, distance)
+    differences.close()
+    return JoinAnalysis(
+        keys=tuple(terms.keys),
+        residual=(*terms.residual, *(term for of in terms.of_pair.values() for term in of)),
+        leaders=leaders,
+        bounds=Interval(),
+        loose=(),
+        grace=grace,
+        lags=_lags(join, leaders, reach, differences),
         differences=differences,
     )
 
@@ -253,10 +285,20 @@ def latest_lag(node: Node, inputs: Iterable[int]) -> int | None:
     return max(known) if len(known) == len(lags) else None
 
 
+def waits_for_ever(join: JoinNode) -> bool:
+    """Whether left rows of a join as of a time may wait without end, for a partner that comes later."""
+    if join.asof is None:
+        return False
+    stuck = any(latest_lag(join.child(side), join.analysis.leaders[side.index]) is None for side in Side)
+    return stuck or (join.asof.direction is not Direction.BACKWARD and join.asof.tolerance is None)
+
+
 def unbounded_sides(joins: Iterable[JoinNode]) -> list[tuple[JoinNode, Side]]:
     """Joins and sides whose rows would have to be kept for ever."""
     found = []
     for join in joins:
+        if join.asof is not None:
+            continue
         bounds, leaders = join.analysis.bounds, join.analysis.leaders
         # a side whose times have no frontier holds the join back, and with it the other side's rows
         stuck = any(latest_lag(join.child(side), leaders[side.index]) is None for side in Side)

@@ -13,6 +13,7 @@ from watersmeet.errors import BindError, CatalogError, ConfigError, UnsupportedE
 from watersmeet.kernels.api import EmitMode, JoinKind
 from watersmeet.plan.emit import decide_emit
 from watersmeet.plan.logical import (
+    AsofMatch,
     Input,
     JoinNode,
     Leaf,
@@ -27,6 +28,8 @@ from watersmeet.plan.logical import (
 from watersmeet.plan.placement import place_on, place_where
 from watersmeet.plan.times import TimeUnit, interval_micros
 from watersmeet.plan.windows import analyse
+from watersmeet.sql.asof import AsofBinder
+from watersmeet.sql.nodes import SystemTime
 from watersmeet.sql.outputs import output_columns, refuse_clauses
 from watersmeet.sql.positions import position_of
 from watersmeet.sql.scope import Relation, Scope
@@ -164,9 +167,11 @@ class _Binder:
     def _join(self, left: Node, join: exp.Join, scope: Scope, ctes: Ctes) -> JoinNode:
         kind = _join_kind(join)
         visible_before = list(scope.relations)
+        version = join.this.args.pop("version", None) if isinstance(join.this, exp.Table) else None
         right = self._relation(join.this, scope, ctes)
         node = JoinNode(left, right, kind, [], position_of(join), join.args.get("within"))
         node.grace = self._grace(node, join.args.get("grace"))
+        node.asof = self._asof(node, join.args.get("match_condition"), version, scope)
         for term in conjuncts(join.args.get("on")):
             if _as_subquery(term) is not None:
                 raise UnsupportedError(
@@ -185,6 +190,23 @@ class _Binder:
         if not kind.pairs:
             scope.relations.pop()
         return node
+
+    def _asof(
+        self, node: JoinNode, match: exp.Expr | None, version: SystemTime | None, scope: Scope
+    ) -> AsofMatch | None:
+        if match is None and version is None:
+            return None
+        if version is not None and isinstance(version.expression, exp.Anonymous | exp.Func):
+            raise UnsupportedError(
+                f"AS OF {version.expression.sql('spark')} (processing time) is not supported yet",
+                hint="name an event time of the left side",
+                position=position_of(version),
+            )
+        binder = AsofBinder(node, self.inputs, self.columns)
+        if match is not None:
+            return binder.match_condition(self._condition(match, scope))
+        assert version is not None
+        return binder.system_time(version, scope.substitute(version.expression))
 
     def _grace(self, node: JoinNode, grace: exp.Expr | None) -> int:
         if grace is None:
@@ -223,7 +245,7 @@ class _Binder:
             )
         if source.args.get("version") is not None:
             raise UnsupportedError(
-                "FOR SYSTEM_TIME AS OF (a temporal join) is not supported yet", position=position_of(source)
+                "FOR SYSTEM_TIME AS OF stands only on the right side of a JOIN", position=position_of(source)
             )
         if (cte := ctes.get(source.name.lower())) is not None and not source.db:
             return self._subselect(cte, alias, scope, ctes, source)
@@ -362,7 +384,7 @@ def _as_subquery(term: exp.Expr) -> tuple[bool, exp.Expr | None, exp.Select] | N
 
 def _join_kind(join: exp.Join) -> JoinKind:
     side, kind, method = join.side.upper(), join.kind.upper(), join.method.upper()
-    if method:
+    if method and method != "ASOF":
         raise UnsupportedError(f"{method} JOIN is not supported yet", position=position_of(join))
     if kind in ("SEMI", "ANTI") and side in ("", "LEFT"):
         return JoinKind.SEMI if kind == "SEMI" else JoinKind.ANTI

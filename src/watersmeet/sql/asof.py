@@ -1,0 +1,159 @@
+"""ASOF JOIN … MATCH_CONDITION and FOR SYSTEM_TIME AS OF: which right row of a key a left row is to meet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlglot import exp
+
+from watersmeet.errors import BindError, UnsupportedError, did_you_mean
+from watersmeet.kernels.api import JoinKind
+from watersmeet.kernels.asof import Direction
+from watersmeet.plan.bounds import Interval, time_bounds
+from watersmeet.plan.logical import AsofMatch, Input, JoinNode, Leaf, PhysicalColumn, conjuncts
+from watersmeet.sql.nodes import SystemTime
+from watersmeet.sql.positions import position_of
+
+_DIRECTIONS: dict[type[exp.Expr], Direction] = {
+    exp.GTE: Direction.BACKWARD,
+    exp.GT: Direction.BACKWARD,
+    exp.LTE: Direction.FORWARD,
+    exp.LT: Direction.FORWARD,
+}
+_TURNED = {Direction.BACKWARD: Direction.FORWARD, Direction.FORWARD: Direction.BACKWARD}
+_FORM = "write MATCH_CONDITION (t.ts >= q.ts), with >= > <= < or NEAREST(t.ts, q.ts), and a tolerance after AND"
+
+
+class AsofBinder:
+    """Reads the clause of one join, whose columns have been resolved to physical ones."""
+
+    def __init__(self, join: JoinNode, inputs: Sequence[Input], columns: Mapping[str, PhysicalColumn]) -> None:
+        self._join = join
+        self._inputs = inputs
+        self._columns = columns
+        if join.kind not in (JoinKind.INNER, JoinKind.LEFT):
+            raise UnsupportedError(
+                f"{join.kind.value.upper()} JOIN cannot be as of a time",
+                hint="it is INNER or LEFT",
+                position=join.position,
+            )
+        if join.within is not None:
+            raise UnsupportedError(
+                "a join as of a time has no WITHIN",
+                hint="write a tolerance: MATCH_CONDITION (t.ts >= q.ts AND t.ts - q.ts <= INTERVAL '5' SECONDS)",
+                position=position_of(join.within) or join.position,
+            )
+        if not isinstance(join.right, Leaf):
+            raise UnsupportedError("the right side of a join as of a time must be a stream", position=join.position)
+        self._right: Input = join.right.input
+
+    def match_condition(self, condition: exp.Expr) -> AsofMatch:
+        """What MATCH_CONDITION says.
+
+        Raises ``BindError`` where it does not compare the event times of both sides, ``UnsupportedError`` for
+        anything beyond a comparison and a tolerance.
+        """
+        first, *others = conjuncts(condition)
+        if _is_nearest(first):
+            direction, strict, operands = Direction.NEAREST, False, list(first.expressions)
+        elif type(first) in _DIRECTIONS:
+            direction, strict = _DIRECTIONS[type(first)], isinstance(first, exp.GT | exp.LT)
+            operands = [first.this, first.expression]
+        else:
+            raise BindError(f"{_plain(first)} does not say which row is meant", hint=_FORM, position=position_of(first))
+        one, other = (self._time(operand) for operand in operands)
+        if one == self._right.index and other in self._join.left.visible:
+            one, other = other, one
+            direction = _TURNED.get(direction, direction)
+        if one not in self._join.left.visible or other != self._right.index:
+            raise BindError(
+                f"{_plain(first)} must compare a time of the left side with one of the right side",
+                hint=_FORM,
+                position=position_of(first),
+            )
+        return AsofMatch(one, other, direction, strict, self._tolerance(one, direction, others))
+
+    def system_time(self, version: SystemTime, time: exp.Expr) -> AsofMatch:
+        """What FOR SYSTEM_TIME AS OF says, ``time`` being its resolved operand: the newest row at or before it.
+
+        Raises ``BindError`` where it names no event time, ``UnsupportedError`` for PROCTIME().
+        """
+        left = self._time(time)
+        if left not in self._join.left.visible:
+            raise BindError(f"AS OF {_plain(time)}: a time of the left side is needed", position=position_of(version))
+        named = version.args.get("versioned_on")
+        if named is not None and not self._right.is_time(named.name):
+            known = [column.name for column in self._right.stream.columns]
+            if self._right.stream.column(named.name) is None:
+                raise BindError(
+                    f"VERSIONED ON {named.name}: {self._right.alias} has no such column",
+                    hint=did_you_mean(named.name, known),
+                    position=position_of(named) or position_of(version),
+                )
+            raise UnsupportedError(
+                f"VERSIONED ON {named.name}: versions are told apart by the event time of {self._right.alias}, "
+                f"{self._right.time.column}",
+                hint=f"declare WATERMARK FOR {named.name} AS {named.name} - INTERVAL '…'",
+                position=position_of(named) or position_of(version),
+            )
+        return AsofMatch(left, self._right.index, Direction.BACKWARD, strict=False, tolerance=None)
+
+    def _time(self, operand: exp.Expr) -> int:
+        """The input whose event time an operand is."""
+        operand = operand.unnest()
+        known = self._columns.get(operand.name) if isinstance(operand, exp.Column) else None
+        if known is None or not self._inputs[known.input].is_time(known.column):
+            times = [f"{self._inputs[i].alias}.{self._inputs[i].time.column}" for i in sorted(self._join.inputs)]
+            raise BindError(
+                f"{_plain(operand)} is no event time",
+                hint=f"event times here: {', '.join(times)}",
+                position=position_of(operand),
+            )
+        return known.input
+
+    def _tolerance(self, left: int, direction: Direction, terms: Sequence[exp.Expr]) -> int | None:
+        """The greatest distance that the further terms allow; None where there are none."""
+
+        def times(column: exp.Column) -> tuple[int, int, bool] | None:
+            known = self._columns.get(column.name)
+            if known is None or not self._inputs[known.input].is_time(known.column):
+                return None
+            unit = self._inputs[known.input].time.unit
+            return known.input, unit.scale, unit.is_integer
+
+        pair, whole = (left, self._right.index), Interval()
+        for term in terms:
+            found = time_bounds(term, times)
+            if found is None or sorted(found[0]) != sorted(pair):
+                raise self._no_tolerance(term)
+            interval = found[1] if found[0] == pair else found[1].negated()
+            backward, forward = interval.lower is not None, interval.upper is not None
+            fits = {
+                Direction.BACKWARD: backward and not forward,
+                Direction.FORWARD: forward and not backward,
+                Direction.NEAREST: backward and forward and interval.upper == -(interval.lower or 0),
+            }
+            if not fits[direction]:
+                raise self._no_tolerance(term)
+            whole = whole.intersect(interval)
+        bound = whole.upper if direction is Direction.FORWARD else whole.lower
+        tolerance = None if bound is None else abs(bound)
+        if bound is not None and (bound < 0) != (direction is not Direction.FORWARD) and bound != 0:
+            raise self._no_tolerance(terms[0])
+        return tolerance
+
+    def _no_tolerance(self, term: exp.Expr) -> UnsupportedError:
+        return UnsupportedError(
+            f"{_plain(term)} is no tolerance",
+            detail="MATCH_CONDITION takes a comparison of two event times and how far they may lie apart",
+            hint="write t.ts - q.ts <= INTERVAL '5' SECONDS (NEAREST: ABS(t.ts - q.ts) <= …); all else goes into ON",
+            position=position_of(term),
+        )
+
+
+def _is_nearest(term: exp.Expr) -> bool:
+    return isinstance(term, exp.Anonymous) and term.name.upper() == "NEAREST" and len(term.expressions) == 2
+
+
+def _plain(expression: exp.Expr) -> str:
+    return expression.sql(dialect="spark").replace("`", "").replace(":", ".")
