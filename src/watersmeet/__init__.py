@@ -5,17 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from watersmeet.api import interval_join
+    from watersmeet.api import asof_join, interval_join, temporal_join
     from watersmeet.runtime.query import QueryMode
     from watersmeet.session import Session, connect
 
-__all__ = ["QueryMode", "Session", "connect", "interval_join"]
+__all__ = ["QueryMode", "Session", "asof_join", "connect", "interval_join", "temporal_join"]
 
 _HOMES = {
     "QueryMode": "watersmeet.runtime.query",
     "Session": "watersmeet.session",
     "connect": "watersmeet.session",
+    "asof_join": "watersmeet.api",
     "interval_join": "watersmeet.api",
+    "temporal_join": "watersmeet.api",
 }
 
 

@@ -23,13 +23,21 @@ _JOINS: dict[str, str] = {
     "anti": "LEFT ANTI JOIN",
 }
 Span: TypeAlias = str | timedelta
+Keys: TypeAlias = str | Sequence[str | tuple[str, str]]
+Unit: TypeAlias = Literal["s", "ms", "us", "row"]
+#: The comparison of MATCH_CONDITION, and the distance that a tolerance bounds.
+_NEARNESS = {
+    "backward": ("{one} >{equal} {other}", "{one} - {other}"),
+    "forward": ("{one} <{equal} {other}", "{other} - {one}"),
+    "nearest": ("NEAREST({one}, {other})", "ABS({one} - {other})"),
+}
 
 
 def interval_join(
     left: DataFrame,
     right: DataFrame,
     *,
-    on: str | Sequence[str | tuple[str, str]],
+    on: Keys,
     within: Span | tuple[Span, Span],
     how: How = "inner",
     time: str | tuple[str, str] = "ts",
@@ -37,7 +45,7 @@ def interval_join(
     grace: Span | None = None,
     where: str | None = None,
     emit: Literal["final", "changelog"] = "final",
-    unit: Literal["s", "ms", "us", "row"] = "ms",
+    unit: Unit = "ms",
 ) -> DataFrame:
     """Join two streams on keys and on event times that lie within a window of each other.
 
@@ -60,26 +68,117 @@ def interval_join(
         raise ConfigError(f"how = {how!r} is no kind of join", hint=f"use one of {', '.join(_JOINS)}")
     if emit not in ("final", "changelog"):
         raise ConfigError(f"emit = {emit!r} is not known", hint="use 'final' or 'changelog'")
-    session: Session = connect(left.sparkSession)
-    times = (time, time) if isinstance(time, str) else time
-    for name, frame, column in (("left", left, times[0]), ("right", right, times[1])):
-        session.register(name, frame, time=column, delay=_words(delay), unit=unit)
-    pairs = [on] if isinstance(on, str) else on
-    terms = [
-        f"`left`.{_name(a)} = `right`.{_name(b)}"
-        for a, b in ((pair, pair) if isinstance(pair, str) else pair for pair in pairs)
-    ]
-    if where is not None:
-        terms.append(f"({where})")
     before, after = within if isinstance(within, tuple) else (within, within)
     clauses = f"WITHIN ({_interval(before)}, {_interval(after)})"
     if grace is not None:
         clauses += f" GRACE PERIOD {_interval(grace)}"
-    result = session.sql(
-        f"SELECT * FROM `left` {_JOINS[how]} `right` ON {' AND '.join(terms)} {clauses} EMIT {emit.upper()}"
-    )
+    session = _session(left, right, time, delay, unit)
+    return _frame(session, f"{_JOINS[how]} `right` ON {_condition(on, where)} {clauses} EMIT {emit.upper()}")
+
+
+def asof_join(
+    left: DataFrame,
+    right: DataFrame,
+    *,
+    on: Keys,
+    direction: Literal["backward", "forward", "nearest"] = "backward",
+    strict: bool = False,
+    tolerance: Span | None = None,
+    how: Literal["inner", "left"] = "inner",
+    time: str | tuple[str, str] = "ts",
+    delay: Span = "0 seconds",
+    where: str | None = None,
+    unit: Unit = "ms",
+) -> DataFrame:
+    """Join each row of a stream with the one row of another, of the same key, that is nearest in time.
+
+    ``direction`` says where it is looked for: backward is the newest at or before the left row's time, forward the
+    oldest at or after it, nearest the nearer of both; ``strict`` leaves out equal times, ``tolerance`` what lies
+    further away.  ``where`` tests the row that was found, it does not choose another.  A row comes out once no nearer
+    one can come.  Of right rows with one key and time always the same counts.  Everything else is as for
+    ``interval_join``.
+
+    Raises ``ConfigError`` for a direction, kind or span that is not known, and what SQL would raise for the rest.
+
+        quoted = asof_join(trades, quotes, on="symbol", tolerance="5 seconds", how="left", delay="2 seconds")
+    """
+    if direction not in _NEARNESS:
+        raise ConfigError(f"direction = {direction!r} is not known", hint=f"use one of {', '.join(_NEARNESS)}")
+    if strict and direction == "nearest":
+        raise ConfigError("strict does not go with direction = 'nearest'", hint="leave it out")
+    _check_as_of(how)
+    one, other = (f"`{side}`.{_name(column)}" for side, column in zip(("left", "right"), _pair(time), strict=True))
+    nearness, distance = _NEARNESS[direction]
+    match = nearness.format(one=one, other=other, equal="" if strict else "=")
+    if tolerance is not None:
+        span = _span(tolerance) if unit == "row" else _interval(tolerance)
+        match += f" AND {distance.format(one=one, other=other)} <= {span}"
+    session = _session(left, right, time, delay, unit)
+    join = "ASOF JOIN" if how == "inner" else "LEFT ASOF JOIN"
+    return _frame(session, f"{join} `right` MATCH_CONDITION ({match}) ON {_condition(on, where)}")
+
+
+def temporal_join(
+    stream: DataFrame,
+    table: DataFrame,
+    *,
+    on: Keys,
+    how: Literal["inner", "left"] = "inner",
+    time: str | tuple[str, str] = "ts",
+    delay: Span = "0 seconds",
+    where: str | None = None,
+    unit: Unit = "ms",
+) -> DataFrame:
+    """Join each row of a stream with the version of its key that held at the row's event time.
+
+    ``table`` is a stream of versions that are only added: each holds from its event time to that of the next one of
+    the key.  Everything else is as for ``asof_join``.
+
+        priced = temporal_join(orders, rates, on="currency", how="left", time=("ordered_at", "valid_from"))
+    """
+    _check_as_of(how)
+    as_of = f"FOR SYSTEM_TIME AS OF `left`.{_name(_pair(time)[0])}"
+    session = _session(stream, table, time, delay, unit)
+    return _frame(session, f"{_JOINS[how]} `right` {as_of} ON {_condition(on, where)}")
+
+
+def _check_as_of(how: str) -> None:
+    if how not in ("inner", "left"):
+        raise ConfigError(f"how = {how!r} is no kind of join as of a time", hint="use 'inner' or 'left'")
+
+
+def _session(left: DataFrame, right: DataFrame, time: str | tuple[str, str], delay: Span, unit: Unit) -> Session:
+    """A session in which both frames are streams, ``left`` and ``right``."""
+    session = connect(left.sparkSession)
+    for name, frame, column in zip(("left", "right"), (left, right), _pair(time), strict=True):
+        session.register(name, frame, time=column, delay=_words(delay), unit=unit)
+    return session
+
+
+def _frame(session: Session, join: str) -> DataFrame:
+    result = session.sql(f"SELECT * FROM `left` {join}")
     assert isinstance(result, Stream)
     return result.frame
+
+
+def _condition(on: Keys, where: str | None) -> str:
+    pairs = [on] if isinstance(on, str) else on
+    terms = [f"`left`.{_name(a)} = `right`.{_name(b)}" for a, b in map(_pair, pairs)]
+    if where is not None:
+        terms.append(f"({where})")
+    return " AND ".join(terms)
+
+
+def _pair(names: str | tuple[str, str]) -> tuple[str, str]:
+    return (names, names) if isinstance(names, str) else names
+
+
+def _span(span: Span) -> str:
+    """A number of rows."""
+    amount = _words(span).split()[0]
+    if not amount.isdigit():
+        raise ConfigError(f"{span!r} is no number of rows", hint="write '10'")
+    return amount
 
 
 def _name(column: str) -> str:

@@ -69,6 +69,44 @@ def test_interval_join(
     assert results(joined, tmp_path) == sorted(expected, key=repr)
 
 
+def test_asof_join(streams: tuple[DataFrame, DataFrame], tmp_path: Path) -> None:
+    orders, payments = streams
+    joined = watersmeet.asof_join(
+        orders,
+        payments,
+        on=[("id", "order_id")],
+        direction="forward",
+        tolerance="10 seconds",
+        how="left",
+        where="`right`.paid > 0",
+        unit="s",
+    )
+    assert results(joined, tmp_path) == sorted([PAIRS[0], *PADDED_LEFT], key=repr)
+
+
+def test_temporal_join(streams: tuple[DataFrame, DataFrame], tmp_path: Path) -> None:
+    orders, payments = streams
+    joined = watersmeet.temporal_join(payments, orders, on=[("order_id", "id")], how="left", unit="s")
+    found = [(1, 12, 5.0, 1, "a", 10), (1, 14, 6.0, 1, "a", 10), (3, 45, 7.0, 3, "c", 30)]
+    assert results(joined, tmp_path) == sorted([*found, (4, 50, 8.0, None, None, None)], key=repr)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"direction": "sideways"}, "direction = 'sideways' is not known"),
+        ({"direction": "nearest", "strict": True}, "strict does not go with"),
+        ({"how": "full"}, "is no kind of join as of a time"),
+        ({"tolerance": "soon"}, "is no length of time"),
+    ],
+)
+def test_an_asof_join_that_cannot_be(
+    streams: tuple[DataFrame, DataFrame], options: dict[str, object], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        watersmeet.asof_join(*streams, on=[("id", "order_id")], unit="s", **options)  # type: ignore[arg-type]
+
+
 def test_an_unknown_kind_of_join(streams: tuple[DataFrame, DataFrame]) -> None:
     with pytest.raises(ConfigError, match="is no kind of join"):
         watersmeet.interval_join(*streams, on="id", within="10 seconds", how="outer")  # type: ignore[arg-type]
