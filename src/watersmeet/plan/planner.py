@@ -18,7 +18,18 @@ from watersmeet.kernels.forward import Forward
 from watersmeet.kernels.interval import IntervalJoin
 from watersmeet.kernels.match import Key, SideColumns, WindowMatch
 from watersmeet.kernels.ordered import OrderedEmit
-from watersmeet.plan.logical import AsofMatch, Input, JoinNode, Leaf, LogicalQuery, Node, Ordering, inputs_of, joins_of
+from watersmeet.plan.logical import (
+    AsofMatch,
+    Input,
+    JoinNode,
+    Leaf,
+    LogicalQuery,
+    Node,
+    Ordering,
+    inputs_of,
+    joins_of,
+    nullable,
+)
 from watersmeet.plan.physical import Feed, PhysicalInput, PhysicalOperator, PhysicalPlan, restorable
 from watersmeet.plan.residual import carry_one_sided, is_allowed, render, require_allowed
 from watersmeet.plan.times import TimeUnit
@@ -57,6 +68,9 @@ class _Planner:
         needed: set[str] = set()
         for expression in (*(column.expression for column in self.query.outputs), *self.post_filters):
             needed |= self._names(expression)
+        if not needed:
+            # results of constants only: something must tell how many rows there are
+            needed.add(self.query.inputs[min(self.query.root.visible)].time_name)
         if self.query.ordering is None:
             self._place(self.query.root, needed)
         else:
@@ -76,8 +90,9 @@ class _Planner:
         )
         routes = self._routes(number, join)
         residual = []
+        padded = nullable(join.left) | nullable(join.right)
         for condition in join.analysis.residual:
-            if not is_allowed(carried := carry_one_sided(condition, self.columns, self._computed)):
+            if not is_allowed(carried := carry_one_sided(condition, self.columns, padded, self._computed)):
                 if self._commutes(number):
                     self.post_filters.append(condition)
                     continue

@@ -44,18 +44,40 @@ def _first_refused(condition: exp.Expr) -> exp.Expr | None:
     return next((node for node in condition.walk() if not isinstance(node, _ALLOWED)), None)
 
 
+#: What gives NULL wherever one of its operands is NULL.
+_STRICT = (
+    *(exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Interval, exp.Var, exp.DataType, exp.Paren, exp.Tuple),
+    *(exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between, exp.Like, exp.Not),
+    *(exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Neg, exp.Abs, exp.Round, exp.Floor, exp.Ceil),
+    *(exp.Cast, exp.TryCast, exp.Upper, exp.Lower, exp.Trim, exp.Length, exp.Substring, exp.Replace, exp.DPipe),
+    *(exp.Year, exp.Month, exp.Day, exp.Extract, exp.DateTrunc, exp.TimestampTrunc, exp.DateAdd, exp.DateSub),
+)
+
+
+def is_strict(expression: exp.Expr) -> bool:
+    """Whether an expression is surely NULL where its columns are: on a padded row, as what is carried for it is."""
+    has_column = expression.find(exp.Column) is not None
+    return has_column and all(isinstance(node, _STRICT) for node in expression.walk())
+
+
 def carry_one_sided(
-    condition: exp.Expr, columns: dict[str, PhysicalColumn], carry: Callable[[int, exp.Expr], str]
+    condition: exp.Expr,
+    columns: dict[str, PhysicalColumn],
+    padded: frozenset[int],
+    carry: Callable[[int, exp.Expr], str],
 ) -> exp.Expr:
     """Replace every largest part that reads one input only, and is more than a column, by a carried column.
 
-    ``carry`` takes the input and the expression, and gives the carried column's name.
+    A carried column is NULL on rows that lack its input: of inputs that may be ``padded`` only what is strict is
+    carried.  ``carry`` takes the input and the expression, and gives the carried column's name.
     """
 
     def replace(node: exp.Expr) -> exp.Expr:
         used = inputs_of(node, columns)
         if len(used) == 1 and not isinstance(node, exp.Column | exp.Identifier):
             (input,) = used
+            if input in padded and not is_strict(node):
+                return node
             kind = type_of(node, columns)
             name = carry(input, node)
             columns[name] = PhysicalColumn(name, input, "", kind)

@@ -24,6 +24,7 @@ from watersmeet.plan.logical import (
     joins_of,
     nullable,
 )
+from watersmeet.plan.residual import is_strict
 from watersmeet.plan.times import TimeUnit, interval_micros
 from watersmeet.plan.typing import common_key_type, type_of
 from watersmeet.sql.nodes import Within
@@ -192,6 +193,9 @@ def _as_key(condition: exp.Expr, join: JoinNode, columns: dict[str, PhysicalColu
         one, other, of_one, of_other = other, one, of_other, of_one
     if not (of_one <= join.left.inputs and of_other <= join.right.inputs):
         return None
+    padded = nullable(join.left) | nullable(join.right)
+    if any(of <= padded and not is_strict(side) for side, of in ((one, of_one), (other, of_other))):
+        return None  # a key is computed at its source, where no row is padded
     kind = common_key_type(type_of(one, columns), type_of(other, columns), condition)
     return KeyPair(one, other, isinstance(condition, exp.NullSafeEQ), kind)
 

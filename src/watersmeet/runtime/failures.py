@@ -11,7 +11,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.logger import PySparkLogger
 
 from watersmeet import errors
-from watersmeet.errors import BindError, WatersmeetError
+from watersmeet.errors import BindError, CheckpointError, WatersmeetError
 from watersmeet.secrets import hide
 
 _log = logging.getLogger(__name__)
@@ -39,6 +39,11 @@ def translate(error: BaseException, name: str) -> WatersmeetError:
     """A failure of Spark as one of our errors: ours, where a worker raised it, else its first line."""
     text = hide(str(error))
     _log.debug("query %s failed: %s", name, text)
+    if "CONCURRENT_STREAM_LOG_UPDATE" in text:
+        return CheckpointError(
+            f"query {name} was stopped: another run uses its checkpoint",
+            hint="let one of them go on; two jobs need checkpoints of their own",
+        )
     found = _KNOWN_ERROR.search(text)
     if found is not None:
         kind = getattr(errors, found[1], WatersmeetError)

@@ -10,7 +10,7 @@ from watersmeet.catalog import StreamDef
 from watersmeet.columns import TP_DELTA, TP_TIME
 from watersmeet.config import QuerySettings, parse_settings
 from watersmeet.errors import BindError, CatalogError, ConfigError, UnsupportedError, did_you_mean
-from watersmeet.kernels.api import EmitMode, JoinKind
+from watersmeet.kernels.api import EmitMode, JoinKind, Side
 from watersmeet.plan.emit import decide_emit
 from watersmeet.plan.logical import (
     AsofMatch,
@@ -24,8 +24,10 @@ from watersmeet.plan.logical import (
     PhysicalColumn,
     conjuncts,
     inputs_of,
+    nullable,
 )
 from watersmeet.plan.placement import place_on, place_where
+from watersmeet.plan.residual import is_strict
 from watersmeet.plan.times import TimeUnit, interval_micros
 from watersmeet.plan.windows import analyse
 from watersmeet.sql.asof import AsofBinder
@@ -189,7 +191,24 @@ class _Binder:
             place_on(node, self._using(name, visible_before, scope.relations[-1]), self.columns)
         if not kind.pairs:
             scope.relations.pop()
+            return node
+        for side, relations in ((Side.LEFT, visible_before), (Side.RIGHT, scope.relations[len(visible_before) :])):
+            if kind.pads(side):
+                for relation in relations:
+                    self._pad(relation, node.child(side))
         return node
+
+    def _pad(self, relation: Relation, child: Node) -> None:
+        """Make computed columns of a relation NULL on rows that a join pads, as its other columns are."""
+        certain = sorted(child.visible - nullable(child)) or sorted(child.visible)
+        there = exp.or_(*(exp.Not(this=_is_null(self._time_of(self.inputs[i]))) for i in certain))
+        for name, expression in relation.columns.items():
+            if not is_strict(expression):
+                relation.columns[name] = exp.Case(ifs=[exp.If(this=there.copy(), true=expression)])
+
+    def _time_of(self, input: Input) -> exp.Expr:
+        """The event time of an input, which no row lacks that comes from a source."""
+        return exp.column(exp.to_identifier(input.physical(input.time.column), quoted=True))
 
     def _asof(
         self, node: JoinNode, match: exp.Expr | None, version: SystemTime | None, scope: Scope
