@@ -116,6 +116,10 @@ class Session:
         far its rows may come out of order (rows, for the unit row).  Without a time it is the time of arrival.
         Raises ``BindError`` and ``ConfigError`` for what does not fit.
         """
+        if not frame.isStreaming:
+            raise ConfigError(
+                f"{name} is not a streaming DataFrame", hint="read it with spark.readStream in place of spark.read"
+            )
         columns = [(field.name, field.dataType.simpleString()) for field in frame.schema]
         stream = define_frame(name, columns, time, delay, unit)
         self.streams.register(stream, frame)
@@ -283,7 +287,10 @@ class Session:
         buckets = new_buckets(self.spark, settings.buckets)
         resources = Resources(settings.cache_bytes, settings.memory_limit, side_folder)
         with planning("of this statement"):
-            return build(self.spark, physical, self.streams.sources(physical, limited=True), buckets, resources).frame
+            sources = self.streams.sources(physical, limited=True)
+            # the frame may become part of another query, whose metrics must have other names
+            label = f"_{uuid.uuid4().hex[:8]}"
+            return build(self.spark, physical, sources, buckets, resources, label=label).frame
 
     def _start(
         self,

@@ -207,6 +207,40 @@ def test_a_checkpoint_without_its_plan_is_refused(session: Session, tmp_path: Pa
         run_job(session, f"INSERT INTO sink {JOIN}", QueryMode.DRAIN)
 
 
+def test_a_result_goes_on_into_another_query(session: Session, tmp_path: Path) -> None:
+    """Each query has metrics of its own name: Spark refuses two of one name."""
+    session.sql("INSERT INTO clicks VALUES (1, 100, 'a'); INSERT INTO views VALUES (1, 101)")
+    first = session.sql(JOIN)
+    assert isinstance(first, Stream)
+    session.register("pairs", first.frame, time="ts", unit="s")
+    out = folder_sink(session, tmp_path / "out")
+    run_job(
+        session, "INSERT INTO sink SELECT p.id, v.ts FROM pairs p JOIN views v ON p.id = v.id WITHIN INTERVAL 5 SECONDS"
+    )
+    assert json_rows(out) == [(1, 101)]
+
+
+def test_a_batch_frame_is_no_stream(spark: SparkSession, session: Session) -> None:
+    with pytest.raises(ConfigError, match="is not a streaming DataFrame"):
+        session.register("f", spark.range(3), time="id")
+
+
+def test_a_run_with_nothing_to_do_tells_what_was_done_before(session: Session, tmp_path: Path) -> None:
+    folder_sink(session, tmp_path / "out")
+    session.sql("INSERT INTO clicks VALUES (1, 100, 'a'); INSERT INTO views VALUES (2, 101)")
+    (first,) = run_job(session, f"INSERT INTO sink {JOIN}", QueryMode.DRAIN)
+    (second,) = run_job(session, f"INSERT INTO sink {JOIN}", QueryMode.DRAIN)
+    assert first.report().rows_in == second.report().rows_in == {"c": 1, "v": 1}
+    assert second.report().state_rows == 2
+    assert second.report().batches == 0
+
+
+def test_a_value_that_does_not_fit_is_told_without_a_stack(session: Session, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(BindError, match="INSERT INTO clicks: ") as error:
+        session.sql("INSERT INTO clicks VALUES ('xyz', 100, 'a')")
+    assert "\n\tat " not in str(error.value) + capfd.readouterr().err
+
+
 def test_a_limit_written_as_text_is_a_number(session: Session) -> None:
     unbounded = "SELECT c.id FROM clicks c JOIN views v ON c.id = v.id EMIT FINAL"
     assert "1,000" in session.explain(f"{unbounded} SETTINGS join_max_buffered_bytes = '1000'")

@@ -41,7 +41,11 @@ class FilesOptions(BaseModel):
 def options_of(options: Mapping[str, str]) -> FilesOptions:
     """The options of a WITH clause, checked; ``ConfigError`` for what is missing, unknown or wrong."""
     given = parse_options(FilesOptions, "files", options, nested={"format_options": ("json.", "csv.", "parquet.")})
+    if given.header and given.format != "csv":
+        raise ConfigError(f"files: header goes with format = 'csv', not {given.format!r}", option="header")
     for name in given.format_options:
+        if not name.startswith(f"{given.format}."):
+            raise ConfigError(f"files: {name} does not go with format = '{given.format}'", option=name)
         if name.lower() == "csv.header":
             raise ConfigError(f"files has no option {name!r}", hint="write header = 'true'", option=name)
     return given

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from watersmeet.catalog import EMBEDDED, StreamDef
 from watersmeet.connectors.registry import embedded_log, spark_schema
 from watersmeet.errors import BindError, UnsupportedError, did_you_mean
+from watersmeet.runtime.failures import first_sentence, without_stacks
 from watersmeet.sql.positions import position_of
 from watersmeet.sql.statements import InsertValues
 
@@ -47,10 +48,11 @@ def insert_values(spark: SparkSession, stream: StreamDef, statement: InsertValue
             fields.append(value.cast(field.dataType).alias(field.name))
         structs.append(F.struct(*fields))
     try:
-        rows = spark.range(1).select(F.inline(F.array(*structs)))
-        embedded_log(stream, workspace).append_frame(rows, f"insert-{uuid.uuid4().hex}")
+        with without_stacks():
+            rows = spark.range(1).select(F.inline(F.array(*structs)))
+            embedded_log(stream, workspace).append_frame(rows, f"insert-{uuid.uuid4().hex}")
     except PySparkException as error:
-        reason = str(error).splitlines()[0]
+        reason = first_sentence(error).splitlines()[0]
         raise BindError(f"INSERT INTO {stream.name}: {reason}", position=statement.position) from None
     return len(statement.rows)
 

@@ -3,6 +3,8 @@
     CHECKPOINT/spark/      Spark's own checkpoint: offsets, commits, state
     CHECKPOINT/plan.json   bucket numbers (never changed again), and what state each operator keeps
     CHECKPOINT/control/    one file for each control event, read by the query as a stream
+    CHECKPOINT/counters.json   what the last run told of them
+    CHECKPOINT/failure.log     Spark's whole text of the last failure
     CHECKPOINT/side/       late and quarantined rows, by batch
 
 A checkpoint that has seen the end of its input is sealed: a later run on it is refused.
@@ -10,6 +12,7 @@ A checkpoint that has seen the end of its input is sealed: a later run on it is 
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -116,7 +119,8 @@ class Checkpoint:
         if stored is not None and stored.sealed:
             raise CheckpointError(
                 f"the checkpoint {self.folder} is sealed: a bounded run has treated its input as all there is",
-                hint="start on a new checkpoint; to stop and resume use --drain in place of --bounded",
+                hint="to begin again delete that folder or use another checkpoint; a job that is to go on later runs "
+                "with --drain, never with --bounded",
             )
 
     def seal(self) -> None:
@@ -133,6 +137,15 @@ class Checkpoint:
     def write_failure(self, text: str) -> None:
         """Keep the whole text of a failure, for whoever looks into it."""
         self._storage.write_text(f"{self.folder}/failure.log", text)
+
+    def read_counters(self) -> dict[str, int]:
+        """The counters as the last run left them, none in a new checkpoint."""
+        text = self._storage.read_text(f"{self.folder}/counters.json")
+        return {} if text is None else {str(name): int(value) for name, value in json.loads(text).items()}
+
+    def write_counters(self, counters: Mapping[str, int]) -> None:
+        """Keep the counters for a run that may have nothing to do; what counts is the operators' state."""
+        self._storage.write_text(f"{self.folder}/counters.json", json.dumps(counters))
 
     def has_ended(self) -> bool:
         """Whether the end of input has been declared (by a run that may not have come to process it)."""

@@ -22,17 +22,32 @@ _ERROR_CLASS = re.compile(r"^\[[A-Z0-9_.]+\]\s*|\s*SQLSTATE: \w+.*", re.DOTALL)
 @contextmanager
 def planning(name: str) -> Iterator[None]:
     """What Spark raises while a query is built and started, as one of our errors."""
-    # PySpark also logs every such failure, with Java's whole stack
-    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
-    quiet, logger.disabled = logger.disabled, True
     try:
-        yield
+        with without_stacks():
+            yield
     except AnalysisException as error:
-        raise BindError(f"the query cannot be planned: {_ERROR_CLASS.sub('', str(error))}") from None
+        raise BindError(f"the query cannot be planned: {first_sentence(error)}") from None
     except PySparkException as error:
         raise translate(error, name) from None
+
+
+@contextmanager
+def without_stacks() -> Iterator[None]:
+    """Keep PySpark from logging what it raises, with Java's whole stack."""
+    loggers = [PySparkLogger.getLogger(name) for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger")]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
+    try:
+        yield
     finally:
-        logger.disabled = quiet
+        for logger, disabled in zip(loggers, before, strict=True):
+            logger.disabled = disabled
+
+
+def first_sentence(error: PySparkException) -> str:
+    """What Spark says of an error, without its class, its codes and where it was."""
+    return _ERROR_CLASS.sub("", str(error))
 
 
 def translate(error: BaseException, name: str) -> WatersmeetError:

@@ -85,7 +85,7 @@ class RunningQuery:
         self._error: WatersmeetError | None = None
         self._write_error: Exception | None = None
         self._stopping = threading.Event()
-        self._counters: dict[str, int] = {}
+        self._counters = job.checkpoint.read_counters()
         self._seen_batches = 0
         self._rows_out = 0
         self._batch_ms = 0
@@ -231,6 +231,15 @@ class RunningQuery:
         except Exception as error:  # noqa: BLE001 - whatever ends a query must not pass for its success
             if not self._stopping.is_set():
                 self._error = self._explain(error)
+        finally:
+            self._keep_counters()
+
+    def _keep_counters(self) -> None:
+        """A later run that finds nothing to do still tells of what was done before."""
+        try:
+            self._job.checkpoint.write_counters(self._counters)
+        except Exception as error:  # noqa: BLE001 - they are for people only, and Spark may be gone
+            _log.debug("counters of %s could not be written: %s", self.name, error)
 
     def _explain(self, error: Exception) -> WatersmeetError:
         """The failure as one of our errors; Spark's whole text goes to a file beside the checkpoint."""
