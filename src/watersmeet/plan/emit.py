@@ -31,9 +31,10 @@ def decide_emit(query: LogicalQuery, asked: EmitMode | None, position: Position 
         raise _unbounded(query, *unbounded[0])
     as_of = next((join for join in joins if join.asof is not None), None)
     if as_of is not None and (asked is EmitMode.CHANGELOG or (unbounded and any(join.kind.retracts for join in joins))):
+        needed = "EMIT CHANGELOG" if asked is EmitMode.CHANGELOG else "a join without a bound, and so EMIT CHANGELOG,"
         raise UnsupportedError(
-            "EMIT CHANGELOG over a join as of a time is not supported yet",
-            hint="use EMIT FINAL; give the other joins a window",
+            f"{needed} over a join as of a time is not supported yet",
+            hint="use EMIT FINAL; give a join as of a time a tolerance, the others a window",
             position=position or as_of.position,
         )
     if asked is not None:
@@ -64,7 +65,7 @@ def _check_ordering(query: LogicalQuery, position: Position | None) -> None:
     if lag_of(query.root, query.ordering.input) is None:
         raise UnsupportedError(
             "ORDER BY over a join without a window would wait for ever",
-            hint="add WITHIN to the join",
+            hint="add WITHIN to the join, or to a MATCH_CONDITION a tolerance",
             position=query.ordering.position,
         )
 
