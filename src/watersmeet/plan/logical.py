@@ -7,7 +7,7 @@ over the columns of the inputs below it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -17,7 +17,7 @@ from watersmeet.config import QuerySettings
 from watersmeet.errors import Position
 from watersmeet.kernels.api import EmitMode, JoinKind, Side
 from watersmeet.kernels.asof import Direction
-from watersmeet.plan.bounds import Differences, Interval
+from watersmeet.plan.bounds import Differences, Interval, TimeColumns
 from watersmeet.plan.times import EventTime
 from watersmeet.sql.nodes import Within
 
@@ -231,6 +231,19 @@ class LogicalQuery:
 def inputs_of(expression: exp.Expr, columns: dict[str, PhysicalColumn]) -> frozenset[int]:
     """The inputs whose columns an expression reads."""
     return frozenset(columns[column.name].input for column in expression.find_all(exp.Column) if column.name in columns)
+
+
+def time_columns(inputs: Sequence[Input], columns: Mapping[str, PhysicalColumn]) -> TimeColumns:
+    """Tells for a physical column that is an event time whose it is, and what it counts (see plan/bounds.py)."""
+
+    def time_of(column: exp.Column) -> tuple[int, int, bool] | None:
+        known = columns.get(column.name)
+        if known is None or not inputs[known.input].is_time(known.column):
+            return None
+        unit = inputs[known.input].time.unit
+        return known.input, unit.scale, unit.is_integer
+
+    return time_of
 
 
 def conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:

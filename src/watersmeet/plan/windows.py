@@ -23,6 +23,7 @@ from watersmeet.plan.logical import (
     inputs_of,
     joins_of,
     nullable,
+    time_columns,
 )
 from watersmeet.plan.residual import is_strict
 from watersmeet.plan.times import TimeUnit, interval_micros
@@ -153,14 +154,7 @@ def _told_apart(join: JoinNode, inputs: list[Input], columns: dict[str, Physical
     """Each condition as a key, as bounds of the time between two inputs, or as residual."""
     left, right = join.left.visible, join.right.visible
     terms = _Terms()
-
-    def times(column: exp.Column) -> tuple[int, int, bool] | None:
-        known = columns.get(column.name)
-        if known is None or not inputs[known.input].is_time(known.column):
-            return None
-        unit = inputs[known.input].time.unit
-        return known.input, unit.scale, unit.is_integer
-
+    times = time_columns(inputs, columns)
     for condition in join.conditions:
         key = None if join.null_aware else _as_key(condition, join, columns)
         found = time_bounds(condition, times)

@@ -10,7 +10,8 @@ from watersmeet.errors import BindError, UnsupportedError, did_you_mean
 from watersmeet.kernels.api import JoinKind
 from watersmeet.kernels.asof import Direction
 from watersmeet.plan.bounds import Interval, time_bounds
-from watersmeet.plan.logical import AsofMatch, Input, JoinNode, Leaf, PhysicalColumn, conjuncts
+from watersmeet.plan.logical import AsofMatch, Input, JoinNode, Leaf, PhysicalColumn, conjuncts, time_columns
+from watersmeet.plan.typing import plain_sql
 from watersmeet.sql.nodes import SystemTime
 from watersmeet.sql.positions import position_of
 
@@ -60,14 +61,16 @@ class AsofBinder:
             direction, strict = _DIRECTIONS[type(first)], isinstance(first, exp.GT | exp.LT)
             operands = [first.this, first.expression]
         else:
-            raise BindError(f"{_plain(first)} does not say which row is meant", hint=_FORM, position=position_of(first))
+            raise BindError(
+                f"{plain_sql(first)} does not say which row is meant", hint=_FORM, position=position_of(first)
+            )
         one, other = (self._time(operand) for operand in operands)
         if one == self._right.index and other in self._join.left.visible:
             one, other = other, one
             direction = _TURNED.get(direction, direction)
         if one not in self._join.left.visible or other != self._right.index:
             raise BindError(
-                f"{_plain(first)} must compare a time of the left side with one of the right side",
+                f"{plain_sql(first)} must compare a time of the left side with one of the right side",
                 hint=_FORM,
                 position=position_of(first),
             )
@@ -80,7 +83,9 @@ class AsofBinder:
         """
         left = self._time(time)
         if left not in self._join.left.visible:
-            raise BindError(f"AS OF {_plain(time)}: a time of the left side is needed", position=position_of(version))
+            raise BindError(
+                f"AS OF {plain_sql(time)}: a time of the left side is needed", position=position_of(version)
+            )
         named = version.args.get("versioned_on")
         if named is not None and not self._right.is_time(named.name):
             known = [column.name for column in self._right.stream.columns]
@@ -105,7 +110,7 @@ class AsofBinder:
         if known is None or not self._inputs[known.input].is_time(known.column):
             times = [f"{self._inputs[i].alias}.{self._inputs[i].time.column}" for i in sorted(self._join.inputs)]
             raise BindError(
-                f"{_plain(operand)} is no event time",
+                f"{plain_sql(operand)} is no event time",
                 hint=f"event times here: {', '.join(times)}",
                 position=position_of(operand),
             )
@@ -113,38 +118,21 @@ class AsofBinder:
 
     def _tolerance(self, left: int, direction: Direction, terms: Sequence[exp.Expr]) -> int | None:
         """The greatest distance that the further terms allow; None where there are none."""
-
-        def times(column: exp.Column) -> tuple[int, int, bool] | None:
-            known = self._columns.get(column.name)
-            if known is None or not self._inputs[known.input].is_time(known.column):
-                return None
-            unit = self._inputs[known.input].time.unit
-            return known.input, unit.scale, unit.is_integer
-
-        pair, whole = (left, self._right.index), Interval()
+        pair = (left, self._right.index)
+        reaches = []
         for term in terms:
-            found = time_bounds(term, times)
+            found = time_bounds(term, time_columns(self._inputs, self._columns))
             if found is None or sorted(found[0]) != sorted(pair):
                 raise self._no_tolerance(term)
-            interval = found[1] if found[0] == pair else found[1].negated()
-            backward, forward = interval.lower is not None, interval.upper is not None
-            fits = {
-                Direction.BACKWARD: backward and not forward,
-                Direction.FORWARD: forward and not backward,
-                Direction.NEAREST: backward and forward and interval.upper == -(interval.lower or 0),
-            }
-            if not fits[direction]:
+            reach = _reach(found[1] if found[0] == pair else found[1].negated(), direction)
+            if reach is None or reach < 0:
                 raise self._no_tolerance(term)
-            whole = whole.intersect(interval)
-        bound = whole.upper if direction is Direction.FORWARD else whole.lower
-        tolerance = None if bound is None else abs(bound)
-        if bound is not None and (bound < 0) != (direction is not Direction.FORWARD) and bound != 0:
-            raise self._no_tolerance(terms[0])
-        return tolerance
+            reaches.append(reach)
+        return min(reaches, default=None)
 
     def _no_tolerance(self, term: exp.Expr) -> UnsupportedError:
         return UnsupportedError(
-            f"{_plain(term)} is no tolerance",
+            f"{plain_sql(term)} is no tolerance",
             detail="MATCH_CONDITION takes a comparison of two event times and how far they may lie apart",
             hint="write t.ts - q.ts <= INTERVAL '5' SECONDS (NEAREST: ABS(t.ts - q.ts) <= …); all else goes into ON",
             position=position_of(term),
@@ -155,5 +143,13 @@ def _is_nearest(term: exp.Expr) -> bool:
     return isinstance(term, exp.Anonymous) and term.name.upper() == "NEAREST" and len(term.expressions) == 2
 
 
-def _plain(expression: exp.Expr) -> str:
-    return expression.sql(dialect="spark").replace("`", "").replace(":", ".")
+def _reach(distance: Interval, direction: Direction) -> int | None:
+    """The d of a distance that is bounded by d just where a partner is looked for; None of any other."""
+    before, after = None if distance.lower is None else -distance.lower, distance.upper
+    match direction:
+        case Direction.BACKWARD:
+            return before if after is None else None
+        case Direction.FORWARD:
+            return after if before is None else None
+        case Direction.NEAREST:
+            return before if before == after else None
