@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.reference import Row, asof_join
@@ -66,6 +66,7 @@ class Bench:
         self.feed([*frames, *(mark_frame(0, i, "", newest - DELAY) for i in (0, 1))])
 
 
+@settings(max_examples=settings.default.max_examples // 4 if settings.default else 12)
 @pytest.mark.parametrize("settles_at", [0, 4, asof._LEAST_SETTLED])
 @pytest.mark.parametrize("direction", ["backward", "forward", "nearest"])
 @given(

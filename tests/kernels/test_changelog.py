@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from watersmeet.testing.harness import Harness, StepInput, load_script
@@ -52,6 +52,7 @@ def within(before: int, after: int, *, null_safe: bool = False) -> Match:
     return match
 
 
+@settings(max_examples=settings.default.max_examples // 2 if settings.default else 25)
 @given(seed=st.integers(0, 2**32))
 @pytest.mark.parametrize("joins", [2, 3])
 def test_a_chain_under_emit_changelog_adds_up_to_the_batch_answer_after_every_step(joins: int, seed: int) -> None:

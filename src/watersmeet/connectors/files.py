@@ -44,10 +44,10 @@ def options_of(options: Mapping[str, str]) -> FilesOptions:
     if given.header and given.format != "csv":
         raise ConfigError(f"files: header goes with format = 'csv', not {given.format!r}", option="header")
     for name in given.format_options:
-        if not name.startswith(f"{given.format}."):
-            raise ConfigError(f"files: {name} does not go with format = '{given.format}'", option=name)
         if name.lower() == "csv.header":
             raise ConfigError(f"files has no option {name!r}", hint="write header = 'true'", option=name)
+        if not name.startswith(f"{given.format}."):
+            raise ConfigError(f"files: {name} does not go with format = '{given.format}'", option=name)
     return given
 
 
