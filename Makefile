@@ -24,7 +24,7 @@ demo: $(STAMP) ## join a year of flights and weather as streams
 	@$(JAVA) $(VENV)/bin/watersmeet demo
 
 test: lint ## lint, then every fast test and the fixed sample of the slow ones
-	$(JAVA) sh scripts/test.sh $(PY) $(ARGS)
+	$(JAVA) $(if $(ARGS),$(PY) -m pytest $(ARGS),sh scripts/test.sh $(PY))
 
 test-all: lint ## lint, then every test there is
 	$(JAVA) WATERSMEET_TEST_ALL=1 $(PY) -m pytest --durations=25 $(ARGS)
