@@ -223,10 +223,6 @@ class LogicalQuery:
     settings: QuerySettings
     max_state_bytes: int | None = None
 
-    def inputs_of(self, expression: exp.Expr) -> frozenset[int]:
-        """The inputs whose columns an expression reads."""
-        return inputs_of(expression, self.columns)
-
 
 def inputs_of(expression: exp.Expr, columns: dict[str, PhysicalColumn]) -> frozenset[int]:
     """The inputs whose columns an expression reads."""

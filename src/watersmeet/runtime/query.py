@@ -54,7 +54,6 @@ class Report:
     state_rows: int = 0
     state_bytes: int = 0
     last_batch_ms: int = 0
-    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +157,6 @@ class RunningQuery:
             state_rows=totals.get("state_rows", 0),
             state_bytes=totals.get("state_bytes", 0),
             last_batch_ms=self._batch_ms,
-            message=str(self._query.status["message"]) if self._query is not None and self.is_active else "",
         )
 
     # -- the runs of a mode ----------------------------------------------------------------------------------------
