@@ -52,10 +52,10 @@ PADDED_RIGHT = [(None, None, None, 3, 45, 7.0), (None, None, None, 4, 50, 8.0)]
     ("how", "expected"),
     [
         ("inner", PAIRS),
-        ("left", [*PAIRS, *PADDED_LEFT]),
-        ("right", [*PAIRS, *PADDED_RIGHT]),
+        pytest.param("left", [*PAIRS, *PADDED_LEFT], marks=pytest.mark.slow),
+        pytest.param("right", [*PAIRS, *PADDED_RIGHT], marks=pytest.mark.slow),
         ("full", [*PAIRS, *PADDED_LEFT, *PADDED_RIGHT]),
-        ("semi", [(1, "a", 10)]),
+        pytest.param("semi", [(1, "a", 10)], marks=pytest.mark.slow),
         ("anti", [(2, "b", 20), (3, "c", 30)]),
     ],
 )
