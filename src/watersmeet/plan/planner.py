@@ -226,7 +226,30 @@ class _Planner:
             feeds.append(feed)
             columns.append(SideColumns(tuple(sorted(output)), tuple(sorted(condition - {time})), time))
         if join.asof is not None:
-            return self._place_asof(number, join, join.asof, feeds, columns)
+            kernel: Kernel = self._asof_kernel(join, join.asof, columns)
+            weighted = gives_ids = False
+        else:
+            kernel, weighted, gives_ids = self._window_kernel(join, feeds, columns)
+        results = (*columns[0].output, *columns[1].output)
+        self.operators.append(
+            PhysicalOperator(
+                name=f"join_{number + 1}",
+                kernel=kernel,
+                feeds=tuple(feeds),
+                routed_by=terms.routes,
+                output=results,
+                single_bucket=not terms.keys,
+                weighted=weighted,
+                gives_ids=gives_ids,
+            )
+        )
+        return set(results)
+
+    def _window_kernel(
+        self, join: JoinNode, feeds: list[Feed], columns: list[SideColumns]
+    ) -> tuple[IntervalJoin | ChangelogJoin, bool, bool]:
+        """The kernel of a windowed join, whether its results are a changelog, and whether they carry ids."""
+        terms = self.terms[self.joins.index(join)]
         match = WindowMatch(
             kind=join.kind,
             left=columns[0],
@@ -240,30 +263,14 @@ class _Planner:
         changelogs = tuple(side for side, feed in zip(Side, feeds, strict=True) if self._is_changelog(feed))
         retracts = self.query.emit is EmitMode.CHANGELOG and join.kind.retracts
         gives_ids = bool(changelogs) or (retracts and join is not self.query.root)
-        kernel: Kernel
         if changelogs:
-            kernel = ChangelogJoin(match, changelogs)
-        else:
-            kernel = IntervalJoin(match, EmitMode.CHANGELOG if retracts else EmitMode.FINAL, gives_ids)
-        self.operators.append(
-            PhysicalOperator(
-                name=f"join_{number + 1}",
-                kernel=kernel,
-                feeds=tuple(feeds),
-                routed_by=terms.routes,
-                output=match.output,
-                single_bucket=not terms.keys,
-                weighted=retracts or bool(changelogs),
-                gives_ids=gives_ids,
-            )
-        )
-        return set(match.output)
+            return ChangelogJoin(match, changelogs), True, gives_ids
+        emit = EmitMode.CHANGELOG if retracts else EmitMode.FINAL
+        return IntervalJoin(match, emit, gives_ids), retracts, gives_ids
 
-    def _place_asof(
-        self, number: int, join: JoinNode, asof: AsofMatch, feeds: list[Feed], columns: list[SideColumns]
-    ) -> set[str]:
-        terms = self.terms[number]
-        kernel = AsofJoin(
+    def _asof_kernel(self, join: JoinNode, asof: AsofMatch, columns: list[SideColumns]) -> AsofJoin:
+        terms = self.terms[self.joins.index(join)]
+        return AsofJoin(
             left=columns[0],
             right=columns[1],
             keys=terms.keys,
@@ -274,18 +281,6 @@ class _Planner:
             outer=join.kind is JoinKind.LEFT,
             residual=self._residual_sql(join, terms),
         )
-        output = (*columns[0].output, *columns[1].output)
-        self.operators.append(
-            PhysicalOperator(
-                name=f"join_{number + 1}",
-                kernel=kernel,
-                feeds=tuple(feeds),
-                routed_by=terms.routes,
-                output=output,
-                single_bucket=not terms.keys,
-            )
-        )
-        return set(output)
 
     def _for_condition(self, join: JoinNode, terms: _JoinTerms, side: Side) -> set[str]:
         """The columns of a side that the join's condition reads."""

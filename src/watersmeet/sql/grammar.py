@@ -40,10 +40,8 @@ from watersmeet.sql.statements import (
 )
 
 STATEMENT_STARTS = ["SELECT", "WITH", "CREATE", "INSERT", "EXPLAIN", "SHOW", "DESCRIBE", "DROP", "STOP"]
-CHANGE_HINT = (
-    "rows of a stream are not changed in place: INSERT INTO a stream with a PRIMARY KEY replaces the older row"
-)
-DELETE_HINT = "rows are not deleted in place: INSERT INTO a changelog_kv stream a row whose _tp_delta is -1"
+CHANGE_HINT = "rows of a stream are not changed in place: INSERT INTO adds rows"
+DELETE_HINT = "rows of a stream are not deleted in place: DROP STREAM deletes all of them"
 START_HINTS = {
     "UPDATE": CHANGE_HINT,
     "MERGE": CHANGE_HINT,
