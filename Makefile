@@ -44,8 +44,8 @@ bench: $(STAMP) ## run the benchmarks (benchmarks/bench_*.py), one after the oth
 # Pins and hashes only, for all systems and Pythons that the project supports. make lock UPGRADE=--upgrade moves
 # everything to the newest release.
 lock: $(STAMP) ## write requirements.lock anew from pyproject.toml
-	$(VENV)/bin/uv pip compile pyproject.toml --extra demo --group dev $(UPGRADE) --output-file requirements.lock \
-	  --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+	$(VENV)/bin/uv pip compile pyproject.toml --extra demo --extra jdbc --extra delta --group dev $(UPGRADE) \
+	  --output-file requirements.lock --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
 	  --custom-compile-command 'make lock'
 
 clean: ## remove .venv, caches, builds and the demo's output

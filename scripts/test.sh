@@ -3,7 +3,7 @@
 # Usage: test.sh PYTHON. The second report is printed when both have ended; the exit code is 1 where either failed.
 set -u
 python=$1
-alone="tests/cases tests/engine tests/kernels tests/plan tests/sql tests/state"
+alone="tests/cases tests/engine tests/kernels tests/plan tests/random_queries tests/sql tests/state"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 # shellcheck disable=SC2086  # folders are words

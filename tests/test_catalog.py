@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import errno
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from watersmeet.catalog import Catalog, StreamColumn, StreamDef
+from watersmeet.catalog import Catalog, StreamColumn, StreamDef, StreamMode
 from watersmeet.errors import CatalogError
 
 ORDERS = StreamDef(name="Orders", columns=(StreamColumn(name="id", type="INT"),), definition="CREATE STREAM Orders …")
@@ -79,11 +80,32 @@ def test_a_file_that_is_no_catalogue(tmp_path: Path, content: str, reason: str) 
 
 def test_a_catalogue_of_a_later_version(tmp_path: Path) -> None:
     path = tmp_path / "catalog.json"
-    path.write_text('{"version": 2, "streams": []}')
+    path.write_text('{"version": 3, "streams": []}')
     assert refusal(Catalog(tmp_path)) == (
-        f"{path} has format 2, this version of Watersmeet reads format 1\n"
+        f"{path} has format 3, this version of Watersmeet reads formats 1 and 2\n"
         "hint: use the version of Watersmeet that wrote it, or another workspace"
     )
+
+
+def test_streams_that_change_make_it_a_catalogue_that_earlier_versions_refuse(tmp_path: Path) -> None:
+    def version() -> int:
+        return int(json.loads((tmp_path / "catalog.json").read_text())["version"])
+
+    catalog = Catalog(tmp_path)
+    catalog.add(ORDERS)
+    assert version() == 1
+    rates = ORDERS.model_copy(update={"name": "rates", "mode": StreamMode.VERSIONED, "primary_key": ("id",)})
+    catalog.add(rates)
+    assert version() == 2
+    assert Catalog(tmp_path).streams() == {"Orders": ORDERS, "rates": rates}
+    catalog.drop("rates")
+    assert version() == 1
+
+
+def test_a_stream_of_an_earlier_version_appends(tmp_path: Path) -> None:
+    path = tmp_path / "catalog.json"
+    path.write_text('{"version": 1, "streams": {"o": {"name": "o", "columns": []}}}')
+    assert not Catalog(tmp_path).require("o").changes
 
 
 @pytest.mark.parametrize("below", ["", "b"])

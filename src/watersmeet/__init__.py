@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from watersmeet.api import asof_join, interval_join, temporal_join
+    from watersmeet.api import asof_join, interval_join, lookup_join, temporal_join
     from watersmeet.runtime.query import QueryMode
     from watersmeet.session import Session, connect
 
-__all__ = ["QueryMode", "Session", "asof_join", "connect", "interval_join", "temporal_join"]
+__all__ = ["QueryMode", "Session", "asof_join", "connect", "interval_join", "lookup_join", "temporal_join"]
 
 _HOMES = {
     "QueryMode": "watersmeet.runtime.query",
@@ -17,6 +17,7 @@ _HOMES = {
     "connect": "watersmeet.session",
     "asof_join": "watersmeet.api",
     "interval_join": "watersmeet.api",
+    "lookup_join": "watersmeet.api",
     "temporal_join": "watersmeet.api",
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Literal, TypeAlias
 
@@ -139,6 +139,39 @@ def temporal_join(
     _check_as_of(how)
     as_of = f"FOR SYSTEM_TIME AS OF `left`.{_name(_pair(time)[0])}"
     session = _session(stream, table, time, delay, unit)
+    return _frame(session, f"{_JOINS[how]} `right` {as_of} ON {_condition(on, where)}")
+
+
+def lookup_join(
+    stream: DataFrame,
+    table: DataFrame | Mapping[str, str],
+    *,
+    on: Keys,
+    columns: str | None = None,
+    how: Literal["inner", "left"] = "inner",
+    time: str | None = None,
+    delay: Span = "0 seconds",
+    where: str | None = None,
+    unit: Unit = "ms",
+) -> DataFrame:
+    """Join each row of a stream with the rows that an outside table has of its key when the row comes.
+
+    ``table`` says where it is, by the options of CREATE TABLE … WITH, and ``columns`` what it has; or it is a small
+    batch DataFrame, whose rows are taken as they are now.  A key may have several rows.  What was given is never
+    revised.  The event time is only handed on.  Everything else is as for ``interval_join``.
+
+    Raises ``ConfigError`` for options and kinds that are not known, and what SQL would raise for the rest.
+
+        customers = {"connector": "jdbc", "url": "jdbc:postgresql://db/shop", "table": "customers", "user": "shop",
+                     "password": "${env:SHOP_PASSWORD}"}
+        named = lookup_join(orders, customers, columns="id BIGINT, name STRING", on=[("customer_id", "id")], how="left")
+    """
+    if how not in ("inner", "left"):
+        raise ConfigError(f"how = {how!r} is no kind of lookup", hint="use 'inner' or 'left'")
+    session = connect(stream.sparkSession)
+    session.register("left", stream, time=time, delay=_words(delay), unit=unit)
+    session.register_table("right", table, columns)
+    as_of = "FOR SYSTEM_TIME AS OF PROCTIME()"
     return _frame(session, f"{_JOINS[how]} `right` {as_of} ON {_condition(on, where)}")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import Enum
 from fcntl import LOCK_EX, flock
 from pathlib import Path
 
@@ -19,8 +20,21 @@ EMBEDDED = "embedded"
 #: The connector of a Spark DataFrame that was registered as a stream.
 FRAME = "dataframe"
 
-_VERSION = 1
+#: The format without streams that change and outside tables, which every version of Watersmeet reads, and the one with
+#: them: a version that does not know them would take corrections for plain rows, and tables for streams.
+_PLAIN, _CHANGING = 1, 2
 _MEND = "bring the file back from a copy, or move it away and create the streams again"
+
+
+class StreamMode(Enum):
+    """What a later row of a stream says about an earlier one."""
+
+    APPEND = "append"
+    """Nothing: rows are only added."""
+    VERSIONED = "versioned_kv"
+    """A row is its key's newest version, a -1 ends the key."""
+    CHANGELOG = "changelog_kv"
+    """A row is a version of its key, a -1 takes one away."""
 
 
 class StreamColumn(BaseModel):
@@ -47,6 +61,20 @@ class StreamDef(BaseModel):
     options: dict[str, str] = {}
     derived: bool = False
     definition: str = ""
+    mode: StreamMode = StreamMode.APPEND
+    primary_key: tuple[str, ...] = ()
+    outside: bool = False
+    """A table outside, to look up in (CREATE TABLE): it has rows for keys, and no stream of them."""
+
+    @property
+    def kind(self) -> str:
+        """What messages call it."""
+        return "table" if self.outside else "stream"
+
+    @property
+    def changes(self) -> bool:
+        """Whether later rows replace or take away earlier ones; such a stream has a primary key."""
+        return self.mode is not StreamMode.APPEND
 
     @property
     def event_time(self) -> EventTime:
@@ -108,7 +136,7 @@ class Catalog:
         try:
             text = self._path.read_text(encoding="utf-8")
         except FileNotFoundError:
-            return _Stored(version=_VERSION, streams={})
+            return _Stored(version=_PLAIN, streams={})
         except NotADirectoryError:
             raise self._no_folder() from None
         except UnicodeDecodeError:
@@ -128,6 +156,9 @@ class Catalog:
                 flock(lock, LOCK_EX)
                 stored = self._read()
                 yield stored
+                stored.version = (
+                    _CHANGING if any(each.changes or each.outside for each in stored.streams.values()) else _PLAIN
+                )
                 written = self._path.with_suffix(".tmp")
                 written.write_text(stored.model_dump_json(indent=2), encoding="utf-8")
                 written.replace(self._path)
@@ -157,7 +188,9 @@ def is_new(stream: StreamDef, known: StreamDef | None, *, if_not_exists: bool) -
     # how the statement was written makes no other stream
     if if_not_exists or known.model_copy(update={"definition": stream.definition}) == stream:
         return False
-    raise CatalogError(f"there is a stream {known.name} already", hint="use another name, or DROP STREAM it first")
+    raise CatalogError(
+        f"there is a {known.kind} {known.name} already", hint=f"use another name, or DROP {known.kind.upper()} it first"
+    )
 
 
 def _found(stored: _Stored, name: str) -> StreamDef:
@@ -176,9 +209,10 @@ def _parse(text: str, path: Path) -> _Stored:
         ) from None
     if not isinstance(content, dict) or "version" not in content:
         raise CatalogError(f"{path} is not a catalogue: it has no version", hint=_MEND)
-    if content["version"] != _VERSION:
+    if content["version"] not in (_PLAIN, _CHANGING):
         raise CatalogError(
-            f"{path} has format {content['version']}, this version of Watersmeet reads format {_VERSION}",
+            f"{path} has format {content['version']}, "
+            f"this version of Watersmeet reads formats {_PLAIN} and {_CHANGING}",
             hint="use the version of Watersmeet that wrote it, or another workspace",
         )
     try:

@@ -14,6 +14,18 @@ _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s|seconds?|m|min
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
+def seconds(value: object) -> object:
+    """A duration such as ``'30 seconds'`` as a number; what is no text stays as it is."""
+    if not isinstance(value, str):
+        return value
+    found = _DURATION.fullmatch(value)
+    if found is None:
+        raise ValueError("write a number and a unit, such as '30 seconds'")
+    unit = found[2].lower()
+    scale = 0.001 if unit.startswith(("ms", "milli")) else _SECONDS[unit[0]]
+    return float(found[1]) * scale
+
+
 class QuerySettings(BaseModel):
     """What SETTINGS can say of a query."""
 
@@ -23,6 +35,8 @@ class QuerySettings(BaseModel):
     """The most bytes of state of each join; at the limit the query stops and nothing is lost."""
     bad_rows: Literal["quarantine", "fail"] = "quarantine"
     """What to do with rows that cannot be read: set them aside, or stop."""
+    temporal_wait: Literal["frontier", "none"] = "frontier"
+    """Whether FOR SYSTEM_TIME AS OF an event time waits for versions that may still come, or joins at once."""
     late_rows: Annotated[str, Field(min_length=1)] = "drop"
     """``drop``: count late rows; else the name of an embedded stream that takes them."""
     idle_timeout: Annotated[float, Field(gt=0)] | None = None
@@ -39,14 +53,7 @@ class QuerySettings(BaseModel):
     @field_validator("idle_timeout", "trigger", mode="before")
     @classmethod
     def _seconds(cls, value: object) -> object:
-        if not isinstance(value, str):
-            return value
-        found = _DURATION.fullmatch(value)
-        if found is None:
-            raise ValueError("write a number and a unit, such as '30 seconds'")
-        unit = found[2].lower()
-        scale = 0.001 if unit.startswith(("ms", "milli")) else _SECONDS[unit[0]]
-        return float(found[1]) * scale
+        return seconds(value)
 
 
 def parse_settings(settings: Mapping[str, object]) -> QuerySettings:

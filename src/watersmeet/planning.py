@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from watersmeet.catalog import StreamDef
+from watersmeet.lookup.tables import OpenTable, open_table
 from watersmeet.plan.physical import PhysicalPlan
 from watersmeet.plan.planner import physical_plan
 from watersmeet.sql.bind import bind
 from watersmeet.sql.statements import Query
 
 
-def plan_query(query: Query, streams: Mapping[str, StreamDef]) -> PhysicalPlan:
-    """How a query over ``streams`` (by lower-case name) runs.
+def plan_query(query: Query, streams: Mapping[str, StreamDef], open_table: OpenTable = open_table) -> PhysicalPlan:
+    """How a query over ``streams`` (by lower-case name) runs; ``open_table`` gives what tables are asked through.
 
     Raises ``BindError``, ``CatalogError``, ``UnsupportedError`` and ``PlanError``, with the place in the text.
     """
-    return physical_plan(bind(query, streams))
+    return physical_plan(bind(query, streams), open_table)

@@ -14,6 +14,8 @@ from watersmeet.config import QuerySettings
 from watersmeet.connectors import console, registry
 from watersmeet.connectors.insert import insert_values
 from watersmeet.errors import BindError, CatalogError, CheckpointError, ConfigError, UnsupportedError
+from watersmeet.lookup.source import RowsSource
+from watersmeet.lookup.tables import table_options, table_schema
 from watersmeet.plan.explain import explain
 from watersmeet.plan.lineage import derived_stream, event_time_output
 from watersmeet.plan.physical import PhysicalPlan
@@ -26,7 +28,7 @@ from watersmeet.runtime.late_rows import keep_late_rows
 from watersmeet.runtime.query import Job, QueryMode, RunningQuery, start_query
 from watersmeet.runtime.storage import Storage
 from watersmeet.spark import open_spark
-from watersmeet.sql.define import check_name, check_target, define_frame, refuse_definitions
+from watersmeet.sql.define import check_name, check_target, define_frame, define_outside, refuse_definitions
 from watersmeet.sql.parse import parse
 from watersmeet.sql.statements import (
     CreateStream,
@@ -125,6 +127,29 @@ class Session:
         self.streams.register(stream, frame)
         return stream
 
+    def register_table(self, name: str, table: DataFrame | Mapping[str, str], columns: str | None = None) -> StreamDef:
+        """Make an outside table one of this session, for streams to look up in.
+
+        ``table`` has the options of CREATE TABLE … WITH, and ``columns`` says what columns there are, as CREATE TABLE
+        does.  Or it is a batch DataFrame: the rows that it has now are collected, and travel with the queries.
+        Raises ``BindError`` and ``ConfigError`` for what does not fit.
+        """
+        if isinstance(table, Mapping):
+            found = define_outside(name, columns or "", table)
+            table_options(found)
+            self.streams.register_table(found, None)
+            return found
+        if table.isStreaming:
+            raise ConfigError(
+                f"{name} is a streaming DataFrame: only what is there at once can be looked up",
+                hint="register it as a stream, and join it FOR SYSTEM_TIME AS OF",
+            )
+        ddl = ", ".join(f"{_quoted(field.name)} {field.dataType.simpleString()}" for field in table.schema)
+        found = define_outside(name, ddl, {"connector": FRAME})
+        rows = table.toArrow()
+        self.streams.register_table(found, RowsSource(name, rows.cast(table_schema(found, rows.column_names))))
+        return found
+
     def queries(self) -> list[RunningQuery]:
         """The queries that this session has started."""
         return list(self._queries.values())
@@ -154,9 +179,7 @@ class Session:
             case Explain():
                 return Plan(explain(self._plan(statement.query)))
             case CreateTable():
-                raise UnsupportedError(
-                    "CREATE TABLE (an outside table for lookups) is not supported yet", position=statement.position
-                )
+                return self.streams.create_table(statement)
             case _:
                 return self._manage(statement)
 
@@ -164,7 +187,7 @@ class Session:
         """Statements that look at or change what there is."""
         match statement:
             case InsertValues():
-                stream = self.streams.require(statement.stream, statement)
+                stream = self.streams.require_target(statement)
                 count = insert_values(self.spark, stream, statement, self.workspace)
                 return Message(f"{count} row{'s' if count != 1 else ''} into {stream.name}")
             case Show(what="QUERIES"):
@@ -174,7 +197,7 @@ class Session:
                 ]
                 return Table(("query", "state", "checkpoint"), rows)
             case Show(what="TABLES"):
-                return Table(("table",), [])
+                return self.streams.show_tables()
             case Show():
                 return self.streams.show()
             case ShowCreate():
@@ -222,7 +245,7 @@ class Session:
             raise
 
     def _insert(self, statement: InsertSelect, mode: QueryMode, checkpoint: str | None) -> Result:
-        target = self.streams.require(statement.stream, statement)
+        target = self.streams.require_target(statement)
         if target.derived:
             raise UnsupportedError(
                 f"{target.name} is fed by its own query (CREATE STREAM … AS)", position=statement.position
@@ -239,12 +262,6 @@ class Session:
         return self._start(name, physical, target, mode, checkpoint, statement.columns)
 
     def _drop(self, statement: Drop) -> Message:
-        if statement.kind == "TABLE":
-            raise CatalogError(
-                f"there is no table {statement.name}",
-                hint=f"DROP STREAM {statement.name}" if statement.name.lower() in self.streams.by_name() else None,
-                position=statement.position,
-            )
         using = [query.name for query in self.queries() if query.is_active and query.uses(statement.name)]
         if using:
             raise CatalogError(
@@ -267,7 +284,7 @@ class Session:
     # -- queries ---------------------------------------------------------------------------------------------------
 
     def _plan(self, query: Query) -> PhysicalPlan:
-        return plan_query(query, self.streams.by_name())
+        return plan_query(query, self.streams.by_name(), self.streams.open_table)
 
     def _frame(self, select: Select) -> DataFrame:
         """A SELECT as a DataFrame.  Its late and bad rows go to files in the workspace, by query and by run."""
@@ -350,3 +367,7 @@ class Session:
 
 def _short_hash(text: str) -> str:
     return hashlib.blake2b(" ".join(text.split()).encode(), digest_size=4).hexdigest()
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,23 +1,27 @@
-"""The streams of a session: those of the workspace's catalogue, and Spark DataFrames registered under a name."""
+"""The streams and tables of a session: those of the workspace's catalogue, and DataFrames registered under a name."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
 from watersmeet.catalog import EMBEDDED, Catalog, StreamColumn, StreamDef
-from watersmeet.columns import TP_TIME
+from watersmeet.columns import TP_DELTA, TP_TIME
 from watersmeet.connectors import registry
 from watersmeet.connectors.embedded import EmbeddedLog
-from watersmeet.errors import BindError, CatalogError, ConfigError, did_you_mean
+from watersmeet.errors import BindError, CatalogError, ConfigError, UnsupportedError, did_you_mean
+from watersmeet.lookup.source import LookupSource, RowsSource
+from watersmeet.lookup.tables import open_table, table_options
 from watersmeet.plan.physical import PhysicalPlan
 from watersmeet.plan.times import TimeUnit
 from watersmeet.results import Message, Table
 from watersmeet.runtime.dataflow import Source
 from watersmeet.runtime.storage import Storage
-from watersmeet.sql.define import check_name, define_stream
-from watersmeet.sql.statements import CreateStream, Drop, Statement
+from watersmeet.sql.define import check_name, define_stream, define_table
+from watersmeet.sql.statements import CreateStream, CreateTable, Drop, InsertSelect, InsertValues, Statement
 
 _LATE_COLUMNS = tuple(StreamColumn(name=name, type="STRING") for name in ("source", "reason", "raw"))
 
@@ -30,11 +34,13 @@ class Streams:
         self._workspace = workspace
         self.catalog = Catalog(workspace)
         self._registered: dict[str, tuple[StreamDef, DataFrame]] = {}
+        self._tables: dict[str, tuple[StreamDef, RowsSource | None]] = {}
 
     def by_name(self) -> dict[str, StreamDef]:
-        """All streams by lower-case name; a registered frame hides a stored stream."""
+        """All streams and tables by lower-case name; a registered frame hides a stored stream."""
         stored = {stream.name.lower(): stream for stream in self.catalog.streams().values()}
-        return {**stored, **{name: stream for name, (stream, _) in self._registered.items()}}
+        registered = {name: stream for name, (stream, _) in (*self._registered.items(), *self._tables.items())}
+        return {**stored, **registered}
 
     def require(self, name: str, statement: Statement) -> StreamDef:
         """The stream; ``CatalogError`` with the nearest names, and the statement's place, where there is none."""
@@ -47,9 +53,31 @@ class Streams:
             )
         return stream
 
+    def require_target(self, statement: InsertValues | InsertSelect) -> StreamDef:
+        """The stream that takes rows; ``UnsupportedError`` for an outside table."""
+        stream = self.require(statement.stream, statement)
+        if stream.outside:
+            raise UnsupportedError(
+                f"{stream.name} is an outside table: it is only looked up in", position=statement.position
+            )
+        return stream
+
     def register(self, stream: StreamDef, frame: DataFrame) -> None:
         """Make a Spark streaming DataFrame a stream, for as long as the session lives."""
+        self._tables.pop(stream.name.lower(), None)
         self._registered[stream.name.lower()] = (stream, frame)
+
+    def register_table(self, table: StreamDef, rows: RowsSource | None) -> None:
+        """Make a table, or rows, something to look up in, for as long as the session lives."""
+        self._registered.pop(table.name.lower(), None)
+        self._tables[table.name.lower()] = (table, rows)
+
+    def open_table(self, table: StreamDef, columns: Sequence[str]) -> LookupSource:
+        """What queries ask for rows of a table."""
+        _, rows = self._tables.get(table.name.lower(), (table, None))
+        if rows is not None:
+            return RowsSource(rows.name, rows.rows.select(columns))
+        return open_table(table, columns)
 
     # -- statements ------------------------------------------------------------------------------------------------
 
@@ -71,41 +99,74 @@ class Streams:
             registry.embedded_log(stream, self._workspace)
         return Message(f"created stream {stream.name}" if added else f"stream {stream.name} is there already")
 
+    def create_table(self, statement: CreateTable) -> Message:
+        """CREATE TABLE.  A job that runs again creates its tables again: that is no error."""
+        table = define_table(statement)
+        with places_of_options(statement):
+            table_options(table)
+        try:
+            added = self.catalog.add(table, if_not_exists=statement.if_not_exists)
+        except CatalogError as error:
+            error.position = statement.position
+            raise
+        return Message(f"created table {table.name}" if added else f"table {table.name} is there already")
+
     def show(self) -> Table:
         """SHOW STREAMS."""
-        streams = sorted(self.by_name().values(), key=lambda stream: stream.name.lower())
+        streams = self._sorted(outside=False)
         rows: list[tuple[str, ...]] = [
             (stream.name, stream.connector, stream.time_column, "query" if stream.derived else "") for stream in streams
         ]
         return Table(("stream", "connector", "event time", "fed by"), rows)
 
+    def show_tables(self) -> Table:
+        """SHOW TABLES."""
+        return Table(("table", "connector"), [(table.name, table.connector) for table in self._sorted(outside=True)])
+
+    def _sorted(self, *, outside: bool) -> list[StreamDef]:
+        found = (each for each in self.by_name().values() if each.outside is outside)
+        return sorted(found, key=lambda each: each.name.lower())
+
     def describe(self, stream: StreamDef) -> Table:
         """DESCRIBE."""
         rows: list[tuple[str, ...]] = []
         for column in stream.columns:
-            is_time = column.name == stream.time_column
-            note = f"event time ({stream.time_unit.value}), delay {_delay_text(stream)}" if is_time else ""
-            rows.append((column.name, column.type, note))
-        if stream.time_column == TP_TIME:
+            notes = ["primary key"] if column.name in stream.primary_key else []
+            if column.name == stream.time_column:
+                notes.append(f"event time ({stream.time_unit.value}), delay {_delay_text(stream)}")
+            if column.name == TP_DELTA:
+                notes.append(_mode_text(stream))
+            rows.append((column.name, column.type, "; ".join(notes)))
+        if stream.time_column == TP_TIME and not stream.outside:
             rows.append((TP_TIME, "TIMESTAMP", "event time: arrival"))
+        if stream.changes and stream.column(TP_DELTA) is None:
+            rows.append((TP_DELTA, "TINYINT", _mode_text(stream)))
         return Table(("column", "type", "note"), rows)
 
     def drop(self, statement: Drop) -> Message:
-        """DROP STREAM: the rows of an embedded stream first, so that no later stream of that name finds them."""
-        name = statement.name
-        if name.lower() in self._registered:
-            del self._registered[name.lower()]
-            return Message(f"dropped stream {name}")
-        if self.catalog.get(name) is None and statement.if_exists:
-            return Message(f"there is no stream {name}")
-        stream = self.require(name, statement)
+        """DROP STREAM: the rows of an embedded stream first, so that no later stream of that name finds them.
+
+        DROP TABLE forgets where an outside table is; the table stays.
+        """
+        name, kind = statement.name, statement.kind.lower()
+        known = self.by_name().get(name.lower())
+        if known is None and statement.if_exists:
+            return Message(f"there is no {kind} {name}")
+        if known is None or known.kind != kind:
+            alike = [each.name for each in self._sorted(outside=kind == "table")]
+            hint = did_you_mean(name, alike) if known is None else f"DROP {known.kind.upper()} {name}"
+            raise CatalogError(f"there is no {kind} {name}", hint=hint, position=statement.position)
+        for registered in (self._registered, self._tables):
+            if registered.pop(name.lower(), None) is not None:
+                return Message(f"dropped {kind} {name}")
+        stream = known
         storage = Storage(self._spark)
         if stream.derived:
             storage.delete(str(self._workspace / "queries" / stream.name))
-        if stream.connector == EMBEDDED:
+        if stream.connector == EMBEDDED and not stream.outside:
             storage.delete(str(self._workspace / "streams" / stream.name.lower()))
         self.catalog.drop(name)
-        return Message(f"dropped stream {stream.name}")
+        return Message(f"dropped {kind} {stream.name}")
 
     # -- rows ------------------------------------------------------------------------------------------------------
 
@@ -117,7 +178,8 @@ class Streams:
             if key in found:
                 continue
             if key in self._registered:
-                found[key] = registry.frame_source(self._registered[key][1])
+                registered, frame = self._registered[key]
+                found[key] = registry.frame_source(frame, registered)
             else:
                 found[key] = registry.open_source(self._spark, stream, self._workspace, limited=limited)
         return found
@@ -138,12 +200,23 @@ class Streams:
 
 def check_connector(stream: StreamDef, statement: CreateStream) -> None:
     """Check the connector and its options, naming the place of what is wrong."""
-    try:
+    with places_of_options(statement):
         registry.check_connector(stream)
+
+
+@contextmanager
+def places_of_options(statement: CreateStream | CreateTable) -> Iterator[None]:
+    """Gives an error over an option the place where that option stands."""
+    try:
+        yield
     except ConfigError as error:
         places = statement.options_positions
         error.position = places.get(error.option or "connector", places.get("connector", statement.position))
         raise
+
+
+def _mode_text(stream: StreamDef) -> str:
+    return f"+1: the row holds, -1: it does not any more; mode {stream.mode.value}"
 
 
 def _delay_text(stream: StreamDef) -> str:

@@ -242,3 +242,10 @@ def test_the_summary_marks_rows_that_went_astray() -> None:
     astray = FakeQuery(reported=Report(rows_in={"o": 5}, used={"o": 4}))
     inputs = summary([astray]).renderables[0]  # type: ignore[list-item]
     assert inputs.rows[0].style == "bold red"  # type: ignore[union-attr]
+
+
+def test_the_summary_tells_what_operators_count_themselves() -> None:
+    counted = FakeQuery(reported=Report(counters={"join_1.lookup_failed": 1200, "join_1.lookup_hits": 0}))
+    _, counters = summary([counted]).renderables  # type: ignore[list-item]
+    assert [str(cell) for cell in counters.columns[1].cells] == ["join_1.lookup_failed"]  # type: ignore[union-attr]
+    assert list(counters.columns[2].cells) == ["1,200"]  # type: ignore[union-attr]

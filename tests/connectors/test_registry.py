@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from watersmeet.catalog import StreamColumn, StreamDef
+from watersmeet.catalog import StreamColumn, StreamDef, StreamMode
 from watersmeet.connectors.registry import check_connector, open_sink, open_source, to_columns
 from watersmeet.errors import ConfigError, UnsupportedError
 from watersmeet.secrets import hide, masked, resolve
@@ -19,6 +19,12 @@ def stream(connector: str, columns: str = "", **options: str) -> StreamDef:
     declared = [StreamColumn(name=each.split()[0], type=each.split()[1]) for each in columns.split(",") if each]
     given = {name.replace("__", "."): value for name, value in options.items()}
     return StreamDef(name="s", columns=tuple(declared), connector=connector, options=given)
+
+
+def changing(connector: str, **options: str) -> StreamDef:
+    """As ``stream``, with a primary key."""
+    plain = stream(connector, "id INT", **options)
+    return plain.model_copy(update={"mode": StreamMode.VERSIONED, "primary_key": ("id",)})
 
 
 def refuse(*_: object) -> None:
@@ -35,6 +41,9 @@ def refuse(*_: object) -> None:
         (stream("files", path="p", csv__header="true"), "hint: write header = 'true'", "csv.header"),
         (stream("kafka", topic="t", brokers="h:1", topics="t"), "kafka has no option 'topics'", "topics"),
         (stream("datagen", rows="3"), "datagen has no option 'rows'", "rows"),
+        (stream("files", path="p", format="debezium-json"), "brings changes, but s only appends rows", "format"),
+        (changing("files", path="p", format="debezium-json", csv__sep=";"), "csv.sep does not go with", "csv.sep"),
+        (changing("print"), "print is a sink, and has no rows that change", None),
     ],
 )
 def test_options_are_checked(given: StreamDef, message: str, option: str | None) -> None:
@@ -98,6 +107,13 @@ def test_sinks_that_only_append_refuse_a_changelog(sink: StreamDef, tmp_path: Pa
     assert "files WITH (changelog = 'true'), print, blackhole" in (raised.value.hint or "")
 
 
+def test_debezium_is_read_and_not_written(tmp_path: Path) -> None:
+    sink = changing("files", path=str(tmp_path), format="debezium-json", json__timestampFormat="yyyy")
+    check_connector(sink)
+    with pytest.raises(UnsupportedError, match="s: format debezium-json is for reading changes"):
+        open_sink(sink, tmp_path, changelog=False, show=refuse)
+
+
 def test_sinks_that_take_a_changelog(tmp_path: Path) -> None:
     for sink in stream("files", path="p", changelog="true"), stream("print"), stream("blackhole"):
         open_sink(sink, tmp_path, changelog=True, show=refuse)
@@ -118,6 +134,15 @@ def test_columns_go_by_position_also_a_weight_that_was_selected(spark: SparkSess
     assert [row.asDict() for row in to_columns(rows, target, ("d", "a")).collect()] == [{"a": 1, "d": 7, "c": None}]
     changelog = to_columns(rows, target, ("a",))
     assert [row.asDict() for row in changelog.collect()] == [{"a": 7, "d": None, "c": None, "_tp_delta": 1}]
+
+
+def test_the_weight_of_a_stream_that_changes_is_a_column_of_its_log(spark: SparkSession) -> None:
+    rows = spark.createDataFrame([(7, -1)], "x INT, y INT")
+    log = changing("embedded")
+    chosen = to_columns(rows, log, ("id", "_tp_delta")).schema
+    assert chosen.simpleString() == "struct<id:int,_tp_delta:tinyint>"
+    assert to_columns(rows.select("x"), log, ()).collect() == [(7, 1)]
+    assert to_columns(rows.select("x"), changing("files"), ()).columns == ["id"]
 
 
 def test_resolved_secrets_are_hidden(monkeypatch: pytest.MonkeyPatch) -> None:

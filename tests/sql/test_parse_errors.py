@@ -26,7 +26,7 @@ CASES: dict[str, tuple[str, str]] = {
             "(line 1, column 1)\n"
             "1 | UPDATE t SET a = 1\n"
             "  | ^^^^^^\n"
-            "hint: rows of a stream are not changed in place: INSERT INTO adds rows"
+            "hint: INSERT INTO a stream with a PRIMARY KEY replaces the older row of the key"
         ),
     ),
     "delete": (
@@ -36,7 +36,7 @@ CASES: dict[str, tuple[str, str]] = {
             "(line 1, column 1)\n"
             "1 | DELETE FROM t\n"
             "  | ^^^^^^\n"
-            "hint: rows of a stream are not deleted in place: DROP STREAM deletes all of them"
+            "hint: INSERT INTO a stream with a PRIMARY KEY a row whose _tp_delta is -1; DROP STREAM deletes all rows"
         ),
     ),
     "unknown statement": (

@@ -99,3 +99,26 @@ def test_when_all_are_idle_the_furthest_counts() -> None:
     )
     manifest.advance({0: 0, 1: 0})
     assert manifest.frontier == 9
+
+
+def test_a_manifest_of_the_format_before_is_read() -> None:
+    store = MemoryStore()
+    manifest = read_manifest(store, "f", {0: ("",)})
+    manifest.hear(0, "", 7)
+    manifest.advance({0: 2})
+    write_manifest(store, manifest)
+    fields = json.loads(store["manifest"])
+    del fields["own"]
+    store.put("manifest", json.dumps({**fields, "version": 1}).encode())
+    read = read_manifest(store, "f", {0: ("",)})
+    assert (read.frontier, read.own) == (5, {})
+
+
+def test_an_input_aside_has_a_frontier_of_its_own_and_holds_nothing_back() -> None:
+    manifest = Manifest("f", parts={0: {"": PartFrontier()}, 1: {"": PartFrontier()}})
+    manifest.hear(0, "", 9)
+    manifest.advance({0: 0, 1: 0}, aside=[1])
+    assert (manifest.frontier, manifest.own) == (9, {0: 9, 1: NEVER})
+    manifest.hear(1, "", 4)
+    manifest.advance({0: 0, 1: 0}, aside=[1])
+    assert (manifest.frontier, manifest.own) == (9, {0: 9, 1: 4})

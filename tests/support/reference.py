@@ -125,3 +125,31 @@ def _on_side(left: int | None, right: int | None, direction: str, strict: bool) 
     if left is None or right is None or (strict and left == right):
         return False
     return direction == "nearest" or (right <= left if direction == "backward" else right >= left)
+
+
+def standing(rows: Sequence[Row], *, takes_away: bool, ends: bool, identity: Sequence[str] = ("pk",)) -> list[Row]:
+    """Of rows with ``w`` (+1 or -1), ``pk``, ``t`` and ``seq`` those that say what holds; ``gone``: nothing does.
+
+    Of rows of one identity and time the last counts. Where it is a -1, it takes away a row of +1 before it, if it may; else, if
+    it may, it ends the key from its time on; else it says nothing.
+    """
+    found: list[Row] = []
+    for row in rows:
+        slot = ("t", *identity)
+        same = sorted((r for r in rows if all(r[name] == row[name] for name in slot)), key=lambda r: r["seq"])
+        if same[-1] is not row:
+            continue
+        if row["w"] > 0:
+            found.append({**row, "gone": False})
+        elif ends and not (takes_away and any(r["w"] > 0 for r in same)):
+            found.append({**row, "gone": True})
+    return found
+
+
+def versions_at(rows: Sequence[Row], time: int | None) -> list[Row]:
+    """Of standing rows the one of each ``pk`` that holds at a time (None: at no time), where one does."""
+    newest: dict[Any, Row] = {}
+    for row in sorted(rows, key=lambda r: (r["t"], r["seq"])):
+        if time is not None and row["t"] <= time:
+            newest[row["pk"]] = row
+    return [row for row in newest.values() if not row["gone"]]

@@ -139,6 +139,15 @@ def test_errors_name_file_and_line(text: str, line: int, word: str) -> None:
     assert word in str(caught.value)
 
 
+def test_a_row_may_begin_with_its_sign() -> None:
+    (case,) = parse_cases(f"=== t\n{SCRIPT}\n>>> l\n- 1, a\n+ 2, b\n-3, c\n>>> l\n+4, d\n>>> l raw\n- 5\n<<<\n")
+    signed, plain, raw = case.steps[0].inputs
+    assert signed.cells == (("1", "a"), ("2", "b"), ("-3", "c"))
+    assert signed.deltas == (-1, 1, None)
+    assert (plain.cells, plain.deltas) == ((("+4", "d"),), ())
+    assert (raw.raw, raw.deltas) == (("- 5",), ())
+
+
 @pytest.mark.parametrize("end", ["\r\n", "\r"])
 def test_ends_of_lines_and_a_byte_order_mark_of_other_systems(tmp_path: Path, end: str) -> None:
     path = tmp_path / "x.wmt"

@@ -98,7 +98,7 @@ def test_a_case_that_is_right() -> None:
             "SELECT",
             "INSERT INTO o VALUES (1, 2);\nSELECT",
             4,
-            "a test takes CREATE STREAM statements and one query (line 4, column 1)",
+            "a test takes CREATE STREAM and CREATE TABLE statements, and one query (line 4, column 1)",
         ),
         (
             ">>> o\n1, 5\n2, 6",
@@ -134,7 +134,7 @@ def test_raw_text_of_a_format_that_needs_spark() -> None:
     text = f"=== t\n{csv}\n>>> o raw\n1,5\n<<<"
     assert failure(parse_cases(text)[0]) == (
         5,
-        "o has format csv, and without Spark only json is read\nhint: run the case with --spark",
+        "o has format csv, and without Spark only json and debezium-json are read\nhint: run the case with --spark",
     )
 
 
@@ -220,3 +220,49 @@ def test_advance_to_a_time_is_exact_in_any_zone(kind: str, far_from_utc: None) -
     )
     assert run_case(parse_cases(text)[0], Recording) is None
     assert seen == [86_400_000_007]
+
+
+class Recorder(Harness):
+    """What the steps feed, in place of running them."""
+
+    def step(self, inputs: Mapping[str, StepInput], events: Sequence[Event] = ()) -> StepOutcome:
+        fed.append({name: list(given.rows) for name, given in inputs.items()})
+        return StepOutcome()
+
+
+fed: list[dict[str, list[tuple[object, ...]]]] = []
+CHANGING = """\
+=== t
+CREATE STREAM o (id INT, ts BIGINT, WATERMARK FOR ts AS ts) WITH (event_time_unit = 's');
+CREATE STREAM p (id INT, ts BIGINT, WATERMARK FOR ts AS ts) PRIMARY KEY (id) WITH (event_time_unit = 's')
+  SETTINGS mode = 'versioned_kv';
+SELECT o.id, p.ts FROM o LEFT JOIN p FOR SYSTEM_TIME AS OF o.ts ON o.id = p.id;
+>>> p
+- 1, 5
+2, 6
++ 3, 7
+<<<
+"""
+
+
+def test_a_sign_is_fed_with_its_row() -> None:
+    (signed,) = parse_cases(CHANGING)
+    fed.clear()
+    assert run_case(signed, Recorder) is None
+    assert fed == [{"p": [(1, 5, -1), (2, 6), (3, 7, 1)]}]
+    fed.clear()
+    assert run_case(row_by_row(signed), Recorder) is None
+    assert fed == [{"p": [(1, 5, -1)]}, {"p": [(2, 6)]}, {"p": [(3, 7, 1)]}]
+
+
+def test_a_sign_where_none_can_be() -> None:
+    (appended,) = parse_cases(CHANGING.replace(">>> p", ">>> o"))
+    assert failure(appended) == (
+        7,
+        "a row begins with a sign, but o only appends rows\nhint: leave it out; a text that begins so stands in quotes",
+    )
+    (declared,) = parse_cases(CHANGING.replace("p (id INT,", "p (id INT, _tp_delta INT,"))
+    assert failure(declared) == (
+        7,
+        "a row begins with a sign, but p declares _tp_delta\nhint: write it in the cell of _tp_delta",
+    )

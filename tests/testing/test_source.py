@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
-from watersmeet.columns import BAD, RAW
+from watersmeet.catalog import StreamDef
+from watersmeet.columns import BAD, RAW, SEQUENCE, TP_DELTA
+from watersmeet.sql.define import define_stream
+from watersmeet.sql.parse import parse
+from watersmeet.sql.statements import CreateStream
 from watersmeet.testing.bench import StepInput
 from watersmeet.testing.script import load_script
 from watersmeet.testing.source import source_table
@@ -35,6 +41,63 @@ def decoded(record: str) -> tuple[object, ...]:
 )
 def test_json(record: str, found: object) -> None:
     assert decoded(record) == found
+
+
+def changing(columns: str, mode: str = "versioned_kv", **options: str) -> StreamDef:
+    given = "".join(f", {name} = '{value}'" for name, value in options.items())
+    (statement,) = parse(
+        f"CREATE STREAM c ({columns}) PRIMARY KEY (k) WITH (connector = 'files'{given}) SETTINGS mode = '{mode}'"
+    )
+    assert isinstance(statement, CreateStream)
+    return define_stream(statement)
+
+
+def test_rows_of_a_stream_that_changes() -> None:
+    stream = changing("k STRING, v INT")
+    given = StepInput([("a", 1), ("a", 2, -1), (None, 3), ("b", 4, 1)], ['{"k": "c"}', '{"v": 5}'])
+    rows = source_table(stream, given, 0).to_pylist()
+    assert [(row["k"], row["v"], row[TP_DELTA]) for row in rows] == [
+        ("a", 1, 1), ("a", 2, -1), ("b", 4, 1), ("c", None, 1), (None, 3, None), (None, 5, None),
+    ]  # fmt: skip
+    assert [(row[BAD], row[RAW]) for row in rows[4:]] == [
+        ("primary key column k is NULL", None),
+        ("primary key column k is NULL", '{"v": 5}'),
+    ]
+    assert source_table(stream, StepInput(), 0).schema.field(TP_DELTA).type == "int8"
+
+
+def test_a_declared_delta() -> None:
+    stream = changing("k STRING, _tp_delta INT", "changelog_kv")
+    rows = source_table(stream, StepInput([("a", -1), ("a", 3), ("b", None)], ['{"k": "c"}']), 0).to_pylist()
+    assert [row[TP_DELTA] for row in rows] == [-1, None, None, None]
+    said = ["_tp_delta is 3: a change is +1 or -1", *["_tp_delta is NULL: a change is +1 or -1"] * 2]
+    assert [row[BAD] for row in rows[1:]] == said
+
+
+@pytest.mark.parametrize(
+    ("unit", "kind", "time"),
+    [
+        ("event_time_unit = 's'", "INT", 7),
+        ("event_time_unit = 'us'", "BIGINT", 7_999_000),
+        ("event_time_unit = 'row'", "BIGINT", None),
+        ("x = 'y'", "TIMESTAMP", datetime(1970, 1, 1, 0, 0, 7, 999_000, UTC)),
+        ("x = 'y'", "TIMESTAMP_NTZ", datetime(1970, 1, 1, 0, 0, 7, 999_000, UTC).replace(tzinfo=None)),
+    ],
+)
+def test_a_delete_of_debezium_has_its_time_in_the_unit_of_the_column(unit: str, kind: str, time: object) -> None:
+    name, value = (part.strip(" '") for part in unit.split("="))
+    stream = changing(f"k STRING, ts {kind}", format="debezium-json", **{name: value})
+    rows = source_table(stream, StepInput(raw=['{"op": "d", "before": {"k": "a"}, "ts_ms": 7999}']), 0).to_pylist()
+    assert [(row["k"], row["ts"], row[TP_DELTA]) for row in rows] == [("a", time, -1)]
+
+
+def test_the_two_rows_of_a_record_of_debezium_share_its_place() -> None:
+    stream = changing("k STRING, v INT", "changelog_kv", format="debezium-json")
+    update = '{"op": "u", "before": {"k": "a", "v": 1}, "after": {"k": "a", "v": 2}}'
+    rows = source_table(stream, StepInput(raw=[update, update]), 5).to_pylist()
+    assert [(row["v"], row[TP_DELTA], row[SEQUENCE][-1]) for row in rows] == [
+        (1, -1, 5), (2, 1, 5), (1, -1, 6), (2, 1, 6),
+    ]  # fmt: skip
 
 
 def test_bad_records_come_last_with_their_text() -> None:

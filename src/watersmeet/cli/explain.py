@@ -14,7 +14,7 @@ from watersmeet.errors import BindError, CatalogError, ConfigError, Position, Un
 if TYPE_CHECKING:
     from watersmeet.catalog import StreamDef
     from watersmeet.plan.physical import PhysicalPlan
-    from watersmeet.sql.statements import CreateStream, Drop, InsertSelect, Query, Statement
+    from watersmeet.sql.statements import CreateStream, CreateTable, Drop, InsertSelect, Query, Statement
 
 Script = Annotated[
     str | None, typer.Argument(metavar="FILE", help="A file of SQL statements, or - for standard input.")
@@ -79,9 +79,7 @@ class _Script:
             case sql.CreateStream():
                 self._create(statement)
             case sql.CreateTable():
-                raise UnsupportedError(
-                    "CREATE TABLE (an outside table for lookups) is not supported yet", position=statement.position
-                )
+                self._create_table(statement)
             case sql.Drop():
                 self._drop(statement)
             case sql.InsertValues(stream=name) | sql.Describe(name=name) | sql.ShowCreate(name=name):
@@ -96,6 +94,10 @@ class _Script:
         from watersmeet.sql.define import check_target
 
         target = self._require(statement.stream, statement.position)
+        if target.outside:
+            raise UnsupportedError(
+                f"{target.name} is an outside table: it is only looked up in", position=statement.position
+            )
         if target.derived:
             raise UnsupportedError(
                 f"{target.name} is fed by its own query (CREATE STREAM … AS)", position=statement.position
@@ -117,6 +119,25 @@ class _Script:
             raise
         if added:
             self._streams[stream.name.lower()] = stream
+
+    def _create_table(self, statement: CreateTable) -> None:
+        from watersmeet.catalog import is_new
+        from watersmeet.lookup.tables import table_options
+        from watersmeet.sql.define import define_table
+
+        table = define_table(statement)
+        places = statement.options_positions
+        try:
+            table_options(table)
+            added = is_new(table, self._streams.get(table.name.lower()), if_not_exists=statement.if_not_exists)
+        except ConfigError as error:
+            error.position = places.get(error.option or "connector", statement.position)
+            raise
+        except CatalogError as error:
+            error.position = statement.position
+            raise
+        if added:
+            self._streams[table.name.lower()] = table
 
     def _is_fed_by(self, statement: CreateStream) -> bool:
         """Whether CREATE STREAM … AS starts its query: not where IF NOT EXISTS lets another stream stay."""
@@ -156,17 +177,18 @@ class _Script:
         self._streams[stream.name.lower()] = stream
 
     def _drop(self, statement: Drop) -> None:
-        if statement.kind == "TABLE":
-            raise CatalogError(f"there is no table {statement.name}", position=statement.position)
+        known = self._streams.get(statement.name.lower())
+        if known is not None and known.kind.upper() != statement.kind:
+            raise CatalogError(f"there is no {statement.kind.lower()} {statement.name}", position=statement.position)
         if not statement.if_exists:
-            self._require(statement.name, statement.position)
+            self._require(statement.name, statement.position, statement.kind.lower())
         self._streams.pop(statement.name.lower(), None)
 
-    def _require(self, name: str, position: Position) -> StreamDef:
+    def _require(self, name: str, position: Position, kind: str = "stream") -> StreamDef:
         if (stream := self._streams.get(name.lower())) is not None:
             return stream
         known = [stream.name for stream in self._streams.values()]
-        raise CatalogError(f"there is no stream {name}", hint=did_you_mean(name, known), position=position)
+        raise CatalogError(f"there is no {kind} {name}", hint=did_you_mean(name, known), position=position)
 
 
 def _check_options(stream: StreamDef, statement: CreateStream) -> None:

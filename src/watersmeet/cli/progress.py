@@ -112,6 +112,7 @@ def summary(queries: Sequence[RunningQuery]) -> Group:
     """
     inputs = _table("query", "input", "rows in", "= used", "+ filtered", "+ late", "+ quarantined")
     outputs = _table("query", "batches", "rows out", "state rows", "state bytes")
+    counted = _table("query", "counter", "count")
     for query in queries:
         report = query.report()
         for alias in report.rows_in:
@@ -131,7 +132,10 @@ def summary(queries: Sequence[RunningQuery]) -> Group:
             f"{report.state_rows:,}",
             f"{report.state_bytes:,}",
         )
-    return Group(inputs, outputs) if inputs.row_count else Group(outputs)
+        for name, number in report.counters.items():
+            if number:
+                counted.add_row(Text(query.name), Text(name), f"{number:,}")
+    return Group(*(table for table in (inputs, outputs, counted) if table.row_count or table is outputs))
 
 
 def accounts(report: Report) -> tuple[Mapping[str, int], ...]:
@@ -151,5 +155,7 @@ def _of(counts: Mapping[str, int], alias: str) -> int:
 def _table(*names: str) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for name in names:
-        table.add_column(name, justify="left" if name in ("query", "input") else "right", no_wrap=name != "query")
+        table.add_column(
+            name, justify="left" if name in ("query", "input", "counter") else "right", no_wrap=name != "query"
+        )
     return table

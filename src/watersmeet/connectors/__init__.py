@@ -6,6 +6,10 @@ A source gives a Spark DataFrame with the stream's declared columns and these hi
               lines of one block of a file) keep the order in which they are read
 ``_tp_time``  TIMESTAMP, arrival time: the record's own, else that of the batch
 
+of a stream that changes also:
+
+``_tp_delta`` TINYINT, +1 for a row that holds, -1 for one that does not any more; NULL in a bad row
+
 and, where the source has them:
 
 ``_part``     STRING, which of the source's parts the row belongs to (a partition of a topic); each part has a frontier

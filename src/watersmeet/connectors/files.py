@@ -14,7 +14,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from watersmeet.catalog import StreamDef
 from watersmeet.columns import SEQUENCE, TP_TIME
+from watersmeet.connectors.debezium import decode_changes
+from watersmeet.connectors.envelope import DEBEZIUM, value_format
 from watersmeet.connectors.formats import Format, decode, format_options
 from watersmeet.connectors.headers import PLACE, VALUE, skip_headers
 from watersmeet.errors import ConfigError, ConnectorError
@@ -28,7 +31,7 @@ class FilesOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     path: Annotated[str, Field(min_length=1)]
-    format: Literal["json", "csv", "parquet"] = "json"
+    format: Literal["json", "csv", "parquet", "debezium-json"] = "json"
     max_files_per_trigger: Annotated[int, Field(gt=0)] | None = None
     """The most files of one micro-batch."""
     header: bool = False
@@ -46,14 +49,22 @@ def options_of(options: Mapping[str, str]) -> FilesOptions:
     for name in given.format_options:
         if name.lower() == "csv.header":
             raise ConfigError(f"files has no option {name!r}", hint="write header = 'true'", option=name)
-        if not name.startswith(f"{given.format}."):
+        if not name.startswith(f"{value_format(given.format)}."):
             raise ConfigError(f"files: {name} does not go with format = '{given.format}'", option=name)
     return given
 
 
-def read_stream(spark: SparkSession, columns: StructType, options: Mapping[str, str], *, limited: bool) -> DataFrame:
+def read_stream(
+    spark: SparkSession,
+    columns: StructType,
+    options: Mapping[str, str],
+    *,
+    limited: bool,
+    changing: StreamDef | None = None,
+) -> DataFrame:
     """A streaming source frame of the folder; ``limited`` honours ``max_files_per_trigger``.
 
+    ``changing`` is the stream, where its rows change.
     Raises ``ConnectorError`` where the folder is not there.
     """
     given = options_of(options)
@@ -72,6 +83,9 @@ def read_stream(spark: SparkSession, columns: StructType, options: Mapping[str, 
     if given.format == "csv" and given.header:
         lines = skip_headers(lines, columns.names, format_options(Format.CSV, given.format_options))
     rows = lines.select(VALUE, *_hidden(F.col(PLACE)))
+    if given.format == DEBEZIUM:
+        assert changing is not None  # see registry.check_connector
+        return decode_changes(rows, VALUE, changing, columns, given.format_options)
     return decode(rows, VALUE, Format(given.format), columns, given.format_options)
 
 

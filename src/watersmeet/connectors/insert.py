@@ -7,13 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from watersmeet.catalog import EMBEDDED, StreamDef
-from watersmeet.connectors.registry import embedded_log, spark_schema
+from watersmeet.columns import TP_DELTA
+from watersmeet.connectors.changes import change_reason
+from watersmeet.connectors.registry import embedded_log, stored_schema
 from watersmeet.errors import BindError, UnsupportedError, did_you_mean
 from watersmeet.runtime.failures import first_sentence, without_stacks
+from watersmeet.sql.define import takes_column
 from watersmeet.sql.positions import position_of
 from watersmeet.sql.statements import InsertValues
 
@@ -21,7 +24,8 @@ from watersmeet.sql.statements import InsertValues
 def insert_values(spark: SparkSession, stream: StreamDef, statement: InsertValues, workspace: Path) -> int:
     """Append the rows to an embedded stream; their number comes back.
 
-    Columns that are not named are NULL.  Raises ``BindError`` for columns and values that do not fit.
+    Columns that are not named are NULL, but ``_tp_delta`` is +1; a stream that changes takes it also undeclared.
+    Raises ``BindError`` for columns and values that do not fit, and for rows that cannot be a change.
     """
     if stream.connector != EMBEDDED or stream.derived:
         raise UnsupportedError(
@@ -37,19 +41,25 @@ def insert_values(spark: SparkSession, stream: StreamDef, statement: InsertValue
                 detail=f"columns: {', '.join(targets)}",
                 position=position_of(row[0]) if row else statement.position,
             )
-    schema = spark_schema(stream)
+    schema = stored_schema(stream)
     values = {name.lower(): index for index, name in enumerate(targets)}
     structs = []
     for row in statement.rows:
         fields = []
         for field in schema:
             index = values.get(field.name.lower())
-            value = F.lit(None) if index is None else F.expr(row[index].sql(dialect="spark"))
-            fields.append(value.cast(field.dataType).alias(field.name))
+            is_delta = field.name == TP_DELTA
+            default = F.lit(1 if is_delta else None)
+            value = default if index is None else F.expr(row[index].sql(dialect="spark"))
+            # a delta is checked before it is made to fit
+            fields.append(value.cast("bigint" if is_delta else field.dataType).alias(field.name))
         structs.append(F.struct(*fields))
     try:
         with without_stacks():
             rows = spark.range(1).select(F.inline(F.array(*structs)))
+            if stream.changes:
+                _check_changes(rows, stream, statement)
+                rows = rows.withColumn(TP_DELTA, F.col(TP_DELTA).cast(schema[TP_DELTA].dataType))
             embedded_log(stream, workspace).append_frame(rows, f"insert-{uuid.uuid4().hex}")
     except PySparkException as error:
         reason = first_sentence(error).splitlines()[0]
@@ -57,10 +67,20 @@ def insert_values(spark: SparkSession, stream: StreamDef, statement: InsertValue
     return len(statement.rows)
 
 
+def _check_changes(rows: DataFrame, stream: StreamDef, statement: InsertValues) -> None:
+    """Refuse now what would be a bad row when the stream is read."""
+    found = rows.select(change_reason(stream, F.col(TP_DELTA))).collect()
+    for values, (reason,) in zip(statement.rows, found, strict=True):
+        if reason is not None:
+            raise BindError(
+                f"INSERT INTO {stream.name}: {reason}", position=position_of(values[0]) or statement.position
+            )
+
+
 def _target_columns(stream: StreamDef, statement: InsertValues) -> Sequence[str]:
     declared = [column.name for column in stream.columns]
     for name in statement.columns:
-        if stream.column(name) is None:
+        if not takes_column(stream, name):
             raise BindError(
                 f"{stream.name} has no column {name}",
                 hint=did_you_mean(name, declared),

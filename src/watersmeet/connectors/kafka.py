@@ -20,7 +20,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from watersmeet.catalog import StreamDef
 from watersmeet.columns import PART, SEQUENCE, TP_TIME
+from watersmeet.connectors.debezium import decode_changes
+from watersmeet.connectors.deletes import BY_KEY, KEY, MICROS, with_deletes
+from watersmeet.connectors.envelope import DEBEZIUM
 from watersmeet.connectors.formats import decode, encode
 from watersmeet.connectors.packages import Package, require_package
 from watersmeet.errors import ConfigError, ConnectorError, did_you_mean
@@ -31,6 +35,7 @@ CHECK_SECONDS = 9.0
 """The longest that the look at the broker before a query may take."""
 _CONNECT_SECONDS = 2.0
 
+VALUE = "_value"
 _FORMAT_PREFIXES = ("json.", "csv.", "avro.", "protobuf.")
 _CLIENT_PREFIX = "kafka."
 _SERVERS = "kafka.bootstrap.servers"
@@ -58,7 +63,7 @@ class KafkaOptions(BaseModel):
     topic: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
     brokers: Annotated[str, Field(min_length=1)]
     """``host:port``, several with commas; ``kafka.bootstrap.servers`` is another name for it."""
-    format: Literal["json", "csv", "avro", "protobuf"] = "json"
+    format: Literal["json", "csv", "avro", "protobuf", "debezium-json"] = "json"
     starting: Literal["earliest", "latest"] = "earliest"
     """Where a query without a checkpoint begins."""
     max_offsets_per_trigger: Annotated[int, Field(gt=0)] | None = None
@@ -98,14 +103,20 @@ def _client_options(options: KafkaOptions) -> dict[str, str]:
 
 
 def read_stream(
-    spark: SparkSession, columns: StructType, options: Mapping[str, str], *, limited: bool = True
+    spark: SparkSession,
+    columns: StructType,
+    options: Mapping[str, str],
+    *,
+    limited: bool = True,
+    changing: StreamDef | None = None,
 ) -> DataFrame:
     """A streaming frame of the topic: ``columns``, ``_bad``, ``_raw``, ``_part``, ``_seq`` and ``_tp_time``.
 
     ``_part`` is ``topic-partition``, ``_seq`` the partition (4 bytes) and the offset (8 bytes), both big-endian, and
     ``_tp_time`` the record's timestamp. Only committed records of transactions are read, unless
-    ``kafka.isolation.level`` says otherwise. ``limited`` honours ``max_offsets_per_trigger``. Raises ``ConfigError``
-    or ``ConnectorError``; the broker is not asked: call ``partitions`` first.
+    ``kafka.isolation.level`` says otherwise. ``limited`` honours ``max_offsets_per_trigger``. ``changing`` is the
+    stream, where its rows change: there a record without a value is a delete. Raises ``ConfigError`` or
+    ``ConnectorError``; the broker is not asked: call ``partitions`` first.
     """
     given = options_of(options)
     require_package(spark, Package.KAFKA)
@@ -118,17 +129,32 @@ def read_stream(
     if given.max_offsets_per_trigger is not None and limited:
         settings["maxOffsetsPerTrigger"] = str(given.max_offsets_per_trigger)
     records = spark.readStream.format("kafka").options(**settings).load()
-    return decode(_with_position(records), "_value", given.format, columns, given.format_options)
+    return decode_records(with_position(records), given.format, columns, given.format_options, changing)
 
 
-def _with_position(records: DataFrame) -> DataFrame:
+def decode_records(
+    records: DataFrame, format: str, columns: StructType, options: Mapping[str, str], changing: StreamDef | None
+) -> DataFrame:
+    """The rows of the records that ``with_position`` gives, with deletes by key where the stream changes."""
+    if changing is None:
+        return decode(records.drop(KEY), VALUE, format, columns, options)
+    if format == DEBEZIUM:
+        # Debezium sends a record without a value after each delete, for the compaction of the topic
+        return decode_changes(records.where(F.col(VALUE).isNotNull()), VALUE, changing, columns, options)
+    marked = records.withColumns({BY_KEY: F.col(VALUE).isNull(), MICROS: F.unix_micros(TP_TIME)})
+    return with_deletes(decode(marked, VALUE, format, columns, options), changing, columns)
+
+
+def with_position(records: DataFrame) -> DataFrame:
+    """Kafka's records as ``_value`` and ``_key``, with the hidden columns of a source."""
     # By way of hexadecimal text: ANSI mode has no cast from a number to its bytes.
     hexadecimal = F.concat(
         F.lpad(F.hex(F.col("partition").cast("bigint")), 8, "0"), F.lpad(F.hex(F.col("offset")), 16, "0")
     )
     part = F.concat(F.col("topic"), F.lit("-"), F.col("partition").cast("string"))
     return records.select(
-        F.col("value").alias("_value"),
+        F.col("value").alias(VALUE),
+        F.col("key").alias(KEY),
         F.coalesce(part, F.lit("")).alias(PART),
         F.unhex(hexadecimal).alias(SEQUENCE),
         F.col("timestamp").alias(TP_TIME),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import TypeAlias
@@ -14,9 +14,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from watersmeet.catalog import EMBEDDED, StreamDef
-from watersmeet.columns import SEQUENCE, STORED_FRONTIER, TP_TIME
+from watersmeet.columns import SEQUENCE, STORED_FRONTIER, TP_DELTA, TP_TIME
 from watersmeet.connectors import console, datagen, files, kafka
+from watersmeet.connectors.changes import DELTA_FIELD, with_deltas
 from watersmeet.connectors.embedded import EmbeddedLog
+from watersmeet.connectors.envelope import DEBEZIUM
 from watersmeet.errors import ConfigError, UnsupportedError, did_you_mean
 from watersmeet.runtime.dataflow import Source
 from watersmeet.secrets import require_references
@@ -45,6 +47,11 @@ class Reading:
     def columns(self) -> StructType:
         """The declared columns."""
         return spark_schema(self.stream)
+
+    @property
+    def changing(self) -> StreamDef | None:
+        """The stream, if its rows change."""
+        return self.stream if self.stream.changes else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +103,7 @@ def _no_options(what: str, hint: str | None = None) -> Callable[[Mapping[str, st
 
 
 def _read_files(it: Reading) -> Source:
-    return Source(files.read_stream(it.spark, it.columns, it.stream.options, limited=it.limited))
+    return Source(files.read_stream(it.spark, it.columns, it.stream.options, limited=it.limited, changing=it.changing))
 
 
 def _write_files(it: Writing) -> WriteBatch:
@@ -105,7 +112,8 @@ def _write_files(it: Writing) -> WriteBatch:
 
 def _read_kafka(it: Reading) -> Source:
     parts = kafka.partitions(it.spark, it.stream.options)
-    return Source(kafka.read_stream(it.spark, it.columns, it.stream.options, limited=it.limited), parts)
+    frame = kafka.read_stream(it.spark, it.columns, it.stream.options, limited=it.limited, changing=it.changing)
+    return Source(frame, parts)
 
 
 def _write_kafka(it: Writing) -> WriteBatch:
@@ -113,7 +121,7 @@ def _write_kafka(it: Writing) -> WriteBatch:
 
 
 def _read_embedded(it: Reading) -> Source:
-    frame = embedded_log(it.stream, it.workspace).read_stream(it.spark, it.columns)
+    frame = embedded_log(it.stream, it.workspace).read_stream(it.spark, stored_schema(it.stream))
     return Source(frame, stores_frontier=it.stream.derived and it.stream.has_watermark)
 
 
@@ -165,7 +173,18 @@ def check_connector(stream: StreamDef) -> None:
 
     So too for a secret that is written out.
     """
-    _connector(stream).check(stream.options)
+    connector = _connector(stream)
+    connector.check(stream.options)
+    if stream.changes and connector.open_source is None:
+        raise ConfigError(
+            f"{stream.connector} is a sink, and has no rows that change", hint="leave out MUTABLE, PRIMARY KEY and mode"
+        )
+    if stream.options.get("format") == DEBEZIUM and not stream.changes:
+        raise ConfigError(
+            f"format = '{DEBEZIUM}' brings changes, but {stream.name} only appends rows",
+            hint="add PRIMARY KEY (…) SETTINGS mode = 'versioned_kv' or 'changelog_kv'",
+            option="format",
+        )
 
 
 def open_source(spark: SparkSession, stream: StreamDef, workspace: Path, *, limited: bool) -> Source:
@@ -176,7 +195,8 @@ def open_source(spark: SparkSession, stream: StreamDef, workspace: Path, *, limi
     connector = _connector(stream)
     if connector.open_source is None:
         raise UnsupportedError(f"{stream.name} is a sink ({stream.connector}): it cannot be read")
-    return connector.open_source(Reading(spark, stream, workspace, limited))
+    source = connector.open_source(Reading(spark, stream, workspace, limited))
+    return replace(source, frame=with_deltas(source.frame, stream))
 
 
 def open_sink(stream: StreamDef, workspace: Path, *, changelog: bool, show: console.Show) -> Sink:
@@ -188,6 +208,8 @@ def open_sink(stream: StreamDef, workspace: Path, *, changelog: bool, show: cons
     if connector.open_sink is None:
         raise UnsupportedError(f"{stream.name} is a source ({stream.connector}): nothing can be written to it")
     connector.check(stream.options)
+    if stream.options.get("format") == DEBEZIUM:
+        raise UnsupportedError(f"{stream.name}: format {DEBEZIUM} is for reading changes, not for writing them")
     if changelog and not connector.takes_changelog(stream.options):
         refused = Changelogs.REFUSED
         taking = [f"{name}{each.changelogs.value}" for name, each in CONNECTORS.items() if each.changelogs != refused]
@@ -198,13 +220,13 @@ def open_sink(stream: StreamDef, workspace: Path, *, changelog: bool, show: cons
     return Sink(connector.open_sink(Writing(stream, workspace, changelog, show)))
 
 
-def frame_source(frame: DataFrame) -> Source:
+def frame_source(frame: DataFrame, stream: StreamDef) -> Source:
     """Any streaming DataFrame as a source; ties in order fall to a hash of the row."""
     hashed = F.xxhash64(*(F.col(f"`{name}`") for name in frame.columns))
     hidden = {SEQUENCE: F.encode(F.lpad(F.hex(hashed), 16, "0"), "UTF-8")}
     if TP_TIME not in frame.columns:
         hidden[TP_TIME] = F.current_timestamp()
-    return Source(frame.withColumns(hidden))
+    return Source(with_deltas(frame.withColumns(hidden), stream))
 
 
 def embedded_log(stream: StreamDef, workspace: Path) -> EmbeddedLog:
@@ -231,11 +253,18 @@ def spark_schema(stream: StreamDef) -> StructType:
     return found
 
 
+def stored_schema(stream: StreamDef) -> StructType:
+    """The columns that are written: of an embedded stream that changes ``_tp_delta`` too, which INSERT can name."""
+    columns = spark_schema(stream)
+    keeps_delta = stream.changes and stream.connector == EMBEDDED and stream.column(TP_DELTA) is None
+    return StructType([*columns.fields, DELTA_FIELD]) if keeps_delta else columns
+
+
 def to_columns(frame: DataFrame, target: StreamDef, chosen: Sequence[str]) -> DataFrame:
     """The rows under the names and types of the target's columns, by position; columns not chosen are NULL.
 
-    A target that declares no columns takes the rows as they are.  What the query did not select itself (``_tp_delta``
-    of a changelog, ``_frontier``) stays at the end.
+    ``_tp_delta`` is +1 where it is not chosen.  A target that declares no columns takes the rows as they are.  What
+    the query did not select itself (``_tp_delta`` of a changelog, ``_frontier``) stays at the end.
     """
     if not target.columns or target.derived:
         return frame
@@ -244,8 +273,9 @@ def to_columns(frame: DataFrame, target: StreamDef, chosen: Sequence[str]) -> Da
     extra = [name for name in frame.columns if name not in selected]
     given = {column.lower(): name for column, name in zip(wanted, selected, strict=True)}
     items = []
-    for field in spark_schema(target):
+    for field in stored_schema(target):
         source = given.get(field.name.lower())
-        column = F.lit(None) if source is None else F.col(f"`{source}`")
+        default = F.lit(1 if field.name == TP_DELTA else None)
+        column = default if source is None else F.col(f"`{source}`")
         items.append(column.cast(field.dataType).alias(field.name))
     return frame.select(*items, *(F.col(f"`{name}`") for name in extra))

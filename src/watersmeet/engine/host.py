@@ -65,20 +65,22 @@ def process(
     )
     loaded = working_set.sync(manifest.segments, lambda segment: read_segment(store, segment))
     before = manifest.frontier
-    sealed = manifest.sealed
+    late_before = _late_before(spec, manifest)
     _move_frontiers(spec, manifest, inbox)
-    frontiers = StepFrontiers(before, manifest.frontier)
+    own = tuple(manifest.own[number] for number in range(len(spec.inputs)))
+    frontiers = StepFrontiers(before, manifest.frontier, own)
 
     sent: list[Frame] = []
     inputs = {}
     for number, rows in inbox.rows.items():
-        on_time, late = _set_late_aside(rows, NEVER if spec.accepts_late and not sealed else before)
+        on_time, late = _set_late_aside(rows, late_before[number])
         label = spec.inputs[number].source
         if label is not None:
             manifest.count(f"{spec.name}.late.{label}", late.num_rows)
             manifest.count(f"{spec.name}.used.{label}", on_time.num_rows)
             if late.num_rows and RAW_TEXT in late.column_names:
-                sent.append(side_frame(_late_rows(late, label, before), bucket=_onward(spec, bucket)))
+                aside = _late_rows(late, label, late_before[number])
+                sent.append(side_frame(aside, bucket=_onward(spec, bucket)))
         inputs[number] = on_time.select(spec.inputs[number].schema.names)
 
     if any(rows.num_rows for rows in inputs.values()) or frontiers.before != frontiers.after:
@@ -91,6 +93,8 @@ def process(
             ) from None
     else:
         result = StepResult()
+    for name, by in result.counters.items():
+        manifest.count(f"{spec.name}.{name}", by)
     manifest.next_rid += sum(table.num_rows for table in inputs.values())
     manifest.step += 1
     _log(spec, manifest, result, store, working_set)
@@ -128,6 +132,16 @@ def _sort_out(spec: OperatorSpec, frames: Iterable[Frame]) -> Inbox:
     return inbox
 
 
+def _late_before(spec: OperatorSpec, manifest: Manifest) -> list[int]:
+    """For each input the frontier below which its rows are late."""
+    if spec.accepts_late and not manifest.sealed:
+        return [NEVER] * len(spec.inputs)
+    return [
+        manifest.frontier if input.holds_back else manifest.own.get(number, NEVER)
+        for number, input in enumerate(spec.inputs)
+    ]
+
+
 def _move_frontiers(spec: OperatorSpec, manifest: Manifest, inbox: Inbox) -> None:
     """Take in marks and control events, then move the operator's own frontier."""
     for mark in inbox.marks:
@@ -139,7 +153,8 @@ def _move_frontiers(spec: OperatorSpec, manifest: Manifest, inbox: Inbox) -> Non
                 manifest.count(f"{spec.name}.{name}.{source}", by)
     for control in inbox.controls:
         _apply_control(spec, manifest, Event.from_json(bytes(control.payload)))
-    manifest.advance({number: input.lag for number, input in enumerate(spec.inputs)})
+    lags = {number: input.lag for number, input in enumerate(spec.inputs)}
+    manifest.advance(lags, [number for number, input in enumerate(spec.inputs) if not input.holds_back])
 
 
 def _apply_control(spec: OperatorSpec, manifest: Manifest, event: Event) -> None:

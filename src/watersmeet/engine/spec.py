@@ -41,6 +41,7 @@ class InputSpec:
     the input has no frontier before its end);
     ``origin`` says what its columns are made of, so that stored ones are never taken for others;
     ``parts`` are the senders that must be heard before the input has a frontier.
+    One that does not ``hold back`` leaves the operator's frontier to the others; its rows are late by its own.
     """
 
     schema: pa.Schema
@@ -48,6 +49,7 @@ class InputSpec:
     parts: tuple[str, ...]
     lag: int | None = 0
     origin: str = ""
+    holds_back: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,4 +74,5 @@ class OperatorSpec:
     output: pa.Schema
     downstream: Downstream | None = None
     max_state_bytes: int | None = None  # of all buckets together
+    counters: tuple[str, ...] = ()  # those that the kernel adds to
     accepts_late: bool = False  # no window is ever closed: rows are never late

@@ -8,7 +8,7 @@ frames or durability.  So the same kernel runs in Spark and in the test harness.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
@@ -112,13 +112,20 @@ class StateView(Protocol):
     def scan(self, relation: str, low: int, high: int) -> str | None:
         """SQL of a table expression over the stored rows with ``low <= $t <= high``; None where there are none."""
 
+    def near(self, relation: str, by: Sequence[str], probes: str) -> str | None:
+        """SQL over stored rows among which are the newest with equal ``by`` at or before ``$t`` of each probe.
+
+        ``probes`` is a relation with the columns ``by`` and ``$t``.  It costs what the probes cost, not what is stored.
+        """
+
 
 @dataclass(frozen=True, slots=True)
 class StepFrontiers:
-    """The operator's frontier as it stood before the batch and as it stands after it."""
+    """The operator's frontier as it stood before the batch and as it stands after it, and each input's own."""
 
     before: int
     after: int
+    inputs: tuple[int, ...]
 
 
 @dataclass(slots=True)
@@ -127,11 +134,13 @@ class StepResult:
 
     ``changes`` are result rows (with a ``$w`` column in a changelog); ``store`` are rows to add to the state, by
     relation; ``forget`` says for a relation that rows with ``$t`` below the value will never be asked for again.
+    ``counters`` are added to those that the operator keeps; the operator's spec names them.
     """
 
     changes: pa.Table | None = None
     store: dict[str, pa.Table] = field(default_factory=dict)
     forget: dict[str, int] = field(default_factory=dict)
+    counters: dict[str, int] = field(default_factory=dict)
 
 
 class Kernel(Protocol):

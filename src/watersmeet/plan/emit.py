@@ -6,11 +6,14 @@ CHANGELOG.  Where rows would have to be kept for ever, a limit on the state's by
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlglot import exp
 
 from watersmeet.errors import PlanError, Position, UnsupportedError
 from watersmeet.kernels.api import EmitMode, Side
-from watersmeet.plan.logical import JoinNode, LogicalQuery, joins_of
+from watersmeet.kernels.asof.match import Direction
+from watersmeet.plan.logical import AsofMatch, JoinNode, LogicalQuery, joins_of
 from watersmeet.plan.windows import lag_of, unbounded_sides, waits_for_ever
 from watersmeet.sql.positions import position_of
 
@@ -29,28 +32,51 @@ def decide_emit(query: LogicalQuery, asked: EmitMode | None, position: Position 
     limit = query.settings.join_max_buffered_bytes
     if asked is EmitMode.FINAL and unbounded and limit is None:
         raise _unbounded(query, *unbounded[0])
-    as_of = next((join for join in joins if join.asof is not None), None)
-    if as_of is not None and (asked is EmitMode.CHANGELOG or (unbounded and any(join.kind.retracts for join in joins))):
-        needed = "EMIT CHANGELOG" if asked is EmitMode.CHANGELOG else "a join without a bound, and so EMIT CHANGELOG,"
-        raise UnsupportedError(
-            f"{needed} over a join as of a time is not supported yet",
-            hint="use EMIT FINAL; give a join as of a time a tolerance, the others a window",
-            position=position or as_of.position,
-        )
     if asked is not None:
         query.emit, query.emit_reason = asked, f"EMIT {asked.name} was asked for"
     elif not unbounded:
-        reason = "every join has a window" if as_of is None else "rows wait until their partner is known"
-        query.emit, query.emit_reason = EmitMode.FINAL, reason
+        query.emit, query.emit_reason = EmitMode.FINAL, _final_reason(query, joins)
     elif not any(join.kind.retracts for join in joins):
         query.emit, query.emit_reason = EmitMode.FINAL, "no result ever needs a correction"
     else:
         query.emit, query.emit_reason = EmitMode.CHANGELOG, "a join without a window can never be final"
+    _check_wait(query, joins, position)
     if unbounded or any(waits_for_ever(join) for join in joins):
         query.max_state_bytes = limit if limit is not None else DEFAULT_LIMIT
     else:
         query.max_state_bytes = limit
     _check_ordering(query, position)
+
+
+def _final_reason(query: LogicalQuery, joins: Sequence[JoinNode]) -> str:
+    as_of = [join.asof for join in joins if join.asof is not None]
+    if not as_of:
+        return "every join has a window"
+    if all(join_at_once(query, each) for each in as_of):
+        return "rows are joined at once, and never revised"
+    return "rows wait until their partner is known"
+
+
+def join_at_once(query: LogicalQuery, asof: AsofMatch) -> bool:
+    """Whether a join as of a time gives its results at once and never revises them."""
+    without_wait = asof.of_table and query.settings.temporal_wait == "none"
+    return asof.direction is Direction.CURRENT or without_wait
+
+
+def _check_wait(query: LogicalQuery, joins: Sequence[JoinNode], position: Position | None) -> None:
+    """``temporal_wait = 'none'`` needs a join that would wait."""
+    if query.settings.temporal_wait != "none":
+        return
+    if query.emit is EmitMode.CHANGELOG:
+        raise PlanError(
+            "temporal_wait = 'none' is for EMIT FINAL: a changelog gives its results at once, and corrects them",
+            hint="leave it out, or use EMIT FINAL",
+            position=position,
+        )
+    if not any(join.asof is not None and join.asof.of_table for join in joins):
+        raise PlanError(
+            "temporal_wait = 'none', but no join here is FOR SYSTEM_TIME AS OF", hint="leave it out", position=position
+        )
 
 
 def _check_ordering(query: LogicalQuery, position: Position | None) -> None:

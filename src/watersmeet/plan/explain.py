@@ -8,16 +8,24 @@ from collections.abc import Iterator
 from watersmeet.columns import TP_TIME
 from watersmeet.config import QuerySettings
 from watersmeet.kernels.api import EmitMode, Side
-from watersmeet.kernels.asof import AsofJoin, Direction
+from watersmeet.kernels.asof.at_once import AsofAtOnce
+from watersmeet.kernels.asof.changelog import AsofChangelog
+from watersmeet.kernels.asof.final import AsofJoin
+from watersmeet.kernels.asof.match import AsofMatch, Direction
 from watersmeet.kernels.changelog import ChangelogJoin
 from watersmeet.kernels.interval import IntervalJoin
+from watersmeet.kernels.lookup import LookupJoin
 from watersmeet.kernels.match import WindowMatch
 from watersmeet.kernels.ordered import OrderedEmit
+from watersmeet.lookup.retry import OnError
+from watersmeet.lookup.tables import table_options
+from watersmeet.plan.asof import AsofKernel
 from watersmeet.plan.emit import DEFAULT_LIMIT, LIMIT_SETTING
 from watersmeet.plan.logical import Input, joins_of
 from watersmeet.plan.physical import PhysicalInput, PhysicalOperator, PhysicalPlan
 from watersmeet.plan.times import TimeUnit
 from watersmeet.plan.typing import plain_sql
+from watersmeet.secrets import masked
 
 #: The kernel's ``l.`` or ``r.`` before a column whose name says itself whose it is.
 _BESIDE_ALIAS = re.compile(r'\b[lr]\.(?="[^"]*:)')
@@ -81,8 +89,10 @@ def _operator_lines(operator: PhysicalOperator, plan: PhysicalPlan) -> Iterator[
     kernel = operator.kernel
     if isinstance(kernel, IntervalJoin | ChangelogJoin):
         yield from _join_lines(operator, kernel, plan)
-    elif isinstance(kernel, AsofJoin):
+    elif isinstance(kernel, AsofJoin | AsofAtOnce | AsofChangelog):
         yield from _asof_lines(operator, kernel, plan)
+    elif isinstance(kernel, LookupJoin):
+        yield from _lookup_lines(operator, kernel, plan)
     elif isinstance(kernel, OrderedEmit):
         yield f"{operator.name}: rows in order of {_plain(kernel.time)}, once final; one bucket"
     else:
@@ -120,6 +130,7 @@ _PICKED = {
     Direction.BACKWARD: "the newest {right} {at} or before {left}",
     Direction.FORWARD: "the oldest {right} {at} or after {left}",
     Direction.NEAREST: "the {right} nearest to {left}, of two the earlier",
+    Direction.CURRENT: "the newest {right} that is known when the row comes",
 }
 _PICKED_STRICTLY = {
     Direction.BACKWARD: "the newest {right} before {left}",
@@ -127,25 +138,93 @@ _PICKED_STRICTLY = {
 }
 
 
-def _asof_lines(operator: PhysicalOperator, kernel: AsofJoin, plan: PhysicalPlan) -> Iterator[str]:
+def _asof_lines(operator: PhysicalOperator, kernel: AsofKernel, plan: PhysicalPlan) -> Iterator[str]:
+    match = kernel.match
     left, right = (_axis_input(feed.times[0], plan) for feed in operator.feeds)
-    buckets = "one bucket (no key)" if operator.single_bucket else "by key hash"
-    yield f"{operator.name}: {'left' if kernel.outer else 'inner'} join as of a time, EMIT FINAL, {buckets}"
-    for key in kernel.keys:
+    yield (
+        f"{operator.name}: {'left' if match.outer else 'inner'} join as of a time, {_results_of(kernel)}, "
+        f"{'one bucket (no key that stays)' if operator.single_bucket else 'by key hash'}"
+    )
+    for key in match.keys:
         yield f"  key {_plain(key.left)} {'<=>' if key.null_safe else '='} {_plain(key.right)}"
     names = {"left": f"{left.alias}.{left.time.column}", "right": f"{right.alias}.{right.time.column}", "at": "at"}
-    picked = (_PICKED_STRICTLY if kernel.strict else _PICKED)[kernel.direction].format(**names)
-    reach = "any distance" if kernel.tolerance is None else f"at most {_span(kernel.tolerance, left)} away"
-    yield f"  partner: {picked}, {reach}; of one time the last in its source"
+    picked = (_PICKED_STRICTLY if match.strict else _PICKED)[match.direction].format(**names)
+    reach = "any distance" if match.tolerance is None else f"at most {_span(match.tolerance, left)} away"
+    each = "" if match.meets_one else f" for each {', '.join(map(_plain, match.versions.by))}"
+    yield f"  partner{each}: {picked}, {reach}; of one time the last in its source"
+    if match.versions.weight is not None:
+        yield f"  deletes: {_deletes(match)}"
+    if match.residual is not None:
+        yield f"  tested on that row: {_plain(_BESIDE_ALIAS.sub('', match.residual))}"
+    yield f"  state of the left side: {_left_state(kernel, left)}"
+    kept = "" if match.direction is Direction.FORWARD else ", and of each key the newest behind it"
+    which = "its own frontier" if match.direction is Direction.CURRENT else "the frontier"
+    yield f"  state of the right side: rows from {which} on{kept}"
+
+
+def _lookup_lines(operator: PhysicalOperator, kernel: LookupJoin, plan: PhysicalPlan) -> Iterator[str]:
+    yield f"{operator.name}: {'left' if kernel.outer else 'inner'} lookup, at once and never revised, by key hash"
+    aliases = {name.split(":", 1)[0] for name in kernel.names}
+    table = next(input for input in plan.tables if input.alias in aliases)
+    options = table_options(table.stream)
+    yield f"  table {table.alias} ({table.stream.name}, {table.stream.connector}): {_written(table)}"
+    for key in kernel.keys:
+        yield f"  key {_plain(key.left)} = {_plain(key.right)}; NULL is not asked for"
     if kernel.residual is not None:
-        yield f"  tested on that row: {_plain(_BESIDE_ALIAS.sub('', kernel.residual))}"
+        yield f"  tested on each row found: {_plain(_BESIDE_ALIAS.sub('', kernel.residual))}"
+    yield f"  asks for {', '.join(_plain(name) for name in kernel.names)}; one query for all keys of a batch"
+    kept = f"up to {options.lookup_cache_rows:,} rows of a worker process, {options.lookup_cache_ttl:g} s"
+    yield f"  cache: {kept if options.lookup_cache_rows else 'none'}"
+    yield (
+        f"  time-out {options.lookup_timeout:g} s; {options.lookup_max_retries} retries, then "
+        f"{_ON_ERROR[kernel.retry.on_error]}"
+    )
+    yield "  state: none"
+
+
+_ON_ERROR = {
+    OnError.FAIL: "the query stops (lookup_on_error = 'fail')",
+    OnError.NULL: "keys count as not found (lookup_on_error = 'null')",
+    OnError.RETRY: "it goes on trying (lookup_on_error = 'retry')",
+}
+
+
+def _written(table: Input) -> str:
+    """The options that say where the table is, as they were written; secrets stay references."""
+    given = {name: value for name, value in table.stream.options.items() if not name.startswith("lookup_")}
+    return ", ".join(f"{name} = '{value}'" for name, value in masked(given).items())
+
+
+def _results_of(kernel: AsofKernel) -> str:
+    match kernel:
+        case AsofAtOnce():
+            return "at once and never revised"
+        case AsofChangelog():
+            return "EMIT CHANGELOG"
+        case AsofJoin():
+            return "EMIT FINAL"
+
+
+def _deletes(match: AsofMatch) -> str:
+    versions = match.versions
+    taken = "at the time of a version takes it away" if versions.takes_away else ""
+    ended = "ends validity from its time on" if versions.ends else ""
+    if taken and ended:
+        return f"-1 {taken}, at any other time it {ended}"
+    return f"-1 {taken or ended}"
+
+
+def _left_state(kernel: AsofKernel, left: Input) -> str:
+    match = kernel.match
+    if isinstance(kernel, AsofAtOnce):
+        return "none"
     waits = "until the frontier has passed them"
-    if kernel.direction is not Direction.BACKWARD:
-        end = "without end" if kernel.tolerance is None else f"at most {_span(kernel.tolerance, left)} longer"
+    if match.direction in (Direction.FORWARD, Direction.NEAREST):
+        end = "without end" if match.tolerance is None else f"at most {_span(match.tolerance, left)} longer"
         waits = f"until their partner lies behind the frontier, {end}"
-    yield f"  state of the left side: rows wait {waits}"
-    kept = "" if kernel.direction is Direction.FORWARD else ", and of each key the newest behind it"
-    yield f"  state of the right side: rows from the frontier on{kept}"
+    if isinstance(kernel, AsofChangelog):
+        return f"rows and what was given of them are kept {waits}, for corrections"
+    return f"rows wait {waits}"
 
 
 def _axis_input(time_name: str, plan: PhysicalPlan) -> Input:

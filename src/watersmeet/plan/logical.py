@@ -16,7 +16,7 @@ from watersmeet.catalog import StreamDef
 from watersmeet.config import QuerySettings
 from watersmeet.errors import Position
 from watersmeet.kernels.api import EmitMode, JoinKind, Side
-from watersmeet.kernels.asof import Direction
+from watersmeet.kernels.asof.match import Direction
 from watersmeet.plan.bounds import Differences, Interval, TimeColumns
 from watersmeet.plan.times import EventTime
 from watersmeet.sql.nodes import Within
@@ -94,16 +94,18 @@ class KeyPair:
 
 @dataclass(frozen=True, slots=True)
 class AsofMatch:
-    """Which one right row of its key a left row meets: the nearest in time in a direction (kernels/asof.py).
+    """Which one right row of its key a left row meets: the nearest in time in a direction (kernels/asof/match.py).
 
-    ``left`` and ``right`` are the inputs whose event times are compared; the tolerance is in axis units.
+    ``left`` and ``right`` are the inputs whose event times are compared; the tolerance is in axis units.  ``of_table``:
+    the right stream is a table (FOR SYSTEM_TIME AS OF), whose rows by primary key are versions of one thing.
     """
 
     left: int
     right: int
     direction: Direction
-    strict: bool
-    tolerance: int | None
+    strict: bool = False
+    tolerance: int | None = None
+    of_table: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,8 @@ class JoinNode:
     """A join of two subtrees, as it is written.
 
     ``conditions`` are what ON (and for inner joins WHERE) says and no filter below took; ``within`` and ``grace`` are
-    its own WITHIN and GRACE PERIOD (in axis units).  A ``null_aware`` join stands for NOT IN, where a comparison with
+    its own WITHIN and GRACE PERIOD (in axis units); ``tests`` are what WHERE says of the row that a join as of a time
+    picked.  A ``null_aware`` join stands for NOT IN, where a comparison with
     NULL counts as a match: its condition is left whole, no part of it may become a key.  ``analysis`` is set once the
     whole tree is bound.
     """
@@ -150,6 +153,7 @@ class JoinNode:
     null_aware: bool = False
     from_subquery: bool = False  # EXISTS or IN
     asof: AsofMatch | None = None  # ASOF JOIN, or FOR SYSTEM_TIME AS OF
+    tests: list[exp.Expr] = field(default_factory=list)
     analysis: JoinAnalysis = field(init=False, repr=False)
 
     def child(self, side: Side) -> Node:
@@ -180,6 +184,13 @@ def nullable(node: Node) -> frozenset[int]:
             child = node.child(side)
             found |= child.visible if node.kind.pads(side) else nullable(child)
     return found
+
+
+def timed(node: Node) -> frozenset[int]:
+    """The visible inputs that have an event time: all but outside tables."""
+    if isinstance(node, Leaf):
+        return frozenset() if node.input.stream.outside else node.visible
+    return timed(node.left) | timed(node.right) if node.kind.pairs else timed(node.left)
 
 
 def joins_of(node: Node) -> Iterator[JoinNode]:

@@ -61,13 +61,15 @@ class Feed:
     """One input of an operator: a ``source`` or an earlier ``operator``, by its index in the plan.
 
     ``times`` are the physical names of the event time that counts here: the first that is not NULL.  ``lag`` is how far
-    it may lie behind the frontier that the sender tells (None: it has no bound).
+    it may lie behind the frontier that the sender tells (None: it has no bound).  One that does not ``hold back``
+    leaves the operator's frontier to the other.
     """
 
     times: tuple[str, ...]
     source: int | None = None
     operator: int | None = None
     lag: int | None = 0
+    holds_back: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,7 @@ class PhysicalOperator:
     single_bucket: bool
     weighted: bool = False  # results carry $w
     gives_ids: bool = False  # and $id
+    counters: tuple[str, ...] = ()  # those that the kernel adds to
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,7 @@ class PhysicalPlan:
     operators: list[PhysicalOperator]
     outputs: list[OutputColumn]
     post_filters: list[exp.Expr]
+    tables: list[Input] = field(default_factory=list)  # that are looked up in: they are no sources of rows
 
     @property
     def weighted(self) -> bool:

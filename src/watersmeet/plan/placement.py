@@ -23,7 +23,8 @@ def place_where(node: Node, condition: exp.Expr, columns: dict[str, PhysicalColu
         if node.kind.shows(side) and not node.kind.pads(side) and _place_below(node, side, condition, columns):
             return True
     if node.kind is JoinKind.INNER:
-        node.conditions.append(condition)
+        # in a join as of a time it must not become a key, by which another row would be picked
+        (node.conditions if node.asof is None else node.tests).append(condition)
         return True
     return False
 

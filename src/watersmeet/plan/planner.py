@@ -12,14 +12,18 @@ from sqlglot import exp
 
 from watersmeet.columns import TIME, TP_DELTA
 from watersmeet.kernels.api import EmitMode, JoinKind, Kernel, Side
-from watersmeet.kernels.asof import AsofJoin
+from watersmeet.kernels.asof.changelog import AsofChangelog
+from watersmeet.kernels.asof.match import AsofMatch, Versions
 from watersmeet.kernels.changelog import ChangelogJoin
 from watersmeet.kernels.forward import Forward
 from watersmeet.kernels.interval import IntervalJoin
+from watersmeet.kernels.lookup import COUNTERS
 from watersmeet.kernels.match import Key, SideColumns, WindowMatch
 from watersmeet.kernels.ordered import OrderedEmit
+from watersmeet.lookup.tables import OpenTable
+from watersmeet.plan.asof import kernel_of, routing_keys, versions_of
+from watersmeet.plan.emit import join_at_once
 from watersmeet.plan.logical import (
-    AsofMatch,
     Input,
     JoinNode,
     Leaf,
@@ -29,19 +33,22 @@ from watersmeet.plan.logical import (
     inputs_of,
     joins_of,
     nullable,
+    timed,
 )
+from watersmeet.plan.lookup import computed_key, left_changes, lookup_kernel, table_of
 from watersmeet.plan.physical import Feed, PhysicalInput, PhysicalOperator, PhysicalPlan, restorable
 from watersmeet.plan.residual import carry_one_sided, is_allowed, render, require_allowed
 from watersmeet.plan.times import TimeUnit
 from watersmeet.plan.windows import lag_of, latest_lag
 
 
-def physical_plan(query: LogicalQuery) -> PhysicalPlan:
-    """The physical plan of a bound query.
+def physical_plan(query: LogicalQuery, open_table: OpenTable) -> PhysicalPlan:
+    """The physical plan of a bound query; ``open_table`` gives what outside tables are asked through.
 
-    Raises ``UnsupportedError`` for a condition across sides that neither the kernel nor Spark may evaluate there.
+    Raises ``UnsupportedError`` for a condition across sides that neither the kernel nor Spark may evaluate there, and
+    ``ConfigError`` for options of a table.
     """
-    return _Planner(query).plan()
+    return _Planner(query, open_table).plan()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +61,15 @@ class _JoinTerms:
 
 
 class _Planner:
-    def __init__(self, query: LogicalQuery) -> None:
+    def __init__(self, query: LogicalQuery, open_table: OpenTable) -> None:
         self.query = query
+        self.open_table = open_table
         self.columns = dict(query.columns)
         self.inputs = [PhysicalInput(input) for input in query.inputs]
+        self.tables = [input for input in query.inputs if input.stream.outside]
+        self.outside = frozenset(table.index for table in self.tables)
+        self.sources = [part for part in self.inputs if part.input.index not in self.outside]
+        self.table_routes: dict[int, tuple[str, ...]] = {}  # by the table's input: what routed the rows to its lookup
         self.joins = list(joins_of(query.root))
         self.terms: list[_JoinTerms] = []
         self.post_filters = list(query.post_filters)
@@ -75,30 +87,31 @@ class _Planner:
             self._place(self.query.root, needed)
         else:
             self._place_ordered(self.query.ordering, needed)
-        return PhysicalPlan(self.query, self.inputs, self.operators, self.query.outputs, self.post_filters)
+        return PhysicalPlan(
+            self.query, self.sources, self.operators, self.query.outputs, self.post_filters, self.tables
+        )
 
     # -- conditions ------------------------------------------------------------------------------------------------
 
     def _join_terms(self, number: int, join: JoinNode) -> _JoinTerms:
-        keys = tuple(
-            Key(
-                self._key_column(pair.left, pair.type, f"$k{number}_{i}"),
-                self._key_column(pair.right, pair.type, f"$k{number}_{i}"),
-                pair.null_safe,
-            )
-            for i, pair in enumerate(join.analysis.keys)
-        )
+        table = table_of(join)
+        keys = []
+        for i, pair in enumerate(join.analysis.keys):
+            name = f"$k{number}_{i}"
+            right = self._key_column(pair.right, pair.type, name) if table is None else pair.right.name
+            keys.append(Key(self._key_column(pair.left, pair.type, name), right, pair.null_safe))
         routes = self._routes(number, join)
         residual = []
         padded = nullable(join.left) | nullable(join.right)
-        for condition in join.analysis.residual:
-            if not is_allowed(carried := carry_one_sided(condition, self.columns, padded, self._computed)):
+        for condition in (*join.analysis.residual, *(table.filters if table is not None else ())):
+            carried = carry_one_sided(condition, self.columns, padded, self._computed, outside=self.outside)
+            if not is_allowed(carried):
                 if self._commutes(number):
                     self.post_filters.append(condition)
                     continue
                 require_allowed(carried, join.kind.value)
             residual.append(carried)
-        return _JoinTerms(keys, routes, tuple(residual))
+        return _JoinTerms(tuple(keys), routes, tuple(residual))
 
     def _commutes(self, number: int) -> bool:
         """Whether a condition of a join can as well be tested after the last one."""
@@ -107,8 +120,12 @@ class _Planner:
 
     def _routes(self, number: int, join: JoinNode) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """One hash column for each pair of inputs that share keys, computed at the sources."""
+        if (table := table_of(join)) is not None:
+            left = self._lookup_route(number, join)
+            self.table_routes[table.index] = left
+            return left, ()
         groups: dict[tuple[int, int], list[tuple[exp.Expr, exp.Expr]]] = {}
-        for pair in join.analysis.keys:
+        for pair in routing_keys(join, self.query.inputs, self.columns):
             (i,), (j,) = inputs_of(pair.left, self.columns), inputs_of(pair.right, self.columns)
             typed = [exp.cast(side.copy(), pair.type) for side in (pair.left, pair.right)]
             groups.setdefault((i, j), []).append((typed[0], typed[1]))
@@ -121,6 +138,22 @@ class _Planner:
                 routes[side.index].append(name)
         return tuple(routes[0]), tuple(routes[1])
 
+    def _lookup_route(self, number: int, join: JoinNode) -> tuple[str, ...]:
+        """Hash columns of a lookup's left side: of its keys, and for keys that were looked up what led to them."""
+        keys: dict[int, list[exp.Expr]] = {}
+        for pair in join.analysis.keys:
+            (i,) = inputs_of(pair.left, self.columns)
+            keys.setdefault(i, []).append(exp.cast(pair.left.copy(), pair.type))
+        route: list[str] = []
+        for i, of_input in sorted(keys.items()):
+            if i in self.outside:
+                route += self.table_routes[i]
+                continue
+            name = self.query.inputs[i].physical(f"$h{number}_{i}")
+            self.inputs[i].hashes[name] = of_input
+            route.append(name)
+        return tuple(dict.fromkeys(route))
+
     def _key_column(self, expression: exp.Expr, kind: exp.DataType, name: str) -> str:
         (input,) = inputs_of(expression, self.columns)
         part = self.inputs[input]
@@ -128,6 +161,8 @@ class _Planner:
             known = self.columns[expression.name]
             if known.type == kind and not self._is_time(expression.name):
                 return self._carried_name(expression)
+        if input in self.outside:
+            raise computed_key(expression)
         full = part.input.physical(name)
         part.computed[full] = exp.cast(expression.copy(), kind)
         return full
@@ -182,7 +217,7 @@ class _Planner:
             PhysicalOperator(
                 name="forward",
                 kernel=Forward(given, input.time_name),
-                feeds=(Feed((input.time_name,), source=input.index),),
+                feeds=(Feed((input.time_name,), source=0),),
                 routed_by=((),),
                 output=given,
                 single_bucket=True,
@@ -194,7 +229,7 @@ class _Planner:
         """The operators of the tree, and after them the one that puts results in order."""
         time = self.query.inputs[ordering.input].time_name
         ties = [(self._carried_name(expression), descending) for expression, descending in ordering.ties]
-        ties += [(self.inputs[i].sequence, False) for i in sorted(self.query.root.visible)]
+        ties += [(self.inputs[i].sequence, False) for i in sorted(timed(self.query.root))]
         given = self._place(self.query.root, needed | {time, *(name for name, _ in ties)})
         ties += [(name, False) for name in sorted(given - {time})]
         lag = lag_of(self.query.root, ordering.input)
@@ -213,6 +248,8 @@ class _Planner:
 
     def _place_join(self, join: JoinNode, needed: set[str]) -> set[str]:
         """The operators of both subtrees, and after them the join."""
+        if (table := table_of(join)) is not None:
+            return self._place_lookup(join, table, needed)
         number = self.joins.index(join)
         terms = self.terms[number]
         feeds = []
@@ -220,16 +257,21 @@ class _Planner:
         for side in Side:
             condition = self._for_condition(join, terms, side)
             output = self._of_side(needed, join.child(side)) if join.kind.shows(side) else set()
-            brought = condition | output | self._order_of_ties(join, side)
+            brought = condition | output | self._for_versions(join, terms, side)
             feed = self._feed(join, side, brought, terms.routes[side.index])
             time = feed.times[0] if len(feed.times) == 1 else None
             feeds.append(feed)
             columns.append(SideColumns(tuple(sorted(output)), tuple(sorted(condition - {time})), time))
-        if join.asof is not None:
-            kernel: Kernel = self._asof_kernel(join, join.asof, columns)
-            weighted = gives_ids = False
-        else:
+        weighted = gives_ids = False
+        counters: tuple[str, ...] = ()
+        kernel: Kernel
+        if join.asof is None:
             kernel, weighted, gives_ids = self._window_kernel(join, feeds, columns)
+        else:
+            match = self._asof_match(join, columns)
+            kernel, counters = kernel_of(self.query, join, match, left_changes=self._is_changelog(feeds[0]))
+            if isinstance(kernel, AsofChangelog):
+                weighted, gives_ids = True, kernel.gives_ids
         results = (*columns[0].output, *columns[1].output)
         self.operators.append(
             PhysicalOperator(
@@ -238,9 +280,40 @@ class _Planner:
                 feeds=tuple(feeds),
                 routed_by=terms.routes,
                 output=results,
-                single_bucket=not terms.keys,
+                single_bucket=not terms.routes[0],
                 weighted=weighted,
                 gives_ids=gives_ids,
+                counters=counters,
+            )
+        )
+        return set(results)
+
+    def _place_lookup(self, join: JoinNode, table: Input, needed: set[str]) -> set[str]:
+        """The operators of the left side, and after them the lookup, which has no other input."""
+        number = self.joins.index(join)
+        terms = self.terms[number]
+        conditions = [self._for_condition(join, terms, side) for side in Side]
+        outputs = [self._of_side(needed, join.child(side)) for side in Side]
+        feed = self._feed(join, Side.LEFT, conditions[0] | outputs[0], terms.routes[0])
+        if self._is_changelog(feed):
+            raise left_changes(join, table)
+        time = feed.times[0]
+        columns = [
+            SideColumns(tuple(sorted(outputs[0])), tuple(sorted(conditions[0] - {time})), time),
+            SideColumns(tuple(sorted(outputs[1])), tuple(sorted(conditions[1]))),
+        ]
+        residual = self._residual_sql(join, terms)
+        kernel = lookup_kernel(join, table, columns, terms.keys, residual, self.open_table)
+        results = (*columns[0].output, *columns[1].output)
+        self.operators.append(
+            PhysicalOperator(
+                name=f"join_{number + 1}",
+                kernel=kernel,
+                feeds=(feed,),
+                routed_by=(terms.routes[0],),
+                output=results,
+                single_bucket=not terms.routes[0],
+                counters=COUNTERS,
             )
         )
         return set(results)
@@ -268,14 +341,15 @@ class _Planner:
         emit = EmitMode.CHANGELOG if retracts else EmitMode.FINAL
         return IntervalJoin(match, emit, gives_ids), retracts, gives_ids
 
-    def _asof_kernel(self, join: JoinNode, asof: AsofMatch, columns: list[SideColumns]) -> AsofJoin:
-        terms = self.terms[self.joins.index(join)]
-        return AsofJoin(
+    def _asof_match(self, join: JoinNode, columns: list[SideColumns]) -> AsofMatch:
+        assert join.asof is not None
+        asof, terms = join.asof, self.terms[self.joins.index(join)]
+        return AsofMatch(
             left=columns[0],
             right=columns[1],
             keys=terms.keys,
+            versions=self._versions(join, terms),
             direction=asof.direction,
-            sequence=self.inputs[asof.right].sequence,
             strict=asof.strict,
             tolerance=asof.tolerance,
             outer=join.kind is JoinKind.LEFT,
@@ -291,9 +365,15 @@ class _Planner:
             found.add(self.query.inputs[i if side is Side.LEFT else j].time_name)
         return found
 
-    def _order_of_ties(self, join: JoinNode, side: Side) -> set[str]:
-        """What orders right rows of one time, where only one of them may be met."""
-        return {self.inputs[join.asof.right].sequence} if join.asof is not None and side is Side.RIGHT else set()
+    def _for_versions(self, join: JoinNode, terms: _JoinTerms, side: Side) -> set[str]:
+        """What tells which right rows count, where only one of several may be met."""
+        is_right = join.asof is not None and side is Side.RIGHT
+        return set(self._versions(join, terms).columns) if is_right else set()
+
+    def _versions(self, join: JoinNode, terms: _JoinTerms) -> Versions:
+        assert join.asof is not None
+        right = self.inputs[join.asof.right]
+        return versions_of(join.asof, right.input, join.analysis.keys, terms.keys, right.sequence, self.columns)
 
     def _feed(self, join: JoinNode, side: Side, columns: set[str], route: tuple[str, ...]) -> Feed:
         """One input of a join: a source that brings the columns, or the operators of a subtree, which are added."""
@@ -302,7 +382,9 @@ class _Planner:
         times = tuple(self.query.inputs[leader].time_name for leader in leaders)
         if isinstance(child, Leaf):
             self._bring(child.input, columns, routed_by=route, grace=join.analysis.grace)
-            return Feed(times, source=child.input.index)
+            source = self.sources.index(self.inputs[child.input.index])
+            beside = join.asof is not None and side is Side.RIGHT and join_at_once(self.query, join.asof)
+            return Feed(times, source=source, holds_back=not beside)
         self._place(child, columns | {*times, *route})
         return Feed(times, operator=len(self.operators) - 1, lag=latest_lag(child, leaders))
 
@@ -313,7 +395,7 @@ class _Planner:
 
     def _slack(self, feed: Feed) -> int:
         """How far the frontier is expected to lie behind the newest rows of a feed."""
-        return (feed.lag or 0) if feed.source is None else self.inputs[feed.source].delay
+        return (feed.lag or 0) if feed.source is None else self.sources[feed.source].delay
 
     def _is_changelog(self, feed: Feed) -> bool:
         return feed.operator is not None and self.operators[feed.operator].weighted

@@ -65,18 +65,21 @@ def carry_one_sided(
     columns: dict[str, PhysicalColumn],
     padded: frozenset[int],
     carry: Callable[[int, exp.Expr], str],
+    *,
+    outside: frozenset[int] = frozenset(),
 ) -> exp.Expr:
     """Replace every largest part that reads one input only, and is more than a column, by a carried column.
 
     A carried column is NULL on rows that lack its input: of inputs that may be ``padded`` only what is strict is
-    carried.  ``carry`` takes the input and the expression, and gives the carried column's name.
+    carried, and of tables ``outside`` nothing: nobody computes it there.  ``carry`` takes the input and the expression,
+    and gives the carried column's name.
     """
 
     def replace(node: exp.Expr) -> exp.Expr:
         used = inputs_of(node, columns)
         if len(used) == 1 and not isinstance(node, exp.Column | exp.Identifier):
             (input,) = used
-            if input in padded and not is_strict(node):
+            if input in outside or (input in padded and not is_strict(node)):
                 return node
             kind = type_of(node, columns)
             name = carry(input, node)

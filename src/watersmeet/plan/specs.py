@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -11,7 +13,11 @@ from watersmeet.columns import ID, TIME, WEIGHT
 from watersmeet.engine.spec import Downstream, InputSpec, OperatorSpec, PackSpec
 from watersmeet.kernels.api import Kernel
 from watersmeet.kernels.forward import Forward
+from watersmeet.kernels.lookup import LookupJoin
 from watersmeet.plan.physical import PhysicalOperator, PhysicalPlan
+
+#: Kernels that hand rows on whatever their time: behind them no row is late.
+_TIMELESS = (Forward, LookupJoin)
 
 
 def pack_specs(plan: PhysicalPlan, schemas: Sequence[pa.Schema], buckets: Sequence[int]) -> list[PackSpec]:
@@ -52,17 +58,23 @@ def operator_specs(
         specs.append(
             OperatorSpec(
                 name=operator.name,
-                kernel=operator.kernel,
+                kernel=_of_its_own_run(operator.kernel),
                 inputs=inputs,
                 buckets=own_buckets,
                 fingerprint=_fingerprint(operator.name, operator.kernel, inputs, own_buckets, output),
                 output=output,
                 downstream=_downstream(plan, index, buckets),
                 max_state_bytes=plan.query.max_state_bytes,
-                accepts_late=isinstance(operator.kernel, Forward) and operator is plan.operators[-1],
+                counters=operator.counters,
+                accepts_late=all(isinstance(each.kernel, _TIMELESS) for each in plan.operators[index:]),
             )
         )
     return specs
+
+
+def _of_its_own_run(kernel: Kernel) -> Kernel:
+    """The kernel; a lookup's cache is that of one run, so that after a restart it is empty."""
+    return replace(kernel, cache=uuid.uuid4().hex) if isinstance(kernel, LookupJoin) else kernel
 
 
 def _input_specs(
@@ -77,7 +89,8 @@ def _input_specs(
         if feed.source is not None:
             part = plan.inputs[feed.source]
             schema = _nullable(_carried(schemas[feed.source], part.carried))
-            inputs.append(InputSpec(schema, part.input.alias, parts[feed.source], feed.lag, part.origin))
+            sent_by = parts[feed.source]
+            inputs.append(InputSpec(schema, part.input.alias, sent_by, feed.lag, part.origin, feed.holds_back))
         else:
             assert feed.operator is not None
             sender = earlier[feed.operator]
@@ -91,6 +104,8 @@ def _input_specs(
 def _output_schema(operator: PhysicalOperator, inputs: Sequence[InputSpec]) -> pa.Schema:
     types = {field.name: field.type for input in inputs for field in input.schema}
     types.update({name: pa.int64() for feed in operator.feeds for name in feed.times})
+    if isinstance(operator.kernel, LookupJoin):
+        types.update(operator.kernel.looked_up)
     fields = [pa.field(name, types[name]) for name in operator.output]
     if operator.weighted:
         fields.append(pa.field(WEIGHT, pa.int8()))

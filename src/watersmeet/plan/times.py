@@ -43,6 +43,16 @@ class TimeUnit(Enum):
         """Units of the axis in one unit of the column."""
         return {TimeUnit.SECONDS: 1_000_000, TimeUnit.MILLISECONDS: 1_000}.get(self, 1)
 
+    @classmethod
+    def of(cls, kind: exp.DataType) -> TimeUnit | None:
+        """What a column of a type counts where nothing more is said; None where it can be no event time."""
+        types = exp.DataType.Type
+        if kind.is_type(types.TIMESTAMPNTZ):
+            return cls.TIMESTAMP_NTZ
+        if kind.is_type(types.TIMESTAMP, types.TIMESTAMPTZ, types.TIMESTAMPLTZ):
+            return cls.TIMESTAMP
+        return cls.MILLISECONDS if kind.is_type(*exp.DataType.INTEGER_TYPES) else None
+
     @property
     def is_integer(self) -> bool:
         """Whether the column is a whole number."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 
 from sqlglot import exp
 
 from watersmeet.errors import PlanError, UnsupportedError
 from watersmeet.kernels.api import Side
-from watersmeet.kernels.asof import Direction
+from watersmeet.kernels.asof.match import Direction
 from watersmeet.plan.bounds import Differences, Interval, time_bounds
 from watersmeet.plan.logical import (
     AsofMatch,
@@ -24,10 +24,12 @@ from watersmeet.plan.logical import (
     joins_of,
     nullable,
     time_columns,
+    timed,
 )
+from watersmeet.plan.lookup import can_be_asked, looked_up_key, require_key, table_of
 from watersmeet.plan.residual import is_strict
 from watersmeet.plan.times import TimeUnit, interval_micros
-from watersmeet.plan.typing import common_key_type, type_of
+from watersmeet.plan.typing import common_key_type, plain_sql, type_of
 from watersmeet.sql.nodes import Within
 from watersmeet.sql.positions import position_of
 
@@ -47,6 +49,8 @@ def analyse(root: Node, inputs: list[Input], columns: dict[str, PhysicalColumn])
         # a GRACE PERIOD on the last join of FROM stands in for those that have none, as a WITHIN there does
         grace = join.grace if join.from_subquery else join.grace or from_clause[-1].grace
         join.analysis = _analysed(join, windows.get(join), grace, inputs, columns)
+        if (table := table_of(join)) is not None:
+            require_key(join, table)
 
 
 def _windows(from_clause: list[JoinNode]) -> dict[JoinNode, tuple[Within, bool]]:
@@ -75,6 +79,11 @@ class _Terms:
     of_pair: dict[Pair, list[exp.Expr]] = field(default_factory=dict)
     residual: list[exp.Expr] = field(default_factory=list)
 
+    @property
+    def tested(self) -> tuple[exp.Expr, ...]:
+        """What tests a pair of rows where no window is taken from inequalities over times."""
+        return (*self.residual, *(term for of in self.of_pair.values() for term in of))
+
 
 def _analysed(
     join: JoinNode,
@@ -85,7 +94,7 @@ def _analysed(
 ) -> JoinAnalysis:
     terms = _told_apart(join, inputs, columns)
     if join.asof is not None:
-        return _analysed_asof(join, join.asof, terms, grace, inputs)
+        return _analysed_asof(join, join.asof, terms, grace, inputs, columns)
     loose = _window_pairs(join, *window, inputs=inputs, columns=columns) if window is not None else {}
     differences = _known(join.left).union(_known(join.right))
     for (i, j), interval in terms.bounds.items():
@@ -101,7 +110,8 @@ def _analysed(
     if chosen in terms.bounds:
         leaders: tuple[tuple[int, ...], tuple[int, ...]] = ((chosen[0],), (chosen[1],))
     else:
-        leaders = (_leaders(join.left, chosen[0]), _leaders(join.right, chosen[1]))
+        bounded = [{pair[side.index] for pair in loose} or timed(join.child(side)) for side in Side]
+        leaders = (_leaders(join.left, chosen[0], bounded[0]), _leaders(join.right, chosen[1], bounded[1]))
     taken_from_several = any(len(each) > 1 for each in leaders)
     for (i, j), interval in loose.items():
         differences.add_loose(i, j, interval)
@@ -118,10 +128,31 @@ def _analysed(
     )
 
 
-def _analysed_asof(join: JoinNode, asof: AsofMatch, terms: _Terms, grace: int, inputs: list[Input]) -> JoinAnalysis:
-    """A join as of a time has no window: inequalities over times test the row that was picked."""
-    _check_units(join, (asof.left, asof.right), inputs)
+def _analysed_asof(
+    join: JoinNode,
+    asof: AsofMatch,
+    terms: _Terms,
+    grace: int,
+    inputs: list[Input],
+    columns: dict[str, PhysicalColumn],
+) -> JoinAnalysis:
+    """A join as of a time has no window: inequalities over times test the row that was picked, as WHERE does."""
+    if not inputs[asof.right].stream.outside and not (asof.of_table and inputs[asof.right].stream.changes):
+        _check_keys(join, terms, columns)
+    terms.residual += join.tests
     leaders = ((asof.left,), (asof.right,))
+    if asof.direction is Direction.CURRENT:  # times play no part
+        return JoinAnalysis(
+            keys=tuple(terms.keys),
+            residual=terms.tested,
+            leaders=leaders,
+            bounds=Interval(),
+            loose=(),
+            grace=grace,
+            lags=_lags(join, leaders, Interval(upper=0), _known(join.left)),
+            differences=_known(join.left),
+        )
+    _check_units(join, (asof.left, asof.right), inputs)
     backward = asof.direction is Direction.BACKWARD
     behind = None if asof.tolerance is None else -asof.tolerance
     distance = Interval(
@@ -136,7 +167,7 @@ def _analysed_asof(join: JoinNode, asof: AsofMatch, terms: _Terms, grace: int, i
     differences.close()
     return JoinAnalysis(
         keys=tuple(terms.keys),
-        residual=(*terms.residual, *(term for of in terms.of_pair.values() for term in of)),
+        residual=terms.tested,
         leaders=leaders,
         bounds=Interval(),
         loose=(),
@@ -144,6 +175,22 @@ def _analysed_asof(join: JoinNode, asof: AsofMatch, terms: _Terms, grace: int, i
         lags=_lags(join, leaders, reach, differences),
         differences=differences,
     )
+
+
+def _check_keys(join: JoinNode, terms: _Terms, columns: dict[str, PhysicalColumn]) -> None:
+    """An equality across the sides must be a key: it says of which rows one is picked, and does not test that one."""
+    left, right = join.left.inputs, join.right.inputs
+    for condition in terms.residual:
+        if not isinstance(condition, exp.EQ | exp.NullSafeEQ):
+            continue
+        one, other = (inputs_of(operand, columns) for operand in (condition.this, condition.expression))
+        if one and other and ((one <= left and other <= right) or (one <= right and other <= left)):
+            raise UnsupportedError(
+                f"{plain_sql(condition)} cannot be a key of a join as of a time: it is not computed over one stream"
+                " whose rows are always there",
+                hint="compute it in a CREATE STREAM … AS first, or compare a column as it is",
+                position=position_of(condition) or join.position,
+            )
 
 
 def _known(node: Node) -> Differences:
@@ -155,19 +202,34 @@ def _told_apart(join: JoinNode, inputs: list[Input], columns: dict[str, Physical
     left, right = join.left.visible, join.right.visible
     terms = _Terms()
     times = time_columns(inputs, columns)
+    looked_up: list[tuple[KeyPair, exp.Expr]] = []
     for condition in join.conditions:
         key = None if join.null_aware else _as_key(condition, join, columns)
+        if key is not None and table_of(join) is not None and not can_be_asked(key, condition, columns):
+            key = None
         found = time_bounds(condition, times)
         if found is not None and _across(found[0], left, right):
             (i, j), interval = found
             pair, interval = ((i, j), interval) if i in left else ((j, i), interval.negated())
             terms.bounds[pair] = terms.bounds.get(pair, Interval()).intersect(interval)
             terms.of_pair.setdefault(pair, []).append(condition)
+        elif key is not None and table_of(join) is None and _reads_table(key, inputs, columns):
+            looked_up.append((key, condition))
         elif key is not None:
             terms.keys.append(key)
         else:
             terms.residual.append(condition)
+    for key, condition in looked_up:
+        # of a window's matches it may as well be tested; as of a time the key says of which rows one is picked
+        if not terms.keys or join.asof is not None:
+            raise looked_up_key(key.left)
+        terms.residual.append(condition)
     return terms
+
+
+def _reads_table(key: KeyPair, inputs: list[Input], columns: dict[str, PhysicalColumn]) -> bool:
+    """Whether an outside table brings one of the columns that are compared."""
+    return any(inputs[i].stream.outside for side in (key.left, key.right) for i in inputs_of(side, columns))
 
 
 def _across(pair: Pair, left: frozenset[int], right: frozenset[int]) -> bool:
@@ -199,8 +261,8 @@ def _window_pairs(
 ) -> dict[Pair, Interval]:
     """What WITHIN says of pairs of inputs."""
     interval = Interval(-interval_micros(within.this), interval_micros(within.expression))
-    right = sorted(join.right.visible)
-    left = sorted(join.left.visible)
+    right = sorted(timed(join.right))
+    left = sorted(timed(join.left))
     if not trailing:
         named = {i for condition in join.conditions for i in inputs_of(condition, columns)} & set(left)
         left = sorted(named) or left
@@ -235,9 +297,12 @@ def _choose(
     return chosen, total(chosen)
 
 
-def _leaders(side: Node, first: int) -> tuple[int, ...]:
-    """The inputs whose times count where the window is that of ``first``: all of the side, if a row may lack it."""
-    return (first, *sorted(side.visible - {first})) if first in nullable(side) else (first,)
+def _leaders(side: Node, first: int, bounded: Set[int]) -> tuple[int, ...]:
+    """The inputs whose times count where the window is that of ``first``: all that WITHIN bounds, if a row may lack it.
+
+    A row that lacks all of them has no time, and matches nothing.
+    """
+    return (first, *sorted(bounded - {first})) if first in nullable(side) else (first,)
 
 
 def _check_units(join: JoinNode, pair: Pair, inputs: list[Input]) -> None:
@@ -286,6 +351,8 @@ def latest_lag(node: Node, inputs: Iterable[int]) -> int | None:
 def waits_for_ever(join: JoinNode) -> bool:
     """Whether left rows of a join as of a time may wait without end, for a partner that comes later."""
     if join.asof is None:
+        return False
+    if join.asof.direction is Direction.CURRENT:
         return False
     stuck = any(latest_lag(join.child(side), join.analysis.leaders[side.index]) is None for side in Side)
     return stuck or (join.asof.direction is not Direction.BACKWARD and join.asof.tolerance is None)

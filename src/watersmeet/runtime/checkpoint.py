@@ -168,6 +168,8 @@ def describe(spec: OperatorSpec) -> dict[str, str]:
 
 def _parts(kernel: Any) -> Iterator[tuple[str, object]]:
     for field in fields(kernel):
+        if not field.repr:  # it says how to work, not what is kept
+            continue
         value = getattr(kernel, field.name)
         if isinstance(value, WindowMatch):
             yield from _parts(value)

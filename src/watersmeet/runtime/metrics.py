@@ -37,8 +37,16 @@ def counter_names(operators: Iterable[OperatorSpec]) -> list[str]:
             if input.source is not None
             for part in input.parts
         ]
-        names += [f"{spec.name}.{counter}" for counter in (*_OF_OPERATORS, _FRONTIER)]
+        names += [f"{spec.name}.{counter}" for counter in (*_OF_OPERATORS, *spec.counters, _FRONTIER)]
     return names
+
+
+def kernel_counters(counters: Mapping[str, int]) -> dict[str, int]:
+    """Of all counters those that kernels keep themselves: lookups in tables, versions behind."""
+    common = {*_OF_OPERATORS, _FRONTIER}
+    return {
+        name: value for name, value in counters.items() if name.count(".") == 1 and name.split(".")[1] not in common
+    }
 
 
 def observed_columns(operators: Iterable[OperatorSpec]) -> list[Column]:

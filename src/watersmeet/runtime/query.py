@@ -22,7 +22,7 @@ from watersmeet.runtime.checkpoint import Checkpoint
 from watersmeet.runtime.dataflow import Resources, Source, build, new_buckets
 from watersmeet.runtime.failures import planning, translate
 from watersmeet.runtime.idle import IdleWatch
-from watersmeet.runtime.metrics import counters_of, rows_out
+from watersmeet.runtime.metrics import counters_of, kernel_counters, rows_out
 from watersmeet.secrets import hide
 
 _log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class QueryMode(Enum):
 class Report:
     """Counts since the query began (over restarts), and how large its state is; by input alias where a dictionary.
 
-    ``batches`` and ``rows_out`` count this run alone.
+    ``batches`` and ``rows_out`` count this run alone.  ``counters`` has what else operators count (``join_1.NAME``).
     """
 
     batches: int = 0
@@ -54,6 +54,7 @@ class Report:
     state_rows: int = 0
     state_bytes: int = 0
     last_batch_ms: int = 0
+    counters: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,8 @@ class RunningQuery:
 
     def uses(self, stream: str) -> bool:
         """Whether it reads or feeds that stream."""
-        read = (part.input.stream.name for part in self._job.plan.inputs)
+        plan = self._job.plan
+        read = [input.stream.name for input in (*(part.input for part in plan.inputs), *plan.tables)]
         return stream.lower() in (name.lower() for name in (self._job.target, *read))
 
     @property
@@ -157,6 +159,7 @@ class RunningQuery:
             state_rows=totals.get("state_rows", 0),
             state_bytes=totals.get("state_bytes", 0),
             last_batch_ms=self._batch_ms,
+            counters=kernel_counters(self._counters),
         )
 
     # -- the runs of a mode ----------------------------------------------------------------------------------------

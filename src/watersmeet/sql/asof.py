@@ -6,11 +6,23 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from watersmeet.errors import BindError, UnsupportedError, did_you_mean
+from watersmeet.catalog import StreamMode
+from watersmeet.errors import BindError, Position, UnsupportedError, did_you_mean
 from watersmeet.kernels.api import JoinKind
-from watersmeet.kernels.asof import Direction
+from watersmeet.kernels.asof.match import Direction
 from watersmeet.plan.bounds import Interval, time_bounds
-from watersmeet.plan.logical import AsofMatch, Input, JoinNode, Leaf, PhysicalColumn, conjuncts, time_columns
+from watersmeet.plan.logical import (
+    AsofMatch,
+    Input,
+    JoinNode,
+    Leaf,
+    PhysicalColumn,
+    conjuncts,
+    nullable,
+    time_columns,
+    timed,
+)
+from watersmeet.plan.times import TimeUnit
 from watersmeet.plan.typing import plain_sql
 from watersmeet.sql.nodes import SystemTime
 from watersmeet.sql.positions import position_of
@@ -47,6 +59,7 @@ class AsofBinder:
         if not isinstance(join.right, Leaf):
             raise UnsupportedError("the right side of a join as of a time must be a stream", position=join.position)
         self._right: Input = join.right.input
+        self._is_outside = self._right.stream.outside
 
     def match_condition(self, condition: exp.Expr) -> AsofMatch:
         """What MATCH_CONDITION says.
@@ -54,6 +67,14 @@ class AsofBinder:
         Raises ``BindError`` where it does not compare the event times of both sides, ``UnsupportedError`` for
         anything beyond a comparison and a tolerance.
         """
+        if self._is_outside:
+            raise self._only_now(None)
+        if self._right.stream.mode is StreamMode.VERSIONED:
+            raise UnsupportedError(
+                f"{self._right.stream.name} has mode versioned_kv: its rows are versions of a table",
+                hint="use FOR SYSTEM_TIME AS OF, or mode = 'changelog_kv', whose rows stand until they are taken away",
+                position=self._join.position,
+            )
         first, *others = conjuncts(condition)
         if _is_nearest(first):
             direction, strict, operands = Direction.NEAREST, False, list(first.expressions)
@@ -76,39 +97,74 @@ class AsofBinder:
             )
         return AsofMatch(one, other, direction, strict, self._tolerance(one, direction, others))
 
-    def system_time(self, version: SystemTime, time: exp.Expr) -> AsofMatch:
-        """What FOR SYSTEM_TIME AS OF says, ``time`` being its resolved operand: the newest row at or before it.
+    def system_time(self, version: SystemTime, time: exp.Expr | None) -> AsofMatch:
+        """What FOR SYSTEM_TIME AS OF says: the newest version at or before ``time``, its resolved operand.
 
-        Raises ``BindError`` where it names no event time, ``UnsupportedError`` for PROCTIME().
+        Without one (PROCTIME()) it is the newest that is known.  Raises ``BindError`` for an operand that is no event
+        time and for a wrong VERSIONED ON, ``UnsupportedError`` for a table that cannot be versioned.
         """
+        if self._is_outside and (time is not None or version.args.get("versioned_on") is not None):
+            raise self._only_now(position_of(version))
+        if (named := version.args.get("versioned_on")) is not None:
+            self._version_on(named, position_of(named) or position_of(version))
+        if any(self._right.is_time(column) for column in self._right.stream.primary_key):
+            raise UnsupportedError(
+                f"the primary key of {self._right.stream.name} holds its event time, {self._right.time.column}: "
+                "each row would be the only version of its own",
+                hint="leave it out of the primary key",
+                position=position_of(version),
+            )
+        if time is None:
+            times = timed(self._join.left)
+            leader = min(times - nullable(self._join.left) or times)
+            return AsofMatch(leader, self._right.index, Direction.CURRENT, of_table=True)
         left = self._time(time)
         if left not in self._join.left.visible:
             raise BindError(
                 f"AS OF {plain_sql(time)}: a time of the left side is needed", position=position_of(version)
             )
-        named = version.args.get("versioned_on")
-        if named is not None and not self._right.is_time(named.name):
-            known = [column.name for column in self._right.stream.columns]
-            if self._right.stream.column(named.name) is None:
-                raise BindError(
-                    f"VERSIONED ON {named.name}: {self._right.alias} has no such column",
-                    hint=did_you_mean(named.name, known),
-                    position=position_of(named) or position_of(version),
-                )
-            raise UnsupportedError(
-                f"VERSIONED ON {named.name}: versions are told apart by the event time of {self._right.alias}, "
-                f"{self._right.time.column}",
-                hint=f"declare WATERMARK FOR {named.name} AS {named.name} - INTERVAL '…'",
-                position=position_of(named) or position_of(version),
+        return AsofMatch(left, self._right.index, Direction.BACKWARD, of_table=True)
+
+    def _only_now(self, position: Position | None) -> UnsupportedError:
+        return UnsupportedError(
+            f"{self._right.stream.name} is an outside table: what it holds now is all that can be looked up",
+            hint="write FOR SYSTEM_TIME AS OF PROCTIME(); for versions by time CREATE a STREAM of them",
+            position=position or self._join.position,
+        )
+
+    def _version_on(self, named: exp.Expr, position: Position | None) -> None:
+        """Take a declared column for the event time of the right side; its delay stays as it was declared."""
+        stream = self._right.stream
+        if self._right.is_time(named.name):
+            return
+        column = stream.column(named.name)
+        if column is None:
+            raise BindError(
+                f"VERSIONED ON {named.name}: {self._right.alias} has no such column",
+                hint=did_you_mean(named.name, [column.name for column in stream.columns]),
+                position=position,
             )
-        return AsofMatch(left, self._right.index, Direction.BACKWARD, strict=False, tolerance=None)
+        unit = TimeUnit.of(exp.DataType.build(column.type, dialect="spark"))
+        if unit is None:
+            raise BindError(
+                f"VERSIONED ON {column.name}: {column.type} is no time",
+                hint="name a TIMESTAMP, a TIMESTAMP_NTZ or a whole number (milliseconds)",
+                position=position,
+            )
+        if stream.derived or (stream.time_unit is TimeUnit.ROWS and stream.delay):
+            raise UnsupportedError(
+                f"VERSIONED ON {column.name}: the frontier of {stream.name} is one of {stream.time_column}",
+                hint=f"declare WATERMARK FOR {column.name} AS {column.name} - INTERVAL '…'",
+                position=position,
+            )
+        self._right.stream = stream.model_copy(update={"time_column": column.name, "time_unit": unit})
 
     def _time(self, operand: exp.Expr) -> int:
         """The input whose event time an operand is."""
         operand = operand.unnest()
         known = self._columns.get(operand.name) if isinstance(operand, exp.Column) else None
         if known is None or not self._inputs[known.input].is_time(known.column):
-            times = [f"{self._inputs[i].alias}.{self._inputs[i].time.column}" for i in sorted(self._join.inputs)]
+            times = [f"{self._inputs[i].alias}.{self._inputs[i].time.column}" for i in sorted(timed(self._join))]
             raise BindError(
                 f"{plain_sql(operand)} is no event time",
                 hint=f"event times here: {', '.join(times)}",
@@ -151,5 +207,5 @@ def _reach(distance: Interval, direction: Direction) -> int | None:
             return before if after is None else None
         case Direction.FORWARD:
             return after if before is None else None
-        case Direction.NEAREST:
+        case _:
             return before if before == after else None

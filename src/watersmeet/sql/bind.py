@@ -24,7 +24,9 @@ from watersmeet.plan.logical import (
     PhysicalColumn,
     conjuncts,
     inputs_of,
+    joins_of,
     nullable,
+    timed,
 )
 from watersmeet.plan.placement import place_on, place_where
 from watersmeet.plan.residual import is_strict
@@ -67,9 +69,36 @@ def bind(query: Query, streams: Streams) -> LogicalQuery:
         emit_reason="",
         settings=_settings(query),
     )
+    _refuse_changing(logical)
+    _refuse_tables(logical)
     analyse(logical.root, logical.inputs, logical.columns)
     decide_emit(logical, query.emit, query.emit_position)
     return logical
+
+
+def _refuse_changing(query: LogicalQuery) -> None:
+    """Streams whose rows change can so far only be joined as of a time."""
+    tables = {join.asof.right for join in joins_of(query.root) if join.asof is not None}
+    for input in query.inputs:
+        if input.stream.changes and input.index not in tables:
+            raise UnsupportedError(
+                f"the rows of {input.stream.name} change (mode {input.stream.mode.value}): so far they can only be"
+                " joined as of a time",
+                hint="JOIN … FOR SYSTEM_TIME AS OF o.ts, or AS OF PROCTIME()",
+                position=input.position,
+            )
+
+
+def _refuse_tables(query: LogicalQuery) -> None:
+    """Outside tables can only be looked up in: nobody tells when a row of them changes."""
+    looked_up = {join.asof.right for join in joins_of(query.root) if join.asof is not None}
+    for input in query.inputs:
+        if input.stream.outside and input.index not in looked_up:
+            raise UnsupportedError(
+                f"{input.stream.name} is an outside table: a stream can only look up in it what it holds now",
+                hint=f"stream JOIN {input.stream.name} FOR SYSTEM_TIME AS OF PROCTIME() {input.alias} ON …",
+                position=input.position,
+            )
 
 
 def _settings(query: Query) -> QuerySettings:
@@ -133,7 +162,7 @@ class _Binder:
         first, descending, position = terms[0]
         known = self.columns.get(first.name) if isinstance(first, exp.Column) else None
         if known is None or not self.inputs[known.input].is_time(known.column) or descending:
-            times = [f"{self.inputs[i].alias}.{self.inputs[i].time.column}" for i in sorted(bound.node.visible)]
+            times = [f"{self.inputs[i].alias}.{self.inputs[i].time.column}" for i in sorted(timed(bound.node))]
             raise UnsupportedError(
                 "ORDER BY on a stream needs an event time in rising order first, not "
                 f"{order.expressions[0].sql('spark')}",
@@ -200,11 +229,18 @@ class _Binder:
 
     def _pad(self, relation: Relation, child: Node) -> None:
         """Make computed columns of a relation NULL on rows that a join pads, as its other columns are."""
-        certain = sorted(child.visible - nullable(child)) or sorted(child.visible)
-        there = exp.or_(*(exp.Not(this=_is_null(self._time_of(self.inputs[i]))) for i in certain))
+        certain = sorted(timed(child) - nullable(child)) or sorted(timed(child))
+        there = [exp.Not(this=_is_null(self._time_of(self.inputs[i]))) for i in certain]
         for name, expression in relation.columns.items():
             if not is_strict(expression):
-                relation.columns[name] = exp.Case(ifs=[exp.If(this=there.copy(), true=expression)])
+                if not there:
+                    raise UnsupportedError(
+                        f"{relation.alias}.{name} is computed from columns of an outside table, and might not be NULL"
+                        " where the table has no row",
+                        hint="compute it in the outermost SELECT",
+                        position=position_of(expression),
+                    )
+                relation.columns[name] = exp.Case(ifs=[exp.If(this=exp.or_(*there, copy=True), true=expression)])
 
     def _time_of(self, input: Input) -> exp.Expr:
         """The event time of an input, which no row lacks that comes from a source."""
@@ -215,17 +251,14 @@ class _Binder:
     ) -> AsofMatch | None:
         if match is None and version is None:
             return None
-        if version is not None and isinstance(version.expression, exp.Anonymous | exp.Func):
-            raise UnsupportedError(
-                f"AS OF {version.expression.sql('spark')} (processing time) is not supported yet",
-                hint="name an event time of the left side",
-                position=position_of(version),
-            )
         binder = AsofBinder(node, self.inputs, self.columns)
         if match is not None:
             return binder.match_condition(self._condition(match, scope))
         assert version is not None
-        return binder.system_time(version, scope.substitute(version.expression))
+        time = version.expression
+        if isinstance(time, exp.Anonymous) and time.name.upper() == "PROCTIME" and not time.expressions:
+            return binder.system_time(version, None)
+        return binder.system_time(version, scope.substitute(time))
 
     def _grace(self, node: JoinNode, grace: exp.Expr | None) -> int:
         if grace is None:
@@ -297,9 +330,10 @@ class _Binder:
         input = Input(len(self.inputs), unique, stream, position)
         self.inputs.append(input)
         types = {column.name: exp.DataType.build(column.type, dialect="spark") for column in stream.columns}
-        shown = {name: self._physical(input, name, type) for name, type in types.items()}
+        # the delta of a change says what its row does, and is none of its values
+        shown = {name: self._physical(input, name, type) for name, type in types.items() if name.lower() != TP_DELTA}
         hidden = {}
-        if TP_TIME not in types:
+        if TP_TIME not in types and not stream.outside:
             hidden[TP_TIME] = self._physical(input, TP_TIME, exp.DataType.build("TIMESTAMP", dialect="spark"))
         hidden[TP_DELTA] = exp.column(exp.to_identifier(TP_DELTA, quoted=True))
         scope.relations.append(Relation(alias, shown, hidden))

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 
 from sqlglot import exp
 
-from watersmeet.catalog import EMBEDDED, FRAME, StreamColumn, StreamDef
-from watersmeet.columns import RESERVED, TP_TIME
-from watersmeet.errors import BindError, ConfigError, Position, UnsupportedError, WatersmeetError, did_you_mean
+from watersmeet.catalog import EMBEDDED, FRAME, StreamColumn, StreamDef, StreamMode
+from watersmeet.columns import RESERVED, TP_DELTA, TP_TIME
+from watersmeet.errors import BindError, ConfigError, Position, SqlSyntaxError, WatersmeetError, did_you_mean
 from watersmeet.plan.arrow_types import arrow_type
 from watersmeet.plan.times import TimeUnit, interval_micros
+from watersmeet.sql.keyed import check_delta, primary_key, stream_mode
 from watersmeet.sql.positions import position_of
-from watersmeet.sql.statements import ColumnDef, CreateStream, InsertSelect, Watermark
+from watersmeet.sql.statements import ColumnDef, CreateStream, CreateTable, InsertSelect, Watermark
 
 _T = exp.DataType.Type
 _INTEGER_UNITS = (TimeUnit.SECONDS, TimeUnit.MILLISECONDS, TimeUnit.MICROSECONDS, TimeUnit.ROWS)
 _UNIT_OPTION = "event_time_unit"
-_MODES = ("append", "versioned_kv", "changelog_kv")
 _DEFAULT_TIMES = ("timestamp", "ts")
 
 
@@ -27,20 +28,10 @@ def define_stream(statement: CreateStream) -> StreamDef:
     """The definition that a CREATE STREAM with columns gives.
 
     Raises ``BindError`` for a watermark or key over columns that are not there or do not fit, ``ConfigError`` for
-    unknown settings and an event_time_unit that does not fit, ``UnsupportedError`` for streams whose rows change.
+    unknown settings, a mode that does not fit and an event_time_unit that does not.
     """
     check_name(statement.name, statement.position)
-    columns = {column.name.lower(): column for column in statement.columns}
-    if len(columns) < len(statement.columns):
-        raise _twice(statement)
-    for column in statement.columns:
-        arrow_type(column.type)
-        if set(column.name) & set('.`:$"'):
-            raise BindError(
-                f"{column.name} cannot be a column's name: it holds one of . ` : $ \"", position=column.position
-            )
-        if column.name.lower() in RESERVED:
-            raise BindError(f"{column.name} is a name that sources use themselves", position=column.position)
+    columns = _columns(statement)
     time_column, has_watermark = _time_column(statement)
     if time_column != TP_TIME:
         unit = _unit(columns[time_column.lower()].type, time_column, statement)
@@ -53,11 +44,16 @@ def define_stream(statement: CreateStream) -> StreamDef:
     else:
         unit = TimeUnit.TIMESTAMP
     options = {key: value for key, value in statement.options.items() if key not in ("connector", _UNIT_OPTION)}
-    _check_mode(statement)
+    mode = stream_mode(statement)
+    check_delta(columns.get(TP_DELTA), mode)
     return StreamDef(
         name=statement.name,
         columns=tuple(
-            StreamColumn(name=column.name, type=column.type.sql(dialect="spark")) for column in statement.columns
+            StreamColumn(
+                name=TP_DELTA if column.name.lower() == TP_DELTA else column.name,
+                type=column.type.sql(dialect="spark"),
+            )
+            for column in statement.columns
         ),
         time_column=time_column,
         time_unit=unit,
@@ -66,10 +62,99 @@ def define_stream(statement: CreateStream) -> StreamDef:
         connector=statement.options.get("connector", EMBEDDED),
         options=options,
         definition=statement.source,
+        mode=mode,
+        primary_key=primary_key(statement, columns),
     )
 
 
-def define_frame(name: str, columns: Sequence[tuple[str, str]], time: str | None, delay: str, unit: str) -> StreamDef:
+def define_table(statement: CreateTable) -> StreamDef:
+    """The definition that a CREATE TABLE gives: an outside table for lookups.
+
+    Raises ``BindError`` for what only streams have, and for tables without columns or a connector.
+    """
+    check_name(statement.name, statement.position)
+    columns = _columns(statement)
+    refused = {
+        "a query": statement.query.position if statement.query else None,
+        "a WATERMARK": statement.watermark.position if statement.watermark else None,
+        "a PRIMARY KEY": statement.position if statement.primary_key else None,
+        "SETTINGS": next(iter(statement.settings_positions.values()), statement.position)
+        if statement.settings
+        else None,
+    }
+    for what, position in refused.items():
+        if position is not None:
+            raise BindError(
+                f"{statement.name} is an outside table, which is only looked up in: it has no use for {what}",
+                hint="leave it out, or CREATE STREAM",
+                position=position,
+            )
+    for hidden in (TP_TIME, TP_DELTA):
+        if hidden in columns:
+            raise BindError(f"{hidden} is a name of streams, not of tables", position=columns[hidden].position)
+    if not columns or "connector" not in statement.options:
+        raise BindError(
+            f"the table {statement.name} needs columns and a connector: it is one that is there already, outside",
+            hint="CREATE TABLE name (id BIGINT, …) WITH (connector = 'jdbc', url = …, table = …); for rows that are"
+            " inserted here use CREATE MUTABLE STREAM",
+            position=statement.position,
+        )
+    return StreamDef(
+        name=statement.name,
+        columns=tuple(StreamColumn(name=each.name, type=each.type.sql(dialect="spark")) for each in statement.columns),
+        connector=statement.options["connector"],
+        options={name: value for name, value in statement.options.items() if name != "connector"},
+        definition=statement.source,
+        outside=True,
+    )
+
+
+def define_outside(name: str, columns: str, options: Mapping[str, str]) -> StreamDef:
+    """The definition of an outside table from Python; ``columns`` are written as in CREATE TABLE.
+
+    Raises as ``define_table`` does, and ``BindError`` for columns that cannot be read.
+    """
+    from watersmeet.sql.parse import parse
+
+    try:
+        statements = parse(f"CREATE TABLE t ({columns})")
+    except SqlSyntaxError:
+        statements = []
+    if len(statements) != 1 or not isinstance(statements[0], CreateTable) or statements[0].options:
+        raise BindError(f"{columns!r} are no columns", hint="write 'id BIGINT, name STRING'")
+    try:
+        return define_table(replace(statements[0], name=name, options=dict(options), source=""))
+    except WatersmeetError as error:
+        error.position = None  # there is no text
+        raise
+
+
+def _columns(statement: CreateStream | CreateTable) -> dict[str, ColumnDef]:
+    """The declared columns by lower-case name; ``BindError`` for names that cannot be."""
+    columns = {column.name.lower(): column for column in statement.columns}
+    if len(columns) < len(statement.columns):
+        raise _twice(statement)
+    for column in statement.columns:
+        arrow_type(column.type)
+        if set(column.name) & set('.`:$"'):
+            raise BindError(
+                f"{column.name} cannot be a column's name: it holds one of . ` : $ \"", position=column.position
+            )
+        if column.name.lower() in RESERVED:
+            raise BindError(f"{column.name} is a name that sources use themselves", position=column.position)
+    return columns
+
+
+def define_frame(
+    name: str,
+    columns: Sequence[tuple[str, str]],
+    time: str | None,
+    delay: str,
+    unit: str,
+    *,
+    mode: StreamMode = StreamMode.APPEND,
+    primary_key: Sequence[str] = (),
+) -> StreamDef:
     """The definition of a DataFrame that is registered as a stream; ``columns`` are (name, Spark type).
 
     Raises as ``define_stream`` does.
@@ -83,10 +168,10 @@ def define_frame(name: str, columns: Sequence[tuple[str, str]], time: str | None
             ColumnDef(column, exp.DataType.build(kind, dialect="spark"), nowhere) for column, kind in columns
         ),
         watermark=None if time is None else Watermark(time, _span(delay, unit), nowhere),
-        primary_key=(),
+        primary_key=tuple(primary_key),
         mutable=False,
         options={_UNIT_OPTION: unit} if counts else {},
-        settings={},
+        settings={"mode": mode.value},
         if_not_exists=False,
         query=None,
         position=nowhere,
@@ -138,6 +223,12 @@ def check_name(name: str, position: Position | None = None) -> None:
         )
 
 
+def takes_column(stream: StreamDef, name: str) -> bool:
+    """Whether INSERT can name the column: a declared one, or the ``_tp_delta`` of an embedded stream that changes."""
+    is_hidden_delta = name.lower() == TP_DELTA and stream.changes and stream.connector == EMBEDDED
+    return is_hidden_delta or stream.column(name) is not None
+
+
 def check_target(stream: StreamDef, given: Sequence[str], statement: InsertSelect) -> None:
     """Raise ``BindError`` where INSERT INTO … SELECT gives other columns than its target takes.
 
@@ -153,33 +244,11 @@ def check_target(stream: StreamDef, given: Sequence[str], statement: InsertSelec
             position=statement.position,
         )
     for name in statement.columns:
-        if stream.column(name) is None:
+        if not takes_column(stream, name):
             declared = [column.name for column in stream.columns]
             raise BindError(
                 f"{stream.name} has no column {name}", hint=did_you_mean(name, declared), position=statement.position
             )
-
-
-def _check_mode(statement: CreateStream) -> None:
-    """Only streams whose rows are appended, and never change, are there."""
-    for name, value in statement.settings.items():
-        position = statement.settings_positions.get(name)
-        if name != "mode":
-            raise ConfigError(
-                f"CREATE STREAM has no setting {name}",
-                hint="its one setting is mode; settings of a query stand at the query's end",
-                position=position,
-            )
-        if value not in _MODES:
-            raise ConfigError(
-                f"mode = '{value}' is not a mode of streams", hint=f"modes are {', '.join(_MODES)}", position=position
-            )
-    if statement.mutable or statement.primary_key or statement.settings.get("mode", "append") != "append":
-        raise UnsupportedError(
-            f"{statement.name} would be a stream whose rows change: streams with a primary key are not supported yet",
-            hint="leave out MUTABLE, PRIMARY KEY and mode",
-            position=statement.position,
-        )
 
 
 def _time_column(statement: CreateStream) -> tuple[str, bool]:
@@ -261,7 +330,7 @@ def _delay(statement: CreateStream, unit: TimeUnit) -> int:
     return amount
 
 
-def _twice(statement: CreateStream) -> BindError:
+def _twice(statement: CreateStream | CreateTable) -> BindError:
     seen: set[str] = set()
     for column in statement.columns:
         if column.name.lower() in seen:

@@ -40,8 +40,8 @@ from watersmeet.sql.statements import (
 )
 
 STATEMENT_STARTS = ["SELECT", "WITH", "CREATE", "INSERT", "EXPLAIN", "SHOW", "DESCRIBE", "DROP", "STOP"]
-CHANGE_HINT = "rows of a stream are not changed in place: INSERT INTO adds rows"
-DELETE_HINT = "rows of a stream are not deleted in place: DROP STREAM deletes all of them"
+CHANGE_HINT = "INSERT INTO a stream with a PRIMARY KEY replaces the older row of the key"
+DELETE_HINT = "INSERT INTO a stream with a PRIMARY KEY a row whose _tp_delta is -1; DROP STREAM deletes all rows"
 START_HINTS = {
     "UPDATE": CHANGE_HINT,
     "MERGE": CHANGE_HINT,

@@ -8,6 +8,7 @@ is real once its manifest is committed; segments that no manifest names do not e
 from __future__ import annotations
 
 import json
+from collections.abc import Container
 from dataclasses import asdict, dataclass, field
 
 from watersmeet.errors import CheckpointError
@@ -15,7 +16,8 @@ from watersmeet.kernels.api import FOREVER, NEVER
 from watersmeet.state.segments import Segment
 from watersmeet.state.store import Store
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+_READABLE = (1, FORMAT_VERSION)  # 1 had no ``own``
 _NAME = "manifest"
 
 
@@ -39,6 +41,7 @@ class Manifest:
     step: int = 0
     next_rid: int = 0
     frontier: int = NEVER
+    own: dict[int, int] = field(default_factory=dict)  # of each input; it never goes back
     parts: dict[int, dict[str, PartFrontier]] = field(default_factory=dict)
     counters: dict[str, int] = field(default_factory=dict)
     segments: list[Segment] = field(default_factory=list)
@@ -71,18 +74,20 @@ class Manifest:
             return False, min(live)
         return True, max((part.frontier for part in parts), default=NEVER)
 
-    def advance(self, lags: dict[int, int | None]) -> None:
-        """Move the operator's frontier to the minimum over its inputs, each behind by its lag; never back.
+    def advance(self, lags: dict[int, int | None], aside: Container[int] = ()) -> None:
+        """Move every input's frontier, behind by its lag, and the operator's to their minimum; never back.
 
-        An input without a lag has no frontier before its end.  Idle inputs do not count; where all are idle, the
-        furthest does.
+        An input without a lag has no frontier before its end.  For the operator inputs ``aside`` do not count, nor do
+        idle ones; where all others are idle, the furthest does.
         """
         told = []
         for input, lag in lags.items():
             idle, frontier = self.input_frontier(input)
             if frontier not in (NEVER, FOREVER):
                 frontier = NEVER if lag is None else frontier - lag
-            told.append((idle, frontier))
+            self.own[input] = max(self.own.get(input, NEVER), frontier)
+            if input not in aside:
+                told.append((idle, frontier))
         live = [frontier for idle, frontier in told if not idle]
         self.frontier = max(self.frontier, min(live) if live else max(frontier for _, frontier in told))
 
@@ -106,9 +111,10 @@ def read_manifest(
         return Manifest(fingerprint, parts=parts, next_rid=first_rid)
     fields = json.loads(stored)
     version = fields.pop("version")
-    if version != FORMAT_VERSION:
+    if version not in _READABLE:
+        formats = " and ".join(str(each) for each in _READABLE)
         raise CheckpointError(
-            f"the checkpoint has state format {version}, this version of Watersmeet reads format {FORMAT_VERSION}",
+            f"the checkpoint has state format {version}, this version of Watersmeet reads formats {formats}",
             hint="run it with the version that wrote it, or start on a new checkpoint",
         )
     if fields["fingerprint"] != fingerprint:
@@ -117,6 +123,7 @@ def read_manifest(
             detail=f"it holds the state of plan {fields['fingerprint']}, this is plan {fingerprint}",
             hint="start the changed query on a new checkpoint",
         )
+    fields["own"] = {int(input): frontier for input, frontier in fields.get("own", {}).items()}
     fields["parts"] = {
         int(input): {name: PartFrontier(**part) for name, part in parts.items()}
         for input, parts in fields["parts"].items()

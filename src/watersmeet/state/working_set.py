@@ -12,7 +12,7 @@ import os
 import tempfile
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import duckdb
@@ -21,10 +21,13 @@ import pyarrow as pa
 from watersmeet.columns import TIME
 from watersmeet.kernels.api import FOREVER, NEVER, quote
 from watersmeet.state.segments import Segment
+from watersmeet.state.time_index import TimeIndex
 
 _numbers = itertools.count()
 #: A working set that has not been asked for so long is closed.
 IDLE_SECONDS = 600.0
+#: Segments of so many rows are worth an index.
+LEAST_INDEXED = 20_000
 
 
 class WorkingSet:
@@ -35,6 +38,7 @@ class WorkingSet:
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
         self._tables: dict[str, tuple[Segment, str]] = {}
+        self._indexes: dict[str, TimeIndex] = {}
 
     @property
     def connection(self) -> duckdb.DuckDBPyConnection:
@@ -66,6 +70,8 @@ class WorkingSet:
 
     def remove(self, segment_id: str) -> None:
         """Drop a segment."""
+        if (index := self._indexes.pop(segment_id, None)) is not None:
+            index.drop()
         _, name = self._tables.pop(segment_id)
         self._connection.execute(f"DROP TABLE {name}")
 
@@ -78,6 +84,24 @@ class WorkingSet:
             inside = low <= segment.low and segment.high <= high
             where = "" if inside else f" WHERE {quote(TIME)} BETWEEN {low} AND {high}"
             parts.append(f"SELECT * FROM {name}{where}")
+        return f"({' UNION ALL '.join(parts)})" if parts else None
+
+    def near(self, relation: str, by: Sequence[str], probes: str) -> str | None:
+        """SQL over the stored rows of a relation among which are those that ``probes`` ask for.
+
+        That is, for each row of the relation ``probes``, the newest stored rows with equal columns ``by`` at or before
+        its ``$t``; a relation is always asked by the same columns.
+        """
+        parts = []
+        for id, (segment, name) in self._tables.items():
+            if segment.relation != relation:
+                continue
+            if segment.rows < LEAST_INDEXED:
+                parts.append(f"SELECT * FROM {name}")
+                continue
+            if id not in self._indexes:
+                self._indexes[id] = TimeIndex(self._connection, name, by)
+            parts.append(self._indexes[id].near(probes))
         return f"({' UNION ALL '.join(parts)})" if parts else None
 
     def read(self, segments: Iterable[Segment]) -> pa.Table:

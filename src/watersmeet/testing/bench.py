@@ -13,7 +13,10 @@ from watersmeet.testing.cells import Row
 
 @dataclass(frozen=True, slots=True)
 class StepInput:
-    """Rows for one stream, in the order of its declared columns, then records as raw text in its format."""
+    """Rows for one stream, in the order of its declared columns, then records as raw text in its format.
+
+    In a stream that changes one more value may follow where ``_tp_delta`` is not declared: +1 (so by default) or -1.
+    """
 
     rows: Sequence[Row] = ()
     raw: Sequence[str] = ()
@@ -54,6 +57,10 @@ class PlannedQuery:
         """Whether results come in the order of ORDER BY."""
         return self.plan.query.ordering is not None
 
+    def looks_up(self, table: str) -> bool:
+        """Whether the query looks up in an outside table."""
+        return any(input.stream.name.lower() == table.lower() for input in self.plan.tables)
+
     def inputs_of(self, stream: str) -> tuple[str, ...]:
         """The aliases under which the query reads a stream."""
         named = stream.lower()
@@ -66,6 +73,10 @@ class Bench(PlannedQuery, ABC):
     @abstractmethod
     def restart(self) -> None:
         """Forget everything that is not durable, and go on from the rest."""
+
+    @abstractmethod
+    def fill(self, table: str, rows: Sequence[Row]) -> None:
+        """Give an outside table these rows, in the order of its declared columns, in place of those it had."""
 
     @abstractmethod
     def step(self, inputs: Mapping[str, StepInput], events: Sequence[Event] = ()) -> StepOutcome:

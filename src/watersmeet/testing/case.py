@@ -12,7 +12,7 @@ from watersmeet.errors import WatersmeetError
 Cells = tuple[str | None, ...]
 """The cells of a row as text; None is NULL."""
 
-COUNTERS = ("late", "quarantined", "filtered")
+COUNTERS = ("late", "quarantined", "filtered", "behind")
 """What is counted for each stream, since the query began."""
 
 
@@ -76,13 +76,19 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class InputBlock:
-    """Rows for one stream: either ``cells`` or ``raw`` records, and the line of each; ``line`` is that of ``>>>``."""
+    """Rows for one stream: either ``cells`` or ``raw`` records, and the line of each; ``line`` is that of ``>>>``.
+
+    For an outside table (``is_table``) they are all its rows from this step on.
+    ``deltas`` is beside ``cells`` where a row begins with its sign: +1, -1, or None for a row without one.
+    """
 
     stream: str
     cells: tuple[Cells, ...] = ()
     raw: tuple[str, ...] = ()
     line: int = 0
     lines: tuple[int, ...] = field(default=(), compare=False)
+    deltas: tuple[int | None, ...] = ()
+    is_table: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import BinaryType, StructType
 
 from watersmeet.catalog import StreamDef
-from watersmeet.columns import BAD, RAW, SEQUENCE, TP_TIME
+from watersmeet.columns import BAD, RAW, SEQUENCE, TP_DELTA, TP_TIME
+from watersmeet.connectors.changes import with_deltas
+from watersmeet.connectors.debezium import decode_changes
+from watersmeet.connectors.envelope import DEBEZIUM
 from watersmeet.connectors.formats import decode
 from watersmeet.connectors.registry import spark_schema
 from watersmeet.engine.events import Event
@@ -87,16 +90,30 @@ def stream_source(feed: DataFrame, query: int, stream: StreamDef, *, has_raw: bo
     hidden = [F.encode(F.lpad(F.hex(_NUMBER), 16, "0"), "UTF-8").alias(SEQUENCE)]
     if stream.column(TP_TIME) is None:
         hidden.append(F.timestamp_micros(_ARRIVED).alias(TP_TIME))
+    hides_delta = stream.changes and stream.column(TP_DELTA) is None
+    delta = F.get(_CELLS, len(columns)).cast("tinyint")
     if not has_raw:
-        return Source(rows.select(*_typed(columns), *hidden))
-    decoded = decode(rows, _RECORD, stream.options.get("format", "json"), columns, stream.options)
+        hidden += [delta.alias(TP_DELTA)] if hides_delta else []
+        return Source(with_deltas(rows.select(*_typed(columns), *hidden), stream))
+    decoded = _decoded(rows, stream, columns)
     is_text = F.col(_CELLS).isNull()
+    if hides_delta:
+        told = F.col(TP_DELTA) if TP_DELTA in decoded.columns else F.lit(1)
+        hidden.append(F.when(is_text, told).otherwise(delta).alias(TP_DELTA))
     typed = [
         F.when(is_text, F.col(f"`{field.name}`")).otherwise(cell).alias(field.name)
         for field, cell in zip(columns, _typed(columns), strict=True)
     ]
     set_aside = [F.when(is_text, F.col(name)).alias(name) for name in (BAD, RAW)]
-    return Source(decoded.select(*typed, *hidden, *set_aside))
+    return Source(with_deltas(decoded.select(*typed, *hidden, *set_aside), stream))
+
+
+def _decoded(rows: DataFrame, stream: StreamDef, columns: StructType) -> DataFrame:
+    """The records in the stream's format."""
+    format = stream.options.get("format", "json")
+    if format == DEBEZIUM:
+        return decode_changes(rows, _RECORD, stream, columns, stream.options)
+    return decode(rows, _RECORD, format, columns, stream.options)
 
 
 def _typed(columns: StructType) -> list[Column]:

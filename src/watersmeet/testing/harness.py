@@ -20,6 +20,10 @@ from watersmeet.engine.host import process
 from watersmeet.engine.pack import pack
 from watersmeet.engine.spec import OperatorSpec
 from watersmeet.errors import CatalogError
+from watersmeet.kernels.lookup import LookupJoin
+from watersmeet.lookup.cache import forget_cache
+from watersmeet.lookup.source import LookupSource
+from watersmeet.lookup.tables import table_schema
 from watersmeet.plan.physical import PhysicalInput
 from watersmeet.plan.specs import operator_specs, pack_specs
 from watersmeet.planning import plan_query
@@ -27,9 +31,11 @@ from watersmeet.sql.statements import Query
 from watersmeet.state.store import MemoryStore
 from watersmeet.state.working_set import WorkingSets
 from watersmeet.testing.bench import Bench, StepInput, StepOutcome
+from watersmeet.testing.cells import Row
 from watersmeet.testing.expressions import project, select, spark_types
 from watersmeet.testing.script import load_script
 from watersmeet.testing.source import source_table
+from watersmeet.testing.tables import HeldTable, table_rows
 
 # a test needs all of these: harness = Harness(*load_script(sql)); harness.step({"orders": StepInput(rows)})
 __all__ = ["Harness", "StepInput", "StepOutcome", "load_script"]
@@ -42,7 +48,8 @@ class Harness(Bench):
         self, streams: Mapping[str, StreamDef], query: Query, *, buckets: int = 2, memory_limit: str | None = None
     ) -> None:
         self.streams = streams
-        self.plan = plan_query(query, streams)
+        self._tables: dict[str, pa.Table] = {}  # by lower-case name
+        self.plan = plan_query(query, streams, self._open_table)
         self._working_sets = _working_sets(memory_limit)
         self._stores: dict[tuple[str, int], MemoryStore] = defaultdict(MemoryStore)
         self._rows_seen: Counter[str] = Counter()
@@ -59,6 +66,13 @@ class Harness(Bench):
     def restart(self) -> None:
         """Forget everything that is not durable."""
         self._working_sets.forget()
+        for spec in self._operators:
+            if isinstance(spec.kernel, LookupJoin):
+                forget_cache(spec.kernel.cache)
+
+    def fill(self, table: str, rows: Sequence[Row]) -> None:
+        """Give an outside table these rows in place of those it had."""
+        self._tables[table.lower()] = table_rows(self.streams[table.lower()], rows)
 
     def step(self, inputs: Mapping[str, StepInput], events: Sequence[Event] = ()) -> StepOutcome:
         """Feed rows by stream name, then control events; what comes out comes back."""
@@ -78,6 +92,9 @@ class Harness(Bench):
             arriving += [frame for feed in operator.feeds if feed.operator is not None for frame in sent[feed.operator]]
             sent.append(self._operate(spec, [*arriving, *_control_frames(spec, events)]))
         return self._outcome(sent[-1])
+
+    def _open_table(self, table: StreamDef, columns: Sequence[str]) -> LookupSource:
+        return HeldTable(table.name.lower(), table_schema(table, columns), self._tables)
 
     def _project(self, part: PhysicalInput, rows: StepInput) -> pa.Table:
         """A source's rows as packing takes them."""

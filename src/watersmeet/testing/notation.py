@@ -21,14 +21,17 @@ A file (suffix ``.wmt``) holds cases. A case is a title, an SQL script and then 
 Markers, each at the start of a line:
 
 ``=== TITLE``              a case; ``[as written]`` at the end forbids regrouping of its steps
-``>>> STREAM``             input rows, one a line, cells in the order of the declared columns
+``>>> STREAM``             input rows, one a line, cells in the order of the declared columns; in a stream that changes
+                           a row may begin with ``- `` (it does not hold any more) or ``+ `` (it does, as without)
 ``>>> STREAM raw``         records as raw text in the stream's format, one a line
+``>>> table TABLE``        all rows that an outside table has from this step on (none before), whatever its connector
 ``>>> end``                end of all input
 ``>>> idle STREAM``        the stream stops holding the frontier back until it speaks again
 ``>>> advance STREAM T``   rows of the stream before T are no longer expected
 ``>>> restart``            stop, and start again from the checkpoint, before this step's rows
 ``<<<``                    what the step must bring: ``+ cells``, ``- cells``, and the checks ``late STREAM N``,
-                           ``quarantined STREAM N``, ``filtered STREAM N`` (all cumulative), ``state N`` (live rows)
+                           ``quarantined STREAM N``, ``filtered STREAM N``, ``behind STREAM N`` (all cumulative),
+                           ``state N`` (live rows)
 ``!!!``                    in place of steps: lines that must occur, in order, in the error the script gives (in it
                            line 1 is the script's first)
 ``--``                     a comment (not within raw input)
@@ -191,13 +194,25 @@ class _Parser:
         match words:
             case [stream]:
                 block = self._block()
+                deltas = tuple(_sign(text) for _, text in block)
+                rows = tuple(
+                    self._cells(text if delta is None else text[1:], number)
+                    for delta, (number, text) in zip(deltas, block, strict=True)
+                )
+                lines = tuple(number for number, _ in block)
+                return InputBlock(stream, cells=rows, line=line, lines=lines, deltas=deltas if any(deltas) else ())
+            case ["table", table] if table != "raw":
+                block = self._block()
                 rows = tuple(self._cells(text, number) for number, text in block)
-                return InputBlock(stream, cells=rows, line=line, lines=tuple(number for number, _ in block))
+                lines = tuple(number for number, _ in block)
+                return InputBlock(table, cells=rows, line=line, lines=lines, is_table=True)
             case [stream, "raw"]:
                 block = self._block(raw=True)
                 records = tuple(text for _, text in block)
                 return InputBlock(stream, raw=records, line=line, lines=tuple(number for number, _ in block))
-        raise self._error("'>>> STREAM', '>>> STREAM raw' or a control is expected", found=self.lines[line - 1])
+        raise self._error(
+            "'>>> STREAM', '>>> STREAM raw', '>>> table TABLE' or a control is expected", found=self.lines[line - 1]
+        )
 
     def _expectation(self) -> Expectation:
         line = self.at + 1
@@ -217,7 +232,7 @@ class _Parser:
                         raise self._error(f"'{name} {stream}' stands twice in this step", number, text)
                     counts[name, stream] = int(count)
                 case _:
-                    allowed = "'+ cells', '- cells', 'late|quarantined|filtered STREAM N' or one 'state N'"
+                    allowed = "'+ cells', '- cells', 'late|quarantined|filtered|behind STREAM N' or one 'state N'"
                     raise self._error(f"{allowed} is expected", number, text)
         return Expectation(tuple(rows), counts, state, line)
 
@@ -268,3 +283,8 @@ class _Parser:
         number = self.at if line is None else line
         detail = None if found is None else f"found: {found.strip()}"
         return NotationError(f"{self.path}:{number}: {what}", detail=detail, hint=hint, line=number)
+
+
+def _sign(row: str) -> int | None:
+    """What a row begins with, where that is a sign and a blank."""
+    return {"+": 1, "-": -1}.get(row[0]) if row[1:2].isspace() else None

@@ -1,7 +1,8 @@
 """The same case with its input cut otherwise: where no row becomes late, the consolidated result must not change.
 
 Each function takes a case and gives a new one; none looks at the SQL. A case ``[as written]`` (late counts, or a
-meaning that hangs on where the batches end) is not regrouped, only restarted.
+meaning that hangs on where the batches end) is not regrouped, only restarted; nor is one that changes an outside table
+after its first step.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def variants(case: Case) -> Iterator[tuple[str, Case]]:
     if case.error is not None:
         return
     yield "restarts", with_restarts(case)
-    if case.as_written:
+    if case.as_written or any(block.is_table for step in case.steps[1:] for block in step.inputs):
         return
     yield "all at once", all_at_once(case)
     yield "row by row", row_by_row(case)
@@ -67,10 +68,16 @@ def _single_rows(step: Step) -> Iterator[Step]:
     nothing = Expectation(line=step.expected.line)
     if RESTART in step.controls:
         yield Step((), (RESTART,), nothing, step.line)
+    if tables := tuple(block for block in step.inputs if block.is_table):
+        yield Step(tables, (), nothing, step.line)
     for block in step.inputs:
+        if block.is_table:
+            continue
         for i in range(len(block.lines)):
             one = slice(i, i + 1)
-            row = replace(block, cells=block.cells[one], raw=block.raw[one], lines=block.lines[one])
+            row = replace(
+                block, cells=block.cells[one], deltas=block.deltas[one], raw=block.raw[one], lines=block.lines[one]
+            )
             yield Step((row,), (), nothing, *row.lines)
     for control in step.controls:
         if control != RESTART:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from watersmeet.catalog import StreamDef
+from watersmeet.columns import TP_DELTA
 from watersmeet.engine.events import Event, EventKind
 from watersmeet.errors import WatersmeetError, did_you_mean
 from watersmeet.sql.statements import Query
@@ -24,12 +25,16 @@ MakeBench = Callable[[Mapping[str, StreamDef], Query], Bench]
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one step feeds, by stream name; ``restart``: from the checkpoint, before it; ``line`` is the step's."""
+    """What one step feeds, by stream name, and what ``tables`` hold from it on.
+
+    ``restart``: from the checkpoint, before it; ``line`` is the step's.
+    """
 
     inputs: Mapping[str, StepInput]
     events: tuple[Event, ...]
     restart: bool
     line: int
+    tables: Mapping[str, Sequence[Row]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +84,8 @@ def _run_steps(case: Case, streams: Mapping[str, StreamDef], bench: Bench) -> Fa
         if turn.restart:
             bench.restart()
         try:
+            for table, rows in turn.tables.items():
+                bench.fill(table, rows)
             outcome = bench.step(turn.inputs, turn.events)
         except WatersmeetError as error:
             return Failure(turn.line, str(error))
@@ -97,7 +104,8 @@ def case_turns(
     aside: list[str] = []  # may be why a row is missing, now or in a later step
     for step in case.steps:
         restart = any(control.kind is ControlKind.RESTART for control in step.controls)
-        outcome = yield Turn(_inputs(step, names), tuple(_events(step, names)), restart, step.line)
+        tables = {block.stream: _table(block, names) for block in step.inputs if block.is_table}
+        outcome = yield Turn(_inputs(step, names), tuple(_events(step, names)), restart, step.line, tables)
         seen += outcome.changes
         aside += [f"set aside as {row['kind']} ({row['source']}): {row['reason']}" for row in outcome.side]
         if deleted := negative_rows(seen):
@@ -150,17 +158,46 @@ def _inputs(step: Step, names: _Names) -> dict[str, StepInput]:
     rows: dict[str, list[Row]] = {}
     raw: dict[str, list[str]] = {}
     for block in step.inputs:
+        if block.is_table:
+            continue
         stream = names.stream(block.stream, block.line)
-        rows.setdefault(stream.name, []).extend(_rows(block, [column.type for column in stream.columns]))
+        rows.setdefault(stream.name, []).extend(_rows(block, stream))
         raw.setdefault(stream.name, []).extend(block.raw)
     return {name: StepInput(tuple(rows[name]), tuple(raw[name])) for name in rows}
 
 
-def _rows(block: InputBlock, types: list[str]) -> Iterator[Row]:
-    if not block.raw:
-        for line, cells in zip(block.lines, block.cells, strict=True):
-            with at_line(line):
-                yield parse_row(cells, types)
+def _table(block: InputBlock, names: _Names) -> tuple[Row, ...]:
+    table = names.streams.get(block.stream.lower())
+    if table is None or not names.query.looks_up(table.name):
+        known = [each.name for each in names.streams.values() if names.query.looks_up(each.name)]
+        raise NotationError(
+            f"the query looks up in no table {block.stream}", hint=did_you_mean(block.stream, known), line=block.line
+        )
+    return tuple(_rows(block, table))
+
+
+def _rows(block: InputBlock, stream: StreamDef) -> Iterator[Row]:
+    types = [column.type for column in stream.columns]
+    for i, cells in enumerate(block.cells):
+        delta = block.deltas[i] if block.deltas else None
+        with at_line(block.lines[i]):
+            if delta is not None:
+                _check_sign(stream)
+            row = parse_row(cells, types)
+            yield row if delta is None else (*row, delta)
+
+
+def _check_sign(stream: StreamDef) -> None:
+    if not stream.changes:
+        raise NotationError(
+            f"a row begins with a sign, but {stream.name} only appends rows",
+            hint="leave it out; a text that begins so stands in quotes",
+        )
+    if stream.column(TP_DELTA) is not None:
+        raise NotationError(
+            f"a row begins with a sign, but {stream.name} declares {TP_DELTA}",
+            hint=f"write it in the cell of {TP_DELTA}",
+        )
 
 
 def _events(step: Step, names: _Names) -> Iterator[Event]:

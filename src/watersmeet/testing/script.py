@@ -1,4 +1,4 @@
-"""The script of a case: CREATE STREAM statements, then one query."""
+"""The script of a case: CREATE STREAM and CREATE TABLE statements, then one query."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Mapping
 
 from watersmeet.catalog import StreamDef
 from watersmeet.errors import CatalogError, UnsupportedError, did_you_mean
+from watersmeet.lookup.tables import table_options
 from watersmeet.sql.bind import bind
-from watersmeet.sql.define import check_target, define_stream
+from watersmeet.sql.define import check_target, define_stream, define_table
 from watersmeet.sql.parse import parse
-from watersmeet.sql.statements import CreateStream, InsertSelect, Query, Select
+from watersmeet.sql.statements import CreateStream, CreateTable, InsertSelect, Query, Select
 
 
 def load_script(script: str) -> tuple[dict[str, StreamDef], Query]:
@@ -28,10 +29,10 @@ def load_script(script: str) -> tuple[dict[str, StreamDef], Query]:
                 position=statement.position,
             )
         match statement:
-            case CreateStream(query=None):
-                stream = define_stream(statement)
-                if stream.name.lower() in streams:
-                    raise CatalogError(f"there is a stream {stream.name} already", position=statement.position)
+            case CreateStream(query=None) | CreateTable():
+                stream = _defined(statement)
+                if (known := streams.get(stream.name.lower())) is not None:
+                    raise CatalogError(f"there is a {known.kind} {stream.name} already", position=statement.position)
                 streams[stream.name.lower()] = stream
             case CreateStream(query=found) | Select(query=found):
                 query = found
@@ -40,11 +41,19 @@ def load_script(script: str) -> tuple[dict[str, StreamDef], Query]:
                 query = found
             case _:
                 raise UnsupportedError(
-                    "a test takes CREATE STREAM statements and one query", position=statement.position
+                    "a test takes CREATE STREAM and CREATE TABLE statements, and one query", position=statement.position
                 )
     if query is None:
         raise UnsupportedError("a test needs a query after its CREATE STREAM statements")
     return streams, query
+
+
+def _defined(statement: CreateStream | CreateTable) -> StreamDef:
+    if isinstance(statement, CreateStream):
+        return define_stream(statement)
+    table = define_table(statement)
+    table_options(table)
+    return table
 
 
 def _check_insert(statement: InsertSelect, streams: Mapping[str, StreamDef]) -> None:

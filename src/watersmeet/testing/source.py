@@ -6,22 +6,36 @@ Raw text is decoded as connectors/formats.py does it in Spark, for JSON only, in
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 import pyarrow as pa
 from sqlglot import exp
 
 from watersmeet.catalog import StreamDef
-from watersmeet.columns import BAD, RAW, SEQUENCE, TP_TIME
+from watersmeet.columns import BAD, RAW, SEQUENCE, TP_DELTA, TP_TIME
+from watersmeet.connectors.envelope import DEBEZIUM
 from watersmeet.errors import UnsupportedError
 from watersmeet.plan.arrow_types import arrow_type
 from watersmeet.testing.bench import StepInput
 from watersmeet.testing.case import NotationError
-from watersmeet.testing.cells import Row, Value, parse_cell
+from watersmeet.testing.cells import Row, Value, format_value, parse_cell
+from watersmeet.testing.debezium import Change, changes_of
 
 _INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 _FRACTIONS = ("FLOAT", "DOUBLE", "DECIMAL")
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """One row, or why there is none; ``place`` is that of what it was read from."""
+
+    place: int
+    values: Row
+    delta: Value = 1
+    reason: str | None = None
+    raw: str | None = None
 
 
 def source_table(stream: StreamDef, given: StepInput, seen: int) -> pa.Table:
@@ -29,38 +43,82 @@ def source_table(stream: StreamDef, given: StepInput, seen: int) -> pa.Table:
 
     The time of arrival is the number of rows seen, in microseconds.
     """
-    decoded, bad = _decode(given.raw, stream)
-    good = [*given.rows, *decoded]
-    count = len(good) + len(bad)
-    padded = [*good, *([(None,) * len(stream.columns)] * len(bad))]
+    read = [_row(place, row, stream) for place, row in enumerate(given.rows)]
+    read += _decode(given.raw, stream, len(given.rows))
+    if stream.changes:
+        read = [replace(each, reason=each.reason or _change_reason(each, stream)) for each in read]
+    read.sort(key=lambda each: each.reason is not None)
     columns = {
-        column.name: pa.array([row[i] for row in padded], arrow_type(exp.DataType.build(column.type, dialect="spark")))
+        column.name: pa.array(
+            [each.values[i] for each in read], arrow_type(exp.DataType.build(column.type, dialect="spark"))
+        )
         for i, column in enumerate(stream.columns)
     }
-    columns.setdefault(TP_TIME, pa.array([seen] * count, pa.int64()).cast(pa.timestamp("us", tz="UTC")))
-    columns[SEQUENCE] = pa.array([(seen + i).to_bytes(8, "big") for i in range(count)], pa.binary())
-    columns[BAD] = pa.array([None] * len(good) + [reason for _, reason in bad], pa.string())
-    columns[RAW] = pa.array([None] * len(good) + [raw for raw, _ in bad], pa.string())
+    columns.setdefault(TP_TIME, pa.array([seen] * len(read), pa.int64()).cast(pa.timestamp("us", tz="UTC")))
+    if stream.changes:
+        columns[TP_DELTA] = pa.array([None if each.reason else each.delta for each in read], pa.int8())
+    columns[SEQUENCE] = pa.array([(seen + each.place).to_bytes(8, "big") for each in read], pa.binary())
+    columns[BAD] = pa.array([each.reason for each in read], pa.string())
+    columns[RAW] = pa.array([each.raw if each.reason else None for each in read], pa.string())
     return pa.table(columns)
 
 
-def _decode(records: Sequence[str], stream: StreamDef) -> tuple[list[Row], list[tuple[str, str]]]:
-    """The good rows, and (raw text, reason) of the bad ones."""
+def _row(place: int, values: Row, stream: StreamDef) -> _Read:
+    """A row; in a stream that changes its weight may stand in it, or after it where that is not declared."""
+    names = [column.name for column in stream.columns]
+    if TP_DELTA in names:
+        return _Read(place, values, values[names.index(TP_DELTA)])
+    return _Read(place, values[: len(names)], values[len(names)] if len(values) > len(names) else 1)
+
+
+def _change_reason(read: _Read, stream: StreamDef) -> str | None:
+    """As in connectors/changes.py: why a row cannot be a change."""
+    by_name = dict(zip((column.name for column in stream.columns), read.values, strict=True))
+    for name in stream.primary_key:
+        if by_name[name] is None:
+            return f"primary key column {name} is NULL"
+    if read.delta not in (1, -1):
+        return f"{TP_DELTA} is {format_value(read.delta)}: a change is +1 or -1"
+    return None
+
+
+def _decode(records: Sequence[str], stream: StreamDef, first: int) -> Iterator[_Read]:
+    """The rows of the records, whose places count on from ``first``."""
     format = stream.options.get("format", "json").lower()
-    if records and format != "json":
+    if records and format not in ("json", DEBEZIUM):
         raise UnsupportedError(
-            f"{stream.name} has format {format}, and without Spark only json is read",
+            f"{stream.name} has format {format}, and without Spark only json and {DEBEZIUM} are read",
             hint="run the case with --spark",
         )
-    rows: list[Row] = []
-    bad: list[tuple[str, str]] = []
-    for record in records:
+    for place, record in enumerate(records, first):
+        unread = _Read(place, (None,) * len(stream.columns), raw=record)
         try:
             fields = _fields(record)
-            rows.append(tuple(_value(fields.get(each.name.lower()), each.type, each.name) for each in stream.columns))
-        except (ValueError, NotationError) as error:
-            bad.append((record, str(error)))
-    return rows, bad
+            changes = list(changes_of(fields, stream)) if format == DEBEZIUM else [None]
+        except ValueError as error:
+            yield replace(unread, reason=str(error))
+            continue
+        for change in changes:
+            try:
+                row = _json_row(fields, stream) if change is None else _change_row(change, stream)
+                yield replace(_row(place, row, stream), raw=record)
+            except (ValueError, NotationError) as error:
+                yield replace(unread, reason=str(error))
+
+
+def _json_row(fields: Mapping[str, object], stream: StreamDef) -> Row:
+    return tuple(_value(fields.get(each.name.lower()), each.type, each.name) for each in stream.columns)
+
+
+def _change_row(change: Change, stream: StreamDef) -> Row:
+    """The row of a change, with its delta in the declared column or after the others."""
+    row = _json_row(change.image, stream)
+    told: dict[str, Value] = {TP_DELTA: change.delta}
+    if change.is_timed:
+        told[stream.time_column] = change.time
+    names = [column.name for column in stream.columns]
+    values = tuple(told.get(name, value) for name, value in zip(names, row, strict=True))
+    return values if TP_DELTA in names else (*values, change.delta)
 
 
 def _fields(record: str) -> dict[str, object]:

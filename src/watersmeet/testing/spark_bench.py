@@ -15,6 +15,7 @@ from watersmeet.errors import WatersmeetError
 from watersmeet.sql.statements import Query
 from watersmeet.testing.bench import Bench, StepInput, StepOutcome
 from watersmeet.testing.case import Case
+from watersmeet.testing.cells import Row
 from watersmeet.testing.runner import Failure, Turn, case_turns, failure_of, run_case
 from watersmeet.testing.script import load_script
 from watersmeet.testing.spark_group import SparkGroup
@@ -27,12 +28,16 @@ class SparkBench(Bench):
         self, spark: SparkSession, folder: Path, streams: Mapping[str, StreamDef], query: Query, *, buckets: int = 2
     ) -> None:
         self._group = SparkGroup(spark, folder, buckets=buckets)
-        run = self._group.add(streams, query)
-        super().__init__(run.plan, run.column_types)
+        self._run = self._group.add(streams, query)
+        super().__init__(self._run.plan, self._run.column_types)
 
     def restart(self) -> None:
         """Forget everything that is not durable."""
         self._group.restart()
+
+    def fill(self, table: str, rows: Sequence[Row]) -> None:
+        """Give an outside table these rows in place of those it had."""
+        self._run.fill(table, rows)
 
     def step(self, inputs: Mapping[str, StepInput], events: Sequence[Event] = ()) -> StepOutcome:
         """Feed rows by stream name and control events; what comes out comes back."""
@@ -112,6 +117,9 @@ def _run_together(group: SparkGroup, cases: Sequence[Case], failures: list[Failu
             return
         if any(turn.restart for turn in due.values()):
             group.restart()
+        for index, turn in due.items():
+            for table, rows in turn.tables.items():
+                runs[index].fill(table, rows)
         by_number = {runs[index].number: turn for index, turn in due.items()}
         outcomes = group.step(
             {number: turn.inputs for number, turn in by_number.items()},

@@ -32,6 +32,7 @@ from watersmeet.sql.statements import Query
 from watersmeet.testing.bench import PlannedQuery, StepInput, StepOutcome
 from watersmeet.testing.cells import Row, parse_cell
 from watersmeet.testing.feed import Portion, control_frame, read_feed, stream_source, write_feed
+from watersmeet.testing.tables import TableFiles
 
 _NAME = "of the test"
 #: Each file that Spark's default manager creates on a local disk forks a process; nothing here must outlive a crash.
@@ -46,8 +47,17 @@ _QUICK_FILES = {
 class QueryRun(PlannedQuery):
     """One query of a group: what a case asks of it, and what it has brought."""
 
-    def __init__(self, number: int, streams: Mapping[str, StreamDef], plan: PhysicalPlan, *, has_raw: bool) -> None:
+    def __init__(
+        self,
+        number: int,
+        streams: Mapping[str, StreamDef],
+        plan: PhysicalPlan,
+        tables: TableFiles,
+        *,
+        has_raw: bool,
+    ) -> None:
         super().__init__(plan, ())  # the types of its columns are known once it is built
+        self._tables = tables
         self.number = number
         self.streams = streams
         self.has_raw = has_raw
@@ -59,6 +69,10 @@ class QueryRun(PlannedQuery):
     def label(self) -> str:
         """What tells its metrics from those of its neighbours."""
         return f"_{self.number}"
+
+    def fill(self, table: str, rows: Sequence[Row]) -> None:
+        """Give an outside table these rows in place of those it had."""
+        self._tables.fill(self.streams[table.lower()], rows)
 
     def portions(self, inputs: Mapping[str, StepInput]) -> Iterator[Portion]:
         """The step's rows for the feed, numbered on from those before."""
@@ -83,6 +97,7 @@ class SparkGroup:
 
     def __init__(self, spark: SparkSession, folder: Path, *, buckets: int = 2, cache_bytes: int = 1 << 30) -> None:
         self._spark = spark
+        self._folder = folder
         self._feed = folder / "feed"
         self._checkpoint = folder / "checkpoint"
         self._feed.mkdir(parents=True)
@@ -97,7 +112,9 @@ class SparkGroup:
 
     def add(self, streams: Mapping[str, StreamDef], query: Query, *, has_raw: bool = True) -> QueryRun:
         """Take one more query in; raises what is wrong with it."""
-        run = QueryRun(len(self._runs), streams, plan_query(query, streams), has_raw=has_raw)
+        tables = TableFiles(self._folder / f"tables-{len(self._runs)}")
+        plan = plan_query(query, streams, tables.open)
+        run = QueryRun(len(self._runs), streams, plan, tables, has_raw=has_raw)
         with planning(_NAME):
             self._frames[run.number] = self._build(run)
         self._runs.append(run)
@@ -150,7 +167,9 @@ class SparkGroup:
         """
         feed = self._source
         sources = {
-            name: stream_source(feed, run.number, stream, has_raw=run.has_raw) for name, stream in run.streams.items()
+            name: stream_source(feed, run.number, stream, has_raw=run.has_raw)
+            for name, stream in run.streams.items()
+            if not stream.outside
         }
         control = control_frame(feed, run.number)
         dataflow = build(

@@ -1,0 +1,89 @@
+"""What a point-in-time lookup costs where keys have few or many versions: the kernel alone, without Spark.
+
+    python benchmarks/bench_versions_per_key.py [--rows N] [--batches N]
+
+The same number of stored versions in all runs, of 10, 1,000 and 100,000 a key; batches of 1,000 events of random keys
+and times are joined at once with the version that held.  Every result is checked: versions of a key come every 1,000
+units of time, so the one met must be the last multiple at or before the event's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.columns import TIME
+from watersmeet.engine.frames import FrameKind, decode_table, mark_frame, row_frames
+from watersmeet.engine.host import process
+from watersmeet.engine.spec import InputSpec, OperatorSpec
+from watersmeet.kernels.asof.at_once import AsofAtOnce
+from watersmeet.kernels.asof.match import AsofMatch, Direction, Versions
+from watersmeet.kernels.match import Key, SideColumns
+from watersmeet.state.store import MemoryStore
+from watersmeet.state.working_set import WorkingSets
+
+BATCH = 1_000
+SPACING = 1_000
+LEFT = pa.schema([(TIME, pa.int64()), ("l:k", pa.int64())])
+RIGHT = pa.schema([(TIME, pa.int64()), ("r:k", pa.int64()), ("r:v", pa.float64()), ("r:$seq", pa.int64())])
+OUTPUT = pa.schema([("l:$t", pa.int64()), ("r:$t", pa.int64()), ("r:v", pa.float64())])
+KERNEL = AsofAtOnce(
+    AsofMatch(
+        left=SideColumns(("l:$t",), ("l:k",), "l:$t"),
+        right=SideColumns(("r:$t", "r:v"), ("r:k",), "r:$t"),
+        keys=(Key("l:k", "r:k"),),
+        versions=Versions(("r:k",), "r:$seq"),
+        direction=Direction.BACKWARD,
+    )
+)
+
+
+def main() -> None:
+    """Run all three and print a table and a line of JSON."""
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--rows", type=int, default=1_000_000, help="stored versions")
+    arguments.add_argument("--batches", type=int, default=20, help="batches that are timed")
+    options = arguments.parse_args()
+    figures = {versions: measure(options.rows, versions, options.batches) for versions in (10, 1_000, 100_000)}
+    print(f"{options.rows:,} stored versions, batches of {BATCH:,} events, kernel alone")
+    print("| versions per key | median batch | time per event | against 10 |")
+    print("|---|---|---|---|")
+    for versions, seconds in figures.items():
+        ratio = seconds / figures[10]
+        print(f"| {versions:,} | {seconds * 1e3:.1f} ms | {seconds / BATCH * 1e6:.1f} us | {ratio:.2f} |")
+    print(json.dumps({"batch_seconds": figures, "ratio": figures[100_000] / figures[10]}))
+
+
+def measure(rows: int, versions: int, batches: int) -> float:
+    """Seconds of the median batch, where each key has so many versions."""
+    keys = rows // versions
+    inputs = (InputSpec(LEFT, "l", ("",)), InputSpec(RIGHT, "r", ("",), holds_back=False))
+    spec = OperatorSpec("join", KERNEL, inputs, buckets=(0,), fingerprint="f", output=OUTPUT)
+    store, working_set = MemoryStore(), WorkingSets(most_bytes=8 << 30).get("join")
+    random = np.random.default_rng(7)
+    order = random.permutation(rows)
+    for part in np.array_split(order, 20):  # as they would come: batch by batch
+        table = pa.table([part // keys * SPACING, part % keys, part.astype(float), part], schema=RIGHT)
+        process(spec, 0, row_frames(table, bucket=0, input=1), store, working_set)
+    seconds = []
+    for _ in range(batches):
+        times = random.integers(0, versions * SPACING, BATCH)
+        events = pa.table([times, random.integers(0, keys, BATCH)], schema=LEFT)
+        frames = [*row_frames(events, bucket=0, input=0), mark_frame(0, 0, "", 0)]
+        started = time.perf_counter()
+        sent = process(spec, 0, frames, store, working_set)
+        seconds.append(time.perf_counter() - started)
+        found = pa.concat_tables(decode_table(frame.payload) for frame in sent if frame.kind is FrameKind.ROWS)
+        met = found["r:$t"].to_numpy()
+        assert found.num_rows == BATCH
+        assert (met == found["l:$t"].to_numpy() // SPACING * SPACING).all()
+    return statistics.median(seconds)
+
+
+if __name__ == "__main__":
+    main()

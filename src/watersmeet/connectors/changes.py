@@ -1,0 +1,58 @@
+"""Streams whose rows change, in Spark: every source frame of one says of each row whether it holds.
+
+``_tp_delta`` is +1 for a row that holds and -1 for one that does not any more; where the source says nothing, +1.
+Rows without a whole key and rows with another delta are bad rows.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import ByteType, StructField
+
+from watersmeet.catalog import StreamDef
+from watersmeet.columns import BAD, RAW, TEXT, TP_DELTA
+
+DELTA_FIELD = StructField(TP_DELTA, ByteType())
+
+
+def with_deltas(frame: DataFrame, stream: StreamDef) -> DataFrame:
+    """A source frame with ``_tp_delta`` (TINYINT), and with ``_bad`` and ``_raw`` where a change cannot be one.
+
+    The frame of a stream that only appends stays as it is.
+    """
+    if not stream.changes:
+        return frame
+    delta = F.col(TP_DELTA) if TP_DELTA in frame.columns else F.lit(1)
+    if stream.column(TP_DELTA) is None:
+        delta = F.coalesce(delta, F.lit(1))
+    nothing = F.lit(None).cast("string")
+    known = [F.col(BAD), F.col(RAW)] if BAD in frame.columns else [nothing, nothing]
+    # a row that is bad already has no values
+    reason = F.coalesce(known[0], change_reason(stream, delta))
+    if TEXT in frame.columns:
+        record = F.col(TEXT)
+    else:
+        record = F.to_json(F.struct(*(F.col(_quoted(column.name)) for column in stream.columns)))
+    return frame.withColumns(
+        {
+            TP_DELTA: F.when(reason.isNull(), delta.try_cast("tinyint")),
+            BAD: reason,
+            RAW: F.coalesce(known[1], F.when(reason.isNotNull(), record)),
+        }
+    )
+
+
+def change_reason(stream: StreamDef, delta: Column) -> Column:
+    """Why a row with these values cannot be a change; NULL where it can."""
+    wrong: list[Column] = [
+        F.when(F.col(_quoted(name)).isNull(), f"primary key column {name} is NULL") for name in stream.primary_key
+    ]
+    shown = F.coalesce(delta.cast("string"), F.lit("NULL"))
+    is_delta = F.coalesce(delta.isin(1, -1), F.lit(False))
+    wrong.append(F.when(~is_delta, F.concat(F.lit(f"{TP_DELTA} is "), shown, F.lit(": a change is +1 or -1"))))
+    return F.coalesce(*wrong)
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"

@@ -1,0 +1,101 @@
+"""Deletes that name a row by its key alone: Kafka records without a value, Debezium's deletes without ``before``.
+
+The key columns come from the record's key: a JSON object by the columns' names (also with Debezium's ``payload``
+around it), or where there is a single one, its bare value as text.
+"""
+
+from __future__ import annotations
+
+import json
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import BooleanType, NumericType, StructField, StructType
+
+from watersmeet.catalog import StreamDef
+from watersmeet.columns import BAD, RAW, TEXT, TP_DELTA
+from watersmeet.connectors.formats import decode
+from watersmeet.plan.times import TimeUnit
+
+KEY = "_key"
+"""The record's key as bytes or text."""
+BY_KEY = "_wm_by_key"
+"""Whether the row is to be taken from the key."""
+MICROS = "_wm_micros"
+"""When the delete happened, in microseconds."""
+_READ, _DOCUMENT, _KEY_TEXT = "_wm_read", "_wm_document", "_wm_key_text"
+_NUMBER = r"^\s*(-?[0-9.]+([eE][+-]?[0-9]+)?|true|false)\s*$"
+
+
+def with_deletes(frame: DataFrame, stream: StreamDef, columns: StructType) -> DataFrame:
+    """A decoded frame in which the rows marked ``BY_KEY`` are deletes of the key in ``KEY``, at ``MICROS``.
+
+    Only the key's columns and the event time have values then; an event time within the key goes before ``MICROS``.
+    ``BY_KEY``, ``KEY`` and ``MICROS`` are gone.
+    """
+    names = [*(name for name in columns.names if name != TP_DELTA), BAD, RAW, TEXT]
+    others = [name for name in frame.columns if name not in (*names, TP_DELTA, BY_KEY, KEY, MICROS)]
+    delta = F.col(TP_DELTA) if TP_DELTA in frame.columns else F.lit(1)
+    key = [each for each in columns if each.name in stream.primary_key]
+    time = [each for each in columns if each.name == stream.time_column and each not in key]
+    text = F.when(F.col(BY_KEY), F.col(KEY).cast("string"))
+    read = frame.select(
+        F.struct(*(F.col(_quoted(name)).alias(name) for name in names), delta.alias(TP_DELTA)).alias(_READ),
+        _document(text, key).alias(_DOCUMENT),
+        text.alias(_KEY_TEXT),
+        BY_KEY,
+        MICROS,
+        *map(_quoted, others),
+    )
+    keyed = decode(read, _DOCUMENT, "json", StructType([*key, *time]), {})
+    reason = F.when(F.col(_KEY_TEXT).isNull(), "the record has neither a value nor a key").otherwise(
+        F.concat(F.lit("the record's key: "), F.col(BAD))
+    )
+    of_key: dict[str, Column] = {each.name: F.col(_quoted(each.name)) for each in [*key, *time]}
+    for each in time:
+        happened = F.when(F.col(BAD).isNull(), in_time_column(stream, MICROS))
+        of_key[each.name] = F.coalesce(of_key[each.name], happened)
+    of_key |= {BAD: reason, RAW: F.when(reason.isNotNull(), F.coalesce(_KEY_TEXT, F.lit(""))), TEXT: F.col(_KEY_TEXT)}
+    of_key[TP_DELTA] = F.lit(-1)
+    return keyed.select(
+        *(
+            F.when(F.col(BY_KEY), of_key.get(name, F.lit(None))).otherwise(F.col(_READ)[name]).alias(name)
+            for name in (*names, TP_DELTA)
+        ),
+        *map(_quoted, others),
+    )
+
+
+def in_time_column(stream: StreamDef, micros: str) -> Column:
+    """The time in column ``micros`` as a value of the stream's event-time column; NULL where that is no time."""
+    name = _quoted(micros)
+    match stream.time_unit:
+        case TimeUnit.TIMESTAMP:
+            return F.timestamp_micros(micros)
+        case TimeUnit.TIMESTAMP_NTZ:
+            return F.expr(f"timestampadd(MICROSECOND, {name}, TIMESTAMP_NTZ'1970-01-01 00:00:00')")
+        case TimeUnit.ROWS:
+            return F.lit(None)
+        case unit:
+            declared = stream.column(stream.time_column)
+            assert declared is not None  # whole numbers are declared
+            whole = F.expr(f"({name} - pmod({name}, {unit.scale})) DIV {unit.scale}")
+            return whole.try_cast(declared.type)
+
+
+def _document(text: Column, key: list[StructField]) -> Column:
+    """The key as a JSON object of its columns."""
+    payload = F.get_json_object(text, "$.payload")
+    document = F.when(F.get_json_object(text, "$.schema").isNotNull() & payload.isNotNull(), payload).otherwise(text)
+    if len(key) != 1:
+        return document
+    (field,) = key
+    bare = F.to_json(F.struct(text.alias(field.name)))
+    if isinstance(field.dataType, (NumericType, BooleanType)):
+        number = F.concat(F.lit(f"{{{json.dumps(field.name)}:"), text, F.lit("}"))
+        bare = F.when(text.rlike(_NUMBER), number).otherwise(bare)
+    return F.when(text.isNull() | ~F.is_valid_utf8(text) | text.rlike(r"^\s*\{"), document).otherwise(bare)
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"

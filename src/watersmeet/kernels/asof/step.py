@@ -1,0 +1,252 @@
+"""What the steps of all joins as of a time share: the right rows that may hold, the join, and the right side's state.
+
+A step makes two tables: ``waiting``, the left rows to be joined (each kernel chooses its own), and ``candidates``, the
+right rows that may hold for one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from watersmeet.columns import RID, TIME
+from watersmeet.kernels.api import FOREVER, NEVER, Side, StateView, StepResult, quote
+from watersmeet.kernels.asof.match import AsofMatch, Direction
+
+#: What is fresh is put together with what was settled before once there is so much of it …
+LEAST_SETTLED = 50_000
+#: Stored rows for each waiting one from which an index pays.
+FAR_MORE = 100
+_GONE, _UNTIL = "$gone", "$until"
+
+
+@contextmanager
+def step_tables(state: StateView, **arrived: pa.Table) -> Iterator[None]:
+    """What arrived, as relations of these names; they and the tables that a step makes are gone in the end."""
+    con = state.connection
+    for name, rows in arrived.items():
+        con.register(name, rows)
+    try:
+        yield
+    finally:
+        for name in ("waiting", "candidates"):
+            con.execute(f"DROP TABLE IF EXISTS {name}")
+        for name in arrived:
+            con.unregister(name)
+
+
+@dataclass(frozen=True, slots=True)
+class AsofStep:
+    """One step's tables and SQL; right rows below ``low_right`` are done with, though segments may hold them."""
+
+    match: AsofMatch
+    state: StateView
+    low_right: int = NEVER
+
+    # -- the join --------------------------------------------------------------------------------------------------
+
+    def find_candidates(self) -> None:
+        """Make ``candidates``: of the right rows that may hold for a row of ``waiting`` the ones that count."""
+        names = ", ".join(quote(name) for name in self.match.right_columns)
+        where = [f"{quote(TIME)} IS NOT NULL"]
+        if self.match.direction is Direction.BACKWARD:
+            where.append(f"{quote(TIME)} <= (SELECT max({quote(TIME)}) FROM waiting)")
+        rows = f"SELECT {names} FROM ({self._right_rows(near=self._is_selective())}) WHERE {' AND '.join(where)}"
+        if self.match.keys:
+            rows = f"SELECT {names} FROM ({rows}) AS r WHERE {self._may_meet(rows)}"
+        self.execute(f"CREATE TEMP TABLE candidates AS {rows}")
+        if self._has_ties():
+            self.execute(f"CREATE OR REPLACE TEMP TABLE candidates AS {self._that_count('candidates')}")
+        if self.match.direction is Direction.CURRENT:
+            self.execute(f"CREATE OR REPLACE TEMP TABLE candidates AS {self._newest('candidates')}")
+        elif not self.match.meets_one:
+            by = ", ".join(quote(name) for name in self.match.versions.by)
+            until = f"lead({quote(TIME)}) OVER (PARTITION BY {by} ORDER BY {quote(TIME)})"
+            self.execute(
+                f"CREATE OR REPLACE TEMP TABLE candidates AS SELECT *, {until} AS {quote(_UNTIL)} FROM candidates"
+            )
+
+    def joined(self) -> str:
+        """FROM clause: each row of ``waiting`` as ``l`` with what may hold as ``r`` (``matches`` says whether it does).
+
+        For NEAREST also ``n``, with the times ``before`` and ``after`` of both neighbours.
+        """
+        match self.match.direction:
+            case Direction.NEAREST:
+                return self._nearest()
+            case Direction.BACKWARD if self.match.meets_one:
+                return self._asof(">")
+            case Direction.FORWARD:
+                return self._asof("<")
+        on = self.match.same_key()
+        if self.match.direction is Direction.BACKWARD:  # the versions of several things
+            time, until = f"l.{quote(TIME)}", f"r.{quote(_UNTIL)}"
+            on.append(f"r.{quote(TIME)} <= {time} AND ({until} IS NULL OR {time} < {until})")
+        on += self._tests()
+        return f"waiting AS l LEFT JOIN candidates AS r ON {' AND '.join(on) or 'TRUE'}"
+
+    def matches(self) -> str:
+        """Whether what stands beside a row in ``joined`` is its partner."""
+        checked = [term for term in self.match.same_key() if term not in self.match.same_key(by=True)]
+        return " AND ".join([f"r.{quote(TIME)} IS NOT NULL", *checked, *self._tests()])
+
+    def results_sql(self) -> str:
+        """SQL of the results for all rows of ``waiting``; it ends in a condition, to which more may be added."""
+        outer = self.match.outer
+        columns = [*self.match.output(Side.LEFT), *self.match.output(Side.RIGHT, self.matches() if outer else None)]
+        return f"SELECT {', '.join(columns)} FROM {self.joined()} WHERE {'TRUE' if outer else self.matches()}"
+
+    def _tests(self) -> list[str]:
+        terms = []
+        if self.match.versions.ends:
+            terms.append(f"NOT r.{quote(_GONE)}")
+        if self.match.tolerance is not None:
+            terms.append(f"abs(l.{quote(TIME)} - r.{quote(TIME)}) <= {self.match.tolerance}")
+        if self.match.residual is not None:
+            terms.append(f"coalesce({self.match.residual}, FALSE)")
+        return terms
+
+    def _asof(self, sign: str) -> str:
+        compare = sign if self.match.strict else f"{sign}="
+        on = [*self.match.same_key(by=True), f"l.{quote(TIME)} {compare} r.{quote(TIME)}"]
+        return f"waiting AS l ASOF LEFT JOIN candidates AS r ON {' AND '.join(on)}"
+
+    def _nearest(self) -> str:
+        """Both neighbours of each row, and the nearer of them as ``r``."""
+        time, rid = quote(TIME), quote(RID)
+        neighbours = [
+            f"(SELECT l.{rid}, l.{time}, r.{time} AS t, r.rowid AS row FROM {self._asof(sign)}) AS {alias}"
+            for sign, alias in ((">", "b"), ("<", "a"))
+        ]
+        earlier = f"a.t IS NULL OR b.{time} - b.t <= a.t - b.{time}"
+        nearer = f"b.t AS before, a.t AS after, CASE WHEN {earlier} THEN b.row ELSE a.row END AS row"
+        both = f"SELECT b.{rid}, {nearer} FROM {neighbours[0]} JOIN {neighbours[1]} USING ({rid})"
+        return f"waiting AS l JOIN ({both}) AS n USING ({rid}) LEFT JOIN candidates AS r ON r.rowid = n.row"
+
+    # -- right rows ------------------------------------------------------------------------------------------------
+
+    def _right_rows(self, *, near: bool = False) -> str:
+        """SQL of the new and the stored right rows; with ``near`` only of those that hold for one of ``waiting``."""
+        names = ", ".join(quote(name) for name in self.match.right_columns)
+        find = self._near if near else self._stored
+        parts = ["right_new", *(scan for name in ("right", "settled") if (scan := find(name)) is not None)]
+        return " UNION ALL ".join(f"SELECT {names} FROM {part}" for part in parts)
+
+    def _is_selective(self) -> bool:
+        """Whether the waiting rows ask for so few of the stored ones that seeking beats sorting.
+
+        Only where the newest row at or before a time says what holds then: not where another may have taken it away.
+        """
+        match = self.match
+        if match.direction is not Direction.BACKWARD or match.strict or not match.meets_one:
+            return False
+        if match.versions.takes_away or any(key.null_safe for key in match.keys):
+            return False
+        ((waiting,),) = self.rows("SELECT count(*) FROM waiting")
+        return 0 < waiting * FAR_MORE < self.count("right") + self.count("settled")
+
+    def _near(self, relation: str) -> str | None:
+        by = [key for key in self.match.keys if key.right in self.match.versions.by]
+        columns = [f"{quote(key.left)} AS {quote(key.right)}" for key in by]
+        probes = f"(SELECT DISTINCT {', '.join([*columns, quote(TIME)])} FROM waiting)"
+        return self.state.near(relation, [key.right for key in by], probes)
+
+    def _may_meet(self, rows: str) -> str:
+        """Whether a right row ``r`` is of a thing that some waiting row asks for."""
+        asked_for = f"EXISTS (SELECT 1 FROM waiting AS l WHERE {' AND '.join(self.match.same_key(by=True))})"
+        if self.match.meets_one:
+            return asked_for
+        # a version says nothing of the key that another version of the same thing has
+        by = ", ".join(quote(name) for name in self.match.versions.by)
+        same_key = " AND ".join(self.match.same_key())
+        return f"({by}) IN (SELECT {by} FROM ({rows}) AS r WHERE EXISTS (SELECT 1 FROM waiting AS l WHERE {same_key}))"
+
+    def changed_things(self) -> str:
+        """SQL of right rows of the things of which a version came or went: with all the keys that they had."""
+        if self.match.meets_one:
+            return "SELECT * FROM right_new"
+        by = ", ".join(quote(name) for name in self.match.versions.by)
+        return f"SELECT * FROM ({self._right_rows()}) WHERE ({by}) IN (SELECT {by} FROM right_new)"
+
+    def _has_ties(self) -> bool:
+        """Whether rows stand for the same moment, or take others away: most often none does."""
+        versions = self.match.versions
+        if versions.weight is not None:
+            return True
+        slot = ", ".join(quote(name) for name in (*versions.by, TIME))
+        return bool(self.rows(f"SELECT 1 FROM candidates GROUP BY {slot} HAVING count(*) > 1 LIMIT 1"))
+
+    def _that_count(self, rows: str) -> str:
+        """SQL of the rows that say what holds from their time on; ``$gone``: nothing."""
+        versions = self.match.versions
+        order = f"ORDER BY {quote(versions.sequence)} DESC"
+        if versions.weight is not None:
+            slot = ", ".join(quote(name) for name in (*versions.identity, TIME))
+            gone = f"{quote(versions.weight)} < 0"
+            empty = "TRUE" if not versions.ends else "FALSE"
+            if versions.ends and versions.takes_away:
+                empty = f"count(*) FILTER (NOT {gone}) OVER (PARTITION BY {slot}) > 0"
+            rows = (
+                f"(SELECT *, {gone} AS {quote(_GONE)} FROM {rows} "
+                f"QUALIFY row_number() OVER (PARTITION BY {slot} {order}) = 1 AND NOT ({gone} AND {empty}))"
+            )
+        moment = ", ".join(quote(name) for name in (*versions.by, TIME))
+        return f"SELECT * FROM {rows} QUALIFY row_number() OVER (PARTITION BY {moment} {order}) = 1"
+
+    def _newest(self, rows: str) -> str:
+        """SQL of the newest version of each thing, of rows no two of which are of one moment."""
+        by = ", ".join(quote(name) for name in self.match.versions.by)
+        partition = f"PARTITION BY {by} " if by else ""
+        order = f"ORDER BY {quote(TIME)} DESC, {quote(self.match.versions.sequence)} DESC"
+        return f"SELECT * FROM {rows} QUALIFY row_number() OVER ({partition}{order}) = 1"
+
+    # -- state -----------------------------------------------------------------------------------------------------
+
+    def keep_right(self, result: StepResult, floor: int) -> None:
+        """Store the new right rows.  Of those below ``floor``, which stay as they are, only the newest count.
+
+        They are rewritten as one set, the settled ones, once they are as many as it holds: each row so is rewritten a
+        bounded number of times for each doubling.
+        """
+        names = ", ".join(quote(name) for name in self.match.right_columns)
+        new = f"SELECT {names} FROM right_new WHERE {quote(TIME)} IS NOT NULL"
+        if self.match.direction is Direction.FORWARD:
+            result.store["right"] = self.table(f"{new} AND {quote(TIME)} >= {floor}")
+            result.forget["right"] = floor
+            return
+        below = self.count("right", floor - 1) if floor > NEVER else 0
+        if below < max(LEAST_SETTLED, self.count("settled")):
+            result.store["right"] = self.table(new)
+            return
+        rows = f"({self._right_rows()})"
+        result.store["right"] = self.table(f"SELECT * FROM {rows} WHERE {quote(TIME)} >= {floor}")
+        newest = self._newest(f"({self._that_count(f'(SELECT * FROM {rows} WHERE {quote(TIME)} < {floor})')})")
+        # no row can come any more that a row which ends validity would have to keep out
+        there = f" WHERE NOT {quote(_GONE)}" if self.match.versions.weight is not None else ""
+        result.store["settled"] = self.table(f"SELECT {names} FROM ({newest}){there}")
+        result.forget["right"] = result.forget["settled"] = FOREVER
+
+    def _stored(self, relation: str) -> str | None:
+        return self.state.scan(relation, self.low_right, FOREVER)
+
+    def count(self, relation: str, high: int = FOREVER) -> int:
+        """Stored rows of a relation up to a time."""
+        scan = self.state.scan(relation, NEVER, high)
+        return 0 if scan is None else int(self.rows(f"SELECT count(*) FROM {scan}")[0][0])
+
+    # -- SQL -------------------------------------------------------------------------------------------------------
+
+    def execute(self, sql: str) -> None:
+        """Carry out a statement."""
+        self.state.connection.execute(sql)
+
+    def rows(self, sql: str) -> list[tuple[int, ...]]:
+        """The rows of a query that counts something."""
+        return self.state.connection.sql(sql).fetchall()
+
+    def table(self, sql: str) -> pa.Table:
+        """The rows of a query."""
+        return self.state.connection.sql(sql).to_arrow_table()

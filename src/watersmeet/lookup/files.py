@@ -1,0 +1,106 @@
+"""Parquet files and Delta tables to look up in.
+
+Every query looks anew which files there are, so what the cache does not hold is as new as the table.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import operator
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from watersmeet.errors import ConnectorError, did_you_mean
+from watersmeet.lookup.source import UnavailableError, cast_columns
+from watersmeet.secrets import hide, resolve
+
+
+@dataclass(frozen=True, slots=True)
+class FilesSource:
+    """Parquet files under a path, or with ``delta`` the Delta table there; only columns of ``schema`` are read."""
+
+    path: str
+    schema: pa.Schema
+    delta: bool = False
+
+    @property
+    def name(self) -> str:
+        """The path as it was written."""
+        return self.path
+
+    @property
+    def most_keys(self) -> int | None:
+        """Any number."""
+        return None
+
+    def fetch(self, keys: pa.Table) -> pa.Table:
+        """The rows of the keys."""
+        with _reading(self.path):
+            dataset = _delta(resolve(self.path)) if self.delta else _parquet(resolve(self.path))
+            self._require_columns(dataset.schema)
+            tests = [_is_in(dataset.schema.field(name), keys[name]) for name in keys.column_names]
+            rows = dataset.to_table(columns=self.schema.names, filter=functools.reduce(operator.and_, tests))
+        return cast_columns(rows, self.schema, self.path)
+
+    def _require_columns(self, found: pa.Schema) -> None:
+        for name in self.schema.names:
+            if name not in found.names:
+                raise ConnectorError(f"{self.path} has no column {name}", hint=did_you_mean(name, found.names))
+
+
+def require_delta() -> None:
+    """Raise ``ConnectorError`` where what the extra ``delta`` brings is not installed."""
+    if importlib.util.find_spec("deltalake") is None:
+        raise ConnectorError(
+            "connector = 'delta' needs the package deltalake",
+            hint="pip install 'watersmeet[delta]', on every worker",
+        )
+
+
+def _parquet(path: str) -> ds.Dataset:
+    return ds.dataset(path, format="parquet", partitioning="hive")
+
+
+def _delta(path: str) -> ds.Dataset:
+    require_delta()
+    from deltalake import DeltaTable
+
+    return DeltaTable(path).to_pyarrow_dataset()
+
+
+def _is_in(field: pa.Field, keys: pa.ChunkedArray) -> pc.Expression:
+    """The condition that a column holds one of the keys; statistics of the files narrow it where types agree."""
+    column, wanted = pc.field(field.name), keys.combine_chunks()
+    try:
+        return column.isin(wanted.cast(field.type))
+    except pa.ArrowInvalid:  # keys that the column's type cannot hold
+        return column.cast(wanted.type).isin(wanted)
+
+
+@contextmanager
+def _reading(path: str) -> Iterator[None]:
+    """What goes wrong while files are read: they may be just being written anew, but their types stay."""
+    try:
+        yield
+    except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise ConnectorError(_said(path, error)) from None
+    except (OSError, pa.ArrowException, *_delta_errors()) as error:
+        raise UnavailableError(_said(path, error)) from error
+
+
+def _delta_errors() -> tuple[type[Exception], ...]:
+    if importlib.util.find_spec("deltalake") is None:
+        return ()
+    from deltalake.exceptions import DeltaError
+
+    return (DeltaError,)
+
+
+def _said(path: str, error: Exception) -> str:
+    return f"{path} cannot be read: {hide(str(error).splitlines()[0])}"

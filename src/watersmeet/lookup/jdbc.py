@@ -1,0 +1,164 @@
+"""Tables of a database, asked through SQLAlchemy: PostgreSQL (psycopg), and what else needs no code of its own.
+
+One query asks for all keys of a batch.  Values are bound, names are quoted by SQLAlchemy.  What the database has is
+compared with what was declared before the first query, so that a wrong column is one sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import pyarrow as pa
+
+from watersmeet.errors import ConnectorError, did_you_mean
+from watersmeet.lookup.engines import Address, deadline, engine_of
+from watersmeet.lookup.jdbc_types import as_arrow, bind_type, fits, key_values, python_type
+from watersmeet.lookup.source import UnavailableError
+from watersmeet.secrets import hide
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+#: What every database takes as the values of one query; PostgreSQL takes arrays, as long as one likes.
+_MOST_PARAMETERS = 10_000
+#: What a server says for which patience is no help.
+_LASTING = (
+    "authentication failed",
+    "no password supplied",
+    "does not exist",
+    "no pg_hba.conf entry",
+    "permission denied",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class JdbcSource:
+    """A table or view of a database; only the columns of ``schema`` are read."""
+
+    address: Address
+    table: str
+    schema: pa.Schema
+
+    @property
+    def name(self) -> str:
+        """The table's name."""
+        return self.table
+
+    @property
+    def most_keys(self) -> int | None:
+        """Any number, where keys are sent as arrays."""
+        return None if self.address.url.startswith("jdbc:postgresql:") else _MOST_PARAMETERS // len(self.schema)
+
+    def fetch(self, keys: pa.Table) -> pa.Table:
+        """The rows of the keys, by one query."""
+        import sqlalchemy as sa
+
+        engine = engine_of(self.address)
+        # the server may have gone and come back since a pooled connection was last used: then a new one is tried
+        for last in (False, True):
+            try:
+                return self._fetch(engine, keys)
+            except sa.exc.DBAPIError as error:
+                if last or not error.connection_invalidated:
+                    raise self._translated(error) from None
+        raise AssertionError
+
+    def _fetch(self, engine: sa.Engine, keys: pa.Table) -> pa.Table:
+        import sqlalchemy as sa
+
+        with engine.connect() as connection, deadline(connection, self.address.timeout) as limit:
+            try:
+                table = _described.get(self)
+                if table is None:
+                    table = _described[self] = _describe(self, connection)
+                rows = connection.execute(_query(table, self.schema, keys, connection.dialect.name)).all()
+            except sa.exc.DBAPIError as error:
+                if limit.passed:
+                    connection.invalidate()
+                    raise UnavailableError(f"no answer within {self.address.timeout:g} seconds") from error
+                raise
+        return as_arrow(self.name, self.schema, rows)
+
+    def _translated(self, error: sa.exc.DBAPIError) -> Exception:
+        """What the driver raised: whether asking again may help, and its first line, without secrets."""
+        import sqlalchemy as sa
+
+        said = hide((str(error.orig).strip() or type(error.orig).__name__).splitlines()[0])
+        _described.pop(self, None)
+        may_pass = isinstance(error, (sa.exc.OperationalError, sa.exc.InterfaceError)) or error.connection_invalidated
+        if may_pass and not any(each in str(error.orig) for each in _LASTING):
+            return UnavailableError(said)
+        return ConnectorError(f"table {self.table} cannot be looked up in: {said}")
+
+
+#: What is known of tables, until a query fails.
+_described: dict[JdbcSource, sa.TableClause] = {}
+
+
+def _describe(source: JdbcSource, connection: sa.Connection) -> sa.TableClause:
+    """The table with the columns asked for, under their own names and types.
+
+    Raises ``ConnectorError`` where the table or a column is not there, or a type does not fit.
+    """
+    import sqlalchemy as sa
+
+    *schema, name = source.table.split(".")
+    try:
+        found = {each["name"]: each["type"] for each in sa.inspect(connection).get_columns(name, *schema)}
+    except sa.exc.NoSuchTableError:
+        raise ConnectorError(
+            f"the database has no table {source.table}", hint="mend the option table, or give the user the right to it"
+        ) from None
+    columns = []
+    for declared in source.schema:
+        actual = _same_name(declared.name, found)
+        if actual is None:
+            raise ConnectorError(
+                f"table {source.table} has no column {declared.name}", hint=did_you_mean(declared.name, found)
+            )
+        if not fits(declared.type, found[actual]):
+            raise ConnectorError(
+                f"column {actual} of table {source.table} is {found[actual]!s}: it cannot be declared as "
+                f"{declared.type}",
+                hint="declare the type that the table has, or look up in a view that casts it",
+            )
+        columns.append(sa.column(actual, found[actual]))
+    return sa.table(sa.quoted_name(name, quote=True), *columns, schema=schema[0] if schema else None)
+
+
+def _same_name(name: str, candidates: Sequence[str] | dict[str, Any]) -> str | None:
+    if name in candidates:
+        return name
+    alike = [each for each in candidates if each.lower() == name.lower()]
+    return alike[0] if len(alike) == 1 else None
+
+
+def _query(table: sa.TableClause, schema: pa.Schema, keys: pa.Table, dialect: str) -> sa.Select[Any]:
+    """One SELECT for all keys: PostgreSQL takes each key column as an array, others take lists of values."""
+    import sqlalchemy as sa
+
+    columns = dict(zip(schema.names, table.columns, strict=True))
+    wanted = [columns[name] for name in keys.column_names]
+    values = [
+        key_values(column.to_pylist(), python_type(to.type)) for column, to in zip(keys.columns, wanted, strict=True)
+    ]
+    selected = sa.select(*table.columns)
+    if dialect != "postgresql":
+        rows = [row for row in zip(*values, strict=True) if None not in row]
+        if len(wanted) == 1:
+            return selected.where(wanted[0].in_([value for (value,) in rows]))
+        return selected.where(sa.tuple_(*wanted).in_(rows))
+    from sqlalchemy.dialects.postgresql import ARRAY
+
+    arrays = [
+        sa.bindparam(None, given, type_=ARRAY(sa.Uuid() if python_type(to.type) is UUID else bind_type(field.type)))
+        for given, field, to in zip(values, keys.schema, wanted, strict=True)
+    ]
+    if len(wanted) == 1:
+        return selected.where(wanted[0] == sa.any_(arrays[0]))
+    asked = sa.func.unnest(*arrays).table_valued(*(f"k{i}" for i in range(len(wanted))), name="asked").render_derived()
+    same = sa.and_(*(column == key for column, key in zip(wanted, asked.columns, strict=True)))
+    return selected.select_from(table.join(asked, same))

@@ -1,0 +1,59 @@
+"""How often, and how patiently, an outside table is asked again that cannot be reached."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeVar
+
+from watersmeet.lookup.source import UnavailableError
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class OnError(Enum):
+    """What happens to rows when the table still cannot be reached after the last retry."""
+
+    FAIL = "fail"
+    NULL = "null"
+    RETRY = "retry"
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """``max_retries`` more attempts after the first (RETRY: any number); pauses double, up to ``longest_pause``."""
+
+    max_retries: int = 3
+    on_error: OnError = OnError.FAIL
+    first_pause: float = 0.2
+    longest_pause: float = 10.0
+
+    def pauses(self) -> Iterator[float]:
+        """The seconds between attempts; half of each is left to chance, so that workers do not come all at once."""
+        retries = itertools.count() if self.on_error is OnError.RETRY else iter(range(self.max_retries))
+        for number in retries:
+            pause = min(self.longest_pause, self.first_pause * 2 ** min(number, 30))
+            yield pause * random.uniform(0.5, 1.0)
+
+
+def ask(attempt: Callable[[], T], policy: RetryPolicy, table: str, sleep: Callable[[float], None] = time.sleep) -> T:
+    """What ``attempt`` gives, tried again while it raises ``UnavailableError``; the last one is raised on.
+
+    A pause is cut short by what ends the process: Spark kills the workers of a task that is stopped.
+    """
+    pauses = policy.pauses()
+    while True:
+        try:
+            return attempt()
+        except UnavailableError as error:
+            pause = next(pauses, None)
+            if pause is None:
+                raise
+            _log.warning("the lookup in table %s failed and is tried again in %.1f s: %s", table, pause, error)
+            sleep(pause)

@@ -1,0 +1,94 @@
+"""Outside tables by connector: the options of CREATE TABLE … WITH, and what queries ask for rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import pyarrow as pa
+from sqlglot import exp
+
+from watersmeet.catalog import FRAME, StreamDef
+from watersmeet.errors import ConfigError, did_you_mean
+from watersmeet.lookup.options import (
+    DeltaOptions,
+    FilesTableOptions,
+    JdbcOptions,
+    LookupOptions,
+    parse_table_options,
+)
+from watersmeet.lookup.source import LookupSource
+from watersmeet.plan.arrow_types import arrow_type
+
+_Options = TypeVar("_Options", bound=LookupOptions)
+
+#: Gives the source of a table for the columns that a query needs.
+OpenTable = Callable[[StreamDef, Sequence[str]], LookupSource]
+
+
+@dataclass(frozen=True, slots=True)
+class _Connector(Generic[_Options]):
+    model: type[_Options]
+    open: Callable[[_Options, pa.Schema], LookupSource]
+
+
+def _jdbc(options: JdbcOptions, schema: pa.Schema) -> LookupSource:
+    from watersmeet.lookup.engines import Address, require_packages
+    from watersmeet.lookup.jdbc import JdbcSource
+
+    require_packages()
+    address = Address(options.url, options.user, options.password, options.lookup_timeout)
+    return JdbcSource(address, options.table, schema)
+
+
+def _files(options: FilesTableOptions, schema: pa.Schema) -> LookupSource:
+    from watersmeet.lookup.files import FilesSource
+
+    return FilesSource(options.path, schema)
+
+
+def _delta(options: DeltaOptions, schema: pa.Schema) -> LookupSource:
+    from watersmeet.lookup.files import FilesSource, require_delta
+
+    require_delta()
+    return FilesSource(options.path, schema, delta=True)
+
+
+_CONNECTORS: Mapping[str, _Connector[Any]] = {
+    "jdbc": _Connector(JdbcOptions, _jdbc),
+    "files": _Connector(FilesTableOptions, _files),
+    "delta": _Connector(DeltaOptions, _delta),
+}
+
+
+def table_options(table: StreamDef) -> LookupOptions:
+    """The options of a table, checked; ``ConfigError`` for what is missing, unknown or wrong."""
+    model = LookupOptions if table.connector == FRAME else _connector(table).model
+    found: LookupOptions = parse_table_options(model, table.connector, table.options)
+    return found
+
+
+def open_table(table: StreamDef, columns: Sequence[str]) -> LookupSource:
+    """The source of a table for some of its columns; nothing is reached out to yet."""
+    return _connector(table).open(table_options(table), table_schema(table, columns))
+
+
+def table_schema(table: StreamDef, columns: Sequence[str]) -> pa.Schema:
+    """The Arrow types of some of a table's columns."""
+    fields = []
+    for name in columns:
+        column = table.column(name)
+        assert column is not None  # the binder has resolved it
+        fields.append(pa.field(column.name, arrow_type(exp.DataType.build(column.type, dialect="spark"))))
+    return pa.schema(fields)
+
+
+def _connector(table: StreamDef) -> _Connector[Any]:
+    if table.connector not in _CONNECTORS:
+        raise ConfigError(
+            f"there is no connector {table.connector!r} for tables",
+            hint=did_you_mean(table.connector, _CONNECTORS),
+            option="connector",
+        )
+    return _CONNECTORS[table.connector]

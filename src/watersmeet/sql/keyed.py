@@ -1,0 +1,101 @@
+"""What CREATE STREAM says of rows that change: the mode, the primary key and the column ``_tp_delta``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlglot import exp
+
+from watersmeet.catalog import StreamMode
+from watersmeet.columns import TP_DELTA
+from watersmeet.errors import BindError, ConfigError, did_you_mean
+from watersmeet.sql.statements import ColumnDef, CreateStream
+
+_T = exp.DataType.Type
+_MODES = tuple(mode.value for mode in StreamMode)
+_CHANGING = "SETTINGS mode = 'versioned_kv' or 'changelog_kv'"
+_DELTAS = (_T.TINYINT, _T.SMALLINT, _T.INT, _T.BIGINT)
+_UNCOMPARED = (_T.ARRAY, _T.MAP, _T.STRUCT)
+
+
+def stream_mode(statement: CreateStream) -> StreamMode:
+    """What MUTABLE and the setting ``mode`` say, which go with a PRIMARY KEY."""
+    for name, value in statement.settings.items():
+        position = statement.settings_positions.get(name)
+        if name != "mode":
+            raise ConfigError(
+                f"CREATE STREAM has no setting {name}",
+                hint="its one setting is mode; settings of a query stand at the query's end",
+                position=position,
+            )
+        if value not in _MODES:
+            raise ConfigError(
+                f"mode = '{value}' is not a mode of streams", hint=f"modes are {', '.join(_MODES)}", position=position
+            )
+    given = statement.settings.get("mode")
+    position = statement.settings_positions.get("mode", statement.position)
+    if statement.mutable and given not in (None, StreamMode.VERSIONED.value):
+        raise ConfigError(
+            f"a MUTABLE stream has mode = '{StreamMode.VERSIONED.value}', not '{given}'",
+            hint="leave out MUTABLE, or the setting",
+            position=position,
+        )
+    mode = StreamMode.VERSIONED if statement.mutable else StreamMode(given or StreamMode.APPEND.value)
+    if mode is StreamMode.APPEND and statement.primary_key:
+        raise BindError(
+            f"{statement.name} has a PRIMARY KEY, but its rows are only appended: none replaces another",
+            hint=f"write CREATE MUTABLE STREAM, or add {_CHANGING}; or leave out PRIMARY KEY",
+            position=position,
+        )
+    if mode is not StreamMode.APPEND and not statement.primary_key:
+        raise BindError(
+            f"{statement.name} is {'MUTABLE' if statement.mutable else f'of mode {mode.value}'} and has no PRIMARY KEY,"
+            " which says what row replaces what other",
+            hint="add PRIMARY KEY (column, …)",
+            position=position,
+        )
+    return mode
+
+
+def primary_key(statement: CreateStream, columns: Mapping[str, ColumnDef]) -> tuple[str, ...]:
+    """The columns of the PRIMARY KEY, as they are declared; ``columns`` by lower-case name."""
+    names: list[str] = []
+    for wanted in statement.primary_key:
+        column = columns.get(wanted.lower())
+        if column is None:
+            raise BindError(
+                f"PRIMARY KEY ({wanted}): {statement.name} has no such column",
+                hint=did_you_mean(wanted, [each.name for each in statement.columns]),
+                position=statement.position,
+            )
+        if column.name in names:
+            raise BindError(f"PRIMARY KEY names {column.name} twice", position=statement.position)
+        if column.type.is_type(*_UNCOMPARED):
+            raise BindError(
+                f"{column.name} is {column.type.sql('spark')}: a PRIMARY KEY takes values that can be compared",
+                position=column.position,
+            )
+        if column.name.lower() == TP_DELTA:
+            raise BindError(
+                f"{TP_DELTA} cannot be in the PRIMARY KEY: it says whether the row holds", position=column.position
+            )
+        names.append(column.name)
+    return tuple(names)
+
+
+def check_delta(column: ColumnDef | None, mode: StreamMode) -> None:
+    """``_tp_delta`` may be declared where rows change, as a whole number."""
+    if column is None:
+        return
+    if mode is StreamMode.APPEND:
+        raise BindError(
+            f"{TP_DELTA} says that a row holds (+1) or does not any more (-1), but this stream only appends rows",
+            hint=f"add PRIMARY KEY (…) {_CHANGING}; or give the column another name",
+            position=column.position,
+        )
+    if not column.type.is_type(*_DELTAS):
+        raise BindError(
+            f"{TP_DELTA} is {column.type.sql('spark')}: it is +1 or -1, a whole number",
+            hint=f"declare {TP_DELTA} TINYINT",
+            position=column.position,
+        )

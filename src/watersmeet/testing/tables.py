@@ -1,0 +1,66 @@
+"""Outside tables in tests: they hold what a case says, wherever their connector would look."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from watersmeet.catalog import StreamDef
+from watersmeet.lookup.source import LookupSource
+from watersmeet.lookup.tables import table_schema
+from watersmeet.testing.cells import Row
+
+
+def table_rows(table: StreamDef, rows: Sequence[Row] = ()) -> pa.Table:
+    """Rows of a table, in the order of its declared columns."""
+    schema = table_schema(table, [column.name for column in table.columns])
+    columns = [pa.array([row[i] for row in rows], field.type) for i, field in enumerate(schema)]
+    return pa.table(columns, schema=schema)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeldTable:
+    """A table whose rows, by its name, may be changed while queries run in the same process."""
+
+    name: str
+    schema: pa.Schema
+    held: Mapping[str, pa.Table]
+
+    @property
+    def most_keys(self) -> int | None:
+        """Any number."""
+        return None
+
+    def fetch(self, keys: pa.Table) -> pa.Table:
+        """All rows there are now."""
+        rows = self.held.get(self.name)
+        return self.schema.empty_table() if rows is None else rows.select(self.schema.names)
+
+
+class TableFiles:
+    """Tables as one Parquet file each, for queries that run in other processes."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def open(self, table: StreamDef, columns: Sequence[str]) -> LookupSource:
+        """What a query asks."""
+        from watersmeet.lookup.files import FilesSource
+
+        if not self._path(table).exists():
+            self.fill(table, ())
+        return FilesSource(str(self._path(table)), table_schema(table, columns))
+
+    def fill(self, table: StreamDef, rows: Sequence[Row]) -> None:
+        """The table has these rows from now on, and no others."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        written = self._path(table).with_suffix(".tmp")
+        pq.write_table(table_rows(table, rows), written)
+        written.replace(self._path(table))
+
+    def _path(self, table: StreamDef) -> Path:
+        return self._folder / f"{table.name.lower()}.parquet"

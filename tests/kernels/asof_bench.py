@@ -1,0 +1,94 @@
+"""One bucket of a join as of a time, fed batch by batch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from tests.support.reference import Row
+from watersmeet.columns import ID, TIME, WEIGHT
+from watersmeet.engine.events import Event, EventKind
+from watersmeet.engine.frames import Frame, FrameKind, decode_table, mark_frame, row_frames
+from watersmeet.engine.host import process
+from watersmeet.engine.spec import InputSpec, OperatorSpec
+from watersmeet.kernels.api import Kernel
+from watersmeet.kernels.asof.changelog import AsofChangelog
+from watersmeet.kernels.asof.match import AsofMatch, Direction, Versions
+from watersmeet.kernels.match import Key, SideColumns
+from watersmeet.state.store import MemoryStore
+from watersmeet.state.working_set import WorkingSets
+
+DELAY = 3
+END = Frame(0, 0, "", FrameKind.CONTROL, 0, Event(EventKind.END).to_json())
+OUTPUT = pa.schema([(name, pa.int64()) for name in ("l:$t", "l:v", "r:v", "r:$t")])
+_LEFT = pa.schema([(TIME, pa.int64()), ("l:k", pa.int64()), ("l:v", pa.int64())])
+_CHANGING = _LEFT.append(pa.field(WEIGHT, pa.int8())).append(pa.field(ID, pa.string()))
+_RIGHT = pa.schema([(TIME, pa.int64()), *((f"r:{name}", pa.int64()) for name in ("k", "v", "$seq", "pk", "w"))])
+#: The join by k of left rows with the newest right row; tests replace what they need.
+MATCH = AsofMatch(
+    left=SideColumns(("l:$t", "l:v"), ("l:k", "l:v"), "l:$t"),
+    right=SideColumns(("r:v", "r:$t"), ("r:k", "r:v"), "r:$t"),
+    keys=(Key("l:k", "r:k"),),
+    versions=Versions(("r:k",), "r:$seq"),
+    direction=Direction.BACKWARD,
+)
+
+
+class AsofBench:
+    """Left rows have t, k and v (a changing stream: also w and id), right rows t, k, v and seq (and pk and w)."""
+
+    def __init__(self, kernel: Kernel, *, waits: bool = True) -> None:
+        self.left_changes = isinstance(kernel, AsofChangelog) and kernel.left_changes
+        left = _CHANGING if self.left_changes else _LEFT
+        self.schemas = (left, _RIGHT)
+        output = OUTPUT
+        if isinstance(kernel, AsofChangelog):
+            output = output.append(pa.field(WEIGHT, pa.int8()))
+            if kernel.gives_ids:
+                output = output.append(pa.field(ID, pa.string()))
+        inputs = (InputSpec(left, "l", ("",)), InputSpec(_RIGHT, "r", ("",), holds_back=waits))
+        self.spec = OperatorSpec("asof", kernel, inputs, buckets=(0,), fingerprint="f", output=output)
+        self.store = MemoryStore()
+        self.working_sets = WorkingSets(most_bytes=1 << 30)
+        self.results: Counter[tuple[Any, ...]] = Counter()
+        self.ids: dict[str, tuple[Any, ...]] = {}
+        self.counters: dict[str, int] = {}
+
+    def feed(self, frames: list[Frame]) -> None:
+        """One batch of frames."""
+        for frame in process(self.spec, 0, frames, self.store, self.working_sets.get("asof")):
+            if frame.kind is FrameKind.ROWS:
+                for row in decode_table(frame.payload).to_pylist():
+                    self._take(tuple(row[name] for name in OUTPUT.names), row.get(WEIGHT, 1), row.get(ID))
+            elif frame.kind is FrameKind.COUNTER:
+                self.counters[frame.part.removeprefix("asof.")] = frame.frontier
+
+    def _take(self, row: tuple[Any, ...], weight: int, id: str | None) -> None:
+        self.results[row] += weight
+        assert self.results[row] >= 0, f"{row} was taken away more often than given (trap 18)"
+        if self.results[row] == 0:
+            del self.results[row]
+        if id is not None and weight > 0:
+            assert id not in self.ids, "an id is given once"
+            self.ids[id] = row
+        elif id is not None:
+            assert self.ids.pop(id) == row, "what is taken away was given under that id"
+
+    def rows(self, left: Sequence[Row], right: Sequence[Row], newest: int) -> None:
+        """One batch, after which both frontiers stand at ``newest - DELAY``."""
+        names = {"l": {WEIGHT: "w", ID: "id"}, "r": {}}
+        frames = []
+        for number, (side, rows) in enumerate((("l", left), ("r", right))):
+            schema = self.schemas[number]
+            given = [
+                {
+                    name: row.get("t" if name == TIME else names[side].get(name, name.split(":")[-1].strip("$")))
+                    for name in schema.names
+                }
+                for row in rows
+            ]
+            frames += row_frames(pa.Table.from_pylist(given, schema), bucket=0, input=number)
+        self.feed([*frames, *(mark_frame(0, i, "", newest - DELAY) for i in (0, 1))])

@@ -1,0 +1,53 @@
+"""From a table's definition to what asks it, and what is said where a package is missing."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.lookup.tables import keys, rows
+from watersmeet.errors import ConnectorError
+from watersmeet.lookup.engines import Address
+from watersmeet.lookup.jdbc import JdbcSource
+from watersmeet.lookup.tables import open_table
+from watersmeet.sql.define import define_outside
+
+JDBC = {"connector": "jdbc", "url": "jdbc:postgresql://db/shop", "table": "c", "lookup_timeout": "3 seconds"}
+
+
+def test_a_database_is_asked_for_the_columns_that_are_needed() -> None:
+    source = open_table(define_outside("c", "id BIGINT, name STRING, at TIMESTAMP", JDBC), ["id", "AT"])
+    schema = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
+    assert source == JdbcSource(Address(JDBC["url"], None, None, 3.0), "c", schema)
+
+
+def test_parquet_files_are_asked_too(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [1, 2], "name": ["one", "two"]}), tmp_path / "a.parquet")
+    table = define_outside("c", "id INT, name STRING", {"connector": "files", "path": str(tmp_path)})
+    assert rows(open_table(table, ["id", "name"]).fetch(keys(2))) == [(2, "two")]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (JDBC, r"needs the package sqlalchemy and psycopg\nhint: pip install 'watersmeet\[jdbc\]'"),
+        ({"connector": "delta", "path": "/c"}, r"needs the package deltalake\nhint: pip install 'watersmeet\[delta\]'"),
+    ],
+)
+def test_a_missing_package(monkeypatch: pytest.MonkeyPatch, options: dict[str, str], message: str) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ConnectorError, match=message):
+        open_table(define_outside("c", "id INT", options), ["id"])
+
+
+def test_secrets_are_resolved_only_where_the_database_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    address = Address("jdbc:postgresql://db:5433/shop?user=anna&sslmode=require", None, "${env:LOOKUP_PW}", 1.0)
+    monkeypatch.setenv("LOOKUP_PW", "s3cret/@:")
+    url = address.resolved()
+    assert (url.drivername, url.username, url.password) == ("postgresql+psycopg", "anna", "s3cret/@:")
+    assert dict(url.query) == {"sslmode": "require"}
+    assert "s3cret" not in f"{address!r} {url!r} {url}"

@@ -1,0 +1,147 @@
+"""Random queries: chains of one to four joins over random streams, simplest choices first so that failures shrink."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import strategies as st
+
+from tests.random_queries.conditions import FILTERS, KEYS, RESIDUALS, conditions, rarely, tolerances, windows
+from tests.random_queries.query import (
+    AsofJoin,
+    Condition,
+    Emit,
+    Form,
+    Join,
+    Kind,
+    OrderTerm,
+    Pick,
+    Query,
+    Source,
+    Subquery,
+    WindowedJoin,
+    Within,
+    visible_after,
+)
+from tests.random_queries.rows import Streams, Unit
+
+
+@st.composite
+def queries(draw: st.DrawFn, streams: Streams) -> Query:
+    """A query over the streams; a few of them are refused, for what follows from several windows together."""
+    first = draw(_source(streams, "s0"))
+    count = draw(st.sampled_from([1, 1, 1, 2, 2, 3, 4]))
+    trailing = streams.unit is Unit.SECONDS and count > 1 and draw(rarely(0.3))
+    joins: tuple[Join, ...] = ()
+    for number in range(1, count + 1):
+        visible = visible_after(first, joins)
+        if draw(rarely(0.35)):
+            joins += (draw(_asof_join(streams, f"s{number}", visible)),)
+            continue
+        join = draw(_windowed_join(streams, f"s{number}", visible, trailing=trailing))
+        if trailing and number == count:
+            join = WindowedJoin(join.kind, join.source, join.conditions, draw(_within()))
+        joins += (join,)
+    visible = visible_after(first, joins)
+    where: list[Condition | Subquery] = []
+    if draw(rarely(0.35)):
+        where.append(draw(conditions(FILTERS, draw(st.sampled_from(visible)), draw(st.sampled_from(visible)))))
+    where += [
+        draw(_subquery(streams, f"e{number}", visible)) for number in range(draw(st.sampled_from([0, 0, 0, 1, 2])))
+    ]
+    order = draw(_order(visible)) if draw(rarely(0.15)) else ()
+    modes = [Emit.DEFAULT, Emit.FINAL, *([] if order else [Emit.CHANGELOG, Emit.CHANGELOG])]
+    return Query(first, joins, tuple(where), order, draw(st.sampled_from(modes)))
+
+
+@st.composite
+def _source(draw: st.DrawFn, streams: Streams, alias: str) -> Source:
+    form = draw(st.sampled_from([Form.PLAIN] * 7 + [Form.FILTERED, Form.COMPUTED, Form.NEVER_NULL]))
+    return Source(draw(st.sampled_from(sorted(streams.streams))), alias, form)
+
+
+@st.composite
+def _windowed_join(
+    draw: st.DrawFn, streams: Streams, alias: str, visible: Sequence[str], *, trailing: bool
+) -> WindowedJoin:
+    """A join with a window of its own, or none where that at the end of the chain may stand in.
+
+    Of several windows of a join one bounds its state. The others are conditions, and an INTERVAL added to a whole
+    number is not one.
+    """
+    source = draw(_source(streams, alias))
+    kind = draw(st.sampled_from(Kind))
+    any_left = st.sampled_from(visible)
+    left = draw(any_left)
+    terms = [] if draw(rarely(0.07)) else [draw(conditions(KEYS, left, alias))]
+    if not terms or draw(rarely(0.4)):
+        terms.append(draw(conditions(RESIDUALS, draw(any_left), alias)))
+    if trailing and not draw(rarely(0.4)):
+        return WindowedJoin(kind, source, tuple(terms))
+    if streams.unit is Unit.SECONDS and draw(st.booleans()):
+        return WindowedJoin(kind, source, tuple(terms), draw(_within()))
+    twice = draw(rarely(0.15))
+    intervals = streams.unit is Unit.SECONDS and not twice and not trailing
+    terms.append(draw(windows(left, alias, intervals=intervals)))
+    if twice:
+        terms.append(draw(windows(draw(any_left), alias, intervals=False)))
+    return WindowedJoin(kind, source, tuple(draw(st.permutations(terms))))
+
+
+@st.composite
+def _within(draw: st.DrawFn) -> Within:
+    before = draw(st.sampled_from([5, 0, 1, 2, 10, 30]))
+    after = draw(st.sampled_from([None, 5, 0, 1, 20]))
+    grace = 3 if draw(rarely(0.2)) else 0
+    return Within(before, before if after is None else after, short=after is None, grace=grace)
+
+
+@st.composite
+def _asof_join(draw: st.DrawFn, streams: Streams, alias: str, visible: Sequence[str]) -> AsofJoin:
+    any_left = st.sampled_from(visible)
+    left = draw(any_left)
+    temporal = draw(rarely(0.25))
+    source = draw(_source(streams, alias))
+    pick = draw(st.sampled_from(Pick))
+    tolerance = None
+    if temporal:
+        source, pick = Source(source.stream, alias), Pick.NEWEST_AT
+    elif draw(rarely(0.7)):
+        tolerance = draw(tolerances(pick, left, alias, intervals=streams.unit is Unit.SECONDS))
+    keys = () if draw(rarely(0.2)) else (draw(conditions(KEYS, draw(any_left), alias)),)
+    tests = (
+        (draw(conditions(RESIDUALS, draw(any_left), alias)),) if (temporal and not keys) or draw(rarely(0.3)) else ()
+    )
+    return AsofJoin(
+        source=source,
+        left=left,
+        pick=pick,
+        outer=draw(st.booleans()),
+        keys=keys,
+        tests=tests,
+        tolerance=tolerance,
+        turned=draw(st.booleans()),
+        temporal=temporal,
+    )
+
+
+@st.composite
+def _subquery(draw: st.DrawFn, streams: Streams, alias: str, visible: Sequence[str]) -> Subquery:
+    outer = draw(st.sampled_from(visible))
+    column = draw(st.sampled_from([None, None, None, "v", "id", "k"]))
+    terms = [draw(windows(outer, alias, intervals=streams.unit is Unit.SECONDS))]
+    if column is None and not draw(rarely(0.1)):
+        terms.append(draw(conditions(KEYS, outer, alias)))
+    if draw(rarely(0.4)):
+        terms.append(draw(conditions(RESIDUALS, draw(st.sampled_from(visible)), alias)))
+    return Subquery(draw(_source(streams, alias)), draw(st.booleans()), tuple(terms), outer, column)
+
+
+@st.composite
+def _order(draw: st.DrawFn, visible: Sequence[str]) -> tuple[OrderTerm, ...]:
+    """An event time, and perhaps a column that breaks ties."""
+    first = OrderTerm(draw(st.sampled_from(visible)), "ts")
+    if not draw(st.booleans()):
+        return (first,)
+    tie = OrderTerm(draw(st.sampled_from(visible)), draw(st.sampled_from(["id", "ts"])), draw(st.booleans()))
+    return (first, tie)

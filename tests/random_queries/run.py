@@ -1,0 +1,146 @@
+"""One example: a query, its streams and its feed; how it runs, what DuckDB answers, and what is wrong."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cmp_to_key, partial
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from tests.random_queries.query import OrderTerm, Query
+from tests.random_queries.render import duckdb_sql, output_columns, watersmeet_sql
+from tests.random_queries.rows import Feed, Streams
+from watersmeet.engine.events import Event, EventKind
+from watersmeet.kernels.api import EmitMode
+from watersmeet.testing.harness import Harness, StepInput, StepOutcome, load_script
+
+END = (Event(EventKind.END),)
+TABLE = pa.schema(
+    [("id", pa.int32()), ("k", pa.string()), ("v", pa.int32()), ("ts", pa.int64()), ("seq", pa.int64())]
+)  # the columns of rows.py
+
+Result = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Example:
+    """All that a run needs."""
+
+    streams: Streams
+    query: Query
+    feed: Feed
+    buckets: int
+
+    def case(self) -> str:
+        """The example as a case in the notation of docs/testing.md, but for what must come out; and in DuckDB."""
+        lines = [f"\n{self.streams.sql()}{watersmeet_sql(self.query)};", ""]
+        for step in self.feed.steps:
+            lines += [">>> restart"] if step.restart else []
+            for name, rows in step.rows.items():
+                lines += [f">>> {name}", *(", ".join(map(_cell, row)) for row in rows)]
+            lines += ["<<<", ""]
+        lines += [f">>> end{' (with the last step)' if self.feed.ends_with_last else ''}", "<<<", ""]
+        return "\n".join([*lines, f"-- {self.buckets} bucket(s); in DuckDB:", duckdb_sql(self.query), ""])
+
+
+def _cell(value: int | str | None) -> str:
+    return "NULL" if value is None else str(value) or "''"
+
+
+def batch_answer(example: Example) -> Counter[Result]:
+    """What DuckDB answers over whole tables; ``seq`` is a row's place in the order of arrival."""
+    with duckdb.connect(config={"threads": 1}) as connection:
+        for name in example.streams.streams:
+            rows = [(*row, seq) for seq, row in enumerate(example.feed.arrived(name))]
+            columns = [[row[i] for row in rows] for i in range(len(TABLE))]
+            connection.register(name, pa.table(columns, schema=TABLE))
+        return Counter(connection.execute(duckdb_sql(example.query)).fetchall())
+
+
+class Run:
+    """The query in the harness, fed step by step."""
+
+    def __init__(self, example: Example) -> None:
+        self._example = example
+        self._harness = Harness(
+            *load_script(example.streams.sql() + watersmeet_sql(example.query)), buckets=example.buckets
+        )
+        self.is_final = self._harness.plan.query.emit is EmitMode.FINAL
+        self.total: Counter[Result] = Counter()
+        self.given: list[Result] = []
+
+    def complaints(self, answer: Counter[Result]) -> Iterator[str]:
+        """Feed everything; what is wrong on the way and at the end."""
+        read = [name for name in self._example.streams.streams if self._harness.inputs_of(name)]
+        feed = self._example.feed
+        counters: dict[str, int] = {}
+        for number, step in enumerate(feed.steps, 1):
+            if step.restart:
+                self._harness.restart()
+            events = END if feed.ends_with_last and number == len(feed.steps) else ()
+            outcome = self._harness.step({name: StepInput(step.rows.get(name, ())) for name in read}, events)
+            yield from self._taken(outcome, f"step {number}")
+            counters = outcome.counters
+        if not feed.ends_with_last:
+            outcome = self._harness.step({}, END)
+            yield from self._taken(outcome, "the end")
+            counters = outcome.counters
+        yield from _miscounted(counters)
+        yield from _out_of_order(self.given, self._example.query)
+        if self.total != answer:
+            yield f"missing {dict(answer - self.total)}, unexpected {dict(self.total - answer)}"
+
+    def _taken(self, outcome: StepOutcome, when: str) -> Iterator[str]:
+        for weight, row in outcome.changes:
+            self.total[row] += weight
+        self.given += [row for _, row in outcome.changes]
+        if self.is_final and any(weight < 0 for weight, _ in outcome.changes):
+            yield f"{when}: EMIT FINAL takes rows back: {outcome.changes}"
+        if negative := {row: count for row, count in self.total.items() if count < 0}:
+            yield f"{when}: rows taken back that were not given: {negative}"
+        self.total += Counter()  # drops what has come to 0
+
+
+def _miscounted(counters: dict[str, int]) -> Iterator[str]:
+    """Rows in = used + filtered + late + quarantined, of every source; and none is late here."""
+    sources: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for name, value in counters.items():
+        _, counter, *source = name.split(".", 2)
+        if source:
+            sources[source[0]][counter] += value
+    for source_name, counts in sources.items():
+        if "in" in counts and counts["in"] != sum(counts[each] for each in ("used", "filtered", "late", "quarantined")):
+            yield f"the rows of {source_name} do not add up: {dict(counts)}"
+        if counts["late"] or counts["quarantined"]:
+            yield f"rows of {source_name} late or quarantined: {dict(counts)}"
+
+
+def _out_of_order(given: Sequence[Result], query: Query) -> Iterator[str]:
+    """Rows in the order of ORDER BY; rows that lack its time have no place."""
+    if not query.order:
+        return
+    names = output_columns(query)
+    places = [names.index(f"{term.alias}_{term.column}") for term in query.order]
+    found = [[row[place] for place in places] for row in given if row[places[0]] is not None]
+    wanted = sorted(found, key=cmp_to_key(partial(_compared, order=query.order)))
+    if found != wanted:
+        yield f"ordered {found}"
+
+
+def _compared(one: Sequence[Any], other: Sequence[Any], order: Sequence[OrderTerm]) -> int:
+    """By term: NULLs first in rising order, last in falling order; text by its bytes."""
+    for value, against, term in zip(one, other, order, strict=True):
+        low, high = _rank(value), _rank(against)
+        if low != high:
+            return 1 if (low > high) is not term.descending else -1
+    return 0
+
+
+def _rank(value: int | str | None) -> tuple[bool, int, bytes]:
+    if isinstance(value, str):
+        return True, 0, value.encode()
+    return value is not None, value or 0, b""
