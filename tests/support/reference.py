@@ -130,8 +130,8 @@ def _on_side(left: int | None, right: int | None, direction: str, strict: bool) 
 def standing(rows: Sequence[Row], *, takes_away: bool, ends: bool, identity: Sequence[str] = ("pk",)) -> list[Row]:
     """Of rows with ``w`` (+1 or -1), ``pk``, ``t`` and ``seq`` those that say what holds; ``gone``: nothing does.
 
-    Of rows of one identity and time the last counts. Where it is a -1, it takes away a row of +1 before it, if it may; else, if
-    it may, it ends the key from its time on; else it says nothing.
+    Of rows of one identity and time the last counts. Where it is a -1, it takes away a row of +1 before it, if it may;
+    else, if it may, it ends the key from its time on; else it says nothing.
     """
     found: list[Row] = []
     for row in rows:

@@ -52,9 +52,10 @@ def _final_reason(query: LogicalQuery, joins: Sequence[JoinNode]) -> str:
     as_of = [join.asof for join in joins if join.asof is not None]
     if not as_of:
         return "every join has a window"
-    if all(join_at_once(query, each) for each in as_of):
-        return "rows are joined at once, and never revised"
-    return "rows wait until their partner is known"
+    if not all(join_at_once(query, each) for each in as_of):
+        return "rows wait until their partner is known"
+    windowed = len(as_of) < len(joins)
+    return "every other join has a window" if windowed else "rows are joined at once, and never revised"
 
 
 def join_at_once(query: LogicalQuery, asof: AsofMatch) -> bool:
