@@ -25,6 +25,7 @@ _JOINS: dict[str, str] = {
 Span: TypeAlias = str | timedelta
 Keys: TypeAlias = str | Sequence[str | tuple[str, str]]
 Unit: TypeAlias = Literal["s", "ms", "us", "row"]
+Emit: TypeAlias = Literal["final", "changelog"]
 #: The comparison of MATCH_CONDITION, and the distance that a tolerance bounds.
 _NEARNESS = {
     "backward": ("{one} >{equal} {other}", "{one} - {other}"),
@@ -44,7 +45,7 @@ def interval_join(
     delay: Span = "0 seconds",
     grace: Span | None = None,
     where: str | None = None,
-    emit: Literal["final", "changelog"] = "final",
+    emit: Emit = "final",
     unit: Unit = "ms",
 ) -> DataFrame:
     """Join two streams on keys and on event times that lie within a window of each other.
@@ -66,14 +67,12 @@ def interval_join(
     """
     if how not in _JOINS:
         raise ConfigError(f"how = {how!r} is no kind of join", hint=f"use one of {', '.join(_JOINS)}")
-    if emit not in ("final", "changelog"):
-        raise ConfigError(f"emit = {emit!r} is not known", hint="use 'final' or 'changelog'")
     before, after = within if isinstance(within, tuple) else (within, within)
     clauses = f"WITHIN ({_interval(before)}, {_interval(after)})"
     if grace is not None:
         clauses += f" GRACE PERIOD {_interval(grace)}"
     session = _session(left, right, time, delay, unit)
-    return _frame(session, f"{_JOINS[how]} `right` ON {_condition(on, where)} {clauses} EMIT {emit.upper()}")
+    return _frame(session, f"{_JOINS[how]} `right` ON {_condition(on, where)} {clauses} {_emit(emit)}")
 
 
 def asof_join(
@@ -88,15 +87,19 @@ def asof_join(
     time: str | tuple[str, str] = "ts",
     delay: Span = "0 seconds",
     where: str | None = None,
+    emit: Emit = "final",
     unit: Unit = "ms",
+    primary_key: str | Sequence[str] = (),
+    order: str | None = None,
 ) -> DataFrame:
     """Join each row of a stream with the one row of another, of the same key, that is nearest in time.
 
     ``direction`` says where it is looked for: backward is the newest at or before the left row's time, forward the
     oldest at or after it, nearest the nearer of both; ``strict`` leaves out equal times, ``tolerance`` what lies
     further away.  ``where`` tests the row that was found, it does not choose another.  A row comes out once no nearer
-    one can come.  Of right rows with one key and time always the same counts.  Everything else is as for
-    ``interval_join``.
+    one can come; with ``emit="changelog"`` at once, to be corrected where one comes.  Of right rows with one key and
+    time the last by the column ``order`` counts, without one always the same.  With a ``primary_key`` a right row
+    whose ``_tp_delta`` is -1 takes another away (mode changelog_kv).  Everything else is as for ``interval_join``.
 
     Raises ``ConfigError`` for a direction, kind or span that is not known, and what SQL would raise for the rest.
 
@@ -113,9 +116,9 @@ def asof_join(
     if tolerance is not None:
         span = _span(tolerance) if unit == "row" else _interval(tolerance)
         match += f" AND {distance.format(one=one, other=other)} <= {span}"
-    session = _session(left, right, time, delay, unit)
+    session = _session(left, right, time, delay, unit, "changelog_kv" if primary_key else "append", primary_key, order)
     join = "ASOF JOIN" if how == "inner" else "LEFT ASOF JOIN"
-    return _frame(session, f"{join} `right` MATCH_CONDITION ({match}) ON {_condition(on, where)}")
+    return _frame(session, f"{join} `right` MATCH_CONDITION ({match}) ON {_condition(on, where)} {_emit(emit)}")
 
 
 def temporal_join(
@@ -127,19 +130,34 @@ def temporal_join(
     time: str | tuple[str, str] = "ts",
     delay: Span = "0 seconds",
     where: str | None = None,
+    as_of: Literal["event", "now"] = "event",
+    wait: bool = True,
+    emit: Emit = "final",
     unit: Unit = "ms",
+    mode: Literal["append", "versioned_kv", "changelog_kv"] = "append",
+    primary_key: str | Sequence[str] = (),
+    order: str | None = None,
 ) -> DataFrame:
-    """Join each row of a stream with the version of its key that held at the row's event time.
+    """Join each row of a stream with the version of a table that held at the row's event time, or that is known now.
 
-    ``table`` is a stream of versions that are only added: each holds from its event time to that of the next one of
-    the key.  Everything else is as for ``asof_join``.
+    ``table`` is a stream of versions, or a batch DataFrame of all of them: each holds from its event time to that of
+    the next one of the key.  With a ``mode`` and a ``primary_key`` versions may be replaced and deleted (a row whose
+    ``_tp_delta`` is -1); a row then meets all that hold and have its key.
+
+    Where it asks ``as_of`` the event's time, a row comes out once no version can come that it would meet.  Without
+    ``wait`` it is joined at once with the versions known, and never revised, as it is as of ``"now"``; with
+    ``emit="changelog"`` at once, to be corrected.  Everything else is as for ``asof_join``.
 
         priced = temporal_join(orders, rates, on="currency", how="left", time=("ordered_at", "valid_from"))
     """
     _check_as_of(how)
-    as_of = f"FOR SYSTEM_TIME AS OF `left`.{_name(_pair(time)[0])}"
-    session = _session(stream, table, time, delay, unit)
-    return _frame(session, f"{_JOINS[how]} `right` {as_of} ON {_condition(on, where)}")
+    if as_of not in ("event", "now"):
+        raise ConfigError(f"as_of = {as_of!r} is not known", hint="use 'event' or 'now'")
+    moment = "PROCTIME()" if as_of == "now" else f"`left`.{_name(_pair(time)[0])}"
+    settings = "" if wait else " SETTINGS temporal_wait = 'none'"
+    session = _session(stream, table, time, delay, unit, mode, primary_key, order)
+    join = f"{_JOINS[how]} `right` FOR SYSTEM_TIME AS OF {moment} ON {_condition(on, where)}"
+    return _frame(session, f"{join} {_emit(emit)}{settings}")
 
 
 def lookup_join(
@@ -180,11 +198,30 @@ def _check_as_of(how: str) -> None:
         raise ConfigError(f"how = {how!r} is no kind of join as of a time", hint="use 'inner' or 'left'")
 
 
-def _session(left: DataFrame, right: DataFrame, time: str | tuple[str, str], delay: Span, unit: Unit) -> Session:
-    """A session in which both frames are streams, ``left`` and ``right``."""
+def _emit(emit: str) -> str:
+    if emit not in ("final", "changelog"):
+        raise ConfigError(f"emit = {emit!r} is not known", hint="use 'final' or 'changelog'")
+    return f"EMIT {emit.upper()}"
+
+
+def _session(
+    left: DataFrame,
+    right: DataFrame,
+    time: str | tuple[str, str],
+    delay: Span,
+    unit: Unit,
+    mode: str = "append",
+    primary_key: str | Sequence[str] = (),
+    order: str | None = None,
+) -> Session:
+    """A session in which both frames are streams, ``left`` and ``right``; the right one's rows may change."""
     session = connect(left.sparkSession)
-    for name, frame, column in zip(("left", "right"), (left, right), _pair(time), strict=True):
-        session.register(name, frame, time=column, delay=_words(delay), unit=unit)
+    one, other = _pair(time)
+    key = [primary_key] if isinstance(primary_key, str) else primary_key
+    session.register("left", left, time=one, delay=_words(delay), unit=unit)
+    session.register(
+        "right", right, time=other, delay=_words(delay), unit=unit, mode=mode, primary_key=key, order=order
+    )
     return session
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from watersmeet.catalog import EMBEDDED, FRAME, StreamDef
+from watersmeet.catalog import EMBEDDED, FRAME, StreamDef, StreamMode
 from watersmeet.config import QuerySettings
 from watersmeet.connectors import console, registry
 from watersmeet.connectors.insert import insert_values
+from watersmeet.connectors.registry import check_order
+from watersmeet.connectors.snapshot import snapshot
 from watersmeet.errors import BindError, CatalogError, CheckpointError, ConfigError, UnsupportedError
 from watersmeet.lookup.source import RowsSource
 from watersmeet.lookup.tables import table_options, table_schema
@@ -110,21 +112,40 @@ class Session:
         return explain(self._plan(statement.query))
 
     def register(
-        self, name: str, frame: DataFrame, *, time: str | None = None, delay: str = "0 seconds", unit: str = "ms"
+        self,
+        name: str,
+        frame: DataFrame,
+        *,
+        time: str | None = None,
+        delay: str = "0 seconds",
+        unit: str = "ms",
+        mode: str = StreamMode.APPEND.value,
+        primary_key: Sequence[str] = (),
+        order: str | None = None,
     ) -> StreamDef:
         """Make any streaming DataFrame a stream of this session.
 
         ``time`` is its event-time column (a timestamp, or a whole number of ``unit``: s, ms, us or row), ``delay`` how
         far its rows may come out of order (rows, for the unit row).  Without a time it is the time of arrival.
-        Raises ``BindError`` and ``ConfigError`` for what does not fit.
+        ``mode`` and ``primary_key`` are those of CREATE STREAM, for rows that change.  Rows of one time have the order
+        of the column ``order``, a whole number or a timestamp; without one any order, though always the same.
+
+        A batch DataFrame with a time is taken for the versions of a table that are all there: the rows that it has now
+        are written below the workspace.  Raises ``BindError`` and ``ConfigError`` for what does not fit.
         """
-        if not frame.isStreaming:
+        if not frame.isStreaming and time is None:
             raise ConfigError(
-                f"{name} is not a streaming DataFrame", hint="read it with spark.readStream in place of spark.read"
+                f"{name} is not a streaming DataFrame",
+                hint="read it with spark.readStream; or name the time of its versions, to join it FOR SYSTEM_TIME AS OF"
+                " a time; or use register_table, to look up in it",
             )
         columns = [(field.name, field.dataType.simpleString()) for field in frame.schema]
-        stream = define_frame(name, columns, time, delay, unit)
-        self.streams.register(stream, frame)
+        stream = define_frame(name, columns, time, delay, unit, mode=mode, primary_key=primary_key)
+        if order is not None:
+            check_order(name, order, frame.schema)
+        if not frame.isStreaming:
+            frame = snapshot(frame, self.workspace / "tables" / f"{name}-{uuid.uuid4().hex[:8]}")
+        self.streams.register(stream, frame, order)
         return stream
 
     def register_table(self, name: str, table: DataFrame | Mapping[str, str], columns: str | None = None) -> StreamDef:

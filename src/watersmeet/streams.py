@@ -33,14 +33,15 @@ class Streams:
         self._spark = spark
         self._workspace = workspace
         self.catalog = Catalog(workspace)
-        self._registered: dict[str, tuple[StreamDef, DataFrame]] = {}
+        self._registered: dict[str, tuple[StreamDef, DataFrame, str | None]] = {}
         self._tables: dict[str, tuple[StreamDef, RowsSource | None]] = {}
 
     def by_name(self) -> dict[str, StreamDef]:
         """All streams and tables by lower-case name; a registered frame hides a stored stream."""
         stored = {stream.name.lower(): stream for stream in self.catalog.streams().values()}
-        registered = {name: stream for name, (stream, _) in (*self._registered.items(), *self._tables.items())}
-        return {**stored, **registered}
+        frames = {name: stream for name, (stream, _, _) in self._registered.items()}
+        tables = {name: table for name, (table, _) in self._tables.items()}
+        return {**stored, **frames, **tables}
 
     def require(self, name: str, statement: Statement) -> StreamDef:
         """The stream; ``CatalogError`` with the nearest names, and the statement's place, where there is none."""
@@ -62,10 +63,10 @@ class Streams:
             )
         return stream
 
-    def register(self, stream: StreamDef, frame: DataFrame) -> None:
-        """Make a Spark streaming DataFrame a stream, for as long as the session lives."""
+    def register(self, stream: StreamDef, frame: DataFrame, order: str | None = None) -> None:
+        """Make a Spark streaming DataFrame a stream, for as long as the session lives; ``order`` as for its source."""
         self._tables.pop(stream.name.lower(), None)
-        self._registered[stream.name.lower()] = (stream, frame)
+        self._registered[stream.name.lower()] = (stream, frame, order)
 
     def register_table(self, table: StreamDef, rows: RowsSource | None) -> None:
         """Make a table, or rows, something to look up in, for as long as the session lives."""
@@ -178,8 +179,8 @@ class Streams:
             if key in found:
                 continue
             if key in self._registered:
-                registered, frame = self._registered[key]
-                found[key] = registry.frame_source(frame, registered)
+                registered, frame, order = self._registered[key]
+                found[key] = registry.frame_source(frame, registered, order)
             else:
                 found[key] = registry.open_source(self._spark, stream, self._workspace, limited=limited)
         return found

@@ -70,6 +70,13 @@ def test_every_row_is_written_once(data: DemoData) -> None:
     assert len(weather) == len({(row["origin"], row["ts"]) for row in weather}) == WEATHER
 
 
+def test_each_aircraft_is_in_the_table_once(data: DemoData) -> None:
+    planes = pq.read_table(data.planes)
+    assert planes.num_rows == len(set(planes["tailnum"].to_pylist())) == 3_322
+    assert planes["manufacturer"].null_count == 0, "the demo takes a NULL for a flight whose aircraft is not there"
+    assert planes["year"].null_count == 70
+
+
 def test_files_are_read_in_the_order_of_their_names(data: DemoData) -> None:
     for folder in (data.flights, data.weather):
         files = files_of(folder)

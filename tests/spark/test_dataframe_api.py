@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import watersmeet
 from watersmeet.api import How
-from watersmeet.errors import ConfigError
+from watersmeet.errors import ConfigError, WatersmeetError
 from watersmeet.results import Stream
 
 pytestmark = pytest.mark.spark
@@ -89,6 +89,51 @@ def test_temporal_join(streams: tuple[DataFrame, DataFrame], tmp_path: Path) -> 
     joined = watersmeet.temporal_join(payments, orders, on=[("order_id", "id")], how="left", unit="s")
     found = [(1, 12, 5.0, 1, "a", 10), (1, 14, 6.0, 1, "a", 10), (3, 45, 7.0, 3, "c", 30)]
     assert results(joined, tmp_path) == sorted([*found, (4, 50, 8.0, None, None, None)], key=repr)
+
+
+def test_temporal_join_with_a_batch_table(
+    spark: SparkSession, streams: tuple[DataFrame, DataFrame], tmp_path: Path
+) -> None:
+    rows: list[tuple[object, ...]] = [
+        (1, "bronze", 5, 1, 1),
+        (1, "silver", 11, 3, 1),
+        (1, "gold", 11, 4, 1),
+        (3, "bronze", 5, 1, 1),
+    ]
+    rows += [(3, None, 40, -7, 1), (3, None, 40, 2, -1)]  # by the column n the delete comes after
+    versions = spark.createDataFrame(rows, "id BIGINT, tier STRING, ts BIGINT, n INT, _tp_delta INT")
+    joined = watersmeet.temporal_join(
+        streams[1],
+        versions,
+        on=[("order_id", "id")],
+        how="left",
+        unit="s",
+        emit="changelog",
+        mode="versioned_kv",
+        primary_key="id",
+        order="n",
+    )
+    assert joined.columns == ["order_id", "ts", "paid", "id", "tier", "right_ts", "n", "_tp_delta"]
+    found = results(joined.select("order_id", "paid", "tier", "_tp_delta"), tmp_path)
+    expected = [(1, 5.0, "gold", 1), (1, 6.0, "gold", 1), (3, 7.0, None, 1), (4, 8.0, None, 1), (8, 9.0, None, 1)]
+    assert found == sorted(expected, key=repr)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"as_of": "yesterday"}, "as_of = 'yesterday' is not known"),
+        ({"emit": "late"}, "emit = 'late' is not known"),
+        ({"mode": "versioned_kv"}, "has no PRIMARY KEY"),
+        ({"order": "seq"}, "right has no column seq"),
+        ({"order": "item"}, "item is string: rows are ordered by a whole number or a timestamp"),
+    ],
+)
+def test_a_temporal_join_that_cannot_be(
+    streams: tuple[DataFrame, DataFrame], options: dict[str, object], message: str
+) -> None:
+    with pytest.raises(WatersmeetError, match=message):
+        watersmeet.temporal_join(streams[1], streams[0], on=[("order_id", "id")], unit="s", **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

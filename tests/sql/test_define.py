@@ -91,7 +91,7 @@ def test_insert_may_name_the_delta_of_an_embedded_stream_that_changes() -> None:
 
 def test_a_frame_that_changes() -> None:
     columns = [("c", "string"), ("_tp_delta", "int"), ("ts", "timestamp")]
-    frame = define_frame("f", columns, "ts", "0 seconds", "ms", mode=CHANGELOG, primary_key=["c"])
+    frame = define_frame("f", columns, "ts", "0 seconds", "ms", mode="changelog_kv", primary_key=["c"])
     assert (frame.connector, frame.mode, frame.primary_key) == (FRAME, CHANGELOG, ("c",))
     with pytest.raises(BindError, match="only appends rows") as refused:
         define_frame("f", columns, "ts", "0 seconds", "ms")

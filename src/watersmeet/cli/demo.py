@@ -1,4 +1,4 @@
-"""``watersmeet demo``: a year of flights and weather, joined as streams, shown, and checked against a batch answer."""
+"""``watersmeet demo``: a year of flights, weather and aircraft, joined, shown, and checked against a batch answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FOLDER = Path("demo-out")
 
 
 def demo() -> None:
-    """Join a year of real flights and hourly weather as streams, and show the results."""
+    """Join a year of real flights with hourly weather and a table of aircraft, and show the results."""
     from watersmeet.cli.rows import err, show_table
     from watersmeet.demo.batch import compare
     from watersmeet.demo.data import write_events
@@ -38,7 +38,7 @@ def demo() -> None:
     comparisons = compare(data, _FOLDER / "results")
     for each in comparisons:
         verdict = "equal to" if each.is_equal else f"{each.missing} missing, {each.unexpected} unexpected against"
-        tell(f"{each.name}: {each.rows:,} rows, {verdict} DuckDB's batch answer")
+        tell(f"{each.name}: {each.rows:,} rows, {each.padded:,} without a partner; {verdict} DuckDB's batch answer")
     tell(f"all joins in {seconds:.0f} seconds; results in {_FOLDER}/results")
     if not all(each.is_equal for each in comparisons):
         raise WatersmeetError("the streaming results differ from the batch answer")

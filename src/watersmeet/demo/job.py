@@ -17,6 +17,10 @@ _SAMPLES = {
     "flight_weather_changes": "SELECT CASE WHEN _tp_delta > 0 THEN '+' ELSE '-' END AS op, flight_id, reported, temp "
     "FROM result WHERE flight_id IN (SELECT flight_id FROM result WHERE _tp_delta < 0 ORDER BY ALL LIMIT 1) "
     "ORDER BY flight_id, _tp_delta",
+    "weather_at_departure": "SELECT carrier, flight, origin, ts, dep_delay, reported, temp, wind_speed FROM result "
+    "ORDER BY ts - reported DESC, flight_id LIMIT 5",
+    "next_flights": "SELECT tailnum, origin, dest, ts, next_dest, next_ts FROM result ORDER BY ts, flight_id LIMIT 5",
+    "flight_planes": "SELECT tailnum, ts, built, manufacturer, model, seats FROM result ORDER BY ts, flight_id LIMIT 5",
 }
 
 

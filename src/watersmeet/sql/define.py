@@ -152,7 +152,7 @@ def define_frame(
     delay: str,
     unit: str,
     *,
-    mode: StreamMode = StreamMode.APPEND,
+    mode: str = StreamMode.APPEND.value,
     primary_key: Sequence[str] = (),
 ) -> StreamDef:
     """The definition of a DataFrame that is registered as a stream; ``columns`` are (name, Spark type).
@@ -171,7 +171,7 @@ def define_frame(
         primary_key=tuple(primary_key),
         mutable=False,
         options={_UNIT_OPTION: unit} if counts else {},
-        settings={"mode": mode.value},
+        settings={"mode": mode},
         if_not_exists=False,
         query=None,
         position=nowhere,
