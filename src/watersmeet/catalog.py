@@ -46,6 +46,15 @@ class StreamColumn(BaseModel):
     type: str
 
 
+class Index(BaseModel):
+    """An index on a stream that changes: its rows are sought by these columns (CREATE INDEX)."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    columns: tuple[str, ...]
+
+
 class StreamDef(BaseModel):
     """A stream as the catalogue keeps it."""
 
@@ -63,6 +72,7 @@ class StreamDef(BaseModel):
     definition: str = ""
     mode: StreamMode = StreamMode.APPEND
     primary_key: tuple[str, ...] = ()
+    indexes: tuple[Index, ...] = ()
     outside: bool = False
     """A table outside, to look up in (CREATE TABLE): it has rows for keys, and no stream of them."""
 
@@ -132,6 +142,11 @@ class Catalog:
             del stored.streams[name.lower()]
         return stream
 
+    def replace(self, stream: StreamDef) -> None:
+        """Put another definition in the place of the one that the stream has."""
+        with self._changing() as stored:
+            stored.streams[stream.name.lower()] = stream
+
     def _read(self) -> _Stored:
         try:
             text = self._path.read_text(encoding="utf-8")
@@ -177,6 +192,11 @@ class Catalog:
         )
 
 
+def is_same(known: StreamDef, stream: StreamDef) -> bool:
+    """Whether CREATE STREAM says what is there; how it was written, and indexes, make no other stream."""
+    return known.model_copy(update={"definition": stream.definition, "indexes": stream.indexes}) == stream
+
+
 def is_new(stream: StreamDef, known: StreamDef | None, *, if_not_exists: bool) -> bool:
     """Whether CREATE STREAM makes a stream, where ``known`` has its name.
 
@@ -185,8 +205,7 @@ def is_new(stream: StreamDef, known: StreamDef | None, *, if_not_exists: bool) -
     """
     if known is None:
         return True
-    # how the statement was written makes no other stream
-    if if_not_exists or known.model_copy(update={"definition": stream.definition}) == stream:
+    if if_not_exists or is_same(known, stream):
         return False
     raise CatalogError(
         f"there is a {known.kind} {known.name} already", hint=f"use another name, or DROP {known.kind.upper()} it first"

@@ -33,10 +33,12 @@ from watersmeet.spark import open_spark
 from watersmeet.sql.define import check_name, check_target, define_frame, define_outside, refuse_definitions
 from watersmeet.sql.parse import parse
 from watersmeet.sql.statements import (
+    CreateIndex,
     CreateStream,
     CreateTable,
     Describe,
     Drop,
+    DropIndex,
     Explain,
     InsertSelect,
     InsertValues,
@@ -109,7 +111,18 @@ class Session:
             statement = statement.statement
         if not isinstance(statement, Select | InsertSelect | CreateStream) or statement.query is None:
             raise UnsupportedError("EXPLAIN takes a query", position=statement.position)
-        return explain(self._plan(statement.query))
+        return self._explained(statement)
+
+    def _explained(self, statement: Select | InsertSelect | CreateStream) -> str:
+        assert statement.query is not None
+        physical = self._plan(statement.query)
+        if isinstance(statement, CreateStream):
+            name = statement.name
+        elif isinstance(statement, InsertSelect):
+            name = self._insert_name(statement, physical)
+        else:
+            name = f"select_{_short_hash(statement.source)}"
+        return explain(physical, self._checkpoint(name, None).read_counters())
 
     def register(
         self,
@@ -198,9 +211,11 @@ class Session:
             case Select():
                 return Stream(self._frame(statement))
             case Explain():
-                return Plan(explain(self._plan(statement.query)))
+                return Plan(self._explained(statement.statement))
             case CreateTable():
                 return self.streams.create_table(statement)
+            case CreateIndex() | DropIndex():
+                return self.streams.change_indexes(statement)
             case _:
                 return self._manage(statement)
 
@@ -278,8 +293,7 @@ class Session:
             )
         physical = self._plan(statement.query)
         check_target(target, [column.name for column in physical.outputs], statement)
-        sources = dict.fromkeys(part.input.stream.name for part in physical.inputs)
-        name = self._query_name(f"into_{target.name}_from_{'_'.join(sources)}", statement.source)
+        name = self._query_name(self._insert_name(statement, physical), statement.source)
         return self._start(name, physical, target, mode, checkpoint, statement.columns)
 
     def _drop(self, statement: Drop) -> Message:
@@ -376,6 +390,11 @@ class Session:
         """The checkpoint of the query of that name, in the job's folder or in the workspace."""
         path = f"{folder.rstrip('/')}/{name}" if folder else str(self.workspace / "queries" / name)
         return Checkpoint(Storage(self.spark), path)
+
+    def _insert_name(self, statement: InsertSelect, physical: PhysicalPlan) -> str:
+        sources = dict.fromkeys(part.input.stream.name for part in physical.inputs)
+        target = self.streams.require(statement.stream, statement)
+        return f"into_{target.name}_from_{'_'.join(sources)}"
 
     def _query_name(self, wanted: str, source: str) -> str:
         """A name that stays the same when the job runs again, also where it was changed: later ones get a number."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from watersmeet.catalog import EMBEDDED, Catalog, StreamColumn, StreamDef
+from watersmeet.catalog import EMBEDDED, Catalog, StreamColumn, StreamDef, is_same
 from watersmeet.columns import TP_DELTA, TP_TIME
 from watersmeet.connectors import registry
 from watersmeet.connectors.embedded import EmbeddedLog
@@ -21,7 +21,17 @@ from watersmeet.results import Message, Table
 from watersmeet.runtime.dataflow import Source
 from watersmeet.runtime.storage import Storage
 from watersmeet.sql.define import check_name, define_stream, define_table
-from watersmeet.sql.statements import CreateStream, CreateTable, Drop, InsertSelect, InsertValues, Statement
+from watersmeet.sql.indexes import with_index, without_index
+from watersmeet.sql.statements import (
+    CreateIndex,
+    CreateStream,
+    CreateTable,
+    Drop,
+    DropIndex,
+    InsertSelect,
+    InsertValues,
+    Statement,
+)
 
 _LATE_COLUMNS = tuple(StreamColumn(name=name, type="STRING") for name in ("source", "reason", "raw"))
 
@@ -89,7 +99,7 @@ class Streams:
         if stream.connector != EMBEDDED and not stream.columns and stream.connector not in registry.SINKS:
             raise BindError(f"{stream.name} needs columns", position=statement.position)
         known = self.catalog.get(stream.name)
-        if known is not None and known.model_copy(update={"definition": stream.definition}) == stream:
+        if known is not None and is_same(known, stream):
             return Message(f"stream {stream.name} is there already")
         try:
             added = self.catalog.add(stream, if_not_exists=statement.if_not_exists)
@@ -111,6 +121,20 @@ class Streams:
             error.position = statement.position
             raise
         return Message(f"created table {table.name}" if added else f"table {table.name} is there already")
+
+    def change_indexes(self, statement: CreateIndex | DropIndex) -> Message:
+        """CREATE INDEX and DROP INDEX; queries that are started from then on know it."""
+        stream = self.require(statement.stream, statement)
+        if self.catalog.get(stream.name) is None:
+            raise UnsupportedError(
+                f"{stream.name} is a DataFrame that was registered: it has no indexes", position=statement.position
+            )
+        if isinstance(statement, CreateIndex):
+            changed, done = with_index(stream, statement), "created"
+        else:
+            changed, done = without_index(stream, statement), "dropped"
+        self.catalog.replace(changed)
+        return Message(f"{done} index {statement.name} on {stream.name}" if changed != stream else "nothing to do")
 
     def show(self) -> Table:
         """SHOW STREAMS."""
@@ -135,6 +159,7 @@ class Streams:
             notes = ["primary key"] if column.name in stream.primary_key else []
             if column.name == stream.time_column:
                 notes.append(f"event time ({stream.time_unit.value}), delay {_delay_text(stream)}")
+            notes += [f"index {index.name}" for index in stream.indexes if column.name in index.columns]
             if column.name == TP_DELTA:
                 notes.append(_mode_text(stream))
             rows.append((column.name, column.type, "; ".join(notes)))

@@ -121,20 +121,36 @@ def run(bench: AsofBench, feed: Feed, steps: Steps, settles_at: int, answer: Ans
 @given(
     by=st.sampled_from(["key", "part", "other"]),
     takes_away=st.booleans(),
+    indexed=st.booleans(),
     outer=st.booleans(),
     tested=st.booleans(),
     left_changes=st.booleans(),
     steps=STEPS,
 )
 def test_a_table_that_changes_is_joined_as_of_the_row_s_time_at_every_moment(
-    settles_at: int, by: str, takes_away: bool, outer: bool, tested: bool, left_changes: bool, steps: Steps
+    settles_at: int,
+    by: str,
+    takes_away: bool,
+    indexed: bool,
+    outer: bool,
+    tested: bool,
+    left_changes: bool,
+    steps: Steps,
 ) -> None:
     keys = {"key": [("k", "pk")], "part": [("k", "pk"), ("v", "v")], "other": [("k", "k")]}[by]
     match = replace(
         MATCH,
         right=replace(MATCH.right, condition=("r:k", "r:v", "r:pk")),
         keys=tuple(Key(f"l:{a}", f"r:{b}") for a, b in keys),
-        versions=Versions(("r:pk",), "r:$seq", ("r:pk",), "r:w", takes_away=takes_away, ends=True),
+        versions=Versions(
+            by=("r:pk",),
+            sequence="r:$seq",
+            identity=("r:pk",),
+            weight="r:w",
+            takes_away=takes_away,
+            ends=True,
+            index=("r:k",) if by == "other" and indexed else (),
+        ),
         outer=outer,
         residual='l."l:v" <= r."r:v"' if tested else None,
     )

@@ -51,7 +51,7 @@ CASES: dict[str, tuple[str, str]] = {
     "create what": (
         "CREATE VIEW x AS SELECT 1",
         (
-            "found 'VIEW', expected STREAM, MUTABLE STREAM or TABLE after CREATE (line 1, column 8)\n"
+            "found 'VIEW', expected STREAM, MUTABLE STREAM, TABLE or INDEX after CREATE (line 1, column 8)\n"
             "1 | CREATE VIEW x AS SELECT 1\n"
             "  |        ^^^^"
         ),
@@ -67,7 +67,7 @@ CASES: dict[str, tuple[str, str]] = {
     "misspelt stream": (
         "CREATE STRAEM x (a INT)",
         (
-            "found 'STRAEM', expected STREAM, MUTABLE STREAM or TABLE after CREATE (line 1, column 8)\n"
+            "found 'STRAEM', expected STREAM, MUTABLE STREAM, TABLE or INDEX after CREATE (line 1, column 8)\n"
             "1 | CREATE STRAEM x (a INT)\n"
             "  |        ^^^^^^\n"
             "hint: did you mean STREAM?"
@@ -579,7 +579,7 @@ CASES: dict[str, tuple[str, str]] = {
     ),
     "drop what": (
         "DROP VIEW x",
-        ("found 'VIEW', expected STREAM or TABLE after DROP (line 1, column 6)\n1 | DROP VIEW x\n  |      ^^^^"),
+        ("found 'VIEW', expected STREAM, TABLE or INDEX after DROP (line 1, column 6)\n1 | DROP VIEW x\n  |      ^^^^"),
     ),
     "drop two": (
         "DROP STREAM a, b",

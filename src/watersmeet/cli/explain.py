@@ -65,6 +65,7 @@ class _Script:
         """The plan of a statement's query, if it has one; then the streams are as the statement leaves them."""
         from watersmeet.plan.explain import explain as plan_text
         from watersmeet.sql import statements as sql
+        from watersmeet.sql.indexes import with_index, without_index
 
         match statement:
             case sql.Select(query=query) | sql.Explain(query=query):
@@ -80,6 +81,10 @@ class _Script:
                 self._create(statement)
             case sql.CreateTable():
                 self._create_table(statement)
+            case sql.CreateIndex(stream=name):
+                self._streams[name.lower()] = with_index(self._require(name, statement.position), statement)
+            case sql.DropIndex(stream=name):
+                self._streams[name.lower()] = without_index(self._require(name, statement.position), statement)
             case sql.Drop():
                 self._drop(statement)
             case sql.InsertValues(stream=name) | sql.Describe(name=name) | sql.ShowCreate(name=name):

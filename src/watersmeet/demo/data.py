@@ -113,8 +113,7 @@ class _Marker:
 
 
 def write_events(folder: Path, *, files: int = 24) -> DemoData:
-    """Write the flights to ``folder/flights`` (Parquet), the weather to ``folder/weather`` (JSON lines), and the
-    aircraft to ``folder/planes`` (Parquet).
+    """Write the flights (Parquet), the weather (JSON lines) and the aircraft (Parquet), each in a folder of its own.
 
     ``files`` is the number of files per stream, each covering the same share of the year; a share without any
     rows has no file. Does nothing if the folder holds the same files already, and starts afresh if it holds

@@ -118,6 +118,9 @@ class StateView(Protocol):
         ``probes`` is a relation with the columns ``by`` and ``$t``.  It costs what the probes cost, not what is stored.
         """
 
+    def of_keys(self, relation: str, by: Sequence[str], probes: str) -> str | None:
+        """SQL over stored rows among which are all with columns ``by`` equal to those of one of ``probes``."""
+
 
 @dataclass(frozen=True, slots=True)
 class StepFrontiers:

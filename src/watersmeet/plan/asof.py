@@ -57,7 +57,14 @@ def versions_of(
         weight=input.physical(TP_DELTA),
         takes_away=input.stream.mode is StreamMode.CHANGELOG,
         ends=asof.of_table,
+        index=_index(input, travelling) if asof.of_table else (),
     )
+
+
+def _index(input: Input, travelling: Mapping[str | None, str]) -> tuple[str, ...]:
+    """The columns of the index with most columns of which the key has all."""
+    usable = [index.columns for index in input.stream.indexes if set(_lower(index.columns)) <= travelling.keys()]
+    return tuple(travelling[name] for name in _lower(max(usable, key=len, default=())))
 
 
 def kernel_of(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from watersmeet.columns import TP_TIME
 from watersmeet.config import QuerySettings
@@ -31,12 +31,12 @@ from watersmeet.secrets import masked
 _BESIDE_ALIAS = re.compile(r'\b[lr]\.(?="[^"]*:)')
 
 
-def explain(plan: PhysicalPlan) -> str:
-    """The text of EXPLAIN."""
-    return "\n".join(_lines(plan))
+def explain(plan: PhysicalPlan, counters: Mapping[str, int] | None = None) -> str:
+    """The text of EXPLAIN; with the counters of the query's last run also what its operators held then."""
+    return "\n".join(_lines(plan, counters or {}))
 
 
-def _lines(plan: PhysicalPlan) -> Iterator[str]:
+def _lines(plan: PhysicalPlan, counters: Mapping[str, int]) -> Iterator[str]:
     query = plan.query
     yield f"EMIT {query.emit.value}: {query.emit_reason}"
     if query.max_state_bytes is not None:
@@ -49,6 +49,9 @@ def _lines(plan: PhysicalPlan) -> Iterator[str]:
     joins = list(joins_of(query.root))
     for operator in plan.operators:
         yield from _operator_lines(operator, plan)
+        if (rows := counters.get(f"{operator.name}.state_rows")) is not None:
+            size, segments = (counters.get(f"{operator.name}.{name}", 0) for name in ("state_bytes", "segments"))
+            yield f"  statistics of its last batch: {rows:,} rows held, {size:,} bytes in {segments:,} segments"
     if any(join.null_aware for join in joins):
         yield "note: NOT IN compares with every row of the other side, in one bucket; NOT EXISTS is cheaper"
     for condition in plan.post_filters:
@@ -152,6 +155,8 @@ def _asof_lines(operator: PhysicalOperator, kernel: AsofKernel, plan: PhysicalPl
     reach = "any distance" if match.tolerance is None else f"at most {_span(match.tolerance, left)} away"
     each = "" if match.meets_one else f" for each {', '.join(map(_plain, match.versions.by))}"
     yield f"  partner{each}: {picked}, {reach}; of one time the last in its source"
+    if not match.meets_one:
+        yield f"  found by {_access(match, right)}"
     if match.versions.weight is not None:
         yield f"  deletes: {_deletes(match)}"
     if match.residual is not None:
@@ -193,6 +198,17 @@ def _written(table: Input) -> str:
     """The options that say where the table is, as they were written; secrets stay references."""
     given = {name: value for name, value in table.stream.options.items() if not name.startswith("lookup_")}
     return ", ".join(f"{name} = '{value}'" for name, value in masked(given).items())
+
+
+def _access(match: AsofMatch, right: Input) -> str:
+    """How rows of a table are found that is joined by other columns than its key."""
+    names = [right.declared(key.right) for key in match.keys]
+    if not match.versions.index:
+        missing = f"CREATE INDEX … ON {right.stream.name} ({', '.join(names)})"
+        return f"reading all versions; {missing} would find them" if names else "reading all versions: there is no key"
+    sought = {right.declared(name).lower() for name in match.versions.index}
+    used = next(index for index in right.stream.indexes if {name.lower() for name in index.columns} == sought)
+    return f"index {used.name} ({', '.join(used.columns)})"
 
 
 def _results_of(kernel: AsofKernel) -> str:

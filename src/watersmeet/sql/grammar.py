@@ -22,10 +22,12 @@ from watersmeet.sql.parts import QUERY_STARTS, PartsParser
 from watersmeet.sql.positions import token_position
 from watersmeet.sql.statements import (
     ColumnDef,
+    CreateIndex,
     CreateStream,
     CreateTable,
     Describe,
     Drop,
+    DropIndex,
     Explain,
     InsertSelect,
     InsertValues,
@@ -116,11 +118,16 @@ class StatementParser(PartsParser):
 
     # CREATE
 
-    def _create(self, position: Position, source: str) -> CreateStream | CreateTable:
+    def _create(self, position: Position, source: str) -> CreateStream | CreateTable | CreateIndex:
+        if self.take("INDEX"):
+            if_not_exists = self.take("IF", "NOT", "EXISTS")
+            name, stream = self._index_name("IF NOT EXISTS" if if_not_exists else "CREATE INDEX")
+            self.require(TokenType.L_PAREN, "'('", after=f"ON {stream}")
+            return CreateIndex(name, stream, self.names(f"{stream} ("), if_not_exists, position, source)
         mutable = self.take("MUTABLE")
         is_table = not mutable and self.take("TABLE")
         if not is_table and not self.take("STREAM"):
-            choices = ["STREAM"] if mutable else ["STREAM", "MUTABLE STREAM", "TABLE"]
+            choices = ["STREAM"] if mutable else ["STREAM", "MUTABLE STREAM", "TABLE", "INDEX"]
             raise self.unexpected(choices, after="MUTABLE" if mutable else "CREATE")
         kind = "TABLE" if is_table else "STREAM"
         if_not_exists = self.take("IF", "NOT", "EXISTS")
@@ -150,6 +157,13 @@ class StatementParser(PartsParser):
             options_positions=body.options_positions,
             settings_positions=body.settings_positions,
         )
+
+    def _index_name(self, after: str) -> tuple[str, str]:
+        """The name of an index and its stream."""
+        name = self.name("an index name", after)
+        if not self.take("ON"):
+            raise self.unexpected(["ON"], after=name)
+        return name, self.name("a stream name", "ON")
 
     def _create_choices(self, body: _Body) -> list[str]:
         choices = [] if body.columns else ["'('"]
@@ -302,14 +316,17 @@ class StatementParser(PartsParser):
             raise self.unexpected(["STREAM", "TABLE"], after="SHOW CREATE")
         return ShowCreate(self.name("a stream name", "SHOW CREATE STREAM"), position, source)
 
-    def _drop(self, position: Position, source: str) -> Drop:
+    def _drop(self, position: Position, source: str) -> Drop | DropIndex:
+        if self.take("INDEX"):
+            if_exists = self.take("IF", "EXISTS")
+            return DropIndex(*self._index_name("IF EXISTS" if if_exists else "DROP INDEX"), if_exists, position, source)
         kinds: tuple[Literal["STREAM", "TABLE"], ...] = ("STREAM", "TABLE")
         for kind in kinds:
             if self.take(kind):
                 if_exists = self.take("IF", "EXISTS")
                 name = self.name(f"a {kind.lower()} name", "IF EXISTS" if if_exists else f"DROP {kind}")
                 return Drop(name, if_exists, position, kind, source)
-        raise self.unexpected(["STREAM", "TABLE"], after="DROP")
+        raise self.unexpected(["STREAM", "TABLE", "INDEX"], after="DROP")
 
 
 def _option_text(value: SettingValue) -> str:

@@ -95,6 +95,29 @@ class CreateTable:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateIndex:
+    """CREATE INDEX [IF NOT EXISTS] name ON stream (columns)."""
+
+    name: str
+    stream: str
+    columns: tuple[str, ...]
+    if_not_exists: bool
+    position: Position
+    source: str = field(default="", compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DropIndex:
+    """DROP INDEX [IF EXISTS] name ON stream."""
+
+    name: str
+    stream: str
+    if_exists: bool
+    position: Position
+    source: str = field(default="", compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class InsertValues:
     """INSERT INTO stream [(columns)] VALUES rows.
 
@@ -191,6 +214,8 @@ Statement: TypeAlias = (
     | InsertSelect
     | CreateStream
     | CreateTable
+    | CreateIndex
+    | DropIndex
     | Explain
     | Show
     | ShowCreate

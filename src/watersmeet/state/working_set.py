@@ -20,8 +20,8 @@ import pyarrow as pa
 
 from watersmeet.columns import TIME
 from watersmeet.kernels.api import FOREVER, NEVER, quote
+from watersmeet.state.segment_index import SegmentIndex
 from watersmeet.state.segments import Segment
-from watersmeet.state.time_index import TimeIndex
 
 _numbers = itertools.count()
 #: A working set that has not been asked for so long is closed.
@@ -38,7 +38,7 @@ class WorkingSet:
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
         self._tables: dict[str, tuple[Segment, str]] = {}
-        self._indexes: dict[str, TimeIndex] = {}
+        self._indexes: dict[str, dict[tuple[str, ...], SegmentIndex]] = {}
 
     @property
     def connection(self) -> duckdb.DuckDBPyConnection:
@@ -70,7 +70,7 @@ class WorkingSet:
 
     def remove(self, segment_id: str) -> None:
         """Drop a segment."""
-        if (index := self._indexes.pop(segment_id, None)) is not None:
+        for index in self._indexes.pop(segment_id, {}).values():
             index.drop()
         _, name = self._tables.pop(segment_id)
         self._connection.execute(f"DROP TABLE {name}")
@@ -90,8 +90,16 @@ class WorkingSet:
         """SQL over the stored rows of a relation among which are those that ``probes`` ask for.
 
         That is, for each row of the relation ``probes``, the newest stored rows with equal columns ``by`` at or before
-        its ``$t``; a relation is always asked by the same columns.
+        its ``$t``.
         """
+        return self._sought(relation, by, lambda index: index.near(probes))
+
+    def of_keys(self, relation: str, by: Sequence[str], probes: str) -> str | None:
+        """SQL over the stored rows of a relation among which are all with columns ``by`` equal to those of a probe."""
+        return self._sought(relation, by, lambda index: index.of_keys(probes))
+
+    def _sought(self, relation: str, by: Sequence[str], seek: Callable[[SegmentIndex], str]) -> str | None:
+        """SQL over what an index finds in large segments, and all rows of small ones."""
         parts = []
         for id, (segment, name) in self._tables.items():
             if segment.relation != relation:
@@ -99,9 +107,10 @@ class WorkingSet:
             if segment.rows < LEAST_INDEXED:
                 parts.append(f"SELECT * FROM {name}")
                 continue
-            if id not in self._indexes:
-                self._indexes[id] = TimeIndex(self._connection, name, by)
-            parts.append(self._indexes[id].near(probes))
+            indexes = self._indexes.setdefault(id, {})
+            if tuple(by) not in indexes:
+                indexes[tuple(by)] = SegmentIndex(self._connection, name, by, len(indexes))
+            parts.append(seek(indexes[tuple(by)]))
         return f"({' UNION ALL '.join(parts)})" if parts else None
 
     def read(self, segments: Iterable[Segment]) -> pa.Table:

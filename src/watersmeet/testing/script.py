@@ -9,8 +9,9 @@ from watersmeet.errors import CatalogError, UnsupportedError, did_you_mean
 from watersmeet.lookup.tables import table_options
 from watersmeet.sql.bind import bind
 from watersmeet.sql.define import check_target, define_stream, define_table
+from watersmeet.sql.indexes import with_index
 from watersmeet.sql.parse import parse
-from watersmeet.sql.statements import CreateStream, CreateTable, InsertSelect, Query, Select
+from watersmeet.sql.statements import CreateIndex, CreateStream, CreateTable, InsertSelect, Query, Select
 
 
 def load_script(script: str) -> tuple[dict[str, StreamDef], Query]:
@@ -34,6 +35,10 @@ def load_script(script: str) -> tuple[dict[str, StreamDef], Query]:
                 if (known := streams.get(stream.name.lower())) is not None:
                     raise CatalogError(f"there is a {known.kind} {stream.name} already", position=statement.position)
                 streams[stream.name.lower()] = stream
+            case CreateIndex(stream=name):
+                if (indexed := streams.get(name.lower())) is None:
+                    raise CatalogError(f"there is no stream {name}", position=statement.position)
+                streams[name.lower()] = with_index(indexed, statement)
             case CreateStream(query=found) | Select(query=found):
                 query = found
             case InsertSelect(query=found):
@@ -41,7 +46,7 @@ def load_script(script: str) -> tuple[dict[str, StreamDef], Query]:
                 query = found
             case _:
                 raise UnsupportedError(
-                    "a test takes CREATE STREAM and CREATE TABLE statements, and one query", position=statement.position
+                    "a test takes CREATE STREAM, TABLE and INDEX statements, and one query", position=statement.position
                 )
     if query is None:
         raise UnsupportedError("a test needs a query after its CREATE STREAM statements")

@@ -154,7 +154,8 @@ class _Step:
             where.append(f"{time} >= (SELECT min({changed}) FROM right_new)")
         if self.match.direction is Direction.FORWARD:
             where.append(f"{time} <= (SELECT max({changed}) FROM right_new)")
-        if same_key := self.match.same_key():
+        # of one thing any version may be the one met before, whatever else it has in the key now
+        if same_key := self.match.same_key(by=self.match.meets_one):
             where.append(f"EXISTS (SELECT 1 FROM ({self.step.changed_things()}) AS r WHERE {' AND '.join(same_key)})")
         names = ", ".join(f"l.{quote(name)}" for name in self.left_names)
         rows = f"SELECT {names} FROM {live} AS l WHERE {' AND '.join(where)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from watersmeet.columns import TIME
@@ -33,6 +33,8 @@ class Versions:
     it takes away     where one with +1 came before it, and ``takes_away``
     it ends validity  else, where ``ends``: nothing holds from its time on
     nothing           else: it takes away a row that was never there
+
+    By ``index``, columns of the join's key, things are sought where the key does not name one.
     """
 
     by: tuple[str, ...]
@@ -41,6 +43,7 @@ class Versions:
     weight: str | None = None
     takes_away: bool = False
     ends: bool = False
+    index: tuple[str, ...] = field(default=(), repr=False)  # it changes no result, so state fits with any
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ right rows that may hold for one of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -54,7 +54,7 @@ class AsofStep:
         where = [f"{quote(TIME)} IS NOT NULL"]
         if self.match.direction is Direction.BACKWARD:
             where.append(f"{quote(TIME)} <= (SELECT max({quote(TIME)}) FROM waiting)")
-        rows = f"SELECT {names} FROM ({self._right_rows(near=self._is_selective())}) WHERE {' AND '.join(where)}"
+        rows = f"SELECT {names} FROM ({self._right_rows(self._find())}) WHERE {' AND '.join(where)}"
         if self.match.keys:
             rows = f"SELECT {names} FROM ({rows}) AS r WHERE {self._may_meet(rows)}"
         self.execute(f"CREATE TEMP TABLE candidates AS {rows}")
@@ -128,31 +128,54 @@ class AsofStep:
 
     # -- right rows ------------------------------------------------------------------------------------------------
 
-    def _right_rows(self, *, near: bool = False) -> str:
-        """SQL of the new and the stored right rows; with ``near`` only of those that hold for one of ``waiting``."""
+    def _right_rows(self, find: Callable[[str], str | None] | None = None) -> str:
+        """SQL of the new and the stored right rows, or of those stored that ``find`` gives of each relation."""
         names = ", ".join(quote(name) for name in self.match.right_columns)
-        find = self._near if near else self._stored
+        find = find or self._stored
         parts = ["right_new", *(scan for name in ("right", "settled") if (scan := find(name)) is not None)]
         return " UNION ALL ".join(f"SELECT {names} FROM {part}" for part in parts)
 
-    def _is_selective(self) -> bool:
-        """Whether the waiting rows ask for so few of the stored ones that seeking beats sorting.
-
-        Only where the newest row at or before a time says what holds then: not where another may have taken it away.
-        """
+    def _find(self) -> Callable[[str], str | None] | None:
+        """How right rows are sought by an index; None where there is none, or reading all of them costs less."""
         match = self.match
-        if match.direction is not Direction.BACKWARD or match.strict or not match.meets_one:
-            return False
-        if match.versions.takes_away or any(key.null_safe for key in match.keys):
-            return False
+        if any(key.null_safe for key in match.keys) or not match.keys:
+            return None
         ((waiting,),) = self.rows("SELECT count(*) FROM waiting")
-        return 0 < waiting * FAR_MORE < self.count("right") + self.count("settled")
+        if not 0 < waiting * FAR_MORE < self.count("right") + self.count("settled"):
+            return None
+        if not match.meets_one:
+            return self._of_things if match.versions.index else None
+        # the newest row at or before a time says what holds then, unless another may have taken it away
+        is_newest = match.direction is Direction.BACKWARD and not match.strict and not match.versions.takes_away
+        return self._near if is_newest else self._of_keys
 
     def _near(self, relation: str) -> str | None:
-        by = [key for key in self.match.keys if key.right in self.match.versions.by]
-        columns = [f"{quote(key.left)} AS {quote(key.right)}" for key in by]
-        probes = f"(SELECT DISTINCT {', '.join([*columns, quote(TIME)])} FROM waiting)"
-        return self.state.near(relation, [key.right for key in by], probes)
+        """The newest versions at or before the times of the waiting rows."""
+        by = self.match.versions.by
+        return self.state.near(relation, by, self._probes(by, TIME))
+
+    def _of_keys(self, relation: str) -> str | None:
+        """All versions of the things that waiting rows ask for."""
+        by = self.match.versions.by
+        return self.state.of_keys(relation, by, self._probes(by))
+
+    def _of_things(self, relation: str) -> str | None:
+        """All versions of the things of which one, as the index knows, has the key of a waiting row."""
+        by = ", ".join(quote(name) for name in self.match.versions.by)
+        index = self.match.versions.index
+        found = [
+            f"SELECT {by} FROM {rows}"
+            for each in ("right", "settled")
+            if (rows := self.state.of_keys(each, index, self._probes(index))) is not None
+        ]
+        things = " UNION ".join([f"SELECT {by} FROM right_new", *found])
+        return self.state.of_keys(relation, self.match.versions.by, f"({things})")
+
+    def _probes(self, names: Sequence[str], *more: str) -> str:
+        """A relation of what waiting rows have for columns of the right side's key."""
+        left = {key.right: key.left for key in self.match.keys}
+        columns = [f"{quote(left[name])} AS {quote(name)}" for name in names]
+        return f"(SELECT DISTINCT {', '.join([*columns, *map(quote, more)])} FROM waiting)"
 
     def _may_meet(self, rows: str) -> str:
         """Whether a right row ``r`` is of a thing that some waiting row asks for."""

@@ -1,4 +1,4 @@
-"""An index of a segment in the working set: its rows by key, and of each key by time.
+"""An index of a segment in the working set: its rows by some columns (a key), and of each key by time.
 
 It finds, for a few keys and times, the rows among which is the newest of the key at or before the time, without sorting
 the segment again: rows are sorted once and cut into small chunks; of each key in a chunk the oldest time is a *fence*.
@@ -19,13 +19,13 @@ from watersmeet.kernels.api import quote
 CHUNK = 32
 
 
-class TimeIndex:
+class SegmentIndex:
     """The index of one DuckDB table by some columns and ``$t``; rows of one key and time are never parted."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, table: str, by: Sequence[str]) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, table: str, by: Sequence[str], number: int = 0) -> None:
         self._connection = connection
         self._table = table
-        self._rows, self._fences = f"{table}_rows", f"{table}_fences"
+        self._rows, self._fences = f"{table}_rows_{number}", f"{table}_fences_{number}"
         self._by = tuple(by)
         keys = ", ".join(quote(name) for name in self._by)
         time = quote(TIME)
@@ -48,7 +48,16 @@ class TimeIndex:
         asked = f"SELECT * FROM {self._fences} AS f"
         if same:
             asked += f" WHERE EXISTS (SELECT 1 FROM {probes} AS p WHERE {' AND '.join(same)})"
-        chunks = f"SELECT f.chunk FROM {probes} AS p ASOF JOIN ({asked}) AS f ON {on}"
+        return self._in_chunks(f"SELECT f.chunk FROM {probes} AS p ASOF JOIN ({asked}) AS f ON {on}")
+
+    def of_keys(self, probes: str) -> str:
+        """SQL of rows among which are all with the key of one of ``probes``."""
+        same = " AND ".join(f"p.{quote(name)} = f.{quote(name)}" for name in self._by)
+        return self._in_chunks(
+            f"SELECT f.chunk FROM {self._fences} AS f WHERE EXISTS (SELECT 1 FROM {probes} AS p WHERE {same})"
+        )
+
+    def _in_chunks(self, chunks: str) -> str:
         rows = f"SELECT row FROM {self._rows} WHERE chunk IN ({chunks})"
         return f"SELECT * FROM {self._table} WHERE rowid IN ({rows})"
 

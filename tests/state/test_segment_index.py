@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from watersmeet.columns import TIME
-from watersmeet.state import time_index
-from watersmeet.state.time_index import TimeIndex
+from watersmeet.state import segment_index
+from watersmeet.state.segment_index import SegmentIndex
 
 ROWS = st.lists(st.tuples(st.integers(0, 3), st.integers(-5, 20)), min_size=1, max_size=60)
 
@@ -27,8 +27,8 @@ def test_the_newest_row_of_a_key_is_among_those_found(
     con.execute("CREATE TABLE stored AS SELECT * FROM given")
     con.register("probes", asked)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(time_index, "CHUNK", chunk)
-        index = TimeIndex(con, "stored", ["k"] if keyed else [])
+        patch.setattr(segment_index, "CHUNK", chunk)
+        index = SegmentIndex(con, "stored", ["k"] if keyed else [])
     found = {n for _, _, n in con.sql(index.near("probes")).fetchall()}
     for key, time in probes:
         before = [(t, n) for n, (k, t) in enumerate(rows) if t <= time and (k == key or not keyed)]
@@ -42,6 +42,6 @@ def test_few_probes_read_few_rows() -> None:
     con = duckdb.connect()
     con.execute(f'CREATE TABLE stored AS SELECT i % 3 AS k, i AS "{TIME}" FROM range(100000) AS r(i)')
     con.execute(f'CREATE TABLE probes AS SELECT 1 AS k, 50000 AS "{TIME}"')
-    found = con.sql(TimeIndex(con, "stored", ["k"]).near("probes")).fetchall()
+    found = con.sql(SegmentIndex(con, "stored", ["k"]).near("probes")).fetchall()
     assert (1, 49999) in found
-    assert len(found) <= 3 * time_index.CHUNK
+    assert len(found) <= 3 * segment_index.CHUNK
