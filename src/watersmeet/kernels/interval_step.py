@@ -184,8 +184,10 @@ class _Step:
 
     def matched_left(self) -> str:
         """SQL of the left rows that meet their first partner in this step."""
+        # without an equality DuckDB 2.0 takes an inequality join, whose SEMI form forgets the other conditions
+        join = "SEMI JOIN" if self.match.keys else "JOIN"
         selects = [
-            f"SELECT l.{quote(RID)} AS lid, l.{quote(TIME)} AS ltime FROM {left} AS l SEMI JOIN {right} AS r ON {on}"
+            f"SELECT l.{quote(RID)} AS lid, l.{quote(TIME)} AS ltime FROM {left} AS l {join} {right} AS r ON {on}"
             for left, right, on in self.meetings()
         ]
         found = f"SELECT DISTINCT lid, ltime FROM ({' UNION ALL '.join(selects)})"
