@@ -199,9 +199,10 @@ class _Step:
     def row(self, side: Side, rows: str, weight: int) -> str:
         """SQL of rows of one side alone: beside NULLs of the other's types, or as they are (semi, anti)."""
         alias, other = side.alias, side.other.alias
-        # a row without a time keeps the id it came with, since its number is not stored
+        # a row without a time keeps the id it came with, since its number is not stored; marked, for its sender's ids
+        # and those given here are of one form
         own = f"'{alias}' || CAST({alias}.{quote(RID)} AS VARCHAR)"
-        shown = f"CASE WHEN {alias}.{quote(TIME)} IS NULL THEN {alias}.{quote(ID)} ELSE {own} END"
+        shown = f"CASE WHEN {alias}.{quote(TIME)} IS NULL THEN '{alias}n' || {alias}.{quote(ID)} ELSE {own} END"
         padding = f" LEFT JOIN (SELECT * FROM {other}_new WHERE FALSE) AS {other} ON FALSE"
         return (
             f"SELECT {self.match.output_sql()}, CAST({weight} AS TINYINT) AS {quote(WEIGHT)}, {shown} AS {quote(ID)} "

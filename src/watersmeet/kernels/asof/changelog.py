@@ -30,6 +30,7 @@ from watersmeet.kernels.match import number_rows
 _FOUND = "$found"  # the time of the right row that was picked, whether it passed the tests or not
 _LEFT, _SHOWN, _PICKED = "left", "shown", "picked"
 _STEP = "$step"
+_KEPT_ID = f"'n' || l.{quote(ID)}"
 _SETTLED = {_LEFT: "left_settled", _SHOWN: "shown_settled", _PICKED: "picked_settled"}
 
 
@@ -217,8 +218,8 @@ class _Step:
         """SQL of the results as they go out."""
         left = ", ".join(self.match.output(Side.LEFT))
         right = ", ".join(f"d.{quote(name)}" for name in self.match.right.output)
-        # a row without a time is not stored: its results keep the id that it came with
-        id = f"CASE WHEN l.{quote(TIME)} IS NULL THEN l.{quote(ID)} ELSE d.{quote(ID)} END AS {quote(ID)}"
+        # a row without a time is not stored: its results keep the id that it came with, marked as such
+        id = f"CASE WHEN l.{quote(TIME)} IS NULL THEN {_KEPT_ID} ELSE d.{quote(ID)} END AS {quote(ID)}"
         shown = ", ".join(filter(None, (left, right, f"d.{quote(WEIGHT)}", id if self.kernel.gives_ids else "")))
         rows = f"{self.columns('waiting')} UNION ALL {self.columns('retracted')}"
         return f"SELECT {shown} FROM difference AS d JOIN ({rows}) AS l USING ({quote(RID)})"
@@ -227,7 +228,7 @@ class _Step:
         """SQL of padded rows that go: their left rows had no time, met nothing, and were not stored."""
         padding = self.match.output(Side.RIGHT, "FALSE")
         columns = [*self.match.output(Side.LEFT), *padding, f"CAST(-1 AS TINYINT) AS {quote(WEIGHT)}"]
-        columns += [f"l.{quote(ID)}"] if self.kernel.gives_ids else []
+        columns += [_KEPT_ID] if self.kernel.gives_ids else []
         where = f"l.{quote(TIME)} IS NULL" if self.match.outer else "FALSE"
         return (
             f"SELECT {', '.join(columns)} FROM left_retractions AS l LEFT JOIN candidates AS r ON FALSE WHERE {where}"
