@@ -40,7 +40,6 @@ def decide_emit(query: LogicalQuery, asked: EmitMode | None, position: Position 
         query.emit, query.emit_reason = EmitMode.FINAL, "no result ever needs a correction"
     else:
         query.emit, query.emit_reason = EmitMode.CHANGELOG, "a join without a window can never be final"
-    _check_wait(query, joins, position)
     if unbounded or any(waits_for_ever(join) for join in joins):
         query.max_state_bytes = limit if limit is not None else DEFAULT_LIMIT
     else:
@@ -64,8 +63,8 @@ def join_at_once(query: LogicalQuery, asof: AsofMatch) -> bool:
     return asof.direction is Direction.CURRENT or without_wait
 
 
-def _check_wait(query: LogicalQuery, joins: Sequence[JoinNode], position: Position | None) -> None:
-    """``temporal_wait = 'none'`` needs a join that would wait."""
+def check_wait(query: LogicalQuery, position: Position | None) -> None:
+    """Raise ``PlanError`` where ``temporal_wait = 'none'`` finds no join that would wait."""
     if query.settings.temporal_wait != "none":
         return
     if query.emit is EmitMode.CHANGELOG:
@@ -74,7 +73,7 @@ def _check_wait(query: LogicalQuery, joins: Sequence[JoinNode], position: Positi
             hint="leave it out, or use EMIT FINAL",
             position=position,
         )
-    if not any(join.asof is not None and join.asof.of_table for join in joins):
+    if not any(join.asof is not None and join.asof.of_table for join in joins_of(query.root)):
         raise PlanError(
             "temporal_wait = 'none', but no join here is FOR SYSTEM_TIME AS OF", hint="leave it out", position=position
         )

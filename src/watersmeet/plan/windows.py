@@ -140,8 +140,9 @@ def _analysed_asof(
     if not inputs[asof.right].stream.outside and not (asof.of_table and inputs[asof.right].stream.changes):
         _check_keys(join, terms, columns)
     terms.residual += join.tests
-    leaders = ((asof.left,), (asof.right,))
-    if asof.direction is Direction.CURRENT:  # times play no part
+    leaders: tuple[tuple[int, ...], tuple[int, ...]] = ((asof.left,), (asof.right,))
+    if asof.direction is Direction.CURRENT:  # times play no part, but that no row may lack one
+        leaders = (_leaders(join.left, asof.left, timed(join.left)), (asof.right,))
         return JoinAnalysis(
             keys=tuple(terms.keys),
             residual=terms.tested,

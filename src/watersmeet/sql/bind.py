@@ -11,7 +11,7 @@ from watersmeet.columns import TP_DELTA, TP_TIME
 from watersmeet.config import QuerySettings, parse_settings
 from watersmeet.errors import BindError, CatalogError, ConfigError, UnsupportedError, did_you_mean
 from watersmeet.kernels.api import EmitMode, JoinKind, Side
-from watersmeet.plan.emit import decide_emit
+from watersmeet.plan.emit import check_wait, decide_emit
 from watersmeet.plan.logical import (
     AsofMatch,
     Input,
@@ -40,6 +40,7 @@ from watersmeet.sql.scope import Relation, Scope
 from watersmeet.sql.statements import Query
 
 Streams = Mapping[str, StreamDef]
+_ZERO = exp.Literal.number(0)
 
 
 def bind(query: Query, streams: Streams) -> LogicalQuery:
@@ -73,7 +74,21 @@ def bind(query: Query, streams: Streams) -> LogicalQuery:
     _refuse_tables(logical)
     analyse(logical.root, logical.inputs, logical.columns)
     decide_emit(logical, query.emit, query.emit_position)
+    check_wait(logical, query.settings_positions.get("temporal_wait", query.position))
     return logical
+
+
+def _keep_deletes(node: JoinNode, asof: AsofMatch, input: Input) -> None:
+    """A filter below a join as of a time must not take away what says that other rows do not hold.
+
+    Of a table it tests the version that holds; of other rows it lets those pass that take others away.
+    """
+    if asof.of_table:
+        node.tests += input.filters
+        input.filters = []
+        return
+    taken = exp.LT(this=exp.column(exp.to_identifier(input.physical(TP_DELTA), quoted=True)), expression=_ZERO.copy())
+    input.filters = [exp.or_(condition, taken) for condition in input.filters]
 
 
 def _refuse_changing(query: LogicalQuery) -> None:
@@ -198,11 +213,13 @@ class _Binder:
     def _join(self, left: Node, join: exp.Join, scope: Scope, ctes: Ctes) -> JoinNode:
         kind = _join_kind(join)
         visible_before = list(scope.relations)
-        version = join.this.args.pop("version", None) if isinstance(join.this, exp.Table) else None
+        version = join.this.args.pop("version", None)
         right = self._relation(join.this, scope, ctes)
         node = JoinNode(left, right, kind, [], position_of(join), join.args.get("within"))
         node.grace = self._grace(node, join.args.get("grace"))
         node.asof = self._asof(node, join.args.get("match_condition"), version, scope)
+        if node.asof is not None and isinstance(right, Leaf) and right.input.stream.changes:
+            _keep_deletes(node, node.asof, right.input)
         for term in conjuncts(join.args.get("on")):
             if _as_subquery(term) is not None:
                 raise UnsupportedError(
