@@ -117,6 +117,8 @@ class JoinAnalysis:
     row may lack some.  ``loose`` are further bounds (i, j, time j - time i), which hold where neither time is NULL:
     WITHIN over a chain says nothing about a stream that a padded row lacks.
 
+    ``exact`` are further bounds of the same form that hold like any other condition: with a NULL, not.
+
     ``grace`` is this join's GRACE PERIOD, or the one at the end of FROM that stands in for it, in axis units.  ``lags``
     says how far an input's event time in the results may lie behind the join's frontier (None: there is no bound), and
     ``differences`` how far event times in one result may lie apart.
@@ -127,6 +129,7 @@ class JoinAnalysis:
     leaders: tuple[tuple[int, ...], tuple[int, ...]]
     bounds: Interval
     loose: tuple[tuple[int, int, Interval], ...]
+    exact: tuple[tuple[int, int, Interval], ...]
     grace: int
     lags: Mapping[int, int | None]
     differences: Differences

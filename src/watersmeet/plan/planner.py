@@ -22,6 +22,7 @@ from watersmeet.kernels.match import Key, SideColumns, WindowMatch
 from watersmeet.kernels.ordered import OrderedEmit
 from watersmeet.lookup.tables import OpenTable
 from watersmeet.plan.asof import kernel_of, routing_keys, versions_of
+from watersmeet.plan.bounds import Interval
 from watersmeet.plan.emit import join_at_once
 from watersmeet.plan.logical import (
     Input,
@@ -361,7 +362,7 @@ class _Planner:
         found = {key.of(side) for key in terms.keys}
         for term in terms.residual:
             found |= self._of_side(self._names(term), join.child(side))
-        for i, j, _ in join.analysis.loose:
+        for i, j, _ in (*join.analysis.loose, *join.analysis.exact):
             found.add(self.query.inputs[i if side is Side.LEFT else j].time_name)
         return found
 
@@ -420,15 +421,26 @@ class _Planner:
             return _column(name, alias(input))
 
         sql = [render(condition, column) for condition in terms.residual]
+        for i, j, interval in join.analysis.exact:
+            sql.append(exp.paren(_within(axis(j) - axis(i), interval)).sql(dialect="duckdb"))
         for i, j, interval in join.analysis.loose:
             left, right = axis(i), axis(j)
-            near = (right - left).between(interval.lower, interval.upper)
+            near = _within(right - left, interval)
             sql.append(exp.paren(exp.or_(_is_null(left), _is_null(right), near)).sql(dialect="duckdb"))
         return " AND ".join(sql) or None
 
 
 def _column(name: str, table: str) -> exp.Column:
     return exp.column(exp.to_identifier(name, quoted=True), table=table)
+
+
+def _within(distance: exp.Expr, interval: Interval) -> exp.Expr:
+    bounds: list[exp.Expr] = []
+    if interval.lower is not None:
+        bounds.append(exp.GTE(this=distance.copy(), expression=exp.Literal.number(interval.lower)))
+    if interval.upper is not None:
+        bounds.append(exp.LTE(this=distance.copy(), expression=exp.Literal.number(interval.upper)))
+    return exp.and_(*bounds) if bounds else exp.true()
 
 
 def _is_null(operand: exp.Expr) -> exp.Expr:

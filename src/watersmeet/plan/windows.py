@@ -72,17 +72,15 @@ def _windows(from_clause: list[JoinNode]) -> dict[JoinNode, tuple[Within, bool]]
 
 @dataclass(slots=True)
 class _Terms:
-    """A join's conditions told apart; ``of_pair`` holds those that the bounds of a pair come from."""
+    """A join's conditions told apart."""
 
     keys: list[KeyPair] = field(default_factory=list)
     bounds: dict[Pair, Interval] = field(default_factory=dict)
-    of_pair: dict[Pair, list[exp.Expr]] = field(default_factory=dict)
     residual: list[exp.Expr] = field(default_factory=list)
 
-    @property
-    def tested(self) -> tuple[exp.Expr, ...]:
-        """What tests a pair of rows where no window is taken from inequalities over times."""
-        return (*self.residual, *(term for of in self.of_pair.values() for term in of))
+    def exact(self, chosen: Pair | None = None) -> tuple[tuple[int, int, Interval], ...]:
+        """The bounds that test a pair of rows, beside those of the pair that is the window."""
+        return tuple((*pair, interval) for pair, interval in self.bounds.items() if pair != chosen)
 
 
 def _analysed(
@@ -118,10 +116,11 @@ def _analysed(
     differences.close()
     return JoinAnalysis(
         keys=tuple(terms.keys),
-        residual=(*terms.residual, *(term for pair, of in terms.of_pair.items() if pair != chosen for term in of)),
+        residual=tuple(terms.residual),
         leaders=leaders,
         bounds=bounds,
         loose=tuple((*pair, interval) for pair, interval in loose.items() if pair != chosen or taken_from_several),
+        exact=terms.exact(chosen),
         grace=grace,
         lags=_lags(join, leaders, bounds, differences),
         differences=differences,
@@ -145,10 +144,11 @@ def _analysed_asof(
         leaders = (_leaders(join.left, asof.left, timed(join.left)), (asof.right,))
         return JoinAnalysis(
             keys=tuple(terms.keys),
-            residual=terms.tested,
+            residual=tuple(terms.residual),
             leaders=leaders,
             bounds=Interval(),
             loose=(),
+            exact=terms.exact(),
             grace=grace,
             lags=_lags(join, leaders, Interval(upper=0), _known(join.left)),
             differences=_known(join.left),
@@ -168,10 +168,11 @@ def _analysed_asof(
     differences.close()
     return JoinAnalysis(
         keys=tuple(terms.keys),
-        residual=terms.tested,
+        residual=tuple(terms.residual),
         leaders=leaders,
         bounds=Interval(),
         loose=(),
+        exact=terms.exact(),
         grace=grace,
         lags=_lags(join, leaders, reach, differences),
         differences=differences,
@@ -213,7 +214,6 @@ def _told_apart(join: JoinNode, inputs: list[Input], columns: dict[str, Physical
             (i, j), interval = found
             pair, interval = ((i, j), interval) if i in left else ((j, i), interval.negated())
             terms.bounds[pair] = terms.bounds.get(pair, Interval()).intersect(interval)
-            terms.of_pair.setdefault(pair, []).append(condition)
         elif key is not None and table_of(join) is None and _reads_table(key, inputs, columns):
             looked_up.append((key, condition))
         elif key is not None:
