@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Literal, TypeAlias
@@ -114,7 +115,7 @@ def asof_join(
     nearness, distance = _NEARNESS[direction]
     match = nearness.format(one=one, other=other, equal="" if strict else "=")
     if tolerance is not None:
-        span = _span(tolerance) if unit == "row" else _interval(tolerance)
+        span = _rows(tolerance) if unit == "row" else _interval(tolerance)
         match += f" AND {distance.format(one=one, other=other)} <= {span}"
     session = _session(left, right, time, delay, unit, "changelog_kv" if primary_key else "append", primary_key, order)
     join = "ASOF JOIN" if how == "inner" else "LEFT ASOF JOIN"
@@ -243,12 +244,12 @@ def _pair(names: str | tuple[str, str]) -> tuple[str, str]:
     return (names, names) if isinstance(names, str) else names
 
 
-def _span(span: Span) -> str:
+def _rows(span: Span) -> str:
     """A number of rows."""
-    amount = _words(span).split()[0]
-    if not amount.isdigit():
+    found = re.fullmatch(r"\s*(\d+)(\s+rows?)?\s*", span) if isinstance(span, str) else None
+    if found is None:
         raise ConfigError(f"{span!r} is no number of rows", hint="write '10'")
-    return amount
+    return found[1]
 
 
 def _name(column: str) -> str:

@@ -7,12 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.kernels.asof_bench import DELAY, END, MATCH, AsofBench
 from tests.support.reference import Row, asof_join, standing, versions_at
+from watersmeet.engine.frames import mark_frame, row_frames
 from watersmeet.kernels.asof import changelog as asof_changelog
 from watersmeet.kernels.asof import step as asof_step
 from watersmeet.kernels.asof.at_once import AsofAtOnce
@@ -287,8 +290,13 @@ def test_at_once_each_row_meets_what_is_known_at_its_step(
         assert bench.counters.get("behind", 0) == behind
 
 
-def test_no_row_of_the_stream_is_kept_where_nothing_waits() -> None:
+def test_after_a_million_events_no_row_of_the_stream_is_kept_where_nothing_waits() -> None:
     bench = AsofBench(AsofAtOnce(MATCH), waits=False)
-    for now in range(0, 500, 10):
-        bench.rows([{"t": now, "k": 1, "v": now}], [], now)
-    assert bench.counters["state_rows"] == 0
+    bench.rows([], [{"t": 0, "k": key, "v": key, "seq": key} for key in range(10)], 0)
+    batch = 100_000
+    for first in range(0, 1_000_000, batch):
+        columns = [np.arange(first, first + batch), np.arange(batch) % 10, np.zeros(batch, dtype=np.int64)]
+        events = pa.table(columns, schema=bench.schemas[0])
+        bench.feed([*row_frames(events, bucket=0, input=0), mark_frame(0, 0, "", first)])
+    assert bench.counters["used.l"] == sum(bench.results.values()) == 1_000_000
+    assert bench.counters["state_rows"] == 10, "the versions"

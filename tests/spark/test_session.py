@@ -222,7 +222,7 @@ def test_a_result_goes_on_into_another_query(session: Session, tmp_path: Path) -
 
 def test_a_batch_frame_is_no_stream(spark: SparkSession, session: Session) -> None:
     with pytest.raises(ConfigError, match="is not a streaming DataFrame"):
-        session.register("f", spark.range(3), time="id")
+        session.register("f", spark.range(3))
 
 
 def test_a_run_with_nothing_to_do_tells_what_was_done_before(session: Session, tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def test_a_case_that_is_right() -> None:
             "SELECT",
             "INSERT INTO o VALUES (1, 2);\nSELECT",
             4,
-            "a test takes CREATE STREAM and CREATE TABLE statements, and one query (line 4, column 1)",
+            "a test takes CREATE STREAM, TABLE and INDEX statements, and one query (line 4, column 1)",
         ),
         (
             ">>> o\n1, 5\n2, 6",

@@ -37,9 +37,10 @@ class Address:
         """The address for SQLAlchemy, with secrets; it prints without them."""
         import sqlalchemy as sa
 
-        text = resolve(self.url).removeprefix("jdbc:")
+        # references stay until the parts are told apart: a secret may hold @ and %
+        text = self.url.removeprefix("jdbc:")
         if text.startswith("sqlite:") and not text.startswith("sqlite://"):
-            return sa.URL.create("sqlite", database=text.removeprefix("sqlite:"))
+            return sa.URL.create("sqlite", database=resolve(text.removeprefix("sqlite:")))
         try:
             url = sa.make_url(text)
         except (sa.exc.ArgumentError, ValueError):
@@ -49,6 +50,8 @@ class Address:
         user = self.user or url.query.get("user") or url.username
         password = self.password or url.query.get("password") or url.password
         return url.difference_update_query(["user", "password"]).set(
+            host=None if url.host is None else resolve(url.host),
+            database=None if url.database is None else resolve(url.database),
             username=None if user is None else resolve(str(user)),
             password=None if password is None else resolve(str(password)),
         )

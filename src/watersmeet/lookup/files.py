@@ -103,4 +103,4 @@ def _delta_errors() -> tuple[type[Exception], ...]:
 
 
 def _said(path: str, error: Exception) -> str:
-    return f"{path} cannot be read: {hide(str(error).splitlines()[0])}"
+    return f"{path} cannot be read: {hide((str(error).splitlines() or [type(error).__name__])[0])}"

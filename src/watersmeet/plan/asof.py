@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from sqlglot import exp
 
-from watersmeet.catalog import StreamMode
+from watersmeet.catalog import Index, StreamMode
 from watersmeet.columns import TP_DELTA
 from watersmeet.kernels.api import EmitMode
 from watersmeet.kernels.asof.at_once import AsofAtOnce
@@ -14,9 +14,8 @@ from watersmeet.kernels.asof.changelog import AsofChangelog
 from watersmeet.kernels.asof.final import AsofJoin
 from watersmeet.kernels.asof.match import AsofMatch, Direction, Versions
 from watersmeet.kernels.match import Key
-from watersmeet.plan import logical
 from watersmeet.plan.emit import join_at_once
-from watersmeet.plan.logical import Input, JoinNode, KeyPair, LogicalQuery, PhysicalColumn
+from watersmeet.plan.logical import AsofClause, Input, JoinNode, KeyPair, LogicalQuery, PhysicalColumn
 
 AsofKernel = AsofJoin | AsofAtOnce | AsofChangelog
 
@@ -35,7 +34,7 @@ def routing_keys(join: JoinNode, inputs: Sequence[Input], columns: Mapping[str, 
 
 
 def versions_of(
-    asof: logical.AsofMatch,
+    asof: AsofClause,
     input: Input,
     pairs: Sequence[KeyPair],
     keys: Sequence[Key],
@@ -49,6 +48,7 @@ def versions_of(
     by_key = tuple(dict.fromkeys(key.right for key in keys))
     if not input.stream.changes:
         return Versions(by_key, sequence)
+    index = usable_index(input, travelling)
     return Versions(
         by=primary if asof.of_table else by_key,
         sequence=sequence,
@@ -57,14 +57,20 @@ def versions_of(
         weight=input.physical(TP_DELTA),
         takes_away=input.stream.mode is StreamMode.CHANGELOG,
         ends=asof.of_table,
-        index=_index(input, travelling) if asof.of_table else (),
+        index=tuple(travelling[name] for name in _lower(index.columns)) if asof.of_table and index else (),
     )
 
 
-def _index(input: Input, travelling: Mapping[str | None, str]) -> tuple[str, ...]:
-    """The columns of the index with most columns of which the key has all."""
-    usable = [index.columns for index in input.stream.indexes if set(_lower(index.columns)) <= travelling.keys()]
-    return tuple(travelling[name] for name in _lower(max(usable, key=len, default=())))
+def declared_keys(join: JoinNode, columns: Mapping[str, PhysicalColumn]) -> list[str]:
+    """The columns of the right side that are keys as they are, by lower-case name."""
+    names = (_declared(pair.right, columns) for pair in join.analysis.keys)
+    return [name for name in names if name is not None]
+
+
+def usable_index(input: Input, keys: Container[str | None]) -> Index | None:
+    """The index with most columns, of which the keys (by lower-case name) have all."""
+    usable = [index for index in input.stream.indexes if all(name in keys for name in _lower(index.columns))]
+    return max(usable, key=lambda index: len(index.columns), default=None)
 
 
 def kernel_of(
@@ -80,7 +86,7 @@ def kernel_of(
     return AsofJoin(match), ()
 
 
-def _is_keyed(asof: logical.AsofMatch, input: Input) -> bool:
+def _is_keyed(asof: AsofClause, input: Input) -> bool:
     return asof.of_table and input.stream.changes
 
 

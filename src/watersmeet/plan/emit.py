@@ -13,7 +13,7 @@ from sqlglot import exp
 from watersmeet.errors import PlanError, Position, UnsupportedError
 from watersmeet.kernels.api import EmitMode, Side
 from watersmeet.kernels.asof.match import Direction
-from watersmeet.plan.logical import AsofMatch, JoinNode, LogicalQuery, joins_of
+from watersmeet.plan.logical import AsofClause, JoinNode, LogicalQuery, joins_of
 from watersmeet.plan.windows import lag_of, unbounded_sides, waits_for_ever
 from watersmeet.sql.positions import position_of
 
@@ -57,7 +57,7 @@ def _final_reason(query: LogicalQuery, joins: Sequence[JoinNode]) -> str:
     return "every other join has a window" if windowed else "rows are joined at once, and never revised"
 
 
-def join_at_once(query: LogicalQuery, asof: AsofMatch) -> bool:
+def join_at_once(query: LogicalQuery, asof: AsofClause) -> bool:
     """Whether a join as of a time gives its results at once and never revises them."""
     without_wait = asof.of_table and query.settings.temporal_wait == "none"
     return asof.direction is Direction.CURRENT or without_wait

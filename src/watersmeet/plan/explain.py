@@ -19,7 +19,7 @@ from watersmeet.kernels.match import WindowMatch
 from watersmeet.kernels.ordered import OrderedEmit
 from watersmeet.lookup.retry import OnError
 from watersmeet.lookup.tables import table_options
-from watersmeet.plan.asof import AsofKernel
+from watersmeet.plan.asof import AsofKernel, declared_keys, usable_index
 from watersmeet.plan.emit import DEFAULT_LIMIT, LIMIT_SETTING
 from watersmeet.plan.logical import Input, joins_of
 from watersmeet.plan.physical import PhysicalInput, PhysicalOperator, PhysicalPlan
@@ -156,7 +156,7 @@ def _asof_lines(operator: PhysicalOperator, kernel: AsofKernel, plan: PhysicalPl
     each = "" if match.meets_one else f" for each {', '.join(map(_plain, match.versions.by))}"
     yield f"  partner{each}: {picked}, {reach}; of one time the last in its source"
     if not match.meets_one:
-        yield f"  found by {_access(match, right)}"
+        yield f"  found by {_access(operator, plan, right)}"
     if match.versions.weight is not None:
         yield f"  deletes: {_deletes(match)}"
     if match.residual is not None:
@@ -200,15 +200,16 @@ def _written(table: Input) -> str:
     return ", ".join(f"{name} = '{value}'" for name, value in masked(given).items())
 
 
-def _access(match: AsofMatch, right: Input) -> str:
+def _access(operator: PhysicalOperator, plan: PhysicalPlan, right: Input) -> str:
     """How rows of a table are found that is joined by other columns than its key."""
-    names = [right.declared(key.right) for key in match.keys]
-    if not match.versions.index:
-        missing = f"CREATE INDEX … ON {right.stream.name} ({', '.join(names)})"
-        return f"reading all versions; {missing} would find them" if names else "reading all versions: there is no key"
-    sought = {right.declared(name).lower() for name in match.versions.index}
-    used = next(index for index in right.stream.indexes if {name.lower() for name in index.columns} == sought)
-    return f"index {used.name} ({', '.join(used.columns)})"
+    joins = list(joins_of(plan.query.root))
+    join = joins[int(operator.name.removeprefix("join_")) - 1]
+    names = declared_keys(join, plan.query.columns)
+    if (used := usable_index(right, names)) is not None:
+        return f"index {used.name} ({', '.join(used.columns)})"
+    if not names:
+        return "reading all versions: no column of the table stands in the key"
+    return f"reading all versions; CREATE INDEX … ON {right.stream.name} ({', '.join(names)}) would find them"
 
 
 def _results_of(kernel: AsofKernel) -> str:

@@ -93,7 +93,7 @@ class KeyPair:
 
 
 @dataclass(frozen=True, slots=True)
-class AsofMatch:
+class AsofClause:
     """Which one right row of its key a left row meets: the nearest in time in a direction (kernels/asof/match.py).
 
     ``left`` and ``right`` are the inputs whose event times are compared; the tolerance is in axis units.  ``of_table``:
@@ -155,7 +155,7 @@ class JoinNode:
     grace: int = 0
     null_aware: bool = False
     from_subquery: bool = False  # EXISTS or IN
-    asof: AsofMatch | None = None  # ASOF JOIN, or FOR SYSTEM_TIME AS OF
+    asof: AsofClause | None = None  # ASOF JOIN, or FOR SYSTEM_TIME AS OF
     tests: list[exp.Expr] = field(default_factory=list)
     analysis: JoinAnalysis = field(init=False, repr=False)
 

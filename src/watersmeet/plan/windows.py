@@ -12,7 +12,7 @@ from watersmeet.kernels.api import Side
 from watersmeet.kernels.asof.match import Direction
 from watersmeet.plan.bounds import Differences, Interval, time_bounds
 from watersmeet.plan.logical import (
-    AsofMatch,
+    AsofClause,
     Input,
     JoinAnalysis,
     JoinNode,
@@ -129,7 +129,7 @@ def _analysed(
 
 def _analysed_asof(
     join: JoinNode,
-    asof: AsofMatch,
+    asof: AsofClause,
     terms: _Terms,
     grace: int,
     inputs: list[Input],

@@ -12,7 +12,7 @@ from watersmeet.kernels.api import JoinKind
 from watersmeet.kernels.asof.match import Direction
 from watersmeet.plan.bounds import Interval, time_bounds
 from watersmeet.plan.logical import (
-    AsofMatch,
+    AsofClause,
     Input,
     JoinNode,
     Leaf,
@@ -61,7 +61,7 @@ class AsofBinder:
         self._right: Input = join.right.input
         self._is_outside = self._right.stream.outside
 
-    def match_condition(self, condition: exp.Expr) -> AsofMatch:
+    def match_condition(self, condition: exp.Expr) -> AsofClause:
         """What MATCH_CONDITION says.
 
         Raises ``BindError`` where it does not compare the event times of both sides, ``UnsupportedError`` for
@@ -95,9 +95,9 @@ class AsofBinder:
                 hint=_FORM,
                 position=position_of(first),
             )
-        return AsofMatch(one, other, direction, strict, self._tolerance(one, direction, others))
+        return AsofClause(one, other, direction, strict, self._tolerance(one, direction, others))
 
-    def system_time(self, version: SystemTime, time: exp.Expr | None) -> AsofMatch:
+    def system_time(self, version: SystemTime, time: exp.Expr | None) -> AsofClause:
         """What FOR SYSTEM_TIME AS OF says: the newest version at or before ``time``, its resolved operand.
 
         Without one (PROCTIME()) it is the newest that is known.  Raises ``BindError`` for an operand that is no event
@@ -117,13 +117,13 @@ class AsofBinder:
         if time is None:
             times = timed(self._join.left)
             leader = min(times - nullable(self._join.left) or times)
-            return AsofMatch(leader, self._right.index, Direction.CURRENT, of_table=True)
+            return AsofClause(leader, self._right.index, Direction.CURRENT, of_table=True)
         left = self._time(time)
         if left not in self._join.left.visible:
             raise BindError(
                 f"AS OF {plain_sql(time)}: a time of the left side is needed", position=position_of(version)
             )
-        return AsofMatch(left, self._right.index, Direction.BACKWARD, of_table=True)
+        return AsofClause(left, self._right.index, Direction.BACKWARD, of_table=True)
 
     def _only_now(self, position: Position | None) -> UnsupportedError:
         return UnsupportedError(

@@ -13,7 +13,7 @@ from watersmeet.errors import BindError, CatalogError, ConfigError, UnsupportedE
 from watersmeet.kernels.api import EmitMode, JoinKind, Side
 from watersmeet.plan.emit import check_wait, decide_emit
 from watersmeet.plan.logical import (
-    AsofMatch,
+    AsofClause,
     Input,
     JoinNode,
     Leaf,
@@ -78,7 +78,7 @@ def bind(query: Query, streams: Streams) -> LogicalQuery:
     return logical
 
 
-def _keep_deletes(node: JoinNode, asof: AsofMatch, input: Input) -> None:
+def _keep_deletes(node: JoinNode, asof: AsofClause, input: Input) -> None:
     """A filter below a join as of a time must not take away what says that other rows do not hold.
 
     Of a table it tests the version that holds; of other rows it lets those pass that take others away.
@@ -265,7 +265,7 @@ class _Binder:
 
     def _asof(
         self, node: JoinNode, match: exp.Expr | None, version: SystemTime | None, scope: Scope
-    ) -> AsofMatch | None:
+    ) -> AsofClause | None:
         if match is None and version is None:
             return None
         binder = AsofBinder(node, self.inputs, self.columns)

@@ -31,12 +31,12 @@ class SegmentIndex:
         time = quote(TIME)
         moments = f"dense_rank() OVER (ORDER BY {', '.join(filter(None, (keys, time)))})"
         connection.execute(
-            f"CREATE TABLE {self._rows} AS SELECT {moments} // {CHUNK} AS chunk, rowid AS row "
+            f"CREATE OR REPLACE TABLE {self._rows} AS SELECT {moments} // {CHUNK} AS chunk, rowid AS row "
             f"FROM {table} ORDER BY chunk"
         )
         columns = ", ".join(filter(None, (keys, "chunk")))
         connection.execute(
-            f"CREATE TABLE {self._fences} AS SELECT {columns}, min({time}) AS {time} "
+            f"CREATE OR REPLACE TABLE {self._fences} AS SELECT {columns}, min({time}) AS {time} "
             f"FROM {self._rows} AS i JOIN {table} AS s ON s.rowid = i.row GROUP BY {columns}"
         )
 

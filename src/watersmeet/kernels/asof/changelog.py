@@ -36,7 +36,7 @@ _SETTLED = {_LEFT: "left_settled", _SHOWN: "shown_settled", _PICKED: "picked_set
 
 @dataclass(frozen=True, slots=True)
 class AsofChangelog:
-    """The kernel; with ``left_changes`` left rows carry ``$w`` and ``$id``, and so results carry an ``$id``."""
+    """The kernel; with ``left_changes`` left rows carry ``$w`` and ``$id``, with ``gives_ids`` results an ``$id``."""
 
     match: AsofMatch
     left_changes: bool = False

@@ -220,11 +220,17 @@ class AsofStep:
         return f"SELECT * FROM {rows} QUALIFY row_number() OVER (PARTITION BY {moment} {order}) = 1"
 
     def _newest(self, rows: str) -> str:
-        """SQL of the newest version of each thing, of rows no two of which are of one moment."""
-        by = ", ".join(quote(name) for name in self.match.versions.by)
-        partition = f"PARTITION BY {by} " if by else ""
-        order = f"ORDER BY {quote(TIME)} DESC, {quote(self.match.versions.sequence)} DESC"
-        return f"SELECT * FROM {rows} QUALIFY row_number() OVER ({partition}{order}) = 1"
+        """SQL of the newest version of each thing; of several of one time the last."""
+        by = [quote(name) for name in self.match.versions.by]
+        # by hash first: only what is left, about one row of each thing, is sorted
+        newest = f"SELECT {', '.join([*by, f'max({quote(TIME)}) AS {quote(TIME)}'])} FROM {rows} GROUP BY ALL"
+        same = " AND ".join([*(f"r.{name} IS NOT DISTINCT FROM n.{name}" for name in by), "r.{0} = n.{0}"])
+        partition = f"PARTITION BY {', '.join(f'r.{name}' for name in by)} " if by else ""
+        order = f"ORDER BY r.{quote(self.match.versions.sequence)} DESC"
+        return (
+            f"SELECT r.* FROM {rows} AS r JOIN ({newest}) AS n ON {same.format(quote(TIME))} "
+            f"QUALIFY row_number() OVER ({partition}{order}) = 1"
+        )
 
     # -- state -----------------------------------------------------------------------------------------------------
 
@@ -246,10 +252,13 @@ class AsofStep:
             return
         rows = f"({self._right_rows()})"
         result.store["right"] = self.table(f"SELECT * FROM {rows} WHERE {quote(TIME)} >= {floor}")
-        newest = self._newest(f"({self._that_count(f'(SELECT * FROM {rows} WHERE {quote(TIME)} < {floor})')})")
-        # no row can come any more that a row which ends validity would have to keep out
-        there = f" WHERE NOT {quote(_GONE)}" if self.match.versions.weight is not None else ""
-        result.store["settled"] = self.table(f"SELECT {names} FROM ({newest}){there}")
+        past = f"(SELECT * FROM {rows} WHERE {quote(TIME)} < {floor})"
+        there = ""
+        if self.match.versions.weight is not None:
+            past = f"({self._that_count(past)})"
+            # no row can come any more that a row which ends validity would have to keep out
+            there = f" WHERE NOT {quote(_GONE)}"
+        result.store["settled"] = self.table(f"SELECT {names} FROM ({self._newest(past)}){there}")
         result.forget["right"] = result.forget["settled"] = FOREVER
 
     def _stored(self, relation: str) -> str | None:
