@@ -32,7 +32,12 @@ def spark() -> Iterator[SparkSession]:
     session.stop()
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        parameters = item.callspec.params if hasattr(item, "callspec") else {}
+        if "spark" in getattr(item, "fixturenames", ()) and "spark" not in parameters:
+            item.add_marker(pytest.mark.spark)
     if not ALL:
         for item in items:
             if item.get_closest_marker("slow"):
