@@ -130,8 +130,8 @@ def _join_lines(operator: PhysicalOperator, kernel: IntervalJoin | ChangelogJoin
 
 
 _PICKED = {
-    Direction.BACKWARD: "the newest {right} {at} or before {left}",
-    Direction.FORWARD: "the oldest {right} {at} or after {left}",
+    Direction.BACKWARD: "the newest {right} at or before {left}",
+    Direction.FORWARD: "the oldest {right} at or after {left}",
     Direction.NEAREST: "the {right} nearest to {left}, of two the earlier",
     Direction.CURRENT: "the newest {right} that is known when the row comes",
 }
@@ -150,7 +150,7 @@ def _asof_lines(operator: PhysicalOperator, kernel: AsofKernel, plan: PhysicalPl
     )
     for key in match.keys:
         yield f"  key {_plain(key.left)} {'<=>' if key.null_safe else '='} {_plain(key.right)}"
-    names = {"left": f"{left.alias}.{left.time.column}", "right": f"{right.alias}.{right.time.column}", "at": "at"}
+    names = {"left": f"{left.alias}.{left.time.column}", "right": f"{right.alias}.{right.time.column}"}
     picked = (_PICKED_STRICTLY if match.strict else _PICKED)[match.direction].format(**names)
     reach = "any distance" if match.tolerance is None else f"at most {_span(match.tolerance, left)} away"
     each = "" if match.meets_one else f" for each {', '.join(map(_plain, match.versions.by))}"

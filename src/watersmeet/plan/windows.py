@@ -140,32 +140,20 @@ def _analysed_asof(
         _check_keys(join, terms, columns)
     terms.residual += join.tests
     leaders: tuple[tuple[int, ...], tuple[int, ...]] = ((asof.left,), (asof.right,))
-    if asof.direction is Direction.CURRENT:  # times play no part, but that no row may lack one
-        leaders = (_leaders(join.left, asof.left, timed(join.left)), (asof.right,))
-        return JoinAnalysis(
-            keys=tuple(terms.keys),
-            residual=tuple(terms.residual),
-            leaders=leaders,
-            bounds=Interval(),
-            loose=(),
-            exact=terms.exact(),
-            grace=grace,
-            lags=_lags(join, leaders, Interval(upper=0), _known(join.left)),
-            differences=_known(join.left),
-        )
-    _check_units(join, (asof.left, asof.right), inputs)
-    backward = asof.direction is Direction.BACKWARD
-    behind = None if asof.tolerance is None else -asof.tolerance
-    distance = Interval(
-        lower=0 if asof.direction is Direction.FORWARD else behind, upper=0 if backward else asof.tolerance
-    )
-    # a left row waits as long as its partner may come; NEAREST, that one may then lie before it still
-    reach = distance
-    if asof.direction is Direction.NEAREST and behind is not None:
-        reach = Interval(2 * behind, distance.upper)
     differences = _known(join.left).copy()
-    differences.add(asof.left, asof.right, distance)
-    differences.close()
+    if asof.direction is Direction.CURRENT:
+        # times play no part, but that no row may lack one
+        leaders = (_leaders(join.left, asof.left, timed(join.left)), (asof.right,))
+        reach = Interval(upper=0)
+    else:
+        _check_units(join, (asof.left, asof.right), inputs)
+        distance = _distance(asof)
+        reach = distance
+        if asof.direction is Direction.NEAREST and distance.lower is not None:
+            # a left row waits as long as its partner may come, and that one may then lie before it still
+            reach = Interval(2 * distance.lower, distance.upper)
+        differences.add(asof.left, asof.right, distance)
+        differences.close()
     return JoinAnalysis(
         keys=tuple(terms.keys),
         residual=tuple(terms.residual),
@@ -177,6 +165,13 @@ def _analysed_asof(
         lags=_lags(join, leaders, reach, differences),
         differences=differences,
     )
+
+
+def _distance(asof: AsofClause) -> Interval:
+    """How far the right row's time may lie from the left one's."""
+    behind = None if asof.tolerance is None else -asof.tolerance
+    lower = 0 if asof.direction is Direction.FORWARD else behind
+    return Interval(lower, 0 if asof.direction is Direction.BACKWARD else asof.tolerance)
 
 
 def _check_keys(join: JoinNode, terms: _Terms, columns: dict[str, PhysicalColumn]) -> None:

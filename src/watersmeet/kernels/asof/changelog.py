@@ -8,7 +8,8 @@ Corrections  what an affected row's results are now, less what was shown of them
 Retractions  of left rows (a changelog) name by ``$id`` a row that came before: all that was shown of it is retracted
 State        left rows that are not final and what was shown of them; right rows as in final.py.  A correction for a
              row that is final cannot come: it would be late
-CURRENT      (``AS OF PROCTIME()``) a row is joined once, with what is known then; only its own retraction revises it
+CURRENT      (``AS OF PROCTIME()``, where left rows are a changelog) a row is joined once, with what is known then; only
+             its own retraction revises it
 
 The difference of two results as the unit of work is the idea of incremental view maintenance: Budiu et al., DBSP, 2022.
 """
@@ -239,8 +240,6 @@ class _Step:
     def keep_left(self) -> None:
         """Store new left rows, those taken away, and what was shown or retracted."""
         final = self.kernel.final_before(self.frontiers.after)
-        if self.match.direction is Direction.CURRENT and not self.kernel.left_changes:
-            return
         names = ", ".join(quote(name) for name in (RID, ID, TIME, WEIGHT, *self.match.right.output))
         lasting = f"{quote(TIME)} >= {final}"
         new = {
