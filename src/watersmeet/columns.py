@@ -36,3 +36,8 @@ STORED_FRONTIER = "_frontier"
 
 #: Names that sources use themselves, so that no stream may declare them.
 RESERVED = (SEQUENCE, PART, BAD, RAW, TEXT, STORED_FRONTIER)
+
+
+def spark_name(name: str) -> str:
+    """A column's name as Spark's SQL and functions take it, whatever it holds."""
+    return "`" + name.replace("`", "``") + "`"

@@ -10,6 +10,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from watersmeet.catalog import EMBEDDED, FRAME, StreamDef, StreamMode
+from watersmeet.columns import spark_name
 from watersmeet.config import QuerySettings
 from watersmeet.connectors import console, registry
 from watersmeet.connectors.insert import insert_values
@@ -178,7 +179,7 @@ class Session:
                 f"{name} is a streaming DataFrame: only what is there at once can be looked up",
                 hint="register it as a stream, and join it FOR SYSTEM_TIME AS OF",
             )
-        ddl = ", ".join(f"{_quoted(field.name)} {field.dataType.simpleString()}" for field in table.schema)
+        ddl = ", ".join(f"{spark_name(field.name)} {field.dataType.simpleString()}" for field in table.schema)
         found = define_outside(name, ddl, {"connector": FRAME})
         rows = table.toArrow()
         self.streams.register_table(found, RowsSource(name, rows.cast(table_schema(found, rows.column_names))))
@@ -407,7 +408,3 @@ class Session:
 
 def _short_hash(text: str) -> str:
     return hashlib.blake2b(" ".join(text.split()).encode(), digest_size=4).hexdigest()
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ByteType, StructField
 
 from watersmeet.catalog import StreamDef
-from watersmeet.columns import BAD, RAW, TEXT, TP_DELTA
+from watersmeet.columns import BAD, RAW, TEXT, TP_DELTA, spark_name
 
 DELTA_FIELD = StructField(TP_DELTA, ByteType())
 
@@ -33,7 +33,7 @@ def with_deltas(frame: DataFrame, stream: StreamDef) -> DataFrame:
     if TEXT in frame.columns:
         record = F.col(TEXT)
     else:
-        record = F.to_json(F.struct(*(F.col(_quoted(column.name)) for column in stream.columns)))
+        record = F.to_json(F.struct(*(F.col(spark_name(column.name)) for column in stream.columns)))
     return frame.withColumns(
         {
             TP_DELTA: F.when(reason.isNull(), delta.try_cast("tinyint")),
@@ -46,13 +46,9 @@ def with_deltas(frame: DataFrame, stream: StreamDef) -> DataFrame:
 def change_reason(stream: StreamDef, delta: Column) -> Column:
     """Why a row with these values cannot be a change; NULL where it can."""
     wrong: list[Column] = [
-        F.when(F.col(_quoted(name)).isNull(), f"primary key column {name} is NULL") for name in stream.primary_key
+        F.when(F.col(spark_name(name)).isNull(), f"primary key column {name} is NULL") for name in stream.primary_key
     ]
     shown = F.coalesce(delta.cast("string"), F.lit("NULL"))
     is_delta = F.coalesce(delta.isin(1, -1), F.lit(False))
     wrong.append(F.when(~is_delta, F.concat(F.lit(f"{TP_DELTA} is "), shown, F.lit(": a change is +1 or -1"))))
     return F.coalesce(*wrong)
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from watersmeet.catalog import StreamDef, StreamMode
-from watersmeet.columns import BAD, RAW, TEXT, TP_DELTA
+from watersmeet.columns import BAD, RAW, TEXT, TP_DELTA, spark_name
 from watersmeet.connectors.deletes import BY_KEY, KEY, MICROS, in_time_column, with_deletes
 from watersmeet.connectors.envelope import NO_KEY, NO_OP, REPLICA_IDENTITY, TRUNCATED
 from watersmeet.connectors.formats import decode
@@ -43,7 +43,7 @@ def decode_changes(
     rows = decode(flat, _IMAGE, "json", image, options)
     lacks_time = F.lit(False)
     if stream.time_column in image.names:
-        given = F.col(f"`{stream.time_column}`")
+        given = F.col(spark_name(stream.time_column))
         happened = in_time_column(stream, MICROS)
         is_dated = F.col(_HAS_TIME)
         if stream.mode is StreamMode.VERSIONED:

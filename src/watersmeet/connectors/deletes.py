@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, NumericType, StructField, StructType
 
 from watersmeet.catalog import StreamDef
-from watersmeet.columns import BAD, RAW, TEXT, TP_DELTA
+from watersmeet.columns import BAD, RAW, TEXT, TP_DELTA, spark_name
 from watersmeet.connectors.formats import decode
 from watersmeet.plan.times import TimeUnit
 
@@ -40,18 +40,18 @@ def with_deletes(frame: DataFrame, stream: StreamDef, columns: StructType) -> Da
     time = [each for each in columns if each.name == stream.time_column and each not in key]
     text = F.when(F.col(BY_KEY), F.col(KEY).cast("string"))
     read = frame.select(
-        F.struct(*(F.col(_quoted(name)).alias(name) for name in names), delta.alias(TP_DELTA)).alias(_READ),
+        F.struct(*(F.col(spark_name(name)).alias(name) for name in names), delta.alias(TP_DELTA)).alias(_READ),
         _document(text, key).alias(_DOCUMENT),
         text.alias(_KEY_TEXT),
         BY_KEY,
         MICROS,
-        *map(_quoted, others),
+        *map(spark_name, others),
     )
     keyed = decode(read, _DOCUMENT, "json", StructType([*key, *time]), {})
     reason = F.when(F.col(_KEY_TEXT).isNull(), "the record has neither a value nor a key").otherwise(
         F.concat(F.lit("the record's key: "), F.col(BAD))
     )
-    of_key: dict[str, Column] = {each.name: F.col(_quoted(each.name)) for each in [*key, *time]}
+    of_key: dict[str, Column] = {each.name: F.col(spark_name(each.name)) for each in [*key, *time]}
     for each in time:
         happened = F.when(F.col(BAD).isNull(), in_time_column(stream, MICROS))
         of_key[each.name] = F.coalesce(of_key[each.name], happened)
@@ -62,13 +62,13 @@ def with_deletes(frame: DataFrame, stream: StreamDef, columns: StructType) -> Da
             F.when(F.col(BY_KEY), of_key.get(name, F.lit(None))).otherwise(F.col(_READ)[name]).alias(name)
             for name in (*names, TP_DELTA)
         ),
-        *map(_quoted, others),
+        *map(spark_name, others),
     )
 
 
 def in_time_column(stream: StreamDef, micros: str) -> Column:
     """The time in column ``micros`` as a value of the stream's event-time column; NULL where that is no time."""
-    name = _quoted(micros)
+    name = spark_name(micros)
     match stream.time_unit:
         case TimeUnit.TIMESTAMP:
             return F.timestamp_micros(micros)
@@ -95,7 +95,3 @@ def _document(text: Column, key: list[StructField]) -> Column:
         number = F.concat(F.lit(f"{{{json.dumps(field.name)}:"), text, F.lit("}"))
         bare = F.when(text.rlike(_NUMBER), number).otherwise(bare)
     return F.when(text.isNull() | ~F.is_valid_utf8(text) | text.rlike(r"^\s*\{"), document).otherwise(bare)
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"

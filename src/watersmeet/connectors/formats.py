@@ -43,7 +43,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from watersmeet.columns import BAD, RAW, TEXT
+from watersmeet.columns import BAD, RAW, TEXT, spark_name
 from watersmeet.connectors.packages import Package, require_package
 from watersmeet.errors import ConfigError, ConnectorError, UnsupportedError, did_you_mean
 
@@ -114,7 +114,7 @@ def decode(frame: DataFrame, value: str, format: str, columns: StructType, optio
         BAD,
         F.when(F.col(BAD).isNotNull(), _text(kind)).alias(RAW),
         _text(kind).alias(TEXT),
-        *map(_quoted, others),
+        *map(spark_name, others),
     )
 
 
@@ -127,7 +127,7 @@ def encode(frame: DataFrame, format: str, options: Mapping[str, str], columns: S
     """
     kind = format_of(format)
     chosen = format_options(kind, options)
-    row = F.struct(*[F.col(_quoted(name)) for name in columns or frame.columns])
+    row = F.struct(*[F.col(spark_name(name)) for name in columns or frame.columns])
     if kind is Format.JSON:
         return F.to_json(row, {"ignoreNullFields": "false", **chosen})
     if kind is Format.AVRO:
@@ -138,10 +138,6 @@ def encode(frame: DataFrame, format: str, options: Mapping[str, str], columns: S
         message, descriptor = _protobuf_message(chosen)
         return to_protobuf(row, message, binaryDescriptorSet=descriptor)
     raise UnsupportedError("format csv is for reading values, not for writing them", hint="use json, avro or protobuf")
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
 
 
 def _text(kind: Format) -> Column:

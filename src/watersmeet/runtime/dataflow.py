@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from sqlglot import exp
 
-from watersmeet.columns import BAD, PART, RAW, SEQUENCE, STORED_FRONTIER, TEXT, TIME, TP_DELTA, WEIGHT
+from watersmeet.columns import BAD, PART, RAW, SEQUENCE, STORED_FRONTIER, TEXT, TIME, TP_DELTA, WEIGHT, spark_name
 from watersmeet.engine.frames import FRAME_DDL, FrameKind, to_record_batch
 from watersmeet.engine.pack import GREATEST_TIME, RAW_TEXT, pack
 from watersmeet.engine.routing import bucket_numbers
@@ -144,20 +144,20 @@ def _raw_text(input: Input, frame: DataFrame, axis: Column, *, of_all: bool) -> 
     if TEXT in frame.columns:
         record = F.col(TEXT)
     else:
-        record = F.to_json(F.struct(*(F.col(_quoted(column.name)) for column in input.stream.columns)))
+        record = F.to_json(F.struct(*(F.col(spark_name(column.name)) for column in input.stream.columns)))
     unusable = axis.isNull() | ~axis.between(-GREATEST_TIME, GREATEST_TIME)
     text = record if of_all else F.when(unusable, record)
     return F.coalesce(F.col(RAW), text) if BAD in frame.columns else text
 
 
 def _on_axis(input: Input) -> Column:
-    column = F.col(_quoted(input.time.column))
+    column = F.col(spark_name(input.time.column))
     match input.time.unit:
         case TimeUnit.TIMESTAMP:
             return F.unix_micros(column)
         case TimeUnit.TIMESTAMP_NTZ:
             return F.expr(
-                f"timestampdiff(MICROSECOND, TIMESTAMP_NTZ'1970-01-01 00:00:00', {_quoted(input.time.column)})"
+                f"timestampdiff(MICROSECOND, TIMESTAMP_NTZ'1970-01-01 00:00:00', {spark_name(input.time.column)})"
             )
         case unit:
             return F.try_multiply(column.cast("bigint"), F.lit(unit.scale).cast("bigint"))
@@ -181,10 +181,6 @@ def _sql(expression: exp.Expr, input: Input) -> str:
         return node
 
     return expression.copy().transform(bare, copy=False).sql(dialect="spark")
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _arrow_schema(frame: DataFrame) -> pa.Schema:
@@ -256,10 +252,10 @@ def _unpacked(frames: DataFrame, spec: OperatorSpec, resources: Resources, *, wi
 
 def _select(plan: PhysicalPlan, rows: DataFrame, frontier_lag: int | None) -> DataFrame:
     """The SELECT list, with ``_tp_delta`` as its last column where results are a changelog."""
-    weight = F.col(_quoted(WEIGHT)) if plan.weighted else F.lit(1).cast("tinyint")
+    weight = F.col(spark_name(WEIGHT)) if plan.weighted else F.lit(1).cast("tinyint")
     restored = {name: _restored(input) for name, input in plan.restored()}
     rows = rows.withColumns({**restored, TP_DELTA: weight})
-    marks = F.col(_quoted(FRONTIER)).isNotNull() if frontier_lag is not None else F.lit(False)
+    marks = F.col(spark_name(FRONTIER)).isNotNull() if frontier_lag is not None else F.lit(False)
     for condition in plan.post_filters:
         rows = rows.where(marks | F.expr(condition.sql(dialect="spark")))
     items = [F.expr(each.expression.sql(dialect="spark")).alias(each.name) for each in plan.outputs]
@@ -268,15 +264,15 @@ def _select(plan: PhysicalPlan, rows: DataFrame, frontier_lag: int | None) -> Da
         items.append(F.col(TP_DELTA))
     if frontier_lag is not None:
         # the end of the axis stays where it is
-        axis = F.col(_quoted(FRONTIER))
+        axis = F.col(spark_name(FRONTIER))
         items.append(F.when(axis == FOREVER, axis).otherwise(axis - F.lit(frontier_lag)).alias(STORED_FRONTIER))
     return rows.select(*items)
 
 
 def _restored(input: Input) -> Column:
-    axis = F.col(_quoted(input.time_name))
+    axis = F.col(spark_name(input.time_name))
     if input.time.unit is TimeUnit.TIMESTAMP:
         return F.timestamp_micros(axis)
     declared = input.stream.column(input.time.column)
     assert declared is not None
-    return F.expr(f"CAST({_quoted(input.time_name)} DIV {input.time.unit.scale} AS {declared.type})")
+    return F.expr(f"CAST({spark_name(input.time_name)} DIV {input.time.unit.scale} AS {declared.type})")

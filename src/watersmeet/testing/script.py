@@ -1,4 +1,4 @@
-"""The script of a case: CREATE STREAM and CREATE TABLE statements, then one query."""
+"""The script of a case: CREATE STREAM, TABLE and INDEX statements, then one query."""
 
 from __future__ import annotations
 
