@@ -6,6 +6,9 @@ import os
 import subprocess
 import sys
 
+from watersmeet.runtime.checkpoint import describe
+from watersmeet.testing.harness import Harness, load_script
+
 FINGERPRINTS = """
 from watersmeet.testing.harness import Harness, load_script
 streams = "".join(
@@ -34,3 +37,17 @@ def test_a_fingerprint_is_the_same_in_every_process() -> None:
     ]
     assert found[0].count("'") == 6
     assert found[0] == found[1]
+
+
+def test_an_index_may_come_and_go_between_two_runs() -> None:
+    """State fits with any index: it changes how rows are sought, not what is kept."""
+    table = (
+        "CREATE STREAM e (city STRING, ts BIGINT); "
+        "CREATE STREAM u (uid INT, city STRING, ts BIGINT) PRIMARY KEY (uid) SETTINGS mode = 'versioned_kv'; "
+    )
+    query = "SELECT u.uid FROM e JOIN u FOR SYSTEM_TIME AS OF e.ts ON e.city = u.city"
+    scripts = (table + query, f"{table}CREATE INDEX i ON u (city); {query}")
+    without, indexed = (Harness(*load_script(script))._operators[0] for script in scripts)
+    assert without.kernel != indexed.kernel
+    assert without.fingerprint == indexed.fingerprint
+    assert describe(without) == describe(indexed)
