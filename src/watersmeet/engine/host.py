@@ -30,7 +30,7 @@ from watersmeet.engine.pack import RAW_TEXT
 from watersmeet.engine.routing import split_by_bucket
 from watersmeet.engine.spec import OperatorSpec
 from watersmeet.errors import LimitError
-from watersmeet.kernels.api import FOREVER, NEVER, StepFrontiers, StepResult
+from watersmeet.kernels.api import FOREVER, GONE, NEVER, StepFrontiers, StepResult
 from watersmeet.state.compaction import plan_merges
 from watersmeet.state.manifest import Manifest, PartFrontier, read_manifest, write_manifest
 from watersmeet.state.segments import drop_segment, read_segment, split_by_time, write_segment
@@ -204,9 +204,9 @@ def _log(spec: OperatorSpec, manifest: Manifest, result: StepResult, store: Stor
         working_set.add(segment, rows)
 
     for segment in list(manifest.segments):
-        if segment.high < result.forget.get(segment.relation, NEVER):
+        if segment.high < result.forget.get(segment.relation, NEVER) or segment.relation in result.replace:
             drop(segment.id)
-    for relation, rows in result.store.items():
+    for relation, rows in (*result.replace.items(), *result.store.items()):
         for piece in split_by_time(rows, width):
             add(relation, piece)
     for group in plan_merges(manifest.segments, width):
@@ -264,7 +264,9 @@ def _counters(spec: OperatorSpec, bucket: int, manifest: Manifest, working_set: 
     """Counters since the query began, and how large this bucket's state is, as frames for the metrics."""
     live = spec.kernel.live_relations(manifest.frontier)
     gauges = {
-        f"{spec.name}.state_rows": sum(working_set.count(relation, low) for relation, low in live.items()),
+        f"{spec.name}.state_rows": sum(
+            working_set.count(relation, low) - working_set.count(relation + GONE, low) for relation, low in live.items()
+        ),
         f"{spec.name}.state_bytes": sum(segment.nbytes for segment in manifest.segments),
         f"{spec.name}.segments": len(manifest.segments),
         f"{spec.name}.frontier": manifest.frontier,

@@ -20,6 +20,9 @@ import pyarrow as pa
 NEVER = -(2**63)
 FOREVER = 2**63 - 1
 
+#: What ends the name of a relation whose rows name (by ``$rid``) rows of another one that have gone.
+GONE = "_gone"
+
 
 class EmitMode(Enum):
     """When results come out: once they can no longer change, or at once, to be retracted where they do."""
@@ -137,12 +140,14 @@ class StepResult:
 
     ``changes`` are result rows (with a ``$w`` column in a changelog); ``store`` are rows to add to the state, by
     relation; ``forget`` says for a relation that rows with ``$t`` below the value will never be asked for again.
-    ``counters`` are added to those that the operator keeps; the operator's spec names them.
+    ``replace`` are rows that take the place of all that a relation holds.  ``counters`` are added to those that the
+    operator keeps; the operator's spec names them.
     """
 
     changes: pa.Table | None = None
     store: dict[str, pa.Table] = field(default_factory=dict)
     forget: dict[str, int] = field(default_factory=dict)
+    replace: dict[str, pa.Table] = field(default_factory=dict)
     counters: dict[str, int] = field(default_factory=dict)
 
 

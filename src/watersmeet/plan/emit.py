@@ -13,7 +13,7 @@ from sqlglot import exp
 from watersmeet.errors import PlanError, Position, UnsupportedError
 from watersmeet.kernels.api import EmitMode, Side
 from watersmeet.kernels.asof.match import Direction
-from watersmeet.plan.logical import AsofClause, JoinNode, LogicalQuery, joins_of
+from watersmeet.plan.logical import AsofClause, Input, JoinNode, LogicalQuery, changing, joins_of
 from watersmeet.plan.windows import lag_of, unbounded_sides, waits_for_ever
 from watersmeet.sql.positions import position_of
 
@@ -30,10 +30,14 @@ def decide_emit(query: LogicalQuery, asked: EmitMode | None, position: Position 
     joins = list(joins_of(query.root))
     unbounded = unbounded_sides(joins)
     limit = query.settings.join_max_buffered_bytes
+    if asked is EmitMode.FINAL and (corrected := changing(query.root)):
+        raise _corrected(corrected[0], position)
     if asked is EmitMode.FINAL and unbounded and limit is None:
         raise _unbounded(query, *unbounded[0])
     if asked is not None:
         query.emit, query.emit_reason = asked, f"EMIT {asked.name} was asked for"
+    elif corrected := changing(query.root):
+        query.emit, query.emit_reason = EmitMode.CHANGELOG, f"rows of {corrected[0].stream.name} change"
     elif not unbounded:
         query.emit, query.emit_reason = EmitMode.FINAL, _final_reason(query, joins)
     elif not any(join.kind.retracts for join in joins):
@@ -94,6 +98,16 @@ def _check_ordering(query: LogicalQuery, position: Position | None) -> None:
             hint="add WITHIN to the join, or to a MATCH_CONDITION a tolerance",
             position=query.ordering.position,
         )
+
+
+def _corrected(input: Input, position: Position | None) -> UnsupportedError:
+    stream = input.stream
+    return UnsupportedError(
+        f"EMIT FINAL: the rows of {stream.name} change (mode {stream.mode.value}), so any result may have to be"
+        " corrected",
+        hint="leave out EMIT FINAL, or use EMIT CHANGELOG and a sink that takes corrections",
+        position=position,
+    )
 
 
 def _unbounded(query: LogicalQuery, join: JoinNode, side: Side) -> PlanError:

@@ -12,7 +12,7 @@ from watersmeet.kernels.asof.at_once import AsofAtOnce
 from watersmeet.kernels.asof.changelog import AsofChangelog
 from watersmeet.kernels.asof.final import AsofJoin
 from watersmeet.kernels.asof.match import AsofMatch, Direction
-from watersmeet.kernels.changelog import ChangelogJoin
+from watersmeet.kernels.changelog.join import ChangelogJoin
 from watersmeet.kernels.interval import IntervalJoin
 from watersmeet.kernels.lookup import LookupJoin
 from watersmeet.kernels.match import WindowMatch

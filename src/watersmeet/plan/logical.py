@@ -196,6 +196,17 @@ def timed(node: Node) -> frozenset[int]:
     return timed(node.left) | timed(node.right) if node.kind.pairs else timed(node.left)
 
 
+def changing(node: Node) -> list[Input]:
+    """The inputs for whose sake results of ``node`` may be taken back: their rows replace and take away others.
+
+    A table that is joined as of a time is none: what held at a time is found among its rows as they are.
+    """
+    if isinstance(node, Leaf):
+        return [node.input] if node.input.stream.changes else []
+    right = changing(node.right) if node.asof is None else []
+    return [*changing(node.left), *right]
+
+
 def joins_of(node: Node) -> Iterator[JoinNode]:
     """All joins below and at ``node``, inner ones first: the order in which rows meet them."""
     if isinstance(node, JoinNode):

@@ -24,13 +24,14 @@ class PhysicalInput:
     grace: int = 0
     computed: dict[str, exp.Expr] = field(default_factory=dict)
     hashes: dict[str, list[exp.Expr]] = field(default_factory=dict)  # hash column: key expressions
+    passes: str | None = None  # of rows that change: the computed column that says whether one passes the filter
     routed_by: tuple[str, ...] = ()
     carried: list[str] = field(default_factory=list)
 
     @property
     def keep(self) -> exp.Expr | None:
-        """The filter, as one condition."""
-        return exp.and_(*self.input.filters) if self.input.filters else None
+        """The filter that drops rows before they are packed, as one condition."""
+        return exp.and_(*self.input.filters) if self.input.filters and self.passes is None else None
 
     @property
     def needs_sequence(self) -> bool:

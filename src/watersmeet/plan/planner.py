@@ -14,12 +14,15 @@ from watersmeet.columns import TIME, TP_DELTA
 from watersmeet.kernels.api import EmitMode, JoinKind, Kernel, Side
 from watersmeet.kernels.asof.changelog import AsofChangelog
 from watersmeet.kernels.asof.match import AsofMatch, Versions
-from watersmeet.kernels.changelog import ChangelogJoin
+from watersmeet.kernels.changelog.join import ChangelogJoin
+from watersmeet.kernels.changelog.newest import Newest
+from watersmeet.kernels.changelog.sides import Change
 from watersmeet.kernels.forward import Forward
 from watersmeet.kernels.interval import IntervalJoin
 from watersmeet.kernels.lookup import COUNTERS
 from watersmeet.kernels.match import Key, SideColumns, WindowMatch
 from watersmeet.kernels.ordered import OrderedEmit
+from watersmeet.kernels.upsert import Upsert
 from watersmeet.lookup.tables import OpenTable
 from watersmeet.plan.asof import kernel_of, routing_keys, versions_of
 from watersmeet.plan.bounds import Interval
@@ -31,6 +34,7 @@ from watersmeet.plan.logical import (
     LogicalQuery,
     Node,
     Ordering,
+    changing,
     inputs_of,
     joins_of,
     nullable,
@@ -75,6 +79,8 @@ class _Planner:
         self.terms: list[_JoinTerms] = []
         self.post_filters = list(query.post_filters)
         self.operators: list[PhysicalOperator] = []
+        for input in changing(query.root):
+            self._test_newest(self.inputs[input.index])
 
     def plan(self) -> PhysicalPlan:
         self.terms = [self._join_terms(number, join) for number, join in enumerate(self.joins)]
@@ -212,6 +218,8 @@ class _Planner:
 
     def _place_forward(self, input: Input, needed: set[str]) -> set[str]:
         """The operator of a query over one stream: nothing to join, rows are handed on."""
+        if input.stream.changes:
+            return self._place_upsert(input, needed)
         given = tuple(sorted(needed)) or (input.time_name,)
         self._bring(input, set(given), routed_by=(), grace=0)
         self.operators.append(
@@ -225,6 +233,63 @@ class _Planner:
             )
         )
         return set(given)
+
+    def _place_upsert(self, input: Input, needed: set[str]) -> set[str]:
+        """The operator that makes a changelog of a stream that changes."""
+        part = self.inputs[input.index]
+        newest = self._newest(part)
+        given = tuple(sorted(needed)) or (input.time_name,)
+        route = input.physical("$h_key")
+        part.hashes[route] = [
+            exp.column(exp.to_identifier(input.physical(name), quoted=True)) for name in input.stream.primary_key
+        ]
+        self._bring(input, {*given, *newest.columns}, routed_by=(route,), grace=0)
+        source = self.sources.index(part)
+        self.operators.append(
+            PhysicalOperator(
+                name=f"upsert_{input.index + 1}",
+                kernel=Upsert(newest, given, input.time_name),
+                feeds=(Feed((input.time_name,), source=source, lag=_lag_of_changes(input)),),
+                routed_by=((route,),),
+                output=given,
+                single_bucket=False,
+                weighted=True,
+                gives_ids=True,
+                counters=newest.counters,
+            )
+        )
+        return set(given)
+
+    def _test_newest(self, part: PhysicalInput) -> None:
+        """A filter over a stream that changes tests the newest row of a key: what it drops takes an older one away."""
+        if part.input.filters:
+            part.passes = part.input.physical("$pass")
+            part.computed[part.passes] = exp.and_(*part.input.filters)
+
+    def _newest(self, part: PhysicalInput) -> Newest:
+        input = part.input
+        by = [input.physical(name) for name in input.stream.primary_key]
+        return Newest(
+            by=tuple(TIME if self._is_time(name) else name for name in by),
+            sequence=part.sequence,
+            weight=input.physical(TP_DELTA),
+            passes=part.passes,
+            alias=input.alias,
+        )
+
+    def _replaced_in(self, join: JoinNode, side: Side) -> Newest | None:
+        """How rows of a side replace each other within the join's own buckets.
+
+        All changes of a key reach one bucket only if the primary key has all that routes them.
+        """
+        child = join.child(side)
+        if join.asof is not None or not isinstance(child, Leaf) or not child.input.stream.changes:
+            return None
+        primary = {child.input.physical(name) for name in child.input.stream.primary_key}
+        pairs = join.analysis.keys
+        routes = [pair.left if side is Side.LEFT else pair.right for pair in pairs]
+        read = {column.name for route in routes for column in route.find_all(exp.Column)}
+        return self._newest(self.inputs[child.input.index]) if pairs and read <= primary else None
 
     def _place_ordered(self, ordering: Ordering, needed: set[str]) -> None:
         """The operators of the tree, and after them the one that puts results in order."""
@@ -259,6 +324,8 @@ class _Planner:
             condition = self._for_condition(join, terms, side)
             output = self._of_side(needed, join.child(side)) if join.kind.shows(side) else set()
             brought = condition | output | self._for_versions(join, terms, side)
+            if (newest := self._replaced_in(join, side)) is not None:
+                brought |= set(newest.columns)
             feed = self._feed(join, side, brought, terms.routes[side.index])
             time = feed.times[0] if len(feed.times) == 1 else None
             feeds.append(feed)
@@ -268,6 +335,7 @@ class _Planner:
         kernel: Kernel
         if join.asof is None:
             kernel, weighted, gives_ids = self._window_kernel(join, feeds, columns)
+            counters = kernel.counters if isinstance(kernel, ChangelogJoin) else ()
         else:
             match = self._asof_match(join, columns)
             kernel, counters = kernel_of(self.query, join, match, left_changes=self._is_changelog(feeds[0]))
@@ -334,13 +402,20 @@ class _Planner:
             residual=self._residual_sql(join, terms),
             slack=max(self._slack(feed) for feed in feeds),
         )
-        changelogs = tuple(side for side, feed in zip(Side, feeds, strict=True) if self._is_changelog(feed))
+        changes = (self._change(join, Side.LEFT, feeds[0]), self._change(join, Side.RIGHT, feeds[1]))
         retracts = self.query.emit is EmitMode.CHANGELOG and join.kind.retracts
-        gives_ids = bool(changelogs) or (retracts and join is not self.query.root)
-        if changelogs:
-            return ChangelogJoin(match, changelogs), True, gives_ids
+        if changes != (Change.APPENDED, Change.APPENDED):
+            gives_ids = join is not self.query.root
+            return ChangelogJoin(match, changes, gives_ids), True, gives_ids
+        gives_ids = retracts and join is not self.query.root
         emit = EmitMode.CHANGELOG if retracts else EmitMode.FINAL
         return IntervalJoin(match, emit, gives_ids), retracts, gives_ids
+
+    def _change(self, join: JoinNode, side: Side, feed: Feed) -> Change | Newest:
+        """How the rows of a join's side come and go."""
+        if (newest := self._replaced_in(join, side)) is not None:
+            return newest
+        return Change.RETRACTED if self._is_changelog(feed) else Change.APPENDED
 
     def _asof_match(self, join: JoinNode, columns: list[SideColumns]) -> AsofMatch:
         assert join.asof is not None
@@ -381,13 +456,17 @@ class _Planner:
         child = join.child(side)
         leaders = join.analysis.leaders[side.index]
         times = tuple(self.query.inputs[leader].time_name for leader in leaders)
-        if isinstance(child, Leaf):
+        as_of = join.asof if side is Side.RIGHT else None
+        replaced = self._replaced_in(join, side) is not None
+        if isinstance(child, Leaf) and (replaced or as_of is not None or not child.input.stream.changes):
             self._bring(child.input, columns, routed_by=route, grace=join.analysis.grace)
             source = self.sources.index(self.inputs[child.input.index])
-            beside = join.asof is not None and side is Side.RIGHT and join_at_once(self.query, join.asof)
-            return Feed(times, source=source, holds_back=not beside)
+            beside = as_of is not None and join_at_once(self.query, as_of)
+            lag = _lag_of_changes(child.input) if replaced else 0
+            return Feed(times, source=source, lag=lag, holds_back=not beside)
         self._place(child, columns | {*times, *route})
-        return Feed(times, operator=len(self.operators) - 1, lag=latest_lag(child, leaders))
+        lag = None if changing(child) else latest_lag(child, leaders)
+        return Feed(times, operator=len(self.operators) - 1, lag=lag)
 
     def _bring(self, input: Input, columns: set[str], *, routed_by: tuple[str, ...], grace: int) -> None:
         part = self.inputs[input.index]
@@ -428,6 +507,11 @@ class _Planner:
             near = _within(right - left, interval)
             sql.append(exp.paren(exp.or_(_is_null(left), _is_null(right), near)).sql(dialect="duckdb"))
         return " AND ".join(sql) or None
+
+
+def _lag_of_changes(input: Input) -> int | None:
+    """Nothing says how late changes come, unless a WATERMARK does: then none of them is late."""
+    return 0 if input.time.declared else None
 
 
 def _column(name: str, table: str) -> exp.Column:

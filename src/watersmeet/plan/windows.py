@@ -20,6 +20,7 @@ from watersmeet.plan.logical import (
     Leaf,
     Node,
     PhysicalColumn,
+    changing,
     inputs_of,
     joins_of,
     nullable,
@@ -94,6 +95,8 @@ def _analysed(
     if join.asof is not None:
         return _analysed_asof(join, join.asof, terms, grace, inputs, columns)
     loose = _window_pairs(join, *window, inputs=inputs, columns=columns) if window is not None else {}
+    if changing(join):
+        return _analysed_changing(join, terms, loose, grace)
     differences = _known(join.left).union(_known(join.right))
     for (i, j), interval in terms.bounds.items():
         differences.add(i, j, interval)
@@ -124,6 +127,22 @@ def _analysed(
         grace=grace,
         lags=_lags(join, leaders, bounds, differences),
         differences=differences,
+    )
+
+
+def _analysed_changing(join: JoinNode, terms: _Terms, loose: dict[Pair, Interval], grace: int) -> JoinAnalysis:
+    """A row that may be replaced at any time has no window that ever closes: what is said of times is a condition."""
+    leaders = (tuple(sorted(timed(join.left))), tuple(sorted(timed(join.right))))
+    return JoinAnalysis(
+        keys=tuple(terms.keys),
+        residual=tuple(terms.residual),
+        leaders=leaders,
+        bounds=Interval(),
+        loose=tuple((*pair, interval) for pair, interval in loose.items()),
+        exact=terms.exact(),
+        grace=grace,
+        lags=dict.fromkeys(join.visible),
+        differences=Differences(),
     )
 
 
@@ -348,14 +367,14 @@ def waits_for_ever(join: JoinNode) -> bool:
     """Whether left rows of a join as of a time may wait without end, for a partner that comes later."""
     if join.asof is None:
         return False
-    if join.asof.direction is Direction.CURRENT:
+    if join.asof.direction is Direction.CURRENT or changing(join.left):
         return False
     stuck = any(latest_lag(join.child(side), join.analysis.leaders[side.index]) is None for side in Side)
     return stuck or (join.asof.direction is not Direction.BACKWARD and join.asof.tolerance is None)
 
 
 def unbounded_sides(joins: Iterable[JoinNode]) -> list[tuple[JoinNode, Side]]:
-    """Joins and sides whose rows would have to be kept for ever."""
+    """Joins and sides whose rows would have to be kept for ever, and are more with every row that comes."""
     found = []
     for join in joins:
         if join.asof is not None:
@@ -363,8 +382,8 @@ def unbounded_sides(joins: Iterable[JoinNode]) -> list[tuple[JoinNode, Side]]:
         bounds, leaders = join.analysis.bounds, join.analysis.leaders
         # a side whose times have no frontier holds the join back, and with it the other side's rows
         stuck = any(latest_lag(join.child(side), leaders[side.index]) is None for side in Side)
-        if bounds.upper is None or stuck:
-            found.append((join, Side.LEFT))
-        if bounds.lower is None or stuck:
-            found.append((join, Side.RIGHT))
+        for side, bound in ((Side.LEFT, bounds.upper), (Side.RIGHT, bounds.lower)):
+            # rows that replace each other are as many as there are keys
+            if (bound is None or stuck) and not changing(join.child(side)):
+                found.append((join, side))
     return found

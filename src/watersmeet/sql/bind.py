@@ -70,7 +70,6 @@ def bind(query: Query, streams: Streams) -> LogicalQuery:
         emit_reason="",
         settings=_settings(query),
     )
-    _refuse_changing(logical)
     _refuse_tables(logical)
     analyse(logical.root, logical.inputs, logical.columns)
     decide_emit(logical, query.emit, query.emit_position)
@@ -89,19 +88,6 @@ def _keep_deletes(node: JoinNode, asof: AsofClause, input: Input) -> None:
         return
     taken = exp.LT(this=exp.column(exp.to_identifier(input.physical(TP_DELTA), quoted=True)), expression=_ZERO.copy())
     input.filters = [exp.or_(condition, taken) for condition in input.filters]
-
-
-def _refuse_changing(query: LogicalQuery) -> None:
-    """Streams whose rows change can so far only be joined as of a time."""
-    tables = {join.asof.right for join in joins_of(query.root) if join.asof is not None}
-    for input in query.inputs:
-        if input.stream.changes and input.index not in tables:
-            raise UnsupportedError(
-                f"the rows of {input.stream.name} change (mode {input.stream.mode.value}): so far they can only be"
-                " joined as of a time",
-                hint="JOIN … FOR SYSTEM_TIME AS OF o.ts, or AS OF PROCTIME()",
-                position=input.position,
-            )
 
 
 def _refuse_tables(query: LogicalQuery) -> None:

@@ -6,6 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from sqlglot import exp
+
+from watersmeet.columns import TP_DELTA
 from watersmeet.engine.events import Event
 from watersmeet.plan.physical import PhysicalPlan
 from watersmeet.testing.cells import Row
@@ -51,6 +54,14 @@ class PlannedQuery:
     def column_names(self) -> list[str]:
         """The names of the result's columns."""
         return [column.name for column in self.plan.outputs]
+
+    def without_delta(self, row: Row) -> Row:
+        """A row without the columns that tell a change from its retraction."""
+        return tuple(
+            cell
+            for cell, output in zip(row, self.plan.outputs, strict=True)
+            if all(column.name != TP_DELTA for column in output.expression.find_all(exp.Column))
+        )
 
     @property
     def is_ordered(self) -> bool:

@@ -108,7 +108,7 @@ def case_turns(
         outcome = yield Turn(_inputs(step, names), tuple(_events(step, names)), restart, step.line, tables)
         seen += outcome.changes
         aside += [f"set aside as {row['kind']} ({row['source']}): {row['reason']}" for row in outcome.side]
-        if deleted := negative_rows(seen):
+        if deleted := negative_rows((weight, query.without_delta(row)) for weight, row in seen):
             rows = "\n".join(format_row(row) for row in deleted)
             return Failure(step.expected.line, f"deleted more often than inserted:\n{rows}")
         if case.compare is Compare.STEPS:
