@@ -5,17 +5,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from watersmeet.api import asof_join, interval_join, lookup_join, temporal_join
+    from watersmeet.api import asof_join, changelog_join, interval_join, lookup_join, temporal_join
     from watersmeet.runtime.query import QueryMode
     from watersmeet.session import Session, connect
 
-__all__ = ["QueryMode", "Session", "asof_join", "connect", "interval_join", "lookup_join", "temporal_join"]
+__all__ = [
+    "QueryMode",
+    "Session",
+    "asof_join",
+    "changelog_join",
+    "connect",
+    "interval_join",
+    "lookup_join",
+    "temporal_join",
+]
 
 _HOMES = {
     "QueryMode": "watersmeet.runtime.query",
     "Session": "watersmeet.session",
     "connect": "watersmeet.session",
     "asof_join": "watersmeet.api",
+    "changelog_join": "watersmeet.api",
     "interval_join": "watersmeet.api",
     "lookup_join": "watersmeet.api",
     "temporal_join": "watersmeet.api",

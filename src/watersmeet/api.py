@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 from pyspark.sql import DataFrame
 from sqlglot import exp
 
+from watersmeet.catalog import StreamMode
 from watersmeet.errors import ConfigError
 from watersmeet.results import Stream
 from watersmeet.session import Session, connect
@@ -161,6 +162,51 @@ def temporal_join(
     return _frame(session, f"{join} {_emit(emit)}{settings}")
 
 
+def changelog_join(
+    left: DataFrame,
+    right: DataFrame,
+    *,
+    on: Keys,
+    left_key: str | Sequence[str] = (),
+    right_key: str | Sequence[str] = (),
+    how: How = "inner",
+    time: str | tuple[str, str] | None = None,
+    delay: Span | None = None,
+    where: str | None = None,
+    unit: Unit = "ms",
+    mode: Literal["versioned_kv", "changelog_kv"] = "versioned_kv",
+    order: str | tuple[str, str] | None = None,
+    max_state_bytes: int | None = None,
+) -> DataFrame:
+    """Join two streams whose rows change: at every moment the join of the newest rows, given as corrections.
+
+    ``left_key`` and ``right_key`` are the primary keys: a row takes the place of the one before it with its key, or
+    with a ``_tp_delta`` of -1 takes it away.  A side without one only appends rows; all of them are kept then, and the
+    query stops, with nothing lost, where they reach ``max_state_bytes`` (512 MiB by default).  Out comes a changelog:
+    the columns of both sides as for ``interval_join``, and ``_tp_delta``, +1 for what holds now and -1 for what does
+    not any more.
+
+    Changes of one key follow each other by event time (``time``; without one by arrival), then by the column ``order``.
+    With a ``delay`` changes that come later than that are late, and not taken.
+
+    Raises ``ConfigError`` for a join kind that is not known, and what SQL would raise for the rest.
+
+        tiers = changelog_join(orders, customers, on=[("customer_id", "id")], left_key="order_id", right_key="id",
+                               how="left", time="changed_at")
+    """
+    if how not in _JOINS:
+        raise ConfigError(f"how = {how!r} is no kind of join", hint=f"use one of {', '.join(_JOINS)}")
+    session = connect(left.sparkSession)
+    times, orders = (_pair(name) if name is not None else (None, None) for name in (time, order))
+    keys = (_columns(left_key), _columns(right_key))
+    for name, frame, key, at, by in zip(("left", "right"), (left, right), keys, times, orders, strict=True):
+        changes = mode if key else StreamMode.APPEND.value
+        words = None if delay is None else _words(delay)
+        session.register(name, frame, time=at, delay=words, unit=unit, mode=changes, primary_key=key, order=by)
+    settings = f" SETTINGS join_max_buffered_bytes = {int(max_state_bytes)}" if max_state_bytes is not None else ""
+    return _frame(session, f"{_JOINS[how]} `right` ON {_condition(on, where)} EMIT CHANGELOG{settings}")
+
+
 def lookup_join(
     stream: DataFrame,
     table: DataFrame | Mapping[str, str],
@@ -218,10 +264,16 @@ def _session(
     """A session in which both frames are streams, ``left`` and ``right``; the right one's rows may change."""
     session = connect(left.sparkSession)
     one, other = _pair(time)
-    key = [primary_key] if isinstance(primary_key, str) else primary_key
     session.register("left", left, time=one, delay=_words(delay), unit=unit)
     session.register(
-        "right", right, time=other, delay=_words(delay), unit=unit, mode=mode, primary_key=key, order=order
+        "right",
+        right,
+        time=other,
+        delay=_words(delay),
+        unit=unit,
+        mode=mode,
+        primary_key=_columns(primary_key),
+        order=order,
     )
     return session
 
@@ -242,6 +294,10 @@ def _condition(on: Keys, where: str | None) -> str:
 
 def _pair(names: str | tuple[str, str]) -> tuple[str, str]:
     return (names, names) if isinstance(names, str) else names
+
+
+def _columns(names: str | Sequence[str]) -> Sequence[str]:
+    return [names] if isinstance(names, str) else names
 
 
 def _rows(span: Span) -> str:

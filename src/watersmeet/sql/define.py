@@ -16,7 +16,14 @@ from watersmeet.plan.arrow_types import arrow_type
 from watersmeet.plan.times import TimeUnit, interval_micros
 from watersmeet.sql.keyed import check_delta, primary_key, stream_mode
 from watersmeet.sql.positions import position_of
-from watersmeet.sql.statements import ColumnDef, CreateStream, CreateTable, InsertSelect, Watermark
+from watersmeet.sql.statements import (
+    ColumnDef,
+    CreateStream,
+    CreateTable,
+    InsertHistorical,
+    InsertSelect,
+    Watermark,
+)
 
 _T = exp.DataType.Type
 _INTEGER_UNITS = (TimeUnit.SECONDS, TimeUnit.MILLISECONDS, TimeUnit.MICROSECONDS, TimeUnit.ROWS)
@@ -149,7 +156,7 @@ def define_frame(
     name: str,
     columns: Sequence[tuple[str, str]],
     time: str | None,
-    delay: str,
+    delay: str | None,
     unit: str,
     *,
     mode: str = StreamMode.APPEND.value,
@@ -157,6 +164,7 @@ def define_frame(
 ) -> StreamDef:
     """The definition of a DataFrame that is registered as a stream; ``columns`` are (name, Spark type).
 
+    Without a ``delay`` it is as if no WATERMARK were declared.
     Raises as ``define_stream`` does.
     """
     kind = next((kind for column, kind in columns if time is not None and column.lower() == time.lower()), "")
@@ -167,7 +175,7 @@ def define_frame(
         columns=tuple(
             ColumnDef(column, exp.DataType.build(kind, dialect="spark"), nowhere) for column, kind in columns
         ),
-        watermark=None if time is None else Watermark(time, _span(delay, unit), nowhere),
+        watermark=None if time is None else Watermark(time, _span(delay or "0 seconds", unit), nowhere),
         primary_key=tuple(primary_key),
         mutable=False,
         options={_UNIT_OPTION: unit} if counts else {},
@@ -177,10 +185,11 @@ def define_frame(
         position=nowhere,
     )
     try:
-        return define_stream(statement).model_copy(update={"connector": FRAME})
+        found = define_stream(statement)
     except WatersmeetError as error:
         error.position = None  # there is no text
         raise
+    return found.model_copy(update={"connector": FRAME, "has_watermark": found.has_watermark and delay is not None})
 
 
 def _span(text: str, unit: str) -> exp.Expr:
@@ -229,7 +238,7 @@ def takes_column(stream: StreamDef, name: str) -> bool:
     return is_hidden_delta or stream.column(name) is not None
 
 
-def check_target(stream: StreamDef, given: Sequence[str], statement: InsertSelect) -> None:
+def check_target(stream: StreamDef, given: Sequence[str], statement: InsertSelect | InsertHistorical) -> None:
     """Raise ``BindError`` where INSERT INTO … SELECT gives other columns than its target takes.
 
     A target that declares no columns takes what comes.
