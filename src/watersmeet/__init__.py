@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from watersmeet.api import asof_join, changelog_join, interval_join, lookup_join, temporal_join
+    from watersmeet.api import aggregate, asof_join, changelog_join, interval_join, lookup_join, temporal_join
     from watersmeet.runtime.query import QueryMode
     from watersmeet.session import Session, connect
 
 __all__ = [
     "QueryMode",
     "Session",
+    "aggregate",
     "asof_join",
     "changelog_join",
     "connect",
@@ -24,6 +25,7 @@ _HOMES = {
     "QueryMode": "watersmeet.runtime.query",
     "Session": "watersmeet.session",
     "connect": "watersmeet.session",
+    "aggregate": "watersmeet.api",
     "asof_join": "watersmeet.api",
     "changelog_join": "watersmeet.api",
     "interval_join": "watersmeet.api",

@@ -177,6 +177,8 @@ def changelog_join(
     mode: Literal["versioned_kv", "changelog_kv"] = "versioned_kv",
     order: str | tuple[str, str] | None = None,
     max_state_bytes: int | None = None,
+    by: str | Sequence[str] = (),
+    aggregates: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """Join two streams whose rows change: at every moment the join of the newest rows, given as corrections.
 
@@ -189,6 +191,9 @@ def changelog_join(
     Changes of one key follow each other by event time (``time``; without one by arrival), then by the column ``order``.
     With a ``delay`` changes that come later than that are late, and not taken.
 
+    With ``aggregates`` the corrections are those of the groups ``by`` of the joined rows, as ``aggregate`` gives them;
+    in both, columns of one side may need its name before them: ``"`right`.tier"``.
+
     Raises ``ConfigError`` for a join kind that is not known, and what SQL would raise for the rest.
 
         tiers = changelog_join(orders, customers, on=[("customer_id", "id")], left_key="order_id", right_key="id",
@@ -196,15 +201,65 @@ def changelog_join(
     """
     if how not in _JOINS:
         raise ConfigError(f"how = {how!r} is no kind of join", hint=f"use one of {', '.join(_JOINS)}")
+    if by and aggregates is None:
+        raise ConfigError("by is given without aggregates", hint="name them: aggregates={'n': 'count(*)'}")
     session = connect(left.sparkSession)
     times, orders = (_pair(name) if name is not None else (None, None) for name in (time, order))
     keys = (_columns(left_key), _columns(right_key))
-    for name, frame, key, at, by in zip(("left", "right"), (left, right), keys, times, orders, strict=True):
+    for name, frame, key, at, place in zip(("left", "right"), (left, right), keys, times, orders, strict=True):
         changes = mode if key else StreamMode.APPEND.value
         words = None if delay is None else _words(delay)
-        session.register(name, frame, time=at, delay=words, unit=unit, mode=changes, primary_key=key, order=by)
+        session.register(name, frame, time=at, delay=words, unit=unit, mode=changes, primary_key=key, order=place)
     settings = f" SETTINGS join_max_buffered_bytes = {int(max_state_bytes)}" if max_state_bytes is not None else ""
-    return _frame(session, f"{_JOINS[how]} `right` ON {_condition(on, where)} EMIT CHANGELOG{settings}")
+    join = f"{_JOINS[how]} `right` ON {_condition(on, where)}"
+    if aggregates is None:
+        return _frame(session, f"{join} EMIT CHANGELOG{settings}")
+    columns, groups = _grouped(_columns(by), aggregates)
+    return _select(session, f"SELECT {columns} FROM `left` {join}{groups} EMIT CHANGELOG{settings}")
+
+
+def aggregate(
+    frame: DataFrame,
+    *,
+    aggregates: Mapping[str, str],
+    by: str | Sequence[str] = (),
+    where: str | None = None,
+    having: str | None = None,
+    primary_key: str | Sequence[str] = (),
+    mode: Literal["versioned_kv", "changelog_kv"] = "versioned_kv",
+    time: str | None = None,
+    unit: Unit = "ms",
+    order: str | None = None,
+) -> DataFrame:
+    """Aggregate a stream, by groups or as a whole, and keep the results right as its rows change.
+
+    ``aggregates`` are SQL by the name of their column (``{"n": "count(*)", "total": "sum(amount)"}``), ``by`` the
+    columns that make a group, ``where`` and ``having`` conditions over rows and over groups.  Out comes a changelog:
+    for each group that changes the row of before with a ``_tp_delta`` of -1, and the new one with +1.
+
+    With a ``primary_key`` rows take each other's place; ``mode``, ``time`` and ``order`` are as for ``changelog_join``.
+
+    Raises ``ConfigError`` where there are no aggregates, and what SQL would raise for the rest.
+
+        totals = aggregate(orders, by="customer", aggregates={"n": "count(*)", "total": "sum(amount)"},
+                           primary_key="order_id")
+    """
+    session = connect(frame.sparkSession)
+    key = _columns(primary_key)
+    changes = mode if key else StreamMode.APPEND.value
+    session.register("rows", frame, time=time, delay=None, unit=unit, mode=changes, primary_key=key, order=order)
+    columns, groups = _grouped(_columns(by), aggregates)
+    condition = "" if where is None else f" WHERE ({where})"
+    tested = "" if having is None else f" HAVING {having}"
+    return _select(session, f"SELECT {columns} FROM `rows`{condition}{groups}{tested} EMIT CHANGELOG")
+
+
+def _grouped(by: Sequence[str], aggregates: Mapping[str, str]) -> tuple[str, str]:
+    """The SELECT list and the GROUP BY of aggregates."""
+    if not aggregates:
+        raise ConfigError("there are no aggregates", hint="name at least one: aggregates={'n': 'count(*)'}")
+    columns = [*by, *(f"{expression} AS {_name(name)}" for name, expression in aggregates.items())]
+    return ", ".join(columns), f" GROUP BY {', '.join(by)}" if by else ""
 
 
 def lookup_join(
@@ -279,7 +334,11 @@ def _session(
 
 
 def _frame(session: Session, join: str) -> DataFrame:
-    result = session.sql(f"SELECT * FROM `left` {join}")
+    return _select(session, f"SELECT * FROM `left` {join}")
+
+
+def _select(session: Session, query: str) -> DataFrame:
+    result = session.sql(query)
     assert isinstance(result, Stream)
     return result.frame
 

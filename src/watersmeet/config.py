@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from watersmeet.options import parse_options
+from watersmeet.seek import seek_text
 
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s|seconds?|m|minutes?|h|hours?)\s*", re.IGNORECASE)
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -37,10 +38,18 @@ class QuerySettings(BaseModel):
     """What to do with rows that cannot be read: set them aside, or stop."""
     temporal_wait: Literal["frontier", "none"] = "frontier"
     """Whether FOR SYSTEM_TIME AS OF an event time waits for versions that may still come, or joins at once."""
+    default_hash_join: Literal["memory", "hybrid"] = "memory"
+    """Where rows of joins lie in a worker: in memory, or only ``max_hot_keys`` of them and the others on disk."""
+    default_hash_table: Literal["memory", "hybrid"] = "memory"
+    """The same for groups of aggregates."""
+    max_hot_keys: Annotated[int, Field(gt=0)] = 1_000_000
+    """How many rows, those written last, a hybrid join or aggregate keeps in memory, over all buckets."""
     late_rows: Annotated[str, Field(min_length=1)] = "drop"
     """``drop``: count late rows; else the name of an embedded stream that takes them."""
     idle_timeout: Annotated[float, Field(gt=0)] | None = None
     """Seconds after which a silent input no longer holds time back; written ``'30 seconds'``."""
+    seek_to: str | None = None
+    """From where streams are read when the query first starts, by arrival: ``'earliest'``, ``'latest'`` or a time."""
     trigger: Annotated[float, Field(ge=0)] = 0.0
     """Seconds between the starts of two batches of a continuous run; written ``'1 second'``."""
     buckets: Annotated[int, Field(gt=0, le=4096)] | None = None
@@ -54,6 +63,11 @@ class QuerySettings(BaseModel):
     @classmethod
     def _seconds(cls, value: object) -> object:
         return seconds(value)
+
+    @field_validator("seek_to", mode="before")
+    @classmethod
+    def _seek(cls, value: object) -> str:
+        return seek_text(value)
 
 
 def parse_settings(settings: Mapping[str, object]) -> QuerySettings:

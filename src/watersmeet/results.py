@@ -46,4 +46,11 @@ class Stream:
     frame: DataFrame
 
 
-Result: TypeAlias = Message | Table | Plan | Started | Stream
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The result of a SELECT over ``table(…)``: a Spark batch DataFrame over what was stored when it was made."""
+
+    frame: DataFrame
+
+
+Result: TypeAlias = Message | Table | Plan | Started | Stream | Batch

@@ -17,19 +17,22 @@ from watersmeet.connectors.insert import insert_values
 from watersmeet.connectors.registry import check_order
 from watersmeet.connectors.snapshot import snapshot
 from watersmeet.errors import BindError, CatalogError, CheckpointError, ConfigError, UnsupportedError
+from watersmeet.historical import batch_frame, insert_rows
 from watersmeet.lookup.source import RowsSource
 from watersmeet.lookup.tables import table_options, table_schema
 from watersmeet.plan.explain import explain
+from watersmeet.plan.historical import explain_stored
 from watersmeet.plan.lineage import derived_stream, event_time_output
 from watersmeet.plan.physical import PhysicalPlan
 from watersmeet.planning import plan_query
-from watersmeet.results import Message, Plan, Result, Started, Stream, Table
+from watersmeet.results import Batch, Message, Plan, Result, Started, Stream, Table
 from watersmeet.runtime.checkpoint import Checkpoint
 from watersmeet.runtime.dataflow import Resources, build, new_buckets
 from watersmeet.runtime.failures import planning
 from watersmeet.runtime.late_rows import keep_late_rows
 from watersmeet.runtime.query import Job, QueryMode, RunningQuery, start_query
 from watersmeet.runtime.storage import Storage
+from watersmeet.seek import resolve
 from watersmeet.spark import open_spark
 from watersmeet.sql.define import check_name, check_target, define_frame, define_outside, refuse_definitions
 from watersmeet.sql.parse import parse
@@ -41,6 +44,8 @@ from watersmeet.sql.statements import (
     Drop,
     DropIndex,
     Explain,
+    Historical,
+    InsertHistorical,
     InsertSelect,
     InsertValues,
     Query,
@@ -50,7 +55,7 @@ from watersmeet.sql.statements import (
     Statement,
     StopQuery,
 )
-from watersmeet.streams import Streams, check_connector
+from watersmeet.streams import Streams, check_connector, check_corrections
 
 _PRINT = StreamDef(name="print", columns=(), connector="print")
 
@@ -86,7 +91,10 @@ class Session:
     # -- statements ------------------------------------------------------------------------------------------------
 
     def sql(self, text: str) -> Result:
-        """Carry out one or more statements; the result of the last one comes back (of a SELECT: a ``Stream``)."""
+        """Carry out one or more statements; the result of the last one comes back.
+
+        Of a SELECT that is a ``Stream``, of one over ``table(…)`` a ``Batch``.
+        """
         result: Result | None = None
         for statement in parse(text):
             result = self._carry_out(statement, QueryMode.CONTINUOUS, None, start_selects=False)
@@ -110,16 +118,24 @@ class Session:
         (statement,) = statements
         if isinstance(statement, Explain):
             statement = statement.statement
+        if isinstance(statement, Historical | InsertHistorical):
+            return self._explained(statement)
         if not isinstance(statement, Select | InsertSelect | CreateStream) or statement.query is None:
             raise UnsupportedError("EXPLAIN takes a query", position=statement.position)
         return self._explained(statement)
 
-    def _explained(self, statement: Select | InsertSelect | CreateStream) -> str:
+    def _explained(self, statement: Select | InsertSelect | CreateStream | Historical | InsertHistorical) -> str:
+        if isinstance(statement, Historical | InsertHistorical):
+            target = self._target(statement) if isinstance(statement, InsertHistorical) else None
+            if target is not None:
+                registry.check_sink(target, changelog=False)
+            return explain_stored(statement.query, self.streams.by_name(), target)
         assert statement.query is not None
         physical = self._plan(statement.query)
         if isinstance(statement, CreateStream):
             name = statement.name
         elif isinstance(statement, InsertSelect):
+            check_corrections(self._target(statement), physical, statement)
             name = self._insert_name(statement, physical)
         else:
             name = f"select_{_short_hash(statement.source)}"
@@ -131,7 +147,7 @@ class Session:
         frame: DataFrame,
         *,
         time: str | None = None,
-        delay: str = "0 seconds",
+        delay: str | None = "0 seconds",
         unit: str = "ms",
         mode: str = StreamMode.APPEND.value,
         primary_key: Sequence[str] = (),
@@ -141,7 +157,8 @@ class Session:
 
         ``time`` is its event-time column (a timestamp, or a whole number of ``unit``: s, ms, us or row), ``delay`` how
         far its rows may come out of order (rows, for the unit row).  Without a time it is the time of arrival.
-        ``mode`` and ``primary_key`` are those of CREATE STREAM, for rows that change.  Rows of one time have the order
+        ``mode`` and ``primary_key`` are those of CREATE STREAM, for rows that change; with ``delay=None`` none of their
+        changes is late, however old, in joins of rows that change.  Rows of one time have the order
         of the column ``order``, a whole number or a timestamp; without one any order, though always the same.
 
         A batch DataFrame with a time is taken for the versions of a table that are all there: the rows that it has now
@@ -211,6 +228,10 @@ class Session:
                 return self._start(name, self._plan(statement.query), _PRINT, mode, checkpoint)
             case Select():
                 return Stream(self._frame(statement))
+            case Historical():
+                return Batch(batch_frame(self.spark, statement.query, self.streams))
+            case InsertHistorical():
+                return self._insert_stored(statement)
             case Explain():
                 return Plan(self._explained(statement.statement))
             case CreateTable():
@@ -282,6 +303,29 @@ class Session:
             raise
 
     def _insert(self, statement: InsertSelect, mode: QueryMode, checkpoint: str | None) -> Result:
+        target = self._target(statement)
+        physical = self._plan(statement.query)
+        check_target(target, [column.name for column in physical.outputs], statement)
+        check_corrections(target, physical, statement)
+        name = self._query_name(self._insert_name(statement, physical), statement.source)
+        return self._start(name, physical, target, mode, checkpoint, statement.columns)
+
+    def _insert_stored(self, statement: InsertHistorical) -> Message:
+        """INSERT INTO … SELECT over what is stored: once, and before this returns."""
+        target = self._target(statement)
+        sink = registry.open_sink(target, self.workspace, changelog=False, show=self.show)
+        frame = batch_frame(self.spark, statement.query, self.streams)
+        check_target(target, frame.columns, statement)
+        if target.columns:  # by position: Spark's SQL may name two columns alike
+            frame = frame.toDF(*(statement.columns or [column.name for column in target.columns]))
+        rows = registry.to_columns(frame, target, statement.columns)
+        batch = 0  # the only one of a name that is used once
+        key = f"into_{target.name}_{_short_hash(statement.source)}-{uuid.uuid4().hex}-{batch:012d}"
+        count = insert_rows(rows, lambda counted: sink.write(counted, batch, key))
+        return Message(f"{count} row{'s' if count != 1 else ''} into {target.name}")
+
+    def _target(self, statement: InsertSelect | InsertHistorical) -> StreamDef:
+        """The stream that takes a query's rows; ``UnsupportedError`` for those that take none."""
         target = self.streams.require_target(statement)
         if target.derived:
             raise UnsupportedError(
@@ -292,10 +336,7 @@ class Session:
                 f"{target.name} is a DataFrame that was registered: nothing can be written to it",
                 position=statement.position,
             )
-        physical = self._plan(statement.query)
-        check_target(target, [column.name for column in physical.outputs], statement)
-        name = self._query_name(self._insert_name(statement, physical), statement.source)
-        return self._start(name, physical, target, mode, checkpoint, statement.columns)
+        return target
 
     def _drop(self, statement: Drop) -> Message:
         using = [query.name for query in self.queries() if query.is_active and query.uses(statement.name)]
@@ -320,7 +361,9 @@ class Session:
     # -- queries ---------------------------------------------------------------------------------------------------
 
     def _plan(self, query: Query) -> PhysicalPlan:
-        return plan_query(query, self.streams.by_name(), self.streams.open_table)
+        physical = plan_query(query, self.streams.by_name(), self.streams.open_table)
+        self.streams.check_seek(physical, query.settings_positions.get("seek_to"))
+        return physical
 
     def _frame(self, select: Select) -> DataFrame:
         """A SELECT as a DataFrame.  Its late and bad rows go to files in the workspace, by query and by run."""
@@ -340,7 +383,7 @@ class Session:
         buckets = new_buckets(self.spark, settings.buckets)
         resources = Resources(settings.cache_bytes, settings.memory_limit, side_folder)
         with planning("of this statement"):
-            sources = self.streams.sources(physical, limited=True)
+            sources = self.streams.sources(physical, limited=True, seek=resolve(self.spark, settings.seek_to))
             # the frame may become part of another query, whose metrics must have other names
             label = f"_{uuid.uuid4().hex[:8]}"
             return build(self.spark, physical, sources, buckets, resources, label=label).frame
@@ -363,7 +406,7 @@ class Session:
             name=name,
             plan=physical,
             target=target.name,
-            open_sources=lambda limited: self.streams.sources(physical, limited=limited),
+            open_sources=lambda limited, seek: self.streams.sources(physical, limited=limited, seek=seek),
             write=self._writer(physical, target, columns, stored),
             checkpoint=stored,
             frontier_lag=None if time is None else time[2],

@@ -12,7 +12,15 @@ from watersmeet.catalog import EMBEDDED, Catalog, StreamColumn, StreamDef, is_sa
 from watersmeet.columns import TP_DELTA, TP_TIME
 from watersmeet.connectors import registry
 from watersmeet.connectors.embedded import EmbeddedLog
-from watersmeet.errors import BindError, CatalogError, ConfigError, UnsupportedError, did_you_mean
+from watersmeet.errors import (
+    BindError,
+    CatalogError,
+    ConfigError,
+    Position,
+    UnsupportedError,
+    WatersmeetError,
+    did_you_mean,
+)
 from watersmeet.lookup.source import LookupSource, RowsSource
 from watersmeet.lookup.tables import open_table, table_options
 from watersmeet.plan.physical import PhysicalPlan
@@ -20,6 +28,7 @@ from watersmeet.plan.times import TimeUnit
 from watersmeet.results import Message, Table
 from watersmeet.runtime.dataflow import Source
 from watersmeet.runtime.storage import Storage
+from watersmeet.seek import EARLIEST, Seek
 from watersmeet.sql.define import check_name, define_stream, define_table
 from watersmeet.sql.indexes import with_index, without_index
 from watersmeet.sql.statements import (
@@ -28,6 +37,7 @@ from watersmeet.sql.statements import (
     CreateTable,
     Drop,
     DropIndex,
+    InsertHistorical,
     InsertSelect,
     InsertValues,
     Statement,
@@ -64,7 +74,7 @@ class Streams:
             )
         return stream
 
-    def require_target(self, statement: InsertValues | InsertSelect) -> StreamDef:
+    def require_target(self, statement: InsertValues | InsertSelect | InsertHistorical) -> StreamDef:
         """The stream that takes rows; ``UnsupportedError`` for an outside table."""
         stream = self.require(statement.stream, statement)
         if stream.outside:
@@ -196,8 +206,11 @@ class Streams:
 
     # -- rows ------------------------------------------------------------------------------------------------------
 
-    def sources(self, plan: PhysicalPlan, *, limited: bool) -> dict[str, Source]:
-        """The streams that a plan reads, as sources by lower-case name; ``limited`` honours batch sizes."""
+    def sources(self, plan: PhysicalPlan, *, limited: bool, seek: Seek | None = None) -> dict[str, Source]:
+        """The streams that a plan reads, as sources by lower-case name.
+
+        ``limited`` honours batch sizes, ``seek`` says where to begin.
+        """
         found: dict[str, Source] = {}
         for stream in (part.input.stream for part in plan.inputs):
             key = stream.name.lower()
@@ -207,8 +220,24 @@ class Streams:
                 registered, frame, order = self._registered[key]
                 found[key] = registry.frame_source(frame, registered, order)
             else:
-                found[key] = registry.open_source(self._spark, stream, self._workspace, limited=limited)
+                found[key] = registry.open_source(self._spark, stream, self._workspace, limited=limited, seek=seek)
         return found
+
+    def check_seek(self, plan: PhysicalPlan, position: Position | None) -> None:
+        """Raise ``ConfigError`` where SETTINGS seek_to is said of streams that cannot do it."""
+        seek_to = plan.query.settings.seek_to
+        if seek_to is None or seek_to == EARLIEST:
+            return
+        try:
+            for part in plan.inputs:
+                registry.check_seek(part.input.stream, seek_to)
+        except ConfigError as error:
+            error.position = position
+            raise
+
+    def stored(self, stream: StreamDef) -> DataFrame:
+        """The rows that a stream has now, as a batch source frame; ``UnsupportedError`` for those that keep none."""
+        return registry.open_stored(self._spark, stream, self._workspace)
 
     def late_log(self, name: str) -> EmbeddedLog:
         """The embedded stream for late rows, made where it is not there."""
@@ -228,6 +257,15 @@ def check_connector(stream: StreamDef, statement: CreateStream) -> None:
     """Check the connector and its options, naming the place of what is wrong."""
     with places_of_options(statement):
         registry.check_connector(stream)
+
+
+def check_corrections(target: StreamDef, plan: PhysicalPlan, statement: InsertSelect) -> None:
+    """Raise ``UnsupportedError``, with its place, where the results carry corrections and the target only appends."""
+    try:
+        registry.check_sink(target, changelog=plan.weighted)
+    except WatersmeetError as error:
+        error.position = statement.position
+        raise
 
 
 @contextmanager

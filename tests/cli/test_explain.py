@@ -45,6 +45,18 @@ def test_statements_on_the_command_line() -> None:
     assert "EMIT CHANGELOG" in result.stdout
 
 
+def test_queries_over_what_is_stored() -> None:
+    sink = "CREATE STREAM s WITH (connector = 'print');"
+    asked = "SELECT count() FROM table(o) JOIN table(j) USING (id)"
+    script = f"{STREAMS}{sink}CREATE STREAM j AS {JOIN}; {asked}; EXPLAIN {asked}; INSERT INTO s {asked}"
+    _, first, second, third = explain_script(script, Path("w"))
+    assert first == second
+    assert first.splitlines()[1] == "table o (embedded), for Spark the view watersmeet_o…"
+    assert "its rows go into s (print), once" in third.splitlines()
+    with pytest.raises(CatalogError, match=r"there is no stream oo \(line 1, column 15\)"):
+        list(explain_script("SELECT * FROM table(oo)", Path("w")))
+
+
 def test_a_query_over_a_stream_that_the_script_derives() -> None:
     plans = list(
         explain_script(f"{STREAMS}CREATE STREAM j AS {JOIN}; SELECT j.id FROM j JOIN o ON j.id = o.id;", Path("w"))

@@ -10,6 +10,14 @@ import time
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
+
+from watersmeet.cli.live import View
+from watersmeet.cli.views import show_of
+from watersmeet.results import Started
+from watersmeet.runtime.query import QueryMode, RunningQuery
+from watersmeet.session import Session
+from watersmeet.sql.parse import parse
 
 pytestmark = pytest.mark.spark
 
@@ -58,3 +66,44 @@ def test_ctrl_c_keeps_the_checkpoint_and_a_bounded_run_resumes(tmp_path: Path) -
     assert resumed.returncode == 0, resumed.stderr
     assert resumed.stdout == "+ 2, NULL\n"
     assert "Java" not in resumed.stderr
+
+
+def test_a_changelog_adds_up_to_a_table_until_the_query_is_resumed(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "o" / "1.json", [(1, 5), (2, 6)])
+    write(tmp_path / "p" / "1.json", [])
+    session = Session(spark, tmp_path / "workspace")
+    create, _, select = JOB.format(tmp_path).replace("FINAL", "CHANGELOG").rpartition("SELECT")
+    for _ in session.run(create):
+        pass
+
+    def start(mode: QueryMode) -> RunningQuery:
+        (look,) = parse(f"SELECT {select}")
+        session.show = show_of(look, View.TABLE, in_place=False)
+        (started,) = session.run(look.source, mode)
+        assert isinstance(started, Started)
+        return started.query
+
+    def printed(wanted: list[str]) -> None:
+        told, give_up = "", time.monotonic() + PATIENCE_SECONDS
+        while told.split() != wanted and time.monotonic() < give_up:
+            time.sleep(0.1)
+            told += "".join(char for char in capsys.readouterr().out if char != "─")
+        assert told.split() == wanted
+
+    query = start(QueryMode.CONTINUOUS)
+    try:
+        printed(["---", "id", "ts", "1", "NULL", "2", "NULL"])
+        write(tmp_path / "p" / "2.json", [(1, 8)])
+        printed(["---", "id", "ts", "1", "8", "2", "NULL"])
+    finally:
+        query.stop()
+
+    write(tmp_path / "p" / "3.json", [(2, 7)])
+    start(QueryMode.DRAIN).wait()
+    told = capsys.readouterr()
+    # a batch that was printed and not committed before the stop is printed again
+    again = {"+ 1, 8", "- 1, NULL"}
+    assert set(told.out.splitlines()) - again == {"+ 2, 7", "- 2, NULL"}
+    assert "the query goes on from its checkpoint" in told.err

@@ -1,17 +1,21 @@
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from tests.cli.fakes import REPORT, FakeQuery, FakeSession, press_ctrl_c
+from tests.cli.terminal import open_terminal
 from watersmeet.cli.interrupt import Interrupt
+from watersmeet.cli.live import View
 from watersmeet.cli.main import app
-from watersmeet.cli.progress import LiveTable, PlainLines, progress_line, progress_table, summary
+from watersmeet.cli.progress import LiveTable, PlainLines, progress_line, progress_table, screen, summary
 from watersmeet.cli.rows import out
-from watersmeet.cli.run import resume_command, wait_for
+from watersmeet.cli.run import follow, resume_command, wait_for
 from watersmeet.errors import CheckpointError
 from watersmeet.results import Message, Plan, Result, Started, Table
 from watersmeet.runtime.query import QueryMode, Report
@@ -94,6 +98,57 @@ def test_standard_output_holds_results_only(use: Use, tmp_path: Path) -> None:
     assert words[3:] == ["s", "embedded", "EMIT", "FINAL:", "it", "is", "so"]
     for told in ("created stream s", "started q; checkpoint /checkpoints/q", "= used"):
         assert told in result.stderr
+
+
+def test_each_select_has_a_view_of_its_own(use: Use, tmp_path: Path) -> None:
+    """Each gives the count 1 and corrects it to 2, in two batches that come while the other runs as well."""
+    path = tmp_path / "job.sql"
+    path.write_text("SELECT max(i) AS n FROM s; SELECT i AS n FROM s; INSERT INTO t SELECT i AS n FROM s;")
+    shows: list[Any] = []
+
+    def count() -> None:
+        for batch, changes in enumerate(([(1, (1,))], [(-1, (1,)), (1, (2,))])):
+            for show in shows:
+                show(["n"], changes, batch)
+        shows.clear()
+
+    def answer(_: Statement) -> Result:
+        shows.append(session.show)
+        return Started(FakeQuery(on_wait=count))  # type: ignore[arg-type]
+
+    session = use(answer)
+    for view, wanted in {
+        "auto": "--- n 1 + 1 + 1 --- n 2 - 1 + 2 - 1 + 2",
+        "table": "--- n 1 --- n 1 + 1 --- n 2 --- n 2 - 1 + 2",
+        "changes": "+ 1 + 1 + 1 - 1 + 2 - 1 + 2 - 1 + 2",
+    }.items():
+        result = RUNNER.invoke(app, ["run", str(path), "--view", view])
+        assert result.exit_code == 0, result.stderr
+        assert " ".join(word for word in result.stdout.split() if "─" not in word) == wanted
+
+
+@pytest.mark.parametrize("command", [["run", "-"], ["sql"]])
+def test_a_view_that_is_not_there_is_refused_with_those_that_are(command: list[str]) -> None:
+    result = RUNNER.invoke(app, [*command, "--view", "tables"])
+    assert result.exit_code == 2
+    for told in ("--view", "tables", "auto", "changes", "table"):
+        assert told in result.stderr
+
+
+def test_what_is_drawn_in_place_is_printed_after_the_last_batch(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch may still come while the query stops."""
+
+    class Stopping(FakeQuery):
+        def stop(self) -> None:
+            super().stop()
+            session.show(["n"], [(1, (7,))], 0)
+
+    session = use(lambda _: Started(Stopping()))  # type: ignore[arg-type]
+    terminal = open_terminal(monkeypatch)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with screen() as shown:
+        follow(session, "SELECT count(*) AS n FROM s", QueryMode.DRAIN, None, [], shown, Interrupt())  # type: ignore[arg-type]
+    assert [line for line in terminal.lines if "─" not in line] == ["started q; checkpoint /checkpoints/q", "n", "7"]
 
 
 def test_ctrl_c_stops_all_and_says_how_to_resume(use: Use, job: str, tmp_path: Path) -> None:
@@ -200,8 +255,8 @@ def test_waiting_ends_when_a_stop_is_asked_for() -> None:
 def test_the_resume_command_is_quoted_and_leaves_defaults_out() -> None:
     continuous = resume_command("my job.sql", QueryMode.CONTINUOUS, Path(".watersmeet"), None, (), None)
     assert continuous == "watersmeet run 'my job.sql'"
-    full = resume_command("j.sql", QueryMode.DRAIN, Path("w"), "s3a://c/d", ("kafka",), "local[2]")
-    rest = "--workspace w --checkpoint s3a://c/d --packages kafka --master 'local[2]'"
+    full = resume_command("j.sql", QueryMode.DRAIN, Path("w"), "s3a://c/d", ("kafka",), "local[2]", View.TABLE)
+    rest = "--workspace w --checkpoint s3a://c/d --packages kafka --master 'local[2]' --view table"
     assert full == f"watersmeet run j.sql --drain {rest}"
 
 

@@ -12,8 +12,10 @@ from pygments.token import Keyword  # type: ignore[import-untyped]
 from typer.testing import CliRunner
 
 from tests.cli.fakes import FakeQuery, FakeSession, press_ctrl_c
+from tests.cli.terminal import open_terminal
 from watersmeet.cli.main import app
 from watersmeet.cli.prompt import SqlCompleter, WatersmeetSqlLexer, is_finished, make_prompt
+from watersmeet.cli.rows import show_changes
 from watersmeet.cli.shell import HELP, Shell, _catalog_of
 from watersmeet.errors import BindError, CatalogError, LimitError, Position
 from watersmeet.results import Message, Result, Started, Table
@@ -103,6 +105,51 @@ def test_a_select_begins_anew_each_time(type_in: Type) -> None:
     assert not Path(first).exists()
 
 
+def counting() -> FakeSession:
+    """Its SELECTs give a count of 1, which a second batch corrects to 2, and end."""
+
+    def count() -> None:
+        session.show(["n"], [(1, (1,))], 0)
+        session.show(["n"], [(-1, (1,)), (1, (2,))], 1)
+
+    session = FakeSession(lambda _: Started(FakeQuery(on_wait=count)))  # type: ignore[arg-type]
+    return session
+
+
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [
+        ("SELECT i FROM orders;\r", "+ 1 - 1 + 2"),
+        ("SELECT count(*) AS n FROM orders;\r", "--- n 1 --- n 2"),
+        ("view changes\rSELECT count(*) AS n FROM orders;\r", "+ 1 - 1 + 2"),
+        ("view table;\rSELECT i FROM orders;\r", "--- n 1 --- n 2"),
+        ("VIEW TABLE\rview auto\rSELECT i FROM orders;\r", "+ 1 - 1 + 2"),
+        ("SELECT count(*) AS n FROM orders;\rINSERT INTO t SELECT i FROM orders;\r", "--- n 1 --- n 2"),
+    ],
+)
+def test_a_select_is_shown_in_the_view_that_was_chosen(
+    type_in: Type, capsys: pytest.CaptureFixture[str], typed: str, shown: str
+) -> None:
+    session = counting()
+    type_in(session, typed)
+    words = capsys.readouterr().out.split()
+    assert " ".join(word for word in words if word in {"+", "-", "---", "n", "1", "2"}) == shown
+    assert session.show is show_changes or "INSERT" not in typed
+
+
+def test_on_a_terminal_the_last_table_stays(type_in: Type, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = open_terminal(monkeypatch)
+    type_in(counting(), "SELECT count(*) AS n FROM orders;\r")
+    assert [line for line in terminal.lines if "─" not in line] == ["n", "2"]
+
+
+def test_the_view_is_told_and_a_wrong_one_refused(type_in: Type, capsys: pytest.CaptureFixture[str]) -> None:
+    type_in(answering(Message("done")), "view\rview tables;\rview table\rview\r")
+    told = capsys.readouterr()
+    assert told.out.splitlines() == [f"view {view} (of auto, changes, table)" for view in ("auto", "table", "table")]
+    assert told.err == "there is no view tables\nhint: view auto, view changes, view table\n"
+
+
 def test_an_insert_runs_in_the_background(type_in: Type, capsys: pytest.CaptureFixture[str]) -> None:
     query = FakeQuery("fill", ends_after=99)
 
@@ -170,6 +217,9 @@ def test_a_catalogue_that_breaks_later_ends_only_completion(tmp_path: Path) -> N
         ("SELECT 1 WITH", {"WITH", "WITHIN"}),
         ("DROP STREAM pa", {"payments"}),
         ("ex", {"exit", "exists", "explain"}),
+        ("vi", {"view"}),
+        ("view ", {"auto", "changes", "table"}),
+        ("view t", {"table"}),
     ],
 )
 def test_completion(text: str, wanted: set[str]) -> None:
@@ -188,6 +238,9 @@ def test_completion(text: str, wanted: set[str]) -> None:
         ("SELECT 1; SELECT 2", False),
         ("exit", True),
         ("help", True),
+        ("view", True),
+        ("View table", True),
+        ("SELECT view", False),
     ],
 )
 def test_when_enter_ends_a_statement(text: str, finished: bool) -> None:

@@ -1,4 +1,4 @@
-"""The Kafka broker of the connector tests."""
+"""The Kafka broker of the connector tests, and the PostgreSQL server that lookups are tested with."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql.types import StructType
 
+from tests.lookup.conftest import postgres, server
 from tests.support.kafka_broker import Broker, kafka_broker
+
+__all__ = ["broker", "postgres", "server", "struct_of"]
 
 
 def struct_of(ddl: str) -> StructType:

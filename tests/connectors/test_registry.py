@@ -9,9 +9,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from watersmeet.catalog import StreamColumn, StreamDef, StreamMode
-from watersmeet.connectors.registry import check_connector, open_sink, open_source, to_columns
+from watersmeet.connectors.registry import check_connector, check_sink, open_sink, open_source, to_columns
 from watersmeet.errors import ConfigError, UnsupportedError
 from watersmeet.secrets import hide, masked, resolve
+
+POSTGRES = "jdbc:postgresql://h/d"
 
 
 def stream(connector: str, columns: str = "", **options: str) -> StreamDef:
@@ -25,6 +27,12 @@ def changing(connector: str, **options: str) -> StreamDef:
     """As ``stream``, with a primary key."""
     plain = stream(connector, "id INT", **options)
     return plain.model_copy(update={"mode": StreamMode.VERSIONED, "primary_key": ("id",)})
+
+
+def with_delta(connector: str, **options: str) -> StreamDef:
+    """As ``changing``, with ``_tp_delta`` among the columns."""
+    plain = changing(connector, **options)
+    return plain.model_copy(update={"columns": (*plain.columns, StreamColumn(name="_tp_delta", type="TINYINT"))})
 
 
 def refuse(*_: object) -> None:
@@ -44,6 +52,38 @@ def refuse(*_: object) -> None:
         (stream("files", path="p", format="debezium-json"), "brings changes, but s only appends rows", "format"),
         (changing("files", path="p", format="debezium-json", csv__sep=";"), "csv.sep does not go with", "csv.sep"),
         (changing("print"), "print is a sink, and has no rows that change", None),
+        (
+            changing("jdbc", url="jdbc:mysql://h/d", table="t"),
+            "jdbc writes to postgresql and sqlite, not to mysql",
+            "url",
+        ),
+        (changing("jdbc", url=POSTGRES), "jdbc needs the option table", "table"),
+        (changing("jdbc", url=POSTGRES, table="t", password="geheim"), "a secret written out", None),
+        (changing("jdbc", url="jdbc:postgresql://u:geheim@h/d", table="t"), "url holds a password", "url"),
+        (
+            changing("jdbc", url=POSTGRES, table="t", lookup_timeout="1 s"),
+            "jdbc has no option 'lookup_t",
+            "lookup_timeout",
+        ),
+        (changing("jdbc", url=POSTGRES, table="t", timeout="0 s"), "timeout", "timeout"),
+        (
+            stream("jdbc", url=POSTGRES, table="t"),
+            "s has no PRIMARY KEY: a batch written again, as after a failure, would double its rows\nhint: CREATE",
+            None,
+        ),
+        (with_delta("jdbc", url=POSTGRES, table="t"), "s: _tp_delta is no column of the table", None),
+        (with_delta("delta", path="p"), "s: _tp_delta is no column of the table", None),
+        (stream("delta", pat="p"), "did you mean path?", "pat"),
+        (
+            changing("kafka", topic="t", brokers="h:1", key="id"),
+            "the PRIMARY KEY of s is the key of its records",
+            "key",
+        ),
+        (
+            changing("kafka", topic="t", brokers="h:1", changelog="true"),
+            "changelog = 'true' appends each change, but s has a PRIMARY KEY",
+            "changelog",
+        ),
     ],
 )
 def test_options_are_checked(given: StreamDef, message: str, option: str | None) -> None:
@@ -98,13 +138,24 @@ def test_what_reads_only_and_what_writes_only(spark: SparkSession, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    "sink", [stream("files", path="p"), stream("kafka", topic="t", brokers="h:1"), stream("embedded")]
+    "sink",
+    [
+        stream("files", path="p"),
+        changing("files", path="p"),
+        stream("kafka", topic="t", brokers="h:1"),
+        stream("embedded"),
+        stream("delta", path="p"),
+    ],
 )
-def test_sinks_that_only_append_refuse_a_changelog(sink: StreamDef, tmp_path: Path) -> None:
-    open_sink(sink, tmp_path, changelog=False, show=refuse)
+def test_sinks_that_only_append_refuse_a_changelog(sink: StreamDef) -> None:
+    check_sink(sink, changelog=False)
     with pytest.raises(UnsupportedError) as raised:
-        open_sink(sink, tmp_path, changelog=True, show=refuse)
-    assert "files WITH (changelog = 'true'), print, blackhole" in (raised.value.hint or "")
+        check_sink(sink, changelog=True)
+    assert str(raised.value) == (
+        f"s ({sink.connector}) only appends, but this query emits corrections\n"
+        "hint: use EMIT FINAL, or a sink that takes a changelog: embedded streams, kafka, jdbc, delta with a PRIMARY "
+        "KEY; files, kafka WITH (changelog = 'true'); print, blackhole"
+    )
 
 
 def test_debezium_is_read_and_not_written(tmp_path: Path) -> None:
@@ -114,18 +165,31 @@ def test_debezium_is_read_and_not_written(tmp_path: Path) -> None:
         open_sink(sink, tmp_path, changelog=False, show=refuse)
 
 
-def test_sinks_that_take_a_changelog(tmp_path: Path) -> None:
-    for sink in stream("files", path="p", changelog="true"), stream("print"), stream("blackhole"):
-        open_sink(sink, tmp_path, changelog=True, show=refuse)
+@pytest.mark.parametrize(
+    "sink",
+    [
+        stream("files", path="p", changelog="true"),
+        stream("kafka", topic="t", brokers="h:1", changelog="true"),
+        stream("print"),
+        stream("blackhole"),
+        changing("embedded"),
+        changing("kafka", topic="t", brokers="h:1"),
+        changing("jdbc", url=POSTGRES, table="t"),
+        changing("delta", path="p"),
+    ],
+)
+def test_sinks_that_take_a_changelog(sink: StreamDef) -> None:
+    check_connector(sink)
+    check_sink(sink, changelog=True)
 
 
 def test_print_takes_a_column_for_the_weight_in_a_changelog_only(spark: SparkSession, tmp_path: Path) -> None:
-    shown: list[tuple[Sequence[str], object]] = []
+    shown: list[tuple[Sequence[str], object, int]] = []
     rows = spark.createDataFrame([(1, -1)], "id INT, _tp_delta INT")
     for changelog in True, False:
         sink = open_sink(stream("print"), tmp_path, changelog=changelog, show=lambda *told: shown.append(told))
         sink.write(rows, 0, "q")
-    assert shown == [(["id"], [(-1, (1,))]), (["id", "_tp_delta"], [(1, (1, -1))])]
+    assert shown == [(["id"], [(-1, (1,))], 0), (["id", "_tp_delta"], [(1, (1, -1))], 0)]
 
 
 def test_columns_go_by_position_also_a_weight_that_was_selected(spark: SparkSession) -> None:
@@ -143,6 +207,18 @@ def test_the_weight_of_a_stream_that_changes_is_a_column_of_its_log(spark: Spark
     assert chosen.simpleString() == "struct<id:int,_tp_delta:tinyint>"
     assert to_columns(rows.select("x"), log, ()).collect() == [(7, 1)]
     assert to_columns(rows.select("x"), changing("files"), ()).columns == ["id"]
+
+
+def test_the_weight_of_a_changelog_reaches_a_target_that_changes(spark: SparkSession) -> None:
+    rows = spark.createDataFrame([(7, 5, -1)], "x INT, y INT, _tp_delta TINYINT")
+    for target in changing("embedded"), changing("kafka"), with_delta("kafka"):
+        found = to_columns(rows.drop("y"), target, ("id",))
+        assert (found.columns, found.collect()) == (["id", "_tp_delta"], [(7, -1)])
+    selected = to_columns(rows.drop("x", "y"), changing("jdbc"), ())
+    assert (selected.columns, selected.collect()) == (["id", "_tp_delta"], [(-1, -1)])
+    assert to_columns(rows.drop("y"), with_delta("kafka"), ()).collect() == [(7, -1)], "it was selected"
+    with pytest.raises(UnsupportedError, match="s: its column _tp_delta takes that of the query's changelog"):
+        to_columns(rows, with_delta("kafka"), ())
 
 
 def test_resolved_secrets_are_hidden(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from watersmeet.errors import WatersmeetError
-from watersmeet.results import Message, Plan, Result, Started, Stream, Table
+from watersmeet.historical import rows_of
+from watersmeet.results import Batch, Message, Plan, Result, Started, Stream, Table
 from watersmeet.runtime.query import QueryMode
 from watersmeet.session import Session
 from watersmeet.sql.parse import parse
@@ -175,6 +176,8 @@ def told(result: Result) -> list[str]:
                 parts = (report.used, report.filtered, report.late, report.quarantined)
                 assert count == sum(part.get(alias, 0) for part in parts)
             return []
+        case Batch(frame):
+            return [" | ".join(map(str, row)).strip() for row in (frame.columns, *rows_of(frame))]
         case Stream():
             return []
 

@@ -249,6 +249,7 @@ def test_explain(sql: str, kind: type) -> None:
     assert isinstance(found, Explain)
     assert isinstance(found.statement, kind)
     assert found.statement.source == sql
+    assert isinstance(found.query, Query)
     assert found.query.emit is EmitMode.FINAL
 
 

@@ -14,7 +14,19 @@ from watersmeet.errors import BindError, CatalogError, ConfigError, Position, Un
 if TYPE_CHECKING:
     from watersmeet.catalog import StreamDef
     from watersmeet.plan.physical import PhysicalPlan
-    from watersmeet.sql.statements import CreateStream, CreateTable, Drop, InsertSelect, Query, Statement
+    from watersmeet.sql.statements import (
+        CreateIndex,
+        CreateStream,
+        CreateTable,
+        Drop,
+        DropIndex,
+        Explain,
+        Historical,
+        InsertHistorical,
+        InsertSelect,
+        Query,
+        Statement,
+    )
 
 Script = Annotated[
     str | None, typer.Argument(metavar="FILE", help="A file of SQL statements, or - for standard input.")
@@ -65,10 +77,11 @@ class _Script:
         """The plan of a statement's query, if it has one; then the streams are as the statement leaves them."""
         from watersmeet.plan.explain import explain as plan_text
         from watersmeet.sql import statements as sql
-        from watersmeet.sql.indexes import with_index, without_index
 
         match statement:
-            case sql.Select(query=query) | sql.Explain(query=query):
+            case sql.Historical() | sql.InsertHistorical() | sql.Explain(query=sql.HistoricalQuery()):
+                yield self._stored(statement)
+            case sql.Select(query=query) | sql.Explain(query=sql.Query() as query):
                 yield plan_text(self._plan(query))
             case sql.InsertSelect():
                 yield plan_text(self._insert(statement))
@@ -81,10 +94,8 @@ class _Script:
                 self._create(statement)
             case sql.CreateTable():
                 self._create_table(statement)
-            case sql.CreateIndex(stream=name):
-                self._streams[name.lower()] = with_index(self._require(name, statement.position), statement)
-            case sql.DropIndex(stream=name):
-                self._streams[name.lower()] = without_index(self._require(name, statement.position), statement)
+            case sql.CreateIndex() | sql.DropIndex():
+                self._change_indexes(statement)
             case sql.Drop():
                 self._drop(statement)
             case sql.InsertValues(stream=name) | sql.Describe(name=name) | sql.ShowCreate(name=name):
@@ -95,9 +106,28 @@ class _Script:
 
         return plan_query(query, self._streams)
 
+    def _stored(self, statement: Historical | InsertHistorical | Explain) -> str:
+        from watersmeet.plan.historical import explain_stored
+        from watersmeet.sql import statements as sql
+
+        inner = statement.statement if isinstance(statement, sql.Explain) else statement
+        assert isinstance(inner, sql.Historical | sql.InsertHistorical)
+        target = self._target(inner) if isinstance(inner, sql.InsertHistorical) else None
+        return explain_stored(inner.query, self._streams, target)
+
     def _insert(self, statement: InsertSelect) -> PhysicalPlan:
         from watersmeet.sql.define import check_target
 
+        target = self._target(statement)
+        plan = self._plan(statement.query)
+        check_target(target, [column.name for column in plan.outputs], statement)
+        if plan.weighted:  # the connectors are slow to load
+            from watersmeet.streams import check_corrections
+
+            check_corrections(target, plan, statement)
+        return plan
+
+    def _target(self, statement: InsertSelect | InsertHistorical) -> StreamDef:
         target = self._require(statement.stream, statement.position)
         if target.outside:
             raise UnsupportedError(
@@ -107,9 +137,7 @@ class _Script:
             raise UnsupportedError(
                 f"{target.name} is fed by its own query (CREATE STREAM … AS)", position=statement.position
             )
-        plan = self._plan(statement.query)
-        check_target(target, [column.name for column in plan.outputs], statement)
-        return plan
+        return target
 
     def _create(self, statement: CreateStream) -> None:
         from watersmeet.catalog import is_new
@@ -124,6 +152,16 @@ class _Script:
             raise
         if added:
             self._streams[stream.name.lower()] = stream
+
+    def _change_indexes(self, statement: CreateIndex | DropIndex) -> None:
+        from watersmeet.sql.indexes import with_index, without_index
+        from watersmeet.sql.statements import CreateIndex
+
+        stream = self._require(statement.stream, statement.position)
+        changed = (
+            with_index(stream, statement) if isinstance(statement, CreateIndex) else without_index(stream, statement)
+        )
+        self._streams[stream.name.lower()] = changed
 
     def _create_table(self, statement: CreateTable) -> None:
         from watersmeet.catalog import is_new

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from watersmeet.cli.live import View
 from watersmeet.errors import ConfigError, did_you_mean
 
 DEFAULT_WORKSPACE = Path(".watersmeet")
@@ -26,6 +27,10 @@ Packages = Annotated[
 ]
 Master = Annotated[
     str | None, typer.Option("--master", metavar="URL", help="Where Spark runs, such as local[2] or spark://HOST:PORT.")
+]
+ViewOption = Annotated[
+    View,
+    typer.Option("--view", help="How a SELECT shows its rows: each change, a table of those that hold, or as it fits."),
 ]
 
 #: The name that stands for standard input.

@@ -9,32 +9,45 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Group
+from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from watersmeet.cli.rows import err
+from watersmeet.cli.live import View
+from watersmeet.cli.rows import can_draw, drawing, err
+from watersmeet.cli.views import CurrentTable, show_of
 
 if TYPE_CHECKING:
+    from watersmeet.connectors.console import Show
     from watersmeet.runtime.query import Report, RunningQuery
+    from watersmeet.sql.statements import Statement
 
 _PLAIN_LINES_SECONDS = 1.0
-_REDRAWS_PER_SECOND = 4
+# the head of the table of queries, and what stands around it
+_OTHER_LINES = 4
 
 
 class Screen(Protocol):
-    """Shows how far queries are."""
+    """Shows rows of queries, and how far they are."""
+
+    def show_of(self, statement: Statement) -> Show:
+        """What shows the rows of a statement's query."""
 
     def update(self, queries: Sequence[RunningQuery]) -> None:
         """Show what the queries report now."""
 
 
 class PlainLines:
-    """A line for each query that has moved on, at most once a second."""
+    """A line for each query that has moved on, at most once a second; tables are printed again."""
 
-    def __init__(self) -> None:
+    def __init__(self, view: View = View.AUTO) -> None:
+        self._view = view
         self._shown: dict[str, int] = {}
         self._due = 0.0
+
+    def show_of(self, statement: Statement) -> Show:
+        """What shows the rows of a statement's query."""
+        return show_of(statement, self._view, in_place=False)
 
     def update(self, queries: Sequence[RunningQuery]) -> None:
         """Print a line for each query that has finished a batch since its last one."""
@@ -50,31 +63,49 @@ class PlainLines:
 
 
 class LiveTable:
-    """A table that is drawn anew in its place."""
+    """Tables that are drawn anew in their place: queries' current rows, and below them how far all queries are."""
 
-    def __init__(self) -> None:
-        self.shown: Table | Group = Group()
+    def __init__(self, view: View = View.AUTO) -> None:
+        self._view = view
+        self._tables: list[CurrentTable] = []
+        self._progress: Table | Group = Group()
+        self._lines = 0
+
+    def show_of(self, statement: Statement) -> Show:
+        """What shows the rows of a statement's query."""
+        show = show_of(statement, self._view, in_place=True)
+        if isinstance(show, CurrentTable):
+            self._tables.append(show)
+        return show
 
     def update(self, queries: Sequence[RunningQuery]) -> None:
         """Take what the queries report now."""
-        self.shown = progress_table(queries)
+        self._progress, self._lines = progress_table(queries), len(queries) + _OTHER_LINES
 
-    def __rich__(self) -> Table | Group:
-        return self.shown
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
+        """All tables, which share the terminal's lines."""
+        for table in self._tables:
+            yield table.draw((options.max_height - self._lines) // len(self._tables))
+        yield self._progress
+
+    def end(self) -> None:
+        """Print, to stay, the rows that were drawn in place."""
+        for table in self._tables:
+            table.end()
 
 
 @contextmanager
-def screen() -> Iterator[Screen]:
-    """A live table where both standard output and error are terminals, else plain lines."""
-    if not (sys.stdout.isatty() and sys.stderr.isatty()):
-        yield PlainLines()
+def screen(view: View = View.AUTO) -> Iterator[Screen]:
+    """Live tables where both standard output and error are terminals, else plain lines."""
+    if not (can_draw() and sys.stderr.isatty()):
+        yield PlainLines(view)
         return
-    from rich.live import Live
-
-    table = LiveTable()
-    # Rows that a query prints meanwhile appear above the table: Live stands in for standard output.
-    with Live(table, console=err(), refresh_per_second=_REDRAWS_PER_SECOND, transient=True):
-        yield table
+    table = LiveTable(view)
+    try:
+        with drawing(table):
+            yield table
+    finally:
+        table.end()
 
 
 def progress_line(name: str, report: Report) -> str:

@@ -20,12 +20,14 @@ from prompt_toolkit.output import Output
 from pygments.lexers.sql import SqlLexer  # type: ignore[import-untyped]
 from pygments.token import Keyword, Name  # type: ignore[import-untyped]
 
+from watersmeet.cli.live import View
 from watersmeet.cli.options import make_workspace
 from watersmeet.errors import WatersmeetError
 from watersmeet.sql.parse import is_complete
 
 HISTORY_NAME = "history"
-COMMANDS = ("help", "exit", "quit")
+VIEW = "view"
+COMMANDS = ("help", "exit", "quit", VIEW)
 _WORDS = """
 SELECT FROM WHERE JOIN INNER LEFT RIGHT FULL OUTER SEMI ANTI ON AND OR NOT IN EXISTS BETWEEN LIKE IS NULL DISTINCT
 CASE WHEN THEN ELSE END CAST AS ORDER BY UNION ALL INTERVAL SECONDS MINUTES HOURS DAYS WITHIN GRACE PERIOD EMIT
@@ -65,6 +67,8 @@ class SqlCompleter(Completer):
         if (dotted := re.search(r"(\w+)\.$", before)) is not None:
             alias = dotted[1].lower()
             return streams.get(_aliases(text).get(alias, alias), ())
+        if before.strip().lower() == VIEW:
+            return [view.value for view in View]
         if re.search(r"\b(FROM|JOIN|INTO|DESCRIBE|STREAM)\s+$", before, re.IGNORECASE):
             return (*self._streams(), *(("IF",) if before.rstrip().upper().endswith("STREAM") else ()))
         used = set(_aliases(text).values()) & set(streams)
@@ -97,7 +101,7 @@ class WatersmeetSqlLexer(SqlLexer):  # type: ignore[misc]
 
 def is_finished(text: str) -> bool:
     """Whether Enter carries the text out: a command of the shell, or statements up to a semicolon."""
-    if text.strip().lower() in COMMANDS:
+    if text.strip().lower() in COMMANDS or text.lower().split()[:1] == [VIEW]:
         return True
     try:
         return is_complete(text)

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from watersmeet.cli.interrupt import Interrupt, interruptible
+from watersmeet.cli.live import View
 from watersmeet.cli.options import (
     DEFAULT_WORKSPACE,
     STANDARD_INPUT,
     Master,
     Packages,
     UsageError,
+    ViewOption,
     Workspace,
     location,
     read_script,
@@ -49,6 +51,7 @@ def run(
     checkpoint: CheckpointFolder = None,
     packages: Packages = None,
     master: Master = None,
+    view: ViewOption = View.AUTO,
 ) -> None:
     """Run the statements of a file; their queries run on until Ctrl-C, or to the end with --bounded or --drain."""
     if bounded and drain:
@@ -70,14 +73,12 @@ def run(
     queries: list[RunningQuery] = []
     with session_of(workspace, packages or (), master) as session, interruptible() as interrupt:
         try:
-            with screen() as shown:
+            with screen(view) as shown:
                 follow(session, text, mode, checkpoint and location(checkpoint), queries, shown, interrupt)
         finally:
-            for query in queries:
-                query.stop()
             tell_end(queries)
     if interrupt.asked:
-        again = resume_command(script, mode, workspace, checkpoint, packages or (), master)
+        again = resume_command(script, mode, workspace, checkpoint, packages or (), master, view)
         tell_interrupted(queries, again, resumable=script != STANDARD_INPUT)
         raise typer.Exit(interrupt.exit_code)
 
@@ -94,20 +95,28 @@ def follow(
     """Carry out the statements and wait for their queries, which are added to ``queries`` as they start.
 
     A run that ends lets each query end before the next statement, which may read what it wrote.  Raises the error
-    of the first query that fails; the others still run then.
+    of the first query that fails; the others still run then.  All queries have stopped when this is left.
     """
     from watersmeet.results import Started
     from watersmeet.runtime.query import QueryMode
+    from watersmeet.sql.parse import parse
 
-    for result in session.run(text, mode=mode, checkpoint=checkpoint):
-        show(result)
-        if isinstance(result, Started):
-            queries.append(result.query)
-            if mode is not QueryMode.CONTINUOUS:
-                wait_for(queries, shown, interrupt)
-        if interrupt.asked:
-            return
-    wait_for(queries, shown, interrupt)
+    results = session.run(text, mode=mode, checkpoint=checkpoint)
+    try:
+        for statement in parse(text):
+            session.show = shown.show_of(statement)
+            result = next(results)
+            show(result, interrupt)
+            if isinstance(result, Started):
+                queries.append(result.query)
+                if mode is not QueryMode.CONTINUOUS:
+                    wait_for(queries, shown, interrupt)
+            if interrupt.asked:
+                return
+        wait_for(queries, shown, interrupt)
+    finally:
+        for query in queries:
+            query.stop()
 
 
 def wait_for(queries: list[RunningQuery], shown: Screen, interrupt: Interrupt) -> None:
@@ -118,16 +127,21 @@ def wait_for(queries: list[RunningQuery], shown: Screen, interrupt: Interrupt) -
         shown.update(queries)
 
 
-def show(result: Result) -> None:
-    """Print what a statement gave."""
+def show(result: Result, interrupt: Interrupt) -> None:
+    """Print what a statement gave; rows that Spark still works on are given up where a stop is asked for."""
     from watersmeet.cli.rows import err, out, show_table
-    from watersmeet.results import Message, Plan, Started, Table
+    from watersmeet.results import Batch, Message, Plan, Started, Table
 
     match result:
         case Message(text):
             err().print(text, soft_wrap=True)
         case Table(columns, rows):
             show_table(columns, rows)
+        case Batch(frame):
+            from watersmeet.historical import rows_unless
+
+            if (found := rows_unless(lambda: interrupt.asked, frame)) is not None:
+                show_table(frame.columns, found)
         case Plan(text):
             out().print(text, soft_wrap=True)
         case Started(query):
@@ -159,6 +173,7 @@ def resume_command(
     checkpoint: str | None,
     packages: Iterable[str],
     master: str | None,
+    view: View = View.AUTO,
 ) -> str:
     """The command line that runs the same script on the same checkpoints, from the same folder."""
     from watersmeet.runtime.query import QueryMode
@@ -174,4 +189,6 @@ def resume_command(
         words += ["--packages", package]
     if master is not None:
         words += ["--master", master]
+    if view is not View.AUTO:
+        words += ["--view", view.value]
     return shlex.join(words)

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 import typer
 
 from watersmeet.cli.interrupt import Interrupt, interruptible
-from watersmeet.cli.options import DEFAULT_WORKSPACE, Master, Packages, Workspace
+from watersmeet.cli.live import View
+from watersmeet.cli.options import DEFAULT_WORKSPACE, Master, Packages, ViewOption, Workspace
 from watersmeet.errors import CatalogError, ConfigError, WatersmeetError
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
 
+    from watersmeet.connectors.console import Show
     from watersmeet.runtime.query import RunningQuery
     from watersmeet.session import Session
     from watersmeet.sql.statements import Statement
@@ -26,16 +28,22 @@ LEAVE = ("exit", "quit")
 HELP = """\
 Statements end with a semicolon and may span lines; the Tab key completes keywords and names.
   CREATE STREAM … ; INSERT INTO … VALUES … ;   streams and their rows
-  SELECT … ;                                    runs and prints new rows until Ctrl-C
+  SELECT … ;                                    runs and shows its rows until Ctrl-C
   CREATE STREAM … AS SELECT … ;                 runs in the background, as does INSERT INTO … SELECT
   EXPLAIN SELECT … ;                            how a query would run
   SHOW STREAMS; DESCRIBE …; SHOW QUERIES; STOP QUERY …; DROP STREAM …;
+view changes, view table, view auto: how a SELECT shows its rows, each change or a table of those that hold
 help, exit: this text, and the way out (Ctrl-D too; background queries stop and can be resumed)"""
 
 _LOOK_SECONDS = 0.2
 
 
-def shell(workspace: Workspace = DEFAULT_WORKSPACE, packages: Packages = None, master: Master = None) -> None:
+def shell(
+    workspace: Workspace = DEFAULT_WORKSPACE,
+    packages: Packages = None,
+    master: Master = None,
+    view: ViewOption = View.AUTO,
+) -> None:
     """Type statements and see what they give."""
     if not sys.stdin.isatty():
         raise ConfigError("the shell needs a terminal", hint="watersmeet run - takes statements from standard input")
@@ -44,15 +52,16 @@ def shell(workspace: Workspace = DEFAULT_WORKSPACE, packages: Packages = None, m
 
     catalog = _catalog_of(workspace)
     typer.echo("watersmeet: statements end with ;  help, exit")
-    with Shell(lambda: start_session(workspace, packages or (), master)).opened() as opened:
+    with Shell(lambda: start_session(workspace, packages or (), master), view).opened() as opened:
         opened.loop(make_prompt(workspace, catalog))
 
 
 class Shell:
     """Carries out what is typed; ``open_session`` is called when the first statement needs it."""
 
-    def __init__(self, open_session: Callable[[], Session]) -> None:
+    def __init__(self, open_session: Callable[[], Session], view: View = View.AUTO) -> None:
         self._open_session = open_session
+        self._view = view
         self._session: Session | None = None
         self._background: list[RunningQuery] = []
 
@@ -66,13 +75,15 @@ class Shell:
                 continue  # Ctrl-C drops what was typed
             except EOFError:
                 return
-            word = text.strip().rstrip(";").strip().lower()
-            if word in LEAVE:
-                return
-            if word == "help":
-                typer.echo(HELP)
-            elif word:
-                self.execute(text)
+            match text.lower().replace(";", " ").split():
+                case [word] if word in LEAVE:
+                    return
+                case ["help"]:
+                    typer.echo(HELP)
+                case ["view", *asked]:
+                    self._choose_view(" ".join(asked))
+                case [_, *_]:
+                    self.execute(text)
 
     def execute(self, text: str) -> None:
         """Carry out statements and print what they give; the first error ends them and is printed."""
@@ -101,8 +112,20 @@ class Shell:
             for query in running:
                 typer.echo(f"stopped {query.name}; its statement resumes it from {query.checkpoint}")
 
+    def _choose_view(self, asked: str) -> None:
+        """``view`` with a name takes that view for the SELECTs that follow; without one it says which they have."""
+        known = [view.value for view in View]
+        if asked and asked not in known:
+            error = ConfigError(f"there is no view {asked}", hint=f"view {', view '.join(known)}")
+            typer.echo(str(error), err=True)
+            return
+        self._view = View(asked or self._view.value)
+        typer.echo(f"view {self._view.value} (of {', '.join(known)})")
+
     def _carry_out(self, statement: Statement, interrupt: Interrupt) -> None:
+        from watersmeet.cli.rows import can_draw, show_changes
         from watersmeet.cli.run import show
+        from watersmeet.cli.views import show_of
         from watersmeet.results import Started
         from watersmeet.sql.statements import Select
 
@@ -110,18 +133,20 @@ class Shell:
             self._session = self._open_session()
         text = _in_place(statement)
         if isinstance(statement, Select):
+            self._session.show = rows = show_of(statement, self._view, in_place=can_draw())
             # A look at a stream begins at its beginning, each time; what it kept meanwhile is of no further use.
             with tempfile.TemporaryDirectory(prefix="watersmeet-select-", ignore_cleanup_errors=True) as folder:
                 for result in self._session.run(text, checkpoint=folder):
                     if isinstance(result, Started):
-                        _follow(result.query, interrupt)
+                        _follow(result.query, rows, interrupt)
             return
+        self._session.show = show_changes
         for result in self._session.run(text):
             if isinstance(result, Started):
                 self._background.append(result.query)
                 typer.echo(f"{result.query.name} runs in the background; STOP QUERY {result.query.name} ends it")
             else:
-                show(result)
+                show(result, interrupt)
 
     def _tell_failures(self) -> None:
         """Say, once, which background queries have failed."""
@@ -135,14 +160,17 @@ class Shell:
                 typer.echo(str(error), err=True)
 
 
-def _follow(query: RunningQuery, interrupt: Interrupt) -> None:
-    """Let a query print its rows until it ends or Ctrl-C is pressed."""
+def _follow(query: RunningQuery, rows: Show, interrupt: Interrupt) -> None:
+    """Let a query show its rows until it ends or Ctrl-C is pressed."""
+    from watersmeet.cli.views import drawn
+
     typer.echo("Ctrl-C stops", err=True)
-    try:
-        while not interrupt.asked and not query.wait(_LOOK_SECONDS):
-            pass
-    finally:
-        query.stop()
+    with drawn(rows):
+        try:
+            while not interrupt.asked and not query.wait(_LOOK_SECONDS):
+                pass
+        finally:
+            query.stop()
     report = query.report()
     typer.echo(f"{report.rows_out:,} rows out of {sum(report.rows_in.values()):,} in", err=True)
 

@@ -22,7 +22,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
-from watersmeet.columns import SEQUENCE, STORED_FRONTIER, TP_TIME
+from watersmeet.columns import SEQUENCE, STORED_FRONTIER, TP_TIME, spark_name
+from watersmeet.seek import Seek
 
 _STAGING = "_staging-"
 _ABANDONED_SECONDS = 24 * 3600
@@ -37,12 +38,21 @@ class EmbeddedLog:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
 
-    def read_stream(self, spark: SparkSession, columns: StructType) -> DataFrame:
-        """A streaming source frame of the whole log and what will be added; it has ``_frontier``."""
-        rows = spark.readStream.schema(StructType([*columns.fields, *_HIDDEN])).parquet(str(self.folder))
-        place = F.concat(F.substring("_metadata.file_name", 1, 12), F.lpad(F.hex("_metadata.row_index"), 16, "0"))
-        declared = [f"`{field.name}`" for field in columns]
-        return rows.select(*declared, F.encode(place, "UTF-8").alias(SEQUENCE), TP_TIME, STORED_FRONTIER)
+    def read_stream(self, spark: SparkSession, columns: StructType, seek: Seek | None = None) -> DataFrame:
+        """A streaming source frame of the whole log and what will be added; it has ``_frontier``.
+
+        With ``seek`` of the rows that were written since then.  Frontiers hold for later rows too, so all are read.
+        """
+        rows = _source_frame(spark.readStream.schema(_stored(columns)).parquet(str(self.folder)), columns)
+        if seek is None or seek.since is None:
+            return rows
+        arrived = F.col(TP_TIME) >= F.timestamp_micros(F.lit(seek.since))
+        return rows.where(F.col(STORED_FRONTIER).isNotNull() | arrived)
+
+    def read_stored(self, spark: SparkSession, columns: StructType) -> DataFrame:
+        """A batch source frame of the rows that are there now."""
+        rows = _source_frame(spark.read.schema(_stored(columns)).parquet(str(self.folder)), columns)
+        return rows.where(F.col(STORED_FRONTIER).isNull()).drop(STORED_FRONTIER)
 
     def append_frame(self, frame: DataFrame, key: str) -> bool:
         """Append a batch of a query; False where ``key`` has been committed before.
@@ -87,3 +97,14 @@ class EmbeddedLog:
         with (self.folder / "_lock").open("w") as lock:
             flock(lock, LOCK_EX)
             yield
+
+
+def _stored(columns: StructType) -> StructType:
+    return StructType([*columns.fields, *_HIDDEN])
+
+
+def _source_frame(rows: DataFrame, columns: StructType) -> DataFrame:
+    """The log's files, as Spark reads them, with the hidden columns of a source."""
+    place = F.concat(F.substring("_metadata.file_name", 1, 12), F.lpad(F.hex("_metadata.row_index"), 16, "0"))
+    declared = [spark_name(field.name) for field in columns]
+    return rows.select(*declared, F.encode(place, "UTF-8").alias(SEQUENCE), TP_TIME, STORED_FRONTIER)

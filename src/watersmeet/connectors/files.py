@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.readwriter import DataStreamReader
 from pyspark.sql.types import StructType
 
 from watersmeet.catalog import StreamDef
-from watersmeet.columns import SEQUENCE, TP_TIME
+from watersmeet.columns import SEQUENCE, TP_TIME, spark_name
 from watersmeet.connectors.debezium import decode_changes
 from watersmeet.connectors.envelope import DEBEZIUM, value_format
 from watersmeet.connectors.formats import Format, decode, format_options
@@ -23,6 +24,9 @@ from watersmeet.connectors.headers import PLACE, VALUE, skip_headers
 from watersmeet.errors import ConfigError, ConnectorError
 from watersmeet.options import parse_options
 from watersmeet.runtime.storage import Storage
+from watersmeet.seek import Seek
+
+_CHANGED = "_metadata.file_modification_time"
 
 
 class FilesOptions(BaseModel):
@@ -61,32 +65,33 @@ def read_stream(
     *,
     limited: bool,
     changing: StreamDef | None = None,
+    seek: Seek | None = None,
 ) -> DataFrame:
     """A streaming source frame of the folder; ``limited`` honours ``max_files_per_trigger``.
 
-    ``changing`` is the stream, where its rows change.
+    ``changing`` is the stream, where its rows change; with ``seek`` only files that were changed since then are read.
     Raises ``ConnectorError`` where the folder is not there.
     """
-    given = options_of(options)
-    if not Storage(spark).exists(given.path):
-        raise ConnectorError(f"there is no folder {given.path}", hint="make it, or mend the option path")
+    given = _opened(spark, options)
     # by default Spark passes over files a week older than the newest one, without a word
     reader = spark.readStream.option("maxFileAge", "36500d")
     if given.max_files_per_trigger is not None and limited:
         reader = reader.option("maxFilesPerTrigger", given.max_files_per_trigger)
-    if given.format == "parquet":
-        rows = reader.schema(columns).options(**_without_prefix(given, "parquet.")).parquet(given.path)
-        declared = [f"`{field.name}`" for field in columns]
-        return rows.select(*declared, *_hidden(_place("_metadata.row_index")))
-    lines = reader.text(given.path).where(F.trim(VALUE) != "")
-    lines = lines.select(VALUE, _place("_metadata.file_block_start").alias(PLACE))
-    if given.format == "csv" and given.header:
-        lines = skip_headers(lines, columns.names, format_options(Format.CSV, given.format_options))
-    rows = lines.select(VALUE, *_hidden(F.col(PLACE)))
-    if given.format == DEBEZIUM:
-        assert changing is not None  # see registry.check_connector
-        return decode_changes(rows, VALUE, changing, columns, given.format_options)
-    return decode(rows, VALUE, Format(given.format), columns, given.format_options)
+    raw = _raw(reader, columns, given)
+    if seek is not None and seek.since is not None:
+        raw = raw.where(F.col(_CHANGED) >= F.timestamp_micros(F.lit(seek.since)))
+    return _source_frame(raw, columns, given, changing, F.current_timestamp())
+
+
+def read_stored(
+    spark: SparkSession, columns: StructType, options: Mapping[str, str], *, changing: StreamDef | None = None
+) -> DataFrame:
+    """A batch source frame of the files that are there now, which arrived when they were last changed.
+
+    ``changing`` and errors are those of ``read_stream``.
+    """
+    given = _opened(spark, options)
+    return _source_frame(_raw(spark.read, columns, given), columns, given, changing, F.col(_CHANGED))
 
 
 def write_batch(frame: DataFrame, key: str, options: Mapping[str, str]) -> None:
@@ -111,13 +116,45 @@ def write_batch(frame: DataFrame, key: str, options: Mapping[str, str]) -> None:
     storage.delete(staging)
 
 
+def _opened(spark: SparkSession, options: Mapping[str, str]) -> FilesOptions:
+    given = options_of(options)
+    if not Storage(spark).exists(given.path):
+        raise ConnectorError(f"there is no folder {given.path}", hint="make it, or mend the option path")
+    return given
+
+
+def _raw(reader: DataFrameReader | DataStreamReader, columns: StructType, given: FilesOptions) -> DataFrame:
+    """The files as Spark reads them: columns of Parquet, else lines."""
+    if given.format == "parquet":
+        return reader.schema(columns).options(**_without_prefix(given, "parquet.")).parquet(given.path)
+    return reader.text(given.path)
+
+
+def _source_frame(
+    raw: DataFrame, columns: StructType, given: FilesOptions, changing: StreamDef | None, arrival: Column
+) -> DataFrame:
+    """What ``_raw`` gives as the declared columns and the hidden ones of a source."""
+    if given.format == "parquet":
+        declared = [spark_name(field.name) for field in columns]
+        return raw.select(*declared, _sequence(_place("_metadata.row_index")), arrival.alias(TP_TIME))
+    lines = raw.where(F.trim(VALUE) != "")
+    lines = lines.select(VALUE, _place("_metadata.file_block_start").alias(PLACE), arrival.alias(TP_TIME))
+    if given.format == "csv" and given.header:
+        lines = skip_headers(lines, columns.names, format_options(Format.CSV, given.format_options))
+    rows = lines.select(VALUE, _sequence(F.col(PLACE)), TP_TIME)
+    if given.format == DEBEZIUM:
+        assert changing is not None  # see registry.check_connector
+        return decode_changes(rows, VALUE, changing, columns, given.format_options)
+    return decode(rows, VALUE, Format(given.format), columns, given.format_options)
+
+
 def _place(offset: str) -> Column:
     """The file and a number in it, as text that sorts as they do."""
     return F.concat(F.col("_metadata.file_path"), F.lit("\0"), F.lpad(F.hex(offset), 16, "0"))
 
 
-def _hidden(place: Column) -> list[Column]:
-    return [F.encode(place, "UTF-8").alias(SEQUENCE), F.current_timestamp().alias(TP_TIME)]
+def _sequence(place: Column) -> Column:
+    return F.encode(place, "UTF-8").alias(SEQUENCE)
 
 
 def _without_prefix(given: FilesOptions, prefix: str) -> dict[str, str]:

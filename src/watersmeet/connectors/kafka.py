@@ -21,15 +21,18 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from watersmeet.catalog import StreamDef
-from watersmeet.columns import PART, SEQUENCE, TP_TIME
+from watersmeet.columns import PART, SEQUENCE, TP_DELTA, TP_TIME, spark_name
 from watersmeet.connectors.debezium import decode_changes
 from watersmeet.connectors.deletes import BY_KEY, KEY, MICROS, with_deletes
 from watersmeet.connectors.envelope import DEBEZIUM
 from watersmeet.connectors.formats import decode, encode
 from watersmeet.connectors.packages import Package, require_package
+from watersmeet.connectors.upsert import net_frame
 from watersmeet.errors import ConfigError, ConnectorError, did_you_mean
 from watersmeet.options import parse_options
-from watersmeet.secrets import hide, masked, resolve
+from watersmeet.runtime.failures import known_error
+from watersmeet.secrets import hide, masked, require_references, resolve
+from watersmeet.seek import Seek
 
 CHECK_SECONDS = 9.0
 """The longest that the look at the broker before a query may take."""
@@ -48,6 +51,11 @@ _RESERVED = (
     "kafka.value.deserializer",
     "kafka.value.serializer",
 )
+#: Spark's own formats end at milliseconds, and two keys may differ by less.
+_WHOLE_TIMES = {
+    "json.timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "json.timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
 _ADMIN_PREFIXES = ("security.", "sasl.", "ssl.", "client.", "socket.")
 
 
@@ -70,6 +78,8 @@ class KafkaOptions(BaseModel):
     """The most records of one micro-batch, over all partitions."""
     key: Annotated[tuple[str, ...], BeforeValidator(_names)] = ()
     """Columns that make the record's key in a sink: one as its text, several as a JSON object."""
+    changelog: bool = False
+    """Sink: take a changelog, with ``_tp_delta`` in the values."""
     format_options: dict[str, str] = {}
     client: dict[str, str] = {}
     """The ``kafka.*`` options, as written: references to secrets are not resolved here."""
@@ -94,6 +104,25 @@ def options_of(options: Mapping[str, str]) -> KafkaOptions:
     return parse_options(KafkaOptions, "kafka", given, nested=nested)
 
 
+def check_options(stream: StreamDef) -> None:
+    """Raise ``ConfigError`` for options that are wrong, for secrets written out, and for two kinds of key."""
+    given = options_of(stream.options)
+    require_references(given.client)
+    if stream.changes and given.key:
+        raise ConfigError(
+            f"option key: the PRIMARY KEY of {stream.name} is the key of its records",
+            hint="leave out key, or the PRIMARY KEY",
+            option="key",
+        )
+    if stream.changes and given.changelog:
+        raise ConfigError(
+            f"changelog = 'true' appends each change, but {stream.name} has a PRIMARY KEY, by which it takes them as"
+            " upserts and deletes",
+            hint="leave out changelog, or the PRIMARY KEY",
+            option="changelog",
+        )
+
+
 def _client_options(options: KafkaOptions) -> dict[str, str]:
     resolved = {name: resolve(value) for name, value in options.client.items()}
     return {**resolved, _SERVERS: resolve(options.brokers)}
@@ -109,27 +138,49 @@ def read_stream(
     *,
     limited: bool = True,
     changing: StreamDef | None = None,
+    seek: Seek | None = None,
 ) -> DataFrame:
     """A streaming frame of the topic: ``columns``, ``_bad``, ``_raw``, ``_part``, ``_seq`` and ``_tp_time``.
 
     ``_part`` is ``topic-partition``, ``_seq`` the partition (4 bytes) and the offset (8 bytes), both big-endian, and
     ``_tp_time`` the record's timestamp. Only committed records of transactions are read, unless
     ``kafka.isolation.level`` says otherwise. ``limited`` honours ``max_offsets_per_trigger``. ``changing`` is the
-    stream, where its rows change: there a record without a value is a delete. Raises ``ConfigError`` or
-    ``ConnectorError``; the broker is not asked: call ``partitions`` first.
+    stream, where its rows change: there a record without a value is a delete. A query without a checkpoint begins at
+    ``seek``, else where the option ``starting`` says. Raises ``ConfigError`` or ``ConnectorError``; the broker is not
+    asked: call ``partitions`` first.
     """
     given = options_of(options)
-    require_package(spark, Package.KAFKA)
-    settings = {
-        "kafka.isolation.level": "read_committed",
-        **_client_options(given),
-        "subscribe": given.topic,
-        "startingOffsets": given.starting,
-    }
+    settings = {**_source_options(spark, given), **_starting(seek, given)}
     if given.max_offsets_per_trigger is not None and limited:
         settings["maxOffsetsPerTrigger"] = str(given.max_offsets_per_trigger)
     records = spark.readStream.format("kafka").options(**settings).load()
     return decode_records(with_position(records), given.format, columns, given.format_options, changing)
+
+
+def read_stored(
+    spark: SparkSession, columns: StructType, options: Mapping[str, str], *, changing: StreamDef | None = None
+) -> DataFrame:
+    """The same as a batch: all records that the topic has, up to where it ends whenever the frame is read."""
+    given = options_of(options)
+    settings = {**_source_options(spark, given), "startingOffsets": "earliest", "endingOffsets": "latest"}
+    records = spark.read.format("kafka").options(**settings).load()
+    return decode_records(with_position(records), given.format, columns, given.format_options, changing)
+
+
+def _source_options(spark: SparkSession, options: KafkaOptions) -> dict[str, str]:
+    require_package(spark, Package.KAFKA)
+    return {"kafka.isolation.level": "read_committed", **_client_options(options), "subscribe": options.topic}
+
+
+def _starting(seek: Seek | None, options: KafkaOptions) -> dict[str, str]:
+    """Where a query begins: Spark honours it when the checkpoint is new, and never again."""
+    if seek is None:
+        return {"startingOffsets": options.starting}
+    if seek.to != "time" or seek.since is None:
+        return {"startingOffsets": seek.to}
+    # a partition without a record of that time or later is read from its end
+    millis = -(-seek.since // 1000)
+    return {"startingTimestamp": str(millis), "startingOffsetsByTimestampStrategy": "latest"}
 
 
 def decode_records(
@@ -248,7 +299,14 @@ def _failure(exception: Any, options: KafkaOptions) -> ConnectorError:
 # Sink ---------------------------------------------------------------------------------------------------------------
 
 
-def write_batch(frame: DataFrame, batch_id: int, options: Mapping[str, str], *, key: str = "") -> None:
+def write_batch(
+    frame: DataFrame,
+    batch_id: int,
+    options: Mapping[str, str],
+    *,
+    key: str = "",
+    changing: StreamDef | None = None,
+) -> None:
     """Write all rows of one micro-batch to the topic; returns when the broker has them.
 
     At least once: where a batch is tried again after some of its rows were written, those come twice. Every record
@@ -258,14 +316,21 @@ def write_batch(frame: DataFrame, batch_id: int, options: Mapping[str, str], *, 
     what it has seen with the same header already.
 
     The value is the row in the stream's format; the key, from the option ``key``, is the column's text, or for
-    several columns a JSON object. Raises ``ConfigError`` or ``ConnectorError``.
+    several columns a JSON object. ``changing`` is the stream, where it has a primary key: then each key has one record
+    at most, the key being a JSON object of its columns, and the value NULL where no row of the key holds any more; a
+    compacted topic keeps what holds, however often a batch came. Raises ``ConfigError`` or ``ConnectorError``.
     """
     given = options_of(options)
     require_package(frame.sparkSession, Package.KAFKA)
     headers = {"_batch": str(batch_id), **({"_query": key} if key else {})}
+    if changing is None:
+        record = (_key(frame, given.key), encode(frame, given.format, given.format_options))
+    else:
+        frame = net_frame(frame, changing)
+        record = (_primary_key(changing), _value(frame, given, changing))
     written = frame.select(
-        _key(frame, given.key).alias("key"),
-        encode(frame, given.format, given.format_options).alias("value"),
+        record[0].alias("key"),
+        record[1].alias("value"),
         F.array(
             *[F.struct(F.lit(k).alias("key"), F.encode(F.lit(v), "UTF-8").alias("value")) for k, v in headers.items()]
         ).alias("headers"),
@@ -282,6 +347,8 @@ def write_batch(frame: DataFrame, batch_id: int, options: Mapping[str, str], *, 
     try:
         written.write.format("kafka").options(**settings).save()
     except (PySparkException, Py4JError) as error:
+        if (ours := known_error(hide(str(error), given.client))) is not None:
+            raise ours from None
         partitions(frame.sparkSession, options)  # says it better where the broker or the topic is the reason
         said = hide(str(error), given.client).strip().splitlines()[0]
         raise ConnectorError(f"batch {batch_id} could not be written to topic {given.topic!r}: {said}") from None
@@ -295,3 +362,20 @@ def _key(frame: DataFrame, names: tuple[str, ...]) -> Column:
     if not columns:
         return F.lit(None).cast("string")
     return columns[0].cast("string") if len(columns) == 1 else F.to_json(F.struct(*columns))
+
+
+def _primary_key(stream: StreamDef) -> Column:
+    """The key's columns as JSON that deletes.py reads."""
+    columns = F.struct(*(F.col(spark_name(name)) for name in stream.primary_key))
+    return F.to_json(columns, {name.removeprefix("json."): value for name, value in _WHOLE_TIMES.items()})
+
+
+def _value(frame: DataFrame, options: KafkaOptions, stream: StreamDef) -> Column:
+    """The declared columns of a row that holds, with times as in the key; NULL for one that does not."""
+    row = encode(
+        frame,
+        options.format,
+        {**_WHOLE_TIMES, **options.format_options},
+        [column.name for column in stream.columns],
+    )
+    return F.when(F.col(TP_DELTA) > 0, row)

@@ -63,7 +63,9 @@ def process(
         {number: input.parts for number, input in enumerate(spec.inputs)},
         first_rid=spec.buckets.index(bucket) << 48,
     )
-    loaded = working_set.sync(manifest.segments, lambda segment: read_segment(store, segment))
+    loaded = working_set.sync(
+        manifest.segments, lambda segment: read_segment(store, segment), most_hot=spec.most_hot_rows
+    )
     before = manifest.frontier
     late_before = _late_before(spec, manifest)
     _move_frontiers(spec, manifest, inbox)
@@ -83,7 +85,8 @@ def process(
                 sent.append(side_frame(aside, bucket=_onward(spec, bucket)))
         inputs[number] = on_time.select(spec.inputs[number].schema.names)
 
-    if any(rows.num_rows for rows in inputs.values()) or frontiers.before != frontiers.after:
+    is_first = manifest.step == 0  # an aggregate of all rows has a result before there are any
+    if is_first or any(rows.num_rows for rows in inputs.values()) or frontiers.before != frontiers.after:
         try:
             result = spec.kernel.step(working_set, inputs, frontiers, manifest.next_rid)
         except duckdb.OutOfMemoryException as error:
@@ -98,6 +101,7 @@ def process(
     manifest.next_rid += sum(table.num_rows for table in inputs.values())
     manifest.step += 1
     _log(spec, manifest, result, store, working_set)
+    working_set.cool(manifest.segments, spec.most_hot_rows)
     _check_limit(spec, manifest)
     write_manifest(store, manifest)
 

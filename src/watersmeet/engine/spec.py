@@ -74,5 +74,6 @@ class OperatorSpec:
     output: pa.Schema
     downstream: Downstream | None = None
     max_state_bytes: int | None = None  # of all buckets together
+    most_hot_rows: int | None = None  # of each bucket in memory, the others on disk (None: all in memory)
     counters: tuple[str, ...] = ()  # those that the kernel adds to
     accepts_late: bool = False  # no window is ever closed: rows are never late

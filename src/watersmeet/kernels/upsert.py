@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from watersmeet.columns import ID, RID, TIME, WEIGHT
 from watersmeet.kernels.api import NEVER, StateView, StepFrontiers, StepResult, quote
-from watersmeet.kernels.changelog.newest import OLD, OLD_THERE, SAME, THERE, Newest
+from watersmeet.kernels.changelog.newest import OLD, OLD_THERE, SAME, THERE, Newest, passed_tombstones
 from watersmeet.kernels.changelog.stored import StoredRows
 from watersmeet.kernels.match import number_rows
 
@@ -78,7 +78,7 @@ class Upsert:
                 f"SELECT {quote(OLD)} AS {quote(RID)}, {quote(TIME)} FROM winning WHERE {quote(OLD)} IS NOT NULL"
             ),
         }
-        stored.write_anew(result, f"(s.{quote(THERE)} OR s.{quote(TIME)} >= {frontiers.after})")
+        stored.write_anew(result, "TRUE", passed_tombstones(frontiers.after))
         return result
 
     def _results(self, rows: str, weight: int) -> str:

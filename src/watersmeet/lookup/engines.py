@@ -26,12 +26,16 @@ _GRACE_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a database is and who asks; ``user`` and ``password`` may be references to secrets."""
+    """Where a database is and who asks; ``user`` and ``password`` may be references to secrets.
+
+    Connections that ``read_only`` can change nothing there.
+    """
 
     url: str
     user: str | None
     password: str | None
     timeout: float
+    read_only: bool = True
 
     def resolved(self) -> sa.URL:
         """The address for SQLAlchemy, with secrets; it prints without them."""
@@ -109,16 +113,18 @@ def _new_engine(address: Address) -> sa.Engine:
     settings: dict[str, Any] = {}
     if url.get_backend_name() == "postgresql":
         milliseconds = math.ceil(address.timeout * 1000)
+        read_only = " -c default_transaction_read_only=on" if address.read_only else ""
         settings = {
             "connect_args": {
                 "application_name": "watersmeet",
                 "connect_timeout": max(2, math.ceil(address.timeout)),  # libpq takes 2 seconds at least
-                "options": f"-c statement_timeout={milliseconds} -c default_transaction_read_only=on",
+                "options": f"-c statement_timeout={milliseconds}{read_only}",
                 "tcp_user_timeout": milliseconds,
             },
-            "isolation_level": "AUTOCOMMIT",
             "use_native_hstore": False,
         }
+        if address.read_only:
+            settings["isolation_level"] = "AUTOCOMMIT"
     try:
         return sa.create_engine(url, hide_parameters=True, **settings)
     except (sa.exc.ArgumentError, ImportError) as error:

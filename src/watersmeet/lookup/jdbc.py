@@ -114,7 +114,7 @@ def _describe(source: JdbcSource, connection: sa.Connection) -> sa.TableClause:
         ) from None
     columns = []
     for declared in source.schema:
-        actual = _same_name(declared.name, found)
+        actual = same_name(declared.name, found)
         if actual is None:
             raise ConnectorError(
                 f"table {source.table} has no column {declared.name}", hint=did_you_mean(declared.name, found)
@@ -129,7 +129,8 @@ def _describe(source: JdbcSource, connection: sa.Connection) -> sa.TableClause:
     return sa.table(sa.quoted_name(name, quote=True), *columns, schema=schema[0] if schema else None)
 
 
-def _same_name(name: str, candidates: Sequence[str] | dict[str, Any]) -> str | None:
+def same_name(name: str, candidates: Sequence[str] | dict[str, Any]) -> str | None:
+    """The candidate of that name, else the only one that has it in another case."""
     if name in candidates:
         return name
     alike = [each for each in candidates if each.lower() == name.lower()]

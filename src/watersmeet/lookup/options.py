@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from watersmeet.config import seconds
 from watersmeet.errors import ConfigError
 from watersmeet.lookup.retry import OnError, RetryPolicy
-from watersmeet.options import parse_options
+from watersmeet.options import Model, parse_options
 from watersmeet.secrets import require_references
-
-_Options = TypeVar("_Options", bound="LookupOptions")
 
 
 class LookupOptions(BaseModel):
@@ -44,8 +42,10 @@ class LookupOptions(BaseModel):
         return RetryPolicy(self.lookup_max_retries, OnError(self.lookup_on_error))
 
 
-class JdbcOptions(LookupOptions):
-    """A table of a database.  References to secrets are kept as they are written."""
+class DatabaseOptions(BaseModel):
+    """Where a table of a database is.  References to secrets are kept as they are written."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     url: Annotated[str, Field(pattern=r"^jdbc:\w+:.+")]
     """``jdbc:postgresql://host:port/database``; ``?sslmode=require`` and other options of the driver after it."""
@@ -53,6 +53,10 @@ class JdbcOptions(LookupOptions):
     """A table or a view, with its schema before it where it has one: ``sales.customers``."""
     user: str | None = None
     password: str | None = None
+
+
+class JdbcOptions(LookupOptions, DatabaseOptions):
+    """A table of a database."""
 
 
 class FilesTableOptions(LookupOptions):
@@ -68,14 +72,14 @@ class DeltaOptions(LookupOptions):
     path: Annotated[str, Field(min_length=1)]
 
 
-def parse_table_options(model: type[_Options], connector: str, options: Mapping[str, object]) -> _Options:
+def parse_table_options(model: type[Model], connector: str, options: Mapping[str, object]) -> Model:
     """The options of a WITH clause, checked; ``ConfigError`` for what is missing, unknown or wrong.
 
     So too for a secret that is written out, also within an URL.
     """
     require_references({name: str(value) for name, value in options.items()})
     given = parse_options(model, connector, options)
-    if isinstance(given, JdbcOptions) and _PASSWORD_IN_URL.search(given.url):
+    if isinstance(given, DatabaseOptions) and _PASSWORD_IN_URL.search(given.url):
         raise ConfigError(
             "option url holds a password written out, which the catalogue would keep",
             hint="leave it out of the url, and add password = '${env:NAME}' or '${file:/path}'",

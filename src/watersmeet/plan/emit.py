@@ -30,12 +30,16 @@ def decide_emit(query: LogicalQuery, asked: EmitMode | None, position: Position 
     joins = list(joins_of(query.root))
     unbounded = unbounded_sides(joins)
     limit = query.settings.join_max_buffered_bytes
+    if asked is EmitMode.FINAL and query.aggregation is not None:
+        raise _aggregated(position)
     if asked is EmitMode.FINAL and (corrected := changing(query.root)):
         raise _corrected(corrected[0], position)
     if asked is EmitMode.FINAL and unbounded and limit is None:
         raise _unbounded(query, *unbounded[0])
     if asked is not None:
         query.emit, query.emit_reason = asked, f"EMIT {asked.name} was asked for"
+    elif query.aggregation is not None:
+        query.emit, query.emit_reason = EmitMode.CHANGELOG, "an aggregate changes with the rows of its group"
     elif corrected := changing(query.root):
         query.emit, query.emit_reason = EmitMode.CHANGELOG, f"rows of {corrected[0].stream.name} change"
     elif not unbounded:
@@ -105,6 +109,14 @@ def _corrected(input: Input, position: Position | None) -> UnsupportedError:
     return UnsupportedError(
         f"EMIT FINAL: the rows of {stream.name} change (mode {stream.mode.value}), so any result may have to be"
         " corrected",
+        hint="leave out EMIT FINAL, or use EMIT CHANGELOG and a sink that takes corrections",
+        position=position,
+    )
+
+
+def _aggregated(position: Position | None) -> UnsupportedError:
+    return UnsupportedError(
+        "EMIT FINAL: an aggregate changes with every row of its group, so it is never final",
         hint="leave out EMIT FINAL, or use EMIT CHANGELOG and a sink that takes corrections",
         position=position,
     )

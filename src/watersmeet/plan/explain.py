@@ -7,20 +7,25 @@ from collections.abc import Iterator, Mapping
 
 from watersmeet.columns import TP_TIME
 from watersmeet.config import QuerySettings
+from watersmeet.kernels.aggregate.kernel import Aggregate
 from watersmeet.kernels.api import EmitMode, Side
 from watersmeet.kernels.asof.at_once import AsofAtOnce
 from watersmeet.kernels.asof.changelog import AsofChangelog
 from watersmeet.kernels.asof.final import AsofJoin
 from watersmeet.kernels.asof.match import AsofMatch, Direction
 from watersmeet.kernels.changelog.join import ChangelogJoin
+from watersmeet.kernels.changelog.newest import Newest
+from watersmeet.kernels.changelog.sides import Change
 from watersmeet.kernels.interval import IntervalJoin
 from watersmeet.kernels.lookup import LookupJoin
 from watersmeet.kernels.match import WindowMatch
 from watersmeet.kernels.ordered import OrderedEmit
+from watersmeet.kernels.upsert import Upsert
 from watersmeet.lookup.retry import OnError
 from watersmeet.lookup.tables import table_options
 from watersmeet.plan.asof import AsofKernel, declared_keys, usable_index
 from watersmeet.plan.emit import DEFAULT_LIMIT, LIMIT_SETTING
+from watersmeet.plan.explain_aggregates import aggregate_lines, filter_line
 from watersmeet.plan.logical import Input, joins_of
 from watersmeet.plan.physical import PhysicalInput, PhysicalOperator, PhysicalPlan
 from watersmeet.plan.times import TimeUnit
@@ -44,8 +49,9 @@ def _lines(plan: PhysicalPlan, counters: Mapping[str, int]) -> Iterator[str]:
         limit = f"{LIMIT_SETTING} = {query.max_state_bytes:,}, {given}"
         yield f"state limit: {limit}; at the limit the query stops, nothing is lost"
     yield from _settings_lines(query.settings)
-    for part in plan.inputs:
-        yield from _input_lines(part)
+    feeds = {feed.source: feed for operator in plan.operators for feed in operator.feeds}
+    for number, part in enumerate(plan.inputs):
+        yield from _input_lines(part, any_time=feeds[number].lag is None)
     joins = list(joins_of(query.root))
     for operator in plan.operators:
         yield from _operator_lines(operator, plan)
@@ -55,7 +61,7 @@ def _lines(plan: PhysicalPlan, counters: Mapping[str, int]) -> Iterator[str]:
     if any(join.null_aware for join in joins):
         yield "note: NOT IN compares with every row of the other side, in one bucket; NOT EXISTS is cheaper"
     for condition in plan.post_filters:
-        yield f"filter after the joins: {plain_sql(condition)}"
+        yield filter_line(condition, query.aggregation)
     columns = []
     for column in plan.outputs:
         renamed = f" (was {column.renamed_from}: the name was taken)" if column.renamed_from else ""
@@ -68,23 +74,31 @@ def _settings_lines(settings: QuerySettings) -> Iterator[str]:
     bad = "set aside" if settings.bad_rows == "quarantine" else "stop the query"
     idle = "waited for" if settings.idle_timeout is None else f"waited for {settings.idle_timeout:g} s"
     yield f"late rows: {late}; bad rows: {bad}; silent inputs: {idle}"
+    if settings.seek_to is not None:
+        yield f"streams are read from {settings.seek_to} on, by arrival; fixed when the checkpoint is made"
     buckets = settings.buckets or "as many as Spark's shuffle partitions"
     trigger = f"every {settings.trigger:g} s" if settings.trigger else "as soon as the one before is done"
     yield f"buckets: {buckets}; batches: {trigger}"
+    for what, place in (("joins", settings.default_hash_join), ("aggregates", settings.default_hash_table)):
+        if place == "hybrid":
+            yield f"state of {what}: the {settings.max_hot_keys:,} rows written last in memory, the others on disk"
     limit = settings.memory_limit or "DuckDB's own limit"
     yield f"memory of a worker: state up to {settings.cache_bytes:,} bytes is cached; {limit}, then disk"
 
 
-def _input_lines(part: PhysicalInput) -> Iterator[str]:
+def _input_lines(part: PhysicalInput, *, any_time: bool) -> Iterator[str]:
     input = part.input
     time = input.time
     origin = "declared" if time.declared else "by its name" if time.column != TP_TIME else "arrival"
     yield f"source {input.alias} ({input.stream.name}, {input.stream.connector})"
-    delay = f"delay {_span(time.delay, input)}"
-    grace = f", grace {_span(part.grace, input)}"
-    yield f"  event time {time.column} ({time.unit.value}, {origin}), {delay}{grace}"
+    delay = f"delay {_span(time.delay, input)}, grace {_span(part.grace, input)}"
+    if any_time:
+        delay = "no row is late"
+    yield f"  event time {time.column} ({time.unit.value}, {origin}), {delay}"
     if part.keep is not None:
         yield f"  filter before packing: {plain_sql(part.keep)}"
+    if part.passes is not None:
+        yield f"  filter of the newest rows: {plain_sql(part.computed[part.passes])}"
     yield f"  carries {', '.join(_plain(name) for name in part.carried) or 'its event time only'}"
 
 
@@ -96,6 +110,10 @@ def _operator_lines(operator: PhysicalOperator, plan: PhysicalPlan) -> Iterator[
         yield from _asof_lines(operator, kernel, plan)
     elif isinstance(kernel, LookupJoin):
         yield from _lookup_lines(operator, kernel, plan)
+    elif isinstance(kernel, Upsert):
+        yield f"{operator.name}: {_newest(kernel.newest)}, as -old and +new; by key hash"
+    elif isinstance(kernel, Aggregate):
+        yield from aggregate_lines(operator, kernel, plan)
     elif isinstance(kernel, OrderedEmit):
         yield f"{operator.name}: rows in order of {_plain(kernel.time)}, once final; one bucket"
     else:
@@ -115,7 +133,12 @@ def _join_lines(operator: PhysicalOperator, kernel: IntervalJoin | ChangelogJoin
     if match.residual is not None:
         yield f"  condition in the kernel: {_plain(_BESIDE_ALIAS.sub('', match.residual))}"
     for side, bound, input in ((Side.LEFT, match.upper, left), (Side.RIGHT, match.lower, right)):
-        if bound is None:
+        change = kernel.changes[side.index] if isinstance(kernel, ChangelogJoin) else Change.APPENDED
+        if isinstance(change, Newest):
+            yield f"  state of the {side.value} side: {_newest(change)}, deleted ones too"
+        elif bound is None and change is Change.RETRACTED:
+            yield f"  state of the {side.value} side: rows that have not been taken back"
+        elif bound is None:
             yield f"  state of the {side.value} side: kept until the end of input"
         else:
             reach = max(bound if side is Side.LEFT else -bound, 0)
@@ -127,6 +150,13 @@ def _join_lines(operator: PhysicalOperator, kernel: IntervalJoin | ChangelogJoin
         taken_back.append("a result is taken back with the rows that it is made of")
     if taken_back:
         yield f"  results come at once; {', '.join(taken_back)}"
+
+
+def _newest(newest: Newest) -> str:
+    """What is kept of a stream that changes."""
+    tested = "; its filter tests that one" if newest.passes is not None else ""
+    key = ", ".join(_plain(name) for name in newest.by)
+    return f"the newest change of each key ({key}) of {newest.alias}{tested}"
 
 
 _PICKED = {

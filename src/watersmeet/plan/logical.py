@@ -15,6 +15,7 @@ from sqlglot import exp
 from watersmeet.catalog import StreamDef
 from watersmeet.config import QuerySettings
 from watersmeet.errors import Position
+from watersmeet.kernels.aggregate.functions import Function
 from watersmeet.kernels.api import EmitMode, JoinKind, Side
 from watersmeet.kernels.asof.match import Direction
 from watersmeet.plan.bounds import Differences, Interval, TimeColumns
@@ -225,6 +226,42 @@ class Ordering:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupKey:
+    """What rows of a group have in common; ``name`` is the column that the SELECT list finds it in."""
+
+    name: str
+    expression: exp.Expr
+    type: exp.DataType
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateCall:
+    """A function over the rows of a group that meet the ``condition``; ``name`` is the column of its value.
+
+    Without arguments it counts rows; several stand for one value of all of them.  ``type`` is that of the argument,
+    ``time`` the input whose event time orders its values, where that counts; ``text`` is how it was written.
+    """
+
+    name: str
+    function: Function
+    arguments: tuple[exp.Expr, ...]
+    type: exp.DataType
+    condition: exp.Expr | None
+    time: int | None
+    text: str
+    position: Position | None = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregation:
+    """GROUP BY and the functions: over rows that meet the ``conditions``, which no filter below could take."""
+
+    keys: tuple[GroupKey, ...]
+    calls: tuple[AggregateCall, ...]
+    conditions: tuple[exp.Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class OutputColumn:
     """A column of the result: its name and its expression over physical columns."""
 
@@ -247,6 +284,7 @@ class LogicalQuery:
     emit_reason: str
     settings: QuerySettings
     max_state_bytes: int | None = None
+    aggregation: Aggregation | None = None
 
 
 def inputs_of(expression: exp.Expr, columns: dict[str, PhysicalColumn]) -> frozenset[int]:

@@ -24,10 +24,12 @@ from watersmeet.kernels.match import Key, SideColumns, WindowMatch
 from watersmeet.kernels.ordered import OrderedEmit
 from watersmeet.kernels.upsert import Upsert
 from watersmeet.lookup.tables import OpenTable
+from watersmeet.plan.aggregates import Rows, plan_aggregation
 from watersmeet.plan.asof import kernel_of, routing_keys, versions_of
 from watersmeet.plan.bounds import Interval
 from watersmeet.plan.emit import join_at_once
 from watersmeet.plan.logical import (
+    Aggregation,
     Input,
     JoinNode,
     Leaf,
@@ -84,19 +86,25 @@ class _Planner:
 
     def plan(self) -> PhysicalPlan:
         self.terms = [self._join_terms(number, join) for number, join in enumerate(self.joins)]
+        if self.query.aggregation is not None:
+            self._place_aggregation(self.query.aggregation)
+        elif self.query.ordering is None:
+            self._place(self.query.root, self._needed())
+        else:
+            self._place_ordered(self.query.ordering, self._needed())
+        return PhysicalPlan(
+            self.query, self.sources, self.operators, self.query.outputs, self.post_filters, self.tables
+        )
+
+    def _needed(self) -> set[str]:
+        """The columns that results are made of."""
         needed: set[str] = set()
         for expression in (*(column.expression for column in self.query.outputs), *self.post_filters):
             needed |= self._names(expression)
         if not needed:
             # results of constants only: something must tell how many rows there are
             needed.add(self.query.inputs[min(self.query.root.visible)].time_name)
-        if self.query.ordering is None:
-            self._place(self.query.root, needed)
-        else:
-            self._place_ordered(self.query.ordering, needed)
-        return PhysicalPlan(
-            self.query, self.sources, self.operators, self.query.outputs, self.post_filters, self.tables
-        )
+        return needed
 
     # -- conditions ------------------------------------------------------------------------------------------------
 
@@ -122,7 +130,7 @@ class _Planner:
 
     def _commutes(self, number: int) -> bool:
         """Whether a condition of a join can as well be tested after the last one."""
-        visible = self.joins[number].visible <= self.query.root.visible
+        visible = self.joins[number].visible <= self.query.root.visible and self.query.aggregation is None
         return visible and all(above.kind is JoinKind.INNER for above in self.joins[number:])
 
     def _routes(self, number: int, join: JoinNode) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -311,6 +319,48 @@ class _Planner:
                 single_bucket=True,
             )
         )
+
+    def _place_aggregation(self, aggregation: Aggregation) -> None:
+        """The operators of the tree, and after them those that aggregate what comes out."""
+        root = self.query.root
+        lead = self.query.inputs[min(timed(root))].time_name
+
+        def axis(input: int) -> exp.Column:
+            name = self.query.inputs[input].time_name
+            return _column(TIME if name == lead else name)
+
+        def value(name: str) -> exp.Expr:
+            input = self.columns[name].input
+            return _time_value(self.query.inputs[input], axis(input)) if self._is_time(name) else _column(name)
+
+        rows = Rows(
+            inputs=self.inputs,
+            columns=self.columns,
+            padded=nullable(root),
+            outside=self.outside,
+            computed=self._computed,
+            travels_as=self._carried_name,
+            axis=axis,
+            value=value,
+        )
+        planned = plan_aggregation(aggregation, rows, self._spread(rows))
+        if isinstance(root, Leaf) and not root.input.stream.changes:
+            self._bring(root.input, rows.needed, routed_by=planned.route, grace=0)
+            feed = Feed((lead,), source=0, lag=None)
+        else:
+            self._place(root, {*rows.needed, lead, *planned.route})
+            feed = Feed((lead,), operator=len(self.operators) - 1, lag=None)
+        self.operators += planned.operators(feed, len(self.operators), changes=self._is_changelog(feed))
+
+    def _spread(self, rows: Rows) -> tuple[str, ...] | None:
+        """Hash columns by which the tree's rows lie in buckets as they come; None where there is one bucket."""
+        if self.query.settings.buckets == 1:
+            return None
+        root = self.query.root
+        if isinstance(root, JoinNode):
+            return self.terms[-1].routes[0]
+        names = root.input.stream.primary_key or (root.input.time.column,)
+        return rows.hashed("$h_key", [_column(root.input.physical(name)) for name in names])
 
     def _place_join(self, join: JoinNode, needed: set[str]) -> set[str]:
         """The operators of both subtrees, and after them the join."""
@@ -514,7 +564,7 @@ def _lag_of_changes(input: Input) -> int | None:
     return 0 if input.time.declared else None
 
 
-def _column(name: str, table: str) -> exp.Column:
+def _column(name: str, table: str | None = None) -> exp.Column:
     return exp.column(exp.to_identifier(name, quoted=True), table=table)
 
 

@@ -21,26 +21,31 @@ _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeE
 _NUMBERS = (exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.Abs, exp.Literal, exp.Greatest, exp.Least)
 _TEXT = (exp.Like, exp.Upper, exp.Lower, exp.Concat, exp.DPipe)
 _ALLOWED = (*_LOGIC, *_COMPARISONS, *_NUMBERS, *_TEXT, exp.Column, exp.Identifier)
+#: What is allowed, in words.
+ALLOWED_NAMES = (
+    "comparisons, AND OR NOT, IS NULL, IN, BETWEEN, CASE, COALESCE, + - *, ABS, GREATEST, LEAST, LIKE, UPPER, LOWER, "
+    "CONCAT"
+)
 
 
 def is_allowed(condition: exp.Expr) -> bool:
     """Whether the kernel may evaluate a condition."""
-    return _first_refused(condition) is None
+    return first_refused(condition) is None
 
 
 def require_allowed(condition: exp.Expr, kind: str) -> None:
     """Raise ``UnsupportedError`` at the first part of a condition that the kernel may not evaluate."""
-    if (part := _first_refused(condition)) is not None:
+    if (part := first_refused(condition)) is not None:
         raise UnsupportedError(
             f"{plain_sql(part)} reads both sides of a {kind} join: this function is not supported there",
-            detail="across sides: comparisons, AND OR NOT, IS NULL, IN, BETWEEN, CASE, COALESCE, + - *, ABS, GREATEST, "
-            "LEAST, LIKE, UPPER, LOWER, CONCAT",
-            hint="compute it on each side alone, or make the join INNER",
+            detail=f"across sides: {ALLOWED_NAMES}",
+            hint=f"compute it on each side alone{'' if kind == 'inner' else ', or make the join INNER'}",
             position=position_of(part),
         )
 
 
-def _first_refused(condition: exp.Expr) -> exp.Expr | None:
+def first_refused(condition: exp.Expr) -> exp.Expr | None:
+    """The first part of a condition that the kernel may not evaluate; None where it may."""
     return next((node for node in condition.walk() if not isinstance(node, _ALLOWED)), None)
 
 

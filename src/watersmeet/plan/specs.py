@@ -10,14 +10,16 @@ from dataclasses import replace
 import pyarrow as pa
 
 from watersmeet.columns import ID, TIME, WEIGHT
+from watersmeet.config import QuerySettings
 from watersmeet.engine.spec import Downstream, InputSpec, OperatorSpec, PackSpec
+from watersmeet.kernels.aggregate.kernel import Aggregate
 from watersmeet.kernels.api import Kernel
 from watersmeet.kernels.forward import Forward
 from watersmeet.kernels.lookup import LookupJoin
 from watersmeet.plan.physical import PhysicalOperator, PhysicalPlan
 
 #: Kernels that hand rows on whatever their time: behind them no row is late.
-_TIMELESS = (Forward, LookupJoin)
+_TIMELESS = (Aggregate, Forward, LookupJoin)
 
 
 def pack_specs(plan: PhysicalPlan, schemas: Sequence[pa.Schema], buckets: Sequence[int]) -> list[PackSpec]:
@@ -65,11 +67,19 @@ def operator_specs(
                 output=output,
                 downstream=_downstream(plan, index, buckets),
                 max_state_bytes=plan.query.max_state_bytes,
+                most_hot_rows=_most_hot_rows(plan.query.settings, operator, len(own_buckets)),
                 counters=operator.counters,
                 accepts_late=all(isinstance(each.kernel, _TIMELESS) for each in plan.operators[index:]),
             )
         )
     return specs
+
+
+def _most_hot_rows(settings: QuerySettings, operator: PhysicalOperator, buckets: int) -> int | None:
+    """How many rows of each bucket stay in memory, where the others lie on disk."""
+    is_table = isinstance(operator.kernel, Aggregate)
+    hybrid = settings.default_hash_table if is_table else settings.default_hash_join
+    return max(settings.max_hot_keys // buckets, 1) if hybrid == "hybrid" else None
 
 
 def _of_its_own_run(kernel: Kernel) -> Kernel:
@@ -106,6 +116,8 @@ def _output_schema(operator: PhysicalOperator, inputs: Sequence[InputSpec]) -> p
     types.update({name: pa.int64() for feed in operator.feeds for name in feed.times})
     if isinstance(operator.kernel, LookupJoin):
         types.update(operator.kernel.looked_up)
+    if isinstance(operator.kernel, Aggregate):
+        types.update(operator.kernel.given)
     fields = [pa.field(name, types[name]) for name in operator.output]
     if operator.weighted:
         fields.append(pa.field(WEIGHT, pa.int8()))

@@ -1,7 +1,8 @@
 """What stands beside Spark's checkpoint of a query: its plan file and its control events.
 
     CHECKPOINT/spark/      Spark's own checkpoint: offsets, commits, state
-    CHECKPOINT/plan.json   bucket numbers (never changed again), and what state each operator keeps
+    CHECKPOINT/plan.json   bucket numbers and where streams were begun (never changed again), and what state each
+                           operator keeps
     CHECKPOINT/control/    one file for each control event, read by the query as a stream
     CHECKPOINT/counters.json   what the last run told of them
     CHECKPOINT/failure.log     Spark's whole text of the last failure
@@ -25,6 +26,7 @@ from watersmeet.engine.spec import OperatorSpec
 from watersmeet.errors import CheckpointError
 from watersmeet.kernels.match import WindowMatch
 from watersmeet.runtime.storage import Storage
+from watersmeet.seek import Seek
 
 PLAN_VERSION = 2
 
@@ -37,6 +39,8 @@ class PlanFile(BaseModel):
     buckets: tuple[int, ...]
     operators: dict[str, dict[str, str]] = {}  # by name: what its state is made of
     sealed: bool = False
+    # where its streams were begun; in files that were written before there was such a thing: at their beginning
+    seek: Seek | None = None
 
 
 class Checkpoint:
@@ -90,7 +94,13 @@ class Checkpoint:
         """Write the plan file."""
         self._storage.write_text(f"{self.folder}/plan.json", plan.model_dump_json(indent=2))
 
-    def accept(self, stored: PlanFile | None, buckets: Sequence[int], operators: Sequence[OperatorSpec]) -> PlanFile:
+    def accept(
+        self,
+        stored: PlanFile | None,
+        buckets: Sequence[int],
+        operators: Sequence[OperatorSpec],
+        seek: Seek | None = None,
+    ) -> PlanFile:
         """Check that the stored state fits these operators, or note them in a new checkpoint.
 
         The SELECT list, post-filters and sink may change freely; whatever changes the state of an operator may not.
@@ -103,7 +113,7 @@ class Checkpoint:
                     f"the checkpoint {self.folder} has progress but no plan.json, which says of what query",
                     hint="bring the file back, or start on a new checkpoint",
                 )
-            stored = PlanFile(buckets=tuple(buckets), operators=described)
+            stored = PlanFile(buckets=tuple(buckets), operators=described, seek=seek)
             self.write_plan(stored)
             return stored
         if described != stored.operators:

@@ -32,7 +32,7 @@ from watersmeet.kernels.api import FOREVER
 from watersmeet.plan.logical import Input
 from watersmeet.plan.physical import PhysicalInput, PhysicalPlan
 from watersmeet.plan.specs import operator_specs, pack_specs
-from watersmeet.plan.times import TimeUnit
+from watersmeet.plan.times import EventTime, TimeUnit
 from watersmeet.runtime.metrics import METRICS, RESULTS, observed_columns
 from watersmeet.runtime.processor import OperatorProcessor
 
@@ -117,7 +117,7 @@ def new_buckets(spark: SparkSession, wanted: int | None) -> tuple[int, ...]:
 def _project(part: PhysicalInput, source: Source, keeps_late: bool) -> DataFrame:
     """The columns that packing and the operators need, computed by Spark."""
     frame = source.frame
-    axis = _on_axis(part.input)
+    axis = on_axis(part.input.time)
     items: list[Column] = [axis.alias(TIME)]
     for name in part.carried:
         if name == part.sequence:
@@ -150,15 +150,14 @@ def _raw_text(input: Input, frame: DataFrame, axis: Column, *, of_all: bool) -> 
     return F.coalesce(F.col(RAW), text) if BAD in frame.columns else text
 
 
-def _on_axis(input: Input) -> Column:
-    column = F.col(spark_name(input.time.column))
-    match input.time.unit:
+def on_axis(time: EventTime) -> Column:
+    """A source frame's event time as operators count it: whole microseconds, or plain numbers."""
+    column = F.col(spark_name(time.column))
+    match time.unit:
         case TimeUnit.TIMESTAMP:
             return F.unix_micros(column)
         case TimeUnit.TIMESTAMP_NTZ:
-            return F.expr(
-                f"timestampdiff(MICROSECOND, TIMESTAMP_NTZ'1970-01-01 00:00:00', {spark_name(input.time.column)})"
-            )
+            return F.expr(f"timestampdiff(MICROSECOND, TIMESTAMP_NTZ'1970-01-01 00:00:00', {spark_name(time.column)})")
         case unit:
             return F.try_multiply(column.cast("bigint"), F.lit(unit.scale).cast("bigint"))
 

@@ -47,7 +47,7 @@ def without_stacks() -> Iterator[None]:
 
 def first_sentence(error: PySparkException) -> str:
     """What Spark says of an error, without its class, its codes and where it was."""
-    return _ERROR_CLASS.sub("", str(error))
+    return _ERROR_CLASS.sub("", str(error).strip())
 
 
 def translate(error: BaseException, name: str) -> WatersmeetError:
@@ -59,18 +59,25 @@ def translate(error: BaseException, name: str) -> WatersmeetError:
             f"query {name} was stopped: another run uses its checkpoint",
             hint="let one of them go on; two jobs need checkpoints of their own",
         )
-    found = _KNOWN_ERROR.search(text)
-    if found is not None:
-        kind = getattr(errors, found[1], WatersmeetError)
-        message, *more = found[2].strip().splitlines()
-        detail = "\n".join(line for line in more if not line.startswith("hint: ")) or None
-        hint = next((line.removeprefix("hint: ") for line in more if line.startswith("hint: ")), None)
-        translated: WatersmeetError = kind(message, detail=detail, hint=hint)
-        return translated
+    if (known := known_error(text)) is not None:
+        return known
     return WatersmeetError(
         f"query {name} failed: {_cause(text)}",
         hint="its checkpoint is kept, with failure.log; once the cause is mended the query can be resumed",
     )
+
+
+def known_error(text: str) -> WatersmeetError | None:
+    """The error of ours that a worker raised, from the text of Spark's; None where there is none in it."""
+    found = _KNOWN_ERROR.search(text)
+    if found is None:
+        return None
+    kind = getattr(errors, found[1], WatersmeetError)
+    message, *more = found[2].strip().splitlines()
+    detail = "\n".join(line for line in more if not line.startswith("hint: ")) or None
+    hint = next((line.removeprefix("hint: ") for line in more if line.startswith("hint: ")), None)
+    translated: WatersmeetError = kind(message, detail=detail, hint=hint)
+    return translated
 
 
 def _cause(text: str) -> str:

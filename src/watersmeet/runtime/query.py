@@ -24,6 +24,7 @@ from watersmeet.runtime.failures import planning, translate
 from watersmeet.runtime.idle import IdleWatch
 from watersmeet.runtime.metrics import counters_of, kernel_counters, rows_out
 from watersmeet.secrets import hide
+from watersmeet.seek import Seek, resolve
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.2
@@ -61,14 +62,15 @@ class Report:
 class Job:
     """All that starting a query takes.
 
-    ``target`` is the stream that it feeds; ``write`` gets each batch's rows, its number and a key that names both.
+    ``open_sources`` is told whether batches are limited, and where streams begin.  ``target`` is the stream that it
+    feeds; ``write`` gets each batch's rows, its number and a key that names both.
     ``frontier_lag`` is given where the target stores the query's frontier.
     """
 
     name: str
     plan: PhysicalPlan
     target: str
-    open_sources: Callable[[bool], Mapping[str, Source]]
+    open_sources: Callable[[bool, Seek | None], Mapping[str, Source]]
     write: Callable[[DataFrame, int, str], None]
     checkpoint: Checkpoint
     frontier_lag: int | None = None
@@ -186,6 +188,7 @@ class RunningQuery:
         job, spark, settings = self._job, self._spark, self._job.plan.query.settings
         stored = job.checkpoint.read_plan()
         buckets = stored.buckets if stored is not None else new_buckets(spark, settings.buckets)
+        seek = stored.seek if stored is not None else resolve(spark, settings.seek_to)
         control = spark.readStream.text(job.checkpoint.control)
         resources = Resources(
             cache_bytes=settings.cache_bytes,
@@ -193,8 +196,9 @@ class RunningQuery:
             side_folder=job.checkpoint.side,
         )
         with planning(job.name):
-            dataflow = build(spark, job.plan, job.open_sources(limited), buckets, resources, control, job.frontier_lag)
-            self._checkpoint_id = job.checkpoint.accept(stored, buckets, dataflow.operators).id[:8]
+            sources = job.open_sources(limited, seek)
+            dataflow = build(spark, job.plan, sources, buckets, resources, control, job.frontier_lag)
+            self._checkpoint_id = job.checkpoint.accept(stored, buckets, dataflow.operators, seek).id[:8]
             writer = (
                 dataflow.frame.writeStream.queryName(f"{job.name}")
                 .option("checkpointLocation", job.checkpoint.spark)

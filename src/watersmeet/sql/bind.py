@@ -13,6 +13,7 @@ from watersmeet.errors import BindError, CatalogError, ConfigError, UnsupportedE
 from watersmeet.kernels.api import EmitMode, JoinKind, Side
 from watersmeet.plan.emit import check_wait, decide_emit
 from watersmeet.plan.logical import (
+    Aggregation,
     AsofClause,
     Input,
     JoinNode,
@@ -32,6 +33,7 @@ from watersmeet.plan.placement import place_on, place_where
 from watersmeet.plan.residual import is_strict
 from watersmeet.plan.times import TimeUnit, interval_micros
 from watersmeet.plan.windows import analyse
+from watersmeet.sql.aggregates import bind_aggregates, is_aggregated
 from watersmeet.sql.asof import AsofBinder
 from watersmeet.sql.nodes import SystemTime
 from watersmeet.sql.outputs import output_columns, refuse_clauses
@@ -58,6 +60,7 @@ def bind(query: Query, streams: Streams) -> LogicalQuery:
             position=position_of(select),
         )
     bound = binder.select(select, None, {})
+    aggregation = binder.aggregation(select, bound) if is_aggregated(select) else None
     ordering = binder.ordering(select, bound)
     logical = LogicalQuery(
         inputs=binder.inputs,
@@ -69,6 +72,7 @@ def bind(query: Query, streams: Streams) -> LogicalQuery:
         emit=EmitMode.FINAL,
         emit_reason="",
         settings=_settings(query),
+        aggregation=aggregation,
     )
     _refuse_tables(logical)
     analyse(logical.root, logical.inputs, logical.columns)
@@ -129,8 +133,8 @@ class _Binder:
         self.inputs: list[Input] = []
         self.columns: dict[str, PhysicalColumn] = {}
 
-    def select(self, select: exp.Select, outer: Scope | None, ctes: Ctes) -> _Bound:
-        refuse_clauses(select)
+    def select(self, select: exp.Select, outer: Scope | None, ctes: Ctes, *, nested: bool = False) -> _Bound:
+        refuse_clauses(select, nested=nested)
         ctes = {**ctes, **_ctes_of(select)}
         scope = Scope(outer=outer)
         node = self._from(select, scope, ctes)
@@ -148,6 +152,13 @@ class _Binder:
             node = self._semi_join(node, negated, operand, inner, scope, ctes)
         outputs = output_columns(select, scope)
         return _Bound(node, scope, outputs, leftover)
+
+    def aggregation(self, select: exp.Select, bound: _Bound) -> Aggregation:
+        """GROUP BY, HAVING and the functions; the select then gives columns over their results."""
+        found, bound.outputs, bound.leftover = bind_aggregates(
+            select, bound.outputs, bound.scope, self.inputs, self.columns, bound.leftover
+        )
+        return found
 
     def ordering(self, select: exp.Select, bound: _Bound) -> Ordering | None:
         """ORDER BY, whose first term must be an event time, ascending."""
@@ -307,7 +318,7 @@ class _Binder:
         return self._stream(source, alias, scope)
 
     def _subselect(self, select: exp.Select, alias: str, scope: Scope, ctes: Ctes, source: exp.Expr) -> Node:
-        bound = self.select(select, None, ctes)
+        bound = self.select(select, None, ctes, nested=True)
         if bound.leftover:
             raise UnsupportedError(
                 "in a subquery, WHERE cannot test the padded side of an outer join, nor _tp_delta",
@@ -356,14 +367,18 @@ class _Binder:
                 position=position_of(nested),
             )
         for aggregate in term.find_all(exp.AggFunc):
-            raise UnsupportedError(f"{aggregate.sql('spark')}: no aggregate here", position=position_of(aggregate))
+            raise UnsupportedError(
+                f"{aggregate.sql('spark')}: no aggregate here",
+                hint="conditions over aggregates stand in HAVING",
+                position=position_of(aggregate),
+            )
         return scope.substitute(term)
 
     def _semi_join(
         self, left: Node, negated: bool, operand: exp.Expr | None, inner: exp.Select, scope: Scope, ctes: Ctes
     ) -> JoinNode:
         """[NOT] EXISTS and [NOT] IN as semi and anti joins; NOT IN also fails on NULLs, so it compares with care."""
-        refuse_clauses(inner)
+        refuse_clauses(inner, nested=True)
         _refuse_inner_order(inner)
         inner_scope = Scope(outer=scope)
         ctes = {**ctes, **_ctes_of(inner)}

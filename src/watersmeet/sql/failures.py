@@ -95,13 +95,13 @@ class Failures:
         position, detail = self._where(token)
         return UnsupportedError(message, detail=detail, hint=hint, position=position)
 
-    def unsupported_at(self, message: str, position: Position | None) -> UnsupportedError:
+    def unsupported_at(self, message: str, position: Position | None, *, hint: str | None = None) -> UnsupportedError:
         """The same, where only the position is known."""
         if position is None:
-            return UnsupportedError(message)
+            return UnsupportedError(message, hint=hint)
         start = line_starts(self.text)[position.line - 1] + position.col - 1
         end = next((token.end + 1 for token in self.tokens if token.start == start), start + 1)
-        return UnsupportedError(message, detail=excerpt(self.text, start, end), position=position)
+        return UnsupportedError(message, detail=excerpt(self.text, start, end), hint=hint, position=position)
 
     def reworded(self, error: ParseError, token: Token | None) -> SqlSyntaxError:
         """One of sqlglot's own errors, in our words."""

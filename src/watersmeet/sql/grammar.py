@@ -1,7 +1,7 @@
 """The statements around queries: CREATE, INSERT, EXPLAIN, SHOW, DESCRIBE, DROP, STOP, and EMIT and SETTINGS.
 
 statement := query | CREATE ... | INSERT INTO ... | EXPLAIN statement | SHOW ... | DESCRIBE ... | DROP ... | STOP ...
-query     := select {EMIT (FINAL | CHANGELOG) | SETTINGS key = value {, key = value}}
+query     := select {EMIT (FINAL | CHANGELOG) | SETTINGS key = value {, key = value}} | Spark's SQL over table(name)
 create    := CREATE ([MUTABLE] STREAM | TABLE) [IF NOT EXISTS] name ['(' item {',' item} ')']
              {PRIMARY KEY (names) | WITH (key = value, ...) | SETTINGS ...} [AS query]
 item      := name type [PRIMARY KEY] | PRIMARY KEY (names) | WATERMARK FOR name AS name ['-' interval]
@@ -18,6 +18,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from watersmeet.errors import Position
 from watersmeet.sql.failures import is_word, nearest_keyword
+from watersmeet.sql.historical import find_historical
 from watersmeet.sql.parts import QUERY_STARTS, PartsParser
 from watersmeet.sql.positions import token_position
 from watersmeet.sql.statements import (
@@ -29,6 +30,9 @@ from watersmeet.sql.statements import (
     Drop,
     DropIndex,
     Explain,
+    Historical,
+    HistoricalQuery,
+    InsertHistorical,
     InsertSelect,
     InsertValues,
     Query,
@@ -96,6 +100,8 @@ class StatementParser(PartsParser):
         start = self._curr
         position = token_position(start)
         if start.token_type in QUERY_STARTS:
+            if (stored := self._historical()) is not None:
+                return Historical(stored, position, source)
             return Select(self.query(), position, source)
         if self.take("CREATE"):
             return self._create(position, source)
@@ -138,6 +144,7 @@ class StatementParser(PartsParser):
             self._columns(body)
         self._create_clauses(body)
         if self._match(TokenType.ALIAS):
+            self._refuse_historical(kind, name)
             query = self.query()
         elif self._curr or not (body.columns or body.options):
             raise self.unexpected(self._create_choices(body))
@@ -262,9 +269,27 @@ class StatementParser(PartsParser):
             else:
                 return
 
+    # Queries over what is stored
+
+    def _historical(self) -> HistoricalQuery | None:
+        """The rest of the statement, if it is a query over ``table(name)``."""
+        rest = self._tokens[self._index :]
+        found = find_historical(rest, self.sql)
+        if found is not None:
+            self._advance(len(rest))
+        return found
+
+    def _refuse_historical(self, kind: str, name: str) -> None:
+        if (stored := find_historical(self._tokens[self._index :], self.sql)) is not None:
+            raise self.failures.unsupported_at(
+                f"CREATE {kind} … AS takes a query that runs on, but table(…) is what is stored now",
+                stored.tables[0].position,
+                hint=f"CREATE STREAM {name} with its columns, then INSERT INTO {name} SELECT …",
+            )
+
     # The other statements
 
-    def _insert(self, position: Position, source: str) -> InsertValues | InsertSelect:
+    def _insert(self, position: Position, source: str) -> InsertValues | InsertSelect | InsertHistorical:
         if not self._match(TokenType.INTO):
             raise self.unexpected(["INTO"], after="INSERT")
         stream = self.name("a stream name", "INSERT INTO")
@@ -277,6 +302,8 @@ class StatementParser(PartsParser):
         if self._curr.token_type not in QUERY_STARTS:
             choices = [*([] if columns else ["'('"]), "VALUES", "SELECT", "WITH"]
             raise self.unexpected(choices, after=f"INSERT INTO {stream}")
+        if (stored := self._historical()) is not None:
+            return InsertHistorical(stream, columns, stored, position, source)
         return InsertSelect(stream, columns, self.query(), position, source)
 
     def _rows(self) -> tuple[tuple[exp.Expr, ...], ...]:
@@ -295,7 +322,7 @@ class StatementParser(PartsParser):
         if not (start.token_type in QUERY_STARTS or self.at("INSERT") or self.at("CREATE")):
             raise self.unexpected(["SELECT", "WITH", "INSERT INTO", "CREATE STREAM"], after="EXPLAIN")
         statement = self._statement(self.sql[start.start : self._tokens[-1].end + 1])
-        if isinstance(statement, (Select, InsertSelect)):
+        if isinstance(statement, (Select, InsertSelect, Historical, InsertHistorical)):
             return Explain(statement.query, statement, position, source)
         if isinstance(statement, CreateStream) and statement.query:
             return Explain(statement.query, statement, position, source)

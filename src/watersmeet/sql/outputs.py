@@ -1,4 +1,4 @@
-"""The SELECT list: stars, names of columns, and the clauses that a join of streams does not have."""
+"""The SELECT list: stars, names of columns, and the clauses that queries over streams do not have."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from sqlglot import exp
 
 from watersmeet.errors import BindError, UnsupportedError
 from watersmeet.plan.logical import OutputColumn
+from watersmeet.sql.aggregates import call_name, is_aggregate, is_aggregated
 from watersmeet.sql.positions import position_of
 from watersmeet.sql.scope import Relation, Scope
 
 _REFUSED = {
-    "group": "GROUP BY",
-    "having": "HAVING",
     "distinct": "DISTINCT",
     "limit": "LIMIT",
     "offset": "OFFSET",
@@ -25,25 +24,42 @@ _REFUSED = {
 }
 
 
-def refuse_clauses(select: exp.Select) -> None:
-    """Raise ``UnsupportedError`` for clauses that have no meaning over the join of streams, or none yet."""
+def refuse_clauses(select: exp.Select, *, nested: bool = False) -> None:
+    """Raise ``UnsupportedError`` for clauses that have no meaning over the join of streams, or none yet.
+
+    Only the outermost select aggregates: not one that is ``nested`` in it.
+    """
     for arg, clause in _REFUSED.items():
         node = select.args.get(arg)
         if node:
             first = node[0] if isinstance(node, list) else node
             raise UnsupportedError(
                 f"{clause} over streams is not supported",
-                hint="take the join's result as a Spark DataFrame and go on from there",
+                hint="GROUP BY all columns gives each row once"
+                if arg == "distinct"
+                else "take the join's result as a Spark DataFrame and go on from there",
                 position=position_of(first) or position_of(select),
             )
     for item in select.expressions:
-        for node in item.find_all(exp.AggFunc, exp.Window, exp.Select):
+        for node in item.find_all(exp.Window, exp.Select):
             what = "a subquery" if isinstance(node, exp.Select) else node.sql("spark")
             raise UnsupportedError(
                 f"{what} in the SELECT list over streams is not supported",
-                hint="take the join's result as a Spark DataFrame and aggregate there",
+                hint="take the join's result as a Spark DataFrame and go on from there",
                 position=position_of(node),
             )
+    if nested and is_aggregated(select):
+        raise UnsupportedError(
+            "an aggregate in a subquery is not supported yet",
+            hint="aggregate in the outermost SELECT, or write the subquery's rows into a stream of its own first",
+            position=position_of(_first_aggregate(select)),
+        )
+
+
+def _first_aggregate(select: exp.Select) -> exp.Expr:
+    found = (node for item in select.expressions for node in item.walk() if is_aggregate(node))
+    clauses = (clause for arg in ("group", "having") if (clause := select.args.get(arg)) is not None)
+    return next(found, None) or next(clauses, select)
 
 
 def output_columns(select: exp.Select, scope: Scope) -> list[OutputColumn]:
@@ -55,7 +71,7 @@ def output_columns(select: exp.Select, scope: Scope) -> list[OutputColumn]:
                 found += [(name, relation.alias, expression) for name, expression in relation.columns.items()]
             continue
         inner = item.this if isinstance(item, exp.Alias) else item
-        name = item.alias_or_name or f"column_{number}"
+        name = item.alias if isinstance(item, exp.Alias) else call_name(item) or item.name or f"column_{number}"
         qualifier = inner.table if isinstance(inner, exp.Column) else ""
         found.append((name, qualifier or _owner(inner, scope), scope.substitute(inner)))
     columns: list[OutputColumn] = []

@@ -57,6 +57,39 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
+class Relation:
+    """A name behind FROM or JOIN, alone or as ``table(name)``; ``start`` and ``end`` are offsets in the script.
+
+    ``takes_alias``: what follows shows that it has no alias, and could have one.
+    """
+
+    name: str
+    start: int
+    end: int
+    position: Position
+    takes_alias: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HistoricalQuery:
+    """A query over ``table(name)``: Spark's own SQL over what is stored, from ``start`` to ``end`` in the script.
+
+    ``tables`` are its ``table(name)``, ``others`` the plain names that stand where a stream could (those of its CTEs
+    aside), ``empty_counts`` the offsets of the closing parenthesis in each ``count()``.
+    """
+
+    script: str
+    start: int
+    end: int
+    tables: tuple[Relation, ...]
+    others: tuple[Relation, ...]
+    empty_counts: tuple[int, ...]
+    names_arrival: bool
+    """Whether it names ``_tp_time``."""
+    position: Position
+
+
+@dataclass(frozen=True, slots=True)
 class CreateStream:
     """CREATE [MUTABLE] STREAM. ``options`` are those of WITH; ``query`` is there for CREATE STREAM ... AS."""
 
@@ -152,11 +185,31 @@ class Select:
 
 
 @dataclass(frozen=True, slots=True)
+class Historical:
+    """A query over what is stored, on its own."""
+
+    query: HistoricalQuery
+    position: Position
+    source: str = field(default="", compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class InsertHistorical:
+    """INSERT INTO stream [(columns)] query, where the query is one over what is stored."""
+
+    stream: str
+    columns: tuple[str, ...]
+    query: HistoricalQuery
+    position: Position
+    source: str = field(default="", compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Explain:
     """EXPLAIN of a statement that has a query; ``statement`` is that statement, ``query`` its query."""
 
-    query: Query
-    statement: Select | InsertSelect | CreateStream
+    query: Query | HistoricalQuery
+    statement: Select | InsertSelect | CreateStream | Historical | InsertHistorical
     position: Position
     source: str = field(default="", compare=False, repr=False)
 
@@ -210,8 +263,10 @@ class StopQuery:
 
 Statement: TypeAlias = (
     Select
+    | Historical
     | InsertValues
     | InsertSelect
+    | InsertHistorical
     | CreateStream
     | CreateTable
     | CreateIndex

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from watersmeet.columns import TIME
 from watersmeet.kernels.api import FOREVER, NEVER, quote
+from watersmeet.state.cold import ColdDatabase, hot, is_cold
 from watersmeet.state.segment_index import SegmentIndex
 from watersmeet.state.segments import Segment
 
@@ -35,8 +36,9 @@ class WorkingSet:
 
     _table_numbers = itertools.count()
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, cold: ColdDatabase | None = None) -> None:
         self._connection = connection
+        self._cold = cold or ColdDatabase(connection)
         self._tables: dict[str, tuple[Segment, str]] = {}
         self._indexes: dict[str, dict[tuple[str, ...], SegmentIndex]] = {}
 
@@ -50,19 +52,34 @@ class WorkingSet:
         """Bytes of the segments held."""
         return sum(segment.nbytes for segment, _ in self._tables.values())
 
-    def sync(self, live: Iterable[Segment], load: Callable[[Segment], pa.Table]) -> int:
-        """Hold just the ``live`` segments; the bytes that had to be loaded come back."""
+    def sync(self, live: Sequence[Segment], load: Callable[[Segment], pa.Table], *, most_hot: int | None = None) -> int:
+        """Hold just the ``live`` segments; the bytes that had to be loaded come back.  ``most_hot``: see ``cool``."""
         wanted = {segment.id: segment for segment in live}
         for gone in self._tables.keys() - wanted.keys():
             self.remove(gone)
         missing = [segment for id, segment in wanted.items() if id not in self._tables]
+        in_memory = hot(live, most_hot)
         for segment in missing:
-            self.add(segment, load(segment))
+            self.add(segment, load(segment), is_hot=segment.id in in_memory)
         return sum(segment.nbytes for segment in missing)
 
-    def add(self, segment: Segment, rows: pa.Table) -> None:
-        """Hold the rows of a segment."""
+    def cool(self, live: Sequence[Segment], most_hot: int | None) -> None:
+        """Keep the newest segments, up to ``most_hot`` rows (None: all), in memory and move the others to disk."""
+        in_memory = hot(live, most_hot)
+        for segment in live:
+            _, name = self._tables[segment.id]
+            if segment.id in in_memory or is_cold(name):
+                continue
+            on_disk = self._cold.table(name)
+            self._connection.execute(f"CREATE TABLE {on_disk} AS SELECT * FROM {name}")
+            self.remove(segment.id)
+            self._tables[segment.id] = (segment, on_disk)
+
+    def add(self, segment: Segment, rows: pa.Table, *, is_hot: bool = True) -> None:
+        """Hold the rows of a segment, in memory or on disk."""
         name = f"segment_{next(self._table_numbers)}"
+        if not is_hot:
+            name = self._cold.table(name)
         self._connection.register("$rows", rows)
         self._connection.execute(f'CREATE TABLE {name} AS SELECT * FROM "$rows"')
         self._connection.unregister("$rows")
@@ -148,6 +165,7 @@ class WorkingSets:
         if memory_limit:
             config["memory_limit"] = memory_limit
         self._connection = duckdb.connect(":memory:", config=config)
+        self._cold = ColdDatabase(self._connection)
         self._connection.execute("SET TimeZone = 'UTC'")
         self._most_bytes = most_bytes
         self._idle_seconds = idle_seconds
@@ -158,7 +176,7 @@ class WorkingSets:
         """The working set of a bucket (key: query run, operator, bucket), empty where it was not known."""
         found = self._sets.get(key)
         if found is None:
-            found = self._sets[key] = WorkingSet(self._connection)
+            found = self._sets[key] = WorkingSet(self._connection, self._cold)
         self._sets.move_to_end(key)
         self._asked_for[key] = time.monotonic()
         return found

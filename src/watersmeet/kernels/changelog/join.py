@@ -153,13 +153,22 @@ class _Step:
         return f"SELECT {columns}, {sign} FROM (SELECT *, unnest(range(abs(n))) FROM ({balance}))"
 
     def may_look_the_same(self) -> bool:
-        """Whether a row that is replaced may give results that look like those of before."""
-        shown = {(side, name) for side in Side for name in self.match.columns(side).output}
-        if self.match.kind is JoinKind.INNER:  # one of two equal columns is enough to see
-            keys = [{(side, key.of(side)) for side in Side} for key in self.match.keys]
-            shown |= {each for key in keys if key & shown for each in key}
-        tested = {(side, name) for side in Side for name in self.match.columns(side).condition}
-        return not tested <= shown
+        """Whether results that come may look like results that go."""
+        return not all(self.tells_apart(side) for side in Side if self.match.kind.shows(side))
+
+    def tells_apart(self, side: Side) -> bool:
+        """Whether results show enough of a side's rows to tell one that comes from one that goes, and from padding."""
+        match, step = self.match, self.sides[side]
+        if step.change is Change.RETRACTED:
+            return False  # a sender takes back a row and gives one that looks the same where what it tests has changed
+        shown = set(match.columns(side).output)
+        if match.kind is JoinKind.INNER:  # one of two equal columns is enough to see
+            shown |= {key.of(side) for key in match.keys if key.of(side.other) in match.columns(side.other).output}
+        by = step.newest.by if step.newest is not None else ()
+        if not {match.columns(side).time if name == TIME else name for name in (*by, *step.shown)} <= shown:
+            return False
+        # what is never NULL tells a row from padding: a primary key, or a key that met one
+        return not match.kind.pads(side) or bool(by) or not all(key.null_safe for key in match.keys)
 
     def alone(self, side: Side, *, matched: bool) -> list[str]:
         """SQL of the rows of a side that come out, or are taken back, because they have no partner (or one: semi)."""

@@ -30,6 +30,11 @@ THERE = "$there"
 OLD, OLD_COUNT, OLD_THERE, SAME = "$old", "$old_n", "$old_there", "$same"
 
 
+def passed_tombstones(frontier: int) -> str:
+    """SQL of whether a stored change ``s`` is a tombstone that keeps no older row out: such a row would be late."""
+    return f"NOT s.{quote(THERE)} AND s.{quote(TIME)} < {frontier}"
+
+
 @dataclass(frozen=True, slots=True)
 class Newest:
     """How changes of one stream follow each other; all names are of columns that travel.

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from watersmeet.columns import ID, RID, TIME, WEIGHT
 from watersmeet.kernels.api import Side, StateView, StepResult, quote
-from watersmeet.kernels.changelog.newest import OLD, OLD_COUNT, OLD_THERE, SAME, THERE, Newest
+from watersmeet.kernels.changelog.newest import OLD, OLD_COUNT, OLD_THERE, SAME, THERE, Newest, passed_tombstones
 from watersmeet.kernels.changelog.stored import COUNT, StoredRows
 from watersmeet.kernels.match import WindowMatch, number_rows
 
@@ -67,7 +67,9 @@ class SideStep:
     def shown(self) -> tuple[str, ...]:
         """What of a row can be seen in results, or in whether there are any."""
         columns = self.match.columns(self.side)
-        timed = columns.time in columns.output or self.match.lower is not None or self.match.upper is not None
+        bounded = self.match.lower is not None or self.match.upper is not None
+        tested = f"{self.alias}.{quote(TIME)}" in (self.match.residual or "")
+        timed = columns.time in columns.output or bounded or tested
         return (*columns.stored, *((TIME,) if timed else ()))
 
     # -- what comes and goes ---------------------------------------------------------------------------------------
@@ -153,10 +155,7 @@ class SideStep:
                 f"SELECT s.{rid}, s.{quote(TIME)}, CAST(c.by AS INT) AS {quote(COUNT)} FROM {self._table('kept')} AS s "
                 f"JOIN ({met}) AS c ON s.{rid} = c.id WHERE {lasting} AND c.by <> 0{stored_now}"
             )
-        still = lasting
-        if self.newest is not None:
-            still += f" AND (s.{quote(THERE)} OR s.{quote(TIME)} >= {frontier})"
-        stored.write_anew(result, still)
+        stored.write_anew(result, lasting, passed_tombstones(frontier) if self.newest is not None else None)
         for relation in stored.relations:
             result.forget[relation] = settled
 

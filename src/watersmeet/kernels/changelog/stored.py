@@ -1,8 +1,9 @@
 """Stored rows of which some have gone since: a log of rows, of the numbers of those that went, and of counts.
 
 Nothing is updated in place: rows that go are named in a relation of their own, as are changes of a row's count.  Once
-what is named is half of what is stored, the rows that still hold are written anew, so that state follows the rows that
-hold and not the changes that they saw, at a cost of a constant number of writes for each change.
+what is named, and tombstones that keep nothing out any more, are half of what is stored, the rows that still hold are
+written anew, so that state follows the rows that hold and not the changes that they saw, at a cost of a constant number
+of writes for each change.
 """
 
 from __future__ import annotations
@@ -60,12 +61,13 @@ class StoredRows:
             rows += f" WHERE f.{rid} NOT IN (SELECT {rid} FROM away)"
         return f"(WITH {', '.join(names)} {rows})"
 
-    def write_anew(self, result: StepResult, still: str) -> None:
+    def write_anew(self, result: StepResult, still: str, passed: str | None = None) -> None:
         """Let the rows that hold take the place of all that is stored, if that is worn.
 
-        What ``result`` says of them so far becomes part of it.  ``still`` is SQL: whether a row, as ``s``, is kept.
+        What ``result`` says of them so far becomes part of it.  ``still`` is SQL: whether a row, as ``s``, is kept;
+        ``passed``, where there are tombstones: whether it is one that is not needed any more.
         """
-        if not self._is_worn(result):
+        if not self._is_worn(result, passed):
             return
         con = self.state.connection
         fresh = {name: result.store.pop(name) for name in self.relations}
@@ -83,6 +85,7 @@ class StoredRows:
                 total = f"CAST(s.{quote(COUNT)} + coalesce(a.n, 0) AS INT) AS {quote(COUNT)}"
                 rows = rows.replace("s.*", f"s.* REPLACE ({total})", 1) + f" LEFT JOIN ({added}) AS a USING ({rid})"
             rows += f" WHERE s.{rid} NOT IN (SELECT {rid} FROM fresh_{self.gone}) AND {still}"
+            rows += f" AND NOT ({passed})" if passed else ""
             result.replace[self.relation] = con.sql(rows).to_arrow_table()
             for name in self.relations[1:]:
                 result.replace[name] = fresh[name].slice(0, 0)
@@ -90,13 +93,20 @@ class StoredRows:
             for name in fresh:
                 con.unregister(f"fresh_{name}")
 
-    def _is_worn(self, result: StepResult) -> bool:
+    def _is_worn(self, result: StepResult, passed: str | None) -> bool:
         total = self._rows(self.relation, result)
         named = sum(self._rows(name, result) for name in self.relations[1:])
+        if passed is not None:
+            named += self._stored(self.relation, passed)
         return named >= max(LEAST_WORN, total // 2)
 
     def _rows(self, relation: str, result: StepResult) -> int:
         """Rows of a relation, stored and new."""
+        return self._stored(relation, "TRUE") + int(result.store[relation].num_rows)
+
+    def _stored(self, relation: str, where: str) -> int:
         stored = self.state.scan(relation, NEVER, FOREVER)
-        ((rows,),) = self.state.connection.sql(f"SELECT count(*) FROM {stored}").fetchall() if stored else ((0,),)
-        return int(rows) + int(result.store[relation].num_rows)
+        if stored is None:
+            return 0
+        ((rows,),) = self.state.connection.sql(f"SELECT count(*) FROM {stored} AS s WHERE {where}").fetchall()
+        return int(rows)

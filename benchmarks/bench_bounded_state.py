@@ -1,0 +1,120 @@
+"""How large the state of a join of two streams that change grows, where the same keys are updated again and again.
+
+    python benchmarks/bench_bounded_state.py [--keys N] [--rounds N]
+
+In each round every key of both sides gets a new value, in random order; the inner join of the newest rows comes out as
+corrections.  The kernel alone, without Spark, in one bucket.  After every round what came out is checked: each key's
+old pair with -1, its new one with +1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.columns import TIME, WEIGHT
+from watersmeet.engine.frames import Frame, FrameKind, decode_table, row_frames
+from watersmeet.engine.host import process
+from watersmeet.engine.spec import InputSpec, OperatorSpec
+from watersmeet.kernels.api import JoinKind, Side
+from watersmeet.kernels.changelog.join import ChangelogJoin
+from watersmeet.kernels.changelog.newest import Newest
+from watersmeet.kernels.match import Key, SideColumns, WindowMatch
+from watersmeet.state.store import MemoryStore
+from watersmeet.state.working_set import WorkingSets
+
+_SHOWN = (1, 2, 10, 50, 100)
+OUTPUT = pa.schema([("l:k", pa.int64()), ("l:v", pa.int64()), ("r:v", pa.int64()), (WEIGHT, pa.int8())])
+KERNEL = ChangelogJoin(
+    WindowMatch(
+        kind=JoinKind.INNER,
+        left=SideColumns(("l:k", "l:v"), ("l:k",)),
+        right=SideColumns(("r:v",), ("r:k",)),
+        keys=(Key("l:k", "r:k"),),
+        lower=None,
+        upper=None,
+    ),
+    (
+        Newest(("l:k",), "l:$seq", "l:d", None, "l"),
+        Newest(("r:k",), "r:$seq", "r:d", None, "r"),
+    ),
+)
+
+
+def schema(side: str) -> pa.Schema:
+    """What rows of a side bring."""
+    names = (f"{side}:k", f"{side}:v", f"{side}:$seq")
+    return pa.schema([(TIME, pa.int64()), *((name, pa.int64()) for name in names), (f"{side}:d", pa.int8())])
+
+
+def updates(side: Side, keys: int, number: int) -> pa.Table:
+    """A new value for every key, in random order."""
+    random = np.random.default_rng(2 * number + side.index)
+    places = np.arange(number * keys, (number + 1) * keys)
+    value = np.full(keys, number)
+    return pa.table(
+        [places, random.permutation(keys), value, places, np.ones(keys, np.int8)], schema=schema(side.alias)
+    )
+
+
+def main() -> None:
+    """Run all rounds and print a table and a line of JSON."""
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--keys", type=int, default=100_000)
+    arguments.add_argument("--rounds", type=int, default=100)
+    options = arguments.parse_args()
+    inputs = tuple(InputSpec(schema(side.alias), side.alias, ("",), lag=None) for side in Side)
+    spec = OperatorSpec("join", KERNEL, inputs, buckets=(0,), fingerprint="f", output=OUTPUT)
+    store, working_set = MemoryStore(), WorkingSets(most_bytes=8 << 30).get("join")
+    print(f"{options.keys:,} keys a side, each updated in every round\n")
+    print("| after round | state rows | segments | state | memory of the process | seconds a round |")
+    print("|---|---|---|---|---|---|")
+    figures = {}
+    for number in range(options.rounds):
+        started = time.monotonic()
+        arriving = [
+            f for side in Side for f in row_frames(updates(side, options.keys, number), bucket=0, input=side.index)
+        ]
+        sent = process(spec, 0, arriving, store, working_set)
+        check(sent, options.keys, number)
+        if number + 1 in _SHOWN:
+            told = {
+                frame.part.removeprefix("join."): frame.frontier for frame in sent if frame.kind is FrameKind.COUNTER
+            }
+            memory = _resident()
+            seconds = time.monotonic() - started
+            state = told["state_rows"], told["segments"], told["state_bytes"]
+            figures[number + 1] = (*state, memory)
+            print(
+                f"| {number + 1} | {state[0]:,} | {state[1]} | {state[2] / 1e6:.1f} MB | {memory / 1e6:.0f} MB | "
+                f"{seconds:.2f} |"
+            )
+    print(json.dumps({"rounds": figures, "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))
+
+
+def check(sent: list[Frame], keys: int, number: int) -> None:
+    """What a round brings: each key's pair of the round before goes, and the new one comes."""
+    tables = [decode_table(frame.payload) for frame in sent if frame.kind is FrameKind.ROWS]
+    rows = pa.concat_tables(tables).to_pydict()
+    came = sorted(key for key, weight in zip(rows["l:k"], rows[WEIGHT], strict=True) if weight > 0)
+    went = sorted(key for key, weight in zip(rows["l:k"], rows[WEIGHT], strict=True) if weight < 0)
+    values = {(left, right, w) for left, right, w in zip(rows["l:v"], rows["r:v"], rows[WEIGHT], strict=True)}
+    expected = {(number, number, 1)} | ({(number - 1, number - 1, -1)} if number else set())
+    everything = list(range(keys))
+    if came != everything or went != (everything if number else []) or values != expected:
+        raise SystemExit(f"round {number + 1} gave wrong changes")
+
+
+def _resident() -> int:
+    """Bytes of memory that the process holds now."""
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * resource.getpagesize()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""Which sinks take results that are corrected later, and on what condition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+
+from pydantic import TypeAdapter
+
+from watersmeet.catalog import EMBEDDED, StreamDef
+
+
+class Changelogs(Enum):
+    """A way in which a sink takes rows that are retracted again; the value says how, after the connector's name."""
+
+    BY_KEY = " with a PRIMARY KEY"
+    """As upserts and deletes of its key's rows."""
+    IF_ASKED = " WITH (changelog = 'true')"
+    """Appended, each row with ``_tp_delta``."""
+    ALWAYS = ""
+
+    def fits(self, stream: StreamDef) -> bool:
+        """Whether a stream whose connector has this way is defined for it."""
+        match self:
+            case Changelogs.BY_KEY:
+                return stream.changes
+            case Changelogs.IF_ASKED:
+                return TypeAdapter(bool).validate_python(stream.options.get("changelog", "false"))
+            case Changelogs.ALWAYS:
+                return True
+
+
+def sinks_of_changelogs(connectors: Mapping[str, Iterable[Changelogs]]) -> str:
+    """The sinks that take a changelog, by way, as a hint names them."""
+    taking = []
+    for way in Changelogs:
+        names = ["embedded streams" if name == EMBEDDED else name for name, ways in connectors.items() if way in ways]
+        taking.append(f"{', '.join(names)}{way.value}")
+    return "; ".join(taking)

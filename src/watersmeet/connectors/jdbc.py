@@ -1,0 +1,263 @@
+"""A table of a database as a sink: the newest row of each primary key, through SQLAlchemy.
+
+A batch is one transaction of upserts and deletes by key, so that it is there whole or not at all, and taking it again
+changes nothing.  The table is there already, with a unique index over the key: it is looked at before a query starts,
+so that what does not fit is one sentence then.  The driver writes: no worker has to reach the database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field, field_validator
+
+from watersmeet.catalog import StreamDef
+from watersmeet.columns import TP_DELTA
+from watersmeet.config import seconds
+from watersmeet.connectors.upsert import net_changes, require_columns_of_table
+from watersmeet.errors import ConfigError, ConnectorError, did_you_mean
+from watersmeet.lookup.engines import Address, deadline, engine_of, require_packages
+from watersmeet.lookup.jdbc import same_name
+from watersmeet.lookup.jdbc_types import fits, python_type
+from watersmeet.lookup.options import DatabaseOptions, parse_table_options
+from watersmeet.lookup.tables import table_schema
+from watersmeet.secrets import hide
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+    from sqlalchemy.types import TypeEngine
+
+_DATABASES = ("postgresql", "sqlite")
+_CHUNK = 2_000
+"""How many rows go with one call."""
+
+
+class JdbcSinkOptions(DatabaseOptions):
+    """The WITH options of a table that takes results."""
+
+    timeout: Annotated[float, Field(gt=0, le=3600)] = 60.0
+    """Seconds that a statement with some of a batch's rows, or making a connection, may take: ``'60 seconds'``."""
+
+    @field_validator("timeout", mode="before")
+    @classmethod
+    def _seconds(cls, value: object) -> object:
+        return seconds(value)
+
+
+def options_of(options: Mapping[str, str]) -> JdbcSinkOptions:
+    """The options of a WITH clause, checked; ``ConfigError`` for what is missing, unknown or wrong."""
+    given = parse_table_options(JdbcSinkOptions, "jdbc", options)
+    database = given.url.split(":")[1]
+    if database not in _DATABASES:
+        raise ConfigError(
+            f"jdbc writes to {' and '.join(_DATABASES)}, not to {database}",
+            hint="of another database a program that reads a changelog can keep a table: kafka, or files"
+            " WITH (changelog = 'true')",
+            option="url",
+        )
+    return given
+
+
+def check_options(stream: StreamDef) -> None:
+    """Raise ``ConfigError`` for options that are wrong, and for a stream without a primary key."""
+    options_of(stream.options)
+    require_columns_of_table(stream)
+    if not stream.changes:
+        raise ConfigError(
+            f"{stream.name} has no PRIMARY KEY: a batch written again, as after a failure, would double its rows",
+            hint="CREATE MUTABLE STREAM … PRIMARY KEY (…) WITH (connector = 'jdbc', …), and INSERT INTO it",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class JdbcSink:
+    """The table of a stream, and the statements for its rows; columns are ``c0``, ``c1``, … as declared."""
+
+    stream: StreamDef
+    address: Address
+    upsert: sa.Insert
+    delete: sa.Delete
+
+    def write(self, rows: pa.Table, batch_id: int) -> None:
+        """Bring the table to where it is after a batch, which may have been written before.
+
+        Raises ``ConnectorError`` where the database is down, hangs or refuses, and for several rows of a key.
+        """
+        import sqlalchemy as sa
+
+        changes = net_changes(rows, self.stream)
+        # the server may have gone and come back since a pooled connection was last used: then a new one is tried
+        for last in (False, True):
+            try:
+                self._transact(changes)
+                return
+            except sa.exc.SQLAlchemyError as error:
+                if last or not getattr(error, "connection_invalidated", False):
+                    failed = _failure(f"batch {batch_id} could not be written to {_named(self.stream)}", error)
+                    failed.hint = "once the cause is mended run the query again: it writes the batch anew"
+                    raise failed from None
+
+    def _transact(self, changes: pa.Table) -> None:
+        if not changes.num_rows:
+            return
+        names = [column.name for column in self.stream.columns]
+        gone = pc.less(changes[TP_DELTA], 0)
+        work: list[tuple[Any, pa.Table]] = [
+            (self.delete, changes.filter(gone).select(self.stream.primary_key)),
+            (self.upsert, changes.filter(pc.invert(gone)).select(names)),
+        ]
+        keys = {name: f"c{number}" for number, name in enumerate(names)}
+        with engine_of(self.address).connect() as connection, connection.begin() as transaction:
+            for statement, rows in work:
+                rows = rows.rename_columns([keys[name] for name in rows.column_names])
+                for start in range(0, rows.num_rows, _CHUNK):
+                    with _in_time(connection, self.address):
+                        connection.execute(statement, rows.slice(start, _CHUNK).to_pylist())
+            with _in_time(connection, self.address):
+                transaction.commit()
+
+
+def open_table(stream: StreamDef) -> JdbcSink:
+    """The table of a stream, which is looked at.
+
+    Raises ``ConnectorError`` where it cannot be reached or is not there, or has other columns, types or keys.
+    """
+    require_packages()
+    import sqlalchemy as sa
+
+    given = options_of(stream.options)
+    address = Address(given.url, given.user, given.password, given.timeout, read_only=False)
+    try:
+        with engine_of(address).connect() as connection, _in_time(connection, address):
+            table = _described(stream, given.table, connection)
+            return JdbcSink(stream, address, _upsert(table, stream, connection.dialect.name), _delete(table, stream))
+    except sa.exc.SQLAlchemyError as error:
+        raise _failure(f"{_named(stream)} cannot be written to", error) from None
+
+
+# -- the table ---------------------------------------------------------------------------------------------------------
+
+
+def _described(stream: StreamDef, name: str, connection: sa.Connection) -> sa.Table:
+    """The table with the declared columns, under its own names and types."""
+    import sqlalchemy as sa
+
+    *schema, base = name.split(".")
+    place = (base, schema[0] if schema else None)
+    known = sa.inspect(connection)
+    try:
+        found = {each["name"]: each["type"] for each in known.get_columns(*place)}
+    except sa.exc.NoSuchTableError:
+        raise ConnectorError(
+            f"the database has no table {name} for {stream.name} to be written to",
+            hint="create it there first, with a primary key; or mend the option table, or grant the user a right to it",
+        ) from None
+    columns: dict[str, sa.Column[Any]] = {}
+    for field in table_schema(stream, [column.name for column in stream.columns]):
+        actual = same_name(field.name, found)
+        if actual is None:
+            raise ConnectorError(
+                f"table {name} has no column {field.name}, which {stream.name} declares",
+                hint=did_you_mean(field.name, found),
+            )
+        if not fits(field.type, found[actual]) or _loses(field.type, found[actual], connection.dialect.name):
+            raise ConnectorError(
+                f"column {actual} of table {name} is {found[actual]!s}: it does not take every {field.type}",
+                hint=f"declare in {stream.name} the type that the table has; the query's values are cast to it",
+            )
+        columns[field.name] = sa.Column(actual, found[actual], key=f"c{len(columns)}", quote=True)
+    _require_unique(name, [columns[each].name for each in stream.primary_key], _unique_sets(known, *place))
+    return sa.Table(place[0], sa.MetaData(), *columns.values(), schema=place[1], quote=True, quote_schema=True)
+
+
+def _loses(declared: pa.DataType, actual: TypeEngine[Any], dialect: str) -> bool:
+    """Whether the database would round a value without a word."""
+    import sqlalchemy as sa
+
+    if pa.types.is_decimal(declared):
+        if isinstance(actual, sa.Integer):
+            return bool(declared.scale > 0)
+        scale = getattr(actual, "scale", None)
+        return dialect == "sqlite" or (scale is not None and scale < declared.scale)
+    if pa.types.is_floating(declared):
+        # PostgreSQL makes 15 digits of a double in a numeric column
+        return python_type(actual) is not float or (isinstance(actual, sa.REAL) and declared == pa.float64())
+    if pa.types.is_timestamp(declared):
+        return (getattr(actual, "precision", None) or 6) < 6
+    return False
+
+
+def _unique_sets(known: sa.Inspector, name: str, schema: str | None) -> Iterator[set[str | None]]:
+    """The sets of columns of which the table has each combination once."""
+    yield set(known.get_pk_constraint(name, schema)["constrained_columns"])
+    for constraint in known.get_unique_constraints(name, schema):
+        yield set(constraint["column_names"])
+    for index in known.get_indexes(name, schema):
+        partial = index.get("dialect_options", {}).keys() & {"postgresql_where", "sqlite_where"}
+        if index["unique"] and not partial:
+            yield set(index["column_names"])
+
+
+def _require_unique(table: str, key: Sequence[str], unique: Iterator[set[str | None]]) -> None:
+    if not any(each == set(key) for each in unique):
+        shown = ", ".join(key)
+        raise ConnectorError(
+            f"table {table} has no primary key or unique index over ({shown}), by which its rows are replaced",
+            hint=f"ALTER TABLE {table} ADD PRIMARY KEY ({shown}), or declare the key that the table has",
+        )
+
+
+# -- statements --------------------------------------------------------------------------------------------------------
+
+
+def _upsert(table: sa.Table, stream: StreamDef, dialect: str) -> sa.Insert:
+    from sqlalchemy.dialects import postgresql, sqlite
+
+    # the two are written alike, and have no type in common that says so
+    statement: Any = postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
+    names = [column.name for column in stream.columns]
+    key = [table.c[f"c{names.index(name)}"] for name in stream.primary_key]
+    replaced = {each.key: statement.excluded[each.key] for each in table.c if each not in key}
+    if not replaced:
+        return statement.on_conflict_do_nothing(index_elements=key)  # type: ignore[no-any-return]
+    return statement.on_conflict_do_update(index_elements=key, set_=replaced)  # type: ignore[no-any-return]
+
+
+def _delete(table: sa.Table, stream: StreamDef) -> sa.Delete:
+    import sqlalchemy as sa
+
+    names = [column.name for column in stream.columns]
+    key = [table.c[f"c{names.index(name)}"] for name in stream.primary_key]
+    return sa.delete(table).where(*(each == sa.bindparam(each.key, type_=each.type) for each in key))
+
+
+# -- what goes wrong ---------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _in_time(connection: sa.Connection, address: Address) -> Iterator[None]:
+    """Raise ``ConnectorError`` where the server does not answer at all."""
+    import sqlalchemy as sa
+
+    with deadline(connection, address.timeout) as limit:
+        try:
+            yield
+        except sa.exc.DBAPIError:
+            if limit.passed:
+                raise ConnectorError(f"the database gives no answer within {address.timeout:g} seconds") from None
+            raise
+
+
+def _named(stream: StreamDef) -> str:
+    return f"table {stream.options['table']}"
+
+
+def _failure(what: str, error: sa.exc.SQLAlchemyError) -> ConnectorError:
+    """The first line of what the driver said, without secrets."""
+    said = str(getattr(error, "orig", None) or error).strip() or type(error).__name__
+    return ConnectorError(f"{what}: {hide(said.splitlines()[0])}")

@@ -1,0 +1,135 @@
+"""Queries over what is stored (``table(name)``), answered by Spark as a batch."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from datetime import datetime
+
+import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+
+from watersmeet.connectors.stored import stored_rows
+from watersmeet.errors import BindError, SqlSyntaxError, WatersmeetError
+from watersmeet.plan.historical import stored_streams
+from watersmeet.runtime.failures import first_sentence, known_error, translate, without_stacks
+from watersmeet.secrets import hide
+from watersmeet.sql.historical import SparkText, spark_text
+from watersmeet.sql.statements import HistoricalQuery
+from watersmeet.streams import Streams
+
+_LOOK_SECONDS = 0.2
+_NAME = "over what is stored"
+_PLACE = re.compile(r"\bline (\d+),? pos (\d+)")
+
+
+def batch_frame(spark: SparkSession, query: HistoricalQuery, streams: Streams) -> DataFrame:
+    """The query as a batch DataFrame over what is stored now.
+
+    Every ``table(name)`` of one stream is one view, which sees the same rows; it is gone when this returns.  Raises as
+    ``stored_streams`` does, ``UnsupportedError`` for streams of which nothing is stored, and what Spark has to say of
+    the query: ``SqlSyntaxError`` and ``BindError`` with the place in the script.
+    """
+    found = stored_streams(query, streams.by_name())
+    run = uuid.uuid4().hex[:8]
+    views = {key: f"watersmeet_{key}_{run}" for key in found}
+    try:
+        for key, stream in found.items():
+            try:
+                with told():
+                    rows = stored_rows(streams.stored(stream), stream, with_arrival=query.names_arrival)
+                    rows.createOrReplaceTempView(views[key])
+            except WatersmeetError as error:
+                first = next(table for table in query.tables if table.name.lower() == key)
+                error.position = error.position or first.position
+                raise
+        text = spark_text(query, views)
+        with told(text):
+            return spark.sql(text.text)
+    finally:
+        for view in views.values():
+            spark.catalog.dropTempView(view)
+
+
+def insert_rows(frame: DataFrame, write: Callable[[DataFrame], object]) -> int:
+    """Hand the rows to a sink; their number comes back."""
+    counting = Observation()
+    with told():
+        write(frame.observe(counting, F.count(F.lit(1)).alias("rows")))
+    return int(counting.get["rows"])
+
+
+def rows_of(frame: DataFrame) -> list[tuple[object, ...]]:
+    """All rows, to look at: times in the session's zone, without naming it."""
+    with told():
+        return _plain_rows(frame.toArrow())
+
+
+def rows_unless(stop: Callable[[], bool], frame: DataFrame) -> list[tuple[object, ...]] | None:
+    """The same; None where ``stop`` says so before Spark has them, whose work ends then."""
+    context = frame.sparkSession.sparkContext
+    tag = f"watersmeet-{uuid.uuid4().hex}"
+
+    def collect() -> pa.Table:
+        context.addJobTag(tag)
+        context.setInterruptOnCancel(True)
+        return frame.toArrow()
+
+    with ThreadPoolExecutor(1) as pool, told():
+        collecting = pool.submit(collect)
+        while not stop():
+            with suppress(TimeoutError):
+                return _plain_rows(collecting.result(_LOOK_SECONDS))
+        while not collecting.done():  # its job may only be about to start
+            context.cancelJobsWithTag(tag)
+            wait([collecting], _LOOK_SECONDS)
+        return None
+
+
+@contextmanager
+def told(text: SparkText | None = None) -> Iterator[None]:
+    """What Spark raises as one of our errors, in one sentence; where it tells a place in ``text``, with that."""
+    try:
+        with without_stacks():
+            yield
+    except AnalysisException as error:
+        raise _refusal(error, text) from None
+    except (PySparkException, Py4JJavaError) as error:
+        raise known_error(hide(str(error))) or _failure(error) from None
+
+
+def _refusal(error: AnalysisException, text: SparkText | None) -> WatersmeetError:
+    position, detail = None, None
+    if text is not None and (place := _PLACE.search(str(error))) is not None:
+        position, detail = text.place(int(place[1]), int(place[2]))
+    if isinstance(error, ParseException):
+        return SqlSyntaxError(f"Spark cannot read the query: {_sentence(error)}", detail=detail, position=position)
+    return BindError(f"the query cannot be planned: {_sentence(error)}", detail=detail, position=position)
+
+
+def _failure(error: PySparkException | Py4JJavaError) -> WatersmeetError:
+    if isinstance(error, PySparkException) and error.getCondition() is not None:
+        return WatersmeetError(f"query {_NAME} failed: {hide(_sentence(error))}")
+    failure = translate(error, _NAME)
+    failure.hint = None  # there is no checkpoint to go on from
+    return failure
+
+
+def _sentence(error: PySparkException) -> str:
+    return first_sentence(error).splitlines()[0]
+
+
+def _plain_rows(table: pa.Table) -> list[tuple[object, ...]]:
+    # by position: Spark's SQL may name two columns alike
+    columns = [[_plain(value) for value in column.to_pylist()] for column in table.columns]
+    return list(zip(*columns, strict=True))
+
+
+def _plain(value: object) -> object:
+    return value.replace(tzinfo=None) if isinstance(value, datetime) else value

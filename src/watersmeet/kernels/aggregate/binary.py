@@ -1,0 +1,38 @@
+"""Sums of doubles that are exact, so that what a row added can be taken off again.
+
+A running sum of doubles drifts with every rounding, and 1e300 or infinity never leaves it.  Here each finite value is
+split into a whole number m and a power of two, x = m * 2**e, with few different e (multiples of 32), and the m of each
+e are added up as whole numbers.  The sum is put together from these, the greatest first, only when it is shown.
+
+    1e300 + 1.0 - 1e300    is  {e = 928: m - m, e = -64: 2**64}  and so 1.0
+
+Of a double m has 86 binary digits at most, so 2**40 values fit in the sum of one e.
+"""
+
+from __future__ import annotations
+
+from watersmeet.kernels.aggregate.parts import Parts
+
+_STEP = 32
+_LEAST = -1074  # the power of two of the least double
+# In place of a power of two: what is no finite number, and how often it is there.
+_INFINITE, _MINUS_INFINITE, _NAN = 10_000, 10_001, 10_002
+
+
+def binary_sum(value: str, parts: Parts) -> str:
+    """SQL of the sum of a column of doubles, 0 where there is none; ``value`` is SQL over the input rows."""
+    x = f"CAST({value} AS DOUBLE)"
+    # 54 below that of the value, so that m is whole though log2 may be off by one
+    last = f"greatest(CAST(floor(log2(abs({x}))) AS INT) - 54, {_LEAST})"
+    power = f"greatest(CAST(floor({last} / {_STEP}.0) AS INT) * {_STEP}, {_LEAST})"
+    finite = f"isfinite({x}) AND {x} <> 0"
+    exponent = (
+        f"CASE WHEN {finite} THEN {power} WHEN isnan({x}) THEN {_NAN} "
+        f"WHEN {x} > 0 AND NOT isfinite({x}) THEN {_INFINITE} WHEN {x} < 0 THEN {_MINUS_INFINITE} END"
+    )
+    amount = f"CASE WHEN {finite} THEN CAST({x} / pow(2.0, {power}) AS HUGEINT) ELSE 1 END"
+    part = (
+        f"CASE v0 WHEN {_INFINITE} THEN CAST('inf' AS DOUBLE) WHEN {_MINUS_INFINITE} THEN CAST('-inf' AS DOUBLE) "
+        f"WHEN {_NAN} THEN CAST('nan' AS DOUBLE) ELSE CAST(w AS DOUBLE) * pow(2.0, v0) END"
+    )
+    return f"coalesce({parts.figure((exponent,), f'sum({part} ORDER BY v0 DESC)', amount=amount)}, 0.0)"

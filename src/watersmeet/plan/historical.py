@@ -1,0 +1,91 @@
+"""Queries over what is stored: the streams that they read, and their EXPLAIN."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from watersmeet.catalog import FRAME, StreamDef
+from watersmeet.errors import CatalogError, UnsupportedError, did_you_mean
+from watersmeet.sql.historical import spark_text
+from watersmeet.sql.statements import HistoricalQuery, Relation
+
+
+def stored_streams(query: HistoricalQuery, streams: Mapping[str, StreamDef]) -> dict[str, StreamDef]:
+    """The streams behind the query's ``table(name)``, by lower-case name.
+
+    Raises ``CatalogError`` with the nearest names where there is no such stream, and ``UnsupportedError`` for outside
+    tables, for DataFrames that were registered, and for streams that stand in the query without ``table()``.
+    """
+    found: dict[str, StreamDef] = {}
+    for table in query.tables:
+        stream = _stored_stream(table, streams)
+        found[stream.name.lower()] = stream
+    for other in query.others:
+        if (running := streams.get(other.name.lower())) is not None:
+            raise _mixed(running, query, other)
+    return found
+
+
+def explain_stored(query: HistoricalQuery, streams: Mapping[str, StreamDef], target: StreamDef | None = None) -> str:
+    """The text of EXPLAIN; raises as ``stored_streams`` does."""
+    return "\n".join(_lines(query, stored_streams(query, streams), target))
+
+
+def _stored_stream(table: Relation, streams: Mapping[str, StreamDef]) -> StreamDef:
+    stream = streams.get(table.name.lower())
+    if stream is None:
+        known = [each.name for each in streams.values() if not each.outside]
+        raise CatalogError(
+            f"there is no stream {table.name}", hint=did_you_mean(table.name, known), position=table.position
+        )
+    if stream.outside:
+        raise UnsupportedError(
+            f"{stream.name} is an outside table: table(…) is what is stored of a stream",
+            hint=f"a stream looks up in it: JOIN {stream.name} FOR SYSTEM_TIME AS OF PROCTIME()",
+            position=table.position,
+        )
+    if stream.connector == FRAME:
+        raise UnsupportedError(
+            f"{stream.name} is a DataFrame that was registered: nothing is stored of it",
+            hint="write it to a stream (INSERT INTO … SELECT), or ask Spark itself",
+            position=table.position,
+        )
+    return stream
+
+
+def _mixed(stream: StreamDef, query: HistoricalQuery, place: Relation) -> UnsupportedError:
+    stored = f"table({query.tables[0].name})"
+    if stream.outside:
+        return UnsupportedError(
+            f"{stream.name} is an outside table: {stored} is stored, and only streams look up in one",
+            hint=f"leave out table( ), and join {stream.name} FOR SYSTEM_TIME AS OF PROCTIME()",
+            position=place.position,
+        )
+    return UnsupportedError(
+        f"{stream.name} is a stream whose rows come as the query runs, but {stored} is what is stored now: one query"
+        " takes either",
+        hint=f"write table({stream.name}), or leave out table( ): a stream joins a table FOR SYSTEM_TIME AS OF a time",
+        position=place.position,
+    )
+
+
+def _lines(query: HistoricalQuery, found: Mapping[str, StreamDef], target: StreamDef | None) -> Iterator[str]:
+    yield "batch query of Spark's over what is stored now: it ends by itself and keeps no state"
+    views = {key: f"watersmeet_{key}" for key in found}
+    for key, stream in found.items():
+        yield f"table {stream.name} ({stream.connector}), for Spark the view {views[key]}…"
+        yield f"  {_rows(stream)}"
+        yield "  left out: bad rows, which streaming queries set aside"
+    if target is not None:
+        yield f"its rows go into {target.name} ({target.connector}), once"
+    yield f"Spark SQL: {spark_text(query, views).text}"
+
+
+def _rows(stream: StreamDef) -> str:
+    if not stream.changes:
+        return "all rows"
+    key = ", ".join(stream.primary_key)
+    return (
+        f"of each {key} the newest row by {stream.time_column}, of one time the last in its source; "
+        "none where that is a delete"
+    )

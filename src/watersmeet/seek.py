@@ -1,0 +1,67 @@
+"""From where a query reads its streams when it first starts (``SETTINGS seek_to``), by the time of arrival."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EARLIEST, LATEST = "earliest", "latest"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Seek(BaseModel):
+    """A place to begin, which stays the same however often a query starts again.
+
+    ``to`` says what was asked for, ``since`` the moment in microseconds since 1970 (None: from the beginning).
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    to: Literal["earliest", "latest", "time"]
+    since: int | None = None
+
+
+def seek_text(value: object) -> str:
+    """What SETTINGS says, checked: ``earliest``, ``latest`` or a time; ``ValueError`` for anything else."""
+    if isinstance(value, str):
+        if value.strip().lower() in (EARLIEST, LATEST):
+            return value.strip().lower()
+        try:
+            datetime.fromisoformat(value.strip())
+        except ValueError:
+            pass
+        else:
+            return value.strip()
+    raise ValueError(f"write '{EARLIEST}', '{LATEST}' or a time such as '2026-01-01 00:00:00+00:00'")
+
+
+def resolve(spark: SparkSession, text: str | None) -> Seek | None:
+    """The place that a checked text names now: what is the latest becomes this moment.  None where nothing was said.
+
+    A time without a zone is one of Spark's session.
+    """
+    if text is None:
+        return None
+    if text == EARLIEST:
+        return Seek(to="earliest")
+    if text == LATEST:
+        # files tell when they were changed to the millisecond
+        return Seek(to="latest", since=_micros(datetime.now(UTC)) // 1000 * 1000)
+    time = datetime.fromisoformat(text)
+    return Seek(to="time", since=_in_session(spark, time) if time.tzinfo is None else _micros(time))
+
+
+def _micros(time: datetime) -> int:
+    elapsed = time - _EPOCH
+    return (elapsed.days * 86_400 + elapsed.seconds) * 1_000_000 + elapsed.microseconds
+
+
+def _in_session(spark: SparkSession, time: datetime) -> int:
+    found = spark.sql("SELECT unix_micros(CAST(:time AS TIMESTAMP))", {"time": time.isoformat()}).first()
+    assert found is not None  # SELECT without FROM gives one row
+    return int(found[0])

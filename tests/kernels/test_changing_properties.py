@@ -1,0 +1,102 @@
+"""Joins of streams that change, against nested loops over the newest rows, after every batch.
+
+However rows are cut, updated, deleted, brought back or late: what was given, less what was taken back, is the answer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from tests.kernels.changing_model import Change, Query, TemporalJoin
+from tests.kernels.changing_queries import changes, queries, streams
+from watersmeet.kernels.changelog import stored
+from watersmeet.testing.harness import Harness, StepInput, load_script
+
+EXAMPLES = max(settings.default.max_examples // 5, 1) if settings.default else 10
+
+
+class Run:
+    """A query in the harness, what was fed to it, and what has come of it."""
+
+    def __init__(self, query: Query, buckets: int) -> None:
+        self.query = query
+        self.harness = Harness(*load_script(query.sql()), buckets=buckets)
+        self.fed: dict[str, list[Change]] = {name: [] for name in query.streams}
+        self.total: Counter[tuple[Any, ...]] = Counter()
+        self.is_balanced = buckets == 1 and _shows_all(query)
+        self.log = [query.sql().replace(";", ";\n"), f"{buckets} buckets"]
+
+    def step(self, batch: dict[str, list[Change]]) -> None:
+        """Feed a batch; what came before and now must add up to the answer."""
+        inputs = {name: StepInput(self.query.streams[name].fed(rows)) for name, rows in batch.items()}
+        for name, rows in batch.items():
+            self.fed[name] += rows
+            self.log += [f">>> {name} {row}" for row in inputs[name].rows]
+        outcome = self.harness.step(inputs)
+        signs = defaultdict(set)
+        for weight, row in outcome.changes:
+            self.total[row] += weight
+            signs[row].add(weight)
+            self.log.append(f"<<< {weight} {row}")
+        case = "\n".join(self.log)
+        assert min(self.total.values(), default=0) >= 0, case
+        assert +self.total == self.query.answer(self.fed), case
+        assert not outcome.count("late"), case
+        if self.is_balanced:
+            assert not [row for row, seen in signs.items() if len(seen) > 1], case
+
+
+def _shows_all(query: Query) -> bool:
+    """Whether rows that differ for the last join differ in what is shown of them.
+
+    That is not so of what WHERE reads of results, and of what is computed.  A temporal join revises by left row.
+    """
+    is_plain = all(source.form.made is None for source in query.sources)
+    return is_plain and not query.where and not isinstance(query.joins[-1], TemporalJoin)
+
+
+def check(query: Query, data: st.DataObject) -> None:
+    """Feed random batches, with restarts, where state is written anew at once, soon or never."""
+    assume(any(stream.key for stream in query.streams.values()))
+    run = Run(query, data.draw(st.sampled_from([1, 1, 2, 3]), "buckets"))
+    now = 20
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stored, "LEAST_WORN", data.draw(st.sampled_from([1, 3, 20_000]), "least worn"))
+        for _ in range(data.draw(st.integers(1, 5), "steps")):
+            now += data.draw(st.sampled_from([0, 1, 5, 30]), "passes")
+            if data.draw(st.booleans(), "restarts"):
+                run.harness.restart()
+            run.step({name: data.draw(changes(stream, now), name) for name, stream in query.streams.items()})
+
+
+@settings(max_examples=EXAMPLES)
+@given(data=st.data())
+def test_a_chain_of_joins_adds_up_to_the_batch_answer_after_every_step(data: st.DataObject) -> None:
+    given = data.draw(streams())
+    check(data.draw(queries(list(given.values()))), data)
+
+
+@settings(max_examples=EXAMPLES)
+@given(data=st.data())
+def test_streams_that_only_append_join_those_that_change(data: st.DataObject) -> None:
+    given = data.draw(streams(data.draw(st.sampled_from(["s", "t"]))))
+    check(data.draw(queries(list(given.values()))), data)
+
+
+@settings(max_examples=EXAMPLES)
+@given(data=st.data())
+def test_windowed_joins_of_streams_that_append_go_on_to_streams_that_change(data: st.DataObject) -> None:
+    given = data.draw(streams("s", "t"))
+    check(data.draw(queries(list(given.values()), windowed=[given["s"], given["t"]])), data)
+
+
+@settings(max_examples=EXAMPLES)
+@given(data=st.data())
+def test_a_row_that_changes_meets_the_version_of_its_time(data: st.DataObject) -> None:
+    given = data.draw(streams(*data.draw(st.sampled_from([(), ("s",)]))))
+    check(data.draw(queries([given["s"], given["t"]], table=given["u"])), data)

@@ -1,0 +1,58 @@
+"""Joins that keep only the rows in use in memory: the same results, over state many times the memory given."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from watersmeet.testing.harness import Harness, StepInput, load_script
+
+SQL = """
+CREATE MUTABLE STREAM l (k INT, v STRING) PRIMARY KEY (k);
+CREATE MUTABLE STREAM r (k INT, w STRING) PRIMARY KEY (k);
+SELECT {columns} FROM l FULL JOIN r ON l.k = r.k EMIT CHANGELOG {settings};
+"""
+COLUMNS = "l.k AS x, r.k AS y, l.v, r.w"
+
+
+def run(settings: str, *, keys: int, rows: int, steps: int, memory_limit: str | None = None) -> tuple[Any, int, int]:
+    """The accumulated changes of random updates, with a restart in the middle; rows on disk and bytes of state."""
+    rng = random.Random(5)
+    script = load_script(SQL.format(columns=COLUMNS, settings=settings))
+    harness = Harness(*script, buckets=2, memory_limit=memory_limit)
+    found: Counter[object] = Counter()
+    for step in range(steps):
+        if step == steps // 2:
+            harness.restart()
+        inputs = {s: StepInput([(rng.randrange(keys), f"{rng.random():0<400}") for _ in range(rows)]) for s in "lr"}
+        for weight, row in harness.step(inputs).changes:
+            found[row] += weight
+        assert all(weight >= 0 for weight in found.values())
+    connection = harness._working_sets.get("join_1", "0").connection
+    sql = "SELECT coalesce(sum(estimated_size), 0) FROM duckdb_tables() WHERE database_name = 'cold'"
+    ((on_disk,),) = connection.sql(sql).fetchall()
+    state = sum(value for name, value in harness.step({}).counters.items() if name.endswith("state_bytes"))
+    harness.restart()
+    return +found, int(on_disk), state
+
+
+def test_a_hybrid_join_gives_what_one_in_memory_gives() -> None:
+    size: dict[str, Any] = {"keys": 400, "rows": 60, "steps": 30}
+    expected, on_disk, _ = run("", **size)
+    assert on_disk == 0
+    found, on_disk, _ = run("SETTINGS default_hash_join = 'hybrid', max_hot_keys = 100", **size)
+    assert found == expected
+    assert on_disk > 200
+
+
+@pytest.mark.slow
+def test_a_key_space_five_times_the_memory_given() -> None:
+    size: dict[str, Any] = {"keys": 200_000, "rows": 20_000, "steps": 24}
+    expected, _, _ = run("", **size)
+    settings = "SETTINGS default_hash_join = 'hybrid', max_hot_keys = 20000"
+    found, _, state = run(settings, **size, memory_limit="32MB")
+    assert found == expected
+    assert state > 5 * 32_000_000
