@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import time
 import uuid
 from pathlib import Path
@@ -18,6 +19,9 @@ from watersmeet.historical import rows_of
 from watersmeet.results import Batch, Stream
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+# an hour ago, in whole seconds: the broker deletes what is older than a week, whenever it comes to look
+MOMENT = int(time.time()) * 1000 - 3_600_000
+AT_MOMENT = dt.datetime.fromtimestamp(MOMENT / 1000, dt.UTC).isoformat()
 
 
 @pytest.fixture
@@ -35,8 +39,8 @@ def topic(spark: SparkSession, broker: Broker) -> str:
     return name
 
 
-def options(broker: Broker, topic: str) -> str:
-    return f"WITH (connector = 'kafka', brokers = '{broker.address}', topic = '{topic}', starting = 'latest')"
+def options(broker: Broker, topic: str, starting: str = "latest") -> str:
+    return f"WITH (connector = 'kafka', brokers = '{broker.address}', topic = '{topic}', starting = '{starting}')"
 
 
 def ask(session: Session, sql: str) -> list[tuple[object, ...]]:
@@ -50,11 +54,12 @@ def test_what_a_topic_holds(session: Session, spark: SparkSession, broker: Broke
     session.sql(f"CREATE MUTABLE STREAM newest (id INT, v STRING) PRIMARY KEY (id) {options(broker, topic)}")
     assert ask(session, "SELECT count() FROM table(all_rows)") == [(0,)]
     rows = ['{"id": 1, "v": "a"}', '{"id": 2, "v": "a"}', "no json", '{"id": 1, "v": "b"}']
-    broker.produce(spark, topic, rows, partition=0, timestamp_ms=1000)
+    broker.produce(spark, topic, rows, partition=0, timestamp_ms=MOMENT)
     # an older row, and of one moment the later one
     rows = ['{"id": 2, "v": "older"}', '{"id": 3, "v": "a"}', '{"id": 3, "v": "b"}']
-    broker.produce(spark, topic, rows, partition=1, timestamp_ms=500)
-    assert ask(session, "SELECT count(), min(_tp_time) FROM table(all_rows)")[0][0] == 6
+    broker.produce(spark, topic, rows, partition=1, timestamp_ms=MOMENT - 500)
+    asked = "SELECT count(), unix_millis(min(_tp_time)) FROM table(all_rows)"
+    assert ask(session, asked) == [(6, MOMENT - 500)]
     assert ask(session, "SELECT * FROM table(newest) ORDER BY id") == [(1, "b"), (2, "a"), (3, "b")]
 
 
@@ -64,21 +69,22 @@ def test_a_topic_that_is_not_there(session: Session, broker: Broker) -> None:
         session.sql("SELECT * FROM table(gone)")
 
 
-@pytest.mark.parametrize("seek_to", ["earliest", "latest", "1970-01-01 00:00:02+00:00"])
+@pytest.mark.parametrize("seek_to", ["earliest", "latest", AT_MOMENT], ids=["earliest", "latest", "time"])
 def test_where_a_query_begins(
     session: Session, spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, seek_to: str
 ) -> None:
-    session.sql(f"CREATE STREAM clicks (id INT) {options(broker, topic)}")
-    broker.produce(spark, topic, ['{"id": 1}'], partition=0, timestamp_ms=1999)
-    broker.produce(spark, topic, ['{"id": 2}'], partition=0, timestamp_ms=2000)
+    otherwise = "earliest" if seek_to == "latest" else "latest"
+    session.sql(f"CREATE STREAM clicks (id INT) {options(broker, topic, otherwise)}")
+    broker.produce(spark, topic, ['{"id": 1}'], partition=0, timestamp_ms=MOMENT - 1)
+    broker.produce(spark, topic, ['{"id": 2}'], partition=0, timestamp_ms=MOMENT)
     # nothing of that time is in the other partition: it is read from its end
-    broker.produce(spark, topic, ['{"id": 3}'], partition=1, timestamp_ms=1000)
+    broker.produce(spark, topic, ['{"id": 3}'], partition=1, timestamp_ms=MOMENT - 1000)
     job = f"INSERT INTO sink SELECT id FROM clicks SETTINGS seek_to = '{seek_to}'"
     run_job(session, job, QueryMode.DRAIN)
-    first = {"earliest": [(1,), (2,), (3,)], "latest": [], "1970-01-01 00:00:02+00:00": [(2,)]}[seek_to]
+    first = {"earliest": [(1,), (2,), (3,)], "latest": []}.get(seek_to, [(2,)])
     assert json_rows(tmp_path / "out") == first
     # from then on nothing is left out, whatever time it has
-    broker.produce(spark, topic, ['{"id": 4}'], partition=1, timestamp_ms=1000)
+    broker.produce(spark, topic, ['{"id": 4}'], partition=1, timestamp_ms=MOMENT - 1000)
     run_job(session, job, QueryMode.DRAIN)
     assert json_rows(tmp_path / "out") == [*first, (4,)]
 
