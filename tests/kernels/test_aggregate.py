@@ -109,6 +109,13 @@ def test_nothing_comes_out_where_nothing_visible_changed(settles_at: None) -> No
     assert feed.step(2) == [(-1, ("a", 5)), (1, ("a", 1))]
 
 
+def test_tp_delta_says_of_a_change_what_it_does() -> None:
+    harness = Harness(*load_script(APPENDED + "SELECT k, count(), _tp_delta FROM t GROUP BY k"))
+    rows = [(1, "a", None, None, None, None, 1)]
+    assert harness.step({"t": StepInput(rows)}).changes == [(1, ("a", 1, 1))]
+    assert harness.step({"t": StepInput(rows)}).changes == [(-1, ("a", 1, -1)), (1, ("a", 2, 1))]
+
+
 def test_a_deleted_minimum_gives_way_to_the_next(settles_at: None) -> None:
     feed = Feed("SELECT min(x), min(s), first(x), last(s) FROM t")
     feed.step({"id": 1, "x": 1, "s": "a"}, {"id": 2, "x": 1, "s": "b"}, {"id": 3, "x": 2, "s": "c"})

@@ -100,3 +100,63 @@ def test_windowed_joins_of_streams_that_append_go_on_to_streams_that_change(data
 def test_a_row_that_changes_meets_the_version_of_its_time(data: st.DataObject) -> None:
     given = data.draw(streams(*data.draw(st.sampled_from([(), ("s",)]))))
     check(data.draw(queries([given["s"], given["t"]], table=given["u"])), data)
+
+
+def outcomes(query: str, *steps: dict[str, list[tuple[Any, ...]]]) -> list[list[tuple[int, Any]]]:
+    """What each step brings, as it comes, of a query over l and r with (id, k, v, ts) and the primary key id."""
+    streams = "".join(
+        f"CREATE MUTABLE STREAM {name} (id INT, k INT, v INT, ts BIGINT) PRIMARY KEY (id) "
+        "WITH (event_time_unit = 's');\n"
+        for name in "lr"
+    )
+    harness = Harness(*load_script(f"{streams}{query} EMIT CHANGELOG"), buckets=1)
+    return [harness.step({name: StepInput(rows) for name, rows in step.items()}).changes for step in steps]
+
+
+def test_a_row_that_changes_in_its_time_alone_is_another_for_a_condition_over_times() -> None:
+    """The key of the join is the primary key, so the join itself keeps the newest rows; no result shows the time."""
+    for condition in ("r.ts BETWEEN l.ts - 10 AND l.ts + 10", "CAST(l.ts AS STRING) < CAST(r.ts AS STRING)"):
+        came, moved = outcomes(
+            f"SELECT l.id FROM l JOIN r ON l.id = r.id AND {condition}",
+            {"l": [(1, 5, 1, 100)], "r": [(1, 5, 1, 105)]},
+            {"l": [(1, 5, 1, 215)]},
+        )
+        assert came == [(1, (1,))]
+        assert moved == [(-1, (1,))]
+
+
+@pytest.mark.parametrize(
+    ("query", "before", "after"),
+    [
+        pytest.param(
+            "SELECT l.id, l.k, l.v, r.id AS rid, r.k AS rk FROM l JOIN r ON l.k = r.k",
+            {"l": [(1, 5, 1, 100)], "r": [(7, 5, 1, 100)]},
+            {"l": [(1, 5, 1, 101)]},
+            id="the same row, with a later time",
+        ),
+        pytest.param(
+            "SELECT l.id, r.v FROM l LEFT JOIN r ON l.id = r.id",
+            {"l": [(1, 5, 1, 100)]},
+            {"r": [(1, 5, None, 100)]},
+            id="a partner that looks like padding",
+        ),
+        pytest.param(
+            "SELECT l.k, r.id FROM l JOIN r ON l.k = r.id",
+            {"l": [(1, 5, 1, 100)], "r": [(5, 5, 1, 100)]},
+            {"l": [(1, 5, 1, 101, -1), (2, 5, 1, 101)]},
+            id="another row in its place",
+        ),
+        pytest.param(
+            "SELECT r.v FROM l JOIN r ON l.id = r.id",
+            {"l": [(1, 5, 1, 100), (2, 5, 1, 100)], "r": [(1, 5, 9, 100)]},
+            {"r": [(1, 5, 9, 101, -1), (2, 5, 9, 101)]},
+            id="another pair in its place",
+        ),
+    ],
+)
+def test_what_looks_the_same_before_and_after_leaves_no_trace(
+    query: str, before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    came, changed = outcomes(query, before, after)
+    assert len(came) == 1
+    assert changed == []

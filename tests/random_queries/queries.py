@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from hypothesis import strategies as st
 
@@ -29,13 +30,13 @@ from tests.random_queries.rows import Streams, Unit
 @st.composite
 def queries(draw: st.DrawFn, streams: Streams) -> Query:
     """A query over the streams; a few of them are refused, for what follows from several windows together."""
-    first = draw(_source(streams, "s0"))
+    first = draw(_source(streams.streams, "s0"))
     count = draw(st.sampled_from([1, 1, 1, 2, 2, 3, 4]))
     trailing = streams.unit is Unit.SECONDS and count > 1 and draw(rarely(0.3))
     joins: tuple[Join, ...] = ()
     for number in range(1, count + 1):
         visible = visible_after(first, joins)
-        if draw(rarely(0.35)):
+        if streams.appended and draw(rarely(0.35)):
             joins += (draw(_asof_join(streams, f"s{number}", visible)),)
             continue
         join = draw(_windowed_join(streams, f"s{number}", visible, trailing=trailing))
@@ -49,15 +50,18 @@ def queries(draw: st.DrawFn, streams: Streams) -> Query:
     where += [
         draw(_subquery(streams, f"e{number}", visible)) for number in range(draw(st.sampled_from([0, 0, 0, 1, 2])))
     ]
+    query = Query(first, joins, tuple(where), (), Emit.DEFAULT)
+    if any(streams.streams[source.stream].key for source in query.sources):
+        return replace(query, emit=draw(st.sampled_from([Emit.DEFAULT, Emit.CHANGELOG])))
     order = draw(_order(visible)) if draw(rarely(0.15)) else ()
     modes = [Emit.DEFAULT, Emit.FINAL, *([] if order else [Emit.CHANGELOG, Emit.CHANGELOG])]
-    return Query(first, joins, tuple(where), order, draw(st.sampled_from(modes)))
+    return replace(query, order=order, emit=draw(st.sampled_from(modes)))
 
 
 @st.composite
-def _source(draw: st.DrawFn, streams: Streams, alias: str) -> Source:
+def _source(draw: st.DrawFn, names: Iterable[str], alias: str) -> Source:
     form = draw(st.sampled_from([Form.PLAIN] * 7 + [Form.FILTERED, Form.COMPUTED, Form.NEVER_NULL]))
-    return Source(draw(st.sampled_from(sorted(streams.streams))), alias, form)
+    return Source(draw(st.sampled_from(sorted(names))), alias, form)
 
 
 @st.composite
@@ -69,7 +73,7 @@ def _windowed_join(
     Of several windows of a join one bounds its state. The others are conditions, and an INTERVAL added to a whole
     number is not one.
     """
-    source = draw(_source(streams, alias))
+    source = draw(_source(streams.streams, alias))
     kind = draw(st.sampled_from(Kind))
     any_left = st.sampled_from(visible)
     left = draw(any_left)
@@ -101,7 +105,7 @@ def _asof_join(draw: st.DrawFn, streams: Streams, alias: str, visible: Sequence[
     any_left = st.sampled_from(visible)
     left = draw(any_left)
     temporal = draw(rarely(0.25))
-    source = draw(_source(streams, alias))
+    source = draw(_source(streams.appended, alias))
     pick = draw(st.sampled_from(Pick))
     tolerance = None
     if temporal:
@@ -134,7 +138,7 @@ def _subquery(draw: st.DrawFn, streams: Streams, alias: str, visible: Sequence[s
         terms.append(draw(conditions(KEYS, outer, alias)))
     if draw(rarely(0.4)):
         terms.append(draw(conditions(RESIDUALS, draw(st.sampled_from(visible)), alias)))
-    return Subquery(draw(_source(streams, alias)), draw(st.booleans()), tuple(terms), outer, column)
+    return Subquery(draw(_source(streams.streams, alias)), draw(st.booleans()), tuple(terms), outer, column)
 
 
 @st.composite

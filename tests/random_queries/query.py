@@ -159,6 +159,12 @@ class Query:
     emit: Emit
 
     @property
+    def sources(self) -> list[Source]:
+        """All that it reads."""
+        subqueries = (term.source for term in self.where if isinstance(term, Subquery))
+        return [self.first, *(join.source for join in self.joins), *subqueries]
+
+    @property
     def visible(self) -> tuple[str, ...]:
         """The aliases whose columns results have."""
         return visible_after(self.first, self.joins)

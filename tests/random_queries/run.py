@@ -11,9 +11,9 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from tests.random_queries.query import OrderTerm, Query
+from tests.random_queries.query import Form, OrderTerm, Query
 from tests.random_queries.render import duckdb_sql, output_columns, watersmeet_sql
-from tests.random_queries.rows import Feed, Streams
+from tests.random_queries.rows import Change, Feed, Step, Streams
 from watersmeet.engine.events import Event, EventKind
 from watersmeet.kernels.api import EmitMode
 from watersmeet.testing.harness import Harness, StepInput, StepOutcome, load_script
@@ -40,25 +40,33 @@ class Example:
         lines = [f"\n{self.streams.sql()}{watersmeet_sql(self.query)};", ""]
         for step in self.feed.steps:
             lines += [">>> restart"] if step.restart else []
-            for name, rows in step.rows.items():
-                lines += [f">>> {name}", *(", ".join(map(_cell, row)) for row in rows)]
+            for name, changes in step.changes.items():
+                lines += [f">>> {name}", *(_line(change) for change in changes)]
             lines += ["<<<", ""]
         lines += [f">>> end{' (with the last step)' if self.feed.ends_with_last else ''}", "<<<", ""]
         return "\n".join([*lines, f"-- {self.buckets} bucket(s); in DuckDB:", duckdb_sql(self.query), ""])
+
+
+def _line(change: Change) -> str:
+    return f"{'- ' if change[4] < 0 else ''}{', '.join(map(_cell, change[:4]))}"
 
 
 def _cell(value: int | str | None) -> str:
     return "NULL" if value is None else str(value) or "''"
 
 
-def batch_answer(example: Example) -> Counter[Result]:
-    """What DuckDB answers over whole tables; ``seq`` is a row's place in the order of arrival."""
+def batch_answers(example: Example, *, only_last: bool) -> list[Counter[Result]]:
+    """What DuckDB answers over whole tables after each step; ``seq`` is a row's place in the order of arrival."""
+    answers = []
+    last = len(example.feed.steps)
     with duckdb.connect(config={"threads": 1}) as connection:
-        for name in example.streams.streams:
-            rows = [(*row, seq) for seq, row in enumerate(example.feed.arrived(name))]
-            columns = [[row[i] for row in rows] for i in range(len(TABLE))]
-            connection.register(name, pa.table(columns, schema=TABLE))
-        return Counter(connection.execute(duckdb_sql(example.query)).fetchall())
+        for step in range(last if only_last else 1, last + 1):
+            for name, stream in example.streams.streams.items():
+                rows = [(*row, seq) for seq, row in stream.holding(example.feed.arrived(name, step))]
+                columns = [[row[i] for row in rows] for i in range(len(TABLE))]
+                connection.register(name, pa.table(columns, schema=TABLE))
+            answers.append(Counter(connection.execute(duckdb_sql(example.query)).fetchall()))
+    return answers
 
 
 class Run:
@@ -69,12 +77,14 @@ class Run:
         self._harness = Harness(
             *load_script(example.streams.sql() + watersmeet_sql(example.query)), buckets=example.buckets
         )
+        # what is computed in the SELECT list may look the same of rows that differ
+        self._is_plain = all(source.form in (Form.PLAIN, Form.FILTERED) for source in example.query.sources)
         self.is_final = self._harness.plan.query.emit is EmitMode.FINAL
         self.total: Counter[Result] = Counter()
         self.given: list[Result] = []
 
-    def complaints(self, answer: Counter[Result]) -> Iterator[str]:
-        """Feed everything; what is wrong on the way and at the end."""
+    def complaints(self, answers: Sequence[Counter[Result]]) -> Iterator[str]:
+        """Feed everything; what is wrong after each step (in a changelog) and at the end."""
         read = [name for name in self._example.streams.streams if self._harness.inputs_of(name)]
         feed = self._example.feed
         counters: dict[str, int] = {}
@@ -82,8 +92,10 @@ class Run:
             if step.restart:
                 self._harness.restart()
             events = END if feed.ends_with_last and number == len(feed.steps) else ()
-            outcome = self._harness.step({name: StepInput(step.rows.get(name, ())) for name in read}, events)
+            outcome = self._harness.step({name: self._fed(name, step) for name in read}, events)
             yield from self._taken(outcome, f"step {number}")
+            if not self.is_final:
+                yield from self._differing(answers[number - 1], f"step {number}")
             counters = outcome.counters
         if not feed.ends_with_last:
             outcome = self._harness.step({}, END)
@@ -91,15 +103,25 @@ class Run:
             counters = outcome.counters
         yield from _miscounted(counters)
         yield from _out_of_order(self.given, self._example.query)
+        yield from self._differing(answers[-1], "the end")
+
+    def _fed(self, name: str, step: Step) -> StepInput:
+        changes = step.changes.get(name, ())
+        return StepInput(changes if self._example.streams.streams[name].key else [change[:4] for change in changes])
+
+    def _differing(self, answer: Counter[Result], when: str) -> Iterator[str]:
         if self.total != answer:
-            yield f"missing {dict(answer - self.total)}, unexpected {dict(self.total - answer)}"
+            yield f"{when}: missing {dict(answer - self.total)}, unexpected {dict(self.total - answer)}"
 
     def _taken(self, outcome: StepOutcome, when: str) -> Iterator[str]:
         for weight, row in outcome.changes:
             self.total[row] += weight
         self.given += [row for _, row in outcome.changes]
-        if self.is_final and any(weight < 0 for weight, _ in outcome.changes):
+        taken_back = {row for weight, row in outcome.changes if weight < 0}
+        if self.is_final and taken_back:
             yield f"{when}: EMIT FINAL takes rows back: {outcome.changes}"
+        if self._is_plain and (both := taken_back & {row for weight, row in outcome.changes if weight > 0}):
+            yield f"{when}: rows taken back and given in one step: {both}"
         if negative := {row: count for row, count in self.total.items() if count < 0}:
             yield f"{when}: rows taken back that were not given: {negative}"
         self.total += Counter()  # drops what has come to 0

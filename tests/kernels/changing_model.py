@@ -1,0 +1,264 @@
+"""Joins of streams that change, in SQL and in nested loops over the rows that hold.
+
+The loops share no code with the kernels, and no DuckDB: NULL is None, and a condition may be None (unknown).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from tests.support.reference import standing, versions_at
+
+
+class Row(NamedTuple):
+    """What a change says of its key; all None in place of a row that is padded."""
+
+    id: int | None = None
+    g: int | None = None
+    k: int | None = None
+    v: int | None = None
+    ts: int | None = None
+
+
+PADDED = Row()
+Change = tuple[Row, int]  # with its delta
+Changes = Mapping[str, Sequence[Change]]  # by stream, in the order of the source
+Joined = Mapping[str, Row]  # by alias
+Result = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A stream of rows by primary key, or (without one) of rows that are only added."""
+
+    name: str
+    key: tuple[str, ...] = ("id",)
+    delay: int | None = None  # of its WATERMARK
+    mode: str = "versioned_kv"
+
+    def sql(self) -> str:
+        """Its CREATE STREAM."""
+        watermark = "" if self.delay is None else f", WATERMARK FOR ts AS ts - INTERVAL '{self.delay}' SECONDS"
+        columns = f"id INT, g INT, k INT, v INT, ts BIGINT{watermark}"
+        key = f" PRIMARY KEY ({', '.join(self.key)})" if self.key else ""
+        mode = f" SETTINGS mode = '{self.mode}'" if self.key else ""
+        return f"CREATE STREAM {self.name} ({columns}){key} WITH (event_time_unit = 's'){mode};\n"
+
+    def fed(self, changes: Sequence[Change]) -> list[tuple[Any, ...]]:
+        """Changes as the harness takes them."""
+        return [(*row, delta) if self.key else tuple(row) for row, delta in changes]
+
+    def key_of(self, row: Row) -> Result:
+        """The primary key of a row."""
+        return tuple(getattr(row, name) for name in self.key)
+
+    def holding(self, changes: Sequence[Change]) -> list[Row]:
+        """The rows that hold after changes."""
+        if not self.key:
+            return [row for row, _ in changes]
+        newest: dict[Result, Change] = {}
+        for row, delta in sorted(changes, key=lambda change: change[0].ts or 0):  # of one time the later in the source
+            newest[self.key_of(row)] = row, delta
+        return [row for row, delta in newest.values() if delta > 0]
+
+
+@dataclass(frozen=True)
+class Term:
+    """A condition over a row ``x`` and a row ``y``, in SQL and in Python."""
+
+    sql: str
+    test: Callable[[Row, Row], bool | None]
+
+    def of(self, x: str, y: str) -> str:
+        """Its SQL over two aliases."""
+        return self.sql.format(x=x, y=y)
+
+
+def hold(terms: Sequence[Term], x: Row, y: Row) -> bool:
+    """Whether all of them are true."""
+    return all(term.test(x, y) is True for term in terms)
+
+
+@dataclass(frozen=True)
+class Form:
+    """What stands in FROM: a stream, or a subselect of one that keeps some rows, or makes others of them."""
+
+    sql: str
+    keeps: Callable[[Row], bool | None] = lambda row: True
+    made: Callable[[Row], Row] | None = None
+
+
+PLAIN = Form("{stream}")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A stream under an alias."""
+
+    stream: Stream
+    alias: str
+    form: Form = PLAIN
+
+    def sql(self) -> str:
+        """As it stands in FROM."""
+        return f"{self.form.sql.format(stream=self.stream.name)} {self.alias}"
+
+    def rows(self, given: Changes) -> list[Row]:
+        """Its rows that hold."""
+        rows = [row for row in self.stream.holding(given[self.stream.name]) if self.form.keeps(row)]
+        return [self.form.made(row) for row in rows] if self.form.made else rows
+
+
+JOINS = {
+    "inner": "JOIN",
+    "left": "LEFT JOIN",
+    "right": "RIGHT JOIN",
+    "full": "FULL JOIN",
+    "semi": "LEFT SEMI JOIN",
+    "anti": "LEFT ANTI JOIN",
+}
+
+
+@dataclass(frozen=True)
+class Join:
+    """A join of what stands before it, by conditions over its own row and that of one alias ``x``."""
+
+    kind: str
+    source: Source
+    x: str
+    terms: tuple[Term, ...]
+    within: Term | None = None
+
+    @property
+    def shows(self) -> bool:
+        """Whether its own columns can be seen."""
+        return self.kind not in ("semi", "anti")
+
+    def sql(self) -> str:
+        """As it stands after FROM."""
+        on = " AND ".join(term.of(self.x, self.source.alias) for term in self.terms)
+        return f"{JOINS[self.kind]} {self.source.sql()} ON {on}{f' {self.within.sql}' if self.within else ''}"
+
+    def joined(self, left: Sequence[Joined], given: Changes, aliases: Sequence[str]) -> list[Joined]:
+        """The join over all rows; ``aliases`` are those of the left side."""
+        right, alias = self.source.rows(given), self.source.alias
+        terms = (*self.terms, self.within) if self.within else self.terms
+        pairs = [(one, [row for row in right if hold(terms, one[self.x], row)]) for one in left]
+        if not self.shows:
+            return [one for one, partners in pairs if bool(partners) == (self.kind == "semi")]
+        found = [{**one, alias: row} for one, partners in pairs for row in partners]
+        if self.kind in ("left", "full"):
+            found += [{**one, alias: PADDED} for one, partners in pairs if not partners]
+        if self.kind in ("right", "full"):
+            alone = [row for row in right if not any(hold(terms, one[self.x], row) for one in left)]
+            found += [{**dict.fromkeys(aliases, PADDED), alias: row} for row in alone]
+        return found
+
+
+@dataclass(frozen=True)
+class TemporalJoin:
+    """[LEFT] JOIN … FOR SYSTEM_TIME AS OF the time of ``x``: with the rows that held at that time."""
+
+    kind: str  # inner or left
+    source: Source
+    x: str
+    terms: tuple[Term, ...]
+    shows: bool = True
+
+    def sql(self) -> str:
+        """As it stands after FROM."""
+        stream, alias = self.source.stream.name, self.source.alias
+        on = " AND ".join(term.of(self.x, alias) for term in self.terms)
+        return f"{JOINS[self.kind]} {stream} FOR SYSTEM_TIME AS OF {self.x}.ts {alias} ON {on}"
+
+    def joined(self, left: Sequence[Joined], given: Changes, aliases: Sequence[str]) -> list[Joined]:
+        """The join over all rows."""
+        stream, alias = self.source.stream, self.source.alias
+        versions = standing(
+            [
+                {"pk": stream.key_of(row), "t": row.ts, "w": delta, "seq": place, "row": row}
+                for place, (row, delta) in enumerate(given[stream.name])
+            ],
+            takes_away=stream.mode == "changelog_kv",
+            ends=True,
+        )
+        found: list[Joined] = []
+        for one in left:
+            x = one[self.x]
+            partners = [each["row"] for each in versions_at(versions, x.ts) if hold(self.terms, x, each["row"])]
+            found += [{**one, alias: row} for row in partners or ([PADDED] if self.kind == "left" else [])]
+        return found
+
+
+@dataclass(frozen=True)
+class Subquery:
+    """[NOT] EXISTS, or [NOT] IN over the column k, in WHERE."""
+
+    form: str
+    source: Source
+    x: str
+    terms: tuple[Term, ...]
+
+    def sql(self) -> str:
+        """The condition."""
+        e = self.source.alias
+        where = " AND ".join(term.of(self.x, e) for term in self.terms)
+        rest = f"FROM {self.source.sql()}{f' WHERE {where}' if where else ''}"
+        if self.form.endswith("EXISTS"):
+            return f"{self.form} (SELECT 1 {rest})"
+        return f"{self.x}.k {self.form} (SELECT {e}.k {rest})"
+
+    def holds(self, one: Joined, given: Changes) -> bool:
+        """Whether it is true of a result."""
+        x = one[self.x]
+        rows = [row for row in self.source.rows(given) if hold(self.terms, x, row)]
+        if self.form.endswith("EXISTS"):
+            return bool(rows) == (self.form == "EXISTS")
+        if x.k is not None and any(row.k == x.k for row in rows):
+            return self.form == "IN"
+        unknown = any(x.k is None or row.k is None for row in rows)
+        return self.form == "NOT IN" and not unknown
+
+
+@dataclass(frozen=True)
+class Query:
+    """A chain of joins, what WHERE says, and the columns that are shown."""
+
+    first: Source
+    joins: tuple[Join | TemporalJoin, ...]
+    where: tuple[tuple[Term, str, str], ...]
+    subqueries: tuple[Subquery, ...]
+    shown: tuple[tuple[str, str], ...]
+
+    @property
+    def sources(self) -> list[Source]:
+        """All that it reads."""
+        return [self.first, *(each.source for each in (*self.joins, *self.subqueries))]
+
+    @property
+    def streams(self) -> dict[str, Stream]:
+        """The streams among them, by name."""
+        return {source.stream.name: source.stream for source in self.sources}
+
+    def sql(self) -> str:
+        """The streams and the query."""
+        items = ", ".join(f"{alias}.{column} AS {alias}_{column}" for alias, column in self.shown)
+        conditions = [term.of(x, y) for term, x, y in self.where] + [each.sql() for each in self.subqueries]
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        streams = "".join(stream.sql() for stream in self.streams.values())
+        joins = "".join(f" {join.sql()}" for join in self.joins)
+        return f"{streams}SELECT {items} FROM {self.first.sql()}{joins}{where} EMIT CHANGELOG;"
+
+    def answer(self, given: Changes) -> Counter[Result]:
+        """What it gives once all changes have come."""
+        found: list[Joined] = [{self.first.alias: row} for row in self.first.rows(given)]
+        aliases = [self.first.alias]
+        for join in self.joins:
+            found = join.joined(found, given, aliases)
+            aliases += [join.source.alias] if join.shows else []
+        found = [one for one in found if all(hold([term], one[x], one[y]) for term, x, y in self.where)]
+        found = [one for one in found if all(each.holds(one, given) for each in self.subqueries)]
+        return Counter(tuple(getattr(one[alias], column) for alias, column in self.shown) for one in found)

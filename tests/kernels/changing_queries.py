@@ -1,0 +1,182 @@
+"""Random streams that change, random changes of them, and random queries over them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tests.kernels.changing_model import (
+    JOINS,
+    PLAIN,
+    Change,
+    Form,
+    Join,
+    Query,
+    Row,
+    Source,
+    Stream,
+    Subquery,
+    TemporalJoin,
+    Term,
+)
+
+NAMES = ("s", "t", "u")
+#: How far a change may lie behind the newest: those with a WATERMARK are not late.
+DELAY = 13
+
+
+def _equal(x: Any, y: Any) -> bool | None:
+    return None if x is None or y is None else bool(x == y)
+
+
+def _at_most(x: Any, y: Any) -> bool | None:
+    return None if x is None or y is None else bool(x <= y)
+
+
+def _plus(x: int | None, by: int) -> int | None:
+    return None if x is None else x + by
+
+
+def _and(*terms: bool | None) -> bool | None:
+    return False if False in terms else (None if None in terms else True)
+
+
+def _or(*terms: bool | None) -> bool | None:
+    return True if True in terms else (None if None in terms else False)
+
+
+def _near(x: Row, y: Row, before: int, after: int) -> bool | None:
+    return _and(_at_most(_plus(x.ts, -before), y.ts), _at_most(y.ts, _plus(x.ts, after)))
+
+
+KEYS = (
+    Term("{x}.id = {y}.id", lambda x, y: _equal(x.id, y.id)),
+    Term("{x}.id = {y}.id AND {x}.g = {y}.g", lambda x, y: _and(_equal(x.id, y.id), _equal(x.g, y.g))),
+    Term("{x}.k = {y}.k", lambda x, y: _equal(x.k, y.k)),
+    Term("{x}.k = {y}.id", lambda x, y: _equal(x.k, y.id)),
+    Term("{y}.k = {x}.id", lambda x, y: _equal(y.k, x.id)),
+    Term("{x}.k IS NOT DISTINCT FROM {y}.k", lambda x, y: x.k == y.k),
+    Term("{x}.id + 1 = {y}.id", lambda x, y: _equal(_plus(x.id, 1), y.id)),
+    Term("{x}.g = {y}.g AND {x}.k = {y}.k", lambda x, y: _and(_equal(x.g, y.g), _equal(x.k, y.k))),
+    Term("{x}.k IS NOT DISTINCT FROM nullif({y}.id, 3)", lambda x, y: x.k == (None if y.id == 3 else y.id)),
+)
+ACROSS = (
+    Term("{x}.v <= {y}.v", lambda x, y: _at_most(x.v, y.v)),
+    Term("({x}.v IS NULL OR {y}.v = 1)", lambda x, y: _or(x.v is None, _equal(y.v, 1))),
+    Term("{x}.v = 1", lambda x, y: _equal(x.v, 1)),
+    Term("{y}.v > 0", lambda x, y: None if y.v is None else y.v > 0),
+    Term("coalesce({x}.v, {y}.v, 0) < 2", lambda x, y: next((v for v in (x.v, y.v) if v is not None), 0) < 2),
+    Term("{x}.k <> {y}.k", lambda x, y: None if x.k is None or y.k is None else x.k != y.k),
+)
+NEAR = Term("{y}.ts BETWEEN {x}.ts - 3 AND {x}.ts + 2", lambda x, y: _near(x, y, 3, 2))
+TIMES = (
+    NEAR,
+    Term("{x}.ts <= {y}.ts", lambda x, y: _at_most(x.ts, y.ts)),
+    Term("{x}.ts = {y}.ts", lambda x, y: _equal(x.ts, y.ts)),
+)
+WITHIN = Term("WITHIN INTERVAL '4' SECONDS", lambda x, y: _near(x, y, 4, 4))
+FILTERS = (  # of WHERE, over rows and over results
+    Term("{x}.v > 0", lambda x, y: None if x.v is None else x.v > 0),
+    Term("{x}.v IS NULL", lambda x, y: x.v is None),
+    Term("{x}.k = 1", lambda x, y: _equal(x.k, 1)),
+    Term("{x}.id IS NULL", lambda x, y: x.id is None),
+    Term("({x}.v <= {y}.v OR {y}.id IS NULL)", lambda x, y: _or(_at_most(x.v, y.v), y.id is None)),
+    Term("{x}.ts < 25", lambda x, y: None if x.ts is None else x.ts < 25),
+)
+FORMS = (
+    Form("(SELECT * FROM {stream} WHERE v > 0)", lambda row: row.v is not None and row.v > 0),
+    Form(
+        "(SELECT id, g, coalesce(k, 2) AS k, v + 1 AS v, ts FROM {stream})",
+        made=lambda row: row._replace(k=2 if row.k is None else row.k, v=_plus(row.v, 1)),
+    ),
+    Form(
+        "(SELECT id, g, k, g AS v, ts FROM {stream} WHERE k = 1)",
+        lambda row: row.k == 1,
+        lambda row: row._replace(v=row.g),
+    ),
+)
+
+
+def changes(stream: Stream, now: int, most: int = 8) -> st.SearchStrategy[list[Change]]:
+    """Changes of few keys around a time: equal times and older ones, deletes, moves to other values of k."""
+    row = st.builds(
+        Row,
+        id=st.sampled_from([1, 2, 3, 4]),
+        g=st.sampled_from([0, 1]),
+        k=st.sampled_from([1, 2, None]),
+        v=st.sampled_from([1, 0, 2, None]),
+        ts=st.sampled_from([0, 0, 1, 2, 4, -3, -9]).map(lambda by: now + by),
+    )
+    delta = st.sampled_from([1, 1, 1, -1]) if stream.key else st.just(1)
+    return st.lists(st.tuples(row, delta), max_size=most)
+
+
+@st.composite
+def streams(draw: st.DrawFn, *appended: str) -> dict[str, Stream]:
+    """Three streams, of which some are ``appended``; of those that change, some have no WATERMARK."""
+    found = {}
+    for name in NAMES:
+        keys: list[tuple[str, ...]] = [()] if name in appended else [("id",), ("id", "g")]
+        delays = [DELAY] if name in appended else [None, DELAY]
+        mode = draw(st.sampled_from(["versioned_kv", "changelog_kv"]))
+        found[name] = Stream(name, draw(st.sampled_from(keys)), draw(st.sampled_from(delays)), mode)
+    return found
+
+
+@st.composite
+def queries(
+    draw: st.DrawFn, given: Sequence[Stream], *, windowed: Sequence[Stream] = (), table: Stream | None = None
+) -> Query:
+    """A chain of joins of the given streams, with what WHERE may say of rows, of results and of other streams.
+
+    It begins with a windowed join of ``windowed``, where there are some, and may end with a temporal join of ``table``.
+    """
+    first = draw(_sources(windowed or given, "a"))
+    visible, joins = ["a"], []
+    count = draw(st.sampled_from([2, 2, 3] if windowed else [1, 1, 1, 2, 2, 3]))
+    for number, alias in enumerate("bcd"[:count], 1):
+        x = draw(st.sampled_from(visible))
+        join: Join | TemporalJoin
+        if windowed and number == 1:
+            terms = (draw(st.sampled_from(KEYS)), NEAR)
+            join = Join(draw(st.sampled_from(list(JOINS))), draw(_sources(windowed, alias)), x, terms)
+        elif table is not None and number == count:
+            terms = (draw(st.sampled_from(KEYS)), *draw(st.lists(st.sampled_from(ACROSS), max_size=1)))
+            join = TemporalJoin(draw(st.sampled_from(["inner", "left"])), Source(table, alias), x, terms)
+        else:
+            within = draw(st.sampled_from([None, None, None, WITHIN])) if count == 1 else None
+            join = Join(
+                draw(st.sampled_from(list(JOINS))), draw(_sources(given, alias)), x, draw(_terms(keyed=True)), within
+            )
+        joins.append(join)
+        visible += [alias] if join.shows else []
+    of_visible = st.sampled_from(visible)
+    where = draw(st.lists(st.tuples(st.sampled_from(FILTERS), of_visible, of_visible), max_size=1))
+    subqueries = []
+    if draw(st.sampled_from([False, False, False, True])):
+        form = draw(st.sampled_from(["EXISTS", "NOT EXISTS", "IN", "NOT IN"]))
+        of_key = draw(_terms(keyed=form.endswith("EXISTS")))
+        subqueries.append(Subquery(form, draw(_sources(given, "e")), draw(of_visible), of_key))
+    columns = st.sampled_from([(alias, column) for alias in visible for column in Row._fields])
+    shown = draw(st.lists(columns, min_size=1, max_size=4, unique=True))
+    return Query(first, tuple(joins), tuple(where), tuple(subqueries), tuple(shown))
+
+
+@st.composite
+def _terms(draw: st.DrawFn, *, keyed: bool) -> tuple[Term, ...]:
+    """A key (or none), and perhaps conditions across sides or over times."""
+    terms = []
+    if keyed and draw(st.sampled_from([True] * 7 + [False])):
+        terms.append(draw(st.sampled_from(KEYS)))
+    if draw(st.sampled_from([False, False, True])) or (keyed and not terms):
+        terms.append(draw(st.sampled_from(ACROSS)))
+    if draw(st.sampled_from([False, False, True])):
+        terms.append(draw(st.sampled_from(TIMES)))
+    return tuple(terms)
+
+
+def _sources(given: Sequence[Stream], alias: str) -> st.SearchStrategy[Source]:
+    forms = st.sampled_from([*[PLAIN] * 5, *FORMS])
+    return st.builds(Source, st.sampled_from(list(given)), st.just(alias), forms)
