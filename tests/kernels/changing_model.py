@@ -149,7 +149,7 @@ class Join:
         pairs = [(one, [row for row in right if hold(terms, one[self.x], row)]) for one in left]
         if not self.shows:
             return [one for one, partners in pairs if bool(partners) == (self.kind == "semi")]
-        found = [{**one, alias: row} for one, partners in pairs for row in partners]
+        found: list[Mapping[str, Row]] = [{**one, alias: row} for one, partners in pairs for row in partners]
         if self.kind in ("left", "full"):
             found += [{**one, alias: PADDED} for one, partners in pairs if not partners]
         if self.kind in ("right", "full"):

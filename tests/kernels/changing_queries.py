@@ -139,6 +139,7 @@ def queries(
     for number, alias in enumerate("bcd"[:count], 1):
         x = draw(st.sampled_from(visible))
         join: Join | TemporalJoin
+        terms: tuple[Term, ...]
         if windowed and number == 1:
             terms = (draw(st.sampled_from(KEYS)), NEAR)
             join = Join(draw(st.sampled_from(list(JOINS))), draw(_sources(windowed, alias)), x, terms)

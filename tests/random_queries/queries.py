@@ -36,7 +36,7 @@ def queries(draw: st.DrawFn, streams: Streams) -> Query:
     joins: tuple[Join, ...] = ()
     for number in range(1, count + 1):
         visible = visible_after(first, joins)
-        if streams.appended and draw(rarely(0.35)):
+        if bool(streams.appended) and draw(rarely(0.35)):
             joins += (draw(_asof_join(streams, f"s{number}", visible)),)
             continue
         join = draw(_windowed_join(streams, f"s{number}", visible, trailing=trailing))

@@ -121,7 +121,7 @@ def streams(draw: st.DrawFn) -> Streams:
     unit = draw(st.sampled_from([Unit.SECONDS, Unit.SECONDS, Unit.SECONDS, Unit.ROWS]))
     span = draw(st.sampled_from([3, 20, 20, 40, 80]))
     names = NAMES[: draw(st.integers(2, len(NAMES)))]
-    changing = draw(st.sampled_from([(), (), names, names[:1], names[1:]]))
+    changing = draw(st.sampled_from([(), (), (), names, names[:1], names[1:]]))
     return Streams(unit, {name: draw(_stream(span, changing=name in changing)) for name in names})
 
 
