@@ -30,6 +30,10 @@ SETTINGS = {
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # the default starts a process for each small file of the checkpoint (for our side and Spark's alike)
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
 }
 _SPARK_KINDS = {"inner": "inner", "left": "left", "right": "right", "full": "full", "semi": "leftsemi"}
 

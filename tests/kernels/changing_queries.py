@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from typing import Any
-
-from hypothesis import strategies as st
 
 from tests.kernels.changing_model import (
     JOINS,
@@ -99,85 +98,76 @@ FORMS = (
 )
 
 
-def changes(stream: Stream, now: int, most: int = 8) -> st.SearchStrategy[list[Change]]:
+def changes(rng: random.Random, stream: Stream, now: int) -> list[Change]:
     """Changes of few keys around a time: equal times and older ones, deletes, moves to other values of k."""
-    row = st.builds(
-        Row,
-        id=st.sampled_from([1, 2, 3, 4]),
-        g=st.sampled_from([0, 1]),
-        k=st.sampled_from([1, 2, None]),
-        v=st.sampled_from([1, 0, 2, None]),
-        ts=st.sampled_from([0, 0, 1, 2, 4, -3, -9]).map(lambda by: now + by),
-    )
-    delta = st.sampled_from([1, 1, 1, -1]) if stream.key else st.just(1)
-    return st.lists(st.tuples(row, delta), max_size=most)
-
-
-@st.composite
-def streams(draw: st.DrawFn, *appended: str) -> dict[str, Stream]:
-    """Three streams, of which some are ``appended``; of those that change, some have no WATERMARK."""
-    found = {}
-    for name in NAMES:
-        keys: list[tuple[str, ...]] = [()] if name in appended else [("id",), ("id", "g")]
-        delays = [DELAY] if name in appended else [None, DELAY]
-        mode = draw(st.sampled_from(["versioned_kv", "changelog_kv"]))
-        found[name] = Stream(name, draw(st.sampled_from(keys)), draw(st.sampled_from(delays)), mode)
+    found = []
+    for _ in range(rng.randint(1, 6)):
+        row = Row(
+            id=rng.choice([1, 2, 3, 4]),
+            g=rng.choice([0, 1]),
+            k=rng.choice([1, 1, 2, 2, 3, None]),
+            v=rng.choice([0, 1, 1, 2, 2, None]),
+            ts=now + rng.choice([0, 0, 1, 2, 3, 4, -3, -9]),
+        )
+        found.append((row, rng.choice([1, 1, 1, 1, -1]) if stream.key else 1))
     return found
 
 
-@st.composite
-def queries(
-    draw: st.DrawFn, given: Sequence[Stream], *, windowed: Sequence[Stream] = (), table: Stream | None = None
+def streams(rng: random.Random, *appended: str) -> dict[str, Stream]:
+    """Three streams, of which some are ``appended``; of those that change, some have no WATERMARK."""
+    found = {}
+    for name in NAMES:
+        if name in appended:
+            found[name] = Stream(name, (), DELAY)
+            continue
+        key = rng.choice([("id",), ("id",), ("id", "g")])
+        found[name] = Stream(name, key, rng.choice([None, DELAY]), rng.choice(["versioned_kv", "changelog_kv"]))
+    return found
+
+
+def query(
+    rng: random.Random, given: Sequence[Stream], *, windowed: Sequence[Stream] = (), table: Stream | None = None
 ) -> Query:
     """A chain of joins of the given streams, with what WHERE may say of rows, of results and of other streams.
 
     It begins with a windowed join of ``windowed``, where there are some, and may end with a temporal join of ``table``.
     """
-    first = draw(_sources(windowed or given, "a"))
+    first = _source(rng, windowed or given, "a")
     visible, joins = ["a"], []
-    count = draw(st.sampled_from([2, 2, 3] if windowed else [1, 1, 1, 2, 2, 3]))
+    count = rng.choice([2, 2, 3] if windowed else [1, 1, 1, 2, 2, 3])
     for number, alias in enumerate("bcd"[:count], 1):
-        x = draw(st.sampled_from(visible))
+        x, kind = rng.choice(visible), rng.choice(list(JOINS))
         join: Join | TemporalJoin
-        terms: tuple[Term, ...]
         if windowed and number == 1:
-            terms = (draw(st.sampled_from(KEYS)), NEAR)
-            join = Join(draw(st.sampled_from(list(JOINS))), draw(_sources(windowed, alias)), x, terms)
+            join = Join(kind, _source(rng, windowed, alias), x, (rng.choice(KEYS), NEAR))
         elif table is not None and number == count:
-            terms = (draw(st.sampled_from(KEYS)), *draw(st.lists(st.sampled_from(ACROSS), max_size=1)))
-            join = TemporalJoin(draw(st.sampled_from(["inner", "left"])), Source(table, alias), x, terms)
+            terms = (rng.choice(KEYS), *rng.sample(ACROSS, rng.choice([0, 0, 1])))
+            join = TemporalJoin(rng.choice(["inner", "left"]), Source(table, alias), x, terms)
         else:
-            within = draw(st.sampled_from([None, None, None, WITHIN])) if count == 1 else None
-            join = Join(
-                draw(st.sampled_from(list(JOINS))), draw(_sources(given, alias)), x, draw(_terms(keyed=True)), within
-            )
+            within = WITHIN if count == 1 and rng.random() < 0.2 else None
+            join = Join(kind, _source(rng, given, alias), x, _terms(rng, keyed=True), within)
         joins.append(join)
         visible += [alias] if join.shows else []
-    of_visible = st.sampled_from(visible)
-    where = draw(st.lists(st.tuples(st.sampled_from(FILTERS), of_visible, of_visible), max_size=1))
+    where = [(rng.choice(FILTERS), rng.choice(visible), rng.choice(visible))] if rng.random() < 0.2 else []
     subqueries = []
-    if draw(st.sampled_from([False, False, False, True])):
-        form = draw(st.sampled_from(["EXISTS", "NOT EXISTS", "IN", "NOT IN"]))
-        of_key = draw(_terms(keyed=form.endswith("EXISTS")))
-        subqueries.append(Subquery(form, draw(_sources(given, "e")), draw(of_visible), of_key))
-    columns = st.sampled_from([(alias, column) for alias in visible for column in Row._fields])
-    shown = draw(st.lists(columns, min_size=1, max_size=4, unique=True))
+    if rng.random() < 0.2:
+        form = rng.choice(["EXISTS", "NOT EXISTS", "IN", "NOT IN"])
+        terms = _terms(rng, keyed=form.endswith("EXISTS"))
+        subqueries.append(Subquery(form, _source(rng, given, "e"), rng.choice(visible), terms))
+    columns = [(alias, column) for alias in visible for column in Row._fields]
+    shown = rng.sample(columns, rng.randint(1, 4))
     return Query(first, tuple(joins), tuple(where), tuple(subqueries), tuple(shown))
 
 
-@st.composite
-def _terms(draw: st.DrawFn, *, keyed: bool) -> tuple[Term, ...]:
+def _terms(rng: random.Random, *, keyed: bool) -> tuple[Term, ...]:
     """A key (or none), and perhaps conditions across sides or over times."""
-    terms = []
-    if keyed and draw(st.sampled_from([True] * 7 + [False])):
-        terms.append(draw(st.sampled_from(KEYS)))
-    if draw(st.sampled_from([False, False, True])) or (keyed and not terms):
-        terms.append(draw(st.sampled_from(ACROSS)))
-    if draw(st.sampled_from([False, False, True])):
-        terms.append(draw(st.sampled_from(TIMES)))
+    terms = [rng.choice(KEYS)] if keyed and rng.random() < 0.9 else []
+    if rng.random() < 0.25 or (keyed and not terms):
+        terms.append(rng.choice(ACROSS))
+    if rng.random() < 0.25:
+        terms.append(rng.choice(TIMES))
     return tuple(terms)
 
 
-def _sources(given: Sequence[Stream], alias: str) -> st.SearchStrategy[Source]:
-    forms = st.sampled_from([*[PLAIN] * 5, *FORMS])
-    return st.builds(Source, st.sampled_from(list(given)), st.just(alias), forms)
+def _source(rng: random.Random, given: Sequence[Stream], alias: str) -> Source:
+    return Source(rng.choice(list(given)), alias, rng.choice([*[PLAIN] * 9, *FORMS]))

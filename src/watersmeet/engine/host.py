@@ -32,8 +32,9 @@ from watersmeet.engine.spec import OperatorSpec
 from watersmeet.errors import LimitError
 from watersmeet.kernels.api import FOREVER, GONE, NEVER, StepFrontiers, StepResult
 from watersmeet.state.compaction import plan_merges
+from watersmeet.state.local_copies import LocalCopies
 from watersmeet.state.manifest import Manifest, PartFrontier, read_manifest, write_manifest
-from watersmeet.state.segments import drop_segment, read_segment, split_by_time, write_segment
+from watersmeet.state.segments import Segment, drop_segment, read_segment, split_by_time, write_segment
 from watersmeet.state.store import Store
 from watersmeet.state.working_set import WorkingSet
 
@@ -49,9 +50,16 @@ class Inbox:
 
 
 def process(
-    spec: OperatorSpec, bucket: int, frames: Iterable[Frame], store: Store, working_set: WorkingSet
+    spec: OperatorSpec,
+    bucket: int,
+    frames: Iterable[Frame],
+    store: Store,
+    working_set: WorkingSet,
+    copies: LocalCopies | None = None,
 ) -> list[Frame]:
     """Take one step of one bucket; what it sends on comes back.
+
+    ``copies`` are those of the bucket's segments that workers of this machine have left for each other.
 
     Raises ``CheckpointError`` where the stored state belongs to another plan or format, ``LimitError`` where the
     state would grow over its limit (nothing of the step is kept then).
@@ -63,9 +71,12 @@ def process(
         {number: input.parts for number, input in enumerate(spec.inputs)},
         first_rid=spec.buckets.index(bucket) << 48,
     )
-    loaded = working_set.sync(
-        manifest.segments, lambda segment: read_segment(store, segment), most_hot=spec.most_hot_rows
-    )
+
+    def load(segment: Segment) -> pa.Table:
+        copy = None if copies is None else copies.get(segment.id)
+        return read_segment(store, segment) if copy is None else copy
+
+    loaded = working_set.sync(manifest.segments, load, most_hot=spec.most_hot_rows)
     before = manifest.frontier
     late_before = _late_before(spec, manifest)
     _move_frontiers(spec, manifest, inbox)
@@ -100,7 +111,7 @@ def process(
         manifest.count(f"{spec.name}.{name}", by)
     manifest.next_rid += sum(table.num_rows for table in inputs.values())
     manifest.step += 1
-    _log(spec, manifest, result, store, working_set)
+    _log(spec, manifest, result, store, working_set, copies)
     working_set.cool(manifest.segments, spec.most_hot_rows)
     _check_limit(spec, manifest)
     write_manifest(store, manifest)
@@ -192,7 +203,14 @@ def _late_rows(rows: pa.Table, source: str, frontier: int) -> pa.Table:
     return side_rows("late", source, pa.array([reason] * rows.num_rows), rows[RAW_TEXT])
 
 
-def _log(spec: OperatorSpec, manifest: Manifest, result: StepResult, store: Store, working_set: WorkingSet) -> None:
+def _log(
+    spec: OperatorSpec,
+    manifest: Manifest,
+    result: StepResult,
+    store: Store,
+    working_set: WorkingSet,
+    copies: LocalCopies | None,
+) -> None:
     """Log new rows, drop segments whose rows are all past, merge small ones."""
     width = spec.kernel.partition_width
 
@@ -201,11 +219,15 @@ def _log(spec: OperatorSpec, manifest: Manifest, result: StepResult, store: Stor
         manifest.segments.remove(segment)
         working_set.remove(segment_id)
         drop_segment(store, segment)
+        if copies is not None:
+            copies.remove(segment_id)
 
     def add(relation: str, rows: pa.Table) -> None:
         segment = write_segment(store, manifest.step, relation, rows)
         manifest.segments.append(segment)
         working_set.add(segment, rows)
+        if copies is not None:
+            copies.put(segment.id, rows)
 
     for segment in list(manifest.segments):
         if segment.high < result.forget.get(segment.relation, NEVER) or segment.relation in result.replace:

@@ -35,6 +35,7 @@ from watersmeet.plan.specs import operator_specs, pack_specs
 from watersmeet.plan.times import EventTime, TimeUnit
 from watersmeet.runtime.metrics import METRICS, RESULTS, observed_columns
 from watersmeet.runtime.processor import OperatorProcessor
+from watersmeet.state.local_copies import new_folder
 
 _BATCH_ID = "streaming.sql.batchId"
 
@@ -53,10 +54,11 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Dataflow:
-    """A built query: its result, and the operators it consists of."""
+    """A built query: its result, the operators it consists of, and the folder of its workers' copies of segments."""
 
     frame: DataFrame
     operators: tuple[OperatorSpec, ...]
+    copies: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ def build(
     projected = [_project(part, source, plan.keeps_late) for part, source in zip(plan.inputs, inputs, strict=True)]
     schemas = [_arrow_schema(frame) for frame in projected]
     operators = operator_specs(plan, schemas, [source.parts for source in inputs], buckets)
-    run = uuid.uuid4().hex
+    run, copies = uuid.uuid4().hex, new_folder()
     frames = [_packed(frame, spec) for frame, spec in zip(projected, pack_specs(plan, schemas, buckets), strict=True)]
     results: list[DataFrame] = []
     for operator, spec in zip(plan.operators, operators, strict=True):
@@ -97,12 +99,12 @@ def build(
         if control is not None:
             arriving.append(_control_frames(control, spec.buckets))
         union = reduce(DataFrame.unionAll, arriving)
-        results.append(_operate(spark, union, spec, run, resources))
+        results.append(_operate(spark, union, spec, run, resources, copies))
     observed = results[-1].observe(METRICS + label, *observed_columns(operators))
     rows = _unpacked(observed, operators[-1], resources, with_frontier=frontier_lag is not None)
     result = _select(plan, rows, frontier_lag)
     counted = F.count_if(F.col(STORED_FRONTIER).isNull()) if frontier_lag is not None else F.count(F.lit(1))
-    return Dataflow(result.observe(RESULTS + label, counted.alias("rows_out")), tuple(operators))
+    return Dataflow(result.observe(RESULTS + label, counted.alias("rows_out")), tuple(operators), copies)
 
 
 def new_buckets(spark: SparkSession, wanted: int | None) -> tuple[int, ...]:
@@ -209,8 +211,10 @@ def _control_frames(control: DataFrame, buckets: Sequence[int]) -> DataFrame:
 # -- operators ---------------------------------------------------------------------------------------------------------
 
 
-def _operate(spark: SparkSession, frames: DataFrame, spec: OperatorSpec, run: str, resources: Resources) -> DataFrame:
-    processor = OperatorProcessor(spec, run, resources.cache_bytes, resources.memory_limit)
+def _operate(
+    spark: SparkSession, frames: DataFrame, spec: OperatorSpec, run: str, resources: Resources, copies: str
+) -> DataFrame:
+    processor = OperatorProcessor(spec, run, resources.cache_bytes, resources.memory_limit, copies)
     with _own_workers(spark):
         return frames.groupBy("bucket").transformWithStateInPandas(
             processor, outputStructType=FRAME_DDL, outputMode="Append", timeMode="None"

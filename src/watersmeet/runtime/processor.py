@@ -17,6 +17,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from watersmeet.engine.frames import FRAME_SCHEMA, Frame, from_record_batch, to_record_batch
 from watersmeet.engine.host import process
 from watersmeet.engine.spec import OperatorSpec
+from watersmeet.state.local_copies import LocalCopies
 from watersmeet.state.working_set import WorkingSets
 
 if TYPE_CHECKING:
@@ -50,11 +51,15 @@ class MapStateStore:
 
 
 class OperatorProcessor(StatefulProcessor):
-    """Hosts one operator; ``run`` tells one run of a query from another, so that cached state is never mixed up."""
+    """Hosts one operator; ``run`` tells one run of a query from another, so that cached state is never mixed up.
 
-    def __init__(self, spec: OperatorSpec, run: str, cache_bytes: int, memory_limit: str | None) -> None:
+    ``copies`` is the folder of that run where workers of one machine leave segments for each other.
+    """
+
+    def __init__(self, spec: OperatorSpec, run: str, cache_bytes: int, memory_limit: str | None, copies: str) -> None:
         self._spec = spec
         self._run = run
+        self._copies = copies
         self._cache_bytes = cache_bytes
         self._memory_limit = memory_limit
 
@@ -70,7 +75,8 @@ class OperatorProcessor(StatefulProcessor):
         frames = [frame for chunk in rows for frame in _frames(chunk)]
         sets = working_sets(self._cache_bytes, self._memory_limit)
         working_set = sets.get(self._run, self._spec.name, str(bucket))
-        sent = process(self._spec, int(bucket), frames, self._store, working_set)
+        copies = LocalCopies(self._copies, f"{self._spec.name}-{bucket}")
+        sent = process(self._spec, int(bucket), frames, self._store, working_set, copies)
         sets.trim()
         return iter([to_record_batch(sent).to_pandas()] if sent else [])
 
