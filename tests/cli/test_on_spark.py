@@ -68,6 +68,7 @@ def test_ctrl_c_keeps_the_checkpoint_and_a_bounded_run_resumes(tmp_path: Path) -
     assert "Java" not in resumed.stderr
 
 
+@pytest.mark.slow
 def test_a_changelog_adds_up_to_a_table_until_the_query_is_resumed(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -69,7 +69,14 @@ def test_a_topic_that_is_not_there(session: Session, broker: Broker) -> None:
         session.sql("SELECT * FROM table(gone)")
 
 
-@pytest.mark.parametrize("seek_to", ["earliest", "latest", AT_MOMENT], ids=["earliest", "latest", "time"])
+@pytest.mark.parametrize(
+    "seek_to",
+    [
+        pytest.param("earliest", id="earliest", marks=pytest.mark.slow),
+        pytest.param("latest", id="latest"),
+        pytest.param(AT_MOMENT, id="time", marks=pytest.mark.slow),
+    ],
+)
 def test_where_a_query_begins(
     session: Session, spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, seek_to: str
 ) -> None:
@@ -89,6 +96,7 @@ def test_where_a_query_begins(
     assert json_rows(tmp_path / "out") == [*first, (4,)]
 
 
+@pytest.mark.slow
 def test_both_sides_of_a_join_with_itself_begin_at_one_place(
     session: Session, spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
 ) -> None:

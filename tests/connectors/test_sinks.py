@@ -76,6 +76,7 @@ def compacted(found: Sequence[Record]) -> dict[str | None, str]:
 
 
 @pytest.mark.kafka
+@pytest.mark.slow
 def test_kafka_has_the_newest_row_of_each_key_and_no_value_for_a_deleted_one(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
 ) -> None:
@@ -139,6 +140,7 @@ def test_the_same_definition_reads_what_was_written(
 
 
 @pytest.mark.kafka
+@pytest.mark.slow
 def test_kafka_takes_a_changelog_row_by_row_where_that_is_asked_for(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
 ) -> None:
@@ -245,6 +247,7 @@ def test_a_left_join_into_postgresql(spark: SparkSession, postgres: Postgres, tm
         session.sql("SELECT order_id FROM results")
 
 
+@pytest.mark.slow
 def test_a_left_join_into_a_delta_table(spark: SparkSession, tmp_path: Path) -> None:
     run(spark, tmp_path, COLUMNS, f"WITH (connector = 'delta', path = '{tmp_path}/table')")
     table = DeltaTable(tmp_path / "table")
@@ -253,6 +256,7 @@ def test_a_left_join_into_a_delta_table(spark: SparkSession, tmp_path: Path) -> 
     assert sum(int(each.get("num_target_rows_deleted", 0)) for each in metrics) == 1
 
 
+@pytest.mark.slow
 def test_a_left_join_into_an_embedded_stream(spark: SparkSession, tmp_path: Path) -> None:
     session = run(spark, tmp_path, COLUMNS, "")
     results = session.streams.catalog.require("results")

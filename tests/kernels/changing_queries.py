@@ -98,8 +98,11 @@ FORMS = (
 )
 
 
-def changes(rng: random.Random, stream: Stream, now: int) -> list[Change]:
-    """Changes of few keys around a time: equal times and older ones, deletes, moves to other values of k."""
+def changes(rng: random.Random, stream: Stream, now: int, known: Sequence[Change]) -> list[Change]:
+    """Changes of few keys around a time: equal times and older ones, deletes, moves to other values of k.
+
+    Some say again what is known already, at another time.
+    """
     found = []
     for _ in range(rng.randint(1, 6)):
         row = Row(
@@ -109,6 +112,8 @@ def changes(rng: random.Random, stream: Stream, now: int) -> list[Change]:
             v=rng.choice([0, 1, 1, 2, 2, None]),
             ts=now + rng.choice([0, 0, 1, 2, 3, 4, -3, -9]),
         )
+        if known and rng.random() < 0.2:
+            row = rng.choice(known)[0]._replace(ts=row.ts)
         found.append((row, rng.choice([1, 1, 1, 1, -1]) if stream.key else 1))
     return found
 

@@ -86,6 +86,7 @@ def test_all_rows_of_a_stream_that_appends(session: Session) -> None:
     assert ask(session, "SELECT max(id) FROM table(Clicks) WHERE _tp_time > TIMESTAMP'2020-01-01 00:00:00'") == [(2,)]
 
 
+@pytest.mark.slow
 def test_frontiers_between_the_rows_of_a_derived_stream_are_no_rows(session: Session) -> None:
     session.sql("""
         CREATE STREAM clicks (id INT, sec BIGINT, WATERMARK FOR sec AS sec) WITH (event_time_unit = 's');

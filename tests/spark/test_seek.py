@@ -68,6 +68,7 @@ def test_the_latest_is_a_moment_that_stays_when_the_query_goes_on(session: Sessi
     assert json.loads((Path(query.checkpoint) / "plan.json").read_text())["seek"] == kept
 
 
+@pytest.mark.slow
 def test_files_since_a_time(session: Session, tmp_path: Path) -> None:
     """The files were changed 22:13:20 and later, on the 14th of November 2023."""
     for age in (0, 60, 61):
@@ -96,6 +97,7 @@ def test_a_time_without_a_zone_is_the_session_s(spark: SparkSession) -> None:
         spark.conf.set("spark.sql.session.timeZone", zone)
 
 
+@pytest.mark.slow
 def test_a_dataframe_begins_where_it_was_made(session: Session, tmp_path: Path) -> None:
     """And both sides of a join of a stream with itself begin at one place: Spark reads one source for them."""
     session.sql("INSERT INTO clicks VALUES (1, 10)")
@@ -109,6 +111,7 @@ def test_a_dataframe_begins_where_it_was_made(session: Session, tmp_path: Path) 
     assert drained(made.frame, tmp_path / "made") == ([(2, 2), (2, 3), (3, 2), (3, 3)], 1)
 
 
+@pytest.mark.slow
 def test_frontiers_hold_for_what_comes_later(spark: SparkSession, tmp_path: Path) -> None:
     log = EmbeddedLog(tmp_path / "log")
     rows = spark.createDataFrame([(1, None), (None, 70)], "id INT, _frontier BIGINT")

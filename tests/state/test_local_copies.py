@@ -64,6 +64,7 @@ def test_folders_of_killed_processes_go_after_a_day(monkeypatch: pytest.MonkeyPa
 def run(copies: bool, monkeypatch: pytest.MonkeyPatch, folder: Path) -> tuple[Counter[Any], int]:
     """What a join of changes comes to with a worker that has forgotten everything before each step; segments read."""
     read = 0
+
     def count(store: Store, segment: Segment) -> pa.Table:
         nonlocal read
         read += 1
