@@ -40,7 +40,7 @@ def run(settings: str, *, keys: int, rows: int, steps: int, memory_limit: str | 
 
 
 def test_a_hybrid_join_gives_what_one_in_memory_gives() -> None:
-    size: dict[str, Any] = {"keys": 400, "rows": 60, "steps": 30}
+    size: dict[str, Any] = {"keys": 400, "rows": 60, "steps": 12}
     expected, on_disk, _ = run("", **size)
     assert on_disk == 0
     found, on_disk, _ = run("SETTINGS default_hash_join = 'hybrid', max_hot_keys = 100", **size)

@@ -78,12 +78,12 @@ class StoredRows:
             parts = [f"SELECT {columns} FROM fresh_{self.relation}"]
             if (live := self.live()) is not None:
                 parts.append(f"SELECT {columns} FROM {live}")
-            rid = quote(RID)
-            rows = f"SELECT s.* FROM ({' UNION ALL '.join(parts)}) AS s"
+            rid, shown, counted = quote(RID), "s.*", ""
             if self.counted:
                 added = f"SELECT {rid}, sum({quote(COUNT)}) AS n FROM fresh_{self.counts} GROUP BY {rid}"
-                total = f"CAST(s.{quote(COUNT)} + coalesce(a.n, 0) AS INT) AS {quote(COUNT)}"
-                rows = rows.replace("s.*", f"s.* REPLACE ({total})", 1) + f" LEFT JOIN ({added}) AS a USING ({rid})"
+                shown = f"s.* REPLACE (CAST(s.{quote(COUNT)} + coalesce(a.n, 0) AS INT) AS {quote(COUNT)})"
+                counted = f" LEFT JOIN ({added}) AS a ON a.{rid} = s.{rid}"
+            rows = f"SELECT {shown} FROM ({' UNION ALL '.join(parts)}) AS s{counted}"
             rows += f" WHERE s.{rid} NOT IN (SELECT {rid} FROM fresh_{self.gone}) AND {still}"
             rows += f" AND NOT ({passed})" if passed else ""
             result.replace[self.relation] = con.sql(rows).to_arrow_table()
