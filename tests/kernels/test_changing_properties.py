@@ -21,7 +21,7 @@ from tests.kernels.changing_queries import changes, query, streams
 from watersmeet.kernels.changelog import stored
 from watersmeet.testing.harness import Harness, StepInput, load_script
 
-EXAMPLES = max(settings.default.max_examples // 12, 1) if settings.default else 4
+EXAMPLES = max(settings.default.max_examples // 16, 1) if settings.default else 3
 
 
 @dataclass

@@ -6,8 +6,10 @@ import random
 from collections import Counter
 from typing import Any
 
+import duckdb
 import pytest
 
+from watersmeet.state.cold import ColdDatabase
 from watersmeet.testing.harness import Harness, StepInput, load_script
 
 SQL = """
@@ -18,7 +20,9 @@ SELECT {columns} FROM l FULL JOIN r ON l.k = r.k EMIT CHANGELOG {settings};
 COLUMNS = "l.k AS x, r.k AS y, l.v, r.w"
 
 
-def run(settings: str, *, keys: int, rows: int, steps: int, memory_limit: str | None = None) -> tuple[Any, int, int]:
+def run(
+    settings: str, *, keys: int, rows: int, steps: int, width: int = 400, memory_limit: str | None = None
+) -> tuple[Any, int, int]:
     """The accumulated changes of random updates, with a restart in the middle; rows on disk and bytes of state."""
     rng = random.Random(5)
     script = load_script(SQL.format(columns=COLUMNS, settings=settings))
@@ -27,7 +31,7 @@ def run(settings: str, *, keys: int, rows: int, steps: int, memory_limit: str | 
     for step in range(steps):
         if step == steps // 2:
             harness.restart()
-        inputs = {s: StepInput([(rng.randrange(keys), f"{rng.random():0<400}") for _ in range(rows)]) for s in "lr"}
+        inputs = {s: StepInput([(rng.randrange(keys), f"{rng.random():0<{width}}") for _ in range(rows)]) for s in "lr"}
         for weight, row in harness.step(inputs).changes:
             found[row] += weight
         assert all(weight >= 0 for weight in found.values())
@@ -50,9 +54,21 @@ def test_a_hybrid_join_gives_what_one_in_memory_gives() -> None:
 
 @pytest.mark.slow
 def test_a_key_space_five_times_the_memory_given() -> None:
-    size: dict[str, Any] = {"keys": 200_000, "rows": 20_000, "steps": 24}
+    size: dict[str, Any] = {"keys": 130_000, "rows": 2_000, "steps": 170, "width": 2_000}
     expected, _, _ = run("", **size)
-    settings = "SETTINGS default_hash_join = 'hybrid', max_hot_keys = 20000"
-    found, _, state = run(settings, **size, memory_limit="32MB")
+    settings = "SETTINGS default_hash_join = 'hybrid', max_hot_keys = 4000"
+    found, _, state = run(settings, **size, memory_limit="96MB")
     assert found == expected
-    assert state > 5 * 32_000_000
+    assert state > 5 * 96_000_000
+
+
+def test_the_database_on_disk_takes_back_the_room_of_dropped_tables() -> None:
+    connection = duckdb.connect()
+    cold = ColdDatabase(connection)
+    for number in range(3):
+        connection.execute(f"CREATE TABLE {cold.table(f't{number}')} AS SELECT range AS i FROM range(500000)")
+        connection.execute(f"DROP TABLE {cold.table(f't{number}')}")
+        connection.execute("CHECKPOINT cold")
+    sql = "SELECT used_blocks FROM pragma_database_size() WHERE database_name = 'cold'"
+    ((used,),) = connection.sql(sql).fetchall()
+    assert used < 4

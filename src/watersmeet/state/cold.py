@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,10 +30,10 @@ class ColdDatabase:
         """The full name of a table in it."""
         if not self._is_open:
             folder = Path(tempfile.mkdtemp(prefix="watersmeet-"))
+            atexit.register(shutil.rmtree, folder, ignore_errors=True)
             path = folder / "cold.db"
             self._connection.execute(f"ATTACH '{path}' AS {_NAME} (RECOVERY_MODE NO_WAL_WRITES)")
-            path.unlink()
-            folder.rmdir()
+            path.unlink()  # its folder stays: a checkpoint makes a file there
             self._is_open = True
         return f"{_NAME}.{name}"
 
