@@ -13,7 +13,8 @@ import pytest
 
 from watersmeet.columns import TIME, WEIGHT
 from watersmeet.engine import host
-from watersmeet.state.local_copies import LocalCopies, new_folder, remove_abandoned
+from watersmeet.runtime.run_folder import new_folder, remove_abandoned
+from watersmeet.state.local_copies import LocalCopies
 from watersmeet.state.segments import Segment, read_segment
 from watersmeet.state.store import MemoryStore, Store
 from watersmeet.testing.harness import Harness, StepInput, load_script

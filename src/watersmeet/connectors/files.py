@@ -12,8 +12,9 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.readwriter import DataStreamReader
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType, TimestampType
 
 from watersmeet.catalog import StreamDef
 from watersmeet.columns import SEQUENCE, TP_TIME, spark_name
@@ -24,8 +25,11 @@ from watersmeet.connectors.headers import PLACE, VALUE, skip_headers
 from watersmeet.errors import ConfigError, ConnectorError
 from watersmeet.options import parse_options
 from watersmeet.runtime.storage import Storage
+from watersmeet.runtime.worker_scan import ParquetFiles
 from watersmeet.seek import Seek
 
+#: The columns of Spark's source of whole files, of which none is asked for.
+_BINARY_FILES = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
 _CHANGED = "_metadata.file_modification_time"
 
 
@@ -73,14 +77,48 @@ def read_stream(
     Raises ``ConnectorError`` where the folder is not there.
     """
     given = _opened(spark, options)
+    raw = _since(_raw(_stream_reader(spark, given, limited=limited), columns, given), seek)
+    return _source_frame(raw, columns, given, changing, F.current_timestamp())
+
+
+def parquet_files(
+    spark: SparkSession, columns: StructType, options: Mapping[str, str], *, limited: bool, seek: Seek | None = None
+) -> ParquetFiles | None:
+    """The files of the same stream, for workers to read; None where only Spark can.
+
+    So it is with other formats, with options of Spark's reader, on file systems that are not mounted, and where the
+    path may stand for several folders.  What a checkpoint knows of the files is the same either way.
+    """
+    given = options_of(options)
+    if given.format != "parquet" or given.format_options or set(given.path) & set("*?[]{}=%"):
+        return None
+    root = Storage(spark).local_path(given.path)
+    if root is None or "=" in root:
+        return None
+    # only what is selected is read: nothing of the files' content
+    reader = _stream_reader(spark, given, limited=limited).format("binaryFile").schema(_BINARY_FILES)
+    listed = _since(reader.load(given.path), seek)
+    frame = listed.select(
+        F.col("_metadata.file_path").alias("uri"),
+        F.concat("_metadata.file_path", F.lit("\0")).alias("place"),
+        F.current_timestamp().alias("arrival"),
+    )
+    schema = StructType([*columns.fields, StructField(TP_TIME, TimestampType())])
+    return ParquetFiles(frame, to_arrow_schema(schema, timezone="UTC"), root)
+
+
+def _stream_reader(spark: SparkSession, given: FilesOptions, *, limited: bool) -> DataStreamReader:
     # by default Spark passes over files a week older than the newest one, without a word
     reader = spark.readStream.option("maxFileAge", "36500d")
     if given.max_files_per_trigger is not None and limited:
-        reader = reader.option("maxFilesPerTrigger", given.max_files_per_trigger)
-    raw = _raw(reader, columns, given)
-    if seek is not None and seek.since is not None:
-        raw = raw.where(F.col(_CHANGED) >= F.timestamp_micros(F.lit(seek.since)))
-    return _source_frame(raw, columns, given, changing, F.current_timestamp())
+        return reader.option("maxFilesPerTrigger", given.max_files_per_trigger)
+    return reader
+
+
+def _since(files: DataFrame, seek: Seek | None) -> DataFrame:
+    if seek is None or seek.since is None:
+        return files
+    return files.where(F.col(_CHANGED) >= F.timestamp_micros(F.lit(seek.since)))
 
 
 def read_stored(

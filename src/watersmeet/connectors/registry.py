@@ -104,7 +104,9 @@ def _read_files(it: Reading) -> Source:
     frame = files.read_stream(
         it.spark, it.columns, it.stream.options, limited=it.limited, changing=it.changing, seek=it.seek
     )
-    return Source(frame)
+    return Source(
+        frame, files=files.parquet_files(it.spark, it.columns, it.stream.options, limited=it.limited, seek=it.seek)
+    )
 
 
 def _stored_files(it: Reading) -> DataFrame:

@@ -7,7 +7,7 @@ handed on to the end of the query.  What a frame says is its ``kind``:
 ========== ============================================ ============================== ======================
 kind       payload                                      ``part``                       ``frontier``
 ========== ============================================ ============================== ======================
-ROWS       rows of the input's schema                   –                              –
+ROWS       rows of the input's schema                   the file that has the payload  –
 MARK       JSON counters of the sending task, or empty  where the frontier comes from  the frontier itself
 CONTROL    JSON control event                           –                              –
 SIDE       late and quarantined rows (``SIDE_SCHEMA``)  –                              –

@@ -13,14 +13,14 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 import pyarrow.fs
 
-from watersmeet.engine.frames import FrameKind, decode_table, from_record_batch
+from watersmeet.engine.frames import Frame, FrameKind, decode_table
 from watersmeet.kernels.api import NEVER
 
 FRONTIER = "$frontier"
 
 
 def unpack(
-    batches: Iterable[pa.RecordBatch], schema: pa.Schema, side_folder: str | None, batch_id: str
+    batches: Iterable[Iterable[Frame]], schema: pa.Schema, side_folder: str | None, batch_id: int
 ) -> Iterator[pa.RecordBatch]:
     """The rows of all ROWS frames; side rows go to ``side_folder`` (a path or URI; None: they are not kept).
 
@@ -31,7 +31,7 @@ def unpack(
     for batch in batches:
         side: list[pa.Table] = []
         bucket = 0
-        for frame in from_record_batch(batch):
+        for frame in batch:
             if frame.kind is FrameKind.ROWS:
                 rows = decode_table(frame.payload)
                 if with_frontier:

@@ -1,7 +1,7 @@
 """A physical plan as a Spark streaming DataFrame.
 
     source ─ project, mark ─ pack ─┐
-    source ─ project, mark ─ pack ─┼─ union ─ by bucket ─ operator ─ … ─ operator ─ unpack ─ SELECT list
+    Parquet files ─ read and pack ─┼─ union ─ by bucket ─ operator ─ … ─ operator ─ unpack ─ SELECT list
     control events ────────────────┘
 
 Expressions over one source run in Spark before its rows are packed; the SELECT list and what is left of WHERE run in
@@ -23,7 +23,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from sqlglot import exp
 
 from watersmeet.columns import BAD, PART, RAW, SEQUENCE, STORED_FRONTIER, TEXT, TIME, TP_DELTA, WEIGHT, spark_name
-from watersmeet.engine.frames import FRAME_DDL, FrameKind, to_record_batch
+from watersmeet.engine.frames import FRAME_DDL, FrameKind
 from watersmeet.engine.pack import GREATEST_TIME, RAW_TEXT, pack
 from watersmeet.engine.routing import bucket_numbers
 from watersmeet.engine.spec import OperatorSpec, PackSpec
@@ -33,32 +33,35 @@ from watersmeet.plan.logical import Input
 from watersmeet.plan.physical import PhysicalInput, PhysicalPlan
 from watersmeet.plan.specs import operator_specs, pack_specs
 from watersmeet.plan.times import EventTime, TimeUnit
+from watersmeet.plan.worker_projection import worker_projection
+from watersmeet.runtime.exchange import Exchange, batch_id
 from watersmeet.runtime.metrics import METRICS, RESULTS, observed_columns
 from watersmeet.runtime.processor import OperatorProcessor
-from watersmeet.state.local_copies import new_folder
-
-_BATCH_ID = "streaming.sql.batchId"
+from watersmeet.runtime.run_folder import new_folder
+from watersmeet.runtime.worker_scan import ParquetFiles, scanned
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
     """A stream's rows as a source frame (see connectors/__init__.py), and the parts its frontiers come from.
 
-    ``stores_frontier``: the rows bring ``_frontier``, written by the stream's producer.
+    ``stores_frontier``: the rows bring ``_frontier``, written by the stream's producer.  ``files``: the rows are
+    those of Parquet files, which workers can read too.
     """
 
     frame: DataFrame
     parts: tuple[str, ...] = ("",)
     stores_frontier: bool = False
+    files: ParquetFiles | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Dataflow:
-    """A built query: its result, the operators it consists of, and the folder of its workers' copies of segments."""
+    """A built query: its result, the operators it consists of, and the folder of this run."""
 
     frame: DataFrame
     operators: tuple[OperatorSpec, ...]
-    copies: str
+    folder: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +93,13 @@ def build(
     projected = [_project(part, source, plan.keeps_late) for part, source in zip(plan.inputs, inputs, strict=True)]
     schemas = [_arrow_schema(frame) for frame in projected]
     operators = operator_specs(plan, schemas, [source.parts for source in inputs], buckets)
-    run, copies = uuid.uuid4().hex, new_folder()
-    frames = [_packed(frame, spec) for frame, spec in zip(projected, pack_specs(plan, schemas, buckets), strict=True)]
+    run, folder = uuid.uuid4().hex, new_folder()
+    exchange = Exchange(folder if str(spark.sparkContext.master).startswith("local[") else None)
+    packs = pack_specs(plan, schemas, buckets)
+    frames = [
+        _scanned(part, source, schema, spec, exchange) or _packed(frame, spec, exchange)
+        for part, source, schema, frame, spec in zip(plan.inputs, inputs, schemas, projected, packs, strict=True)
+    ]
     results: list[DataFrame] = []
     for operator, spec in zip(plan.operators, operators, strict=True):
         arriving = [frames[feed.source] for feed in operator.feeds if feed.source is not None]
@@ -99,12 +107,12 @@ def build(
         if control is not None:
             arriving.append(_control_frames(control, spec.buckets))
         union = reduce(DataFrame.unionAll, arriving)
-        results.append(_operate(spark, union, spec, run, resources, copies))
+        results.append(_operate(spark, union, spec, run, resources, folder, exchange))
     observed = results[-1].observe(METRICS + label, *observed_columns(operators))
-    rows = _unpacked(observed, operators[-1], resources, with_frontier=frontier_lag is not None)
+    rows = _unpacked(observed, operators[-1], resources, exchange, with_frontier=frontier_lag is not None)
     result = _select(plan, rows, frontier_lag)
     counted = F.count_if(F.col(STORED_FRONTIER).isNull()) if frontier_lag is not None else F.count(F.lit(1))
-    return Dataflow(result.observe(RESULTS + label, counted.alias("rows_out")), tuple(operators), copies)
+    return Dataflow(result.observe(RESULTS + label, counted.alias("rows_out")), tuple(operators), folder)
 
 
 def new_buckets(spark: SparkSession, wanted: int | None) -> tuple[int, ...]:
@@ -188,10 +196,21 @@ def _arrow_schema(frame: DataFrame) -> pa.Schema:
     return to_arrow_schema(frame.schema, timezone="UTC")
 
 
-def _packed(frame: DataFrame, spec: PackSpec) -> DataFrame:
+def _scanned(
+    part: PhysicalInput, source: Source, schema: pa.Schema, spec: PackSpec, exchange: Exchange
+) -> DataFrame | None:
+    """Frames of rows that workers read themselves; None where Spark has to read or to compute them."""
+    if source.files is None or spec.keeps_late:
+        return None
+    projection = worker_projection(part, _arrow_schema(source.frame), schema)
+    return scanned(source.files, projection, spec, exchange) if projection is not None else None
+
+
+def _packed(frame: DataFrame, spec: PackSpec, exchange: Exchange) -> DataFrame:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        exchange.tidy()
         for packed in pack(batches, spec):
-            yield to_record_batch([packed])
+            yield exchange.send([packed])
 
     return frame.mapInArrow(run, FRAME_DDL)
 
@@ -212,9 +231,15 @@ def _control_frames(control: DataFrame, buckets: Sequence[int]) -> DataFrame:
 
 
 def _operate(
-    spark: SparkSession, frames: DataFrame, spec: OperatorSpec, run: str, resources: Resources, copies: str
+    spark: SparkSession,
+    frames: DataFrame,
+    spec: OperatorSpec,
+    run: str,
+    resources: Resources,
+    folder: str,
+    exchange: Exchange,
 ) -> DataFrame:
-    processor = OperatorProcessor(spec, run, resources.cache_bytes, resources.memory_limit, copies)
+    processor = OperatorProcessor(spec, run, resources.cache_bytes, resources.memory_limit, folder, exchange)
     with _own_workers(spark):
         return frames.groupBy("bucket").transformWithStateInPandas(
             processor, outputStructType=FRAME_DDL, outputMode="Append", timeMode="None"
@@ -239,16 +264,14 @@ def _own_workers(spark: SparkSession) -> Iterator[None]:
 # -- after the operators -----------------------------------------------------------------------------------------------
 
 
-def _unpacked(frames: DataFrame, spec: OperatorSpec, resources: Resources, *, with_frontier: bool) -> DataFrame:
+def _unpacked(
+    frames: DataFrame, spec: OperatorSpec, resources: Resources, exchange: Exchange, *, with_frontier: bool
+) -> DataFrame:
     side_folder = resources.side_folder
     schema = spec.output.append(pa.field(FRONTIER, pa.int64())) if with_frontier else spec.output
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        batch_id = context.getLocalProperty(_BATCH_ID) if context is not None else None
-        yield from unpack(batches, schema, side_folder, batch_id or "0")
+        yield from unpack(map(exchange.receive, batches), schema, side_folder, batch_id())
 
     return frames.mapInArrow(run, from_arrow_schema(schema))
 

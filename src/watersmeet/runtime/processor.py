@@ -14,9 +14,10 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from watersmeet.engine.frames import FRAME_SCHEMA, Frame, from_record_batch, to_record_batch
+from watersmeet.engine.frames import FRAME_SCHEMA, Frame
 from watersmeet.engine.host import process
 from watersmeet.engine.spec import OperatorSpec
+from watersmeet.runtime.exchange import Exchange
 from watersmeet.state.local_copies import LocalCopies
 from watersmeet.state.working_set import WorkingSets
 
@@ -53,13 +54,22 @@ class MapStateStore:
 class OperatorProcessor(StatefulProcessor):
     """Hosts one operator; ``run`` tells one run of a query from another, so that cached state is never mixed up.
 
-    ``copies`` is the folder of that run where workers of one machine leave segments for each other.
+    ``folder`` is that of the run, where workers of one machine leave segments for each other.
     """
 
-    def __init__(self, spec: OperatorSpec, run: str, cache_bytes: int, memory_limit: str | None, copies: str) -> None:
+    def __init__(
+        self,
+        spec: OperatorSpec,
+        run: str,
+        cache_bytes: int,
+        memory_limit: str | None,
+        folder: str,
+        exchange: Exchange,
+    ) -> None:
         self._spec = spec
         self._run = run
-        self._copies = copies
+        self._folder = folder
+        self._exchange = exchange
         self._cache_bytes = cache_bytes
         self._memory_limit = memory_limit
 
@@ -72,17 +82,16 @@ class OperatorProcessor(StatefulProcessor):
     ) -> Iterator[pd.DataFrame]:
         """Take one step of one bucket."""
         (bucket,) = key
-        frames = [frame for chunk in rows for frame in _frames(chunk)]
+        frames = [frame for chunk in rows for frame in self._received(chunk)]
         sets = working_sets(self._cache_bytes, self._memory_limit)
         working_set = sets.get(self._run, self._spec.name, str(bucket))
-        copies = LocalCopies(self._copies, f"{self._spec.name}-{bucket}")
+        copies = LocalCopies(self._folder, f"{self._spec.name}-{bucket}")
         sent = process(self._spec, int(bucket), frames, self._store, working_set, copies)
         sets.trim()
-        return iter([to_record_batch(sent).to_pandas()] if sent else [])
+        return iter([self._exchange.send(sent).to_pandas()] if sent else [])
+
+    def _received(self, chunk: pd.DataFrame) -> Iterator[Frame]:
+        return self._exchange.receive(pa.RecordBatch.from_pandas(chunk, schema=FRAME_SCHEMA, preserve_index=False))
 
     def close(self) -> None:
         """Nothing to close: working sets outlive the task."""
-
-
-def _frames(chunk: pd.DataFrame) -> Iterator[Frame]:
-    return from_record_batch(pa.RecordBatch.from_pandas(chunk, schema=FRAME_SCHEMA, preserve_index=False))

@@ -85,7 +85,7 @@ class RunningQuery:
         self._job = job
         self._mode = mode
         self._query: StreamingQuery | None = None
-        self._copies: str | None = None
+        self._folder: str | None = None
         self._error: WatersmeetError | None = None
         self._write_error: Exception | None = None
         self._stopping = threading.Event()
@@ -200,7 +200,7 @@ class RunningQuery:
         with planning(job.name):
             sources = job.open_sources(limited, seek)
             dataflow = build(spark, job.plan, sources, buckets, resources, control, job.frontier_lag)
-            self._copies = dataflow.copies
+            self._folder = dataflow.folder
             self._checkpoint_id = job.checkpoint.accept(stored, buckets, dataflow.operators, seek).id[:8]
             writer = (
                 dataflow.frame.writeStream.queryName(f"{job.name}")
@@ -271,8 +271,8 @@ class RunningQuery:
                     self._job.checkpoint.write_event(event)
         finally:
             self._take_progress(self._query)
-            if self._copies is not None:
-                shutil.rmtree(self._copies, ignore_errors=True)
+            if self._folder is not None:
+                shutil.rmtree(self._folder, ignore_errors=True)
 
     def _take_progress(self, query: StreamingQuery) -> None:
         for progress in query.recentProgress:

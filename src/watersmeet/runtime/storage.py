@@ -48,6 +48,14 @@ class Storage:
         return found is not None and len(found) > 0
 
     @_told
+    def local_path(self, path: str) -> str | None:
+        """The absolute path of a file or folder on the machines' own file system; None on any other."""
+        system = self._system(path)
+        if system.getUri().getScheme() != "file":
+            return None
+        return str(system.makeQualified(self._path(path)).toUri().getPath())
+
+    @_told
     def make_folder(self, path: str) -> None:
         """Make a folder and those above it."""
         self._system(path).mkdirs(self._path(path))

@@ -9,36 +9,11 @@ A segment's id holds a hash of its content, so a copy that a failed attempt has 
 
 from __future__ import annotations
 
-import atexit
 import os
-import shutil
-import tempfile
-import time
 from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
-
-_PREFIX = "watersmeet-copies-"
-#: Folders that nobody has written to for so long are taken away.
-_ABANDONED_SECONDS = 24 * 3600.0
-
-
-def new_folder() -> str:
-    """A folder for the copies of one run of a query, which goes with this process."""
-    remove_abandoned(Path(tempfile.gettempdir()))
-    folder = tempfile.mkdtemp(prefix=_PREFIX)
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
-
-
-def remove_abandoned(below: Path) -> None:
-    """Take away the folders of runs whose process was killed."""
-    oldest = time.time() - _ABANDONED_SECONDS
-    for folder in below.glob(f"{_PREFIX}*"):
-        with suppress(OSError):
-            if folder.stat().st_mtime < oldest:
-                shutil.rmtree(folder, ignore_errors=True)
 
 
 class LocalCopies:

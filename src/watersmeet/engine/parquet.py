@@ -1,0 +1,133 @@
+"""Parquet files as a stream's rows, read in the worker.
+
+Spark lists the files and says which of them a batch has; a task gets their names and reads them itself, so that rows
+do not pass through the JVM one by one.  What comes out is what Spark would have read: columns by name, case aside, one
+that a file lacks as NULL; of ``NAME=VALUE`` in a file's path the value, as Spark finds partitions; whole numbers and
+fractions widened to the declared type, every other difference refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from watersmeet.columns import SEQUENCE, TP_TIME
+from watersmeet.errors import ConnectorError
+
+_ROWS = 131_072
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+_HEXADECIMAL = np.frombuffer(b"0123456789ABCDEF", dtype=np.uint8)
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetRows:
+    """What is read of each file.
+
+    ``schema`` names columns as they are declared, with the types that Spark gives them; folders below ``root`` may be
+    named after columns.  ``_seq``, where it is ``numbered``, is the file's place and the row's number in it, as text
+    that sorts as they do.
+    """
+
+    schema: pa.Schema
+    root: str
+    numbered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetFile:
+    """One file: where it is (a URI), its place among the others, and when its rows arrived (None: the rows say it)."""
+
+    uri: str
+    place: str
+    arrival: pa.Scalar | None = None
+
+
+def read_parquet(file: ParquetFile, wanted: ParquetRows) -> Iterator[pa.Table]:
+    """The rows of a file; raises ``ConnectorError`` where it cannot be read as declared."""
+    path = unquote(urlsplit(file.uri).path)
+    try:
+        with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as opened:
+            yield from _read(opened, path, file, wanted)
+    except (OSError, pa.ArrowException) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ConnectorError(f"{path} cannot be read as Parquet: {reason}") from None
+
+
+def _read(opened: pq.ParquetFile, path: str, file: ParquetFile, wanted: ParquetRows) -> Iterator[pa.Table]:
+    in_file = _by_name(opened.schema_arrow.names, path)
+    in_path = _partitions(path.removeprefix(wanted.root))
+    found = {
+        field.name: in_file[field.name.lower()]
+        for field in wanted.schema
+        if field.name.lower() in in_file and field.name.lower() not in in_path
+    }
+    first = 0
+    for batch in opened.iter_batches(_ROWS, columns=list(found.values()), use_threads=False):
+        columns = []
+        for field in wanted.schema:
+            if field.name in found:
+                columns.append(_as_declared(batch[found[field.name]], field, path))
+            elif field.name == TP_TIME and file.arrival is not None:
+                columns.append(pa.repeat(file.arrival.cast(field.type), batch.num_rows))
+            else:
+                value = pa.scalar(in_path.get(field.name.lower()), pa.string()).cast(field.type)
+                columns.append(pa.repeat(value, batch.num_rows))
+        rows = pa.Table.from_arrays(columns, schema=wanted.schema)
+        if wanted.numbered:
+            rows = rows.append_column(SEQUENCE, _places(file.place, first, batch.num_rows))
+        first += batch.num_rows
+        yield rows
+
+
+def _by_name(names: Iterable[str], path: str) -> dict[str, str]:
+    """The file's columns by lower-case name."""
+    found: dict[str, str] = {}
+    for name in names:
+        if (other := found.setdefault(name.lower(), name)) != name:
+            raise ConnectorError(f"{path} has two columns that differ in case only: {other} and {name}")
+    return found
+
+
+def _partitions(path: str) -> dict[str, str | None]:
+    """What the folders of a path below the root say: the columns that they name, in lower case, and their values."""
+    pairs = (part.split("=", 1) for part in path.split("/")[:-1] if "=" in part)
+    return {unquote(name).lower(): None if value == _NO_VALUE else unquote(value) for name, value in pairs}
+
+
+def _as_declared(column: pa.Array, field: pa.Field, path: str) -> pa.Array:
+    kind, wanted = column.type, field.type
+    if kind == wanted:
+        return column
+    if pa.types.is_dictionary(kind):
+        return _as_declared(column.dictionary_decode(), field, path)
+    widens = (
+        (pa.types.is_signed_integer(kind) and pa.types.is_signed_integer(wanted) and kind.bit_width < wanted.bit_width)
+        or (pa.types.is_float32(kind) and pa.types.is_float64(wanted))
+        or (pa.types.is_integer(kind) and kind.bit_width <= 32 and pa.types.is_float64(wanted))
+        or (pa.types.is_large_string(kind) and pa.types.is_string(wanted))
+        or (pa.types.is_large_binary(kind) and pa.types.is_binary(wanted))
+        or (pa.types.is_timestamp(kind) and pa.types.is_timestamp(wanted) and kind.unit in ("s", "ms", "us"))
+    )
+    if not widens:
+        raise ConnectorError(
+            f"{path}: column {field.name} is {kind}, but the stream declares {wanted}",
+            hint="declare the column as the files have it, and CAST it in the query",
+        )
+    return column.cast(wanted)
+
+
+def _places(place: str, first: int, count: int) -> pa.Array:
+    """The file's place and each row's number in sixteen hexadecimal digits."""
+    head = np.frombuffer(place.encode(), dtype=np.uint8)
+    numbers = np.arange(first, first + count, dtype=np.uint64)
+    shifts = np.arange(60, -4, -4, dtype=np.uint64)
+    text = np.empty((count, len(head) + 16), dtype=np.uint8)
+    text[:, : len(head)] = head
+    text[:, len(head) :] = _HEXADECIMAL[((numbers[:, None] >> shifts) & np.uint64(15)).astype(np.intp)]
+    width = text.shape[1]
+    return pa.Array.from_buffers(pa.binary(width), count, [None, pa.py_buffer(text)]).cast(pa.binary())

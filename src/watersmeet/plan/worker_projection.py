@@ -1,0 +1,93 @@
+"""Whether a worker can compute what packing needs of a source by itself, as Spark would: then rows can be read there.
+
+Columns and their hashes it can, and expressions of which it is known that Spark and DuckDB agree (residual.py).
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from sqlglot import exp
+
+from watersmeet.columns import TP_DELTA
+from watersmeet.engine.hashing import can_hash
+from watersmeet.engine.projection import COMPUTED_TYPES, Changes, Projection
+from watersmeet.plan.arrow_types import arrow_type
+from watersmeet.plan.physical import PhysicalInput
+from watersmeet.plan.residual import is_allowed, render
+
+
+def worker_projection(part: PhysicalInput, declared: pa.Schema, carried: pa.Schema) -> Projection | None:
+    """The projection of an input's rows; None where only Spark knows how.
+
+    ``declared`` are the columns of the source frame, ``carried`` those that Spark's projection of it has.
+    """
+    taken: list[tuple[str, str, pa.DataType]] = []
+    computed: list[tuple[str, str, pa.DataType]] = []
+    for name in part.carried:
+        if name == part.sequence or name in part.hashes:
+            continue
+        expression = part.computed.get(name) or exp.column(exp.to_identifier(name, quoted=True))
+        kind = carried.field(name).type
+        if (column := _column(expression, part, declared)) is not None and column[1] == kind:
+            taken.append((name, *column))
+        elif is_allowed(expression) and kind in COMPUTED_TYPES:
+            computed.append((name, _sql(expression, part), kind))
+        else:
+            return None
+    hashes = []
+    for name, keys in part.hashes.items():
+        if name not in part.routed_by and name not in part.carried:
+            continue
+        columns = [_column(key, part, declared) for key in keys]
+        known = tuple(column for column in columns if column is not None and can_hash(column[1]))
+        if len(known) < len(keys):
+            return None
+        hashes.append((name, known))
+    if part.keep is not None and not is_allowed(part.keep):
+        return None
+    stream = part.input.stream
+    time = _spelt(part.input.time.column, declared)
+    primary_key = tuple(_spelt(name, declared) for name in stream.primary_key)
+    declares_delta = stream.changes and stream.column(TP_DELTA) is not None
+    read = {time, *primary_key, *(column for _, column, _ in taken), *(key for _, keys in hashes for key, _ in keys)}
+    for expression in (*(part.computed[name] for name, _, _ in computed), *([part.keep] if part.keep else [])):
+        read |= {_spelt(part.input.declared(each.name), declared) for each in expression.find_all(exp.Column)}
+    return Projection(
+        time=time,
+        scale=part.input.time.unit.scale,
+        taken=tuple(taken),
+        hashes=tuple(hashes),
+        reads=tuple(name for name in declared.names if name in read and (name != TP_DELTA or declares_delta)),
+        record=tuple(column.name for column in stream.columns),
+        computed=tuple(computed),
+        keep=_sql(part.keep, part) if part.keep is not None else None,
+        sequence=part.sequence if part.needs_sequence else None,
+        changes=Changes(primary_key, declares_delta) if stream.changes else None,
+    )
+
+
+def _column(expression: exp.Expr, part: PhysicalInput, declared: pa.Schema) -> tuple[str, pa.DataType] | None:
+    """The declared column that an expression is, and the type that it is widened to; None where it is more."""
+    kind = None
+    if isinstance(expression, exp.Cast) and not isinstance(expression, exp.TryCast):
+        kind = arrow_type(expression.to)
+        expression = expression.this
+    if not isinstance(expression, exp.Column):
+        return None
+    name = _spelt(part.input.declared(expression.name), declared)
+    given = declared.field(name).type
+    if kind is None or kind == given:
+        return name, given
+    whole = pa.types.is_signed_integer(given) and pa.types.is_signed_integer(kind)
+    return (name, kind) if whole and given.bit_width < kind.bit_width else None
+
+
+def _spelt(name: str, declared: pa.Schema) -> str:
+    """A column's name as the stream declares it."""
+    names: list[str] = declared.names
+    return next(each for each in names if each.lower() == name.lower())
+
+
+def _sql(expression: exp.Expr, part: PhysicalInput) -> str:
+    """DuckDB SQL over declared columns."""
+    return render(expression, lambda name: exp.column(exp.to_identifier(part.input.declared(name), quoted=True)))

@@ -1,0 +1,70 @@
+"""Parquet files read by the workers themselves: Spark lists them, keeps what has been read, and cuts batches.
+
+A task gets the names of its files, reads them as Arrow, and packs them.  Rows that Spark reads are decoded, copied into
+rows of the JVM, and encoded as Arrow again, one value at a time; that costs more than a join does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from watersmeet.engine.frames import FRAME_DDL
+from watersmeet.engine.pack import pack
+from watersmeet.engine.parquet import ParquetFile, ParquetRows, read_parquet
+from watersmeet.engine.projection import Projection, project
+from watersmeet.engine.spec import PackSpec
+from watersmeet.runtime.exchange import Exchange
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetFiles:
+    """The files behind a source: a streaming frame of ``uri``, ``place`` and ``arrival`` (NULL: rows hold their own).
+
+    ``schema`` has the columns that the files hold, and ``_tp_time``; ``root`` is the folder that they lie in.
+    """
+
+    frame: DataFrame
+    schema: pa.Schema
+    root: str
+
+
+def scanned(files: ParquetFiles, projection: Projection, spec: PackSpec, exchange: Exchange) -> DataFrame:
+    """Frames of the files' rows."""
+    needed = ParquetRows(_columns(files.schema, projection.reads), files.root, projection.sequence is not None)
+    extra = [name for name in projection.record if name not in projection.reads]
+    whole = ParquetRows(_columns(files.schema, (*projection.reads, *extra)), files.root, needed.numbered)
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        exchange.tidy()
+        rows = (part for batch in batches for file in _files(batch) for part in _read(file, projection, needed, whole))
+        for packed in pack(rows, spec):
+            yield exchange.send([packed])
+
+    return files.frame.mapInArrow(run, FRAME_DDL)
+
+
+def _columns(schema: pa.Schema, names: tuple[str, ...]) -> pa.Schema:
+    return pa.schema([schema.field(name) for name in names])
+
+
+def _files(batch: pa.RecordBatch) -> Iterator[ParquetFile]:
+    for uri, place, arrival in zip(*(batch.column(i) for i in range(3)), strict=True):
+        yield ParquetFile(uri.as_py(), place.as_py(), arrival if arrival.is_valid else None)
+
+
+def _read(
+    file: ParquetFile, projection: Projection, needed: ParquetRows, whole: ParquetRows
+) -> Iterator[pa.RecordBatch]:
+    """The file's rows as packing wants them; where one has to be set aside, its portion is read with all columns."""
+    for number, rows in enumerate(read_parquet(file, needed)):
+        projected = project(rows, projection)
+        if projected is None:
+            (portion,) = islice(read_parquet(file, whole), number, number + 1)
+            projected = project(portion, projection)
+            assert projected is not None
+        yield from projected.to_batches()
