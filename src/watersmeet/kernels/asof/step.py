@@ -32,7 +32,7 @@ def step_tables(state: StateView, **arrived: pa.Table) -> Iterator[None]:
     try:
         yield
     finally:
-        for name in ("waiting", "candidates"):
+        for name in ("waiting", "candidates", "tied", "past"):
             con.execute(f"DROP TABLE IF EXISTS {name}")
         for name in arrived:
             con.unregister(name)
@@ -58,8 +58,7 @@ class AsofStep:
         if self.match.keys:
             rows = f"SELECT {names} FROM ({rows}) AS r WHERE {self._may_meet(rows)}"
         self.execute(f"CREATE TEMP TABLE candidates AS {rows}")
-        if self._has_ties():
-            self.execute(f"CREATE OR REPLACE TEMP TABLE candidates AS {self._that_count('candidates')}")
+        self._keep_those_that_count("candidates")
         if self.match.direction is Direction.CURRENT:
             self.execute(f"CREATE OR REPLACE TEMP TABLE candidates AS {self._newest('candidates')}")
         elif not self.match.meets_one:
@@ -194,16 +193,33 @@ class AsofStep:
         by = ", ".join(quote(name) for name in self.match.versions.by)
         return f"SELECT * FROM ({self._right_rows()}) WHERE ({by}) IN (SELECT {by} FROM right_new)"
 
-    def _has_ties(self) -> bool:
-        """Whether rows stand for the same moment, or take others away: most often none does."""
-        versions = self.match.versions
-        if versions.weight is not None:
-            return True
-        slot = ", ".join(quote(name) for name in (*versions.by, TIME))
-        return bool(self.rows(f"SELECT 1 FROM candidates GROUP BY {slot} HAVING count(*) > 1 LIMIT 1"))
+    def _keep_those_that_count(self, table: str) -> None:
+        """Keep of a temporary table's rows those that say what holds from their time on; ``$gone``: nothing.
 
-    def _that_count(self, rows: str) -> str:
-        """SQL of the rows that say what holds from their time on; ``$gone``: nothing."""
+        Only rows that share their moment with others are sorted: most often there are none.
+        """
+        versions = self.match.versions
+        moment = [quote(name) for name in (*versions.by, TIME)]
+        self.execute(
+            f"CREATE OR REPLACE TEMP TABLE tied AS SELECT {', '.join(moment)} FROM {table} "
+            "GROUP BY ALL HAVING count(*) > 1"
+        )
+        ((ties,),) = self.rows("SELECT count(*) FROM tied")
+        same = " AND ".join(f"r.{name} IS NOT DISTINCT FROM t.{name}" for name in moment)
+        alone = f"SELECT * FROM {table}" if not ties else f"SELECT * FROM {table} AS r ANTI JOIN tied AS t ON {same}"
+        if versions.weight is not None:
+            gone = f"{quote(versions.weight)} < 0"
+            alone = f"SELECT *, {gone} AS {quote(_GONE)} FROM ({alone}){'' if versions.ends else f' WHERE NOT {gone}'}"
+        elif not ties:
+            return
+        rows = alone
+        if ties:
+            sharing = f"(SELECT * FROM {table} AS r SEMI JOIN tied AS t ON {same})"
+            rows += f" UNION ALL BY NAME {self._last_of_moments(sharing)}"
+        self.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS {rows}")
+
+    def _last_of_moments(self, rows: str) -> str:
+        """SQL of the rows that count of those that share their moment."""
         versions = self.match.versions
         order = f"ORDER BY {quote(versions.sequence)} DESC"
         if versions.weight is not None:
@@ -220,17 +236,11 @@ class AsofStep:
         return f"SELECT * FROM {rows} QUALIFY row_number() OVER (PARTITION BY {moment} {order}) = 1"
 
     def _newest(self, rows: str) -> str:
-        """SQL of the newest version of each thing; of several of one time the last."""
+        """SQL of the newest version of each thing, of rows of which no two share their moment."""
         by = [quote(name) for name in self.match.versions.by]
-        # by hash first: only what is left, about one row of each thing, is sorted
         newest = f"SELECT {', '.join([*by, f'max({quote(TIME)}) AS {quote(TIME)}'])} FROM {rows} GROUP BY ALL"
         same = " AND ".join([*(f"r.{name} IS NOT DISTINCT FROM n.{name}" for name in by), "r.{0} = n.{0}"])
-        partition = f"PARTITION BY {', '.join(f'r.{name}' for name in by)} " if by else ""
-        order = f"ORDER BY r.{quote(self.match.versions.sequence)} DESC"
-        return (
-            f"SELECT r.* FROM {rows} AS r JOIN ({newest}) AS n ON {same.format(quote(TIME))} "
-            f"QUALIFY row_number() OVER ({partition}{order}) = 1"
-        )
+        return f"SELECT r.* FROM {rows} AS r JOIN ({newest}) AS n ON {same.format(quote(TIME))}"
 
     # -- state -----------------------------------------------------------------------------------------------------
 
@@ -252,13 +262,11 @@ class AsofStep:
             return
         rows = f"({self._right_rows()})"
         result.store["right"] = self.table(f"SELECT * FROM {rows} WHERE {quote(TIME)} >= {floor}")
-        past = f"(SELECT * FROM {rows} WHERE {quote(TIME)} < {floor})"
-        there = ""
-        if self.match.versions.weight is not None:
-            past = f"({self._that_count(past)})"
-            # no row can come any more that a row which ends validity would have to keep out
-            there = f" WHERE NOT {quote(_GONE)}"
-        result.store["settled"] = self.table(f"SELECT {names} FROM ({self._newest(past)}){there}")
+        self.execute(f"CREATE TEMP TABLE past AS SELECT * FROM {rows} WHERE {quote(TIME)} < {floor}")
+        self._keep_those_that_count("past")
+        # no row can come any more that a row which ends validity would have to keep out
+        there = f" WHERE NOT {quote(_GONE)}" if self.match.versions.weight is not None else ""
+        result.store["settled"] = self.table(f"SELECT {names} FROM ({self._newest('past')}){there}")
         result.forget["right"] = result.forget["settled"] = FOREVER
 
     def _stored(self, relation: str) -> str | None:
