@@ -83,15 +83,7 @@ class Newest:
         the ``$id`` that the row goes by: that of the row which showed the same, else its own number.
         """
         con = stored.state.connection
-        keys = ", ".join(map(quote, self.by))
-        place = f"({quote(TIME)}, {quote(self.sequence)})"
-        passes = f" AND coalesce({quote(self.passes)}, FALSE)" if self.passes else ""
-        con.execute(
-            f"CREATE TEMP TABLE {into}_latest AS "
-            f"SELECT a.*, {quote(self.weight)} > 0{passes} AS {quote(THERE)}, n.brings FROM {arriving} AS a JOIN ("
-            f"SELECT arg_max({quote(RID)}, {place}) AS rid, bool_or({quote(self.weight)} > 0) AS brings "
-            f"FROM {arriving} GROUP BY {keys}) AS n ON a.{quote(RID)} = n.rid"
-        )
+        latest = self._find_latest(stored, arriving, f"{into}_latest")
         same_key = " AND ".join(f"a.{quote(name)} = s.{quote(name)}" for name in self.by)
         names = (RID, ID, TIME, THERE, *self.stored, *shown, *((COUNT,) if stored.counted else ()))
         current = stored.live(f"EXISTS (SELECT 1 FROM {into}_latest AS a WHERE {same_key})")
@@ -113,7 +105,28 @@ class Newest:
             f"WHERE s.{quote(RID)} IS NULL OR {older}"
         )
         counted = f"count(*), count(*) FILTER (NOT brings AND {quote(OLD)} IS NULL)"
-        ((latest,),) = con.sql(f"SELECT count(*) FROM {into}_latest").fetchall()
         ((newest, ignored),) = con.sql(f"SELECT {counted} FROM {into}").fetchall()
         con.execute(f"DROP TABLE {into}_latest")
         return {self.outdated: latest - newest, self.ignored_deletes: ignored}
+
+    def _find_latest(self, stored: StoredRows, arriving: str, into: str) -> int:
+        """Make the relation ``into`` of the latest of the arriving changes of each key; how many they are comes back.
+
+        Places are compared only where a key's latest time is that of several changes.
+        """
+        con = stored.state.connection
+        keys = ", ".join(map(quote, self.by))
+        passes = f" AND coalesce({quote(self.passes)}, FALSE)" if self.passes else ""
+        brings = f"{quote(self.weight)} > 0"
+        same = " AND ".join(f"a.{quote(name)} = n.{quote(name)}" for name in self.by)
+        con.execute(
+            f"CREATE TEMP TABLE {into} AS "
+            f"SELECT a.*, {brings}{passes} AS {quote(THERE)}, n.brings FROM {arriving} AS a JOIN ("
+            f"SELECT {keys}, max({quote(TIME)}) AS latest, bool_or({brings}) AS brings FROM {arriving} GROUP BY {keys}"
+            f") AS n ON {same} AND a.{quote(TIME)} = n.latest"
+        )
+        ((rows, distinct),) = con.sql(f"SELECT count(*), count(DISTINCT ({keys})) FROM {into}").fetchall()
+        if rows > distinct:
+            last = f"SELECT arg_max({quote(RID)}, {quote(self.sequence)}) FROM {into} GROUP BY {keys}"
+            con.execute(f"CREATE OR REPLACE TEMP TABLE {into} AS SELECT * FROM {into} WHERE {quote(RID)} IN ({last})")
+        return int(distinct)
