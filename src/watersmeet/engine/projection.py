@@ -172,7 +172,10 @@ def _texts(rows: pa.Table, unusable: pa.ChunkedArray, record: tuple[str, ...]) -
 
 
 def _json(record: Mapping[str, Any]) -> str:
-    """A row as JSON, in the form of Spark's ``to_json``: without NULLs, times in UTC."""
+    """A row as JSON, in the form of Spark's ``to_json``: without NULLs, times in UTC.
+
+    Unlike there a decimal is text, so that no digit is lost.
+    """
     present = {name: value for name, value in record.items() if value is not None}
     return json.dumps(present, default=_plain, separators=(",", ":"), ensure_ascii=False)
 

@@ -7,7 +7,7 @@ rows of the JVM, and encoded as Arrow again, one value at a time; that costs mor
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import pyarrow as pa
@@ -34,7 +34,8 @@ class ParquetFiles:
 
 
 def scanned(files: ParquetFiles, projection: Projection, spec: PackSpec, exchange: Exchange) -> DataFrame:
-    """Frames of the files' rows."""
+    """Frames of the files' rows; each has a place of its own, so none has to be told from others that share it."""
+    spec = replace(spec, sequence=None)
     needed = ParquetRows(_columns(files.schema, projection.reads), files.root, projection.sequence is not None)
     extra = [name for name in projection.record if name not in projection.reads]
     whole = ParquetRows(_columns(files.schema, (*projection.reads, *extra)), files.root, needed.numbered)

@@ -1,0 +1,113 @@
+"""Parquet files read in the worker: what Spark would have read, or a clear refusal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from watersmeet.columns import SEQUENCE, TP_TIME
+from watersmeet.engine import parquet
+from watersmeet.engine.parquet import ParquetFile, ParquetRows, read_parquet
+from watersmeet.errors import ConnectorError
+
+INSTANT = pa.timestamp("us", tz="UTC")
+
+
+def write(path: Path, table: pa.Table, **options: str) -> ParquetFile:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, path, **options)
+    return ParquetFile(path.as_uri(), "p/")
+
+
+def read(file: ParquetFile, schema: pa.Schema, root: Path, *, numbered: bool = False) -> pa.Table:
+    return pa.concat_tables(read_parquet(file, ParquetRows(schema, str(root), numbered)))
+
+
+def test_columns_by_name_and_those_that_are_missing(tmp_path: Path) -> None:
+    file = write(tmp_path / "a b.parquet", pa.table({"ID": [1, 2], "other": ["x", "y"]}))
+    rows = read(file, pa.schema([("late", pa.string()), ("id", pa.int64())]), tmp_path)
+    assert rows.to_pylist() == [{"late": None, "id": 1}, {"late": None, "id": 2}]
+
+
+def test_rows_are_numbered_through_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "_ROWS", 7)
+    file = write(tmp_path / "a.parquet", pa.table({"id": range(300)}))
+    rows = read(file, pa.schema([("id", pa.int64())]), tmp_path, numbered=True)
+    assert rows[SEQUENCE].to_pylist() == [f"p/{i:016X}".encode() for i in range(300)]
+    assert rows["id"].to_pylist() == list(range(300))
+
+
+def test_folders_named_after_columns(tmp_path: Path) -> None:
+    schema = pa.schema([("id", pa.int64()), ("day", pa.date32()), ("shop", pa.string())])
+    table = pa.table({"id": [1], "shop": ["in the file"]})
+    file = write(tmp_path / "year=1" / "Day=2026-11-21" / "shop=a%20b" / "x.parquet", table)
+    (row,) = read(file, schema, tmp_path / "year=1").to_pylist()
+    assert (row["id"], str(row["day"]), row["shop"]) == (1, "2026-11-21", "a b")
+    file = write(tmp_path / "day=__HIVE_DEFAULT_PARTITION__" / "x.parquet", table)
+    (row,) = read(file, schema, tmp_path).to_pylist()
+    assert (row["day"], row["shop"]) == (None, "in the file")
+
+
+@pytest.mark.parametrize(
+    ("stored", "declared"),
+    [
+        (pa.array([1, None], pa.int32()), pa.int64()),
+        (pa.array([1, None], pa.int8()), pa.int32()),
+        (pa.array([1.5, None], pa.float32()), pa.float64()),
+        (pa.array([1, None], pa.int32()), pa.float64()),
+        (pa.array(["a", "b"]).dictionary_encode(), pa.string()),
+        (pa.array([1, None], pa.timestamp("ms", tz="UTC")), INSTANT),
+        (pa.array([1, None], pa.timestamp("us")), INSTANT),
+    ],
+)
+def test_what_is_widened(tmp_path: Path, stored: pa.Array, declared: pa.DataType) -> None:
+    file = write(tmp_path / "a.parquet", pa.table({"v": stored}))
+    rows = read(file, pa.schema([("v", declared)]), tmp_path)
+    plain = stored.dictionary_decode() if pa.types.is_dictionary(stored.type) else stored
+    assert rows["v"].combine_chunks() == plain.cast(declared)
+
+
+@pytest.mark.parametrize(
+    ("stored", "declared"),
+    [
+        (pa.array([1], pa.int64()), pa.int32()),
+        (pa.array(["1"]), pa.int64()),
+        (pa.array([1.5]), pa.int64()),
+        (pa.array([1], pa.int64()), pa.string()),
+        (pa.array([2**60], pa.int64()), pa.float64()),
+    ],
+)
+def test_what_is_refused(tmp_path: Path, stored: pa.Array, declared: pa.DataType) -> None:
+    file = write(tmp_path / "a.parquet", pa.table({"v": stored}))
+    with pytest.raises(ConnectorError, match=rf"a\.parquet: column v is .*, but the stream declares {declared}"):
+        read(file, pa.schema([("v", declared)]), tmp_path)
+
+
+def test_old_timestamps_of_96_bits(tmp_path: Path) -> None:
+    table = pa.table({"ts": pa.array([1_700_000_000_123_456], INSTANT)})
+    file = write(tmp_path / "a.parquet", table, use_deprecated_int96_timestamps="true")
+    assert read(file, table.schema, tmp_path)["ts"] == table["ts"]
+
+
+def test_the_arrival_is_that_of_the_batch_where_rows_do_not_hold_it(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.parquet", pa.table({"id": [1, 2]}))
+    arrival = pa.scalar(1_700_000_000_000_000, INSTANT)
+    rows = read(ParquetFile(file.uri, "", arrival), pa.schema([(TP_TIME, INSTANT)]), tmp_path)
+    assert rows[TP_TIME].to_pylist() == [arrival.as_py()] * 2
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"no Parquet at all"])
+def test_a_file_that_is_none(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "a.parquet"
+    path.write_bytes(content)
+    with pytest.raises(ConnectorError, match=r"a\.parquet cannot be read as Parquet: "):
+        read(ParquetFile(path.as_uri(), ""), pa.schema([("id", pa.int64())]), tmp_path)
+
+
+def test_two_columns_of_one_name(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.parquet", pa.table({"id": [1], "ID": [2]}))
+    with pytest.raises(ConnectorError, match="two columns that differ in case only: id and ID"):
+        read(file, pa.schema([("id", pa.int64())]), tmp_path)
