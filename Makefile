@@ -38,8 +38,9 @@ format: $(STAMP) ## format, and mend what the linter can mend
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
-bench: $(STAMP) ## run the benchmarks (benchmarks/bench_*.py), one after the other
-	@set -e; for script in benchmarks/bench_*.py; do echo "== $$script"; $(JAVA) $(PY) "$$script"; done
+bench: $(STAMP) ## run the benchmarks: all workloads (make bench ARGS="inner left" for some), then kernels alone
+	@$(JAVA) $(VENV)/bin/watersmeet bench $(or $(ARGS),--all)
+	@$(if $(ARGS),true,set -e; for script in benchmarks/bench_*.py; do echo "== $$script"; $(PY) "$$script"; done)
 
 # Pins and hashes only, for all systems and Pythons that the project supports. make lock UPGRADE=--upgrade moves
 # everything to the newest release.

@@ -1,46 +1,94 @@
-"""Two event streams as Parquet files, for benchmarks.
+"""Event streams as Parquet files, for benchmarks.
 
-Each side has columns {s}_key BIGINT, {s}_id BIGINT, {s}_val DOUBLE and {s}_ts TIMESTAMP: one event a millisecond,
-event times out of order by up to half a second, keys uniform.  Modification times rise with the file number, so that
-Spark reads the files in order.
+Each side ``s`` has columns s_key (BIGINT, or STRING of 36 characters), s_id BIGINT, s_val DOUBLE and s_ts TIMESTAMP,
+and as many more as are wanted (s_c0 DOUBLE, s_c1 STRING, and so on in turn); event times are out of order by up to half
+a second.  Modification times rise with the file number, so that Spark reads the files in order.
 """
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-_START_MICROS = 1_640_995_200_000_000
+START_MICROS = 1_640_995_200_000_000
 _DISORDER_MICROS = 500_000
 
 
-def write_streams(folder: Path, *, rows: int, keys: int, files: int, seed: int = 7) -> Path:
-    """Write ``rows`` events a side in ``files`` files under ``folder``/l and ``folder``/r; there already: keep them."""
-    rng = np.random.default_rng(seed)
-    done = folder / f"{rows}-{keys}-{files}-{seed}.done"
+@dataclass(frozen=True, slots=True)
+class Data:
+    """``rows`` a side in ``files`` files, one event every ``gap`` microseconds, keys uniform.
+
+    A share ``hot`` of all rows has the key 0.  The events of ``sides`` are drawn independently.
+    """
+
+    rows: int
+    files: int
+    keys: int = 100_000
+    gap: int = 1_000
+    text_keys: bool = False
+    more_columns: int = 0
+    hot: float = 0.0
+    sides: str = "lr"
+
+    @property
+    def name(self) -> str:
+        """A folder name that tells it from others."""
+        kind = ("t" if self.text_keys else "") + (f"h{round(self.hot * 100)}" if self.hot else "")
+        return f"{self.rows}-{self.files}-{self.keys}-{self.gap}-{self.more_columns}{kind}{self.sides}"
+
+    @property
+    def rows_a_batch(self) -> int:
+        """Rows of all sides in one batch, which has a file of each."""
+        return len(self.sides) * (self.rows // self.files)
+
+    @property
+    def end_micros(self) -> int:
+        """The event time at which the last rows come."""
+        return START_MICROS + self.rows * self.gap
+
+    def columns(self, side: str) -> str:
+        """A side's columns as they are declared in SQL."""
+        key = "STRING" if self.text_keys else "BIGINT"
+        more = "".join(f", {side}_c{i} {'STRING' if i % 2 else 'DOUBLE'}" for i in range(self.more_columns))
+        return f"{side}_key {key}, {side}_id BIGINT, {side}_val DOUBLE, {side}_ts TIMESTAMP{more}"
+
+
+def write_streams(below: Path, data: Data, seed: int = 7) -> Path:
+    """The folder with a folder for each side; files that are there already are kept."""
+    folder = below / data.name
+    done = folder / "done"
     if done.exists():
         return folder
-    per_file = rows // files
-    for side in "lr":
+    rng = np.random.default_rng(seed)
+    names = _names(data.keys) if data.text_keys or data.more_columns else pa.array([], pa.string())
+    count = data.rows // data.files
+    for side in data.sides:
         (folder / side).mkdir(parents=True, exist_ok=True)
-        for number in range(files):
-            first = number * per_file
-            times = _START_MICROS + (first + np.arange(per_file)) * 1000
-            times += rng.integers(-_DISORDER_MICROS, _DISORDER_MICROS, per_file)
-            table = pa.table(
-                {
-                    f"{side}_key": pa.array(rng.integers(0, keys, per_file), pa.int64()),
-                    f"{side}_id": pa.array(np.arange(first, first + per_file), pa.int64()),
-                    f"{side}_val": pa.array(rng.random(per_file)),
-                    f"{side}_ts": pa.array(times, pa.timestamp("us", tz="UTC")),
-                }
-            )
+        for number in range(data.files):
+            first = number * count
+            times = START_MICROS + (first + np.arange(count)) * data.gap
+            times += rng.integers(-_DISORDER_MICROS, _DISORDER_MICROS, count)
+            keys = np.where(rng.random(count) < data.hot, 0, rng.integers(0, data.keys, count))
+            columns = {
+                f"{side}_key": names.take(pa.array(keys)) if data.text_keys else pa.array(keys, pa.int64()),
+                f"{side}_id": pa.array(np.arange(first, first + count), pa.int64()),
+                f"{side}_val": pa.array(rng.random(count)),
+                f"{side}_ts": pa.array(times, pa.timestamp("us", tz="UTC")),
+            }
+            for i in range(data.more_columns):
+                columns[f"{side}_c{i}"] = names.take(pa.array(keys)) if i % 2 else pa.array(rng.random(count))
             path = folder / side / f"part-{number:05d}.parquet"
-            pq.write_table(table, path)
+            pq.write_table(pa.table(columns), path)
             os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
     done.touch()
     return folder
+
+
+def _names(keys: int) -> pa.Array:
+    """Texts of 36 characters, one for each key."""
+    return pa.array([f"{key * 2_654_435_761 % 2**32:08x}-0000-4000-8000-{key:012x}" for key in range(keys)])

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from watersmeet.cli.bench import bench
 from watersmeet.cli.demo import demo
 from watersmeet.cli.explain import explain
 from watersmeet.cli.options import UsageError
@@ -53,6 +54,7 @@ app.command("sql")(shell)
 app.command("explain")(explain)
 app.command("test")(run_tests)
 app.command("demo")(demo)
+app.command("bench")(bench)
 
 
 def _print_version(asked: bool) -> None:

@@ -1,0 +1,186 @@
+"""One workload by one engine, in a process of its own.
+
+    python -m benchmarks.engines ENGINE WORKLOAD ROWS FOLDER
+
+ENGINE is ``watersmeet``, ``spark`` (its own operator, with the same session settings) or ``spark_defaults`` (with its
+own).  The last line printed is JSON: how long batches took, the peak of memory, the state, and sums over the results.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from benchmarks.memory import Peak
+from benchmarks.streams import Data, write_streams
+from benchmarks.workloads import MARGIN_MICROS, WORKLOADS, Workload
+
+_ESSENTIAL = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.memory": "8g",
+    "spark.sql.streaming.numRecentProgressUpdates": "10000",
+}
+SETTINGS = {
+    **_ESSENTIAL,
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # the default starts a process for each small file of the checkpoint (for our side and Spark's alike)
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+}
+_MASTER = "local[2]"
+_WARM = Data(rows=2_000, files=1)
+
+
+def run_watersmeet(workload: Workload, folder: Path) -> dict[str, Any]:
+    """The workload by Watersmeet."""
+    import watersmeet
+
+    with tempfile.TemporaryDirectory() as workspace:
+        session = watersmeet.connect(workspace=workspace, master=_MASTER, config=SETTINGS)
+        if workload.warm:
+            small = write_streams(folder.parent, _WARM)
+            _define(session, workload, small)
+            _timed(_frame(session, workload), workload)
+            for side in workload.data.sides:
+                session.sql(f"DROP STREAM {side}")
+        _define(session, workload, folder)
+        return _timed(_frame(session, workload), workload)
+
+
+def _frame(session: Any, workload: Workload) -> Any:
+    return session.sql(workload.sql).frame
+
+
+def _define(session: Any, workload: Workload, folder: Path) -> None:
+    for side in workload.data.sides:
+        columns = workload.data.columns(side)
+        files = f"connector = 'files', format = 'parquet', path = '{folder / side}'"
+        if side in workload.tables:
+            files = f"connector = 'files', format = 'parquet', path = '{table_path(folder, side)}'"
+            session.sql(f"CREATE TABLE {side} ({columns}) WITH ({files})")
+            continue
+        watermark = f"WATERMARK FOR {side}_ts AS {side}_ts - INTERVAL '1' SECOND"
+        keyed = side in workload.primary_keys or side in workload.versioned
+        key = f", PRIMARY KEY ({side}_key)" if keyed else ""
+        mode = " SETTINGS mode = 'versioned_kv'" if keyed else ""
+        session.sql(
+            f"CREATE STREAM {side} ({columns}, {watermark}{key}) WITH ({files}, max_files_per_trigger = '1'){mode}"
+        )
+
+
+def run_spark(workload: Workload, folder: Path, settings: dict[str, str]) -> dict[str, Any]:
+    """The same by Spark's own operator."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master(_MASTER).config("spark.ui.enabled", "false")
+    for name, value in {**settings, "spark.sql.session.timeZone": "UTC"}.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+
+    def sides(below: Path) -> list[Any]:
+        found = []
+        for side in workload.data.sides:
+            schema = spark.read.parquet(str(below / side)).schema
+            stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(below / side))
+            found.append(stream.withWatermark(f"{side}_ts", "1 second"))
+        return found
+
+    assert workload.spark is not None
+    if workload.warm:
+        _timed(workload.spark(*sides(write_streams(folder.parent, _WARM))), workload)
+    return _timed(workload.spark(*sides(folder)), workload)
+
+
+def _timed(frame: Any, workload: Workload) -> dict[str, Any]:
+    """Run a query to the end of its input."""
+    from pyspark.sql import functions as F
+
+    from watersmeet.runtime.metrics import counters_of
+
+    weight = F.col("_tp_delta").cast("bigint") if "_tp_delta" in frame.columns else F.lit(1)
+    if workload.cutoff:
+        weight = F.when(F.unix_micros("at") < workload.data.end_micros - MARGIN_MICROS, weight)
+    sums = [F.sum(weight * F.col(name)).alias(name) for name in ("l_id", "r_id")]
+    frame = frame.observe("check", F.count("*").alias("rows_out"), F.sum(weight).alias("rows"), *sums)
+    checkpoint = tempfile.mkdtemp()
+    started = time.monotonic()
+    try:
+        with Peak() as peak:
+            writer = frame.writeStream.format("noop").option("checkpointLocation", checkpoint)
+            query = writer.trigger(availableNow=True).start()
+            query.awaitTermination()
+            seconds = time.monotonic() - started
+            progress = query.recentProgress
+    finally:
+        shutil.rmtree(checkpoint, ignore_errors=True)
+    checked = [each["observedMetrics"]["check"].asDict() for each in progress if "check" in each["observedMetrics"]]
+    totals = {name: sum(each[name] or 0 for each in checked) for name in ("rows_out", "rows", "l_id", "r_id")}
+    state = {name: value for name, value in counters_of(progress[-1]).items() if name.endswith(".state_bytes")}
+    return {
+        "batch_ms": [each["durationMs"]["triggerExecution"] for each in progress if each["numInputRows"]],
+        "seconds": seconds,
+        "jvm_bytes": peak.jvm,
+        "worker_bytes": peak.workers,
+        "state_bytes": sum(state.values()) or sum(each["memoryUsedBytes"] for each in progress[-1]["stateOperators"]),
+        "rows_out": totals.pop("rows_out"),
+        "sums": totals,
+    }
+
+
+def batch_answer(workload: Workload, folder: Path) -> dict[str, int]:
+    """DuckDB's sums over the same rows, joined all at once."""
+    with duckdb.connect() as con:
+        con.execute("SET TimeZone = 'UTC'")
+        for side in workload.data.sides:
+            path = table_path(folder, side) if side in workload.tables else folder / side / "*.parquet"
+            rows = f"SELECT * FROM read_parquet('{path}')"
+            if side in workload.primary_keys:
+                newest = f"{side}_key, {side}_ts DESC, {side}_id DESC"
+                rows = f"SELECT DISTINCT ON ({side}_key) * FROM ({rows}) ORDER BY {newest}"
+            con.execute(f"CREATE VIEW {side} AS {rows}")
+        where = f' WHERE epoch_us("at") < {workload.data.end_micros - MARGIN_MICROS}' if workload.cutoff else ""
+        sql = f"SELECT count(*), sum(l_id), sum(r_id) FROM ({workload.batch}){where}"
+        ((rows_, l_id, r_id),) = con.execute(sql).fetchall()
+    return {"rows": rows_, "l_id": int(l_id or 0), "r_id": int(r_id or 0)}
+
+
+def table_path(folder: Path, side: str) -> Path:
+    """A table with one row for each key, made of a stream's rows."""
+    path = folder / f"{side}_table.parquet"
+    if not path.exists():
+        with duckdb.connect() as con:
+            first = (
+                f"SELECT DISTINCT ON ({side}_key) * FROM read_parquet('{folder / side}/*.parquet') ORDER BY {side}_id"
+            )
+            con.execute(f"COPY ({first}) TO '{path}' (FORMAT parquet)")
+    return path
+
+
+def main() -> None:
+    """Run what the arguments say."""
+    engine, name, rows, folder = sys.argv[1:]
+    workload = WORKLOADS[name].of_rows(int(rows))
+    match engine:
+        case "watersmeet":
+            found = run_watersmeet(workload, Path(folder))
+        case "spark":
+            found = run_spark(workload, Path(folder), SETTINGS)
+        case _:
+            found = run_spark(workload, Path(folder), _ESSENTIAL)
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

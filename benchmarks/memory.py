@@ -1,0 +1,66 @@
+"""How much memory a Spark application takes at its peak: the JVM, and all its Python workers together (Linux only)."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from types import TracebackType
+
+_SECONDS = 0.5
+
+
+class Peak:
+    """Watches the processes below this one while its block runs; figures are proportional set sizes (PSS) in bytes."""
+
+    def __init__(self) -> None:
+        self.jvm = 0
+        self.workers = 0
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Peak:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ends.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._ends.wait(_SECONDS):
+            java, workers = 0, 0
+            for pid, command in _below(os.getpid()).items():
+                if command == "java":
+                    java += _pss(pid)
+                elif command.startswith("python"):
+                    workers += _pss(pid)
+            self.jvm, self.workers = max(self.jvm, java), max(self.workers, workers)
+
+
+def _below(root: int) -> dict[int, str]:
+    """The processes below one, by id, with the names of their programs."""
+    parents, names = {}, {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            head, _, rest = path.read_text().rpartition(")")
+        except OSError:
+            continue  # it has just ended
+        pid = int(path.parent.name)
+        parents[pid], names[pid] = int(rest.split()[1]), head.partition("(")[2]
+    found: dict[int, str] = {}
+    newest = {root}
+    while newest:
+        newest = {pid for pid, parent in parents.items() if parent in newest}
+        found |= {pid: names[pid] for pid in newest}
+    return found
+
+
+def _pss(pid: int) -> int:
+    try:
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith("Pss:")), 0)

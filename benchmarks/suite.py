@@ -1,0 +1,133 @@
+"""Runs workloads: Watersmeet and its peers one after the other, in processes of their own, over the same files.
+
+Figures of a workload are printed only if all engines gave what DuckDB answers over all rows at once.  Flink's rows are
+made by its own generator, as many and of as many keys; its figure includes start-up.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.engines import batch_answer, table_path
+from benchmarks.streams import write_streams
+from benchmarks.workloads import WORKLOADS, Workload
+
+_ROOT = Path(__file__).resolve().parent.parent
+_PATIENCE_SECONDS = 3600
+#: Batches at the end that are left out: the last one is followed by none.
+_LAST = 1
+
+
+class DifferentError(Exception):
+    """An engine gave other results than DuckDB's batch answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flink:
+    """A Python with apache-flink, and the script that runs its joins."""
+
+    python: Path
+    script: Path
+
+
+def run(name: str, *, flink: Flink | None = None, peers: bool = True, rows: int | None = None) -> dict[str, Any]:
+    """One workload, with other than its own number of rows a side if that is given.
+
+    Raises ``DifferentError`` where the results differ.
+    """
+    workload = WORKLOADS[name] if rows is None else WORKLOADS[name].of_rows(rows)
+    data = write_streams(Path(tempfile.gettempdir()) / "watersmeet-bench", workload.data)
+    for side in workload.tables:
+        table_path(data, side)
+    engines = ["watersmeet", *(("spark", "spark_defaults") if workload.spark is not None and peers else ())]
+    found = {engine: _figures(_child(engine, workload, data), workload) for engine in engines}
+    expected = batch_answer(workload, data)
+    for engine, figures in found.items():
+        if (sums := figures.pop("sums")) != expected:
+            raise DifferentError(f"{name}: the results of {engine} differ from DuckDB's: {sums}, expected {expected}")
+    if flink is not None and workload.flink is not None:
+        found["flink"] = {"rows_per_s": _flink(flink, workload)}
+    ours = found["watersmeet"]["rows_per_s"]
+    ratios = {engine: round(ours / each["rows_per_s"], 2) for engine, each in found.items() if engine != "watersmeet"}
+    return {"workload": name, "title": workload.title, "rows": workload.data.rows, "engines": found, "ratios": ratios}
+
+
+def markdown(result: dict[str, Any]) -> str:
+    """A table of a workload's figures."""
+    sides = len(WORKLOADS[result["workload"]].data.sides)
+    lines = [
+        f"### {result['workload']}: {result['title']}, {sides} × {result['rows']:,} rows\n",
+        "| engine | rows/s | ratio | median batch | p95 | whole run | workers | JVM | state | rows out |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for engine, each in result["engines"].items():
+        ratio = result["ratios"].get(engine, "")
+        if "batch_ms" not in each:
+            lines.append(f"| {engine} | {each['rows_per_s']:,} | {ratio} | | | | | | | |")
+            continue
+        lines.append(
+            f"| {engine} | {each['rows_per_s']:,} | {ratio} | {each['median_ms']:,.0f} ms | {each['p95_ms']:,.0f} ms | "
+            f"{each['seconds']:.1f} s | {each['worker_bytes'] / 1e6:,.0f} MB | {each['jvm_bytes'] / 1e6:,.0f} MB | "
+            f"{each['state_bytes'] / 1e6:,.0f} MB | {each['rows_out']:,} |"
+        )
+    return "\n".join(lines)
+
+
+def run_all(names: Sequence[str], tell: Callable[[str], None], **options: Any) -> list[dict[str, Any]]:
+    """Workloads one after the other, each told as soon as it has ended."""
+    results = []
+    for name in names:
+        result = run(name, **options)
+        tell(markdown(result) + "\n")
+        results.append(result)
+    return results
+
+
+def _figures(measured: dict[str, Any], workload: Workload) -> dict[str, Any]:
+    batches = measured["batch_ms"]
+    steady = batches[workload.warm_up : -_LAST] or batches
+    if workload.warm:  # one batch: from the start of the query to its end
+        rate = workload.data.rows_a_batch * workload.data.files / measured["seconds"]
+    else:
+        rate = workload.data.rows_a_batch * len(steady) / sum(steady) * 1000
+    ordered = sorted(steady)
+    return {
+        "rows_per_s": round(rate),
+        "median_ms": statistics.median(steady),
+        "p95_ms": ordered[min(len(ordered) - 1, round(0.95 * len(ordered)))],
+        **measured,
+    }
+
+
+def _child(engine: str, workload: Workload, data: Path) -> dict[str, Any]:
+    command = [sys.executable, "-m", "benchmarks.engines", engine, workload.name, str(workload.data.rows), str(data)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=_ROOT, timeout=_PATIENCE_SECONDS)
+    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return found
+
+
+def _flink(flink: Flink, workload: Workload) -> int:
+    data = workload.data
+    command = [
+        str(flink.python),
+        str(flink.script),
+        str(workload.flink),
+        "hashmap",
+        str(data.rows),
+        str(data.keys),
+        "2",
+    ]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=_PATIENCE_SECONDS)
+    told = re.search(r"= (\d+) rows/s", done.stdout)
+    if told is None:
+        raise RuntimeError(f"Flink told no rate: {done.stdout}")
+    return int(told[1])

@@ -1,0 +1,203 @@
+"""The workloads: what is joined, in SQL, by Spark itself where it can, and as DuckDB answers it over all rows at once.
+
+All results have the columns l_id, r_id (NULL: no partner) and ``at``, a time by which those are left out that may not
+be final yet; sums over the others must be the same for everybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from benchmarks.streams import Data
+
+#: Results of the last seconds are not compared.
+MARGIN_MICROS = 40_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One workload.
+
+    ``streams`` gives for a side what its definition says beside its columns; ``sql`` is the query, ``batch`` DuckDB's
+    answer to it, over views of the same names.  ``spark`` makes the same of two or more streaming DataFrames.
+    ``flink`` is the kind of join in the peer's script.  Sides in ``primary_keys`` change by key, those in ``versioned``
+    are versions, those in ``tables`` outside tables.  ``cutoff`` says whether the last results are left out of the
+    check, ``warm`` whether another query of the session runs before the one that is measured.  The first ``warm_up``
+    batches start workers, compile and fill the state.
+    """
+
+    name: str
+    title: str
+    data: Data
+    sql: str
+    batch: str
+    spark: Callable[..., Any] | None = None
+    flink: str | None = None
+    primary_keys: str = ""
+    versioned: str = ""
+    tables: tuple[str, ...] = ()
+    cutoff: bool = True
+    warm: bool = False
+    warm_up: int = 3
+
+    def of_rows(self, rows: int) -> Workload:
+        """The same with another number of rows a side, in as many batches."""
+        return replace(self, data=replace(self.data, rows=rows))
+
+
+def _pairs(kind: str, seconds: float, more: str = "") -> tuple[str, str]:
+    """SQL of a windowed join, and DuckDB's."""
+    millis = round(seconds * 1000)
+    columns = "l.l_id, r.r_id, l.l_ts AS at, l.l_key, l.l_val, r.r_val" + more
+    if kind == "FULL":
+        columns = columns.replace("l.l_ts AS at", "coalesce(l.l_ts, r.r_ts) AS at")
+    sql = (
+        f"SELECT {columns} FROM l {kind} JOIN r ON l.l_key = r.r_key WITHIN INTERVAL '{millis}' MILLISECONDS EMIT FINAL"
+    )
+    near = f"r.r_ts BETWEEN l.l_ts - INTERVAL {millis} MILLISECONDS AND l.l_ts + INTERVAL {millis} MILLISECONDS"
+    return sql, f"SELECT {columns} FROM l {kind} JOIN r ON l.l_key = r.r_key AND {near}"
+
+
+def _lefts(kind: str) -> tuple[str, str]:
+    columns = "l.l_id, CAST(NULL AS BIGINT) AS r_id, l.l_ts AS at, l.l_key, l.l_val"
+    sql = f"SELECT {columns} FROM l LEFT {kind} JOIN r ON l.l_key = r.r_key WITHIN INTERVAL '5' SECONDS EMIT FINAL"
+    near = "r.r_ts BETWEEN l.l_ts - INTERVAL 5 SECONDS AND l.l_ts + INTERVAL 5 SECONDS"
+    return sql, f"SELECT {columns} FROM l {kind} JOIN r ON l.l_key = r.r_key AND {near}"
+
+
+def _by_spark(how: str, seconds: float) -> Callable[..., Any]:
+    def join(left: Any, right: Any) -> Any:
+        from pyspark.sql import functions as F
+
+        span = f"INTERVAL {round(seconds * 1000)} MILLISECONDS"
+        condition = F.expr(f"l_key = r_key AND r_ts BETWEEN l_ts - {span} AND l_ts + {span}")
+        joined = left.join(right, condition, how)
+        if how == "leftsemi":
+            return joined.withColumn("r_id", F.lit(None).cast("bigint")).withColumn("at", F.col("l_ts"))
+        return joined.withColumn("at", F.coalesce("l_ts", "r_ts"))
+
+    return join
+
+
+def _chain_by_spark(left: Any, right: Any, third: Any) -> Any:
+    from pyspark.sql import functions as F
+
+    near = "{0}_ts BETWEEN l_ts - INTERVAL 5 SECONDS AND l_ts + INTERVAL 5 SECONDS"
+    joined = left.join(right, F.expr(f"l_key = r_key AND {near.format('r')}"))
+    return joined.join(third, F.expr(f"l_key = m_key AND {near.format('m')}")).withColumn("at", F.col("l_ts"))
+
+
+def _windowed(name: str, title: str, data: Data, kind: str, seconds: float, how: str | None, **more: Any) -> Workload:
+    sql, batch = _pairs(kind, seconds)
+    return Workload(name, title, data, sql, batch, _by_spark(how, seconds) if how else None, **more)
+
+
+_LARGE = Data(rows=8_000_000, files=20)
+_USUAL = Data(rows=4_000_000, files=10)
+#: Keys so many that few rows meet.
+_MANY = Data(rows=28_000_000, files=70, keys=50_000_000)
+_FILLING = 62
+_WIDE = Data(rows=2_000_000, files=10, more_columns=26)
+_ALL_WIDE = "".join(f", {side}.{side}_c{i}" for side in "lr" for i in range(_WIDE.more_columns))
+_AS_OF = "SELECT l.l_id, r.r_id, l.l_ts AS at, l.l_key, l.l_val, r.r_val FROM l {0} ON l.l_key = r.r_key{1}"
+_CHAIN = "SELECT l.l_id, r.r_id + m.m_id AS r_id, l.l_ts AS at FROM l JOIN r ON l.l_key = r.r_key {0} JOIN m ON {1} {2}"
+_CHANGES = "SELECT l.l_id, r.r_id, l.l_ts AS at, l.l_val, r.r_val FROM l JOIN r ON l.l_key = r.r_key"
+_TOTALS = (
+    "SELECT count(*) AS l_id, sum(r.r_id) AS r_id, l.l_key % 1000 AS grp FROM l JOIN r ON l.l_key = r.r_key{0} "
+    "GROUP BY l.l_key % 1000"
+)
+_LOOKUP = "SELECT l.l_id, r.r_id, l.l_ts AS at, l.l_val, r.r_val FROM l LEFT JOIN r{0} ON l.l_key = r.r_key"
+
+
+def _wide() -> Workload:
+    sql, batch = _pairs("", 5, _ALL_WIDE)
+    return Workload("wide", "inner, 30 columns a side", _WIDE, sql, batch, _by_spark("inner", 5))
+
+
+def _near(side: str) -> str:
+    return f"{side}.{side}_ts BETWEEN l.l_ts - INTERVAL 5 SECONDS AND l.l_ts + INTERVAL 5 SECONDS"
+
+
+WORKLOADS: dict[str, Workload] = {
+    each.name: each
+    for each in (
+        _windowed("inner", "inner, ±5 s", _LARGE, "", 5, "inner", flink="interval"),
+        _windowed("left", "left, ±5 s", _USUAL, "LEFT", 5, "left"),
+        _windowed("full", "full, ±5 s", _USUAL, "FULL", 5, "full"),
+        Workload("semi", "semi, ±5 s", _USUAL, *_lefts("SEMI"), _by_spark("leftsemi", 5)),
+        Workload("anti", "anti, ±5 s", _USUAL, *_lefts("ANTI")),
+        _windowed("uuid", "inner, keys of 36 characters", Data(4_000_000, 10, text_keys=True), "", 5, "inner"),
+        _wide(),
+        _windowed("skew", "inner, ±100 ms, 10% on one key", Data(4_000_000, 10, hot=0.1), "", 0.1, "inner"),
+        _windowed("window_60", "inner, ±60 s", _USUAL, "", 60, "inner"),
+        _windowed("window_300", "inner, ±300 s", _USUAL, "", 300, "inner"),
+        _windowed("state_5m", "inner, 5 million rows of state", _MANY, "", 2_500, None, warm_up=_FILLING),
+        _windowed("state_50m", "inner, 50 million rows of state", _MANY, "", 50_000, None, warm_up=_FILLING),
+        Workload(
+            "chain",
+            "inner of inner, ±5 s",
+            Data(4_000_000, 10, sides="lrm"),
+            _CHAIN.format("WITHIN INTERVAL '5' SECONDS", "l.l_key = m.m_key", "WITHIN INTERVAL '5' SECONDS EMIT FINAL"),
+            _CHAIN.format(f"AND {_near('r')}", f"l.l_key = m.m_key AND {_near('m')}", ""),
+            _chain_by_spark,
+        ),
+        Workload(
+            "temporal",
+            "left, FOR SYSTEM_TIME AS OF",
+            _USUAL,
+            _AS_OF.format("LEFT JOIN r FOR SYSTEM_TIME AS OF l.l_ts", " EMIT FINAL"),
+            _AS_OF.format("ASOF LEFT JOIN r", " AND l.l_ts >= r.r_ts"),
+            flink="temporal",
+            versioned="r",
+        ),
+        Workload(
+            "asof",
+            "left, ASOF within 60 s",
+            _USUAL,
+            _AS_OF.format("ASOF LEFT JOIN r", " AND l.l_ts >= r.r_ts AND l.l_ts - r.r_ts <= INTERVAL '60' SECONDS"),
+            "SELECT l_id, CASE WHEN at - r_ts <= INTERVAL 60 SECONDS THEN r_id END AS r_id, at FROM ("
+            + _AS_OF.format("ASOF LEFT JOIN r", " AND l.l_ts >= r.r_ts").replace(" AS at", " AS at, r.r_ts")
+            + ")",
+        ),
+        Workload(
+            "changelog",
+            "inner, both sides updated by key",
+            _USUAL,
+            f"{_CHANGES} EMIT CHANGELOG",
+            _CHANGES,
+            flink="changelog",
+            primary_keys="lr",
+            cutoff=False,
+        ),
+        Workload(
+            "aggregate",
+            "count and sum over an inner join, ±5 s",
+            _USUAL,
+            _TOTALS.format(" WITHIN INTERVAL '5' SECONDS") + " EMIT CHANGELOG",
+            _TOTALS.format(f" AND {_near('r')}"),
+            cutoff=False,
+        ),
+        Workload(
+            "lookup",
+            "left, rows of a Parquet table",
+            _USUAL,
+            _LOOKUP.format(" FOR SYSTEM_TIME AS OF PROCTIME()"),
+            _LOOKUP.format(""),
+            tables=("r",),
+            cutoff=False,
+        ),
+        _windowed("small", "inner, ±5 s, batches of 1,000 rows", Data(30_000, 60, 1000), "", 5, "inner", cutoff=False),
+        _windowed(
+            "first_seed",
+            "inner, ±5 min, 100,000 rows a side at once",
+            Data(100_000, 1, 1000, gap=36_000),
+            "",
+            300,
+            "inner",
+            cutoff=False,
+            warm=True,
+        ),
+    )
+}

@@ -1,0 +1,84 @@
+"""``watersmeet bench``: which workloads there are, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from benchmarks import suite
+from benchmarks.workloads import WORKLOADS
+from watersmeet.cli.main import app
+
+FIGURES: dict[str, Any] = {
+    "seconds": 9.0,
+    "jvm_bytes": 5_000_000,
+    "worker_bytes": 7_000_000,
+    "state_bytes": 1_000_000,
+    "rows_out": 3,
+    "sums": {"rows": 3},
+}
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, dict[str, Any]]:
+    """What each engine is said to have measured; nothing runs."""
+    steady = [100] * 17
+    found = {
+        "watersmeet": {**FIGURES, "batch_ms": [900, 900, 900, *steady[:-1], 900]},
+        "spark": {**FIGURES, "batch_ms": [900, 900, 900, *[1600] * 16, 900]},
+        "spark_defaults": {**FIGURES, "batch_ms": [900, 900, 900, *[800] * 16, 900]},
+    }
+    monkeypatch.setattr(suite, "_child", lambda engine, workload, data: dict(found[engine]))
+    monkeypatch.setattr(suite, "write_streams", lambda below, data: tmp_path)
+    monkeypatch.setattr(suite, "batch_answer", lambda workload, data: {"rows": 3})
+    return found
+
+
+def test_all_workloads_are_listed() -> None:
+    told = CliRunner().invoke(app, ["bench"])
+    assert told.exit_code == 0
+    assert [line.split()[0] for line in told.stdout.splitlines()] == list(WORKLOADS)
+
+
+def test_figures_of_one_workload(measured: dict[str, dict[str, Any]], tmp_path: Path) -> None:
+    told = CliRunner().invoke(app, ["bench", "inner", "--json", str(tmp_path / "all.json")])
+    assert told.exit_code == 0, told.output
+    title, _, _, _, ours, spark, defaults, *_ = told.stdout.splitlines()
+    assert title == "### inner: inner, ±5 s, 2 × 8,000,000 rows"
+    assert ours == "| watersmeet | 8,000,000 |  | 100 ms | 100 ms | 9.0 s | 7 MB | 5 MB | 1 MB | 3 |"
+    assert spark.startswith("| spark | 500,000 | 16.0 | 1,600 ms |")
+    assert defaults.startswith("| spark_defaults | 1,000,000 | 8.0 | 800 ms |")
+    assert '"rows_per_s": 8000000' in (tmp_path / "all.json").read_text()
+
+
+def test_nothing_is_told_of_wrong_results(measured: dict[str, dict[str, Any]]) -> None:
+    measured["spark"]["sums"] = {"rows": 2}
+    told = CliRunner().invoke(app, ["bench", "inner"])
+    assert told.exit_code == 1
+    assert told.stdout == ""
+    assert "the results of spark differ from DuckDB's: {'rows': 2}, expected {'rows': 3}" in told.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["innr"], "there is no workload innr\nhint: did you mean inner?\n"),
+        (["inner", "--flink", "python"], "--flink and --flink-script go together\n"),
+    ],
+)
+def test_wrong_usage(arguments: list[str], message: str) -> None:
+    told = CliRunner().invoke(app, ["bench", *arguments])
+    assert (told.exit_code, told.stderr) == (2, message)
+
+
+def test_elsewhere_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> Any:
+        raise ModuleNotFoundError(name, name="benchmarks")
+
+    monkeypatch.setattr("importlib.import_module", missing)
+    told = CliRunner().invoke(app, ["bench"])
+    assert told.exit_code == 1
+    assert "they are in the repository: run this in its folder" in told.stderr

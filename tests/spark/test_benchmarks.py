@@ -1,0 +1,21 @@
+"""The workloads of the benchmarks give what DuckDB answers, with the settings under which they are timed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks import suite
+from benchmarks.workloads import WORKLOADS
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_results_are_right(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    data = WORKLOADS[name].data
+    rows = min(data.rows, 100_000)
+    result = suite.run(name, peers=False, rows=rows)  # raises where they differ
+    assert result["engines"]["watersmeet"]["rows_out"] > 0
