@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from watersmeet.columns import ID, MATCHED, RID, TIME, WEIGHT
 from watersmeet.kernels.api import (
@@ -251,6 +252,10 @@ class _Step:
 
     def store(self, side: Side, *, where: str = "TRUE") -> None:
         """Log the new rows of a side that are not final yet."""
+        if not self.tracks(side) and where == "TRUE":
+            rows = self.new[side].select(list(self.stored_columns(side)))
+            self.result.store[side.value] = rows.filter(pc.greater_equal(rows[TIME], self.closed(side)))
+            return
         alias = side.alias
         columns = ", ".join(quote(name) for name in self.stored_columns(side))
         if self.tracks(side):

@@ -136,12 +136,17 @@ class WorkingSet:
         return self._connection.sql(parts).to_arrow_table()
 
     def count(self, relation: str, low: int) -> int:
-        """Stored rows of a relation with ``$t >= low``."""
-        scan = self.scan(relation, low)
-        if scan is None:
-            return 0
-        ((rows,),) = self._connection.sql(f"SELECT count(*) FROM {scan}").fetchall()
-        return int(rows)
+        """Stored rows of a relation with ``$t >= low``; only a segment that has older ones too is looked into."""
+        rows = 0
+        for segment, name in self._tables.values():
+            if segment.relation != relation or segment.high < low:
+                continue
+            if segment.low >= low:
+                rows += segment.rows
+                continue
+            counted = self._connection.sql(f"SELECT count(*) FROM {name} WHERE {quote(TIME)} >= {low}").fetchall()
+            rows += int(counted[0][0])
+        return rows
 
     def close(self) -> None:
         """Drop all segments."""
