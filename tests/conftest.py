@@ -14,11 +14,12 @@ from pyspark.sql import SparkSession
 
 from tests.support import spark_jars
 from watersmeet.spark import open_spark
+from watersmeet.testing.spark_group import QUICK_FILES
 
 ALL = os.environ.get("WATERSMEET_TEST_ALL") == "1"
 _PATIENT = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
-settings.register_profile("normal", deadline=None, max_examples=50, suppress_health_check=_PATIENT)
+settings.register_profile("normal", deadline=None, max_examples=30, suppress_health_check=_PATIENT)
 settings.register_profile("all", deadline=None, max_examples=500, suppress_health_check=_PATIENT)
 settings.load_profile("all" if ALL else "normal")
 
@@ -27,7 +28,8 @@ settings.load_profile("all" if ALL else "normal")
 def spark() -> Iterator[SparkSession]:
     """One Spark for the whole run, set up as ``watersmeet.connect()`` does it, with the connectors' packages."""
     jars = dict.fromkeys(jar for name in ("kafka", "avro", "protobuf") for jar in spark_jars.package_jars(name))
-    session = open_spark(None, (), "local[2]", {"spark.jars": ",".join(jars), "spark.driver.memory": "2g"})
+    settings = {"spark.jars": ",".join(jars), "spark.driver.memory": "2g", **QUICK_FILES}
+    session = open_spark(None, (), "local[2]", settings)
     yield session
     session.stop()
 

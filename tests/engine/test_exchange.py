@@ -48,6 +48,10 @@ def test_files_stay_until_the_next_batch(tmp_path: Path, monkeypatch: pytest.Mon
     here.tidy()
     assert len(list(here.receive(sent))) == 2
     monkeypatch.setattr(exchange, "batch_id", lambda: 10)
+    with monkeypatch.context() as other:
+        other.setattr(exchange, "_told", lambda name: "another run")
+        here.tidy()
+    assert len(list(here.receive(sent))) == 2
     here.tidy()
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(WatersmeetError, match="rows on their way between two tasks are gone"):

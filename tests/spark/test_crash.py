@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import ALL
 from tests.support.jobs import batch_answer, json_lines, json_rows, write_lines
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -42,9 +43,10 @@ def end_was_declared(folder: Path) -> bool:
     return any((folder / ".watersmeet").glob("queries/*/control/*.json"))
 
 
-#: When to kill: in the midst of the data (after a moment in which the next batch is under way), and at its end.
+#: When to kill: in the midst of the data (after a moment in which the next batch is under way), and at its end.  Each
+#: takes a start of Spark: the first is left to `make test-all`.
 MOMENTS: tuple[tuple[Callable[[Path], bool], float], ...] = (
-    (lambda folder: batches_committed(folder) >= 1, 0.0),
+    *(((lambda folder: batches_committed(folder) >= 1, 0.0),) if ALL else ()),
     (lambda folder: batches_committed(folder) >= 4, 0.4),
     (end_was_declared, 0.8),
 )
@@ -103,6 +105,6 @@ def test_output_is_exact_after_kills(tmp_path: Path) -> None:
     finally:
         kill(last)
     told = (tmp_path / "log.txt").read_text()
-    # the third kill may have come when everything was done: then the checkpoint is sealed already
+    # the last kill may have come when everything was done: then the checkpoint is sealed already
     assert code == 0 or "is sealed" in told, told
     assert json_rows(tmp_path / "out") == batch_answer(ANSWER, o=(NAMES, streams["o"]), p=(NAMES, streams["p"]))

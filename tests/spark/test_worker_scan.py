@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import watersmeet
 from tests.support.jobs import json_rows, run_job
 from watersmeet.connectors import files
 from watersmeet.errors import ConnectorError
-from watersmeet.runtime import worker_scan
+from watersmeet.results import Stream
+from watersmeet.runtime import dataflow, worker_scan
+from watersmeet.runtime.exchange import Exchange
 from watersmeet.runtime.query import QueryMode, Report
 from watersmeet.session import Session
 
@@ -101,8 +104,7 @@ def by_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "parquet_files", lambda *given, **options: None)
 
 
-@pytest.mark.parametrize("then", ["workers", "spark"])
-@pytest.mark.parametrize("first", ["workers", "spark"])
+@pytest.mark.parametrize(("first", "then"), [("workers", "spark"), ("spark", "workers")])
 def test_both_ways_give_the_same(
     spark: SparkSession, tmp_path: Path, scans: list[str], first: str, then: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,3 +182,40 @@ def test_a_file_that_does_not_fit_is_told_in_one_sentence(spark: SparkSession, t
         drain(session)
     assert raised.value.message == f"{tmp_path}/p/2.parquet: column id is string, but the stream declares int64"
     assert raised.value.hint == "declare the column as the files have it, and CAST it in the query"
+
+
+def test_two_runs_of_one_frame_do_not_touch_each_other_s_rows(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One is many batches ahead of the other; both write in foreachBatch, and look at their rows twice."""
+    monkeypatch.setattr(dataflow, "Exchange", lambda folder: Exchange(folder, least_bytes=1))
+    for number in range(4):
+        write(tmp_path / "in o" / f"{number}.parquet", O_SCHEMA, [o_row(number, "c", 2.0, number)])
+    session = watersmeet.connect(spark, workspace=tmp_path / "workspace")
+    one_file = "format = 'parquet', max_files_per_trigger = '1')"
+    session.sql(STREAMS.format(tmp_path).replace("format = 'parquet')", one_file))
+    result = session.sql("SELECT o.id FROM o")
+    assert isinstance(result, Stream)
+    got: dict[str, list[int]] = {"ahead": [], "behind": []}
+    ahead_is_done = threading.Event()
+
+    def take(name: str) -> Callable[[DataFrame, int], None]:
+        def write_batch(rows: DataFrame, batch: int) -> None:
+            if name == "behind":
+                rows.count()
+                assert ahead_is_done.wait(60)
+            got[name] += [row.id for row in rows.collect()]
+
+        return write_batch
+
+    queries = {
+        name: result.frame.writeStream.foreachBatch(take(name))
+        .option("checkpointLocation", str(tmp_path / name))
+        .trigger(availableNow=True)
+        .start()
+        for name in ("behind", "ahead")
+    }
+    assert queries["ahead"].awaitTermination(60)
+    ahead_is_done.set()
+    assert queries["behind"].awaitTermination(60)
+    assert {name: sorted(ids) for name, ids in got.items()} == {"ahead": [0, 1, 2, 3], "behind": [0, 1, 2, 3]}

@@ -3,12 +3,14 @@
 As rows of Spark, which copies a payload half a dozen times on its way through the JVM.  Where all workers are on one
 machine, large payloads stay out of it: they lie in files of the run's folder, and frames travel with the file's name.
 
-Every attempt of a task writes files of its own, and they stay until the next batch, which begins once all tasks of this
-one have ended: whatever attempt counts, whoever reads the frames finds the rows.
+Every attempt of a task writes files of its own, and they stay until the run's next batch, which begins once all tasks
+of this one have ended: whatever attempt counts, whoever reads the frames finds the rows.  Several runs may share a
+folder, those that were started of one and the same DataFrame.
 """
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -22,6 +24,7 @@ from watersmeet.engine.frames import Frame, FrameKind, from_record_batch, to_rec
 from watersmeet.errors import WatersmeetError
 
 _BATCH_ID = "streaming.sql.batchId"
+_RUN_ID = "spark.jobGroup.id"
 _LEAST_BYTES = 64 * 1024
 
 
@@ -46,14 +49,14 @@ class Exchange:
             return
         current = batch_id()
         with suppress(OSError):
-            for path in Path(self.folder).glob("*.frame"):
-                if int(path.name.split("-")[0]) < current:
+            for path in Path(self.folder).glob(f"{_run_id()}-*.frame"):
+                if int(path.name.split("-")[1]) < current:
                     path.unlink(missing_ok=True)  # another task may just have done so
 
     def _put(self, frame: Frame) -> Frame:
         if self.folder is None or frame.kind is not FrameKind.ROWS or len(frame.payload) < self.least_bytes:
             return frame
-        name = f"{batch_id()}-{uuid.uuid4().hex}.frame"
+        name = f"{_run_id()}-{batch_id()}-{uuid.uuid4().hex}.frame"
         Path(self.folder, name).write_bytes(frame.payload)
         return replace(frame, part=name, payload=b"")
 
@@ -72,6 +75,14 @@ class Exchange:
 
 def batch_id() -> int:
     """The number of the micro-batch that this task is part of."""
+    return int(_told(_BATCH_ID) or 0)
+
+
+def _run_id() -> str:
+    """Something that tells this run of a query from others, in hexadecimal digits."""
+    return hashlib.blake2b(_told(_RUN_ID).encode(), digest_size=8).hexdigest()
+
+
+def _told(name: str) -> str:
     context = TaskContext.get()
-    told = context.getLocalProperty(_BATCH_ID) if context is not None else None
-    return int(told or 0)
+    return (context.getLocalProperty(name) or "") if context is not None else ""

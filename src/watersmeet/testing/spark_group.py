@@ -35,8 +35,9 @@ from watersmeet.testing.feed import Portion, control_frame, read_feed, stream_so
 from watersmeet.testing.tables import TableFiles
 
 _NAME = "of the test"
-#: Each file that Spark's default manager creates on a local disk forks a process; nothing here must outlive a crash.
-_QUICK_FILES = {
+#: Each file that Spark's default manager creates on a local disk forks a process; no test must outlive a crash of the
+#: machine.
+QUICK_FILES = {
     "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing."
     "FileSystemBasedCheckpointFileManager",
     "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state."
@@ -157,7 +158,7 @@ class SparkGroup:
                 self._frames[run.number] = self._build(run)
         union = reduce(DataFrame.unionAll, (self._frames[run.number] for run in self._runs))
         writer = union.writeStream.option("checkpointLocation", str(self._checkpoint)).foreachBatch(self._collect)
-        with _settings(self._spark, _QUICK_FILES):
+        with _settings(self._spark, QUICK_FILES):
             self._query = writer.start()
 
     def _build(self, run: QueryRun) -> DataFrame:
