@@ -27,8 +27,8 @@ _PATIENCE_SECONDS = 3600
 _LAST = 1
 
 
-class DifferentError(Exception):
-    """An engine gave other results than DuckDB's batch answer."""
+class BenchmarkError(Exception):
+    """A workload has no figures: an engine failed, or gave other results than DuckDB's batch answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Flink:
 def run(name: str, *, flink: Flink | None = None, peers: bool = True, rows: int | None = None) -> dict[str, Any]:
     """One workload, with other than its own number of rows a side if that is given.
 
-    Raises ``DifferentError`` where the results differ.
+    Raises ``BenchmarkError`` where an engine fails, or the results differ.
     """
     workload = WORKLOADS[name] if rows is None else WORKLOADS[name].of_rows(rows)
     data = write_streams(Path(tempfile.gettempdir()) / "watersmeet-bench", workload.data)
@@ -53,7 +53,7 @@ def run(name: str, *, flink: Flink | None = None, peers: bool = True, rows: int 
     expected = batch_answer(workload, data)
     for engine, figures in found.items():
         if (sums := figures.pop("sums")) != expected:
-            raise DifferentError(f"{name}: the results of {engine} differ from DuckDB's: {sums}, expected {expected}")
+            raise BenchmarkError(f"{name}: the results of {engine} differ from DuckDB's: {sums}, expected {expected}")
     if flink is not None and workload.flink is not None:
         found["flink"] = {"rows_per_s": _flink(flink, workload)}
     ours = found["watersmeet"]["rows_per_s"]
@@ -110,24 +110,26 @@ def _figures(measured: dict[str, Any], workload: Workload) -> dict[str, Any]:
 
 def _child(engine: str, workload: Workload, data: Path) -> dict[str, Any]:
     command = [sys.executable, "-m", "benchmarks.engines", engine, workload.name, str(workload.data.rows), str(data)]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=_ROOT, timeout=_PATIENCE_SECONDS)
-    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    found: dict[str, Any] = json.loads(_output(command, engine, workload).strip().splitlines()[-1])
     return found
 
 
 def _flink(flink: Flink, workload: Workload) -> int:
     data = workload.data
-    command = [
-        str(flink.python),
-        str(flink.script),
-        str(workload.flink),
-        "hashmap",
-        str(data.rows),
-        str(data.keys),
-        "2",
-    ]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=_PATIENCE_SECONDS)
-    told = re.search(r"= (\d+) rows/s", done.stdout)
+    arguments = [str(workload.flink), "hashmap", str(data.rows), str(data.keys), "2"]
+    told = re.search(r"= (\d+) rows/s", _output([str(flink.python), str(flink.script), *arguments], "flink", workload))
     if told is None:
-        raise RuntimeError(f"Flink told no rate: {done.stdout}")
+        raise BenchmarkError(f"{workload.name}: the script of Flink's joins told no rate")
     return int(told[1])
+
+
+def _output(command: Sequence[str], engine: str, workload: Workload) -> str:
+    """What a command prints; what it says of itself goes to a file, which is named where it fails."""
+    with tempfile.NamedTemporaryFile("w", prefix=f"watersmeet-bench-{engine}-", suffix=".log", delete=False) as log:
+        done = subprocess.run(
+            command, check=False, stdout=subprocess.PIPE, stderr=log, text=True, cwd=_ROOT, timeout=_PATIENCE_SECONDS
+        )
+    if done.returncode:
+        raise BenchmarkError(f"{workload.name}: {engine} failed; what it said is in {log.name}")
+    Path(log.name).unlink()
+    return done.stdout

@@ -82,3 +82,11 @@ def test_elsewhere_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     told = CliRunner().invoke(app, ["bench"])
     assert told.exit_code == 1
     assert "they are in the repository: run this in its folder" in told.stderr
+
+
+def test_an_engine_that_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(suite, "write_streams", lambda below, data: tmp_path)
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    told = CliRunner().invoke(app, ["bench", "inner"])
+    assert told.exit_code == 1
+    assert told.stderr.startswith("no figures of inner: watersmeet failed; what it said is in ")

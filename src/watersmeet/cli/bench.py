@@ -39,8 +39,8 @@ def bench(
     peer = suite.Flink(flink, flink_script) if flink is not None else None
     try:
         results = suite.run_all(chosen, typer.echo, flink=peer, peers=not alone, rows=rows)
-    except suite.DifferentError as error:
-        raise WatersmeetError(f"there is nothing to compare: {error}") from None
+    except suite.BenchmarkError as error:
+        raise WatersmeetError(f"no figures of {error}") from None
     if into is not None:
         into.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
