@@ -159,7 +159,7 @@ WORKLOADS: dict[str, Workload] = {
             _AS_OF.format(
                 "LEFT ASOF JOIN r MATCH_CONDITION (l.l_ts >= r.r_ts AND l.l_ts - r.r_ts <= INTERVAL '60' SECONDS)", ""
             ),
-            "SELECT l_id, CASE WHEN at - r_ts <= INTERVAL 60 SECONDS THEN r_id END AS r_id, at FROM ("
+            'SELECT l_id, CASE WHEN "at" - r_ts <= INTERVAL 60 SECONDS THEN r_id END AS r_id, "at" FROM ('
             + _AS_OF.format("ASOF LEFT JOIN r", " AND l.l_ts >= r.r_ts").replace(" AS at", " AS at, r.r_ts")
             + ")",
         ),
