@@ -9,6 +9,8 @@ import pytest
 from benchmarks import suite
 from benchmarks.workloads import WORKLOADS
 
+pytestmark = pytest.mark.spark
+
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)

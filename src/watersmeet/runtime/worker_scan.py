@@ -61,11 +61,16 @@ def _files(batch: pa.RecordBatch) -> Iterator[ParquetFile]:
 def _read(
     file: ParquetFile, projection: Projection, needed: ParquetRows, whole: ParquetRows
 ) -> Iterator[pa.RecordBatch]:
-    """The file's rows as packing wants them; where one has to be set aside, its portion is read with all columns."""
-    for number, rows in enumerate(read_parquet(file, needed)):
+    """The file's rows as packing wants them; from a portion on with a row to be set aside, all columns are read."""
+    done = 0
+    for rows in read_parquet(file, needed):
+        if (projected := project(rows, projection)) is None:
+            break
+        yield from projected.to_batches()
+        done += 1
+    else:
+        return
+    for rows in islice(read_parquet(file, whole), done, None):
         projected = project(rows, projection)
-        if projected is None:
-            (portion,) = islice(read_parquet(file, whole), number, number + 1)
-            projected = project(portion, projection)
-            assert projected is not None
+        assert projected is not None
         yield from projected.to_batches()
