@@ -1,5 +1,6 @@
 #!/bin/sh
-# Every test, in two processes side by side: Spark's tests wait more than they compute, the others only compute.
+# Every test, in two processes side by side: those that share a Spark session wait more than they compute, the others
+# compute more than they wait.
 # Usage: test.sh PYTHON. The second report is printed when both have ended; the exit code is 1 where either failed.
 set -u
 python=$1

@@ -54,6 +54,10 @@ class QuerySettings(BaseModel):
     """Seconds between the starts of two batches of a continuous run; written ``'1 second'``."""
     buckets: Annotated[int, Field(gt=0, le=4096)] | None = None
     """Pieces into which state is cut; fixed when the checkpoint is made."""
+    skew: Literal["spread", "keep"] | None = None
+    """Whether rows of hot keys are spread over the buckets; by default in queries that Watersmeet runs."""
+    skew_rows: Annotated[int, Field(gt=0)] = 10_000
+    """With so many rows in one batch a key may be hot."""
     cache_bytes: Annotated[int, Field(gt=0)] = 4 << 30
     """The most bytes of state that one worker process holds in memory beside the durable log."""
     memory_limit: Annotated[str, Field(pattern=r"^\d+(\.\d+)?\s?[KMGT]i?B$")] | None = None

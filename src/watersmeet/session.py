@@ -375,13 +375,18 @@ class Session:
                     hint="use INSERT INTO or CREATE STREAM … AS, or set the trigger where the DataFrame is written",
                     position=select.query.settings_positions.get(setting),
                 )
-        run = f"select_{_short_hash(select.source)}-{uuid.uuid4().hex[:8]}"
-        return self._build(physical, side_folder=str(self.workspace / "side" / run))
+        name = f"select_{_short_hash(select.source)}"
+        side_folder = str(self.workspace / "side" / f"{name}-{uuid.uuid4().hex[:8]}")
+        # under a name that a restart finds again, which is not the only one of its kind where the SELECT stands twice
+        spreads = select.query.settings.get("skew") is not None
+        return self._build(physical, side_folder, str(self.workspace / "hot_keys" / name) if spreads else None)
 
-    def _build(self, physical: PhysicalPlan, side_folder: str | None = None) -> DataFrame:
+    def _build(
+        self, physical: PhysicalPlan, side_folder: str | None = None, hot_key_folder: str | None = None
+    ) -> DataFrame:
         settings = physical.query.settings
         buckets = new_buckets(self.spark, settings.buckets)
-        resources = Resources(settings.cache_bytes, settings.memory_limit, side_folder)
+        resources = Resources(settings.cache_bytes, settings.memory_limit, side_folder, hot_key_folder)
         with planning("of this statement"):
             sources = self.streams.sources(physical, limited=True, seek=resolve(self.spark, settings.seek_to))
             # the frame may become part of another query, whose metrics must have other names

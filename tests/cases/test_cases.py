@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -13,12 +14,23 @@ from watersmeet.testing.regroup import variants
 from watersmeet.testing.runner import run_case
 
 FILES = sorted(Path(__file__).parent.glob("*.wmt"))
+# In every run only one way that cuts a case into rows or restarts it, that which does both; `make test-all` runs each.
+BOTH = "row by row, restarts"
 PADDING = ("left", "right_full", "semi_anti", "changelog")
+
+
+def ways(case: Case) -> Iterator[tuple[str, Case, bool]]:
+    """The variants of a case, each with its name and whether it is left to `make test-all`."""
+    found = dict(variants(case))
+    for name, variant in found.items():
+        yield name, variant, BOTH in found and name in ("restarts", "row by row")
+
+
 CASES = [
-    pytest.param(variant, id=f"{path.stem}-{case.title}-{name}")
+    pytest.param(variant, id=f"{path.stem}-{case.title}-{name}", marks=[pytest.mark.slow] if is_slow else [])
     for path in FILES
     for case in read_cases(path)
-    for name, variant in variants(case)
+    for name, variant, is_slow in ways(case)
 ]
 
 

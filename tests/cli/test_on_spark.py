@@ -19,8 +19,6 @@ from watersmeet.runtime.query import QueryMode, RunningQuery
 from watersmeet.session import Session
 from watersmeet.sql.parse import parse
 
-pytestmark = pytest.mark.spark
-
 JOB = """
 CREATE STREAM IF NOT EXISTS o (id INT, ts BIGINT, WATERMARK FOR ts AS ts)
   WITH (connector = 'files', path = '{0}/o', event_time_unit = 's');
@@ -37,6 +35,7 @@ def write(path: Path, rows: list[tuple[int, int]]) -> None:
     path.write_text("".join(json.dumps({"id": id, "ts": ts}) + "\n" for id, ts in rows))
 
 
+@pytest.mark.processes
 @pytest.mark.timeout(2 * PATIENCE_SECONDS)
 def test_ctrl_c_keeps_the_checkpoint_and_a_bounded_run_resumes(tmp_path: Path) -> None:
     write(tmp_path / "o" / "1.json", [(1, 5), (2, 6)])

@@ -17,6 +17,7 @@ from watersmeet.columns import TIME
 from watersmeet.engine.events import Event, EventKind
 from watersmeet.engine.frames import Frame, FrameKind, decode_table, mark_frame, row_frames
 from watersmeet.engine.host import process
+from watersmeet.engine.pack import Told
 from watersmeet.engine.spec import InputSpec, OperatorSpec
 from watersmeet.errors import CheckpointError, LimitError
 from watersmeet.kernels.api import FOREVER, EmitMode, JoinKind
@@ -200,7 +201,7 @@ def test_after_the_end_of_input_every_row_is_late(workers: list[WorkingSets]) ->
     assert not [frame for frame in sent if frame.kind is FrameKind.ROWS]
 
 
-@pytest.mark.parametrize("change", [{"fingerprint": "g"}, {"version": 3}])
+@pytest.mark.parametrize("change", [{"fingerprint": "g"}, {"version": 4}])
 def test_state_of_another_plan_or_format_is_refused(workers: list[WorkingSets], change: dict[str, Any]) -> None:
     (worker, _) = fresh(workers)
     store = MemoryStore()
@@ -228,7 +229,7 @@ def test_time_waits_for_every_part(workers: list[WorkingSets]) -> None:
 def test_a_retried_batch_counts_its_rows_once(workers: list[WorkingSets]) -> None:
     (worker, other) = fresh(workers)
     store = MemoryStore()
-    counted = Frame(BUCKET, 0, "", FrameKind.MARK, -(2**63), json.dumps({"in": 3, "filtered": 1}).encode())
+    counted = Frame(BUCKET, 0, "", FrameKind.MARK, -(2**63), Told(Counter({"in": 3, "filtered": 1})).to_json())
     step = [*rows("l", (5, 1, 1), (6, 1, 2)), counted, mark("l", 6)]
     process(spec(), BUCKET, step, MemoryStore(store), worker)
     found = counters(process(spec(), BUCKET, step[::-1], store, other))

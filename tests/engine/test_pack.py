@@ -29,8 +29,8 @@ BUCKETS = (0, 3, 5)
 
 
 def spec(**fields: Any) -> PackSpec:
-    given = {"source": "s", "input": 1, "schema": SCHEMA, "hashes": ("h",), "buckets": BUCKETS, "delay": 4, **fields}
-    return PackSpec(**given)
+    given = {"source": "s", "operator": "join_1", "input": 1, "schema": SCHEMA, "hashes": ("h",)}
+    return PackSpec(**{**given, "buckets": BUCKETS, "delay": 4, **fields})
 
 
 def batch(rows: list[dict[str, Any]]) -> pa.RecordBatch:
@@ -52,7 +52,7 @@ def batch(rows: list[dict[str, Any]]) -> pa.RecordBatch:
 
 
 def counters(frames: list[Frame]) -> dict[str, int]:
-    payloads = [json.loads(f.payload) for f in frames if f.kind is FrameKind.MARK and f.payload]
+    payloads = [json.loads(f.payload)["counters"] for f in frames if f.kind is FrameKind.MARK and f.payload]
     assert len(payloads) <= 1
     return payloads[0] if payloads else {}
 

@@ -91,9 +91,9 @@ def scans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The sources that workers have read."""
     seen: list[str] = []
 
-    def spy(found: Any, projection: Any, spec: Any, exchange: Any) -> Any:
-        seen.append(spec.source)
-        return real(found, projection, spec, exchange)
+    def spy(found: Any, projection: Any, packer: Any) -> Any:
+        seen.append(packer.spec.source)
+        return real(found, projection, packer)
 
     real = worker_scan.scanned
     monkeypatch.setattr("watersmeet.runtime.dataflow.scanned", spy)

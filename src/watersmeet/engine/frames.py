@@ -1,14 +1,16 @@
 """Frames: how rows cross Spark.
 
 One Spark row of ``FRAME_SCHEMA`` carries up to some thousands of rows as an Arrow IPC stream.  All rows of a ROWS frame
-go to one bucket and one input of the operator that receives it; SIDE and COUNTER frames are no operator's input and are
-handed on to the end of the query.  What a frame says is its ``kind``:
+go to one bucket and one input of the operator that receives it; COPIES are rows of hot keys that are counted elsewhere
+(hot_keys.py); SIDE and COUNTER frames are no operator's input and are handed on to the end of the query.  What a frame
+says is its ``kind``:
 
 ========== ============================================ ============================== ======================
 kind       payload                                      ``part``                       ``frontier``
 ========== ============================================ ============================== ======================
 ROWS       rows of the input's schema                   the file that has the payload  –
-MARK       JSON counters of the sending task, or empty  where the frontier comes from  the frontier itself
+COPIES     the same                                     the same                       –
+MARK       what the sending task has seen, or empty     where the frontier comes from  the frontier itself
 CONTROL    JSON control event                           –                              –
 SIDE       late and quarantined rows (``SIDE_SCHEMA``)  –                              –
 COUNTER    empty                                        the counter's name             its value
@@ -62,6 +64,12 @@ class FrameKind(IntEnum):
     CONTROL = 2
     SIDE = 3
     COUNTER = 4
+    COPIES = 5
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether its payload is rows of an operator's input."""
+        return self in (FrameKind.ROWS, FrameKind.COPIES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +98,14 @@ def decode_table(payload: bytes) -> pa.Table:
     return pa.ipc.open_stream(pa.py_buffer(payload)).read_all()
 
 
-def row_frames(table: pa.Table, *, bucket: int, input: int) -> list[Frame]:
-    """The table as ROWS frames of equally many rows, of ``MAX_PAYLOAD_BYTES`` at most on average."""
+def row_frames(table: pa.Table, *, bucket: int, input: int, kind: FrameKind = FrameKind.ROWS) -> list[Frame]:
+    """The table as frames of equally many rows, of ``MAX_PAYLOAD_BYTES`` at most on average."""
     if table.num_rows == 0:
         return []
     pieces = max(1, -(-table.nbytes // MAX_PAYLOAD_BYTES))
     step = -(-table.num_rows // pieces)
     return [
-        Frame(bucket, input, "", FrameKind.ROWS, 0, encode_table(table.slice(start, step).combine_chunks()))
+        Frame(bucket, input, "", kind, 0, encode_table(table.slice(start, step).combine_chunks()))
         for start in range(0, table.num_rows, step)
     ]
 
@@ -113,9 +121,9 @@ def side_rows(kind: str, source: str, reason: pa.Array, raw: pa.Array) -> pa.Tab
     return pa.table([pa.array([kind] * count), pa.array([source] * count), reason, raw], schema=SIDE_SCHEMA)
 
 
-def mark_frame(bucket: int, input: int, part: str, frontier: int, counters: bytes = b"") -> Frame:
-    """A frontier, with the sender's counters where this bucket is the one that keeps them."""
-    return Frame(bucket, input, part, FrameKind.MARK, frontier, counters)
+def mark_frame(bucket: int, input: int, part: str, frontier: int, seen: bytes = b"") -> Frame:
+    """A frontier, with what the sender has seen where this bucket is the one that keeps it."""
+    return Frame(bucket, input, part, FrameKind.MARK, frontier, seen)
 
 
 def to_record_batch(frames: Iterable[Frame]) -> pa.RecordBatch:

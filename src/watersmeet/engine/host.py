@@ -7,7 +7,6 @@ aside, lets the kernel work, logs what it says, and writes the manifest.  The st
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -26,10 +25,11 @@ from watersmeet.engine.frames import (
     side_frame,
     side_rows,
 )
-from watersmeet.engine.pack import RAW_TEXT
-from watersmeet.engine.routing import split_by_bucket
+from watersmeet.engine.hot_keys import HotKeyLog, Seen, next_keys
+from watersmeet.engine.pack import RAW_TEXT, Told
+from watersmeet.engine.routing import home_indexes, key_hashes, split_by_bucket
 from watersmeet.engine.spec import OperatorSpec
-from watersmeet.errors import LimitError
+from watersmeet.errors import CheckpointError, LimitError
 from watersmeet.kernels.api import FOREVER, GONE, NEVER, StepFrontiers, StepResult
 from watersmeet.state.compaction import plan_merges
 from watersmeet.state.local_copies import LocalCopies
@@ -44,7 +44,9 @@ class Inbox:
     """What arrived for one bucket in one batch, sorted out."""
 
     rows: dict[int, pa.Table]
+    copies: dict[int, pa.Table]  # of rows that other buckets count
     marks: list[Frame]
+    told: list[tuple[int, Told]]  # what packing tasks tell of an input's rows
     controls: list[Frame]
     passing: list[Frame]  # side rows and counters of earlier operators
 
@@ -56,10 +58,12 @@ def process(
     store: Store,
     working_set: WorkingSet,
     copies: LocalCopies | None = None,
+    hot_keys: HotKeyLog | None = None,
 ) -> list[Frame]:
     """Take one step of one bucket; what it sends on comes back.
 
-    ``copies`` are those of the bucket's segments that workers of this machine have left for each other.
+    ``copies`` are those of the bucket's segments that workers of this machine have left for each other; ``hot_keys``
+    is the log by which rows of this batch were packed (None: none has been spread).
 
     Raises ``CheckpointError`` where the stored state belongs to another plan or format, ``LimitError`` where the
     state would grow over its limit (nothing of the step is kept then).
@@ -94,7 +98,10 @@ def process(
             if late.num_rows and RAW_TEXT in late.column_names:
                 aside = _late_rows(late, label, late_before[number])
                 sent.append(side_frame(aside, bucket=_onward(spec, bucket)))
-        inputs[number] = on_time.select(spec.inputs[number].schema.names)
+        spread, _ = _set_late_aside(inbox.copies[number], late_before[number])
+        inputs[number] = pa.concat_tables([on_time.select(spec.inputs[number].schema.names), spread])
+    if bucket == spec.buckets[0]:
+        _decide_hot_keys(spec, manifest, inbox, hot_keys)
 
     is_first = manifest.step == 0  # an aggregate of all rows has a result before there are any
     if is_first or any(rows.num_rows for rows in inputs.values()) or frontiers.before != frontiers.after:
@@ -129,21 +136,26 @@ def _onward(spec: OperatorSpec, bucket: int) -> int:
 
 
 def _sort_out(spec: OperatorSpec, frames: Iterable[Frame]) -> Inbox:
-    tables: dict[int, list[pa.Table]] = {number: [] for number in range(len(spec.inputs))}
-    inbox = Inbox({}, [], [], [])
+    rows: dict[int, list[pa.Table]] = {number: [] for number in range(len(spec.inputs))}
+    copies: dict[int, list[pa.Table]] = {number: [] for number in rows}
+    inbox = Inbox({}, {}, [], [], [], [])
     for frame in frames:
         match frame.kind:
             case FrameKind.ROWS:
-                tables[frame.input].append(decode_table(frame.payload))
+                rows[frame.input].append(decode_table(frame.payload))
+            case FrameKind.COPIES:
+                copies[frame.input].append(decode_table(frame.payload))
             case FrameKind.MARK:
                 inbox.marks.append(frame)
+                if frame.payload:
+                    inbox.told.append((frame.input, Told.from_json(bytes(frame.payload))))
             case FrameKind.CONTROL:
                 inbox.controls.append(frame)
             case FrameKind.SIDE | FrameKind.COUNTER:
                 inbox.passing.append(frame)
-    for number, found in tables.items():
-        schema = spec.inputs[number].schema
-        inbox.rows[number] = pa.concat_tables(found) if found else schema.empty_table()
+    for number, input in enumerate(spec.inputs):
+        for held, found in ((inbox.rows, rows[number]), (inbox.copies, copies[number])):
+            held[number] = pa.concat_tables(found) if found else input.schema.empty_table()
     return inbox
 
 
@@ -162,10 +174,10 @@ def _move_frontiers(spec: OperatorSpec, manifest: Manifest, inbox: Inbox) -> Non
     for mark in inbox.marks:
         if mark.frontier != NEVER:
             manifest.hear(mark.input, mark.part, mark.frontier)
-        if mark.payload:
-            source = spec.inputs[mark.input].source
-            for name, by in json.loads(bytes(mark.payload)).items():
-                manifest.count(f"{spec.name}.{name}.{source}", by)
+    for number, told in inbox.told:
+        manifest.see(number, told.newest)
+        for name, by in told.counters.items():
+            manifest.count(f"{spec.name}.{name}.{spec.inputs[number].source}", by)
     for control in inbox.controls:
         _apply_control(spec, manifest, Event.from_json(bytes(control.payload)))
     lags = {number: input.lag for number, input in enumerate(spec.inputs)}
@@ -188,6 +200,34 @@ def _apply_control(spec: OperatorSpec, manifest: Manifest, event: Event) -> None
                     known = parts.setdefault(name, PartFrontier())
                     # a part that has spoken since its silence was seen is not idle
                     known.idle = event.observed in (None, known.heard * len(spec.buckets))
+
+
+def _decide_hot_keys(spec: OperatorSpec, manifest: Manifest, inbox: Inbox, log: HotKeyLog | None) -> None:
+    """Which keys are hot in the batches to come; one bucket says so for all, and has heard what packing tasks saw."""
+    if log is None or spec.spread is None:
+        if manifest.hot_keys is not None:
+            raise CheckpointError(
+                f"{spec.name} has spread rows of hot keys over its buckets, and this run would not find them all",
+                hint="resume the query where it ran before, with SETTINGS skew = 'spread'",
+            )
+        return
+    entry, keys = log.read()
+    if entry != manifest.hot_keys:
+        raise CheckpointError(
+            f"the hot keys of {spec.name} are not those that it has noted: it knows of batch {manifest.hot_keys}, and "
+            f"the newest file is of batch {entry}",
+            hint="bring the folder hot_keys of its checkpoint back, or start on a new checkpoint",
+        )
+    seen = {number: Seen(0, {}) for number in range(len(spec.inputs))}
+    for number, told in inbox.told:
+        seen[number].add(told.counters["in"], told.frequent)
+    newest = [manifest.newest.get(number, NEVER) for number in range(len(spec.inputs))]
+    closed = list(spec.kernel.live_relations(manifest.frontier).values())
+    after = next_keys(keys, seen, newest, closed, spec.spread, len(spec.buckets))
+    if after != keys:
+        manifest.hot_keys, keys = log.write(after, newest)
+    if manifest.hot_keys is not None:
+        manifest.counters[f"{spec.name}.hot_keys"] = len(keys)
 
 
 def _set_late_aside(rows: pa.Table, frontier: int) -> tuple[pa.Table, pa.Table]:
@@ -270,9 +310,10 @@ def _results(spec: OperatorSpec, bucket: int, changes: pa.Table | None) -> list[
         changes = changes.rename_columns([TIME if name == to.times[0] else name for name in changes.column_names])
     else:
         changes = changes.append_column(TIME, pc.coalesce(*(changes[name] for name in to.times)))
+    indexes = home_indexes(key_hashes(changes, to.hashes), len(to.buckets))
     return [
         frame
-        for index, rows in split_by_bucket(changes, to.hashes, len(to.buckets))
+        for index, rows in split_by_bucket(changes, indexes, len(to.buckets))
         for frame in row_frames(rows, bucket=to.buckets[index], input=to.input)
     ]
 

@@ -9,14 +9,16 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.columns import TIME
-from watersmeet.engine.frames import Frame, mark_frame, row_frames, side_frame, side_rows
-from watersmeet.engine.routing import split_by_bucket
+from watersmeet.engine.frames import Frame, FrameKind, mark_frame, row_frames, side_frame, side_rows
+from watersmeet.engine.hot_keys import NO_HOT_KEYS, HotKeys, Sampled, copied, place
+from watersmeet.engine.routing import home_indexes, key_hashes, split_by_bucket
 from watersmeet.engine.spec import PackSpec
 from watersmeet.errors import ConnectorError
 from watersmeet.kernels.api import NEVER
@@ -29,22 +31,51 @@ _KEEP, _PART, _BAD, _STORED = "$keep", "$part", "$bad", "$frontier"
 _FLUSH_BYTES = 32 * 1024 * 1024
 
 
-def pack(batches: Iterable[pa.RecordBatch], spec: PackSpec) -> Iterator[Frame]:
-    """Frames of the rows, then marks with the task's frontiers to every bucket, its counters to the first.
+@dataclass(slots=True)
+class Told:
+    """What a task tells of its rows, beside frontiers: counters, the newest event time, and keys that may be hot."""
+
+    counters: Counter[str] = field(default_factory=Counter)
+    newest: int = NEVER
+    frequent: dict[int, int] = field(default_factory=dict)
+
+    def to_json(self) -> bytes:
+        """As the payload of a mark."""
+        told = {"counters": self.counters, "newest": self.newest, "frequent": self.frequent}
+        return json.dumps(told).encode()
+
+    @classmethod
+    def from_json(cls, payload: bytes) -> Told:
+        """What ``to_json`` has written."""
+        told = json.loads(payload)
+        frequent = {int(key): rows for key, rows in told["frequent"].items()}
+        return cls(Counter(told["counters"]), told["newest"], frequent)
+
+
+@dataclass(slots=True)
+class _Task:
+    """What one task has seen so far."""
+
+    told: Told = field(default_factory=Told)
+    frontiers: dict[str, int] = field(default_factory=dict)  # by part
+    sampled: Sampled = field(default_factory=Sampled)
+
+
+def pack(batches: Iterable[pa.RecordBatch], spec: PackSpec, hot_keys: HotKeys = NO_HOT_KEYS) -> Iterator[Frame]:
+    """Frames of the rows, then marks with the task's frontiers to every bucket, what else it tells to the first.
 
     Every bucket gets a mark, if only one that says nothing: what they count is summed over all that took the step.
     """
-    counters: Counter[str] = Counter()
-    newest: dict[str, int] = {}
+    task = _Task()
     for rows in _gather(batches):
-        yield from _pack_rows(rows, spec, counters, newest)
-    if not counters["in"] and not newest:
+        yield from _pack_rows(rows, spec, hot_keys, task)
+    if not task.told.counters["in"] and not task.frontiers:
         return
-    counted = json.dumps(counters).encode()
-    for part, frontier in (newest or {"": NEVER}).items():
+    task.told.frequent = task.sampled.frequent(len(spec.buckets))
+    for part, frontier in (task.frontiers or {"": NEVER}).items():
         for bucket in spec.buckets:
             yield mark_frame(bucket, spec.input, part, frontier)
-    yield mark_frame(spec.buckets[0], spec.input, "", NEVER, counted)
+    yield mark_frame(spec.buckets[0], spec.input, "", NEVER, task.told.to_json())
 
 
 def _gather(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -63,10 +94,11 @@ def _gather(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(held)
 
 
-def _pack_rows(rows: pa.Table, spec: PackSpec, counters: Counter[str], newest: dict[str, int]) -> Iterator[Frame]:
+def _pack_rows(rows: pa.Table, spec: PackSpec, hot_keys: HotKeys, task: _Task) -> Iterator[Frame]:
+    counters = task.told.counters
     stores_frontier = _STORED in rows.column_names
     if stores_frontier:
-        rows = _take_markers(rows, newest)
+        rows = _take_markers(rows, task.frontiers)
     counters["in"] += rows.num_rows
     times = rows[TIME]
     bad = pc.fill_null(pc.or_(pc.greater(times, GREATEST_TIME), pc.less(times, -GREATEST_TIME)), True)
@@ -80,8 +112,10 @@ def _pack_rows(rows: pa.Table, spec: PackSpec, counters: Counter[str], newest: d
         if spec.fails_on_bad:
             raise _bad_row(side)
         yield side_frame(side, bucket=spec.buckets[0])
+    if rows.num_rows:
+        task.told.newest = max(task.told.newest, pc.max(rows[TIME]).as_py())
     if not stores_frontier:
-        _observe(rows, spec, newest)
+        _observe(rows, spec, task)
     if _KEEP in rows.column_names:
         keep = pc.fill_null(rows[_KEEP], False)
         kept = rows.filter(keep)
@@ -90,10 +124,29 @@ def _pack_rows(rows: pa.Table, spec: PackSpec, counters: Counter[str], newest: d
     if spec.sequence is not None:
         rows = _number_within_place(rows, spec.sequence, counters["in"])
     schema = spec.schema.append(pa.field(RAW_TEXT, pa.string())) if spec.keeps_late else spec.schema
-    columns = dict.fromkeys((*schema.names, *spec.hashes))
-    for index, of_bucket in split_by_bucket(rows.select(list(columns)), spec.hashes, len(spec.buckets)):
-        table = of_bucket.select(schema.names).cast(schema)
-        yield from row_frames(table, bucket=spec.buckets[index], input=spec.input)
+    hashes = key_hashes(rows, spec.hashes)
+    rows = rows.select(schema.names).cast(schema)
+    indexes = home_indexes(hashes, len(spec.buckets))
+    if spec.spreads:
+        task.sampled.add(hashes)
+        yield from _copies(rows, hashes, indexes, spec, hot_keys)
+        place(indexes, hashes, rows[TIME].to_numpy(), hot_keys, spec.input, len(spec.buckets))
+    for index, of_bucket in split_by_bucket(rows, indexes, len(spec.buckets)):
+        yield from row_frames(of_bucket, bucket=spec.buckets[index], input=spec.input)
+
+
+def _copies(
+    rows: pa.Table, hashes: np.ndarray, homes: np.ndarray, spec: PackSpec, hot_keys: HotKeys
+) -> Iterator[Frame]:
+    """Rows of hot keys for the buckets that are not their home."""
+    chosen = copied(hashes, hot_keys, spec.input)
+    if chosen is None:
+        return
+    rows, homes = rows.select(spec.schema.names).filter(pa.array(chosen)), homes[chosen]
+    for index, bucket in enumerate(spec.buckets):
+        yield from row_frames(
+            rows.filter(pa.array(homes != index)), bucket=bucket, input=spec.input, kind=FrameKind.COPIES
+        )
 
 
 def _number_within_place(rows: pa.Table, sequence: str, seen: int) -> pa.Table:
@@ -105,29 +158,29 @@ def _number_within_place(rows: pa.Table, sequence: str, seen: int) -> pa.Table:
     return rows.set_column(rows.column_names.index(sequence), sequence, numbered)
 
 
-def _observe(rows: pa.Table, spec: PackSpec, newest: dict[str, int]) -> None:
+def _observe(rows: pa.Table, spec: PackSpec, task: _Task) -> None:
     """Per part: the newest event time seen, less delay and grace."""
     if rows.num_rows == 0:
         return
     if _PART not in rows.column_names:
-        _raise_to(newest, "", pc.max(rows[TIME]).as_py() - spec.delay)
+        _raise_to(task.frontiers, "", task.told.newest - spec.delay)
         return
     by_part = pa.table({"part": rows[_PART], "t": rows[TIME]}).group_by("part").aggregate([("t", "max")])
     for part, time in zip(by_part["part"].to_pylist(), by_part["t_max"].to_pylist(), strict=True):
-        _raise_to(newest, part, time - spec.delay)
+        _raise_to(task.frontiers, part, time - spec.delay)
 
 
-def _take_markers(rows: pa.Table, newest: dict[str, int]) -> pa.Table:
+def _take_markers(rows: pa.Table, frontiers: dict[str, int]) -> pa.Table:
     """Read and drop the rows in which a stream's producer stored its frontier."""
     stored = rows[_STORED]
     if stored.null_count < len(stored):
-        _raise_to(newest, "", pc.max(stored).as_py())
+        _raise_to(frontiers, "", pc.max(stored).as_py())
         rows = rows.filter(stored.is_null())
     return rows
 
 
-def _raise_to(newest: dict[str, int], part: str, frontier: int) -> None:
-    newest[part] = max(newest.get(part, NEVER), frontier)
+def _raise_to(frontiers: dict[str, int], part: str, frontier: int) -> None:
+    frontiers[part] = max(frontiers.get(part, NEVER), frontier)
 
 
 def _side_rows(rows: pa.Table, spec: PackSpec) -> pa.Table:

@@ -17,23 +17,27 @@ import pyarrow.compute as pc
 NULL_HASH = 42
 
 
-def bucket_indexes(table: pa.Table, hash_columns: Sequence[str], buckets: int) -> np.ndarray:
-    """For each row the index of its bucket; without hash columns (no key) all rows share the first."""
+def key_hashes(table: pa.Table, hash_columns: Sequence[str]) -> np.ndarray:
+    """For each row the hash of its whole key; without hash columns (no key) all rows have the same."""
     combined = np.zeros(table.num_rows, dtype=np.int64)
     for name in hash_columns:
         column = pc.fill_null(table[name], NULL_HASH).to_numpy()
         combined = combined * np.int64(31) + column
-    return combined % buckets
+    return combined
 
 
-def split_by_bucket(table: pa.Table, hash_columns: Sequence[str], buckets: int) -> Iterator[tuple[int, pa.Table]]:
+def home_indexes(hashes: np.ndarray, buckets: int) -> np.ndarray:
+    """For each key hash the index of the bucket that it belongs to."""
+    return (hashes % buckets).astype(np.uint16)
+
+
+def split_by_bucket(table: pa.Table, indexes: np.ndarray, buckets: int) -> Iterator[tuple[int, pa.Table]]:
     """The rows of each bucket that has some, by bucket index; order within a bucket is kept."""
     if table.num_rows == 0:
         return
-    if not hash_columns or buckets == 1:
+    if buckets == 1:
         yield 0, table
         return
-    indexes = bucket_indexes(table, hash_columns, buckets).astype(np.uint16)
     order = np.argsort(indexes, kind="stable")
     counts = np.bincount(indexes, minlength=buckets)
     by_bucket = table.combine_chunks().take(order)

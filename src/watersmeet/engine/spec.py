@@ -6,16 +6,18 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from watersmeet.engine.hot_keys import SpreadRule
 from watersmeet.kernels.api import Kernel
 
 
 @dataclass(frozen=True, slots=True)
 class PackSpec:
-    """How rows of one source become frames of one operator's input.
+    """How rows of one ``source`` become frames of one ``operator``'s ``input``.
 
     The columns of ``schema`` (``$t`` among them) go into the frames; ``hashes`` route them and are dropped unless
     they stand in the schema too.  ``delay`` is the declared delay plus grace, in units of the time axis.
     ``sequence`` names the column with a row's place in its source, where rows carry it.
+    With ``spreads`` rows of hot keys may go to other buckets than that of their key (hot_keys.py).
     ``fails_on_bad`` stops at the first malformed row in place of setting it aside.
     Rows may bring further columns: ``$keep`` (the filter), ``$part`` (where a frontier comes from), ``$bad`` (why a row
     is malformed), ``$raw`` (the text of rows that may have to be set aside) and ``$frontier`` (a frontier stored by the
@@ -23,12 +25,14 @@ class PackSpec:
     """
 
     source: str
+    operator: str
     input: int
     schema: pa.Schema
     hashes: tuple[str, ...]
     buckets: tuple[int, ...]
     delay: int
     sequence: str | None = None
+    spreads: bool = False
     fails_on_bad: bool = False
     keeps_late: bool = False
 
@@ -77,3 +81,4 @@ class OperatorSpec:
     most_hot_rows: int | None = None  # of each bucket in memory, the others on disk (None: all in memory)
     counters: tuple[str, ...] = ()  # those that the kernel adds to
     accepts_late: bool = False  # no window is ever closed: rows are never late
+    spread: SpreadRule | None = None  # rows of hot keys may be spread over the buckets (None: each key has one)

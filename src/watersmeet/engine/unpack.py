@@ -7,12 +7,11 @@ runs twice writes the same files again.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
-import pyarrow.fs
 
+from watersmeet.engine.files import filesystem_of
 from watersmeet.engine.frames import Frame, FrameKind, decode_table
 from watersmeet.kernels.api import NEVER
 
@@ -48,16 +47,8 @@ def unpack(
 
 
 def _write_side(rows: pa.Table, path: str) -> None:
-    filesystem, inner = _filesystem(path)
+    filesystem, inner = filesystem_of(path)
     filesystem.create_dir(inner.rpartition("/")[0], recursive=True)
     with filesystem.open_output_stream(inner) as out:
         for row in rows.to_pylist():
             out.write(json.dumps(row).encode() + b"\n")
-
-
-def _filesystem(path: str) -> tuple[pyarrow.fs.FileSystem, str]:
-    if "://" in path:
-        # Hadoop's names of S3 are not Arrow's
-        filesystem, inner = pyarrow.fs.FileSystem.from_uri(re.sub(r"^s3[an]://", "s3://", path))
-        return filesystem, str(inner)
-    return pyarrow.fs.LocalFileSystem(), path.removeprefix("file:")

@@ -28,6 +28,7 @@ from watersmeet.plan.emit import DEFAULT_LIMIT, LIMIT_SETTING
 from watersmeet.plan.explain_aggregates import aggregate_lines, filter_line
 from watersmeet.plan.logical import Input, joins_of
 from watersmeet.plan.physical import PhysicalInput, PhysicalOperator, PhysicalPlan
+from watersmeet.plan.skew import spreadable
 from watersmeet.plan.times import TimeUnit
 from watersmeet.plan.typing import plain_sql
 from watersmeet.secrets import masked
@@ -143,6 +144,10 @@ def _join_lines(operator: PhysicalOperator, kernel: IntervalJoin | ChangelogJoin
         else:
             reach = max(bound if side is Side.LEFT else -bound, 0)
             yield f"  state of the {side.value} side: rows up to {_span(reach, input)} behind the frontier"
+    if (sides := spreadable(operator)) and plan.query.settings.skew != "keep":
+        which = "the side that has more of them" if len(sides) > 1 else f"the {sides[0].value} side"
+        least = f"{plan.query.settings.skew_rows:,}"
+        yield f"  a key with {least} rows in a batch: those of {which} are spread over all buckets"
     taken_back = []
     if operator.weighted and match.kind.retracts:
         taken_back.append(f"a {'padded ' if match.kind.pairs else ''}row is taken back at its first partner")

@@ -11,12 +11,14 @@ import pyarrow as pa
 
 from watersmeet.columns import ID, TIME, WEIGHT
 from watersmeet.config import QuerySettings
+from watersmeet.engine.hot_keys import SpreadRule
 from watersmeet.engine.spec import Downstream, InputSpec, OperatorSpec, PackSpec
 from watersmeet.kernels.aggregate.kernel import Aggregate
 from watersmeet.kernels.api import Kernel
 from watersmeet.kernels.forward import Forward
 from watersmeet.kernels.lookup import LookupJoin
 from watersmeet.plan.physical import PhysicalOperator, PhysicalPlan
+from watersmeet.plan.skew import spreadable
 
 #: Kernels that hand rows on whatever their time: behind them no row is late.
 _TIMELESS = (Aggregate, Forward, LookupJoin)
@@ -35,12 +37,14 @@ def pack_specs(plan: PhysicalPlan, schemas: Sequence[pa.Schema], buckets: Sequen
         specs.append(
             PackSpec(
                 source=part.input.alias,
+                operator=taker.name,
                 input=number,
                 schema=_carried(schema, part.carried),
                 hashes=part.routed_by,
                 buckets=_buckets_of(taker, buckets),
                 delay=part.delay,
                 sequence=part.sequence if part.needs_sequence else None,
+                spreads=_spread_rule(plan, taker, buckets) is not None,
                 fails_on_bad=plan.query.settings.bad_rows == "fail",
                 keeps_late=plan.keeps_late,
             )
@@ -57,6 +61,7 @@ def operator_specs(
         inputs = tuple(_input_specs(plan, operator, specs, schemas, parts))
         output = _output_schema(operator, inputs)
         own_buckets = _buckets_of(operator, buckets)
+        spread = _spread_rule(plan, operator, own_buckets)
         specs.append(
             OperatorSpec(
                 name=operator.name,
@@ -68,11 +73,21 @@ def operator_specs(
                 downstream=_downstream(plan, index, buckets),
                 max_state_bytes=plan.query.max_state_bytes,
                 most_hot_rows=_most_hot_rows(plan.query.settings, operator, len(own_buckets)),
-                counters=operator.counters,
+                counters=operator.counters + (("hot_keys",) if spread is not None else ()),
                 accepts_late=all(isinstance(each.kernel, _TIMELESS) for each in plan.operators[index:]),
+                spread=spread,
             )
         )
     return specs
+
+
+def _spread_rule(plan: PhysicalPlan, operator: PhysicalOperator, buckets: Sequence[int]) -> SpreadRule | None:
+    """How rows of hot keys are spread; None where they never are, and so need not be looked for."""
+    inputs = tuple(side.index for side in spreadable(operator))
+    if not inputs or len(buckets) == 1:
+        return None
+    settings = plan.query.settings
+    return SpreadRule(() if settings.skew == "keep" else inputs, settings.skew_rows)
 
 
 def _most_hot_rows(settings: QuerySettings, operator: PhysicalOperator, buckets: int) -> int | None:

@@ -7,6 +7,7 @@
     CHECKPOINT/counters.json   what the last run told of them
     CHECKPOINT/failure.log     Spark's whole text of the last failure
     CHECKPOINT/side/       late and quarantined rows, by batch
+    CHECKPOINT/hot_keys/   which keys' rows are spread over buckets, by query, operator and batch
 
 A checkpoint that has seen the end of its input is sealed: a later run on it is refused.
 """
@@ -64,6 +65,11 @@ class Checkpoint:
     def side(self) -> str:
         """The folder of late and quarantined rows."""
         return f"{self.folder}/side"
+
+    @property
+    def hot_keys(self) -> str:
+        """The folder of hot keys."""
+        return f"{self.folder}/hot_keys"
 
     def prepare(self) -> None:
         """Make the folders."""

@@ -24,9 +24,9 @@ from sqlglot import exp
 
 from watersmeet.columns import BAD, PART, RAW, SEQUENCE, STORED_FRONTIER, TEXT, TIME, TP_DELTA, WEIGHT, spark_name
 from watersmeet.engine.frames import FRAME_DDL, FrameKind
-from watersmeet.engine.pack import GREATEST_TIME, RAW_TEXT, pack
+from watersmeet.engine.pack import GREATEST_TIME, RAW_TEXT
 from watersmeet.engine.routing import bucket_numbers
-from watersmeet.engine.spec import OperatorSpec, PackSpec
+from watersmeet.engine.spec import OperatorSpec
 from watersmeet.engine.unpack import FRONTIER, unpack
 from watersmeet.kernels.api import FOREVER
 from watersmeet.plan.logical import Input
@@ -35,7 +35,9 @@ from watersmeet.plan.specs import operator_specs, pack_specs
 from watersmeet.plan.times import EventTime, TimeUnit
 from watersmeet.plan.worker_projection import worker_projection
 from watersmeet.runtime.exchange import Exchange, batch_id
+from watersmeet.runtime.hot_key_files import HotKeyFiles
 from watersmeet.runtime.metrics import METRICS, RESULTS, observed_columns
+from watersmeet.runtime.packer import Packer
 from watersmeet.runtime.processor import OperatorProcessor
 from watersmeet.runtime.run_folder import new_folder
 from watersmeet.runtime.worker_scan import ParquetFiles, scanned
@@ -66,11 +68,15 @@ class Dataflow:
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What a worker process may use for working sets, and where late and bad rows go."""
+    """What a worker process may use for working sets, and where late and bad rows and hot keys are noted.
+
+    Without a ``hot_key_folder``, a path or URI that a restart finds again, no key's rows are spread.
+    """
 
     cache_bytes: int = 4 << 30
     memory_limit: str | None = None
     side_folder: str | None = None
+    hot_key_folder: str | None = None
 
 
 def build(
@@ -96,9 +102,11 @@ def build(
     run, folder = uuid.uuid4().hex, new_folder()
     exchange = Exchange(folder if str(spark.sparkContext.master).startswith("local[") else None)
     packs = pack_specs(plan, schemas, buckets)
+    hot_keys = {spec.name: _hot_keys(spec, resources) for spec in operators}
+    packers = [Packer(spec, exchange, hot_keys[spec.operator]) for spec in packs]
     frames = [
-        _scanned(part, source, schema, spec, exchange) or _packed(frame, spec, exchange)
-        for part, source, schema, frame, spec in zip(plan.inputs, inputs, schemas, projected, packs, strict=True)
+        _scanned(part, source, schema, packer) or frame.mapInArrow(packer.pack, FRAME_DDL)
+        for part, source, schema, frame, packer in zip(plan.inputs, inputs, schemas, projected, packers, strict=True)
     ]
     results: list[DataFrame] = []
     for operator, spec in zip(plan.operators, operators, strict=True):
@@ -107,7 +115,7 @@ def build(
         if control is not None:
             arriving.append(_control_frames(control, spec.buckets))
         union = reduce(DataFrame.unionAll, arriving)
-        results.append(_operate(spark, union, spec, run, resources, folder, exchange))
+        results.append(_operate(spark, union, spec, run, resources, folder, exchange, hot_keys[spec.name]))
     observed = results[-1].observe(METRICS + label, *observed_columns(operators))
     rows = _unpacked(observed, operators[-1], resources, exchange, with_frontier=frontier_lag is not None)
     result = _select(plan, rows, frontier_lag)
@@ -196,23 +204,18 @@ def _arrow_schema(frame: DataFrame) -> pa.Schema:
     return to_arrow_schema(frame.schema, timezone="UTC")
 
 
-def _scanned(
-    part: PhysicalInput, source: Source, schema: pa.Schema, spec: PackSpec, exchange: Exchange
-) -> DataFrame | None:
+def _scanned(part: PhysicalInput, source: Source, schema: pa.Schema, packer: Packer) -> DataFrame | None:
     """Frames of rows that workers read themselves; None where Spark has to read or to compute them."""
-    if source.files is None or spec.keeps_late:
+    if source.files is None or packer.spec.keeps_late:
         return None
     projection = worker_projection(part, _arrow_schema(source.frame), schema)
-    return scanned(source.files, projection, spec, exchange) if projection is not None else None
+    return scanned(source.files, projection, packer) if projection is not None else None
 
 
-def _packed(frame: DataFrame, spec: PackSpec, exchange: Exchange) -> DataFrame:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        exchange.tidy()
-        for packed in pack(batches, spec):
-            yield exchange.send([packed])
-
-    return frame.mapInArrow(run, FRAME_DDL)
+def _hot_keys(spec: OperatorSpec, resources: Resources) -> HotKeyFiles | None:
+    if spec.spread is None or resources.hot_key_folder is None:
+        return None
+    return HotKeyFiles(resources.hot_key_folder, spec.name)
 
 
 def _control_frames(control: DataFrame, buckets: Sequence[int]) -> DataFrame:
@@ -238,8 +241,9 @@ def _operate(
     resources: Resources,
     folder: str,
     exchange: Exchange,
+    hot_keys: HotKeyFiles | None,
 ) -> DataFrame:
-    processor = OperatorProcessor(spec, run, resources.cache_bytes, resources.memory_limit, folder, exchange)
+    processor = OperatorProcessor(spec, run, resources.cache_bytes, resources.memory_limit, folder, exchange, hot_keys)
     with _own_workers(spark):
         return frames.groupBy("bucket").transformWithStateInPandas(
             processor, outputStructType=FRAME_DDL, outputMode="Append", timeMode="None"

@@ -20,11 +20,12 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark import TaskContext
 
-from watersmeet.engine.frames import Frame, FrameKind, from_record_batch, to_record_batch
+from watersmeet.engine.frames import Frame, from_record_batch, to_record_batch
 from watersmeet.errors import WatersmeetError
 
 _BATCH_ID = "streaming.sql.batchId"
 _RUN_ID = "spark.jobGroup.id"
+_QUERY_ID = "sql.streaming.queryId"
 _LEAST_BYTES = 64 * 1024
 
 
@@ -54,14 +55,14 @@ class Exchange:
                     path.unlink(missing_ok=True)  # another task may just have done so
 
     def _put(self, frame: Frame) -> Frame:
-        if self.folder is None or frame.kind is not FrameKind.ROWS or len(frame.payload) < self.least_bytes:
+        if self.folder is None or not frame.kind.has_rows or len(frame.payload) < self.least_bytes:
             return frame
         name = f"{_run_id()}-{batch_id()}-{uuid.uuid4().hex}.frame"
         Path(self.folder, name).write_bytes(frame.payload)
         return replace(frame, part=name, payload=b"")
 
     def _get(self, frame: Frame) -> Frame:
-        if frame.kind is not FrameKind.ROWS or not frame.part:
+        if not frame.kind.has_rows or not frame.part:
             return frame
         try:
             mapped = pa.memory_map(f"{self.folder}/{frame.part}").read_buffer()
@@ -76,6 +77,11 @@ class Exchange:
 def batch_id() -> int:
     """The number of the micro-batch that this task is part of."""
     return int(_told(_BATCH_ID) or 0)
+
+
+def query_id() -> str:
+    """What tells this query from others, also after a restart."""
+    return _told(_QUERY_ID)
 
 
 def _run_id() -> str:

@@ -18,6 +18,7 @@ from watersmeet.engine.frames import FRAME_SCHEMA, Frame
 from watersmeet.engine.host import process
 from watersmeet.engine.spec import OperatorSpec
 from watersmeet.runtime.exchange import Exchange
+from watersmeet.runtime.hot_key_files import HotKeyFiles
 from watersmeet.state.local_copies import LocalCopies
 from watersmeet.state.working_set import WorkingSets
 
@@ -65,11 +66,13 @@ class OperatorProcessor(StatefulProcessor):
         memory_limit: str | None,
         folder: str,
         exchange: Exchange,
+        hot_keys: HotKeyFiles | None,
     ) -> None:
         self._spec = spec
         self._run = run
         self._folder = folder
         self._exchange = exchange
+        self._hot_keys = hot_keys
         self._cache_bytes = cache_bytes
         self._memory_limit = memory_limit
 
@@ -86,7 +89,7 @@ class OperatorProcessor(StatefulProcessor):
         sets = working_sets(self._cache_bytes, self._memory_limit)
         working_set = sets.get(self._run, self._spec.name, str(bucket))
         copies = LocalCopies(self._folder, f"{self._spec.name}-{bucket}")
-        sent = process(self._spec, int(bucket), frames, self._store, working_set, copies)
+        sent = process(self._spec, int(bucket), frames, self._store, working_set, copies, self._hot_keys)
         sets.trim()
         return iter([self._exchange.send(sent).to_pandas()] if sent else [])
 

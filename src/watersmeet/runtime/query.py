@@ -196,6 +196,7 @@ class RunningQuery:
             cache_bytes=settings.cache_bytes,
             memory_limit=settings.memory_limit,
             side_folder=job.checkpoint.side,
+            hot_key_folder=job.checkpoint.hot_keys,
         )
         with planning(job.name):
             sources = job.open_sources(limited, seek)

@@ -7,18 +7,16 @@ rows of the JVM, and encoded as Arrow again, one value at a time; that costs mor
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from watersmeet.engine.frames import FRAME_DDL
-from watersmeet.engine.pack import pack
 from watersmeet.engine.parquet import ParquetFile, ParquetRows, read_parquet
 from watersmeet.engine.projection import Projection, project
-from watersmeet.engine.spec import PackSpec
-from watersmeet.runtime.exchange import Exchange
+from watersmeet.runtime.packer import Packer
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +31,16 @@ class ParquetFiles:
     root: str
 
 
-def scanned(files: ParquetFiles, projection: Projection, spec: PackSpec, exchange: Exchange) -> DataFrame:
-    """Frames of the files' rows; each has a place of its own, so none has to be told from others that share it."""
-    spec = replace(spec, sequence=None)
+def scanned(files: ParquetFiles, projection: Projection, packer: Packer) -> DataFrame:
+    """Frames of the files' rows."""
+    packer = packer.without_numbers()
     needed = ParquetRows(_columns(files.schema, projection.reads), files.root, projection.sequence is not None)
     extra = [name for name in projection.record if name not in projection.reads]
     whole = ParquetRows(_columns(files.schema, (*projection.reads, *extra)), files.root, needed.numbered)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        exchange.tidy()
         rows = (part for batch in batches for file in _files(batch) for part in _read(file, projection, needed, whole))
-        for packed in pack(rows, spec):
-            yield exchange.send([packed])
+        yield from packer.pack(rows)
 
     return files.frame.mapInArrow(run, FRAME_DDL)
 

@@ -1,8 +1,8 @@
 """The manifest: what an operator's bucket knows durably, beside the rows of its segments.
 
 One JSON value per bucket: format version, plan fingerprint, number of steps taken, frontiers of every part of every
-input, the operator's own frontier, counters, and the live segments (a few hundred at most, see compaction).  A batch
-is real once its manifest is committed; segments that no manifest names do not exist.
+input, the operator's own frontier, the newest event times, counters, and the live segments (a few hundred at most, see
+compaction).  A batch is real once its manifest is committed; segments that no manifest names do not exist.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from watersmeet.kernels.api import FOREVER, NEVER
 from watersmeet.state.segments import Segment
 from watersmeet.state.store import Store
 
-FORMAT_VERSION = 2
-_READABLE = (1, FORMAT_VERSION)  # 1 had no ``own``
+FORMAT_VERSION = 3
+_READABLE = (1, 2, FORMAT_VERSION)  # 1 had no ``own``, 2 did not note the newest event times
 _NAME = "manifest"
 
 
@@ -43,6 +43,8 @@ class Manifest:
     frontier: int = NEVER
     own: dict[int, int] = field(default_factory=dict)  # of each input; it never goes back
     parts: dict[int, dict[str, PartFrontier]] = field(default_factory=dict)
+    newest: dict[int, int] = field(default_factory=dict)  # event time of each input (FOREVER: not known)
+    hot_keys: int | None = None  # the batch of the newest entry in the log of hot keys; the first bucket's alone
     counters: dict[str, int] = field(default_factory=dict)
     segments: list[Segment] = field(default_factory=list)
 
@@ -61,6 +63,10 @@ class Manifest:
         known.frontier = max(known.frontier, frontier)
         known.idle = False
         known.heard = self.step + 1
+
+    def see(self, input: int, newest: int) -> None:
+        """Rows of an input have come, the newest of this event time."""
+        self.newest[input] = max(self.newest.get(input, NEVER), newest)
 
     def input_frontier(self, input: int) -> tuple[bool, int]:
         """Whether all parts of an input are idle, and its frontier.
@@ -112,7 +118,7 @@ def read_manifest(
     fields = json.loads(stored)
     version = fields.pop("version")
     if version not in _READABLE:
-        formats = " and ".join(str(each) for each in _READABLE)
+        formats = ", ".join(str(each) for each in _READABLE)
         raise CheckpointError(
             f"the checkpoint has state format {version}, this version of Watersmeet reads formats {formats}",
             hint="run it with the version that wrote it, or start on a new checkpoint",
@@ -124,6 +130,8 @@ def read_manifest(
             hint="start the changed query on a new checkpoint",
         )
     fields["own"] = {int(input): frontier for input, frontier in fields.get("own", {}).items()}
+    newest = fields.get("newest", dict.fromkeys(expected_parts, FOREVER))
+    fields["newest"] = {int(input): time for input, time in newest.items()}
     fields["parts"] = {
         int(input): {name: PartFrontier(**part) for name, part in parts.items()}
         for input, parts in fields["parts"].items()

@@ -17,8 +17,9 @@ from watersmeet.columns import WEIGHT
 from watersmeet.engine.events import Event
 from watersmeet.engine.frames import Frame, FrameKind, decode_table
 from watersmeet.engine.host import process
+from watersmeet.engine.hot_keys import HotKeys
 from watersmeet.engine.pack import pack
-from watersmeet.engine.spec import OperatorSpec
+from watersmeet.engine.spec import OperatorSpec, PackSpec
 from watersmeet.errors import CatalogError
 from watersmeet.kernels.lookup import LookupJoin
 from watersmeet.lookup.cache import forget_cache
@@ -52,6 +53,7 @@ class Harness(Bench):
         self.plan = plan_query(query, streams, self._open_table)
         self._working_sets = _working_sets(memory_limit)
         self._stores: dict[tuple[str, int], MemoryStore] = defaultdict(MemoryStore)
+        self._hot_keys: dict[str, HeldHotKeys] = defaultdict(HeldHotKeys)  # by operator
         self._rows_seen: Counter[str] = Counter()
         self._counters: dict[str, int] = {}
         schemas = [self._project(part, StepInput()).schema for part in self.plan.inputs]
@@ -81,7 +83,7 @@ class Harness(Bench):
             if name not in self.streams:
                 raise CatalogError(f"there is no stream {name}")
         packed = [
-            list(pack(self._project(part, rows).to_batches(), spec)) if (rows := given.get(_stream(part))) else []
+            self._pack(part, rows, spec) if (rows := given.get(_stream(part))) else []
             for part, spec in zip(self.plan.inputs, self._packs, strict=True)
         ]
         for name, rows in given.items():
@@ -100,6 +102,10 @@ class Harness(Bench):
         """A source's rows as packing takes them."""
         return project(part, source_table(part.input.stream, rows, self._rows_seen[_stream(part)]))
 
+    def _pack(self, part: PhysicalInput, rows: StepInput, spec: PackSpec) -> list[Frame]:
+        _, keys = self._hot_keys[spec.operator].read()
+        return list(pack(self._project(part, rows).to_batches(), spec, keys))
+
     def _operate(self, spec: OperatorSpec, arriving: Iterable[Frame]) -> list[Frame]:
         """One operator's step, bucket by bucket; what it sends comes back."""
         by_bucket: dict[int, list[Frame]] = defaultdict(list)
@@ -109,7 +115,12 @@ class Harness(Bench):
             sent
             for bucket, frames in sorted(by_bucket.items())
             for sent in process(
-                spec, bucket, frames, self._stores[spec.name, bucket], self._working_sets.get(spec.name, str(bucket))
+                spec,
+                bucket,
+                frames,
+                self._stores[spec.name, bucket],
+                self._working_sets.get(spec.name, str(bucket)),
+                hot_keys=self._hot_keys[spec.name],
             )
         ]
 
@@ -132,6 +143,22 @@ class Harness(Bench):
         columns = [column.to_pylist() for column in result.drop_columns([WEIGHT]).columns]
         outcome.changes = list(zip(weights, zip(*columns, strict=True), strict=True))
         return outcome
+
+
+class HeldHotKeys:
+    """The hot keys of an operator, held by the test."""
+
+    def __init__(self) -> None:
+        self._entries: list[HotKeys] = []
+
+    def read(self) -> tuple[int | None, HotKeys]:
+        """The newest entry."""
+        return (len(self._entries) - 1, self._entries[-1]) if self._entries else (None, {})
+
+    def write(self, keys: HotKeys, newest: Sequence[int]) -> tuple[int, HotKeys]:
+        """One more entry."""
+        self._entries.append(keys)
+        return len(self._entries) - 1, keys
 
 
 @cache

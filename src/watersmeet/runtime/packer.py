@@ -1,0 +1,33 @@
+"""Packing as a Spark task: rows of a source in, frames out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from watersmeet.engine.pack import pack
+from watersmeet.engine.spec import PackSpec
+from watersmeet.runtime.exchange import Exchange
+from watersmeet.runtime.hot_key_files import HotKeyFiles
+
+
+@dataclass(frozen=True, slots=True)
+class Packer:
+    """Packs rows of one source, by the hot keys of the batch, and sends them."""
+
+    spec: PackSpec
+    exchange: Exchange
+    hot_keys: HotKeyFiles | None
+
+    def pack(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Frames of the rows, as Spark takes them."""
+        self.exchange.tidy()
+        keys = self.hot_keys.read()[1] if self.hot_keys is not None else {}
+        for frame in pack(batches, self.spec, keys):
+            yield self.exchange.send([frame])
+
+    def without_numbers(self) -> Packer:
+        """The same for rows each of which has a place of its own: none has to be told from others that share it."""
+        return replace(self, spec=replace(self.spec, sequence=None))

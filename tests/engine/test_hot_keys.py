@@ -1,0 +1,209 @@
+"""Hot keys: which keys are, the steps that each takes, where its rows go; results are those of keys that stay home."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from watersmeet.engine import hot_keys
+from watersmeet.engine.events import Event, EventKind
+from watersmeet.engine.hot_keys import COLD_BATCHES, HotKey, Phase, Sampled, Seen, SpreadRule, copied, next_keys, place
+from watersmeet.errors import CheckpointError
+from watersmeet.kernels.api import FOREVER, NEVER
+from watersmeet.testing.harness import Harness, StepInput, load_script
+
+RULE = SpreadRule((0,), 100)
+#: Where whole queries run, a key goes home after so many batches.
+COLD = 3
+MANY = {0: Seen(1000, {7: 500})}
+FEW = {0: Seen(1000, {7: 20})}
+
+
+def after(keys: dict[int, HotKey], seen: dict[int, Seen], newest: int = 50, closed: int = 0) -> dict[int, HotKey]:
+    return next_keys(keys, seen, (newest, newest), (closed, closed), RULE, 2)
+
+
+def test_a_key_is_copied_then_spread_then_gathered() -> None:
+    keys = after({}, MANY, newest=50)
+    assert keys == {7: HotKey(0, Phase.COPIED, until=50)}
+    assert after(keys, MANY, newest=80, closed=50) == keys  # a row at 50 is not past yet
+    keys = after(keys, MANY, newest=80, closed=51)
+    assert keys == {7: HotKey(0, Phase.SPREAD)}
+    for batches in range(1, COLD_BATCHES):
+        keys = after(keys, FEW, newest=90)
+        assert keys == {7: HotKey(0, Phase.SPREAD, cold=batches)}
+    keys = after(keys, FEW, newest=90)
+    assert keys == {7: HotKey(0, Phase.GATHERED, until=90, cold=COLD_BATCHES)}
+    assert after(keys, MANY, newest=99) == {7: HotKey(0, Phase.SPREAD)}
+    assert after(keys, FEW, newest=99, closed=90)[7].phase is Phase.GATHERED
+    assert after(keys, FEW, newest=99, closed=91) == {}
+
+
+def test_a_key_that_cools_before_it_was_spread_goes_home_at_once() -> None:
+    keys = {7: HotKey(0, Phase.COPIED, until=50, cold=COLD_BATCHES - 1)}
+    assert after(keys, FEW) == {}
+
+
+@pytest.mark.parametrize(
+    ("rows", "of_key", "buckets", "hot"),
+    [(1000, 100, 2, True), (1000, 99, 2, False), (10_000, 300, 2, False), (10_000, 300, 8, True)],
+)
+def test_a_key_is_hot_by_its_rows_and_by_its_share(rows: int, of_key: int, buckets: int, hot: bool) -> None:
+    assert bool(next_keys({}, {0: Seen(rows, {7: of_key})}, (5, 5), (0, 0), RULE, buckets)) is hot
+
+
+def test_of_two_sides_that_may_be_spread_it_is_the_larger() -> None:
+    seen = {0: Seen(1000, {7: 200}), 1: Seen(1000, {7: 300})}
+    keys = next_keys({}, seen, (40, 60), (0, 0), SpreadRule((0, 1), 100), 2)
+    assert keys == {7: HotKey(1, Phase.COPIED, until=40)}
+
+
+def test_no_key_is_begun_where_the_newest_rows_are_not_known() -> None:
+    assert next_keys({}, MANY, (5, FOREVER), (0, 0), RULE, 2) == {}
+
+
+def test_a_sample_finds_the_frequent_keys() -> None:
+    rng = np.random.default_rng(3)
+    sampled = Sampled()
+    for _ in range(3):
+        sampled.add(np.where(rng.random(50_000) < 0.1, 7, rng.integers(100, 10_000, 50_000)))
+    ((key, rows),) = sampled.frequent(2).items()
+    assert key == 7
+    assert 13_000 < rows < 17_000
+    assert Sampled().frequent(2) == {}
+
+
+def test_spread_rows_go_by_their_time_and_copies_are_those_of_the_other_side() -> None:
+    hashes = np.array([7, 8, 7, 7], dtype=np.int64)
+    times = np.arange(4, dtype=np.int64)
+    keys = {7: HotKey(0, Phase.SPREAD)}
+    indexes = np.zeros(4, dtype=np.uint16)
+    place(indexes, hashes, times, keys, 0, 5)
+    alone = np.zeros(2, dtype=np.uint16)
+    place(alone, hashes[2:], times[2:], keys, 0, 5)
+    assert indexes[1] == 0
+    assert indexes[2:].tolist() == alone.tolist()
+    assert len(set(indexes.tolist())) > 1
+    chosen = copied(hashes, keys, 1)
+    assert chosen is not None
+    assert chosen.tolist() == [True, False, True, True]
+    assert copied(hashes, keys, 0) is None
+    home = {7: replace(keys[7], phase=Phase.COPIED)}
+    unmoved = np.zeros(4, dtype=np.uint16)
+    place(unmoved, hashes, times, home, 0, 5)
+    assert not unmoved.any()
+
+
+# -- whole queries -----------------------------------------------------------------------------------------------------
+
+SCRIPT = """
+CREATE STREAM l (k INT, n INT, ts BIGINT, WATERMARK FOR ts AS ts - INTERVAL '3' SECONDS) WITH (event_time_unit = 's');
+CREATE STREAM r (k INT, n INT, ts BIGINT, WATERMARK FOR ts AS ts - INTERVAL '3' SECONDS) WITH (event_time_unit = 's');
+SELECT {0} FROM l {1} r ON l.k = r.k WITHIN INTERVAL '4' SECONDS EMIT {2} SETTINGS skew = '{3}', skew_rows = 3;
+"""
+JOINS = ("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN")
+
+
+def script(join: str, emit: str, skew: str = "spread") -> str:
+    both = "SEMI" not in join and "ANTI" not in join
+    return SCRIPT.format("l.n, r.n AS m" if both else "l.n", join, emit, skew)
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> list[dict[str, StepInput]]:
+    """Rows mostly of one key for a while, later of others, so that it is hot, and then no more."""
+    found = []
+    number = 0
+    hot_for = draw(st.integers(3, 8))
+    for now in range(hot_for + draw(st.sampled_from((1, COLD + 4)))):
+        drawn = draw(st.lists(st.tuples(st.sampled_from("lr"), st.integers(-4, 3), st.integers(0, 9)), max_size=14))
+        rows: dict[str, list[tuple[Any, ...]]] = {"l": [], "r": []}
+        for side, jitter, key in drawn:
+            number += 1
+            rows[side].append((0 if key < 8 and now < hot_for else key, number, 4 * now + jitter))
+        found.append({side: StepInput(of_side) for side, of_side in rows.items()})
+    return found
+
+
+def results(text: str, steps: list[dict[str, StepInput]], buckets: int, restart: bool) -> tuple[Any, dict[str, int]]:
+    """Changes of each batch, and the counters at the end."""
+    harness = Harness(*load_script(text), buckets=buckets)
+    found = []
+    spread = 0
+    for step in steps:
+        outcome = harness.step(step)
+        found.append(Counter((row, weight) for weight, row in outcome.changes))
+        spread = max(spread, outcome.counters.get("join_1.hot_keys", 0))
+        if restart:
+            harness.restart()
+    outcome = harness.step({}, [Event(EventKind.END)])
+    found.append(Counter((row, weight) for weight, row in outcome.changes))
+    counters = {name: count for name, count in outcome.counters.items() if name.count(".") > 1 and "heard" not in name}
+    return (found, counters), outcome.counters | {"ever hot": spread}
+
+
+@settings(max_examples=settings.default.max_examples // 5 if settings.default else 6)
+@given(
+    steps=batches(),
+    join=st.sampled_from(JOINS),
+    emit=st.sampled_from(("FINAL", "CHANGELOG")),
+    buckets=st.sampled_from((2, 3)),
+    restart=st.booleans(),
+)
+def test_spreading_changes_no_result(
+    steps: list[dict[str, StepInput]], join: str, emit: str, buckets: int, restart: bool
+) -> None:
+    at_home, _ = results(script(join, emit, "keep"), steps, 1, restart=False)
+    with pytest.MonkeyPatch.context() as sooner:
+        sooner.setattr(hot_keys, "COLD_BATCHES", COLD)
+        spread, _ = results(script(join, emit), steps, buckets, restart)
+    assert spread == at_home
+
+
+def skewed(batches: int, hot: int) -> list[dict[str, StepInput]]:
+    """Batches of ten rows a side over ten seconds; of the first ``hot`` all have key 0."""
+    return [
+        {
+            side: StepInput([(0 if number < hot else i, 100 * number + i, 10 * number + i) for i in range(10)])
+            for side in "lr"
+        }
+        for number in range(batches)
+    ]
+
+
+@pytest.mark.parametrize("join", JOINS)
+def test_a_hot_key_is_spread_and_goes_home_again(join: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hot_keys, "COLD_BATCHES", COLD)
+    steps = skewed(16, hot=7)
+    _, counters = results(script(join, "FINAL"), steps, 3, restart=False)
+    assert counters["ever hot"] == (0 if join == "FULL JOIN" else 1)
+    assert counters.get("join_1.hot_keys", 0) == 0
+
+
+def test_spread_rows_lie_in_several_buckets() -> None:
+    harness = Harness(*load_script(script("LEFT JOIN", "FINAL")), buckets=3)
+    held = set()
+    for step in skewed(10, hot=10):
+        harness.step(step)
+        held |= {bucket for (_, bucket), store in harness._stores.items() if b'"relation":"left"' in store["manifest"]}
+    assert held == {0, 1, 2}
+
+
+def test_a_checkpoint_with_spread_keys_is_refused_where_they_are_not_known() -> None:
+    harness = Harness(*load_script(script("JOIN", "FINAL")), buckets=2)
+    steps = skewed(5, hot=5)
+    for step in steps[:4]:
+        harness.step(step)
+    harness._hot_keys.clear()
+    with pytest.raises(CheckpointError, match="the hot keys of join_1 are not those that it has noted"):
+        harness.step(steps[4])
+
+
+def test_never_is_before_all() -> None:
+    assert after({}, MANY, newest=NEVER) == {7: HotKey(0, Phase.COPIED, until=NEVER)}
