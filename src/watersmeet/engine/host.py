@@ -98,8 +98,10 @@ def process(
             if late.num_rows and RAW_TEXT in late.column_names:
                 aside = _late_rows(late, label, late_before[number])
                 sent.append(side_frame(aside, bucket=_onward(spec, bucket)))
-        spread, _ = _set_late_aside(inbox.copies[number], late_before[number])
-        inputs[number] = pa.concat_tables([on_time.select(spec.inputs[number].schema.names), spread])
+        inputs[number] = on_time.select(spec.inputs[number].schema.names)
+        copies_on_time, _ = _set_late_aside(inbox.copies[number], late_before[number])
+        if copies_on_time.num_rows:
+            inputs[number] = pa.concat_tables([inputs[number], copies_on_time])
     if bucket == spec.buckets[0]:
         _decide_hot_keys(spec, manifest, inbox, hot_keys)
 
