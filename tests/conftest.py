@@ -1,6 +1,6 @@
 """What all tests share: one Spark session, how many examples Hypothesis tries, and which tests are left out.
 
-Hypothesis tries some examples in every run, ten times as many in `make test-all`; tests marked slow run only there.
+Hypothesis tries some examples in every run, many more in `make test-all`; tests marked slow run only there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from watersmeet.testing.spark_group import QUICK_FILES
 ALL = os.environ.get("WATERSMEET_TEST_ALL") == "1"
 _PATIENT = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
-settings.register_profile("normal", deadline=None, max_examples=30, suppress_health_check=_PATIENT)
+settings.register_profile("normal", deadline=None, max_examples=20, suppress_health_check=_PATIENT)
 settings.register_profile("all", deadline=None, max_examples=500, suppress_health_check=_PATIENT)
 settings.load_profile("all" if ALL else "normal")
 

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tests.support.ways import ways
 from watersmeet.testing.harness import Harness
 from watersmeet.testing.notation import Case, read_cases
-from watersmeet.testing.regroup import variants
 from watersmeet.testing.runner import run_case
 
 FILES = sorted(Path(__file__).parent.glob("*.wmt"))
-# In every run only one way that cuts a case into rows or restarts it, that which does both; `make test-all` runs each.
-BOTH = "row by row, restarts"
 PADDING = ("left", "right_full", "semi_anti", "changelog")
-
-
-def ways(case: Case) -> Iterator[tuple[str, Case, bool]]:
-    """The variants of a case, each with its name and whether it is left to `make test-all`."""
-    found = dict(variants(case))
-    for name, variant in found.items():
-        yield name, variant, BOTH in found and name in ("restarts", "row by row")
-
-
 CASES = [
     pytest.param(variant, id=f"{path.stem}-{case.title}-{name}", marks=[pytest.mark.slow] if is_slow else [])
     for path in FILES

@@ -1,7 +1,7 @@
 """The examples of the documentation run and give what stands below them.
 
 ``sql`` blocks run as ``watersmeet run --bounded`` runs a file, ``python`` blocks in one namespace, both in one
-workspace per page; ``wmt`` blocks run in the harness in all their variants.  What a block gives may stand in the next
+workspace per page; ``wmt`` blocks run in the harness in several ways.  What a block gives may stand in the next
 block, if that is ``text``: its lines must be there, and result rows must be just these.  A comment above a block marks
 it:
 
@@ -25,6 +25,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.conftest import ALL
+from tests.support.ways import ways
 from watersmeet.errors import WatersmeetError
 from watersmeet.historical import rows_of
 from watersmeet.results import Batch, Message, Plan, Result, Started, Stream, Table
@@ -32,7 +34,6 @@ from watersmeet.runtime.query import QueryMode
 from watersmeet.session import Session
 from watersmeet.sql.parse import parse
 from watersmeet.testing.notation import parse_cases
-from watersmeet.testing.regroup import variants
 from watersmeet.testing.runner import run_case
 
 ROOT = Path(__file__).parents[2]
@@ -83,8 +84,8 @@ def test_cases_of_the_notation(page: Path) -> None:
     failures = [
         f"{case.title} ({name}): {failure.report}"
         for case in cases
-        for name, variant in variants(case)
-        if (failure := run_case(variant)) is not None
+        for name, variant, is_slow in ways(case)
+        if (ALL or not is_slow) and (failure := run_case(variant)) is not None
     ]
     assert not failures, "\n".join(failures)
 

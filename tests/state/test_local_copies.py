@@ -71,9 +71,9 @@ def run(copies: bool, monkeypatch: pytest.MonkeyPatch, folder: Path) -> tuple[Co
         read += 1
         return read_segment(store, segment)
 
-    def with_copies(spec: Any, bucket: int, frames: Any, store: MemoryStore, working_set: Any) -> Any:
+    def with_copies(spec: Any, bucket: int, frames: Any, store: MemoryStore, working_set: Any, hot_keys: Any) -> Any:
         local = LocalCopies(str(folder), f"{spec.name}-{bucket}") if copies else None
-        return host.process(spec, bucket, frames, store, working_set, local)
+        return host.process(spec, bucket, frames, store, working_set, local, hot_keys)
 
     with monkeypatch.context() as patched:
         patched.setattr(host, "read_segment", count)
