@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,6 +18,8 @@ from watersmeet.engine.events import Event, EventKind
 from watersmeet.engine.hot_keys import COLD_BATCHES, HotKey, Phase, Sampled, Seen, SpreadRule, copied, next_keys, place
 from watersmeet.errors import CheckpointError
 from watersmeet.kernels.api import FOREVER, NEVER
+from watersmeet.runtime import hot_key_files
+from watersmeet.runtime.hot_key_files import HotKeyFiles
 from watersmeet.testing.harness import Harness, StepInput, load_script
 
 RULE = SpreadRule((0,), 100)
@@ -207,3 +211,60 @@ def test_a_checkpoint_with_spread_keys_is_refused_where_they_are_not_known() -> 
 
 def test_never_is_before_all() -> None:
     assert after({}, MANY, newest=NEVER) == {7: HotKey(0, Phase.COPIED, until=NEVER)}
+
+
+# -- the log on Spark --------------------------------------------------------------------------------------------------
+
+SPREAD = {7: HotKey(0, Phase.SPREAD)}
+
+
+@pytest.fixture
+def task(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What Spark tells the running task."""
+    told = {"batch_id": 0, "query_id": "q", "run_id": "first"}
+    for name in told:
+        monkeypatch.setattr(hot_key_files, name, lambda name=name: told[name])
+    return told
+
+
+def test_the_log_gives_each_batch_the_newest_entry_before_it(tmp_path: Path, task: dict[str, Any]) -> None:
+    log = HotKeyFiles(str(tmp_path / "hot keys"), "join_1")
+    assert log.read() == (None, {})
+    for batch in (0, 3, 5):
+        task["batch_id"] = batch
+        keys = {batch: HotKey(0, Phase.COPIED, until=batch)}
+        assert log.settle({}, keys, (1, 2)) == (batch, keys)
+        assert log.settle(keys, keys, (1, 2)) == (batch, keys), "an attempt that finds nothing new takes what stands"
+    assert log.read() == (3, {3: HotKey(0, Phase.COPIED, until=3)})
+    task["batch_id"] = 9
+    assert log.read()[0] == 5
+    assert len(list((tmp_path / "hot keys").rglob("*.json"))) == 2
+
+
+def test_what_another_attempt_of_the_run_has_decided_holds(tmp_path: Path, task: dict[str, Any]) -> None:
+    log = HotKeyFiles(str(tmp_path), "join_1")
+    log.settle({}, SPREAD, (1, 2))
+    assert log.settle({}, {}, (1, 2)) == (0, SPREAD)
+    with pytest.raises(CheckpointError, match="is of other rows than those that this batch has"):
+        log.settle({}, {}, (1, 3))
+
+
+def test_what_an_earlier_run_did_not_commit_is_dropped(tmp_path: Path, task: dict[str, Any]) -> None:
+    log = HotKeyFiles(str(tmp_path), "join_1")
+    log.settle({}, SPREAD, (1, 2))
+    task["run_id"] = "second"
+    other = {8: HotKey(0, Phase.COPIED, until=4)}
+    assert log.settle({}, other, (1, 2)) == (0, other)
+    task["run_id"] = "third"
+    assert log.settle({}, {}, (1, 2)) == (None, {})
+    task["batch_id"] = 1
+    assert log.read() == (None, {})
+
+
+def test_copies_fit_where_the_source_has_no_nulls() -> None:
+    harness = Harness(*load_script(script("LEFT JOIN", "FINAL")), buckets=3)
+    for number, spec in enumerate(harness._packs):
+        strict = pa.schema([each.with_nullable(not each.name.endswith(":n")) for each in spec.schema])
+        harness._packs[number] = replace(spec, schema=strict)
+    for step in skewed(6, hot=6):
+        harness.step(step)

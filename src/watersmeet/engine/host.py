@@ -98,10 +98,11 @@ def process(
             if late.num_rows and RAW_TEXT in late.column_names:
                 aside = _late_rows(late, label, late_before[number])
                 sent.append(side_frame(aside, bucket=_onward(spec, bucket)))
-        inputs[number] = on_time.select(spec.inputs[number].schema.names)
         copies_on_time, _ = _set_late_aside(inbox.copies[number], late_before[number])
-        if copies_on_time.num_rows:
-            inputs[number] = pa.concat_tables([inputs[number], copies_on_time])
+        schema = spec.inputs[number].schema
+        inputs[number] = pa.concat_tables(
+            [each.select(schema.names).cast(schema) for each in (on_time, copies_on_time)]
+        )
     if bucket == spec.buckets[0]:
         _decide_hot_keys(spec, manifest, inbox, hot_keys)
 
@@ -226,9 +227,9 @@ def _decide_hot_keys(spec: OperatorSpec, manifest: Manifest, inbox: Inbox, log: 
     newest = [manifest.newest.get(number, NEVER) for number in range(len(spec.inputs))]
     closed = list(spec.kernel.live_relations(manifest.frontier).values())
     after = next_keys(keys, seen, newest, closed, spec.spread, len(spec.buckets))
-    if after != keys:
-        manifest.hot_keys, keys = log.write(after, newest)
-    if manifest.hot_keys is not None:
+    entry, keys = log.settle(keys, after, (*newest, *closed))
+    if entry is not None:
+        manifest.hot_keys = entry
         manifest.counters[f"{spec.name}.hot_keys"] = len(keys)
 
 

@@ -82,11 +82,12 @@ class HotKeyLog(Protocol):
     def read(self) -> tuple[int | None, HotKeys]:
         """The newest entry before this batch: the number of its batch (None: there is none yet), and what it says."""
 
-    def write(self, keys: HotKeys, newest: Sequence[int]) -> tuple[int, HotKeys]:
-        """Leave an entry for later batches; one that stands there of an earlier attempt stays, and is returned.
+    def settle(self, before: HotKeys, after: HotKeys, seen: Sequence[int]) -> tuple[int | None, HotKeys]:
+        """Say what holds after this batch, where an entry is left if that is new: its batch (None: no entry) and keys.
 
-        ``newest`` event times of all inputs tell attempts of one and the same batch from anything else.
-        Raises ``CheckpointError`` where an entry is of something else.
+        Where another attempt in this run of the query has left one, that one holds.  What an earlier run left of this
+        batch, which it did not commit, does not count.  ``seen`` are numbers that the decision rests on: attempts have
+        the same.  Raises ``CheckpointError`` where they differ, so that the entry is not of an attempt.
         """
 
 

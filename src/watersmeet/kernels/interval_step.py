@@ -63,7 +63,8 @@ class _Step:
 
     def close(self) -> None:
         con = self.state.connection
-        con.execute("DROP TABLE IF EXISTS pairs")
+        if any(self.tracks(side) for side in Side):  # else pairs have no table
+            con.execute("DROP TABLE IF EXISTS pairs")
         for side in Side:
             con.unregister(f"{side.alias}_new")
 

@@ -50,14 +50,14 @@ class Exchange:
             return
         current = batch_id()
         with suppress(OSError):
-            for path in Path(self.folder).glob(f"{_run_id()}-*.frame"):
+            for path in Path(self.folder).glob(f"{run_id()}-*.frame"):
                 if int(path.name.split("-")[1]) < current:
                     path.unlink(missing_ok=True)  # another task may just have done so
 
     def _put(self, frame: Frame) -> Frame:
         if self.folder is None or not frame.kind.has_rows or len(frame.payload) < self.least_bytes:
             return frame
-        name = f"{_run_id()}-{batch_id()}-{uuid.uuid4().hex}.frame"
+        name = f"{run_id()}-{batch_id()}-{uuid.uuid4().hex}.frame"
         Path(self.folder, name).write_bytes(frame.payload)
         return replace(frame, part=name, payload=b"")
 
@@ -84,7 +84,7 @@ def query_id() -> str:
     return _told(_QUERY_ID)
 
 
-def _run_id() -> str:
+def run_id() -> str:
     """Something that tells this run of a query from others, in hexadecimal digits."""
     return hashlib.blake2b(_told(_RUN_ID).encode(), digest_size=8).hexdigest()
 

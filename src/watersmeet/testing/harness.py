@@ -155,10 +155,12 @@ class HeldHotKeys:
         """The newest entry."""
         return (len(self._entries) - 1, self._entries[-1]) if self._entries else (None, {})
 
-    def write(self, keys: HotKeys, newest: Sequence[int]) -> tuple[int, HotKeys]:
-        """One more entry."""
-        self._entries.append(keys)
-        return len(self._entries) - 1, keys
+    def settle(self, before: HotKeys, after: HotKeys, seen: Sequence[int]) -> tuple[int | None, HotKeys]:
+        """One more entry, if it says something new."""
+        if after == before:
+            return None, before
+        self._entries.append(after)
+        return len(self._entries) - 1, after
 
 
 @cache
