@@ -222,7 +222,7 @@ SPREAD = {7: HotKey(0, Phase.SPREAD)}
 def task(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What Spark tells the running task."""
     told = {"batch_id": 0, "query_id": "q", "run_id": "first"}
-    for name in told:
+    for name in tuple(told):
         monkeypatch.setattr(hot_key_files, name, lambda name=name: told[name])
     return told
 

@@ -2,9 +2,9 @@
 
     FOLDER/QUERY/OPERATOR/BATCH.json    the keys that are hot in the batches after this one
 
-QUERY is Spark's id of the query, which a restart keeps.  A batch is packed by the newest entry before it.  In one run of
-the query what an attempt of a batch writes first is kept, so that each attempt of a later batch, of any task, finds the
-same; a later run, in which the batch is done again, begins with its own.
+QUERY is Spark's id of the query, which a restart keeps.  A batch is packed by the newest entry before it.  In one run
+of the query what an attempt of a batch writes first is kept, so that each attempt of a later batch, of any task, finds
+the same; a later run, in which the batch is done again, begins with its own.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class HotKeyFiles:
             if entry.seen != list(seen):
                 raise CheckpointError(
                     f"{name} is of other rows than those that this batch has",
-                    hint="does the same SELECT stand in this query twice? Leave skew = 'spread' out of one of them, on a "
-                    "new checkpoint",
+                    hint="does the same SELECT stand in this query twice? Leave skew = 'spread' out of one of them, "
+                    "on a new checkpoint",
                 )
             return batch_id(), entry.keys
         if after == before:
