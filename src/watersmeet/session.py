@@ -377,9 +377,9 @@ class Session:
                 )
         name = f"select_{_short_hash(select.source)}"
         side_folder = str(self.workspace / "side" / f"{name}-{uuid.uuid4().hex[:8]}")
-        # under a name that a restart finds again, which is not the only one of its kind where the SELECT stands twice
-        spreads = select.query.settings.get("skew") is not None
-        return self._build(physical, side_folder, str(self.workspace / "hot_keys" / name) if spreads else None)
+        # only if it is asked for: a restart finds it again, but so does the same SELECT elsewhere in a query
+        keeps_log = "skew" in select.query.settings
+        return self._build(physical, side_folder, str(self.workspace / "hot_keys") if keeps_log else None)
 
     def _build(
         self, physical: PhysicalPlan, side_folder: str | None = None, hot_key_folder: str | None = None

@@ -15,14 +15,26 @@ from hypothesis import strategies as st
 
 from watersmeet.engine import hot_keys
 from watersmeet.engine.events import Event, EventKind
-from watersmeet.engine.hot_keys import COLD_BATCHES, HotKey, Phase, Sampled, Seen, SpreadRule, copied, next_keys, place
+from watersmeet.engine.hot_keys import (
+    COLD_BATCHES,
+    Entry,
+    HotKey,
+    Phase,
+    Sampled,
+    Seen,
+    SpreadRule,
+    copied,
+    next_keys,
+    place,
+)
+from watersmeet.engine.pack import pack
 from watersmeet.errors import CheckpointError
 from watersmeet.kernels.api import FOREVER, NEVER
 from watersmeet.runtime import hot_key_files
 from watersmeet.runtime.hot_key_files import HotKeyFiles
 from watersmeet.testing.harness import Harness, StepInput, load_script
 
-RULE = SpreadRule((0,), 100)
+RULE = SpreadRule((0,), 100, reach=1000)
 #: Where whole queries run, a key goes home after so many batches.
 COLD = 3
 MANY = {0: Seen(1000, {7: 500})}
@@ -64,7 +76,7 @@ def test_a_key_is_hot_by_its_rows_and_by_its_share(rows: int, of_key: int, bucke
 
 def test_of_two_sides_that_may_be_spread_it_is_the_larger() -> None:
     seen = {0: Seen(1000, {7: 200}), 1: Seen(1000, {7: 300})}
-    keys = next_keys({}, seen, (40, 60), (0, 0), SpreadRule((0, 1), 100), 2)
+    keys = next_keys({}, seen, (40, 60), (0, 0), SpreadRule((0, 1), 100, reach=1000), 2)
     assert keys == {7: HotKey(1, Phase.COPIED, until=40)}
 
 
@@ -80,6 +92,11 @@ def test_a_sample_finds_the_frequent_keys() -> None:
     ((key, rows),) = sampled.frequent(2).items()
     assert key == 7
     assert 13_000 < rows < 17_000
+    sampled.add(np.full(3000, 9))
+    assert set(sampled.frequent(2)) == {7}, "a small portion counts as much as it has"
+    in_turn = Sampled()
+    in_turn.add(np.arange(1_000_000) % 2)
+    assert in_turn.frequent(2).keys() == {0, 1}
     assert Sampled().frequent(2) == {}
 
 
@@ -209,8 +226,30 @@ def test_a_checkpoint_with_spread_keys_is_refused_where_they_are_not_known() -> 
         harness.step(steps[4])
 
 
-def test_never_is_before_all() -> None:
-    assert after({}, MANY, newest=NEVER) == {7: HotKey(0, Phase.COPIED, until=NEVER)}
+def test_no_key_is_begun_while_rows_lie_far_ahead() -> None:
+    assert after({}, MANY, newest=4000, closed=0) != {}
+    assert after({}, MANY, newest=4001, closed=0) == {}
+    assert after({}, MANY, newest=50, closed=NEVER) == {}
+
+
+def test_a_key_is_not_begun_where_many_more_rows_would_be_copied() -> None:
+    assert after({}, {**MANY, 1: Seen(9000, {7: 1000})}) != {}
+    assert after({}, {**MANY, 1: Seen(9000, {7: 1001})}) == {}
+
+
+def test_a_key_that_is_hot_on_the_other_side_alone_cools() -> None:
+    keys = {7: HotKey(1, Phase.SPREAD)}
+    assert after(keys, MANY)[7].cold == 1
+
+
+def test_tasks_that_packed_by_another_entry_stop_the_query() -> None:
+    harness = Harness(*load_script(script("JOIN", "FINAL")), buckets=2)
+    steps = skewed(5, hot=5)
+    for step in steps[:4]:
+        harness.step(step)
+    harness._pack = lambda part, rows, spec: list(pack(harness._project(part, rows).to_batches(), spec))  # type: ignore[method-assign]
+    with pytest.raises(CheckpointError, match="that all its tasks see is of batch None"):
+        harness.step(steps[4])
 
 
 # -- the log on Spark --------------------------------------------------------------------------------------------------
@@ -229,36 +268,41 @@ def task(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 def test_the_log_gives_each_batch_the_newest_entry_before_it(tmp_path: Path, task: dict[str, Any]) -> None:
     log = HotKeyFiles(str(tmp_path / "hot keys"), "join_1")
-    assert log.read() == (None, {})
+    assert log.read() == Entry()
     for batch in (0, 3, 5):
         task["batch_id"] = batch
         keys = {batch: HotKey(0, Phase.COPIED, until=batch)}
-        assert log.settle({}, keys, (1, 2)) == (batch, keys)
-        assert log.settle(keys, keys, (1, 2)) == (batch, keys), "an attempt that finds nothing new takes what stands"
-    assert log.read() == (3, {3: HotKey(0, Phase.COPIED, until=3)})
+        assert log.settle(Entry(), keys, (1, 2)) == Entry(batch, keys)
+    assert log.read() == Entry(3, {3: HotKey(0, Phase.COPIED, until=3)})
     task["batch_id"] = 9
-    assert log.read()[0] == 5
+    assert log.read().batch == 5
+    assert log.settle(log.read(), log.read().keys, (1, 2)).batch == 5
     assert len(list((tmp_path / "hot keys").rglob("*.json"))) == 2
 
 
 def test_what_another_attempt_of_the_run_has_decided_holds(tmp_path: Path, task: dict[str, Any]) -> None:
     log = HotKeyFiles(str(tmp_path), "join_1")
-    log.settle({}, SPREAD, (1, 2))
-    assert log.settle({}, {}, (1, 2)) == (0, SPREAD)
+    log.settle(Entry(), SPREAD, (1, 2))
+    assert log.settle(Entry(), {}, (1, 2)) == Entry(0, SPREAD)
     with pytest.raises(CheckpointError, match="is of other rows than those that this batch has"):
-        log.settle({}, {}, (1, 3))
+        log.settle(Entry(), {}, (1, 3))
 
 
 def test_what_an_earlier_run_did_not_commit_is_dropped(tmp_path: Path, task: dict[str, Any]) -> None:
     log = HotKeyFiles(str(tmp_path), "join_1")
-    log.settle({}, SPREAD, (1, 2))
+    log.settle(Entry(), SPREAD, (1, 2))
     task["run_id"] = "second"
     other = {8: HotKey(0, Phase.COPIED, until=4)}
-    assert log.settle({}, other, (1, 2)) == (0, other)
+    assert log.settle(Entry(), other, (1, 2)) == Entry(0, other)
     task["run_id"] = "third"
-    assert log.settle({}, {}, (1, 2)) == (None, {})
+    assert log.settle(Entry(), {}, (1, 2)) == Entry()
     task["batch_id"] = 1
-    assert log.read() == (None, {})
+    assert log.read() == Entry()
+
+
+def test_a_folder_that_workers_do_not_reach_is_told_in_a_sentence(task: dict[str, Any]) -> None:
+    with pytest.raises(CheckpointError, match=r"the hot keys in dbfs://here/q/join_1 cannot be read or written"):
+        HotKeyFiles("dbfs://here", "join_1").read()
 
 
 def test_copies_fit_where_the_source_has_no_nulls() -> None:

@@ -51,7 +51,7 @@ def write(folder: Path, files: range) -> None:
 
 def phases(checkpoint: str) -> list[Phase]:
     """Of the newest entry in the log of hot keys."""
-    entries = sorted(Path(checkpoint, "hot_keys").glob("*/join_1/*.json"), key=lambda path: int(path.stem))
+    entries = sorted(Path(checkpoint, "hot_keys").glob("*/join_1-*/*.json"), key=lambda path: int(path.stem))
     keys = json.loads(entries[-1].read_text())["keys"] if entries else {}
     return [Phase(each["phase"]) for each in keys.values()]
 

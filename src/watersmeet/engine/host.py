@@ -57,13 +57,13 @@ def process(
     frames: Iterable[Frame],
     store: Store,
     working_set: WorkingSet,
-    copies: LocalCopies | None = None,
+    local_copies: LocalCopies | None = None,
     hot_keys: HotKeyLog | None = None,
 ) -> list[Frame]:
     """Take one step of one bucket; what it sends on comes back.
 
-    ``copies`` are those of the bucket's segments that workers of this machine have left for each other; ``hot_keys``
-    is the log by which rows of this batch were packed (None: none has been spread).
+    ``local_copies`` are those of the bucket's segments that workers of this machine have left for each other;
+    ``hot_keys`` is the log by which rows of this batch were packed (None: none has been spread).
 
     Raises ``CheckpointError`` where the stored state belongs to another plan or format, ``LimitError`` where the
     state would grow over its limit (nothing of the step is kept then).
@@ -77,7 +77,7 @@ def process(
     )
 
     def load(segment: Segment) -> pa.Table:
-        copy = None if copies is None else copies.get(segment.id)
+        copy = None if local_copies is None else local_copies.get(segment.id)
         return read_segment(store, segment) if copy is None else copy
 
     loaded = working_set.sync(manifest.segments, load, most_hot=spec.most_hot_rows)
@@ -121,7 +121,7 @@ def process(
         manifest.count(f"{spec.name}.{name}", by)
     manifest.next_rid += sum(table.num_rows for table in inputs.values())
     manifest.step += 1
-    _log(spec, manifest, result, store, working_set, copies)
+    _log(spec, manifest, result, store, working_set, local_copies)
     working_set.cool(manifest.segments, spec.most_hot_rows)
     _check_limit(spec, manifest)
     write_manifest(store, manifest)
@@ -214,23 +214,25 @@ def _decide_hot_keys(spec: OperatorSpec, manifest: Manifest, inbox: Inbox, log: 
                 hint="resume the query where it ran before, with SETTINGS skew = 'spread'",
             )
         return
-    entry, keys = log.read()
-    if entry != manifest.hot_keys:
-        raise CheckpointError(
-            f"the hot keys of {spec.name} are not those that it has noted: it knows of batch {manifest.hot_keys}, and "
-            f"the newest file is of batch {entry}",
-            hint="bring the folder hot_keys of its checkpoint back, or start on a new checkpoint",
-        )
+    before = log.read()
+    for batch in (before.batch, *(told.hot_keys for _, told in inbox.told)):
+        if batch != manifest.hot_keys:
+            raise CheckpointError(
+                f"the hot keys of {spec.name} are not those that it has noted: it knows of batch {manifest.hot_keys}, "
+                f"and the newest file that all its tasks see is of batch {batch}",
+                hint="bring the folder hot_keys of its checkpoint back, to where all workers see it, or start on a new "
+                "checkpoint with SETTINGS skew = 'keep'",
+            )
     seen = {number: Seen(0, {}) for number in range(len(spec.inputs))}
     for number, told in inbox.told:
-        seen[number].add(told.counters["in"], told.frequent)
+        seen[number].add(told.rows, told.frequent)
     newest = [manifest.newest.get(number, NEVER) for number in range(len(spec.inputs))]
     closed = list(spec.kernel.live_relations(manifest.frontier).values())
-    after = next_keys(keys, seen, newest, closed, spec.spread, len(spec.buckets))
-    entry, keys = log.settle(keys, after, (*newest, *closed))
-    if entry is not None:
-        manifest.hot_keys = entry
-        manifest.counters[f"{spec.name}.hot_keys"] = len(keys)
+    keys = next_keys(before.keys, seen, newest, closed, spec.spread, len(spec.buckets))
+    after = log.settle(before, keys, (*newest, *closed))
+    manifest.hot_keys = after.batch
+    if after.batch is not None:
+        manifest.counters[f"{spec.name}.hot_keys"] = len(after.keys)
 
 
 def _set_late_aside(rows: pa.Table, frontier: int) -> tuple[pa.Table, pa.Table]:

@@ -25,7 +25,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Protocol
 
 import numpy as np
@@ -38,6 +37,10 @@ COLD_BATCHES = 16
 LEAST_SHARE = 1 / 8
 #: About so many rows of a portion are looked at to find keys that may be hot.
 _SAMPLE = 4096
+#: Of each row that is spread so many are copied at most.
+_MOST_COPIES = 2
+#: Newest rows that lie further ahead than so many times the usual are told from the others.
+_FAR = 4
 #: A task tells of so many keys at most.
 _MOST_TOLD = 64
 _MIX = np.uint64(0x9E3779B97F4A7C15)
@@ -65,25 +68,40 @@ class HotKey:
 
 
 HotKeys = Mapping[int, HotKey]
-NO_HOT_KEYS: HotKeys = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class SpreadRule:
-    """Of an operator: the inputs whose rows may be spread, and from how many rows in a batch on a key is hot."""
+    """Of an operator: the inputs whose rows may be spread, and from how many rows in a batch on a key is hot.
+
+    Without inputs keys that have been spread are gathered.  ``reach`` is how far the newest rows lie, as a rule, from
+    those that are past: a key is not begun while a row lies far ahead, for it would be copied until that is past.
+    """
 
     inputs: tuple[int, ...]
     least_rows: int
+    reach: int
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a log says: the keys, and after which batch (None: it has no entry yet)."""
+
+    batch: int | None = None
+    keys: HotKeys = field(default_factory=dict)
+
+
+NO_ENTRY = Entry()
 
 
 class HotKeyLog(Protocol):
     """The hot keys of one operator as one batch finds and leaves them; every task of a batch finds the same."""
 
-    def read(self) -> tuple[int | None, HotKeys]:
-        """The newest entry before this batch: the number of its batch (None: there is none yet), and what it says."""
+    def read(self) -> Entry:
+        """The newest entry before this batch."""
 
-    def settle(self, before: HotKeys, after: HotKeys, seen: Sequence[int]) -> tuple[int | None, HotKeys]:
-        """Say what holds after this batch, where an entry is left if that is new: its batch (None: no entry) and keys.
+    def settle(self, before: Entry, after: HotKeys, seen: Sequence[int]) -> Entry:
+        """Say what holds after this batch: an entry of its own if that is new, else the one ``before``.
 
         Where another attempt in this run of the query has left one, that one holds.  What an earlier run left of this
         batch, which it did not commit, does not count.  ``seen`` are numbers that the decision rests on: attempts have
@@ -96,27 +114,30 @@ class HotKeyLog(Protocol):
 
 @dataclass(slots=True)
 class Sampled:
-    """What a packing task has seen of the keys of its rows."""
+    """What a packing task has seen of the keys of its rows: hashes of some, each with how many it stands for."""
 
     hashes: list[np.ndarray] = field(default_factory=list)
+    weights: list[np.ndarray] = field(default_factory=list)
     rows: int = 0
 
     def add(self, hashes: np.ndarray) -> None:
-        """Look at some of the rows of a portion."""
+        """Look at some of the rows of a portion: one of every few, in no regular distance."""
         stride = max(1, len(hashes) // _SAMPLE)
-        self.hashes.append(hashes[::stride])
+        first = np.arange(0, len(hashes) - stride + 1, stride)
+        chosen = hashes[first + (first * 40503 >> 8) % stride]
+        self.hashes.append(chosen)
+        self.weights.append(np.full(len(chosen), stride))
         self.rows += len(hashes)
 
     def frequent(self, buckets: int) -> dict[int, int]:
         """About how many rows have the keys that may be hot."""
         if self.rows == 0:
             return {}
-        sample = np.concatenate(self.hashes)
-        keys, counts = np.unique(sample, return_counts=True)
-        estimated = counts * (self.rows / len(sample))
-        most = np.argsort(-estimated, kind="stable")[:_MOST_TOLD]
+        keys, places = np.unique(np.concatenate(self.hashes), return_inverse=True)
+        rows = np.bincount(places, weights=np.concatenate(self.weights))
+        most = np.argsort(-rows, kind="stable")[:_MOST_TOLD]
         least = self.rows * LEAST_SHARE / buckets
-        return {int(keys[i]): int(estimated[i]) for i in most if estimated[i] >= least}
+        return {int(keys[i]): int(rows[i]) for i in most if rows[i] >= least}
 
 
 @dataclass(slots=True)
@@ -146,27 +167,36 @@ def next_keys(
     ``newest`` is the newest event time that each input has brought so far, ``FOREVER`` where it is not known; rows of
     an input before ``closed`` are past.
     """
-    hot = {key: input for key, input in _hot(seen, rule, buckets).items() if newest[_other(input)] != FOREVER}
+    hot = _hot(seen, rule, buckets)
+    far = {input for input in (0, 1) if newest[input] == FOREVER or newest[input] - closed[input] > _FAR * rule.reach}
     moved = {key: _moved(each, hot.get(key), newest, closed) for key, each in keys.items()}
-    begun = {key: HotKey(input, Phase.COPIED, newest[_other(input)]) for key, input in hot.items() if key not in keys}
+    begun = {
+        key: HotKey(input, Phase.COPIED, newest[_other(input)])
+        for key, input in hot.items()
+        if key not in keys and _other(input) not in far
+    }
     return {**{key: each for key, each in moved.items() if each is not None}, **begun}
 
 
 def _hot(seen: Mapping[int, Seen], rule: SpreadRule, buckets: int) -> dict[int, int]:
-    """Keys that were hot in a batch, each with the input to spread: that of more rows."""
+    """Keys that were hot in a batch, each with the input to spread: that of more rows.
+
+    Where the rows to be copied are many more, copying them costs more than is gained.
+    """
     found: dict[int, tuple[int, int]] = {}
     for input in rule.inputs:
         told = seen.get(input, Seen(0, {}))
         least = max(rule.least_rows, told.rows * LEAST_SHARE / buckets)
         for key, rows in told.keys.items():
-            if rows >= least and rows > found.get(key, (0, 0))[0]:
+            copies = seen.get(_other(input), Seen(0, {})).keys.get(key, 0)
+            if rows >= least and copies <= _MOST_COPIES * rows and rows > found.get(key, (0, 0))[0]:
                 found[key] = rows, input
     return {key: input for key, (_, input) in found.items()}
 
 
 def _moved(key: HotKey, hot: int | None, newest: Sequence[int], closed: Sequence[int]) -> HotKey | None:
     """A hot key after one more batch; None where it is one like others again."""
-    key = replace(key, cold=0 if hot is not None else key.cold + 1)
+    key = replace(key, cold=0 if hot == key.spread else key.cold + 1)
     spread, other = key.spread, _other(key.spread)
     is_cold = key.cold >= COLD_BATCHES
     match key.phase:

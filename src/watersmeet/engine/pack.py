@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from watersmeet.columns import TIME
 from watersmeet.engine.frames import Frame, FrameKind, mark_frame, row_frames, side_frame, side_rows
-from watersmeet.engine.hot_keys import NO_HOT_KEYS, HotKeys, Sampled, copied, place
+from watersmeet.engine.hot_keys import NO_ENTRY, Entry, HotKeys, Sampled, copied, place
 from watersmeet.engine.routing import home_indexes, key_hashes, split_by_bucket
 from watersmeet.engine.spec import PackSpec
 from watersmeet.errors import ConnectorError
@@ -33,23 +33,29 @@ _FLUSH_BYTES = 32 * 1024 * 1024
 
 @dataclass(slots=True)
 class Told:
-    """What a task tells of its rows, beside frontiers: counters, the newest event time, and keys that may be hot."""
+    """What a task tells of its rows, beside frontiers: counters, the newest event time, and what it knows of hot keys.
+
+    That is the entry of their log by which it has packed, how many rows it has seen since, and about how many of these
+    have keys that may be hot.
+    """
 
     counters: Counter[str] = field(default_factory=Counter)
     newest: int = NEVER
+    hot_keys: int | None = None
+    rows: int = 0
     frequent: dict[int, int] = field(default_factory=dict)
 
     def to_json(self) -> bytes:
         """As the payload of a mark."""
-        told = {"counters": self.counters, "newest": self.newest, "frequent": self.frequent}
-        return json.dumps(told).encode()
+        return json.dumps({each.name: getattr(self, each.name) for each in fields(self)}).encode()
 
     @classmethod
     def from_json(cls, payload: bytes) -> Told:
         """What ``to_json`` has written."""
-        told = json.loads(payload)
-        frequent = {int(key): rows for key, rows in told["frequent"].items()}
-        return cls(Counter(told["counters"]), told["newest"], frequent)
+        told = cls(**json.loads(payload))
+        told.counters = Counter(told.counters)
+        told.frequent = {int(key): rows for key, rows in told.frequent.items()}
+        return told
 
 
 @dataclass(slots=True)
@@ -61,16 +67,18 @@ class _Task:
     sampled: Sampled = field(default_factory=Sampled)
 
 
-def pack(batches: Iterable[pa.RecordBatch], spec: PackSpec, hot_keys: HotKeys = NO_HOT_KEYS) -> Iterator[Frame]:
+def pack(batches: Iterable[pa.RecordBatch], spec: PackSpec, hot_keys: Entry = NO_ENTRY) -> Iterator[Frame]:
     """Frames of the rows, then marks with the task's frontiers to every bucket, what else it tells to the first.
 
     Every bucket gets a mark, if only one that says nothing: what they count is summed over all that took the step.
     """
     task = _Task()
     for rows in _gather(batches):
-        yield from _pack_rows(rows, spec, hot_keys, task)
+        yield from _pack_rows(rows, spec, hot_keys.keys, task)
     if not task.told.counters["in"] and not task.frontiers:
         return
+    task.told.hot_keys = hot_keys.batch
+    task.told.rows = task.sampled.rows
     task.told.frequent = task.sampled.frequent(len(spec.buckets))
     for part, frontier in (task.frontiers or {"": NEVER}).items():
         for bucket in spec.buckets:

@@ -144,10 +144,12 @@ def _join_lines(operator: PhysicalOperator, kernel: IntervalJoin | ChangelogJoin
         else:
             reach = max(bound if side is Side.LEFT else -bound, 0)
             yield f"  state of the {side.value} side: rows up to {_span(reach, input)} behind the frontier"
-    if (sides := spreadable(operator)) and plan.query.settings.skew != "keep":
+    settings = plan.query.settings
+    if (sides := spreadable(operator)) and settings.skew != "keep" and settings.buckets != 1:
         which = "the side that has more of them" if len(sides) > 1 else f"the {sides[0].value} side"
-        least = f"{plan.query.settings.skew_rows:,}"
-        yield f"  a key with {least} rows in a batch: those of {which} are spread over all buckets"
+        unset = "" if settings.skew else ", but not in a DataFrame, unless skew = 'spread'"
+        many = f"{settings.skew_rows:,} rows in a batch"
+        yield f"  a key with {many}: those of {which} are spread over all buckets{unset}"
     taken_back = []
     if operator.weighted and match.kind.retracts:
         taken_back.append(f"a {'padded ' if match.kind.pairs else ''}row is taken back at its first partner")

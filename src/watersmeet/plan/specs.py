@@ -18,7 +18,7 @@ from watersmeet.kernels.api import Kernel
 from watersmeet.kernels.forward import Forward
 from watersmeet.kernels.lookup import LookupJoin
 from watersmeet.plan.physical import PhysicalOperator, PhysicalPlan
-from watersmeet.plan.skew import spreadable
+from watersmeet.plan.skew import reach_of, spreadable
 
 #: Kernels that hand rows on whatever their time: behind them no row is late.
 _TIMELESS = (Aggregate, Forward, LookupJoin)
@@ -87,7 +87,7 @@ def _spread_rule(plan: PhysicalPlan, operator: PhysicalOperator, buckets: Sequen
     if not inputs or len(buckets) == 1:
         return None
     settings = plan.query.settings
-    return SpreadRule(() if settings.skew == "keep" else inputs, settings.skew_rows)
+    return SpreadRule(() if settings.skew == "keep" else inputs, settings.skew_rows, reach_of(operator))
 
 
 def _most_hot_rows(settings: QuerySettings, operator: PhysicalOperator, buckets: int) -> int | None:

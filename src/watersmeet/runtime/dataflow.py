@@ -100,7 +100,7 @@ def build(
     schemas = [_arrow_schema(frame) for frame in projected]
     operators = operator_specs(plan, schemas, [source.parts for source in inputs], buckets)
     run, folder = uuid.uuid4().hex, new_folder()
-    exchange = Exchange(folder if str(spark.sparkContext.master).startswith("local[") else None)
+    exchange = Exchange(folder if workers_are_here(spark) else None)
     packs = pack_specs(plan, schemas, buckets)
     hot_keys = {spec.name: _hot_keys(spec, resources) for spec in operators}
     packers = [Packer(spec, exchange, hot_keys[spec.operator]) for spec in packs]
@@ -121,6 +121,11 @@ def build(
     result = _select(plan, rows, frontier_lag)
     counted = F.count_if(F.col(STORED_FRONTIER).isNull()) if frontier_lag is not None else F.count(F.lit(1))
     return Dataflow(result.observe(RESULTS + label, counted.alias("rows_out")), tuple(operators), folder)
+
+
+def workers_are_here(spark: SparkSession) -> bool:
+    """Whether all workers are on this machine."""
+    return str(spark.sparkContext.master).startswith("local[")
 
 
 def new_buckets(spark: SparkSession, wanted: int | None) -> tuple[int, ...]:
@@ -215,7 +220,7 @@ def _scanned(part: PhysicalInput, source: Source, schema: pa.Schema, packer: Pac
 def _hot_keys(spec: OperatorSpec, resources: Resources) -> HotKeyFiles | None:
     if spec.spread is None or resources.hot_key_folder is None:
         return None
-    return HotKeyFiles(resources.hot_key_folder, spec.name)
+    return HotKeyFiles(resources.hot_key_folder, f"{spec.name}-{spec.fingerprint}")
 
 
 def _control_frames(control: DataFrame, buckets: Sequence[int]) -> DataFrame:

@@ -11,28 +11,17 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
+import pyarrow as pa
 import pyarrow.fs
 
 from watersmeet.engine.files import filesystem_of
-from watersmeet.engine.hot_keys import HotKey, HotKeys, Phase
+from watersmeet.engine.hot_keys import Entry, HotKey, HotKeys, Phase
 from watersmeet.errors import CheckpointError
 from watersmeet.runtime.exchange import batch_id, query_id, run_id
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """What one file says: the keys, the run of the query that wrote it, and the numbers that its decision rests on."""
-
-    run: str
-    seen: list[int]
-    keys: dict[int, HotKey]
-
-    def to_json(self) -> bytes:
-        keys = {str(key): asdict(each) for key, each in self.keys.items()}
-        return json.dumps({"run": self.run, "seen": self.seen, "keys": keys}).encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,50 +31,74 @@ class HotKeyFiles:
     folder: str
     operator: str
 
-    def read(self) -> tuple[int | None, HotKeys]:
-        """The newest entry before this batch: its batch (None: there is none), and what it says."""
-        filesystem, path = filesystem_of(self._path())
-        current = batch_id()
-        newest = max((entry for entry in _entries(filesystem, path) if entry < current), default=None)
-        return (None, {}) if newest is None else (newest, _read(filesystem, f"{path}/{newest}.json").keys)
+    def read(self) -> Entry:
+        """The newest entry before this batch."""
+        with self._opened() as (filesystem, path):
+            current = batch_id()
+            newest = max((batch for batch in _batches(filesystem, path) if batch < current), default=None)
+            return Entry() if newest is None else _read(filesystem, path, newest).entry
 
-    def settle(self, before: HotKeys, after: HotKeys, seen: Sequence[int]) -> tuple[int | None, HotKeys]:
-        """What holds after this batch, and the batch of its entry where that is new."""
-        filesystem, path = filesystem_of(self._path())
-        name = f"{path}/{batch_id()}.json"
-        there = filesystem.get_file_info(name).type is not pyarrow.fs.FileType.NotFound
-        if there and (entry := _read(filesystem, name)).run == run_id():
-            if entry.seen != list(seen):
-                raise CheckpointError(
-                    f"{name} is of other rows than those that this batch has",
-                    hint="does the same SELECT stand in this query twice? Leave skew = 'spread' out of one of them, "
-                    "on a new checkpoint",
-                )
-            return batch_id(), entry.keys
-        if after == before:
-            if there:
-                filesystem.delete_file(name)
-            return None, before
-        filesystem.create_dir(path, recursive=True)
-        part = f"{path}/{uuid.uuid4().hex}.part"
-        with filesystem.open_output_stream(part) as out:
-            out.write(_Entry(run_id(), list(seen), dict(after)).to_json())
-        filesystem.move(part, name)
-        for old in sorted(each for each in _entries(filesystem, path) if each < batch_id())[:-1]:
-            filesystem.delete_file(f"{path}/{old}.json")
-        return batch_id(), after
+    def settle(self, before: Entry, after: HotKeys, seen: Sequence[int]) -> Entry:
+        """What holds after this batch."""
+        batch = batch_id()
+        with self._opened() as (filesystem, path):
+            there = batch in _batches(filesystem, path)
+            if there and (file := _read(filesystem, path, batch)).run == run_id():
+                if file.seen != list(seen):
+                    raise CheckpointError(
+                        f"{path}/{batch}.json is of other rows than those that this batch has",
+                        hint="does the same SELECT stand in this query twice? Leave skew = 'spread' out of one of "
+                        "them, on a new checkpoint",
+                    )
+                return file.entry
+            if after == before.keys:
+                if there:
+                    filesystem.delete_file(f"{path}/{batch}.json")
+                return before
+            entry = Entry(batch, after)
+            _write(filesystem, path, _File(run_id(), list(seen), entry))
+            for old in sorted(each for each in _batches(filesystem, path) if each < batch)[:-1]:
+                filesystem.delete_file(f"{path}/{old}.json")
+            return entry
 
-    def _path(self) -> str:
-        return f"{self.folder}/{query_id()}/{self.operator}"
+    @contextmanager
+    def _opened(self) -> Iterator[tuple[pyarrow.fs.FileSystem, str]]:
+        folder = f"{self.folder}/{query_id()}/{self.operator}"
+        try:
+            yield filesystem_of(folder)
+        except (OSError, pa.ArrowException) as error:
+            raise CheckpointError(
+                f"the hot keys in {folder} cannot be read or written by a worker: {str(error).splitlines()[0]}",
+                hint="SETTINGS skew = 'keep' on a new checkpoint does without them",
+            ) from None
 
 
-def _entries(filesystem: pyarrow.fs.FileSystem, path: str) -> list[int]:
+@dataclass(frozen=True, slots=True)
+class _File:
+    """What one file says, the run of the query that wrote it, and the numbers that its decision rests on."""
+
+    run: str
+    seen: list[int]
+    entry: Entry
+
+
+def _batches(filesystem: pyarrow.fs.FileSystem, path: str) -> list[int]:
     found = filesystem.get_file_info(pyarrow.fs.FileSelector(path, allow_not_found=True))
     return [int(info.base_name.removesuffix(".json")) for info in found if info.extension == "json"]
 
 
-def _read(filesystem: pyarrow.fs.FileSystem, name: str) -> _Entry:
-    with filesystem.open_input_stream(name) as file:
+def _read(filesystem: pyarrow.fs.FileSystem, path: str, batch: int) -> _File:
+    with filesystem.open_input_stream(f"{path}/{batch}.json") as file:
         text = json.loads(file.read())
     keys = {int(key): HotKey(**{**each, "phase": Phase(each["phase"])}) for key, each in text["keys"].items()}
-    return _Entry(text["run"], text["seen"], keys)
+    return _File(text["run"], text["seen"], Entry(batch, keys))
+
+
+def _write(filesystem: pyarrow.fs.FileSystem, path: str, file: _File) -> None:
+    """Two attempts of one run may both come to write: they decide alike, so it does not matter whose file stays."""
+    keys = {str(key): asdict(each) for key, each in file.entry.keys.items()}
+    filesystem.create_dir(path, recursive=True)
+    part = f"{path}/{uuid.uuid4().hex}.part"
+    with filesystem.open_output_stream(part) as out:
+        out.write(json.dumps({"run": file.run, "seen": file.seen, "keys": keys}).encode())
+    filesystem.move(part, f"{path}/{file.entry.batch}.json")

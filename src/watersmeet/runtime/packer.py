@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from watersmeet.engine.hot_keys import NO_ENTRY
 from watersmeet.engine.pack import pack
 from watersmeet.engine.spec import PackSpec
 from watersmeet.runtime.exchange import Exchange
@@ -24,8 +25,8 @@ class Packer:
     def pack(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Frames of the rows, as Spark takes them."""
         self.exchange.tidy()
-        keys = self.hot_keys.read()[1] if self.hot_keys is not None else {}
-        for frame in pack(batches, self.spec, keys):
+        hot_keys = self.hot_keys.read() if self.hot_keys is not None else NO_ENTRY
+        for frame in pack(batches, self.spec, hot_keys):
             yield self.exchange.send([frame])
 
     def without_numbers(self) -> Packer:

@@ -20,7 +20,7 @@ from watersmeet.engine.events import Event, EventKind
 from watersmeet.errors import CheckpointError, WatersmeetError
 from watersmeet.plan.physical import PhysicalPlan
 from watersmeet.runtime.checkpoint import Checkpoint
-from watersmeet.runtime.dataflow import Resources, Source, build, new_buckets
+from watersmeet.runtime.dataflow import Resources, Source, build, new_buckets, workers_are_here
 from watersmeet.runtime.failures import planning, translate
 from watersmeet.runtime.idle import IdleWatch
 from watersmeet.runtime.metrics import counters_of, kernel_counters, rows_out
@@ -196,7 +196,8 @@ class RunningQuery:
             cache_bytes=settings.cache_bytes,
             memory_limit=settings.memory_limit,
             side_folder=job.checkpoint.side,
-            hot_key_folder=job.checkpoint.hot_keys,
+            # on a cluster workers may not reach every place that Spark does
+            hot_key_folder=job.checkpoint.hot_keys if workers_are_here(spark) or settings.skew is not None else None,
         )
         with planning(job.name):
             sources = job.open_sources(limited, seek)

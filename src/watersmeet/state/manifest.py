@@ -43,8 +43,10 @@ class Manifest:
     frontier: int = NEVER
     own: dict[int, int] = field(default_factory=dict)  # of each input; it never goes back
     parts: dict[int, dict[str, PartFrontier]] = field(default_factory=dict)
-    newest: dict[int, int] = field(default_factory=dict)  # event time of each input (FOREVER: not known)
-    hot_keys: int | None = None  # the batch of the newest entry in the log of hot keys; the first bucket's alone
+    # the first bucket's alone: the newest event time of each input (FOREVER: not known), and the batch of the newest
+    # entry in the log of hot keys
+    newest: dict[int, int] = field(default_factory=dict)
+    hot_keys: int | None = None
     counters: dict[str, int] = field(default_factory=dict)
     segments: list[Segment] = field(default_factory=list)
 

@@ -17,7 +17,7 @@ from watersmeet.columns import WEIGHT
 from watersmeet.engine.events import Event
 from watersmeet.engine.frames import Frame, FrameKind, decode_table
 from watersmeet.engine.host import process
-from watersmeet.engine.hot_keys import HotKeys
+from watersmeet.engine.hot_keys import Entry, HotKeys
 from watersmeet.engine.pack import pack
 from watersmeet.engine.spec import OperatorSpec, PackSpec
 from watersmeet.errors import CatalogError
@@ -103,8 +103,8 @@ class Harness(Bench):
         return project(part, source_table(part.input.stream, rows, self._rows_seen[_stream(part)]))
 
     def _pack(self, part: PhysicalInput, rows: StepInput, spec: PackSpec) -> list[Frame]:
-        _, keys = self._hot_keys[spec.operator].read()
-        return list(pack(self._project(part, rows).to_batches(), spec, keys))
+        hot_keys = self._hot_keys[spec.operator].read()
+        return list(pack(self._project(part, rows).to_batches(), spec, hot_keys))
 
     def _operate(self, spec: OperatorSpec, arriving: Iterable[Frame]) -> list[Frame]:
         """One operator's step, bucket by bucket; what it sends comes back."""
@@ -149,18 +149,17 @@ class HeldHotKeys:
     """The hot keys of an operator, held by the test."""
 
     def __init__(self) -> None:
-        self._entries: list[HotKeys] = []
+        self._entry = Entry()
 
-    def read(self) -> tuple[int | None, HotKeys]:
+    def read(self) -> Entry:
         """The newest entry."""
-        return (len(self._entries) - 1, self._entries[-1]) if self._entries else (None, {})
+        return self._entry
 
-    def settle(self, before: HotKeys, after: HotKeys, seen: Sequence[int]) -> tuple[int | None, HotKeys]:
+    def settle(self, before: Entry, after: HotKeys, seen: Sequence[int]) -> Entry:
         """One more entry, if it says something new."""
-        if after == before:
-            return None, before
-        self._entries.append(after)
-        return len(self._entries) - 1, after
+        if after != before.keys:
+            self._entry = Entry(0 if before.batch is None else before.batch + 1, after)
+        return self._entry
 
 
 @cache
