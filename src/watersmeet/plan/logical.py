@@ -197,6 +197,14 @@ def timed(node: Node) -> frozenset[int]:
     return timed(node.left) | timed(node.right) if node.kind.pairs else timed(node.left)
 
 
+def met_in_time(node: Node) -> frozenset[int]:
+    """The visible inputs whose event times say when a row of ``node`` was: not those that were joined as of a time."""
+    if isinstance(node, Leaf):
+        return timed(node)
+    left = met_in_time(node.left)
+    return left | met_in_time(node.right) if node.kind.pairs and node.asof is None else left
+
+
 def changing(node: Node) -> list[Input]:
     """The inputs for whose sake results of ``node`` may be taken back: their rows replace and take away others.
 

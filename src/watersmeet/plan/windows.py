@@ -23,6 +23,7 @@ from watersmeet.plan.logical import (
     changing,
     inputs_of,
     joins_of,
+    met_in_time,
     nullable,
     time_columns,
     timed,
@@ -58,14 +59,16 @@ def _windows(from_clause: list[JoinNode]) -> dict[JoinNode, tuple[Within, bool]]
     """For each join its WITHIN, and whether that is one at the end of a chain, which holds between every pair.
 
     A WITHIN on the last join of FROM stands in for those that have none; where every join has its own, it is the last
-    one's own too.  Joins that came from EXISTS and IN have their windows in the subquery.
+    one's own too.  Joins as of a time have none and want none.  Joins that came from EXISTS and IN have their windows
+    in the subquery.
     """
-    trailing = from_clause[-1].within if from_clause else None
-    is_trailing = any(join.within is None for join in from_clause)
+    windowed = [join for join in from_clause if join.asof is None]
+    trailing = windowed[-1].within if windowed else None
+    is_trailing = any(join.within is None for join in windowed)
     found = {}
-    for join in from_clause:
+    for join in windowed:
         if join.within is not None:
-            found[join] = (join.within, is_trailing and join is from_clause[-1])
+            found[join] = (join.within, is_trailing and join is windowed[-1])
         elif trailing is not None:
             found[join] = (trailing, True)
     return found
@@ -276,8 +279,8 @@ def _window_pairs(
 ) -> dict[Pair, Interval]:
     """What WITHIN says of pairs of inputs."""
     interval = Interval(-interval_micros(within.this), interval_micros(within.expression))
-    right = sorted(timed(join.right))
-    left = sorted(timed(join.left))
+    right = sorted(met_in_time(join.right))
+    left = sorted(met_in_time(join.left))
     if not trailing:
         named = {i for condition in join.conditions for i in inputs_of(condition, columns)} & set(left)
         left = sorted(named) or left

@@ -116,6 +116,12 @@ class AsofBinder:
             )
         if time is None:
             times = timed(self._join.left)
+            if not times:
+                raise UnsupportedError(
+                    "an outside table cannot stand on the left of a join: its rows have no time at which they come",
+                    hint="put the stream first, and look up in the table",
+                    position=position_of(version),
+                )
             leader = min(times - nullable(self._join.left) or times)
             return AsofClause(leader, self._right.index, Direction.CURRENT, of_table=True)
         left = self._time(time)
