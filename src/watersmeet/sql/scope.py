@@ -84,7 +84,17 @@ class Scope:
         return self.outer._resolve(column) if self.outer is not None else None
 
     def substitute(self, expression: exp.Expr) -> exp.Expr:
-        """A copy of the expression in which every column is replaced by what it stands for."""
+        """A copy of the expression in which every column is replaced by what it stands for.
+
+        Raises ``BindError`` for PROCTIME(): a query's results follow from its rows, whenever it runs.
+        """
+        for call in expression.find_all(exp.Anonymous):
+            if call.name.upper() == "PROCTIME":
+                raise BindError(
+                    "PROCTIME() stands for a time only in FOR SYSTEM_TIME AS OF PROCTIME()",
+                    hint="for the time at which a row arrived use its column _tp_time",
+                    position=position_of(call),
+                )
 
         def replace(node: exp.Expr) -> exp.Expr:
             if not isinstance(node, exp.Column):
