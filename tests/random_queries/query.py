@@ -174,3 +174,9 @@ def visible_after(first: Source, joins: tuple[Join, ...]) -> tuple[str, ...]:
     """The aliases that can be named after some joins."""
     shown = (join.source.alias for join in joins if isinstance(join, AsofJoin) or join.kind.shows_right)
     return (first.alias, *shown)
+
+
+def met_in_time(first: Source, joins: tuple[Join, ...]) -> tuple[str, ...]:
+    """The aliases whose times a WITHIN after some joins speaks of: not those joined as of a time."""
+    windowed = tuple(join for join in joins if isinstance(join, WindowedJoin))
+    return visible_after(first, windowed)

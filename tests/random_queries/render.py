@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tests.random_queries.query import AsofJoin, Condition, Join, Query, Subquery, WindowedJoin, Within, visible_after
+from tests.random_queries.query import AsofJoin, Condition, Join, Query, Subquery, WindowedJoin, Within, met_in_time
 from tests.random_queries.rows import COLUMNS
 
 PICKED = "p"  # the rows that an as-of join picks from, in DuckDB
@@ -32,7 +32,7 @@ def duckdb_sql(query: Query) -> str:
     lines = [f"SELECT {_select_list(query)}", f"FROM {query.first.duckdb()}"]
     windows = withins(query.joins)
     for i, join in enumerate(query.joins):
-        before = visible_after(query.first, query.joins[:i])
+        before = met_in_time(query.first, query.joins[:i])
         lines.append(_asof_batch(join) if isinstance(join, AsofJoin) else _windowed_batch(join, windows[i], before))
     if query.where:
         lines.append(f"WHERE {_all(_where_batch(term) for term in query.where)}")
@@ -94,16 +94,16 @@ def _subquery(term: Subquery, source: str, conditions: Sequence[str]) -> str:
 def withins(joins: Sequence[Join]) -> list[tuple[Within, bool] | None]:
     """The WITHIN of each join, and whether it is one at the end of a chain, which holds between every pair.
 
-    An as-of join takes no WITHIN, and so is one of the joins for which that at the end stands in: it makes the last
-    join's WITHIN hold between every pair, though its own picked row is bound by its own clause alone.
+    A join as of a time takes no WITHIN and is bound by its own clause alone.
     """
-    own = [join.within if isinstance(join, WindowedJoin) else None for join in joins]
+    own = {i: join.within for i, join in enumerate(joins) if isinstance(join, WindowedJoin)}
+    last = max(own, default=0)
     found: list[tuple[Within, bool] | None] = [None] * len(joins)
-    for i, within in enumerate(own):
+    for i, within in own.items():
         if within is not None:
-            found[i] = (within, i == len(own) - 1 and None in own)
-        elif own[-1] is not None:
-            found[i] = (own[-1], True)
+            found[i] = (within, i == last and None in own.values())
+        elif (trailing := own[last]) is not None:
+            found[i] = (trailing, True)
     return found
 
 
