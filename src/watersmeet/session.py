@@ -375,6 +375,7 @@ class Session:
                     hint="use INSERT INTO or CREATE STREAM … AS, or set the trigger where the DataFrame is written",
                     position=select.query.settings_positions.get(setting),
                 )
+        self.streams.check_tables(physical)
         name = f"select_{_short_hash(select.source)}"
         side_folder = str(self.workspace / "side" / f"{name}-{uuid.uuid4().hex[:8]}")
         # only if it is asked for: a restart finds it again, but so does the same SELECT elsewhere in a query
@@ -405,6 +406,7 @@ class Session:
         running = self._queries.get(name.lower())
         if running is not None and running.is_active:
             raise CatalogError(f"query {name} is running already", hint=f"STOP QUERY {name} first")
+        self.streams.check_tables(physical)
         stored = self._checkpoint(name, checkpoint)
         time = event_time_output(physical.query) if target.derived and target.connector == EMBEDDED else None
         job = Job(

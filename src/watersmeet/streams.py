@@ -16,12 +16,14 @@ from watersmeet.errors import (
     BindError,
     CatalogError,
     ConfigError,
+    ConnectorError,
     Position,
     UnsupportedError,
     WatersmeetError,
     did_you_mean,
 )
-from watersmeet.lookup.source import LookupSource, RowsSource
+from watersmeet.kernels.lookup import LookupJoin
+from watersmeet.lookup.source import LookupSource, RowsSource, UnavailableError
 from watersmeet.lookup.tables import open_table, table_options
 from watersmeet.plan.physical import PhysicalPlan
 from watersmeet.plan.times import TimeUnit
@@ -234,6 +236,23 @@ class Streams:
         except ConfigError as error:
             error.position = position
             raise
+
+    def check_tables(self, plan: PhysicalPlan) -> None:
+        """Raise ``ConnectorError``, with its place, where an outside table is not what it was declared to be.
+
+        One that cannot be reached just now is no error: the query will ask again, as the table's options say.  Nor is a
+        secret that only the workers have.
+        """
+        for operator in plan.operators:
+            if not isinstance(operator.kernel, LookupJoin):
+                continue
+            try:
+                operator.kernel.source.check()
+            except (UnavailableError, ConfigError):
+                continue
+            except ConnectorError as error:
+                error.position = plan.table_of(operator.kernel.names).position
+                raise
 
     def stored(self, stream: StreamDef) -> DataFrame:
         """The rows that a stream has now, as a batch source frame; ``UnsupportedError`` for those that keep none."""

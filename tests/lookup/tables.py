@@ -33,6 +33,9 @@ class FakeTable:
         self.failures = 0
         self.most_keys = most_keys
 
+    def check(self) -> None:
+        pass
+
     def fetch(self, keys: pa.Table) -> pa.Table:
         wanted: Sequence[int] = keys["id"].to_pylist()
         self.asked.append(sorted(wanted))

@@ -67,6 +67,26 @@ def test_a_folder_that_is_gone_may_come_back(tmp_path: Path) -> None:
         FilesSource(str(tmp_path / "gone"), SCHEMA).fetch(keys(1))
 
 
+def test_what_is_wrong_before_a_query_starts(tmp_path: Path) -> None:
+    gone = FilesSource(str(tmp_path / "gone"), SCHEMA)
+    with pytest.raises(ConnectorError, match=r"there is no file or folder .*gone\nhint: mend the option path"):
+        gone.check()
+    (tmp_path / "gone").mkdir()
+    with pytest.raises(ConnectorError, match="holds no Parquet file"):
+        gone.check()
+    write(tmp_path / "gone" / "a.parquet", (1, "one"))
+    gone.check()
+    with pytest.raises(ConnectorError, match=r"has no column nam\nhint: did you mean name"):
+        FilesSource(str(tmp_path / "gone"), pa.schema([("nam", pa.string())])).check()
+
+
+def test_a_folder_of_parquet_files_is_no_delta_table(tmp_path: Path) -> None:
+    pytest.importorskip("deltalake", reason="the extra delta is not installed")
+    write(tmp_path / "a.parquet", (1, "one"))
+    with pytest.raises(ConnectorError, match=r"is no Delta table\nhint: connector = 'files'"):
+        FilesSource(str(tmp_path), SCHEMA, delta=True).check()
+
+
 def test_delta_tables_are_read_as_they_are_now(tmp_path: Path) -> None:
     deltalake = pytest.importorskip("deltalake", reason="the extra delta is not installed")
     path = str(tmp_path / "t")

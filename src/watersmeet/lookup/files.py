@@ -15,7 +15,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+from pyarrow.fs import FileType
 
+from watersmeet.engine.files import filesystem_of
 from watersmeet.errors import ConnectorError, did_you_mean
 from watersmeet.lookup.source import UnavailableError, cast_columns
 from watersmeet.secrets import hide, resolve
@@ -39,19 +41,35 @@ class FilesSource:
         """Any number."""
         return None
 
+    def check(self) -> None:
+        """See that there is a table, and that it has the columns."""
+        with _reading(self.path):
+            filesystem, inner = filesystem_of(resolve(self.path))
+            if filesystem.get_file_info(inner).type is FileType.NotFound:
+                raise ConnectorError(
+                    f"there is no file or folder {self.path}", hint="mend the option path, or write the table first"
+                )
+            if self.delta and not _is_delta(resolve(self.path)):
+                raise ConnectorError(f"{self.path} is no Delta table", hint="connector = 'files' reads Parquet files")
+            self._open()
+
     def fetch(self, keys: pa.Table) -> pa.Table:
         """The rows of the keys."""
         with _reading(self.path):
-            dataset = _delta(resolve(self.path)) if self.delta else _parquet(resolve(self.path))
-            self._require_columns(dataset.schema)
+            dataset = self._open()
             tests = [_is_in(dataset.schema.field(name), keys[name]) for name in keys.column_names]
             rows = dataset.to_table(columns=self.schema.names, filter=functools.reduce(operator.and_, tests))
         return cast_columns(rows, self.schema, self.path)
 
-    def _require_columns(self, found: pa.Schema) -> None:
+    def _open(self) -> ds.Dataset:
+        path = resolve(self.path)
+        dataset = _delta(path) if self.delta else _parquet(path)
+        if not dataset.schema.names:
+            raise ConnectorError(f"{self.path} holds no Parquet file", hint="write the table first")
         for name in self.schema.names:
-            if name not in found.names:
-                raise ConnectorError(f"{self.path} has no column {name}", hint=did_you_mean(name, found.names))
+            if name not in dataset.schema.names:
+                raise ConnectorError(f"{self.path} has no column {name}", hint=did_you_mean(name, dataset.schema.names))
+        return dataset
 
 
 def require_delta() -> None:
@@ -64,7 +82,8 @@ def require_delta() -> None:
 
 
 def _parquet(path: str) -> ds.Dataset:
-    return ds.dataset(path, format="parquet", partitioning="hive")
+    filesystem, inner = filesystem_of(path)
+    return ds.dataset(inner, format="parquet", partitioning="hive", filesystem=filesystem)
 
 
 def _delta(path: str) -> ds.Dataset:
@@ -72,6 +91,13 @@ def _delta(path: str) -> ds.Dataset:
     from deltalake import DeltaTable
 
     return DeltaTable(path).to_pyarrow_dataset()
+
+
+def _is_delta(path: str) -> bool:
+    require_delta()
+    from deltalake import DeltaTable
+
+    return DeltaTable.is_deltatable(path)
 
 
 def _is_in(field: pa.Field, keys: pa.ChunkedArray) -> pc.Expression:

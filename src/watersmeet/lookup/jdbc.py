@@ -6,9 +6,9 @@ compared with what was declared before the first query, so that a wrong column i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 import pyarrow as pa
@@ -22,6 +22,7 @@ from watersmeet.secrets import hide
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
+T = TypeVar("T")
 #: What every database takes as the values of one query; PostgreSQL takes arrays, as long as one likes.
 _MOST_PARAMETERS = 10_000
 #: What a server says for which patience is no help.
@@ -52,35 +53,44 @@ class JdbcSource:
         """Any number, where keys are sent as arrays."""
         return None if self.address.url.startswith("jdbc:postgresql:") else _MOST_PARAMETERS // len(self.schema)
 
+    def check(self) -> None:
+        """Compare the table's columns with those declared."""
+        self._connected(self._table)
+
     def fetch(self, keys: pa.Table) -> pa.Table:
         """The rows of the keys, by one query."""
+
+        def ask(connection: sa.Connection) -> Sequence[sa.Row[Any]]:
+            query = _query(self._table(connection), self.schema, keys, connection.dialect.name)
+            return connection.execute(query).all()
+
+        return as_arrow(self.name, self.schema, self._connected(ask))
+
+    def _connected(self, ask: Callable[[sa.Connection], T]) -> T:
+        """What ``ask`` gives over a connection, which is cut where it takes too long."""
         import sqlalchemy as sa
 
         engine = engine_of(self.address)
         # the server may have gone and come back since a pooled connection was last used: then a new one is tried
         for last in (False, True):
             try:
-                return self._fetch(engine, keys)
+                with engine.connect() as connection, deadline(connection, self.address.timeout) as limit:
+                    try:
+                        return ask(connection)
+                    except sa.exc.DBAPIError as error:
+                        if limit.passed:
+                            connection.invalidate()
+                            raise UnavailableError(f"no answer within {self.address.timeout:g} seconds") from error
+                        raise
             except sa.exc.DBAPIError as error:
                 if last or not error.connection_invalidated:
                     raise self._translated(error) from None
         raise AssertionError
 
-    def _fetch(self, engine: sa.Engine, keys: pa.Table) -> pa.Table:
-        import sqlalchemy as sa
-
-        with engine.connect() as connection, deadline(connection, self.address.timeout) as limit:
-            try:
-                table = _described.get(self)
-                if table is None:
-                    table = _described[self] = _describe(self, connection)
-                rows = connection.execute(_query(table, self.schema, keys, connection.dialect.name)).all()
-            except sa.exc.DBAPIError as error:
-                if limit.passed:
-                    connection.invalidate()
-                    raise UnavailableError(f"no answer within {self.address.timeout:g} seconds") from error
-                raise
-        return as_arrow(self.name, self.schema, rows)
+    def _table(self, connection: sa.Connection) -> sa.TableClause:
+        if self not in _described:
+            _described[self] = _describe(self, connection)
+        return _described[self]
 
     def _translated(self, error: sa.exc.DBAPIError) -> Exception:
         """What the driver raised: whether asking again may help, and its first line, without secrets."""

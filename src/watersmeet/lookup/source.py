@@ -29,6 +29,9 @@ class LookupSource(Protocol):
     def most_keys(self) -> int | None:
         """How many keys one query may ask for (None: any number)."""
 
+    def check(self) -> None:
+        """Compare the table with what was declared, before a query starts; raises as ``fetch`` does."""
+
     def fetch(self, keys: pa.Table) -> pa.Table:
         """The rows of ``schema`` whose columns equal those of one of the ``keys``; others may be among them.
 
@@ -53,6 +56,9 @@ class RowsSource:
     def most_keys(self) -> int | None:
         """Any number."""
         return None
+
+    def check(self) -> None:
+        """Nothing can be wrong with it."""
 
     def fetch(self, keys: pa.Table) -> pa.Table:
         """All rows: there are few."""

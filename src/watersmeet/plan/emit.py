@@ -56,6 +56,8 @@ def decide_emit(query: LogicalQuery, asked: EmitMode | None, position: Position 
 
 
 def _final_reason(query: LogicalQuery, joins: Sequence[JoinNode]) -> str:
+    if not joins:
+        return "each row gives its result at once"
     as_of = [join.asof for join in joins if join.asof is not None]
     if not as_of:
         return "every join has a window"

@@ -206,8 +206,7 @@ def _asof_lines(operator: PhysicalOperator, kernel: AsofKernel, plan: PhysicalPl
 
 def _lookup_lines(operator: PhysicalOperator, kernel: LookupJoin, plan: PhysicalPlan) -> Iterator[str]:
     yield f"{operator.name}: {'left' if kernel.outer else 'inner'} lookup, at once and never revised, by key hash"
-    aliases = {name.split(":", 1)[0] for name in kernel.names}
-    table = next(input for input in plan.tables if input.alias in aliases)
+    table = plan.table_of(kernel.names)
     options = table_options(table.stream)
     yield f"  table {table.alias} ({table.stream.name}, {table.stream.connector}): {_written(table)}"
     for key in kernel.keys:

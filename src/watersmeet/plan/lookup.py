@@ -11,7 +11,7 @@ from watersmeet.kernels.api import JoinKind
 from watersmeet.kernels.lookup import LookupJoin
 from watersmeet.kernels.match import Key, SideColumns
 from watersmeet.lookup.tables import OpenTable, table_options
-from watersmeet.plan.logical import Input, JoinNode, KeyPair, Leaf, PhysicalColumn
+from watersmeet.plan.logical import Input, JoinNode, KeyPair, Leaf, PhysicalColumn, changing
 from watersmeet.plan.typing import plain_sql, type_of
 from watersmeet.sql.positions import position_of
 
@@ -84,10 +84,14 @@ def computed_key(expression: exp.Expr) -> UnsupportedError:
 
 def left_changes(join: JoinNode, table: Input) -> UnsupportedError:
     """The error for a lookup over a changelog: what a retracted row found is not known any more."""
+    corrected = changing(join.left)
+    by = f": the rows of {corrected[0].stream.name} change" if corrected else ""
     return UnsupportedError(
-        f"the left side of the lookup in {table.stream.name} is a changelog: a fresh lookup cannot tell what was given"
-        " for a row that is taken back",
-        hint="use EMIT FINAL, or put the lookup before the join that takes rows back",
+        f"the left side of the lookup in {table.stream.name} is a changelog{by}; a fresh lookup cannot tell what was"
+        " given for a row that is taken back",
+        hint="feed the table's changes into a stream with a PRIMARY KEY, and join that"
+        if corrected
+        else "use EMIT FINAL, or put the lookup before the join that takes rows back",
         position=join.position,
     )
 

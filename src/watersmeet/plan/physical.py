@@ -7,6 +7,7 @@ once they know the columns' Arrow types, specs.py turns the plan into what the w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -108,6 +109,10 @@ class PhysicalPlan:
     def keeps_late(self) -> bool:
         """Whether late rows are set aside with their text, not only counted."""
         return self.query.settings.late_rows != "drop"
+
+    def table_of(self, names: Sequence[str]) -> Input:
+        """The outside table that has columns of those physical names."""
+        return next(table for table in self.tables if names[0].startswith(table.physical("")))
 
     def restored(self) -> list[tuple[str, Input]]:
         """Event-time columns (physical name, input) that the final projection needs and only ``$t`` carries."""

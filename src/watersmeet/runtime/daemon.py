@@ -12,7 +12,7 @@ import pandas as pd  # noqa: F401
 import pyarrow as pa  # noqa: F401
 from pyspark.daemon import manager
 
-import watersmeet.runtime.processor
+import watersmeet.runtime.hosted_operator
 import watersmeet.runtime.worker_scan  # noqa: F401
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ from watersmeet.plan.specs import operator_specs, pack_specs
 from watersmeet.plan.times import EventTime, TimeUnit
 from watersmeet.plan.worker_projection import worker_projection
 from watersmeet.runtime.exchange import Exchange, batch_id
+from watersmeet.runtime.hosted_operator import HostedOperator
 from watersmeet.runtime.hot_key_files import HotKeyFiles
 from watersmeet.runtime.metrics import METRICS, RESULTS, observed_columns
 from watersmeet.runtime.packer import Packer
@@ -248,10 +249,10 @@ def _operate(
     exchange: Exchange,
     hot_keys: HotKeyFiles | None,
 ) -> DataFrame:
-    processor = OperatorProcessor(spec, run, resources.cache_bytes, resources.memory_limit, folder, exchange, hot_keys)
+    operator = HostedOperator(spec, run, resources.cache_bytes, resources.memory_limit, folder, exchange, hot_keys)
     with _own_workers(spark):
         return frames.groupBy("bucket").transformWithStateInPandas(
-            processor, outputStructType=FRAME_DDL, outputMode="Append", timeMode="None"
+            OperatorProcessor(operator), outputStructType=FRAME_DDL, outputMode="Append", timeMode="None"
         )
 
 

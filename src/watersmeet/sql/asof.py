@@ -35,12 +35,18 @@ _DIRECTIONS: dict[type[exp.Expr], Direction] = {
 }
 _TURNED = {Direction.BACKWARD: Direction.FORWARD, Direction.FORWARD: Direction.BACKWARD}
 _FORM = "write MATCH_CONDITION (t.ts >= q.ts), with >= > <= < or NEAREST(t.ts, q.ts), and a tolerance after AND"
+_NO_WITHIN = "write a tolerance: MATCH_CONDITION (t.ts >= q.ts AND t.ts - q.ts <= INTERVAL '5' SECONDS)"
+_NO_WITHIN_OF_TABLE = (
+    "leave it out: what the table holds at that time is joined, however old it is; an ASOF JOIN takes a tolerance"
+)
 
 
 class AsofBinder:
     """Reads the clause of one join, whose columns have been resolved to physical ones."""
 
-    def __init__(self, join: JoinNode, inputs: Sequence[Input], columns: Mapping[str, PhysicalColumn]) -> None:
+    def __init__(
+        self, join: JoinNode, inputs: Sequence[Input], columns: Mapping[str, PhysicalColumn], *, of_table: bool
+    ) -> None:
         self._join = join
         self._inputs = inputs
         self._columns = columns
@@ -53,7 +59,7 @@ class AsofBinder:
         if join.within is not None:
             raise UnsupportedError(
                 "a join as of a time has no WITHIN",
-                hint="write a tolerance: MATCH_CONDITION (t.ts >= q.ts AND t.ts - q.ts <= INTERVAL '5' SECONDS)",
+                hint=_NO_WITHIN_OF_TABLE if of_table else _NO_WITHIN,
                 position=position_of(join.within) or join.position,
             )
         if not isinstance(join.right, Leaf):
@@ -85,7 +91,7 @@ class AsofBinder:
             raise BindError(
                 f"{plain_sql(first)} does not say which row is meant", hint=_FORM, position=position_of(first)
             )
-        one, other = (self._time(operand) for operand in operands)
+        one, other = (self._time(operand, timed(self._join)) for operand in operands)
         if one == self._right.index and other in self._join.left.visible:
             one, other = other, one
             direction = _TURNED.get(direction, direction)
@@ -124,7 +130,7 @@ class AsofBinder:
                 )
             leader = min(times - nullable(self._join.left) or times)
             return AsofClause(leader, self._right.index, Direction.CURRENT, of_table=True)
-        left = self._time(time)
+        left = self._time(time, timed(self._join.left))
         if left not in self._join.left.visible:
             raise BindError(
                 f"AS OF {plain_sql(time)}: a time of the left side is needed", position=position_of(version)
@@ -165,12 +171,12 @@ class AsofBinder:
             )
         self._right.stream = stream.model_copy(update={"time_column": column.name, "time_unit": unit})
 
-    def _time(self, operand: exp.Expr) -> int:
-        """The input whose event time an operand is."""
+    def _time(self, operand: exp.Expr, candidates: frozenset[int]) -> int:
+        """The input whose event time an operand is; ``candidates`` are named where it is none."""
         operand = operand.unnest()
         known = self._columns.get(operand.name) if isinstance(operand, exp.Column) else None
         if known is None or not self._inputs[known.input].is_time(known.column):
-            times = [f"{self._inputs[i].alias}.{self._inputs[i].time.column}" for i in sorted(timed(self._join))]
+            times = [f"{self._inputs[i].alias}.{self._inputs[i].time.column}" for i in sorted(candidates)]
             raise BindError(
                 f"{plain_sql(operand)} is no event time",
                 hint=f"event times here: {', '.join(times)}",

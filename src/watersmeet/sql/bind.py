@@ -265,7 +265,7 @@ class _Binder:
     ) -> AsofClause | None:
         if match is None and version is None:
             return None
-        binder = AsofBinder(node, self.inputs, self.columns)
+        binder = AsofBinder(node, self.inputs, self.columns, of_table=version is not None)
         if match is not None:
             return binder.match_condition(self._condition(match, scope))
         assert version is not None
@@ -349,7 +349,8 @@ class _Binder:
         hidden = {}
         if TP_TIME not in types and not stream.outside:
             hidden[TP_TIME] = self._physical(input, TP_TIME, exp.DataType.build("TIMESTAMP", dialect="spark"))
-        hidden[TP_DELTA] = exp.column(exp.to_identifier(TP_DELTA, quoted=True))
+        if not stream.outside:
+            hidden[TP_DELTA] = exp.column(exp.to_identifier(TP_DELTA, quoted=True))
         scope.relations.append(Relation(alias, shown, hidden))
         return Leaf(input)
 

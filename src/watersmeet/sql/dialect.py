@@ -67,6 +67,12 @@ class QueryParser(StrictParser):
             column = self._parse_id_var(any_token=False)
             if column is None:
                 raise self.unexpected(["a column name"], after="VERSIONED ON")
+            if self._curr and self._curr.token_type is TokenType.DOT:
+                raise self.failures.syntax(
+                    "VERSIONED ON takes the name of a column of that table, without an alias",
+                    self._curr,
+                    hint=f"leave out {column.name}.",
+                )
             version.set("versioned_on", column)
         place(version, start)
         return version
