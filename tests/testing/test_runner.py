@@ -113,6 +113,12 @@ def test_a_case_that_is_right() -> None:
             "1 missing, 0 unexpected\nmissing    + 3, 9\nset aside as quarantined (o): not valid JSON",
         ),
         (
+            "state 3\n",
+            "state 3\n>>> o\n3, 100\n>>> p\n3, 100\n<<<\n+ 2, NULL\n+ 3, 100\n>>> p\n2, 7\n<<<\n+ 2, 7\n",
+            22,
+            "1 missing, 0 unexpected\nmissing    + 2, 7\nlate so far: 1 of p (p)",
+        ),
+        (
             "o.id, p.ts FROM o LEFT JOIN p ON o.id = p.id WITHIN INTERVAL '10' SECONDS EMIT FINAL;",
             "id, ts FROM o;",
             8,
