@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from sqlglot import exp
 
 from watersmeet.catalog import StreamMode
-from watersmeet.errors import ConfigError
+from watersmeet.errors import ConfigError, WatersmeetError
 from watersmeet.results import Stream
 from watersmeet.session import Session, connect
 
@@ -338,7 +338,11 @@ def _frame(session: Session, join: str) -> DataFrame:
 
 
 def _select(session: Session, query: str) -> DataFrame:
-    result = session.sql(query)
+    try:
+        result = session.sql(query)
+    except WatersmeetError as error:
+        error.position = None  # it is one in SQL that the caller has not written
+        raise
     assert isinstance(result, Stream)
     return result.frame
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -37,7 +39,17 @@ def write(path: Path, rows: list[tuple[int, int]]) -> None:
 
 @pytest.mark.processes
 @pytest.mark.timeout(2 * PATIENCE_SECONDS)
-def test_ctrl_c_keeps_the_checkpoint_and_a_bounded_run_resumes(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "stop"),
+    [
+        pytest.param(signal.SIGINT, os.kill, id="Ctrl-C"),
+        # as services are stopped: Spark's JVM is told too, and ends by itself
+        pytest.param(signal.SIGTERM, os.killpg, id="SIGTERM to all", marks=pytest.mark.slow),
+    ],
+)
+def test_a_stop_keeps_the_checkpoint_and_a_bounded_run_resumes(
+    tmp_path: Path, number: signal.Signals, stop: Callable[[int, int], None]
+) -> None:
     write(tmp_path / "o" / "1.json", [(1, 5), (2, 6)])
     write(tmp_path / "p" / "1.json", [(1, 8)])
     (tmp_path / "job.sql").write_text(JOB.format(tmp_path))
@@ -45,13 +57,13 @@ def test_ctrl_c_keeps_the_checkpoint_and_a_bounded_run_resumes(tmp_path: Path) -
 
     rows = tmp_path / "rows.txt"
     with rows.open("w") as out, (tmp_path / "err.txt").open("w") as err:
-        running = subprocess.Popen(command, cwd=tmp_path, stdout=out, stderr=err)
+        running = subprocess.Popen(command, cwd=tmp_path, stdout=out, stderr=err, start_new_session=True)
         try:
             give_up = time.monotonic() + PATIENCE_SECONDS
             while not rows.read_text() and running.poll() is None and time.monotonic() < give_up:
                 time.sleep(0.2)
-            running.send_signal(signal.SIGINT)
-            assert running.wait(60) == 130
+            stop(running.pid, number)
+            assert running.wait(60) == 128 + number
         finally:
             running.kill()
     told = (tmp_path / "err.txt").read_text()

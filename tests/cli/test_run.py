@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -149,6 +151,21 @@ def test_what_is_drawn_in_place_is_printed_after_the_last_batch(use: Use, monkey
     with screen() as shown:
         follow(session, "SELECT count(*) AS n FROM s", QueryMode.DRAIN, None, [], shown, Interrupt())  # type: ignore[arg-type]
     assert [line for line in terminal.lines if "─" not in line] == ["started q; checkpoint /checkpoints/q", "n", "7"]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 1)])
+def test_a_service_is_stopped_and_spark_with_it(use: Use, job: str, number: int, code: int) -> None:
+    """Ctrl-C does not reach Spark: where that has ended all the same, something went wrong."""
+
+    def gone() -> None:
+        raise ConnectionRefusedError
+
+    queries = [FakeQuery(ends_after=99, on_wait=lambda: os.kill(os.getpid(), number)), FakeQuery(ends_after=99)]
+    use(started(*queries)).on_stop = gone
+    result = RUNNER.invoke(app, ["run", job])
+    assert result.exit_code == code
+    assert ("Spark has ended" in result.stderr) is (code == 1)
+    assert (f"resume with: watersmeet run {job}" in result.stderr) is (code != 1)
 
 
 def test_ctrl_c_stops_all_and_says_how_to_resume(use: Use, job: str, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tests.support.reference import Kind
 from watersmeet.engine.events import Event, EventKind
 from watersmeet.testing.harness import Harness
 
-per_kind = settings(max_examples=settings.default.max_examples // 2 if settings.default else 25)
+per_kind = settings(max_examples=settings.default.max_examples // 4 if settings.default else 25)
 
 
 def check(shape: Shape, delays: dict[str, int], steps: list[Feed]) -> Model:

@@ -54,6 +54,7 @@ def worker_bytes() -> int:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
 def test_state_and_memory_stay_flat(spark: SparkSession, tmp_path: Path) -> None:
     bench = SparkBench(spark, tmp_path / "bench", *load_script(SCRIPT))

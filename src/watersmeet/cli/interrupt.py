@@ -30,18 +30,24 @@ class Interrupt:
         return self.signal_number != 0
 
     @property
+    def ends_spark(self) -> bool:
+        """Whether Spark may have been asked to end as well: SIGTERM, which reaches all processes of a service."""
+        return self.signal_number == signal.SIGTERM
+
+    @property
     def exit_code(self) -> int:
         """The exit code that shells expect of a command ended by this signal."""
         return 128 + self.signal_number
 
 
 @contextmanager
-def interruptible() -> Iterator[Interrupt]:
+def interruptible(interrupt: Interrupt | None = None) -> Iterator[Interrupt]:
     """While this is open, Ctrl-C and SIGTERM only ask; a second one raises ``KeyboardInterrupt``.
 
-    Outside the main thread, where Python has no signals, nothing ever asks.
+    The request is noted in ``interrupt``, or in a new one.  Outside the main thread, where Python has no signals,
+    nothing ever asks.
     """
-    interrupt = Interrupt()
+    interrupt = interrupt or Interrupt()
 
     def ask(number: int, _: FrameType | None) -> None:
         if interrupt.asked:

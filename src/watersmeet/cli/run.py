@@ -22,7 +22,7 @@ from watersmeet.cli.options import (
     location,
     read_script,
 )
-from watersmeet.errors import ConfigError
+from watersmeet.errors import ConfigError, WatersmeetError
 
 if TYPE_CHECKING:
     from watersmeet.cli.progress import Screen
@@ -71,12 +71,17 @@ def run(
 
     mode = QueryMode.BOUNDED if bounded else QueryMode.DRAIN if drain else QueryMode.CONTINUOUS
     queries: list[RunningQuery] = []
-    with session_of(workspace, packages or (), master) as session, interruptible() as interrupt:
-        try:
-            with screen(view) as shown:
-                follow(session, text, mode, checkpoint and location(checkpoint), queries, shown, interrupt)
-        finally:
-            tell_end(queries)
+    interrupt = Interrupt()
+    try:
+        with session_of(workspace, packages or (), master) as session, interruptible(interrupt):
+            try:
+                with screen(view) as shown:
+                    follow(session, text, mode, checkpoint and location(checkpoint), queries, shown, interrupt)
+            finally:
+                tell_end(queries)
+    except WatersmeetError:
+        if not interrupt.ends_spark:
+            raise
     if interrupt.asked:
         again = resume_command(script, mode, workspace, checkpoint, packages or (), master, view)
         tell_interrupted(queries, again, resumable=script != STANDARD_INPUT)
