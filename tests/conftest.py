@@ -19,7 +19,7 @@ from watersmeet.testing.spark_group import QUICK_FILES
 ALL = os.environ.get("WATERSMEET_TEST_ALL") == "1"
 _PATIENT = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
-settings.register_profile("normal", deadline=None, max_examples=20, suppress_health_check=_PATIENT)
+settings.register_profile("normal", deadline=None, max_examples=12, suppress_health_check=_PATIENT)
 settings.register_profile("all", deadline=None, max_examples=500, suppress_health_check=_PATIENT)
 settings.load_profile("all" if ALL else "normal")
 

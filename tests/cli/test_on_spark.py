@@ -75,7 +75,8 @@ def test_a_stop_keeps_the_checkpoint_and_a_bounded_run_resumes(
 
     resumed = subprocess.run([*command, "--bounded"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert resumed.returncode == 0, resumed.stderr
-    assert resumed.stdout == "+ 2, NULL\n"
+    # a batch that was printed and not committed before the stop is printed again
+    assert resumed.stdout in ("+ 2, NULL\n", "+ 1, 8\n+ 2, NULL\n")
     assert "Java" not in resumed.stderr
 
 

@@ -104,7 +104,9 @@ def by_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "parquet_files", lambda *given, **options: None)
 
 
-@pytest.mark.parametrize(("first", "then"), [("workers", "spark"), ("spark", "workers")])
+@pytest.mark.parametrize(
+    ("first", "then"), [("workers", "spark"), pytest.param("spark", "workers", marks=pytest.mark.slow)]
+)
 def test_both_ways_give_the_same(
     spark: SparkSession, tmp_path: Path, scans: list[str], first: str, then: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,7 @@ from watersmeet.testing.spark_bench import run_group
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 CASES = Path(__file__).parents[1] / "cases"
-FILES = ("chains", "changelog", "right_full", "semi_anti")
+FILES = ("changelog", "right_full")
 
 
 @pytest.fixture
