@@ -102,8 +102,9 @@ def _spread(workload: Workload, seconds: float) -> Workload:
     left = f"SELECT *, epoch_us(l_ts) // {round(seconds * 1_000_000)} AS piece FROM l"
     right = left.replace("l_ts", "r_ts").replace("FROM l", "FROM r")
     near = f"SELECT * REPLACE (unnest([piece - 1, piece, piece + 1]) AS piece) FROM ({right})"
-    by_pieces = f"FROM ({left}) AS l JOIN ({near}) AS r ON l.piece = r.piece AND"
-    batch = workload.batch.replace("FROM l  JOIN r ON", by_pieces)
+    columns, joined = workload.batch.split(" FROM l ")
+    _, condition = joined.split(" ON ")
+    batch = f"{columns} FROM ({left}) AS l JOIN ({near}) AS r ON l.piece = r.piece AND {condition}"
     return replace(workload, sql=f"{workload.sql} SETTINGS skew = 'spread'", batch=batch)
 
 

@@ -16,7 +16,6 @@ from watersmeet.testing.spark_bench import run_group
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 CASES = Path(__file__).parents[1] / "cases"
-FILES = ("changelog", "right_full")
 
 
 @pytest.fixture
@@ -29,8 +28,17 @@ def five_partitions(spark: SparkSession) -> Iterator[SparkSession]:
     spark.conf.set(name, before)
 
 
-def test_results_do_not_depend_on_the_cache(five_partitions: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "files",
+    [
+        pytest.param(("changelog", "right_full"), id="two files"),
+        pytest.param(("chains", "semi_anti"), id="two more", marks=pytest.mark.slow),
+    ],
+)
+def test_results_do_not_depend_on_the_cache(
+    five_partitions: SparkSession, tmp_path: Path, files: tuple[str, ...]
+) -> None:
     # the longest case of each file: the most steps in which a set may be another worker's or gone
-    cases = [max(read_cases(CASES / f"{name}.wmt"), key=lambda case: len(case.steps)) for name in FILES]
+    cases = [max(read_cases(CASES / f"{name}.wmt"), key=lambda case: len(case.steps)) for name in files]
     outcomes = run_group(five_partitions, cases, tmp_path, buckets=5, cache_bytes=1)
     assert [failure.report for failure in outcomes if failure is not None] == []

@@ -101,7 +101,7 @@ def case_turns(
     """
     names = _Names(streams, query)
     seen: list[tuple[int, Row]] = []
-    late: list[str] = []
+    outcome = StepOutcome()
     aside: list[str] = []  # may be why a row is missing, now or in a later step
     for step in case.steps:
         restart = any(control.kind is ControlKind.RESTART for control in step.controls)
@@ -109,7 +109,6 @@ def case_turns(
         outcome = yield Turn(_inputs(step, names), tuple(_events(step, names)), restart, step.line, tables)
         seen += outcome.changes
         aside += [f"set aside as {row['kind']} ({row['source']}): {row['reason']}" for row in outcome.side]
-        late = list(_late(outcome, query))
         if deleted := negative_rows((weight, query.without_delta(row)) for weight, row in seen):
             rows = "\n".join(format_row(row) for row in deleted)
             return Failure(step.expected.line, f"deleted more often than inserted:\n{rows}")
@@ -123,11 +122,11 @@ def case_turns(
                 state=outcome.count("state_rows"),
             )
             if report is not None:
-                return Failure(step.expected.line, "\n".join([report, *aside, *late]))
+                return Failure(step.expected.line, "\n".join([report, *aside, *_late(outcome, query)]))
     if case.compare is Compare.TOTAL:
         last = case.steps[-1].expected
         report = diff_step(last, seen, query.column_types, ordered=query.is_ordered)
-        return Failure(last.line, "\n".join([report, *aside, *late])) if report is not None else None
+        return Failure(last.line, "\n".join([report, *aside, *_late(outcome, query)])) if report is not None else None
     return None
 
 
