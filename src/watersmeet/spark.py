@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from watersmeet.connectors.packages import coordinates, download_failure, not_loaded
 from watersmeet.errors import ConfigError, WatersmeetError
+from watersmeet.runtime.worker_python import worker_python
 
 _STATE_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -52,7 +53,7 @@ def open_spark(
     if "RocksDB" not in str(spark.conf.get(_STATE_PROVIDER)):
         spark.conf.set(_STATE_PROVIDER, _ROCKSDB)
     if str(spark.sparkContext.master).startswith("local"):
-        spark.sparkContext.pythonExec = sys.executable
+        spark.sparkContext.pythonExec = worker_python()
     return spark
 
 

@@ -79,6 +79,5 @@ class OperatorSpec:
     downstream: Downstream | None = None
     max_state_bytes: int | None = None  # of all buckets together
     most_hot_rows: int | None = None  # of each bucket in memory, the others on disk (None: all in memory)
-    counters: tuple[str, ...] = ()  # those that it keeps beside the usual ones
     accepts_late: bool = False  # no window is ever closed: rows are never late
     spread: SpreadRule | None = None  # rows of hot keys may be spread over the buckets (None: each key has one)

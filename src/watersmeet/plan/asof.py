@@ -12,7 +12,7 @@ from watersmeet.kernels.api import EmitMode
 from watersmeet.kernels.asof.at_once import AsofAtOnce
 from watersmeet.kernels.asof.changelog import AsofChangelog
 from watersmeet.kernels.asof.final import AsofJoin
-from watersmeet.kernels.asof.match import AsofMatch, Direction, Versions
+from watersmeet.kernels.asof.match import AsofMatch, Versions
 from watersmeet.kernels.match import Key
 from watersmeet.plan.emit import join_at_once
 from watersmeet.plan.logical import AsofClause, Input, JoinNode, KeyPair, LogicalQuery, PhysicalColumn
@@ -73,17 +73,14 @@ def usable_index(input: Input, keys: Container[str | None]) -> Index | None:
     return max(usable, key=lambda index: len(index.columns), default=None)
 
 
-def kernel_of(
-    query: LogicalQuery, join: JoinNode, match: AsofMatch, *, left_changes: bool
-) -> tuple[AsofKernel, tuple[str, ...]]:
-    """The kernel of a join as of a time, and the counters that it adds to."""
+def kernel_of(query: LogicalQuery, join: JoinNode, match: AsofMatch, *, left_changes: bool) -> AsofKernel:
+    """The kernel of a join as of a time."""
     assert join.asof is not None
     if join_at_once(query, join.asof) and not left_changes:
-        behind = f"behind.{query.inputs[join.asof.right].alias}"
-        return AsofAtOnce(match, behind), () if match.direction is Direction.CURRENT else (behind,)
+        return AsofAtOnce(match, f"behind.{query.inputs[join.asof.right].alias}")
     if query.emit is EmitMode.CHANGELOG:
-        return AsofChangelog(match, left_changes, gives_ids=left_changes or join is not query.root), ()
-    return AsofJoin(match), ()
+        return AsofChangelog(match, left_changes, gives_ids=left_changes or join is not query.root)
+    return AsofJoin(match)
 
 
 def _is_keyed(asof: AsofClause, input: Input) -> bool:

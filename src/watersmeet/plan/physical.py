@@ -86,7 +86,6 @@ class PhysicalOperator:
     single_bucket: bool
     weighted: bool = False  # results carry $w
     gives_ids: bool = False  # and $id
-    counters: tuple[str, ...] = ()  # those that the kernel adds to
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,6 @@ from watersmeet.kernels.changelog.newest import Newest
 from watersmeet.kernels.changelog.sides import Change
 from watersmeet.kernels.forward import Forward
 from watersmeet.kernels.interval import IntervalJoin
-from watersmeet.kernels.lookup import COUNTERS
 from watersmeet.kernels.match import Key, SideColumns, WindowMatch
 from watersmeet.kernels.ordered import OrderedEmit
 from watersmeet.kernels.upsert import Upsert
@@ -263,7 +262,6 @@ class _Planner:
                 single_bucket=False,
                 weighted=True,
                 gives_ids=True,
-                counters=newest.counters,
             )
         )
         return set(given)
@@ -381,14 +379,12 @@ class _Planner:
             feeds.append(feed)
             columns.append(SideColumns(tuple(sorted(output)), tuple(sorted(condition - {time})), time))
         weighted = gives_ids = False
-        counters: tuple[str, ...] = ()
         kernel: Kernel
         if join.asof is None:
             kernel, weighted, gives_ids = self._window_kernel(join, feeds, columns)
-            counters = kernel.counters if isinstance(kernel, ChangelogJoin) else ()
         else:
             match = self._asof_match(join, columns)
-            kernel, counters = kernel_of(self.query, join, match, left_changes=self._is_changelog(feeds[0]))
+            kernel = kernel_of(self.query, join, match, left_changes=self._is_changelog(feeds[0]))
             if isinstance(kernel, AsofChangelog):
                 weighted, gives_ids = True, kernel.gives_ids
         results = (*columns[0].output, *columns[1].output)
@@ -402,7 +398,6 @@ class _Planner:
                 single_bucket=not terms.routes[0],
                 weighted=weighted,
                 gives_ids=gives_ids,
-                counters=counters,
             )
         )
         return set(results)
@@ -432,7 +427,6 @@ class _Planner:
                 routed_by=(terms.routes[0],),
                 output=results,
                 single_bucket=not terms.routes[0],
-                counters=COUNTERS,
             )
         )
         return set(results)

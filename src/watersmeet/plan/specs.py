@@ -73,7 +73,6 @@ def operator_specs(
                 downstream=_downstream(plan, index, buckets),
                 max_state_bytes=plan.query.max_state_bytes,
                 most_hot_rows=_most_hot_rows(plan.query.settings, operator, len(own_buckets)),
-                counters=operator.counters + (("hot_keys",) if spread is not None else ()),
                 accepts_late=all(isinstance(each.kernel, _TIMELESS) for each in plan.operators[index:]),
                 spread=spread,
             )

@@ -37,7 +37,7 @@ from watersmeet.plan.worker_projection import worker_projection
 from watersmeet.runtime.exchange import Exchange, batch_id
 from watersmeet.runtime.hosted_operator import HostedOperator
 from watersmeet.runtime.hot_key_files import HotKeyFiles
-from watersmeet.runtime.metrics import METRICS, RESULTS, observed_columns
+from watersmeet.runtime.metrics import METRICS, RESULTS, observed_counters
 from watersmeet.runtime.packer import Packer
 from watersmeet.runtime.processor import OperatorProcessor
 from watersmeet.runtime.run_folder import new_folder
@@ -117,7 +117,7 @@ def build(
             arriving.append(_control_frames(control, spec.buckets))
         union = reduce(DataFrame.unionAll, arriving)
         results.append(_operate(spark, union, spec, run, resources, folder, exchange, hot_keys[spec.name]))
-    observed = results[-1].observe(METRICS + label, *observed_columns(operators))
+    observed = results[-1].observe(METRICS + label, observed_counters())
     rows = _unpacked(observed, operators[-1], resources, exchange, with_frontier=frontier_lag is not None)
     result = _select(plan, rows, frontier_lag)
     counted = F.count_if(F.col(STORED_FRONTIER).isNull()) if frontier_lag is not None else F.count(F.lit(1))

@@ -6,39 +6,38 @@ buckets (a frontier: the minimum) and so stand in the progress of every result, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
 
 from watersmeet.engine.frames import FrameKind
-from watersmeet.engine.spec import OperatorSpec
 
 #: The name of the metrics in a query's progress.
 METRICS = "watersmeet"
 #: The name under which the progress counts result rows.
 RESULTS = "watersmeet_results"
 
-_OF_SOURCES = ("in", "used", "filtered", "late", "quarantined")
 _OF_OPERATORS = ("state_rows", "state_bytes", "segments", "loaded_bytes")
 _FRONTIER = "frontier"
-
-
-def counter_names(operators: Iterable[OperatorSpec]) -> list[str]:
-    """All counters that a query's operators tell."""
-    names = []
-    for spec in operators:
-        sources = [input.source for input in spec.inputs if input.source is not None]
-        names += [f"{spec.name}.{counter}.{source}" for source in sources for counter in _OF_SOURCES]
-        names += [
-            f"{spec.name}.heard.{input.source}.{part}"
-            for input in spec.inputs
-            if input.source is not None
-            for part in input.parts
-        ]
-        names += [f"{spec.name}.{counter}" for counter in (*_OF_OPERATORS, *spec.counters, _FRONTIER)]
-    return names
+# One aggregate for all counters: Spark plans each batch anew, and forty of them would cost it a tenth of a small one.
+_TOLD = f"CASE WHEN kind = {int(FrameKind.COUNTER)} THEN named_struct('name', part, 'value', frontier) END"
+_OVER_BUCKETS = rf"""
+aggregate(
+  collect_list({_TOLD}),
+  CAST(map() AS MAP<STRING, BIGINT>),
+  (found, told) -> map_concat(
+    map_filter(found, (name, value) -> name <> told.name),
+    map(
+      told.name,
+      CASE WHEN told.name RLIKE '^[^.]+[.]{_FRONTIER}$' THEN least(found[told.name], told.value)
+           ELSE coalesce(found[told.name], 0L) + told.value END
+    )
+  )
+)"""
 
 
 def kernel_counters(counters: Mapping[str, int]) -> dict[str, int]:
@@ -49,19 +48,37 @@ def kernel_counters(counters: Mapping[str, int]) -> dict[str, int]:
     }
 
 
-def observed_columns(operators: Iterable[OperatorSpec]) -> list[Column]:
-    """Aggregates over frames that give each counter; a counter not told in a batch is NULL."""
-    found = []
-    for name in counter_names(operators):
-        aggregate = F.min if name.split(".", 1)[1] == _FRONTIER else F.sum
-        told = (F.col("kind") == int(FrameKind.COUNTER)) & (F.col("part") == name)
-        found.append(aggregate(F.when(told, F.col("frontier"))).alias(name))
-    return found
+def observed_counters() -> Column:
+    """An aggregate over frames that gives the counters told in a batch, by their names."""
+    return F.expr(_OVER_BUCKETS).alias("counters")
+
+
+class ProgressReader:
+    """A query's progress reports, each once.
+
+    PySpark's ``recentProgress`` converts the last hundred reports at each call: a core's work where one asks often.
+    """
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def new(self, query: StreamingQuery) -> list[dict[str, Any]]:
+        """The reports since the last call, oldest first."""
+        reports: Any = query._jsq.recentProgress()
+        newest_first: list[str] = []
+        for number in reversed(range(len(reports))):
+            text = str(reports[number].json())
+            if text == self._last:
+                break
+            newest_first.append(text)
+        if newest_first:
+            self._last = newest_first[0]
+        return [json.loads(text) for text in reversed(newest_first)]
 
 
 def counters_of(progress: Mapping[str, Any], label: str = "") -> dict[str, int]:
     """The counters that one progress report holds, of the query that was built under this label."""
-    return {name: value for name, value in _observed(progress, METRICS + label).items() if value is not None}
+    return dict(_observed(progress, METRICS + label).get("counters") or {})
 
 
 def rows_out(progress: Mapping[str, Any]) -> int:
@@ -69,8 +86,6 @@ def rows_out(progress: Mapping[str, Any]) -> int:
     return int(_observed(progress, RESULTS).get("rows_out") or 0)
 
 
-def _observed(progress: Mapping[str, Any], name: str) -> dict[str, int | None]:
+def _observed(progress: Mapping[str, Any], name: str) -> dict[str, Any]:
     observed = progress.get("observedMetrics", {}).get(name)
-    if observed is None:
-        return {}
-    return dict(observed.asDict() if hasattr(observed, "asDict") else observed)
+    return dict(observed.asDict() if hasattr(observed, "asDict") else observed or {})

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -23,7 +22,7 @@ from watersmeet.runtime.checkpoint import Checkpoint
 from watersmeet.runtime.dataflow import Resources, Source, build, new_buckets, workers_are_here
 from watersmeet.runtime.failures import planning, translate
 from watersmeet.runtime.idle import IdleWatch
-from watersmeet.runtime.metrics import counters_of, kernel_counters, rows_out
+from watersmeet.runtime.metrics import ProgressReader, counters_of, kernel_counters, rows_out
 from watersmeet.secrets import hide
 from watersmeet.seek import Seek, resolve
 
@@ -93,7 +92,7 @@ class RunningQuery:
         self._seen_batches = 0
         self._rows_out = 0
         self._batch_ms = 0
-        self._last_progress: tuple[str, int] | None = None
+        self._progress = ProgressReader()
         self._has_ended = self._begin()
         self._thread = threading.Thread(target=self._supervise, name=f"watersmeet-{job.name}", daemon=True)
         self._thread.start()
@@ -277,15 +276,10 @@ class RunningQuery:
                 shutil.rmtree(self._folder, ignore_errors=True)
 
     def _take_progress(self, query: StreamingQuery) -> None:
-        for progress in query.recentProgress:
-            place = (str(progress["runId"]), int(progress["batchId"]))
-            last = self._last_progress
-            if last is not None and place[0] == last[0] and place[1] <= last[1]:
+        for progress in self._progress.new(query):
+            told = counters_of(progress)
+            if not told:  # a trigger that found nothing
                 continue
-            told: Any = counters_of(progress)
-            if not told:
-                continue
-            self._last_progress = place
             self._counters.update(told)
             self._rows_out += rows_out(progress)
             self._seen_batches += 1

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
@@ -36,8 +37,6 @@ class Storage:
     """Paths and URIs, as Spark understands them."""
 
     def __init__(self, spark: SparkSession) -> None:
-        jvm: Any = spark._jvm
-        self._jvm = jvm
         self._gateway: Any = spark.sparkContext._gateway
         self._configuration = spark._jsparkSession.sessionState().newHadoopConf()
 
@@ -76,7 +75,7 @@ class Storage:
             return None
         stream = system.open(inner)
         try:
-            return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream)).decode()
+            return bytes(self._java("org.apache.commons.io.IOUtils").toByteArray(stream)).decode()
         finally:
             stream.close()
 
@@ -105,8 +104,12 @@ class Storage:
         """Take away a file or a folder with all in it, if it is there."""
         self._system(path).delete(self._path(path), True)
 
+    def _java(self, name: str) -> Any:
+        """A class by its full name: through the gateway's packages each part of it is sought in all of Spark's jars."""
+        return JavaClass(name, self._gateway._gateway_client)
+
     def _path(self, path: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(path)
+        return self._java("org.apache.hadoop.fs.Path")(path)
 
     def _system(self, path: str) -> Any:
         return self._path(path).getFileSystem(self._configuration)
@@ -114,12 +117,13 @@ class Storage:
     def _file_context(self, path: Any) -> Any | None:
         """What renames over a file in one step; None on object stores, where a file appears once it is closed."""
         try:
-            return self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(path.toUri(), self._configuration)
+            context = self._java("org.apache.hadoop.fs.FileContext")
+            return context.getFileContext(path.toUri(), self._configuration)
         except Py4JJavaError:
             return None
 
     def _overwriting(self) -> Any:
-        option = self._jvm.org.apache.hadoop.fs.Options.Rename
+        option = self._java("org.apache.hadoop.fs.Options$Rename")
         options = self._gateway.new_array(option, 1)
         options[0] = option.OVERWRITE
         return options

@@ -27,7 +27,7 @@ from watersmeet.plan.physical import PhysicalPlan
 from watersmeet.planning import plan_query
 from watersmeet.runtime.dataflow import Resources, build, new_buckets
 from watersmeet.runtime.failures import planning, translate
-from watersmeet.runtime.metrics import counters_of
+from watersmeet.runtime.metrics import ProgressReader, counters_of
 from watersmeet.sql.statements import Query
 from watersmeet.testing.bench import PlannedQuery, StepInput, StepOutcome
 from watersmeet.testing.cells import Row, parse_cell
@@ -108,7 +108,7 @@ class SparkGroup:
         self._runs: list[QueryRun] = []
         self._frames: dict[int, DataFrame] = {}
         self._query: StreamingQuery | None = None
-        self._last_batch = -1
+        self._progress = ProgressReader()
         self._steps = 0
 
     def add(self, streams: Mapping[str, StreamDef], query: Query, *, has_raw: bool = True) -> QueryRun:
@@ -197,14 +197,9 @@ class SparkGroup:
             run.changes.append((weight, row))
 
     def _take_counters(self, query: StreamingQuery) -> None:
-        for progress in query.recentProgress:
-            if int(progress["batchId"]) <= self._last_batch:
-                continue
-            told = {run.number: counters_of(progress, run.label) for run in self._runs}
-            if any(told.values()):  # a report without any is of a trigger that found nothing, and counts ahead
-                self._last_batch = int(progress["batchId"])
+        for progress in self._progress.new(query):
             for run in self._runs:
-                run.counters.update(told[run.number])
+                run.counters.update(counters_of(progress, run.label))
 
 
 def _failed(error: PySparkException) -> WatersmeetError:

@@ -45,11 +45,6 @@ class ChangelogJoin:
         """That of the window."""
         return self.match.partition_width
 
-    @property
-    def counters(self) -> tuple[str, ...]:
-        """What it counts."""
-        return tuple(name for change in self.changes if isinstance(change, Newest) for name in change.counters)
-
     def settled_before(self, side: Side, frontier: int) -> int:
         """Rows of a side below this have all their partners, and can no longer be retracted."""
         return min(self.match.closed_before(side, frontier), frontier)

@@ -70,11 +70,6 @@ class Newest:
         """The counter of deletes whose key had never been seen."""
         return f"ignored_deletes.{self.alias}"
 
-    @property
-    def counters(self) -> tuple[str, ...]:
-        """Both counters."""
-        return (self.outdated, self.ignored_deletes)
-
     def find(self, stored: StoredRows, arriving: str, shown: Sequence[str], into: str) -> dict[str, int]:
         """Make the relation ``into`` of the changes that are their key's newest; what was counted comes back.
 

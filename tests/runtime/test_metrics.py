@@ -1,0 +1,67 @@
+"""Counters: over buckets, and out of a query's progress."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from watersmeet.engine.frames import FrameKind
+from watersmeet.runtime.metrics import ProgressReader, counters_of, observed_counters, rows_out
+
+
+def test_counters_are_summed_over_buckets_and_the_frontier_is_the_least(spark: SparkSession) -> None:
+    kinds = (int(FrameKind.COUNTER), int(FrameKind.ROWS))
+    told = [
+        ("join_1.late.o", 2),
+        ("join_1.frontier", 70),
+        ("join_1.late.o", 3),
+        ("join_1.frontier", 40),
+        ("join_1.heard.o.frontier", 1),  # a part that is called so
+        ("join_1.heard.o.frontier", 1),
+    ]
+    values = [f"({kinds[0]}, '{name}', {value}L)" for name, value in told] + [f"({kinds[1]}, 'join_1.late.o', 100L)"]
+    frames = spark.sql(f"SELECT * FROM VALUES {', '.join(values)} AS t (kind, part, frontier)")
+    (row,) = frames.select(observed_counters()).collect()
+    assert row.counters == {"join_1.late.o": 5, "join_1.frontier": 40, "join_1.heard.o.frontier": 2}
+
+
+class FakeReport:
+    def __init__(self, batch: int, told: bool = True) -> None:
+        metrics = {"watersmeet": {"counters": {"join_1.late.o": batch}}, "watersmeet_results": {"rows_out": 7}}
+        self.text = json.dumps({"batchId": batch, "observedMetrics": metrics if told else {}})
+        self.asked = 0
+
+    def json(self) -> str:
+        self.asked += 1
+        return self.text
+
+
+class FakeQuery:
+    """What is asked of Spark's side of a query."""
+
+    def __init__(self) -> None:
+        self.reports: list[FakeReport] = []
+        self._jsq = self
+
+    def recentProgress(self) -> list[FakeReport]:  # noqa: N802 - Java's name
+        return self.reports
+
+
+def test_a_report_is_read_once_and_old_ones_are_not_asked_for_again() -> None:
+    query, reader = FakeQuery(), ProgressReader()
+
+    def new() -> list[dict[str, Any]]:
+        return reader.new(cast(StreamingQuery, query))
+
+    assert new() == []
+    query.reports = [FakeReport(0), FakeReport(1)]
+    assert [each["batchId"] for each in new()] == [0, 1]
+    assert new() == []
+    query.reports = [*query.reports[1:], FakeReport(2), FakeReport(3, told=False)]
+    found = new()
+    assert [counters_of(each) for each in found] == [{"join_1.late.o": 2}, {}]
+    assert [rows_out(each) for each in found] == [7, 0]
+    assert query.reports[0].asked == 3  # when it was new, when it was the newest, and when it ended the new ones
