@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from pyspark.sql import SparkSession
 
 from tests.support import spark_jars
+from tests.support.jobs import QUICK_JVM
 from watersmeet.spark import open_spark
 from watersmeet.testing.spark_group import QUICK_FILES
 
@@ -31,8 +32,7 @@ def spark() -> Iterator[SparkSession]:
     settings = {
         "spark.jars": ",".join(jars),
         "spark.driver.memory": "2g",
-        # many short queries: what the JVM would compile well, and collect beside them, takes longer than it saves
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.driver.extraJavaOptions": QUICK_JVM,
         **QUICK_FILES,
     }
     session = open_spark(None, (), "local[2]", settings)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.support.jobs import environment
 from watersmeet.cli.live import View
 from watersmeet.cli.views import show_of
 from watersmeet.results import Started
@@ -65,7 +66,9 @@ def test_a_stop_keeps_the_checkpoint_and_a_bounded_run_resumes(
 
     rows = tmp_path / "rows.txt"
     with rows.open("w") as out, (tmp_path / "err.txt").open("w") as err:
-        running = subprocess.Popen(command, cwd=tmp_path, stdout=out, stderr=err, start_new_session=True)
+        running = subprocess.Popen(
+            command, cwd=tmp_path, stdout=out, stderr=err, env=environment(), start_new_session=True
+        )
         try:
             give_up = time.monotonic() + PATIENCE_SECONDS
             # a batch that was printed and not committed would be printed again
@@ -86,7 +89,9 @@ def test_a_stop_keeps_the_checkpoint_and_a_bounded_run_resumes(
     assert "WARN" not in told
     assert "Traceback" not in told
 
-    resumed = subprocess.run([*command, "--bounded"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    resumed = subprocess.run(
+        [*command, "--bounded"], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
+    )
     assert resumed.returncode == 0, resumed.stderr
     assert resumed.stdout == "+ 2, NULL\n"
     assert "Java" not in resumed.stderr

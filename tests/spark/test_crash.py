@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ALL
-from tests.support.jobs import batch_answer, json_lines, json_rows, write_lines
+from tests.support.jobs import batch_answer, environment, json_lines, json_rows, write_lines
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
 
@@ -62,7 +62,7 @@ def start(folder: Path) -> subprocess.Popen[bytes]:
     """The job in a process group of its own."""
     command = [sys.executable, "-c", RUN, "run", "job.sql", "--bounded", "--master", "local[2]"]
     with (folder / "log.txt").open("ab") as log:
-        return subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, start_new_session=True)
+        return subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, env=environment(), start_new_session=True)
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:

@@ -14,6 +14,13 @@ from watersmeet.runtime.query import QueryMode, RunningQuery
 from watersmeet.session import Session
 
 PATIENCE_SECONDS = 120.0
+#: For the JVM of a test: what it would compile well, and collect beside short queries, takes longer than it saves.
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+def environment() -> dict[str, str]:
+    """That of this process, for one that starts a Spark of its own."""
+    return {**os.environ, "PYSPARK_SUBMIT_ARGS": f"--driver-java-options '{QUICK_JVM}' pyspark-shell"}
 
 
 def run_job(session: Session, script: str, mode: QueryMode = QueryMode.BOUNDED) -> list[RunningQuery]:

@@ -125,7 +125,7 @@ class LookupJoin:
         same = " AND ".join(f"l.{quote(left)} = f.{quote(name)}" for name, left in self._asked().items())
         con.register("keys_failed", answer.failed)
         try:
-            ((rows,),) = con.sql(f"SELECT count(*) FROM left_new AS l JOIN keys_failed AS f ON {same}").fetchall()
+            ((rows,),) = con.execute(f"SELECT count(*) FROM left_new AS l JOIN keys_failed AS f ON {same}").fetchall()
         finally:
             con.unregister("keys_failed")
         return int(rows)

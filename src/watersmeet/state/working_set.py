@@ -144,7 +144,7 @@ class WorkingSet:
             if segment.low >= low:
                 rows += segment.rows
                 continue
-            counted = self._connection.sql(f"SELECT count(*) FROM {name} WHERE {quote(TIME)} >= {low}").fetchall()
+            counted = self._connection.execute(f"SELECT count(*) FROM {name} WHERE {quote(TIME)} >= {low}").fetchall()
             rows += int(counted[0][0])
         return rows
 

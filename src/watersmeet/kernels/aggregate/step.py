@@ -285,7 +285,7 @@ class _Step:
         return self.state.connection.sql(sql).to_arrow_table()
 
     def count(self, rows: str) -> int:
-        ((found,),) = self.state.connection.sql(f"SELECT count(*) FROM {rows}").fetchall()
+        ((found,),) = self.state.connection.execute(f"SELECT count(*) FROM {rows}").fetchall()
         return int(found)
 
     def close(self) -> None:

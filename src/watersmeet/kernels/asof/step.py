@@ -285,7 +285,7 @@ class AsofStep:
 
     def rows(self, sql: str) -> list[tuple[int, ...]]:
         """The rows of a query that counts something."""
-        return self.state.connection.sql(sql).fetchall()
+        return self.state.connection.execute(sql).fetchall()
 
     def table(self, sql: str) -> pa.Table:
         """The rows of a query."""

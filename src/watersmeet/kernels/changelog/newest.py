@@ -100,7 +100,7 @@ class Newest:
             f"WHERE s.{quote(RID)} IS NULL OR {older}"
         )
         counted = f"count(*), count(*) FILTER (NOT brings AND {quote(OLD)} IS NULL)"
-        ((newest, ignored),) = con.sql(f"SELECT {counted} FROM {into}").fetchall()
+        ((newest, ignored),) = con.execute(f"SELECT {counted} FROM {into}").fetchall()
         con.execute(f"DROP TABLE {into}_latest")
         return {self.outdated: latest - newest, self.ignored_deletes: ignored}
 
@@ -120,7 +120,7 @@ class Newest:
             f"SELECT {keys}, max({quote(TIME)}) AS latest, bool_or({brings}) AS brings FROM {arriving} GROUP BY {keys}"
             f") AS n ON {same} AND a.{quote(TIME)} = n.latest"
         )
-        ((rows, distinct),) = con.sql(f"SELECT count(*), count(DISTINCT ({keys})) FROM {into}").fetchall()
+        ((rows, distinct),) = con.execute(f"SELECT count(*), count(DISTINCT ({keys})) FROM {into}").fetchall()
         if rows > distinct:
             last = f"SELECT arg_max({quote(RID)}, {quote(self.sequence)}) FROM {into} GROUP BY {keys}"
             con.execute(f"CREATE OR REPLACE TEMP TABLE {into} AS SELECT * FROM {into} WHERE {quote(RID)} IN ({last})")

@@ -108,5 +108,5 @@ class StoredRows:
         stored = self.state.scan(relation, NEVER, FOREVER)
         if stored is None:
             return 0
-        ((rows,),) = self.state.connection.sql(f"SELECT count(*) FROM {stored} AS s WHERE {where}").fetchall()
+        ((rows,),) = self.state.connection.execute(f"SELECT count(*) FROM {stored} AS s WHERE {where}").fetchall()
         return int(rows)
