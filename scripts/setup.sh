@@ -50,7 +50,7 @@ install_packages() {
   say "setup: packages from requirements.lock"
   pip=".venv/bin/python -m pip --disable-pip-version-check --no-input"
   # Every package is pinned and checked against its hash. The project follows with the pinned build backend.
-  $pip install --quiet --require-hashes -r requirements.lock
+  $pip install --quiet --no-compile --require-hashes -r requirements.lock
   $pip install --quiet --no-deps --no-build-isolation --editable .
 }
 

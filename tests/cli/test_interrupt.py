@@ -3,13 +3,15 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
+from socketserver import BaseRequestHandler, TCPServer
 
 import pytest
 
 from watersmeet.cli.interrupt import ending_at_once, interruptible
-from watersmeet.cli.spark import _is_of_use
+from watersmeet.cli.spark import _is_of_use, _keep_back_traces
 
 STARTING = """
 import os, signal
@@ -52,3 +54,24 @@ def test_what_a_second_ctrl_c_breaks_off_is_not_logged() -> None:
 
     assert not _is_of_use(record("py4j/java_gateway.py"))
     assert _is_of_use(record("elsewhere.py"))
+
+
+class Failing(BaseRequestHandler):
+    error: Exception
+
+    def handle(self) -> None:
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "is_told"), [(EOFError(), False), (ConnectionResetError(), False), (KeyError("k"), True)]
+)
+def test_the_end_of_spark_is_no_stack_trace(
+    error: Exception, is_told: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Failing, "error", error, raising=False)
+    with TCPServer(("127.0.0.1", 0), Failing) as server:
+        _keep_back_traces(server)
+        with socket.create_connection(server.socket.getsockname()):
+            server.handle_request()
+    assert ("Traceback" in capsys.readouterr().err) is is_told

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from logging import Formatter, LogRecord
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import TYPE_CHECKING
+from socketserver import BaseServer
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -78,6 +79,7 @@ def start_session(workspace: Path, packages: Sequence[str] = (), master: str | N
         session = watersmeet.connect(workspace=workspace, packages=packages, master=master)
     session.show = show_changes
     logging.getLogger().addFilter(_is_of_use)
+    _keep_back_traces(session.spark.sparkContext._accumulatorServer)
     return session
 
 
@@ -101,6 +103,17 @@ def quiet_start(workspace: Path) -> Iterator[None]:
     except WatersmeetError as error:
         error.detail = error.detail or log.last_lines() or None
         raise
+
+
+def _keep_back_traces(server: BaseServer) -> None:
+    """Of PySpark's server to which the JVM reports: that the JVM has ended is told elsewhere, and in a sentence."""
+    tell = server.handle_error
+
+    def handle_error(request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), EOFError | ConnectionError):
+            tell(request, client_address)
+
+    server.handle_error = handle_error  # type: ignore[method-assign]
 
 
 def _is_of_use(record: LogRecord) -> bool:

@@ -66,6 +66,7 @@ class _Body:
     columns: list[ColumnDef] = field(default_factory=list)
     watermark: Watermark | None = None
     primary_key: tuple[str, ...] | None = None
+    key_positions: dict[str, Position] = field(default_factory=dict)
     options: dict[str, str] | None = None
     options_positions: dict[str, Position] = field(default_factory=dict)
     settings: dict[str, SettingValue] | None = None
@@ -129,7 +130,9 @@ class StatementParser(PartsParser):
             if_not_exists = self.take("IF", "NOT", "EXISTS")
             name, stream = self._index_name("IF NOT EXISTS" if if_not_exists else "CREATE INDEX")
             self.require(TokenType.L_PAREN, "'('", after=f"ON {stream}")
-            return CreateIndex(name, stream, self.names(f"{stream} ("), if_not_exists, position, source)
+            places: dict[str, Position] = {}
+            columns = self.names(f"{stream} (", places)
+            return CreateIndex(name, stream, columns, if_not_exists, position, source, places)
         mutable = self.take("MUTABLE")
         is_table = not mutable and self.take("TABLE")
         if not is_table and not self.take("STREAM"):
@@ -161,6 +164,7 @@ class StatementParser(PartsParser):
             query=query,
             position=position,
             source=source,
+            key_positions=body.key_positions,
             options_positions=body.options_positions,
             settings_positions=body.settings_positions,
         )
@@ -248,7 +252,7 @@ class StatementParser(PartsParser):
         self.once("PRIMARY KEY", self._curr, body.primary_key)
         self._advance()
         self.require(TokenType.L_PAREN, "'('", after="PRIMARY KEY")
-        body.primary_key = self.names("PRIMARY KEY (")
+        body.primary_key = self.names("PRIMARY KEY (", body.key_positions)
         _ = self.take("NOT", "ENFORCED")
 
     def _create_clauses(self, body: _Body) -> None:

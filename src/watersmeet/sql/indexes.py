@@ -25,7 +25,7 @@ def with_index(stream: StreamDef, statement: CreateIndex) -> StreamDef:
             raise BindError(
                 f"{stream.name} has no column {wanted}",
                 hint=did_you_mean(wanted, [each.name for each in stream.columns]),
-                position=statement.position,
+                position=statement.columns_positions.get(wanted, statement.position),
             )
         columns.append(column.name)
     index = Index(name=statement.name, columns=tuple(dict.fromkeys(columns)))

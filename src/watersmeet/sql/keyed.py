@@ -61,15 +61,16 @@ def primary_key(statement: CreateStream, columns: Mapping[str, ColumnDef]) -> tu
     """The columns of the PRIMARY KEY, as they are declared; ``columns`` by lower-case name."""
     names: list[str] = []
     for wanted in statement.primary_key:
+        place = statement.key_positions.get(wanted, statement.position)
         column = columns.get(wanted.lower())
         if column is None:
             raise BindError(
                 f"PRIMARY KEY ({wanted}): {statement.name} has no such column",
                 hint=did_you_mean(wanted, [each.name for each in statement.columns]),
-                position=statement.position,
+                position=place,
             )
         if column.name in names:
-            raise BindError(f"PRIMARY KEY names {column.name} twice", position=statement.position)
+            raise BindError(f"PRIMARY KEY names {column.name} twice", position=place)
         if column.type.is_type(*_UNCOMPARED):
             raise BindError(
                 f"{column.name} is {column.type.sql('spark')}: a PRIMARY KEY takes values that can be compared",

@@ -125,11 +125,17 @@ class PartsParser(QueryParser):
         hint = f"write '{token.text}' in quotes" if is_word(token) else None
         raise self.unexpected(VALUE_CHOICES, after=f"{key} =", hint=hint)
 
-    def names(self, after: str) -> tuple[str, ...]:
-        """Column names up to the closing parenthesis; the opening one is taken already."""
+    def names(self, after: str, positions: dict[str, Position] | None = None) -> tuple[str, ...]:
+        """Column names up to the closing parenthesis; the opening one is taken already.
+
+        Where each stands is put into ``positions``, of one that is there twice the second place.
+        """
         names: list[str] = []
         while not names or self._match(TokenType.COMMA):
+            token = self._curr
             names.append(self.name("a column name", "','" if names else after))
+            if positions is not None:
+                positions[names[-1]] = token_position(token)
         self.require(TokenType.R_PAREN, "')'", after=names[-1])
         return tuple(names)
 

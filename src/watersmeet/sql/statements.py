@@ -104,6 +104,7 @@ class CreateStream:
     query: Query | None
     position: Position
     source: str = field(default="", compare=False, repr=False)
+    key_positions: Mapping[str, Position] = field(default_factory=dict, compare=False, repr=False)
     options_positions: Mapping[str, Position] = field(default_factory=dict, compare=False, repr=False)
     settings_positions: Mapping[str, Position] = field(default_factory=dict, compare=False, repr=False)
 
@@ -123,6 +124,7 @@ class CreateTable:
     query: Query | None
     position: Position
     source: str = field(default="", compare=False, repr=False)
+    key_positions: Mapping[str, Position] = field(default_factory=dict, compare=False, repr=False)
     options_positions: Mapping[str, Position] = field(default_factory=dict, compare=False, repr=False)
     settings_positions: Mapping[str, Position] = field(default_factory=dict, compare=False, repr=False)
 
@@ -137,6 +139,7 @@ class CreateIndex:
     if_not_exists: bool
     position: Position
     source: str = field(default="", compare=False, repr=False)
+    columns_positions: Mapping[str, Position] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
