@@ -35,7 +35,7 @@ class Peak:
             for pid, command in _below(os.getpid()).items():
                 if command == "java":
                     java += _pss(pid)
-                elif command.startswith("python"):
+                elif command.startswith(("python", "watersmeet")):  # watersmeet-python: runtime/worker_python.py
                     workers += _pss(pid)
             self.jvm, self.workers = max(self.jvm, java), max(self.workers, workers)
 

@@ -49,7 +49,8 @@ make_venv() {
 install_packages() {
   say "setup: packages from requirements.lock"
   pip=".venv/bin/python -m pip --disable-pip-version-check --no-input"
-  # Every package is pinned and checked against its hash. The project follows with the pinned build backend.
+  # Every package is pinned and checked against its hash. The project follows with the pinned build backend. Modules are
+  # compiled when they are first used: most never are, and compiling them takes a third of the time.
   $pip install --quiet --no-compile --require-hashes -r requirements.lock
   $pip install --quiet --no-deps --no-build-isolation --editable .
 }
