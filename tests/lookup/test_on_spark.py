@@ -22,6 +22,21 @@ JOB = (
 )
 
 
+def test_a_table_that_is_not_there_is_told_before_the_query_starts_and_where_it_is_named(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    session = watersmeet.connect(spark, workspace=tmp_path / "workspace")
+    session.sql(f"""
+        CREATE STREAM orders (id INT, customer_id BIGINT);
+        CREATE TABLE customers (id BIGINT, name STRING) WITH (connector = 'files', path = '{tmp_path / "none"}');
+        CREATE STREAM sink WITH (connector = 'files', path = '{tmp_path / "out"}', format = 'json')
+    """)
+    with pytest.raises(ConnectorError, match="there is no file or folder") as failed:
+        run_job(session, JOB)
+    assert str(failed.value.position) == f"line 1, column {JOB.index('customers FOR') + 1}"
+    assert not list((tmp_path / "workspace").glob("queries/*/spark/offsets/*"))
+
+
 def test_a_query_stops_while_the_database_is_down_and_loses_nothing(
     spark: SparkSession, postgres: Postgres, tmp_path: Path
 ) -> None:
