@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.conftest import ALL
 from watersmeet.errors import LimitError
 from watersmeet.kernels.aggregate import step
 from watersmeet.testing.cells import canonical
@@ -233,7 +234,7 @@ def test_state_follows_the_groups_and_not_their_changes(monkeypatch: pytest.Monk
     monkeypatch.setattr(step, "LEAST_SETTLED", 0)
     feed = Feed("SELECT k, sum(x), min(x), first(d) FROM t GROUP BY k", buckets=1)
     held = []
-    for n in range(24):
+    for n in range(60 if ALL else 24):
         feed.step({"id": 1, "k": "a", "x": n}, {"id": 2, "k": "b", "x": -n, "d": float(n)})
         held.append(feed.state)
     assert held[-1] == held[1] == 2 * 4  # of each group totals, one value in each bag, and what is shown
@@ -247,10 +248,11 @@ def test_state_follows_the_groups_and_not_their_changes(monkeypatch: pytest.Monk
 def test_of_rows_that_only_come_no_more_is_kept_than_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step, "LEAST_SETTLED", 0)
     feed = Feed("SELECT k, min(x), max(x), first(x), last(x) FROM t GROUP BY k", stream=APPENDED, buckets=1)
-    for n in range(20):
+    newest = 29 if ALL else 19
+    for n in range(newest + 1):
         feed.taken(feed.harness.step({"t": StepInput([(n, "a", n, None, None, None, n)])}))
     assert feed.state == 1 + 2 + 2 + 1  # totals, both ends of x by value and by time, what is shown
-    assert +feed.shown == Counter({("a", 0, 19, 0, 19): 1})
+    assert +feed.shown == Counter({("a", 0, newest, 0, newest): 1})
 
 
 # -- against the obvious -----------------------------------------------------------------------------------------------

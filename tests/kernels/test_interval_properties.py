@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.conftest import ALL
 from tests.kernels.models import KINDS, STREAMS, Feed, Model, Shape, cut, disorder, feed, make_harness, rows_of, shapes
 from tests.support.reference import Kind
 from watersmeet.engine.events import Event, EventKind
@@ -86,12 +87,13 @@ def test_state_stays_flat_past_the_first_window(kind: Kind, changelog: bool) -> 
     shape = Shape(kind, changelog, -3, 2, (("k", False),), None, 0, 1)
     harness = make_harness(shape, {"l": 0, "r": 0})
     sizes, segments = [], []
-    for now in range(24):
+    steps = 40 if ALL else 24
+    for now in range(steps):
         outcome = feed(harness, Feed((("l", (now % 3, "a", now % 2, now)), ("r", (now % 2, "a", 0, now)))))
         sizes.append(outcome.count("state_rows"))
         segments.append(outcome.count("segments"))
     assert max(sizes) <= 7  # l for 3 times (now included), r for 4
-    assert max(segments[12:]) <= max(segments[:12])
+    assert max(segments[steps // 2 :]) <= max(segments[: steps // 2])
 
 
 def stored_rows(harness: Harness) -> dict[str, int]:
@@ -111,12 +113,13 @@ def test_marks_go_with_their_rows(kind: Kind, relation: str) -> None:
     shape = Shape(kind, False, -8, 8, (("k", False),), None, 0, 1)
     harness = make_harness(shape, {"l": 0, "r": 0})
     marks, rows = [], []
-    for now in range(40):
+    steps = 60 if ALL else 40
+    for now in range(steps):
         first, second = ("l", "r") if relation == "left" else ("r", "l")
         feed(harness, Feed(((first, (now, "a", 0, now)), (second, (now - 1, "a", 0, now)))))
         stored = stored_rows(harness)
         marks.append(stored.get(f"{relation}_matched", 0))
         rows.append(sum(stored.values()))
     assert max(marks) >= 4, "the test should make marks"
-    assert max(marks[20:]) <= max(marks[:20])
-    assert max(rows[20:]) <= max(rows[:20])
+    assert max(marks[steps // 2 :]) <= max(marks[: steps // 2])
+    assert max(rows[steps // 2 :]) <= max(rows[: steps // 2])
