@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -25,12 +26,10 @@ def test_results_equal_the_batch_answer(spark: SparkSession, tmp_path: Path) -> 
         for path in sorted(folder.iterdir())[_FILES:]:
             path.unlink()
     session = watersmeet.connect(spark, workspace=tmp_path / "workspace")
-    job = job_text(tmp_path).replace("max_files_per_trigger = '4'", "max_files_per_trigger = '2'")  # two batches
-    reports = []
-    for result in session.run(job, QueryMode.BOUNDED):
-        if isinstance(result, Started):
-            assert result.query.wait(240)
-            reports.append(result.query.report())
+    job = job_text(tmp_path).replace("max_files_per_trigger = '6'", "max_files_per_trigger = '2'")  # two batches
+    queries = [result.query for result in session.run(job, QueryMode.BOUNDED) if isinstance(result, Started)]
+    for query in queries:
+        assert query.wait(240)
     comparisons = compare(data, tmp_path / "results")
     assert {each.name for each in comparisons} == set(BATCH)
     for each in comparisons:
@@ -38,8 +37,18 @@ def test_results_equal_the_batch_answer(spark: SparkSession, tmp_path: Path) -> 
         assert each.rows > 10_000
     padded = {each.name for each in comparisons if each.padded}
     assert padded >= {"flight_weather", "next_flights", "flight_planes"}
-    for report in reports:
+    for report in (query.report() for query in queries):
         assert not any(report.late.values())
         for alias, rows in report.rows_in.items():
             counts = (report.used, report.filtered, report.late, report.quarantined)
             assert rows == sum(count.get(alias, 0) for count in counts)
+
+    one_more(tmp_path / "results")
+    assert [(each.missing, each.unexpected) for each in compare(data, tmp_path / "results")] == [(0, 1)] * len(BATCH)
+
+
+def one_more(results: Path) -> None:
+    """Write a row of each result once more."""
+    for folder in results.iterdir():
+        row = pq.read_table(sorted(folder.glob("*.parquet"))).slice(0, 1)
+        pq.write_table(row, folder / "more.parquet")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -20,6 +23,8 @@ from watersmeet.errors import (
     WatersmeetError,
 )
 from watersmeet.results import Message, Started, Stream
+from watersmeet.runtime import dataflow
+from watersmeet.runtime.processor import OperatorProcessor
 from watersmeet.runtime.query import QueryMode
 from watersmeet.session import Session
 
@@ -90,6 +95,24 @@ def test_a_select_as_a_frame_keeps_bad_rows_in_the_workspace(session: Session, t
     assert query.awaitTermination(120)
     assert json_rows(tmp_path / "out") == [(2, 5, 6)]
     assert [row["reason"] for row in side_rows(session.workspace / "side")] == ["the event time is NULL"]
+
+
+def test_queries_are_built_from_several_threads(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has workers of its own by an environment that all share: in a bounded run a query starts its last part
+    from a thread, whenever it is that far."""
+    both = threading.Barrier(2)
+
+    def meet(operator: object) -> OperatorProcessor:
+        with suppress(threading.BrokenBarrierError):
+            both.wait(1.0)
+        return OperatorProcessor(operator)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(dataflow, "OperatorProcessor", meet)
+    before = dict(session.spark.sparkContext.environment)
+    with ThreadPoolExecutor(2) as threads:
+        results = list(threads.map(session.sql, [JOIN, JOIN]))
+    assert all(isinstance(result, Stream) for result in results)
+    assert session.spark.sparkContext.environment == before
 
 
 @pytest.mark.parametrize("setting", ["late_rows = 'tardy'", "idle_timeout = '5 s'", "trigger = '1 s'"])

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from watersmeet.runtime.query import RunningQuery
 
 _FOLDER = Path("demo-out")
+# Queries of a minute: what the JVM's second compiler would gain, its compiling costs more than once over.
+_SHORT_RUN = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
 def demo() -> None:
@@ -52,11 +54,11 @@ def _run(job: str) -> float:
     from watersmeet.runtime.query import QueryMode
 
     queries: list[RunningQuery] = []
-    with session_of(_FOLDER / "workspace") as session, interruptible() as interrupt:
+    with session_of(_FOLDER / "workspace", config=_SHORT_RUN) as session, interruptible() as interrupt:
         started = time.monotonic()
         try:
             with screen() as shown:
-                follow(session, job, QueryMode.BOUNDED, None, queries, shown, interrupt)
+                follow(session, job, QueryMode.BOUNDED, None, queries, shown, interrupt, side_by_side=True)
         finally:
             for query in queries:
                 query.stop()

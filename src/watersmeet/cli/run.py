@@ -96,11 +96,14 @@ def follow(
     queries: list[RunningQuery],
     shown: Screen,
     interrupt: Interrupt,
+    *,
+    side_by_side: bool = False,
 ) -> None:
     """Carry out the statements and wait for their queries, which are added to ``queries`` as they start.
 
-    A run that ends lets each query end before the next statement, which may read what it wrote.  Raises the error
-    of the first query that fails; the others still run then.  All queries have stopped when this is left.
+    A run that ends lets each query end before the next statement, which may read what it wrote, unless they are to run
+    ``side_by_side``.  Raises the error of the first query that fails; the others still run then.  All queries have
+    stopped when this is left.
     """
     from watersmeet.results import Started
     from watersmeet.runtime.query import QueryMode
@@ -114,7 +117,7 @@ def follow(
             show(result, interrupt)
             if isinstance(result, Started):
                 queries.append(result.query)
-                if mode is not QueryMode.CONTINUOUS:
+                if mode is not QueryMode.CONTINUOUS and not side_by_side:
                     wait_for(queries, shown, interrupt)
             if interrupt.asked:
                 return

@@ -8,7 +8,7 @@ import re
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from logging import Formatter, LogRecord
 from logging.handlers import RotatingFileHandler
@@ -37,7 +37,9 @@ _STACK = re.compile(r"\s+at |\s+\.\.\. ")
 
 
 @contextmanager
-def session_of(workspace: Path, packages: Sequence[str] = (), master: str | None = None) -> Iterator[Session]:
+def session_of(
+    workspace: Path, packages: Sequence[str] = (), master: str | None = None, config: Mapping[str, str] | None = None
+) -> Iterator[Session]:
     """A session that is stopped at the end, and its Spark with it.
 
     Where Ctrl-C breaks in, nothing is waited for: Spark ends with this process.  ``WatersmeetError`` where Spark has
@@ -45,7 +47,7 @@ def session_of(workspace: Path, packages: Sequence[str] = (), master: str | None
     """
     from py4j.protocol import Py4JNetworkError
 
-    session = start_session(workspace, packages, master)
+    session = start_session(workspace, packages, master, config)
     try:
         try:
             yield session
@@ -63,7 +65,9 @@ def session_of(workspace: Path, packages: Sequence[str] = (), master: str | None
         ) from None
 
 
-def start_session(workspace: Path, packages: Sequence[str] = (), master: str | None = None) -> Session:
+def start_session(
+    workspace: Path, packages: Sequence[str] = (), master: str | None = None, config: Mapping[str, str] | None = None
+) -> Session:
     """Start Spark and a session on it, whose printed rows look as ``show_changes`` prints them.
 
     Raises ``ConfigError`` and ``CatalogError`` for a workspace that cannot be used, ``WatersmeetError`` with the last
@@ -76,7 +80,7 @@ def start_session(workspace: Path, packages: Sequence[str] = (), master: str | N
     with quiet_start(workspace):
         import watersmeet
 
-        session = watersmeet.connect(workspace=workspace, packages=packages, master=master)
+        session = watersmeet.connect(workspace=workspace, packages=packages, master=master, config=config)
     session.show = show_changes
     logging.getLogger().addFilter(_is_of_use)
     _keep_back_traces(session.spark.sparkContext._accumulatorServer)

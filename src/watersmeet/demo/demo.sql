@@ -5,12 +5,12 @@ CREATE STREAM flights (
   ts TIMESTAMP, flight_id BIGINT, carrier STRING, flight INT, tailnum STRING, origin STRING, dest STRING,
   dep_delay INT, arr_delay INT, air_time INT, distance INT,
   WATERMARK FOR ts AS ts - INTERVAL '30' MINUTES
-) WITH (connector = 'files', path = 'events/flights', format = 'parquet', max_files_per_trigger = '4');
+) WITH (connector = 'files', path = 'events/flights', format = 'parquet', max_files_per_trigger = '6');
 
 CREATE STREAM weather (
   ts TIMESTAMP, origin STRING, temp DOUBLE, wind_speed DOUBLE, visib DOUBLE, precip DOUBLE,
   WATERMARK FOR ts AS ts - INTERVAL '2' HOURS
-) WITH (connector = 'files', path = 'events/weather', format = 'json', max_files_per_trigger = '4');
+) WITH (connector = 'files', path = 'events/weather', format = 'json', max_files_per_trigger = '6');
 
 CREATE STREAM turnarounds WITH (connector = 'files', path = 'results/turnarounds', format = 'parquet');
 CREATE STREAM flight_weather WITH (connector = 'files', path = 'results/flight_weather', format = 'parquet');

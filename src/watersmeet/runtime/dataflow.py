@@ -10,6 +10,7 @@ Spark after the last operator.  Between lies the frames' world (frames.py).
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -42,6 +43,9 @@ from watersmeet.runtime.packer import Packer
 from watersmeet.runtime.processor import OperatorProcessor
 from watersmeet.runtime.run_folder import new_folder
 from watersmeet.runtime.worker_scan import ParquetFiles, scanned
+
+# Python functions take the environment of the session as they are built, and operators change it for theirs.
+_one_at_a_time = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,20 +109,23 @@ def build(
     packs = pack_specs(plan, schemas, buckets)
     hot_keys = {spec.name: _hot_keys(spec, resources) for spec in operators}
     packers = [Packer(spec, exchange, hot_keys[spec.operator]) for spec in packs]
-    frames = [
-        _scanned(part, source, schema, packer) or frame.mapInArrow(packer.pack, FRAME_DDL)
-        for part, source, schema, frame, packer in zip(plan.inputs, inputs, schemas, projected, packers, strict=True)
-    ]
-    results: list[DataFrame] = []
-    for operator, spec in zip(plan.operators, operators, strict=True):
-        arriving = [frames[feed.source] for feed in operator.feeds if feed.source is not None]
-        arriving += [results[feed.operator] for feed in operator.feeds if feed.operator is not None]
-        if control is not None:
-            arriving.append(_control_frames(control, spec.buckets))
-        union = reduce(DataFrame.unionAll, arriving)
-        results.append(_operate(spark, union, spec, run, resources, folder, exchange, hot_keys[spec.name]))
-    observed = results[-1].observe(METRICS + label, observed_counters())
-    rows = _unpacked(observed, operators[-1], resources, exchange, with_frontier=frontier_lag is not None)
+    with _one_at_a_time:
+        frames = [
+            _scanned(part, source, schema, packer) or frame.mapInArrow(packer.pack, FRAME_DDL)
+            for part, source, schema, frame, packer in zip(
+                plan.inputs, inputs, schemas, projected, packers, strict=True
+            )
+        ]
+        results: list[DataFrame] = []
+        for operator, spec in zip(plan.operators, operators, strict=True):
+            arriving = [frames[feed.source] for feed in operator.feeds if feed.source is not None]
+            arriving += [results[feed.operator] for feed in operator.feeds if feed.operator is not None]
+            if control is not None:
+                arriving.append(_control_frames(control, spec.buckets))
+            union = reduce(DataFrame.unionAll, arriving)
+            results.append(_operate(spark, union, spec, run, resources, folder, exchange, hot_keys[spec.name]))
+        observed = results[-1].observe(METRICS + label, observed_counters())
+        rows = _unpacked(observed, operators[-1], resources, exchange, with_frontier=frontier_lag is not None)
     result = _select(plan, rows, frontier_lag)
     counted = F.count_if(F.col(STORED_FRONTIER).isNull()) if frontier_lag is not None else F.count(F.lit(1))
     return Dataflow(result.observe(RESULTS + label, counted.alias("rows_out")), tuple(operators), folder)
