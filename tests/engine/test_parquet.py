@@ -36,7 +36,7 @@ def test_rows_are_numbered_through_the_file(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(parquet, "_ROWS", 7)
     file = write(tmp_path / "a.parquet", pa.table({"id": range(300)}))
     rows = read(file, pa.schema([("id", pa.int64())]), tmp_path, numbered=True)
-    assert rows[SEQUENCE].to_pylist() == [f"p/{i:016X}".encode() for i in range(300)]
+    assert rows[SEQUENCE].to_pylist() == [b"p/" + i.to_bytes(8, "big") for i in range(300)]
     assert rows["id"].to_pylist() == list(range(300))
 
 

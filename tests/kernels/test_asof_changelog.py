@@ -290,6 +290,19 @@ def test_at_once_each_row_meets_what_is_known_at_its_step(
         assert bench.counters.get("behind", 0) == behind
 
 
+def test_a_version_that_was_taken_away_leaves_the_one_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also once both lie below the frontier, where only what counts of each key is kept."""
+    monkeypatch.setattr(asof_step, "LEAST_SETTLED", 0)
+    versions = Versions(("r:k",), "r:$seq", ("r:k",), "r:w", takes_away=True, ends=True)
+    bench = AsofBench(AsofJoin(replace(MATCH, versions=versions)))
+    changes = [(0, 10, 1), (5, 20, 1), (5, 20, -1)]
+    bench.rows([], [{"t": t, "k": 1, "v": v, "w": w, "seq": n} for n, (t, v, w) in enumerate(changes)], 20)
+    bench.rows([], [], 30)
+    assert bench.counters["state_rows"] == 1
+    bench.rows([{"t": 30, "k": 1, "v": 7}], [], 40)
+    assert bench.results == {(30, 7, 10, 0): 1}
+
+
 def test_after_a_million_events_no_row_of_the_stream_is_kept_where_nothing_waits() -> None:
     bench = AsofBench(AsofAtOnce(MATCH), waits=False)
     bench.rows([], [{"t": 0, "k": key, "v": key, "seq": key} for key in range(10)], 0)

@@ -100,7 +100,7 @@ def parquet_files(
     listed = _since(reader.load(given.path), seek)
     frame = listed.select(
         F.col("_metadata.file_path").alias("uri"),
-        F.concat("_metadata.file_path", F.lit("\0")).alias("place"),
+        _file().alias("place"),
         F.current_timestamp().alias("arrival"),
     )
     schema = StructType([*columns.fields, StructField(TP_TIME, TimestampType())])
@@ -174,25 +174,27 @@ def _source_frame(
     """What ``_raw`` gives as the declared columns and the hidden ones of a source."""
     if given.format == "parquet":
         declared = [spark_name(field.name) for field in columns]
-        return raw.select(*declared, _sequence(_place("_metadata.row_index")), arrival.alias(TP_TIME))
+        place = F.concat(F.encode(_file(), "UTF-8"), F.unhex(_sixteen_digits("_metadata.row_index")))
+        return raw.select(*declared, place.alias(SEQUENCE), arrival.alias(TP_TIME))
     lines = raw.where(F.trim(VALUE) != "")
-    lines = lines.select(VALUE, _place("_metadata.file_block_start").alias(PLACE), arrival.alias(TP_TIME))
+    place = F.concat(_file(), _sixteen_digits("_metadata.file_block_start"))
+    lines = lines.select(VALUE, place.alias(PLACE), arrival.alias(TP_TIME))
     if given.format == "csv" and given.header:
         lines = skip_headers(lines, columns.names, format_options(Format.CSV, given.format_options))
-    rows = lines.select(VALUE, _sequence(F.col(PLACE)), TP_TIME)
+    rows = lines.select(VALUE, F.encode(PLACE, "UTF-8").alias(SEQUENCE), TP_TIME)
     if given.format == DEBEZIUM:
         assert changing is not None  # see registry.check_connector
         return decode_changes(rows, VALUE, changing, columns, given.format_options)
     return decode(rows, VALUE, Format(given.format), columns, given.format_options)
 
 
-def _place(offset: str) -> Column:
-    """The file and a number in it, as text that sorts as they do."""
-    return F.concat(F.col("_metadata.file_path"), F.lit("\0"), F.lpad(F.hex(offset), 16, "0"))
+def _file() -> Column:
+    """The file, with what ends its name where a place within it follows."""
+    return F.concat("_metadata.file_path", F.lit("\0"))
 
 
-def _sequence(place: Column) -> Column:
-    return F.encode(place, "UTF-8").alias(SEQUENCE)
+def _sixteen_digits(number: str) -> Column:
+    return F.lpad(F.hex(number), 16, "0")
 
 
 def _without_prefix(given: FilesOptions, prefix: str) -> dict[str, str]:

@@ -21,7 +21,6 @@ from watersmeet.errors import ConnectorError
 
 _ROWS = 131_072
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
-_HEXADECIMAL = np.frombuffer(b"0123456789ABCDEF", dtype=np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +28,8 @@ class ParquetRows:
     """What is read of each file.
 
     ``schema`` names columns as they are declared, with the types that Spark gives them; folders below ``root`` may be
-    named after columns.  ``_seq``, where it is ``numbered``, is the file's place and the row's number in it, as text
-    that sorts as they do.
+    named after columns.  ``_seq``, where it is ``numbered``, is the file's place and the row's number in it, as bytes
+    that sort as they do.
     """
 
     schema: pa.Schema
@@ -122,12 +121,11 @@ def _as_declared(column: pa.Array, field: pa.Field, path: str) -> pa.Array:
 
 
 def _places(place: str, first: int, count: int) -> pa.Array:
-    """The file's place and each row's number in sixteen hexadecimal digits."""
+    """The file's place and each row's number in eight bytes, which sort as numbers do."""
     head = np.frombuffer(place.encode(), dtype=np.uint8)
-    numbers = np.arange(first, first + count, dtype=np.uint64)
-    shifts = np.arange(60, -4, -4, dtype=np.uint64)
-    text = np.empty((count, len(head) + 16), dtype=np.uint8)
+    numbers = np.arange(first, first + count, dtype=">u8")
+    text = np.empty((count, len(head) + numbers.itemsize), dtype=np.uint8)
     text[:, : len(head)] = head
-    text[:, len(head) :] = _HEXADECIMAL[((numbers[:, None] >> shifts) & np.uint64(15)).astype(np.intp)]
+    text[:, len(head) :] = numbers.view(np.uint8).reshape(count, numbers.itemsize)
     width = text.shape[1]
     return pa.Array.from_buffers(pa.binary(width), count, [None, pa.py_buffer(text)]).cast(pa.binary())

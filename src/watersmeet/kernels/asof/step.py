@@ -18,8 +18,10 @@ from watersmeet.kernels.asof.match import AsofMatch, Direction
 
 #: What is fresh is put together with what was settled before once there is so much of it …
 LEAST_SETTLED = 50_000
-#: Stored rows for each waiting one from which an index pays.
+#: Stored rows for each waiting one from which an index pays …
 FAR_MORE = 100
+#: … and right rows for each waiting one from which it pays to leave out those of keys that nobody asks for.
+MORE = 4
 _GONE, _UNTIL = "$gone", "$until"
 
 
@@ -54,8 +56,11 @@ class AsofStep:
         where = [f"{quote(TIME)} IS NOT NULL"]
         if self.match.direction is Direction.BACKWARD:
             where.append(f"{quote(TIME)} <= (SELECT max({quote(TIME)}) FROM waiting)")
-        rows = f"SELECT {names} FROM ({self._right_rows(self._find())}) WHERE {' AND '.join(where)}"
-        if self.match.keys:
+        ((waiting,),) = self.rows("SELECT count(*) FROM waiting")
+        stored = self.count("right") + self.count("settled")
+        find = self._find() if 0 < waiting * FAR_MORE < stored else None
+        rows = f"SELECT {names} FROM ({self._right_rows(find)}) WHERE {' AND '.join(where)}"
+        if self.match.keys and waiting * MORE < stored:
             rows = f"SELECT {names} FROM ({rows}) AS r WHERE {self._may_meet(rows)}"
         self.execute(f"CREATE TEMP TABLE candidates AS {rows}")
         self._keep_those_that_count("candidates")
@@ -135,12 +140,9 @@ class AsofStep:
         return " UNION ALL ".join(f"SELECT {names} FROM {part}" for part in parts)
 
     def _find(self) -> Callable[[str], str | None] | None:
-        """How right rows are sought by an index; None where there is none, or reading all of them costs less."""
+        """How the right rows for a few waiting ones are sought by an index; None where there is none."""
         match = self.match
         if any(key.null_safe for key in match.keys) or not match.keys:
-            return None
-        ((waiting,),) = self.rows("SELECT count(*) FROM waiting")
-        if not 0 < waiting * FAR_MORE < self.count("right") + self.count("settled"):
             return None
         if not match.meets_one:
             return self._of_things if match.versions.index else None
@@ -236,7 +238,7 @@ class AsofStep:
         return f"SELECT * FROM {rows} QUALIFY row_number() OVER (PARTITION BY {moment} {order}) = 1"
 
     def _newest(self, rows: str) -> str:
-        """SQL of the newest version of each thing, of rows of which no two share their moment."""
+        """SQL of the rows of each thing's newest moment."""
         by = [quote(name) for name in self.match.versions.by]
         newest = f"SELECT {', '.join([*by, f'max({quote(TIME)}) AS {quote(TIME)}'])} FROM {rows} GROUP BY ALL"
         same = " AND ".join([*(f"r.{name} IS NOT DISTINCT FROM n.{name}" for name in by), "r.{0} = n.{0}"])
@@ -262,7 +264,10 @@ class AsofStep:
             return
         rows = f"({self._right_rows()})"
         result.store["right"] = self.table(f"SELECT * FROM {rows} WHERE {quote(TIME)} >= {floor}")
-        self.execute(f"CREATE TEMP TABLE past AS SELECT * FROM {rows} WHERE {quote(TIME)} < {floor}")
+        past = f"(SELECT * FROM {rows} WHERE {quote(TIME)} < {floor})"
+        # where nothing is taken away, what is newest needs no look at older rows
+        past = past if self.match.versions.weight is not None else f"({self._newest(past)})"
+        self.execute(f"CREATE TEMP TABLE past AS FROM {past}")
         self._keep_those_that_count("past")
         # no row can come any more that a row which ends validity would have to keep out
         there = f" WHERE NOT {quote(_GONE)}" if self.match.versions.weight is not None else ""
