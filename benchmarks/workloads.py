@@ -162,7 +162,7 @@ WORKLOADS: dict[str, Workload] = {
         Workload(
             "temporal",
             "left, FOR SYSTEM_TIME AS OF",
-            _USUAL,
+            _LARGE,
             _AS_OF.format("LEFT JOIN r FOR SYSTEM_TIME AS OF l.l_ts", " EMIT FINAL"),
             _AS_OF.format("ASOF LEFT JOIN r", " AND l.l_ts >= r.r_ts"),
             flink="temporal",
@@ -171,7 +171,7 @@ WORKLOADS: dict[str, Workload] = {
         Workload(
             "asof",
             "left, ASOF within 60 s",
-            _USUAL,
+            _LARGE,
             _AS_OF.format(
                 "LEFT ASOF JOIN r MATCH_CONDITION (l.l_ts >= r.r_ts AND l.l_ts - r.r_ts <= INTERVAL '60' SECONDS)", ""
             ),

@@ -13,7 +13,7 @@ from watersmeet.columns import TIME
 from watersmeet.kernels.api import JoinKind
 from watersmeet.kernels.match import Key, SideColumns, WindowMatch
 from watersmeet.state.compaction import FAN_IN, MAX_MERGE_BYTES, plan_merges
-from watersmeet.state.segments import Segment, drop_segment, read_segment, split_by_time, write_segment
+from watersmeet.state.segments import FEW_ROWS, Segment, drop_segment, read_segment, split_by_time, write_segment
 from watersmeet.state.store import MemoryStore
 
 SECOND = 1_000_000
@@ -27,8 +27,9 @@ def width_of(lower: int | None, upper: int | None) -> int | None:
 class Log:
     """The host's use of segments, over one relation and without DuckDB."""
 
-    def __init__(self, width: int | None) -> None:
+    def __init__(self, width: int | None, few: int = FEW_ROWS) -> None:
         self.width = width
+        self.few = few
         self.store = MemoryStore()
         self.segments: list[Segment] = []
         self.written = 0
@@ -36,7 +37,7 @@ class Log:
     def step(self, number: int, rows: pa.Table, forget: int) -> None:
         for segment in [each for each in self.segments if each.high < forget]:
             self._drop(segment)
-        for piece in split_by_time(rows, self.width):
+        for piece in split_by_time(rows, self.width, few=self.few):
             self._add(number, piece)
         for group in plan_merges(self.segments, self.width):
             merged = pa.concat_tables([read_segment(self.store, segment) for segment in group]).combine_chunks()
@@ -69,12 +70,13 @@ LOADS = {
 }
 
 
+@pytest.mark.parametrize("few", [0, FEW_ROWS], ids=["parted", "whole"])
 @pytest.mark.parametrize("load", LOADS)
-def test_segments_stay_few_over_two_thousand_steps(load: str) -> None:
+def test_segments_stay_few_over_two_thousand_steps(load: str, few: int) -> None:
     """The design's bound: about 200 live segments a bucket are enough for any window."""
     (lower, upper), delay = LOADS[load]
     width = width_of(*(None if each is None else each * SECOND for each in (lower, upper)))
-    log, rng = Log(width), random.Random(load)
+    log, rng = Log(width, few), random.Random(load)
     expected: dict[int, int] = {}
     most = 0
     for number in range(2000):

@@ -81,7 +81,7 @@ def test_a_cut_by_time_keeps_every_row_in_few_pieces_that_do_not_overlap(
     at: list[int], width: int | None, most: int
 ) -> None:
     rows = table([(t, str(i)) for i, t in enumerate(at)])
-    pieces = split_by_time(rows, width, most=most)
+    pieces = split_by_time(rows, width, most=most, few=0)
     assert len(pieces) <= (most if width is not None else 1)
     assert all(piece.num_rows for piece in pieces)
     found = [row for piece in pieces for row in piece.to_pylist()]

@@ -18,6 +18,8 @@ from watersmeet.columns import TIME
 from watersmeet.state.store import Store
 
 MAX_CHUNK_BYTES = 4 * 1024 * 1024
+#: So few rows are not parted: each segment costs a step some milliseconds, and they are soon merged with others.
+FEW_ROWS = 10_000
 _WRITE_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
@@ -74,13 +76,16 @@ def drop_segment(store: Store, segment: Segment) -> None:
         store.delete(_name(segment.id, number))
 
 
-def split_by_time(table: pa.Table, width: int | None, *, most: int = 16) -> list[pa.Table]:
+def split_by_time(table: pa.Table, width: int | None, *, most: int = 16, few: int = FEW_ROWS) -> list[pa.Table]:
     """The rows cut into partitions of ``width`` on the time axis, so that whole segments fall out of a window.
 
-    At most ``most`` pieces: a batch that spans more is cut into wider ones (width doubled until it fits).
+    At most ``most`` pieces: a batch that spans more is cut into wider ones (width doubled until it fits).  Fewer
+    rows than ``few`` stay together.
     """
     if table.num_rows == 0:
         return []
+    if table.num_rows < few:
+        return [table]
     times = table[TIME].to_numpy()
     low, high = int(times.min()), int(times.max())
     if width is None or low // width == high // width:

@@ -258,21 +258,31 @@ class AsofStep:
             result.store["right"] = self.table(f"{new} AND {quote(TIME)} >= {floor}")
             result.forget["right"] = floor
             return
-        below = self.count("right", floor - 1) if floor > NEVER else 0
-        if below < max(LEAST_SETTLED, self.count("settled")):
+        if self._fresh_below(floor) < max(LEAST_SETTLED, self.count("settled")):
             result.store["right"] = self.table(new)
             return
         rows = f"({self._right_rows()})"
         result.store["right"] = self.table(f"SELECT * FROM {rows} WHERE {quote(TIME)} >= {floor}")
         past = f"(SELECT * FROM {rows} WHERE {quote(TIME)} < {floor})"
-        # where nothing is taken away, what is newest needs no look at older rows
-        past = past if self.match.versions.weight is not None else f"({self._newest(past)})"
-        self.execute(f"CREATE TEMP TABLE past AS FROM {past}")
-        self._keep_those_that_count("past")
-        # no row can come any more that a row which ends validity would have to keep out
-        there = f" WHERE NOT {quote(_GONE)}" if self.match.versions.weight is not None else ""
-        result.store["settled"] = self.table(f"SELECT {names} FROM ({self._newest('past')}){there}")
+        if self.match.versions.weight is None:
+            # nothing takes a row away, so what is newest needs no look at older rows
+            self.execute(f"CREATE TEMP TABLE past AS {self._newest(past)}")
+            self._keep_those_that_count("past")
+            settled = "past"
+        else:
+            self.execute(f"CREATE TEMP TABLE past AS FROM {past}")
+            self._keep_those_that_count("past")
+            # no row can come any more that a row which ends validity would have to keep out
+            settled = f"({self._newest('past')}) WHERE NOT {quote(_GONE)}"
+        result.store["settled"] = self.table(f"SELECT {names} FROM {settled}")
         result.forget["right"] = result.forget["settled"] = FOREVER
+
+    def _fresh_below(self, floor: int) -> int:
+        """New and stored right rows below ``floor`` that have not been settled."""
+        if floor == NEVER:
+            return 0
+        ((new,),) = self.rows(f"SELECT count(*) FROM right_new WHERE {quote(TIME)} < {floor}")
+        return new + self.count("right", floor - 1)
 
     def _stored(self, relation: str) -> str | None:
         return self.state.scan(relation, self.low_right, FOREVER)
