@@ -93,7 +93,9 @@ def test_a_select_prints_until_ctrl_c(type_in: Type, capsys: pytest.CaptureFixtu
     session = FakeSession(lambda _: Started(query))  # type: ignore[arg-type]
     type_in(session, "SELECT * FROM orders;\r")
     assert (query.stopped, query.waits) == (True, 1)
-    assert "77 rows out of 1,520 in" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "77 rows out of 1,520 in" in told
+    assert "left out: 10 bad rows (watersmeet run keeps them), 90 late ones" in told
 
 
 def test_a_select_begins_anew_each_time(type_in: Type) -> None:

@@ -123,6 +123,16 @@ CREATE STREAM sink WITH (connector = 'files', path = '{0}/out', format = 'json')
 COPY = "INSERT INTO sink SELECT id, note, ts FROM o;"
 
 
+def test_a_folder_that_cannot_be_is_told_in_one_sentence(spark: SparkSession, tmp_path: Path) -> None:
+    session = open_session(spark, tmp_path)
+    (tmp_path / "taken").write_text("a file")
+    for side in ("o", "p"):
+        write_stream(tmp_path / side, "json", rows_of(1))
+    session.sql(f"CREATE STREAM nowhere WITH (connector = 'files', path = '{tmp_path}/taken/out', format = 'json')")
+    with pytest.raises(ConnectorError, match=r"taken/out cannot be used: .*not a directory"):
+        run_job(session, QUERY.replace("sink", "nowhere"))
+
+
 def test_first_lines_name_the_columns(spark: SparkSession, tmp_path: Path) -> None:
     # a row that looks like the first line is a row all the same, and so is one of a file with a single row
     write_lines(tmp_path / "o" / "1.csv", ['"ID" ;note;"ts"', "1;a;10", "", "id;note;11"], age=1)

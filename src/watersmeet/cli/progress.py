@@ -142,7 +142,7 @@ def summary(queries: Sequence[RunningQuery]) -> Group:
     Rows in are rows used, filtered, late or quarantined; a row where that does not hold is marked.
     """
     inputs = _table("query", "input", "rows in", "= used", "+ filtered", "+ late", "+ quarantined")
-    outputs = _table("query", "batches", "rows out", "state rows", "state bytes")
+    outputs = _table("query", "batches this run", "rows out this run", "state rows", "state bytes")
     counted = _table("query", "counter", "count")
     for query in queries:
         report = query.report()

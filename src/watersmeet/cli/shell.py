@@ -162,6 +162,7 @@ class Shell:
 
 def _follow(query: RunningQuery, rows: Show, interrupt: Interrupt) -> None:
     """Let a query show its rows until it ends or Ctrl-C is pressed."""
+    from watersmeet.cli.progress import total
     from watersmeet.cli.views import drawn
 
     typer.echo("Ctrl-C stops", err=True)
@@ -172,7 +173,10 @@ def _follow(query: RunningQuery, rows: Show, interrupt: Interrupt) -> None:
         finally:
             query.stop()
     report = query.report()
-    typer.echo(f"{report.rows_out:,} rows out of {sum(report.rows_in.values()):,} in", err=True)
+    typer.echo(f"{report.rows_out:,} rows out of {total(report.rows_in):,} in", err=True)
+    bad, late = total(report.quarantined), total(report.late)
+    if bad or late:
+        typer.echo(f"left out: {bad:,} bad rows (watersmeet run keeps them), {late:,} late ones", err=True)
 
 
 def _in_place(statement: Statement) -> str:

@@ -133,9 +133,13 @@ def read_stored(
 
 
 def write_batch(frame: DataFrame, key: str, options: Mapping[str, str]) -> None:
-    """Write the rows of a batch, which ``key`` names; files that an earlier attempt at it left are replaced."""
+    """Write the rows of a batch, which ``key`` names; files that an earlier attempt at it left are replaced.
+
+    Raises ``ConnectorError`` where the folder cannot be made.
+    """
     given = options_of(options)
     storage = Storage(frame.sparkSession)
+    storage.make_folder(given.path)  # says it in a sentence where there can be none
     staging = f"{given.path}/_staging-{key}"
     writer = frame.write.mode("overwrite").option("escape", '"').options(**_without_prefix(given, f"{given.format}."))
     if given.format == "csv" and given.header:

@@ -35,7 +35,7 @@ def decide_emit(query: LogicalQuery, asked: EmitMode | None, position: Position 
     if asked is EmitMode.FINAL and (corrected := changing(query.root)):
         raise _corrected(corrected[0], position)
     if asked is EmitMode.FINAL and unbounded and limit is None:
-        raise _unbounded(query, *unbounded[0])
+        raise _unbounded(query, unbounded)
     if asked is not None:
         query.emit, query.emit_reason = asked, f"EMIT {asked.name} was asked for"
     elif query.aggregation is not None:
@@ -124,11 +124,16 @@ def _aggregated(position: Position | None) -> UnsupportedError:
     )
 
 
-def _unbounded(query: LogicalQuery, join: JoinNode, side: Side) -> PlanError:
-    names = ", ".join(query.inputs[i].alias for i in sorted(join.child(side).visible))
+def _unbounded(query: LogicalQuery, found: Sequence[tuple[JoinNode, Side]]) -> PlanError:
+    join, side = found[0]
+    sides = " and ".join(
+        f"the {each.value} side ({', '.join(query.inputs[i].alias for i in sorted(join.child(each).visible))})"
+        for of, each in found
+        if of is join
+    )
     own, other = (query.inputs[join.analysis.leaders[each.index][0]].alias for each in (side, side.other))
     return PlanError(
-        f"EMIT FINAL cannot bound the state of the {side.value} side ({names}): a partner may come at any later time",
+        f"EMIT FINAL cannot bound the state of {sides}: a partner may come at any later time",
         detail=_missing_watermark(query, join) or f"nothing says how long a row of {own} waits for one of {other}",
         hint="add WITHIN INTERVAL '…' to the join (or inequalities over both event times), use EMIT CHANGELOG, "
         f"or set a limit with SETTINGS {LIMIT_SETTING} = …",

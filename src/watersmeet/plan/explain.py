@@ -29,7 +29,7 @@ from watersmeet.plan.explain_aggregates import aggregate_lines, filter_line
 from watersmeet.plan.logical import Input, joins_of
 from watersmeet.plan.physical import PhysicalInput, PhysicalOperator, PhysicalPlan
 from watersmeet.plan.skew import spreadable
-from watersmeet.plan.times import TimeUnit
+from watersmeet.plan.times import span_text
 from watersmeet.plan.typing import plain_sql
 from watersmeet.secrets import masked
 
@@ -92,7 +92,7 @@ def _input_lines(part: PhysicalInput, *, any_time: bool) -> Iterator[str]:
     time = input.time
     origin = "declared" if time.declared else "by its name" if time.column != TP_TIME else "arrival"
     yield f"source {input.alias} ({input.stream.name}, {input.stream.connector})"
-    delay = f"delay {_span(time.delay, input)}, grace {_span(part.grace, input)}"
+    delay = f"delay {span_text(time.delay, input.time.unit)}, grace {span_text(part.grace, input.time.unit)}"
     if any_time:
         delay = "no row is late"
     yield f"  event time {time.column} ({time.unit.value}, {origin}), {delay}"
@@ -143,7 +143,8 @@ def _join_lines(operator: PhysicalOperator, kernel: IntervalJoin | ChangelogJoin
             yield f"  state of the {side.value} side: kept until the end of input"
         else:
             reach = max(bound if side is Side.LEFT else -bound, 0)
-            yield f"  state of the {side.value} side: rows up to {_span(reach, input)} behind the frontier"
+            kept = span_text(reach, input.time.unit)
+            yield f"  state of the {side.value} side: rows up to {kept} behind the frontier"
     settings = plan.query.settings
     if (sides := spreadable(operator)) and settings.skew != "keep" and settings.buckets != 1:
         which = "the side that has more of them" if len(sides) > 1 else f"the {sides[0].value} side"
@@ -189,7 +190,7 @@ def _asof_lines(operator: PhysicalOperator, kernel: AsofKernel, plan: PhysicalPl
         yield f"  key {_plain(key.left)} {'<=>' if key.null_safe else '='} {_plain(key.right)}"
     names = {"left": f"{left.alias}.{left.time.column}", "right": f"{right.alias}.{right.time.column}"}
     picked = (_PICKED_STRICTLY if match.strict else _PICKED)[match.direction].format(**names)
-    reach = "any distance" if match.tolerance is None else f"at most {_span(match.tolerance, left)} away"
+    reach = "any distance" if match.tolerance is None else f"at most {span_text(match.tolerance, left.time.unit)} away"
     each = "" if match.meets_one else f" for each {', '.join(map(_plain, match.versions.by))}"
     yield f"  partner{each}: {picked}, {reach}; of one time the last in its source"
     if not match.meets_one:
@@ -273,7 +274,9 @@ def _left_state(kernel: AsofKernel, left: Input) -> str:
         return "none"
     waits = "until the frontier has passed them"
     if match.direction in (Direction.FORWARD, Direction.NEAREST):
-        end = "without end" if match.tolerance is None else f"at most {_span(match.tolerance, left)} longer"
+        end = (
+            "without end" if match.tolerance is None else f"at most {span_text(match.tolerance, left.time.unit)} longer"
+        )
         waits = f"until their partner lies behind the frontier, {end}"
     if isinstance(kernel, AsofChangelog):
         return f"rows and what was given of them are kept {waits}, for corrections"
@@ -288,19 +291,9 @@ def _window(match: WindowMatch, left: Input, right: Input) -> str:
     distance = f"{right.alias}.{right.time.column} - {left.alias}.{left.time.column}"
     if match.lower is None and match.upper is None:
         return "none: any two times match"
-    lower = f"{_span(match.lower, left)} <= " if match.lower is not None else ""
-    upper = f" <= {_span(match.upper, left)}" if match.upper is not None else ""
+    lower = f"{span_text(match.lower, left.time.unit)} <= " if match.lower is not None else ""
+    upper = f" <= {span_text(match.upper, left.time.unit)}" if match.upper is not None else ""
     return f"{lower}{distance}{upper}"
-
-
-def _span(amount: int, input: Input) -> str:
-    if input.time.unit is TimeUnit.ROWS:
-        return f"{amount} rows"
-    seconds = amount / 1_000_000
-    for unit, length in (("h", 3600), ("min", 60)):
-        if seconds and seconds % length == 0:
-            return f"{seconds / length:g} {unit}"
-    return f"{seconds:g} s"
 
 
 def _plain(name: str) -> str:

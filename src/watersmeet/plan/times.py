@@ -98,3 +98,14 @@ def interval_micros(interval: exp.Expr) -> int:
             f"{interval.sql(dialect='spark')} is not a whole number of microseconds", position=position_of(interval)
         )
     return int(micros)
+
+
+def span_text(amount: int, unit: TimeUnit) -> str:
+    """A distance on the axis, for people."""
+    if unit is TimeUnit.ROWS:
+        return f"{amount} rows"
+    seconds = amount / 1_000_000
+    for name, length in (("h", 3600), ("min", 60)):
+        if seconds and seconds % length == 0:
+            return f"{seconds / length:g} {name}"
+    return f"{seconds:g} s"

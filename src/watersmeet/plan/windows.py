@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
+from watersmeet.columns import TP_TIME
 from watersmeet.errors import PlanError, UnsupportedError
 from watersmeet.kernels.api import Side
 from watersmeet.kernels.asof.match import Direction
@@ -30,7 +31,7 @@ from watersmeet.plan.logical import (
 )
 from watersmeet.plan.lookup import can_be_asked, looked_up_key, require_key, table_of
 from watersmeet.plan.residual import is_strict
-from watersmeet.plan.times import TimeUnit, interval_micros
+from watersmeet.plan.times import TimeUnit, interval_micros, span_text
 from watersmeet.plan.typing import common_key_type, plain_sql, type_of
 from watersmeet.sql.nodes import Within
 from watersmeet.sql.positions import position_of
@@ -106,9 +107,11 @@ def _analysed(
     chosen, bounds = _choose(join, terms.bounds, loose, differences)
     _check_units(join, chosen, inputs)
     if bounds.is_empty:
+        unit = inputs[chosen[0]].time.unit
+        least, most = ("" if each is None else span_text(each, unit) for each in (bounds.lower, bounds.upper))
         raise PlanError(
             "the window of this join is empty: no two rows can ever match",
-            detail=f"{bounds.lower} <= right time - left time <= {bounds.upper}",
+            detail=f"{least} <= right time - left time <= {most}",
             position=join.position,
         )
     if chosen in terms.bounds:
@@ -291,7 +294,22 @@ def _window_pairs(
                 hint="write the window as inequalities: a.sn >= b.sn AND a.sn < b.sn + 10",
                 position=position_of(within) or join.position,
             )
+    _refuse_arrival(within, join, [inputs[i] for i in (*left, *right)])
     return {(i, j): interval for i in left for j in right}
+
+
+def _refuse_arrival(within: Within, join: JoinNode, met: list[Input]) -> None:
+    """When a row arrives has nothing to do with when another one happened, least of all at a replay."""
+    arrived = next((input for input in met if input.time.column == TP_TIME), None)
+    happened = next((input for input in met if input.time.column != TP_TIME), None)
+    if arrived is not None and happened is not None:
+        raise PlanError(
+            f"{arrived.stream.name} ({arrived.alias}) has no watermark: WITHIN would compare when its rows arrive with"
+            f" {happened.alias}.{happened.time.column}",
+            hint="declare its event time: WATERMARK FOR column AS column - INTERVAL '…'; where arrival is meant, write"
+            f" the window as inequalities over {arrived.alias}.{TP_TIME}",
+            position=position_of(within) or join.position,
+        )
 
 
 def _choose(

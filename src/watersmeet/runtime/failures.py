@@ -16,6 +16,9 @@ from watersmeet.secrets import hide
 
 _log = logging.getLogger(__name__)
 _KNOWN_ERROR = re.compile(r"watersmeet\.errors\.(\w+): (.*?)(?=\n\s*at |\n\n|\Z)", re.DOTALL)
+# py4j's first line names a call; what Java raised follows it
+_CALL = re.compile(r"An error occurred while calling [\w.:$]+\n: ")
+_JAVA_CLASS = re.compile(r"^(?:[\w$]+\.)+[\w$]*(?:Exception|Error): (?=.)")
 _ERROR_CLASS = re.compile(r"^\[[A-Z0-9_.]+\]\s*|\s*SQLSTATE: \w+.*", re.DOTALL)
 
 
@@ -81,9 +84,10 @@ def known_error(text: str) -> WatersmeetError | None:
 
 
 def _cause(text: str) -> str:
-    """The line of a stack that says most: the last error of Python, else the innermost cause, else the first line."""
+    """What the line of a stack says that says most: Python's last error, else the innermost cause, else the first."""
+    text = _CALL.sub("Caused by: ", text)
     python = re.findall(r"^(?:\w+\.)*(\w*(?:Error|Exception): .+)$", text, re.MULTILINE)
     inner = re.findall(r"Caused by: (.*)", text)
     lines = [line for line in text.strip().splitlines() if line.strip()] or ["no reason was given"]
     found = next((lines_[-1] for lines_ in (python, inner) if lines_), lines[0])
-    return found.strip()
+    return _JAVA_CLASS.sub("", found.strip())

@@ -57,7 +57,8 @@ class Storage:
     @_told
     def make_folder(self, path: str) -> None:
         """Make a folder and those above it."""
-        self._system(path).mkdirs(self._path(path))
+        if not self._system(path).mkdirs(self._path(path)):
+            raise ConnectorError(f"the folder {path} cannot be made")
 
     @_told
     def names(self, path: str) -> list[str]:
