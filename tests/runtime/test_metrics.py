@@ -9,7 +9,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from watersmeet.engine.frames import FrameKind
-from watersmeet.runtime.metrics import ProgressReader, counters_of, observed_counters, rows_out
+from watersmeet.runtime.metrics import (
+    ProgressReader,
+    counters_of,
+    kernel_counters,
+    observed_counters,
+    rows_out,
+)
 
 
 def test_counters_are_summed_over_buckets_and_the_frontier_is_the_least(spark: SparkSession) -> None:
@@ -65,3 +71,9 @@ def test_a_report_is_read_once_and_old_ones_are_not_asked_for_again() -> None:
     assert [counters_of(each) for each in found] == [{"join_1.late.o": 2}, {}]
     assert [rows_out(each) for each in found] == [7, 0]
     assert query.reports[0].asked == 3  # when it was new, when it was the newest, and when it ended the new ones
+
+
+def test_what_kernels_count_is_told_apart_from_what_all_operators_do() -> None:
+    common = {"join_1.in.o": 9, "join_1.late.o": 1, "join_1.heard.o.topic-0": 5, "join_1.state_rows": 4}
+    own = {"join_1.ignored_deletes.o": 2, "join_1.outdated.p": 0, "join_1.behind": 3, "join_1.asked": 7}
+    assert kernel_counters({**common, **own, "join_1.frontier": 8}) == own

@@ -291,7 +291,7 @@ def check_sink(stream: StreamDef, *, changelog: bool) -> None:
         taking = sinks_of_changelogs({name: each.changelogs for name, each in CONNECTORS.items()})
         raise UnsupportedError(
             f"{stream.name} ({stream.connector}) only appends, but this query emits corrections",
-            hint=f"use EMIT FINAL, or a sink that takes a changelog: {taking}",
+            hint=f"use a sink that takes a changelog: {taking}; or EMIT FINAL, where results can be final",
         )
 
 

@@ -300,7 +300,7 @@ def _check_limit(spec: OperatorSpec, manifest: Manifest) -> None:
         raise LimitError(
             f"the state of {spec.name} has reached its limit: {held:,} bytes in one of {len(spec.buckets)} buckets",
             detail=f"join_max_buffered_bytes = {spec.max_state_bytes:,} allows {share:,} bytes a bucket",
-            hint="bound the join with WITHIN, or raise join_max_buffered_bytes and resume; nothing was lost",
+            hint="raise join_max_buffered_bytes and resume: nothing was lost; or begin anew with WITHIN",
         )
 
 

@@ -22,6 +22,7 @@ METRICS = "watersmeet"
 RESULTS = "watersmeet_results"
 
 _OF_OPERATORS = ("state_rows", "state_bytes", "segments", "loaded_bytes")
+_OF_INPUTS = ("in", "used", "filtered", "late", "quarantined", "heard")
 _FRONTIER = "frontier"
 # One aggregate for all counters: Spark plans each batch anew, and forty of them would cost it a tenth of a small one.
 _TOLD = f"CASE WHEN kind = {int(FrameKind.COUNTER)} THEN named_struct('name', part, 'value', frontier) END"
@@ -41,11 +42,9 @@ aggregate(
 
 
 def kernel_counters(counters: Mapping[str, int]) -> dict[str, int]:
-    """Of all counters those that kernels keep themselves: lookups in tables, versions behind."""
-    common = {*_OF_OPERATORS, _FRONTIER}
-    return {
-        name: value for name, value in counters.items() if name.count(".") == 1 and name.split(".")[1] not in common
-    }
+    """Of all counters those that kernels keep themselves: rows asked for, versions behind, deletes of unknown keys."""
+    common = {*_OF_OPERATORS, *_OF_INPUTS, _FRONTIER}
+    return {name: value for name, value in counters.items() if name.split(".")[1] not in common}
 
 
 def observed_counters() -> Column:
