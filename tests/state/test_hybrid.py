@@ -53,6 +53,7 @@ def test_a_hybrid_join_gives_what_one_in_memory_gives() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_a_key_space_five_times_the_memory_given() -> None:
     size: dict[str, Any] = {"keys": 130_000, "rows": 2_000, "steps": 170, "width": 2_000}
     expected, _, _ = run("", **size)
