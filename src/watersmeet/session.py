@@ -17,6 +17,7 @@ from watersmeet.connectors.insert import insert_values
 from watersmeet.connectors.registry import check_order
 from watersmeet.connectors.snapshot import snapshot
 from watersmeet.errors import BindError, CatalogError, CheckpointError, ConfigError, UnsupportedError
+from watersmeet.functions import check_functions
 from watersmeet.historical import batch_frame, insert_rows
 from watersmeet.lookup.source import RowsSource
 from watersmeet.lookup.tables import table_options, table_schema
@@ -167,8 +168,8 @@ class Session:
         if not frame.isStreaming and time is None:
             raise ConfigError(
                 f"{name} is not a streaming DataFrame",
-                hint="read it with spark.readStream; or name the time of its versions, to join it FOR SYSTEM_TIME AS OF"
-                " a time; or use register_table, to look up in it",
+                hint="read it with spark.readStream. A batch DataFrame can be a table to join with: as of a time (name"
+                " the time of its versions), or to look up in (lookup_join, register_table)",
             )
         columns = [(field.name, field.dataType.simpleString()) for field in frame.schema]
         stream = define_frame(name, columns, time, delay, unit, mode=mode, primary_key=primary_key)
@@ -385,6 +386,7 @@ class Session:
     def _build(
         self, physical: PhysicalPlan, side_folder: str | None = None, hot_key_folder: str | None = None
     ) -> DataFrame:
+        check_functions(self.spark, physical)
         settings = physical.query.settings
         buckets = new_buckets(self.spark, settings.buckets)
         resources = Resources(settings.cache_bytes, settings.memory_limit, side_folder, hot_key_folder)
@@ -406,6 +408,7 @@ class Session:
         running = self._queries.get(name.lower())
         if running is not None and running.is_active:
             raise CatalogError(f"query {name} is running already", hint=f"STOP QUERY {name} first")
+        check_functions(self.spark, physical)
         self.streams.check_tables(physical)
         stored = self._checkpoint(name, checkpoint)
         time = event_time_output(physical.query) if target.derived and target.connector == EMBEDDED else None

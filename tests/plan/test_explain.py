@@ -68,3 +68,9 @@ def test_a_final_join_takes_nothing_back() -> None:
 def test_a_condition_in_the_kernel_names_columns_as_they_are_written() -> None:
     lines = explained("LEFT JOIN b ON a.k = b.k AND a.k + b.k < 9 AND a.ts + b.k < 3", "FINAL")
     assert "  condition in the kernel: (a.k + b.k < 9) AND ((l.$t // 1000000) + b.k < 3)" in lines
+
+
+def test_what_is_computed_at_a_source_is_shown_as_what_it_is() -> None:
+    lines = explained("JOIN b ON a.k = b.k + 1", "FINAL")
+    assert "  key a.k = CAST(b.k + 1 AS INT)" in lines
+    assert ".$" not in "".join(lines)

@@ -182,9 +182,15 @@ def test_if_not_exists_over_another_definition_leaves_it(session: Session) -> No
 
 
 def test_a_query_that_does_not_start_leaves_no_stream(session: Session) -> None:
-    with pytest.raises(WatersmeetError, match="the query cannot be planned: Cannot resolve routine `NO_SUCH_FUNCTION`"):
-        session.sql("CREATE STREAM seen AS SELECT no_such_function(id) AS x, ts FROM clicks")
+    with pytest.raises(BindError) as error:
+        session.sql("CREATE STREAM seen AS SELECT uper(page) AS x, ts FROM clicks")
+    assert "Spark has no function uper (line 1, column 30)\nhint: did you mean upper" in str(error.value)
     assert "seen" not in session.streams.by_name()
+
+
+def test_a_function_in_a_condition_that_spark_does_not_have(session: Session) -> None:
+    with pytest.raises(BindError, match=r"no function no_such \(line 1, column \d+\)"):
+        session.sql(f"{JOIN} WHERE no_such(c.page) > 3")
 
 
 def test_explain_takes_one_query(session: Session) -> None:

@@ -39,7 +39,20 @@ _BESIDE_ALIAS = re.compile(r'\b[lr]\.(?="[^"]*:)')
 
 def explain(plan: PhysicalPlan, counters: Mapping[str, int] | None = None) -> str:
     """The text of EXPLAIN; with the counters of the query's last run also what its operators held then."""
-    return "\n".join(_lines(plan, counters or {}))
+    text = "\n".join(_lines(plan, counters or {}))
+    for name, made_of in _made_of(plan):
+        text = re.sub(rf"(?<![^\s(]){re.escape(name)}(?!\w)", made_of.replace("\\", r"\\"), text)
+    return text
+
+
+def _made_of(plan: PhysicalPlan) -> Iterator[tuple[str, str]]:
+    """Names that the planner gave to what is computed at a source, and what that is."""
+    for part in plan.inputs:
+        for name, expression in part.computed.items():
+            yield _plain(name), plain_sql(expression)
+        for name, keys in part.hashes.items():
+            yield _plain(name), f"hash({', '.join(map(plain_sql, keys))})"
+        yield _plain(part.sequence), "its place in the source"
 
 
 def _lines(plan: PhysicalPlan, counters: Mapping[str, int]) -> Iterator[str]:

@@ -171,9 +171,12 @@ class _AggregateBinder:
                 return _column(self._call(node))
             if isinstance(node, exp.Column) and node.name != TP_DELTA:
                 name = plain_sql(node)
+                hint = f"add {name} to GROUP BY, or use min({name}), max({name}) or first({name})"
+                if (unknown := node.find_ancestor(exp.Anonymous)) is not None:
+                    hint += f"; {unknown.name} is no aggregate here: there are {_NAMES}"
                 raise BindError(
                     f"{name} is neither grouped nor aggregated: a group may have several",
-                    hint=f"add {name} to GROUP BY, or use min({name}), max({name}) or first({name})",
+                    hint=hint,
                     position=position_of(node),
                 )
             return node

@@ -1,0 +1,24 @@
+"""Functions that a query calls and Spark does not have: told before it starts, with their place."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+from sqlglot import exp
+
+from watersmeet.errors import BindError, did_you_mean
+from watersmeet.plan.physical import PhysicalPlan
+from watersmeet.sql.positions import position_of
+
+
+def check_functions(spark: SparkSession, plan: PhysicalPlan) -> None:
+    """Raise ``BindError`` for the first function in what Spark is to evaluate that it does not know."""
+    expressions = [*(column.expression for column in plan.outputs), *plan.post_filters]
+    for part in plan.inputs:
+        expressions += [*part.computed.values(), *part.input.filters]
+    for call in (call for expression in expressions for call in expression.find_all(exp.Anonymous)):
+        if isinstance(call.parent, exp.Dot) or spark.catalog.functionExists(call.name):
+            continue  # one with a catalog or schema before it is left to Spark
+        known = [row[0] for row in spark.sql("SHOW FUNCTIONS").collect()]
+        raise BindError(
+            f"Spark has no function {call.name}", hint=did_you_mean(call.name, known), position=position_of(call)
+        )
