@@ -50,6 +50,8 @@ class QuerySettings(BaseModel):
     """Seconds after which a silent input no longer holds time back; written ``'30 seconds'``."""
     seek_to: str | None = None
     """From where streams are read when the query first starts, by arrival: ``'earliest'``, ``'latest'`` or a time."""
+    deterministic: bool = False
+    """Whether to refuse whatever makes results depend on when the query runs or on how its rows happen to arrive."""
     trigger: Annotated[float, Field(ge=0)] = 0.0
     """Seconds between the starts of two batches of a continuous run; written ``'1 second'``."""
     buckets: Annotated[int, Field(gt=0, le=4096)] | None = None

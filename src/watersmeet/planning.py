@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from watersmeet.catalog import StreamDef
 from watersmeet.lookup.tables import OpenTable, open_table
+from watersmeet.plan.determinism import check_determinism
 from watersmeet.plan.physical import PhysicalPlan
 from watersmeet.plan.planner import physical_plan
 from watersmeet.sql.bind import bind
@@ -17,4 +18,6 @@ def plan_query(query: Query, streams: Mapping[str, StreamDef], open_table: OpenT
 
     Raises ``BindError``, ``CatalogError``, ``UnsupportedError`` and ``PlanError``, with the place in the text.
     """
-    return physical_plan(bind(query, streams), open_table)
+    plan = physical_plan(bind(query, streams), open_table)
+    check_determinism(query, plan)
+    return plan

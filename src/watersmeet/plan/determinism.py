@@ -1,0 +1,108 @@
+"""What makes results depend on more than their rows: when a query runs, or how its rows happen to arrive.
+
+It is refused in a query that must not (``SETTINGS deterministic = true``), and where a correction could not take back
+the very row that was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from sqlglot import exp
+
+from watersmeet.columns import TP_TIME
+from watersmeet.errors import PlanError, UnsupportedError
+from watersmeet.kernels.asof.match import Direction
+from watersmeet.plan.logical import joins_of
+from watersmeet.plan.physical import PhysicalPlan
+from watersmeet.plan.typing import plain_sql
+from watersmeet.seek import EARLIEST
+from watersmeet.sql.positions import position_of
+from watersmeet.sql.statements import Query
+
+SETTING = "deterministic"
+_CLOCK = ("current_date", "current_time", "current_timestamp", "curdate", "getdate", "localtimestamp", "now")
+_CHANCE = ("rand", "randn", "random", "randstr", "shuffle", "uniform", "uuid")
+_PLACE = ("input_file_block_length", "input_file_block_start", "input_file_name")
+_TASK = ("monotonically_increasing_id", "spark_partition_id")
+_VARYING = frozenset((*_CLOCK, *_CHANCE, *_PLACE, *_TASK))
+
+
+def check_determinism(query: Query, plan: PhysicalPlan) -> None:
+    """Raise ``UnsupportedError`` for a function that gives another value each time in the SELECT list of a changelog.
+
+    Raise ``PlanError`` for the first thing in a query that calls itself deterministic on account of which it is not.
+    """
+    if plan.weighted:
+        for call in _varying(column.expression for column in plan.outputs):
+            raise UnsupportedError(
+                f"{plain_sql(call)} gives another value each time, so that a correction could not take back the row"
+                " that was given",
+                hint="leave it out; for the time at which a row arrived use its column _tp_time",
+                position=position_of(call),
+            )
+    if plan.query.settings.deterministic:
+        _check_joins(plan)
+        _check_settings(query, plan)
+        _check_times(query, plan)
+        for call in _varying([query.select]):
+            raise PlanError(
+                f"{SETTING} = true, but {plain_sql(call)} gives another value each time",
+                hint=f"leave it out, or {SETTING}",
+                position=position_of(call),
+            )
+
+
+def _check_joins(plan: PhysicalPlan) -> None:
+    for join in joins_of(plan.query.root):
+        if join.asof is not None and join.asof.direction is Direction.CURRENT:
+            raise PlanError(
+                f"{SETTING} = true, but FOR SYSTEM_TIME AS OF PROCTIME() gives what is known when a row comes",
+                hint=f"join AS OF an event time, or leave out {SETTING}",
+                position=join.position,
+            )
+
+
+def _check_settings(query: Query, plan: PhysicalPlan) -> None:
+    settings = plan.query.settings
+    depends = {
+        "temporal_wait": settings.temporal_wait == "none" and "joins with what happens to be known",
+        "idle_timeout": settings.idle_timeout is not None and "lets time pass by the clock",
+        "seek_to": settings.seek_to not in (None, EARLIEST) and "begins where rows arrived at some time",
+    }
+    for name, why in depends.items():
+        if why:
+            raise PlanError(
+                f"{SETTING} = true, but {name} {why}",
+                hint=f"leave out {name}, or {SETTING}",
+                position=query.settings_positions.get(name),
+            )
+
+
+def _check_times(query: Query, plan: PhysicalPlan) -> None:
+    """Times of arrival, as an event time or as a column."""
+    inputs = [part.input for part in plan.inputs]
+    arriving = [each for each in inputs if all(column.name.lower() != TP_TIME for column in each.stream.columns)]
+    matters = len(plan.query.inputs) > 1 or plan.query.aggregation is not None
+    for input in arriving:
+        if input.time.column == TP_TIME and (matters or input.stream.changes):
+            raise PlanError(
+                f"{SETTING} = true, but {input.stream.name} has no event time: a row has the time of its arrival",
+                hint=f"declare one with WATERMARK FOR, or leave out {SETTING}",
+                position=input.position,
+            )
+    for column in query.select.find_all(exp.Column):
+        if column.name.lower() == TP_TIME and arriving:
+            raise PlanError(
+                f"{SETTING} = true, but {TP_TIME} is the time of arrival",
+                hint=f"leave it out, or {SETTING}",
+                position=position_of(column),
+            )
+
+
+def _varying(expressions: Iterable[exp.Expr]) -> Iterator[exp.Func]:
+    for expression in expressions:
+        for call in expression.find_all(exp.Func):
+            name = call.name if isinstance(call, exp.Anonymous) else type(call).sql_name()
+            if name.lower() in _VARYING:
+                yield call
