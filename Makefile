@@ -40,7 +40,7 @@ format: $(STAMP) ## format, and mend what the linter can mend
 
 bench: $(STAMP) ## run the benchmarks: all workloads (make bench ARGS="inner left" for some), then kernels alone
 	@$(JAVA) $(VENV)/bin/watersmeet bench $(or $(ARGS),--all)
-	@$(if $(ARGS),true,set -e; for script in benchmarks/bench_*.py; do echo "== $$script"; $(PY) "$$script"; done)
+	@$(if $(ARGS),true,set -e; for script in benchmarks/bench_*.py; do echo "== $$script"; $(PY) -m "benchmarks.$$(basename "$$script" .py)"; done)
 
 # Pins and hashes only, for all systems and Pythons that the project supports. make lock UPGRADE=--upgrade moves
 # everything to the newest release.

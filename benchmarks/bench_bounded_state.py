@@ -1,6 +1,6 @@
 """How large the state of a join of two streams that change grows, where the same keys are updated again and again.
 
-    python benchmarks/bench_bounded_state.py [--keys N] [--rounds N]
+    python -m benchmarks.bench_bounded_state [--keys N] [--rounds N]
 
 In each round every key of both sides gets a new value, in random order; the inner join of the newest rows comes out as
 corrections.  The kernel alone, without Spark, in one bucket.  After every round what came out is checked: each key's

@@ -1,6 +1,6 @@
 """What a point-in-time lookup costs where keys have few or many versions: the kernel alone, without Spark.
 
-    python benchmarks/bench_versions_per_key.py [--rows N] [--batches N]
+    python -m benchmarks.bench_versions_per_key [--rows N] [--batches N]
 
 The same number of stored versions in all runs, of 10, 1,000 and 100,000 a key; batches of 1,000 events of random keys
 and times are joined at once with the version that held.  Every result is checked: versions of a key come every 1,000

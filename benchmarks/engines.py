@@ -23,7 +23,6 @@ from benchmarks.streams import Data, write_streams
 from benchmarks.workloads import MARGIN_MICROS, WORKLOADS, Workload
 
 _ESSENTIAL = {
-    "spark.sql.shuffle.partitions": "2",
     "spark.driver.memory": "8g",
     "spark.sql.streaming.numRecentProgressUpdates": "10000",
 }
@@ -47,7 +46,7 @@ def run_watersmeet(workload: Workload, folder: Path) -> dict[str, Any]:
     import watersmeet
 
     with tempfile.TemporaryDirectory() as workspace:
-        session = watersmeet.connect(workspace=workspace, master=_MASTER, config=SETTINGS)
+        session = watersmeet.connect(workspace=workspace, master=_MASTER, config=SETTINGS | _partitions(workload))
         if workload.warm:
             small = write_streams(folder.parent, _WARM)
             _define(session, workload, small)
@@ -84,7 +83,7 @@ def run_spark(workload: Workload, folder: Path, settings: dict[str, str]) -> dic
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(_MASTER).config("spark.ui.enabled", "false")
-    for name, value in {**settings, "spark.sql.session.timeZone": "UTC"}.items():
+    for name, value in {**settings, **_partitions(workload), "spark.sql.session.timeZone": "UTC"}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
@@ -103,11 +102,13 @@ def run_spark(workload: Workload, folder: Path, settings: dict[str, str]) -> dic
     return _timed(workload.spark(*sides(folder)), workload)
 
 
+def _partitions(workload: Workload) -> dict[str, str]:
+    return {"spark.sql.shuffle.partitions": str(workload.partitions)}
+
+
 def _timed(frame: Any, workload: Workload) -> dict[str, Any]:
     """Run a query to the end of its input."""
     from pyspark.sql import functions as F
-
-    from watersmeet.runtime.metrics import counters_of
 
     weight = F.col("_tp_delta").cast("bigint") if "_tp_delta" in frame.columns else F.lit(1)
     if workload.cutoff:
@@ -127,16 +128,25 @@ def _timed(frame: Any, workload: Workload) -> dict[str, Any]:
         shutil.rmtree(checkpoint, ignore_errors=True)
     checked = [each["observedMetrics"]["check"].asDict() for each in progress if "check" in each["observedMetrics"]]
     totals = {name: sum(each[name] or 0 for each in checked) for name in ("rows_out", "rows", "l_id", "r_id")}
-    state = {name: value for name, value in counters_of(progress[-1]).items() if name.endswith(".state_bytes")}
+    held, loaded = ([_total(each, what) for each in progress] for what in (".state_bytes", ".loaded_bytes"))
     return {
         "batch_ms": [each["durationMs"]["triggerExecution"] for each in progress if each["numInputRows"]],
         "seconds": seconds,
         "jvm_bytes": peak.jvm,
         "worker_bytes": peak.workers,
-        "state_bytes": sum(state.values()) or sum(each["memoryUsedBytes"] for each in progress[-1]["stateOperators"]),
+        "state_bytes": held[-1] or sum(each["memoryUsedBytes"] for each in progress[-1]["stateOperators"]),
+        "loaded_bytes": sum(loaded),
+        "hit_rate": 1 - sum(loaded) / sum(held[:-1]) if any(held[:-1]) else None,
         "rows_out": totals.pop("rows_out"),
         "sums": totals,
     }
+
+
+def _total(progress: Any, what: str) -> int:
+    """What all operators count in a batch."""
+    from watersmeet.runtime.metrics import counters_of
+
+    return sum(value for name, value in counters_of(progress).items() if name.endswith(what))
 
 
 def batch_answer(workload: Workload, folder: Path) -> dict[str, int]:

@@ -79,6 +79,9 @@ def markdown(result: dict[str, Any]) -> str:
             f"{each['seconds']:.1f} s | {each['worker_bytes'] / 1e6:,.0f} MB | {each['jvm_bytes'] / 1e6:,.0f} MB | "
             f"{each['state_bytes'] / 1e6:,.0f} MB | {each['rows_out']:,} |"
         )
+    if (rate := result["engines"]["watersmeet"]["hit_rate"]) is not None:
+        megabytes = result["engines"]["watersmeet"]["loaded_bytes"] / 1e6
+        lines.append(f"\nworking sets: {rate:.0%} of the state was there when a step began, {megabytes:,.0f} MB loaded")
     return "\n".join(lines)
 
 

@@ -25,7 +25,8 @@ class Workload:
     ``flink`` is the kind of join in the peer's script.  Sides in ``primary_keys`` change by key, those in ``versioned``
     are versions, those in ``tables`` outside tables.  ``cutoff`` says whether the last results are left out of the
     check, ``warm`` whether another query of the session runs before the one that is measured.  The first ``warm_up``
-    batches start workers, compile and fill the state.
+    batches start workers, compile and fill the state.  State lies in so
+    many ``partitions``.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Workload:
     cutoff: bool = True
     warm: bool = False
     warm_up: int = 3
+    partitions: int = 2
 
     def of_rows(self, rows: int) -> Workload:
         """The same with another number of rows a side, in as many batches."""
@@ -148,6 +150,7 @@ WORKLOADS: dict[str, Workload] = {
             _windowed("skew", "inner, ±100 ms, 10% on one key", Data(4_000_000, 10, hot=0.1), "", 0.1, "inner"), 0.1
         ),
         _windowed("window_60", "inner, ±60 s", _USUAL, "", 60, "inner"),
+        _windowed("partitions_8", "inner, ±60 s, 8 partitions on 2 workers", _USUAL, "", 60, "inner", partitions=8),
         _windowed("window_300", "inner, ±300 s", _USUAL, "", 300, "inner"),
         _windowed("state_5m", "inner, 5 million rows of state", _MANY, "", 2_500, None, warm_up=_FILLING),
         _windowed("state_50m", "inner, 50 million rows of state", _MANY, "", 50_000, None, warm_up=_FILLING),

@@ -17,6 +17,8 @@ FIGURES: dict[str, Any] = {
     "jvm_bytes": 5_000_000,
     "worker_bytes": 7_000_000,
     "state_bytes": 1_000_000,
+    "loaded_bytes": 2_000_000,
+    "hit_rate": 0.9,
     "rows_out": 3,
     "sums": {"rows": 3},
 }

@@ -1,0 +1,69 @@
+"""The kernel of an inner windowed join with one side's rows in its state, for benchmarks of the kernel alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.columns import TIME
+from watersmeet.engine.frames import Frame, FrameKind, decode_table, mark_frame, row_frames
+from watersmeet.engine.host import process
+from watersmeet.engine.spec import InputSpec, OperatorSpec
+from watersmeet.kernels.api import EmitMode, JoinKind
+from watersmeet.kernels.interval import IntervalJoin
+from watersmeet.kernels.match import Key, SideColumns, WindowMatch
+from watersmeet.state.local_copies import LocalCopies
+from watersmeet.state.store import MemoryStore
+from watersmeet.state.working_set import WorkingSet, WorkingSets
+
+_WINDOW = 1_000_000_000
+_OUTPUT = pa.schema([("l:id", pa.int64()), ("r:id", pa.int64())])
+_BATCHES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """A bucket whose state holds a right row for each of ``keys``: the row's id is the key's place there."""
+
+    spec: OperatorSpec
+    store: MemoryStore
+    working_set: WorkingSet
+    keys: np.ndarray
+
+    def frames(self, key: int, number: int) -> list[Frame]:
+        """A left row of that key, later than all before, and the marks that move both frontiers there."""
+        now = len(self.keys) + number
+        record = pa.table([[now], [key], [number]], schema=_schema("l"))
+        return [*row_frames(record, bucket=0, input=0), mark_frame(0, 0, "", now), mark_frame(0, 1, "", now)]
+
+    def check(self, sent: list[Frame], key: int, number: int) -> None:
+        """End the program unless what was sent on for that row is the one pair that it makes."""
+        found = [row for f in sent if f.kind is FrameKind.ROWS for row in decode_table(f.payload).to_pylist()]
+        if found != [{"l:id": number, "r:id": int(np.flatnonzero(self.keys == key)[0])}]:
+            raise SystemExit(f"record {number} gave {found}")
+
+
+def filled(rows: int, local_copies: LocalCopies | None = None) -> Filled:
+    """State of so many rows, in ten batches, with every key once."""
+    sides = (SideColumns(("l:id",), ("l:k",)), SideColumns(("r:id",), ("r:k",)))
+    match = WindowMatch(JoinKind.INNER, *sides, keys=(Key("l:k", "r:k"),), lower=-_WINDOW, upper=_WINDOW)
+    inputs = tuple(InputSpec(_schema(side), side, ("",)) for side in "lr")
+    kernel = IntervalJoin(match, EmitMode.FINAL)
+    spec = OperatorSpec("join", kernel, inputs, buckets=(0,), fingerprint="f", output=_OUTPUT)
+    store, working_set = MemoryStore(), new_working_set()
+    keys = np.random.default_rng(1).permutation(rows)
+    for places in np.array_split(np.arange(rows), _BATCHES):
+        table = pa.table([places, keys[places], places], schema=_schema("r"))
+        process(spec, 0, row_frames(table, bucket=0, input=1), store, working_set, local_copies)
+    return Filled(spec, store, working_set, keys)
+
+
+def new_working_set() -> WorkingSet:
+    """An empty one, as a worker has that has not seen the bucket yet."""
+    return WorkingSets(most_bytes=8 << 30).get("join")
+
+
+def _schema(side: str) -> pa.Schema:
+    return pa.schema([(TIME, pa.int64()), (f"{side}:k", pa.int64()), (f"{side}:id", pa.int64())])
