@@ -96,18 +96,20 @@ def _windowed(name: str, title: str, data: Data, kind: str, seconds: float, how:
     return Workload(name, title, data, sql, batch, _by_spark(how, seconds) if how else None, **more)
 
 
-def _spread(workload: Workload, seconds: float) -> Workload:
-    """The same with its hot keys spread, which a SELECT taken as a DataFrame has to ask for.
+def _hot(name: str, skew: str) -> Workload:
+    """A join with a hot key, its rows spread or not.
 
     DuckDB joins by pieces of time as well: by the key alone each row of a hot key would be compared with all others.
     """
+    seconds = 0.1
+    workload = _windowed(name, f"inner, ±100 ms, 10% on one key, {skew}", _HOT, "", seconds, "inner")
     left = f"SELECT *, epoch_us(l_ts) // {round(seconds * 1_000_000)} AS piece FROM l"
     right = left.replace("l_ts", "r_ts").replace("FROM l", "FROM r")
     near = f"SELECT * REPLACE (unnest([piece - 1, piece, piece + 1]) AS piece) FROM ({right})"
     columns, joined = workload.batch.split(" FROM l ")
     _, condition = joined.split(" ON ")
     batch = f"{columns} FROM ({left}) AS l JOIN ({near}) AS r ON l.piece = r.piece AND {condition}"
-    return replace(workload, sql=f"{workload.sql} SETTINGS skew = 'spread'", batch=batch)
+    return replace(workload, sql=f"{workload.sql} SETTINGS skew = '{skew}'", batch=batch)
 
 
 _LARGE = Data(rows=8_000_000, files=20)
@@ -115,7 +117,9 @@ _USUAL = Data(rows=4_000_000, files=10)
 #: Keys so many that few rows meet.
 _MANY = Data(rows=28_000_000, files=70, keys=50_000_000)
 _FILLING = 62
-_WIDE = Data(rows=2_000_000, files=10, more_columns=26)
+#: Spark's own join of these takes minutes for a million rows.
+_WIDE = Data(rows=640_000, files=8, more_columns=26)
+_HOT = Data(rows=4_000_000, files=10, hot=0.1)
 _ALL_WIDE = "".join(f", {side}.{side}_c{i}" for side in "lr" for i in range(_WIDE.more_columns))
 _AS_OF = "SELECT l.l_id, r.r_id, l.l_ts AS at, l.l_key, l.l_val, r.r_val FROM l {0} ON l.l_key = r.r_key{1}"
 _CHAIN = "SELECT l.l_id, r.r_id + m.m_id AS r_id, l.l_ts AS at FROM l JOIN r ON l.l_key = r.r_key {0} JOIN m ON {1} {2}"
@@ -146,9 +150,8 @@ WORKLOADS: dict[str, Workload] = {
         Workload("anti", "anti, ±5 s", _USUAL, *_lefts("ANTI")),
         _windowed("uuid", "inner, keys of 36 characters", Data(4_000_000, 10, text_keys=True), "", 5, "inner"),
         _wide(),
-        _spread(
-            _windowed("skew", "inner, ±100 ms, 10% on one key", Data(4_000_000, 10, hot=0.1), "", 0.1, "inner"), 0.1
-        ),
+        _hot("skew", "spread"),
+        _hot("skew_keep", "keep"),
         _windowed("window_60", "inner, ±60 s", _USUAL, "", 60, "inner"),
         _windowed("partitions_8", "inner, ±60 s, 8 partitions on 2 workers", _USUAL, "", 60, "inner", partitions=8),
         _windowed("window_300", "inner, ±300 s", _USUAL, "", 300, "inner"),
