@@ -17,7 +17,7 @@ from watersmeet.columns import TIME
 from watersmeet.engine.events import Event, EventKind
 from watersmeet.engine.frames import Frame, FrameKind, decode_table, mark_frame, row_frames
 from watersmeet.engine.host import process
-from watersmeet.engine.pack import Told
+from watersmeet.engine.pack import RAW_TEXT, Told
 from watersmeet.engine.spec import InputSpec, OperatorSpec
 from watersmeet.errors import CheckpointError, LimitError
 from watersmeet.kernels.api import FOREVER, EmitMode, JoinKind
@@ -189,6 +189,34 @@ def test_a_limit_counts_for_all_buckets_together(workers: list[WorkingSets]) -> 
     limited = replace(spec(), buckets=(0, BUCKET), max_state_bytes=300)
     with pytest.raises(LimitError, match="one of 2 buckets"):
         process(limited, BUCKET, rows("l", *((5, 1, i) for i in range(20))), MemoryStore(), worker)
+
+
+@pytest.mark.parametrize(
+    ("scale", "frontier", "told"),
+    [
+        (1, 20, "the frontier 20"),
+        (1_000_000, 1_500_000, "the frontier 1.5"),
+        (1_000, 1_700_000_000_000_000, "the frontier 1700000000000"),
+        (None, 1_767_225_600_500_000, "the frontier 2026-01-01 00:00:00.500000+00:00"),
+        (None, 2**60, "the frontier, 1152921504606846976 microseconds from 1970"),
+        (None, FOREVER, "the end of the stream, which has been told"),
+    ],
+)
+def test_the_reason_of_a_late_row_tells_time_as_its_column_does(
+    workers: list[WorkingSets], scale: int | None, frontier: int, told: str
+) -> None:
+    (worker, _) = fresh(workers)
+    store = MemoryStore()
+    counting = replace(spec(), inputs=tuple(replace(each, scale=scale) for each in spec().inputs))
+    process(counting, BUCKET, [mark("l", frontier), mark("r", frontier)], store, worker)
+    late = pa.table([[5], [1], [2], ["text"]], names=[*SCHEMA["l"].names, RAW_TEXT])
+    (side,) = (
+        frame
+        for frame in process(counting, BUCKET, row_frames(late, bucket=BUCKET, input=0), store, worker)
+        if frame.kind is FrameKind.SIDE
+    )
+    (row,) = decode_table(side.payload).to_pylist()
+    assert row["reason"] == f"its event time is before {told}"
 
 
 def test_after_the_end_of_input_every_row_is_late(workers: list[WorkingSets]) -> None:

@@ -64,9 +64,10 @@ def test_late_rows_go_whole_to_the_stream_named(session: Session, tmp_path: Path
     assert json_rows(out) == [(1, 100, 101), (3, 104, 104)]
 
     kept = folder_sink(session, tmp_path / "kept", "kept")
-    run_job(session, "INSERT INTO kept SELECT source, raw FROM tardy")
-    ((source, raw),) = json_rows(kept)
+    run_job(session, "INSERT INTO kept SELECT source, raw, reason FROM tardy")
+    ((source, raw, reason),) = json_rows(kept)
     assert (source, json.loads(str(raw))) == ("c", {"id": 2, "ts": 3, "page": "late"})
+    assert reason == "its event time is before the frontier 100"
 
     with pytest.raises(ConfigError, match="that stream cannot take late rows"):
         run_job(session, f"INSERT INTO kept {JOIN} SETTINGS late_rows = 'views'")

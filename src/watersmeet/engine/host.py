@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 import duckdb
 import pyarrow as pa
@@ -96,7 +98,7 @@ def process(
             manifest.count(f"{spec.name}.late.{label}", late.num_rows)
             manifest.count(f"{spec.name}.used.{label}", on_time.num_rows)
             if late.num_rows and RAW_TEXT in late.column_names:
-                aside = _late_rows(late, label, late_before[number])
+                aside = _late_rows(late, label, late_before[number], spec.inputs[number].scale)
                 sent.append(side_frame(aside, bucket=_onward(spec, bucket)))
         copies_on_time, _ = _set_late_aside(inbox.copies[number], late_before[number])
         schema = spec.inputs[number].schema
@@ -243,9 +245,22 @@ def _set_late_aside(rows: pa.Table, frontier: int) -> tuple[pa.Table, pa.Table]:
     return rows.filter(pc.invert(late)), rows.filter(late)
 
 
-def _late_rows(rows: pa.Table, source: str, frontier: int) -> pa.Table:
-    reason = f"its event time is before the frontier {frontier}"
+def _late_rows(rows: pa.Table, source: str, frontier: int, scale: int | None) -> pa.Table:
+    reason = f"its event time is before {_time_text(frontier, scale)}"
     return side_rows("late", source, pa.array([reason] * rows.num_rows), rows[RAW_TEXT])
+
+
+def _time_text(frontier: int, scale: int | None) -> str:
+    """A frontier as the event time's column would have it."""
+    if frontier == FOREVER:
+        return "the end of the stream, which has been told"
+    if scale is not None:
+        return f"the frontier {Decimal(frontier) / scale:f}"
+    try:
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=frontier)
+    except OverflowError:
+        return f"the frontier, {frontier} microseconds from 1970"
+    return f"the frontier {moment.isoformat(sep=' ')}"
 
 
 def _log(

@@ -46,6 +46,7 @@ class InputSpec:
     ``origin`` says what its columns are made of, so that stored ones are never taken for others;
     ``parts`` are the senders that must be heard before the input has a frontier.
     One that does not ``hold back`` leaves the operator's frontier to the others; its rows are late by its own.
+    ``scale`` tells people its times: units of the axis in one of the event time's column (None: they are timestamps).
     """
 
     schema: pa.Schema
@@ -54,6 +55,7 @@ class InputSpec:
     lag: int | None = 0
     origin: str = ""
     holds_back: bool = True
+    scale: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,7 +114,9 @@ def _input_specs(
             part = plan.inputs[feed.source]
             schema = _nullable(_carried(schemas[feed.source], part.carried))
             sent_by = parts[feed.source]
-            inputs.append(InputSpec(schema, part.input.alias, sent_by, feed.lag, part.origin, feed.holds_back))
+            unit = part.input.time.unit
+            scale = unit.scale if unit.is_integer else None
+            inputs.append(InputSpec(schema, part.input.alias, sent_by, feed.lag, part.origin, feed.holds_back, scale))
         else:
             assert feed.operator is not None
             sender = earlier[feed.operator]
