@@ -261,6 +261,16 @@ CASES: dict[str, tuple[str, str]] = {
             "hint: did you mean JOIN instead of JION?"
         ),
     ),
+    "misspelt left join": (
+        "SELECT a FROM t LEFT OUTER JION u ON t.a = u.a",
+        (
+            "found 'LEFT', expected JOIN, WHERE, GROUP BY, ORDER BY, LIMIT, UNION, EMIT, SETTINGS or the end "
+            "of the statement (line 1, column 17)\n"
+            "1 | SELECT a FROM t LEFT OUTER JION u ON t.a = u.a\n"
+            "  |                 ^^^^\n"
+            "hint: did you mean JOIN instead of JION?"
+        ),
+    ),
     "join without condition": (
         "SELECT a FROM t JOIN u",
         (

@@ -15,6 +15,7 @@ from watersmeet.sql.statements import Query, SettingValue
 
 QUERY_STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN)
 VALUE_CHOICES = ["a text", "a number", "TRUE", "FALSE"]
+_BEFORE_JOIN = {"INNER", "LEFT", "RIGHT", "FULL", "OUTER", "SEMI", "ANTI", "CROSS", "ASOF"}
 
 
 class PartsParser(QueryParser):
@@ -74,6 +75,10 @@ class PartsParser(QueryParser):
             hint = f"{self._curr.text.upper()} stands behind the ON condition of its join, before WHERE"
         elif has_emit or has_settings:
             hint = "EMIT and SETTINGS stand at the end of the query"
+        elif self._curr.text.upper() in _BEFORE_JOIN:
+            rest = self._tokens[self._index :]
+            word = next((token for token in rest if token.text.upper() not in _BEFORE_JOIN), self._curr)
+            hint = f"did you mean JOIN instead of {word.text}?" if nearest_keyword(word.text, ["JOIN"]) else None
         elif not (is_word(self._curr) and nearest_keyword(self._curr.text, choices)) and is_word(self._prev):
             # A misspelt keyword has been taken for an alias: FROM orders WHER x = 1.
             keyword = nearest_keyword(self._prev.text, choices)
