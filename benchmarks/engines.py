@@ -134,7 +134,7 @@ def _timed(frame: Any, workload: Workload) -> dict[str, Any]:
         "seconds": seconds,
         "jvm_bytes": peak.jvm,
         "worker_bytes": peak.workers,
-        "state_bytes": held[-1] or sum(each["memoryUsedBytes"] for each in progress[-1]["stateOperators"]),
+        "state_bytes": sum(each["memoryUsedBytes"] for each in progress[-1]["stateOperators"]),
         "loaded_bytes": sum(loaded),
         "hit_rate": 1 - sum(loaded) / sum(held[:-1]) if any(held[:-1]) else None,
         "rows_out": totals.pop("rows_out"),
@@ -143,10 +143,11 @@ def _timed(frame: Any, workload: Workload) -> dict[str, Any]:
 
 
 def _total(progress: Any, what: str) -> int:
-    """What all operators count in a batch."""
-    from watersmeet.runtime.metrics import counters_of
+    """What all operators of Watersmeet count in a batch; a query taken as a DataFrame has metrics of its own name."""
+    from watersmeet.runtime.metrics import METRICS, counters_of
 
-    return sum(value for name, value in counters_of(progress).items() if name.endswith(what))
+    labels = [name.removeprefix(METRICS) for name in progress["observedMetrics"] if name.startswith(METRICS)]
+    return sum(value for label in labels for name, value in counters_of(progress, label).items() if name.endswith(what))
 
 
 def batch_answer(workload: Workload, folder: Path) -> dict[str, int]:

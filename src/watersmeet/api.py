@@ -12,6 +12,7 @@ from sqlglot import exp
 
 from watersmeet.catalog import StreamMode
 from watersmeet.errors import ConfigError, WatersmeetError
+from watersmeet.plan.times import INTERVAL_UNITS
 from watersmeet.results import Stream
 from watersmeet.session import Session, connect
 
@@ -385,6 +386,9 @@ def _interval(span: Span) -> str:
         float(amount)
     except ValueError:
         raise ConfigError(f"{span!r} is no length of time", hint="write '10 minutes', or use a timedelta") from None
-    if not unit.strip().isalpha():
-        raise ConfigError(f"{span!r} has no unit", hint="write '10 minutes', or use a timedelta")
-    return f"INTERVAL '{amount}' {unit.strip().upper()}"
+    word = unit.strip().upper()
+    if word.removesuffix("S") not in INTERVAL_UNITS:
+        raise ConfigError(
+            f"{span!r} has no unit of time", hint=f"units are {', '.join(INTERVAL_UNITS).lower()}; or use a timedelta"
+        )
+    return f"INTERVAL '{amount}' {word}"

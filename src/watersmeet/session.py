@@ -188,7 +188,11 @@ class Session:
         Raises ``BindError`` and ``ConfigError`` for what does not fit.
         """
         if isinstance(table, Mapping):
-            found = define_outside(name, columns or "", table)
+            if columns is None:
+                raise ConfigError(
+                    f"{name}: its columns are not given", hint="name those to look up, as in columns='id BIGINT, …'"
+                )
+            found = define_outside(name, columns, table)
             table_options(found)
             self.streams.register_table(found, None)
             return found

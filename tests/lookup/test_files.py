@@ -58,7 +58,7 @@ def test_a_column_that_is_not_there(tmp_path: Path) -> None:
 def test_values_that_do_not_fit(tmp_path: Path) -> None:
     write(tmp_path / "a.parquet", (1, "one"))
     source = FilesSource(str(tmp_path), pa.schema([("id", pa.int64()), ("name", pa.int32())]))
-    with pytest.raises(ConnectorError, match=r"column name of table .* it holds string, not int32"):
+    with pytest.raises(ConnectorError, match=r"column name of .* is STRING: it cannot be declared as INT"):
         source.fetch(keys(1))
 
 

@@ -68,7 +68,7 @@ def test_a_query_stops_while_the_database_is_down_and_loses_nothing(
 
     postgres.stop()
     session.sql("INSERT INTO orders VALUES (14, 2), (15, 3)")
-    with pytest.raises(ConnectorError, match=r"lookup in table people_on_spark failed after 2 attempts: .*refused"):
+    with pytest.raises(ConnectorError, match=r"customers \(people_on_spark\) failed after 2 attempts: .*refused"):
         run_job(session, JOB, QueryMode.DRAIN)
     assert json_rows(tmp_path / "out") == first
 

@@ -40,7 +40,7 @@ def test_explain_tells_table_key_cache_and_what_happens_on_errors() -> None:
             "password = '${env:SHOP_PASSWORD}'"
         ),
         "  key o.cid = c.id; NULL is not asked for",
-        "  tested on each row found: (c.tier < o.$e0)",
+        "  tested on each row found: (c.tier < UPPER(o.s))",
         "  asks for c.id, c.tier, c.name; one query for all keys of a batch",
         "  cache: up to 100,000 rows of a worker process, 60 s",
         "  time-out 10 s; 3 retries, then the query stops (lookup_on_error = 'fail')",

@@ -20,9 +20,10 @@ JDBC = {"connector": "jdbc", "url": "jdbc:postgresql://db/shop", "table": "c", "
 
 
 def test_a_database_is_asked_for_the_columns_that_are_needed() -> None:
-    source = open_table(define_outside("c", "id BIGINT, name STRING, at TIMESTAMP", JDBC), ["id", "AT"])
+    source = open_table(define_outside("t", "id BIGINT, name STRING, at TIMESTAMP", JDBC), ["id", "AT"])
     schema = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
-    assert source == JdbcSource(Address(JDBC["url"], None, None, 3.0), "c", schema)
+    assert source == JdbcSource(Address(JDBC["url"], None, None, 3.0), "c", schema, "t")
+    assert source.name == "t (c)"
 
 
 def test_parquet_files_are_asked_too(tmp_path: Path) -> None:

@@ -125,6 +125,7 @@ def test_temporal_join_with_a_batch_table(
         ({"as_of": "yesterday"}, "as_of = 'yesterday' is not known"),
         ({"emit": "late"}, "emit = 'late' is not known"),
         ({"mode": "versioned_kv"}, "has no PRIMARY KEY"),
+        ({"primary_key": "id"}, "its rows are only appended: none replaces another\nhint: give a mode too"),
         ({"order": "seq"}, "right has no column seq"),
         ({"order": "item"}, "item is string: rows are ordered by a whole number or a timestamp"),
     ],
@@ -143,6 +144,7 @@ def test_a_temporal_join_that_cannot_be(
         ({"direction": "nearest", "strict": True}, "strict does not go with"),
         ({"how": "full"}, "is no kind of join as of a time"),
         ({"tolerance": "soon"}, "is no length of time"),
+        ({"tolerance": "5 parsecs"}, "'5 parsecs' has no unit of time\nhint: units are microsecond, "),
     ],
 )
 def test_an_asof_join_that_cannot_be(
@@ -150,6 +152,11 @@ def test_an_asof_join_that_cannot_be(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         watersmeet.asof_join(*streams, on=[("id", "order_id")], unit="s", **options)  # type: ignore[arg-type]
+
+
+def test_a_lookup_without_columns(streams: tuple[DataFrame, DataFrame]) -> None:
+    with pytest.raises(ConfigError, match="right: its columns are not given"):
+        watersmeet.lookup_join(streams[0], {"connector": "files", "path": "data"}, on="id")
 
 
 def test_an_unknown_kind_of_join(streams: tuple[DataFrame, DataFrame]) -> None:

@@ -527,6 +527,15 @@ CASES: dict[str, tuple[str, str]] = {
             "hint: close it with `"
         ),
     ),
+    "as of behind the condition": (
+        "SELECT a FROM t JOIN u ON t.a = u.a FOR SYSTEM_TIME AS OF t.ts",
+        (
+            "FOR SYSTEM_TIME AS OF cannot stand here (line 1, column 37)\n"
+            "1 | SELECT a FROM t JOIN u ON t.a = u.a FOR SYSTEM_TIME AS OF t.ts\n"
+            "  |                                     ^^^\n"
+            "hint: it stands behind the name of its table, before ON: JOIN rates FOR SYSTEM_TIME AS OF o.ts r ON …"
+        ),
+    ),
     "for update": (
         "SELECT a FROM t FOR UPDATE",
         ("FOR is not supported (line 1, column 17)\n1 | SELECT a FROM t FOR UPDATE\n  |                 ^^^"),

@@ -19,22 +19,27 @@ from pyarrow.fs import FileType
 
 from watersmeet.engine.files import filesystem_of
 from watersmeet.errors import ConnectorError, did_you_mean
-from watersmeet.lookup.source import UnavailableError, cast_columns
+from watersmeet.lookup.source import UnavailableError, both_names, cast_columns
 from watersmeet.secrets import hide, resolve
+from watersmeet.type_names import spark_type
 
 
 @dataclass(frozen=True, slots=True)
 class FilesSource:
-    """Parquet files under a path, or with ``delta`` the Delta table there; only columns of ``schema`` are read."""
+    """Parquet files under a path, or with ``delta`` the Delta table there, which SQL calls ``known_as``.
+
+    Only columns of ``schema`` are read.
+    """
 
     path: str
     schema: pa.Schema
     delta: bool = False
+    known_as: str = ""
 
     @property
     def name(self) -> str:
-        """The path as it was written."""
-        return self.path
+        """The path as it was written, behind the name that SQL has for the table."""
+        return both_names(self.known_as, self.path)
 
     @property
     def most_keys(self) -> int | None:
@@ -69,6 +74,13 @@ class FilesSource:
         for name in self.schema.names:
             if name not in dataset.schema.names:
                 raise ConnectorError(f"{self.path} has no column {name}", hint=did_you_mean(name, dataset.schema.names))
+            declared, actual = self.schema.field(name), dataset.schema.field(name)
+            if not _fits(declared.type, actual.type):
+                raise ConnectorError(
+                    f"column {name} of {self.path} is {spark_type(actual.type)}: it cannot be declared as "
+                    f"{spark_type(declared.type)}",
+                    hint="declare the type that the table has, or look up in a table where it is cast",
+                )
         return dataset
 
 
@@ -98,6 +110,26 @@ def _is_delta(path: str) -> bool:
     from deltalake import DeltaTable
 
     return DeltaTable.is_deltatable(path)
+
+
+def _fits(declared: pa.DataType, actual: pa.DataType) -> bool:
+    """Whether a column of the files may be declared with a type: values of its kind, which may be too large for it."""
+    if pa.types.is_dictionary(actual):
+        actual = actual.value_type
+    if declared == actual or pa.types.is_null(actual):
+        return True
+    return any(belongs(declared) and any(each(actual) for each in allowed) for belongs, *allowed in _KINDS)
+
+
+_KINDS = (
+    (pa.types.is_integer, pa.types.is_integer),
+    (pa.types.is_floating, pa.types.is_floating, pa.types.is_integer, pa.types.is_decimal),
+    (pa.types.is_decimal, pa.types.is_decimal, pa.types.is_integer),
+    (pa.types.is_string, pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
+    (pa.types.is_binary, pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary),
+    (pa.types.is_date, pa.types.is_date),
+    (pa.types.is_timestamp, pa.types.is_timestamp),
+)
 
 
 def _is_in(field: pa.Field, keys: pa.ChunkedArray) -> pc.Expression:

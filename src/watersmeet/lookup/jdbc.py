@@ -16,8 +16,9 @@ import pyarrow as pa
 from watersmeet.errors import ConnectorError, did_you_mean
 from watersmeet.lookup.engines import Address, deadline, engine_of
 from watersmeet.lookup.jdbc_types import as_arrow, bind_type, fits, key_values, python_type
-from watersmeet.lookup.source import UnavailableError
+from watersmeet.lookup.source import UnavailableError, both_names
 from watersmeet.secrets import hide
+from watersmeet.type_names import spark_type
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -37,16 +38,17 @@ _LASTING = (
 
 @dataclass(frozen=True, slots=True)
 class JdbcSource:
-    """A table or view of a database; only the columns of ``schema`` are read."""
+    """A table or view of a database, which SQL calls ``known_as``; only the columns of ``schema`` are read."""
 
     address: Address
     table: str
     schema: pa.Schema
+    known_as: str = ""
 
     @property
     def name(self) -> str:
-        """The table's name."""
-        return self.table
+        """The table's name, behind that which SQL has for it."""
+        return both_names(self.known_as, self.table)
 
     @property
     def most_keys(self) -> int | None:
@@ -132,7 +134,7 @@ def _describe(source: JdbcSource, connection: sa.Connection) -> sa.TableClause:
         if not fits(declared.type, found[actual]):
             raise ConnectorError(
                 f"column {actual} of table {source.table} is {found[actual]!s}: it cannot be declared as "
-                f"{declared.type}",
+                f"{spark_type(declared.type)}",
                 hint="declare the type that the table has, or look up in a view that casts it",
             )
         columns.append(sa.column(actual, found[actual]))

@@ -8,6 +8,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from watersmeet.errors import ConnectorError
+from watersmeet.type_names import spark_type
 
 
 class UnavailableError(Exception):
@@ -65,6 +66,11 @@ class RowsSource:
         return self.rows
 
 
+def both_names(known_as: str, written: str) -> str:
+    """What messages call a table: the name that SQL has for it, and where it is."""
+    return written if known_as in ("", written) else f"{known_as} ({written})"
+
+
 def cast_columns(rows: pa.Table, schema: pa.Schema, table: str) -> pa.Table:
     """The rows with the declared types; ``ConnectorError`` names the column with a value that does not fit."""
     columns = []
@@ -73,13 +79,14 @@ def cast_columns(rows: pa.Table, schema: pa.Schema, table: str) -> pa.Table:
         try:
             columns.append(column.cast(field.type))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            raise misfit(table, field, str(column.type)) from None
+            raise misfit(table, field, f"another value of {spark_type(column.type)}") from None
     return pa.table(columns, schema=schema)
 
 
 def misfit(table: str, field: pa.Field, found: str) -> ConnectorError:
     """The error for a column whose type, or a value of which, is not what was declared."""
     return ConnectorError(
-        f"column {field.name} of table {table} does not fit its declared type: it holds {found}, not {field.type}",
+        f"column {field.name} of table {table} holds {found}, which does not fit its declared type "
+        f"{spark_type(field.type)}",
         hint="declare the type that the table has, or look up in a view that casts it",
     )

@@ -30,29 +30,29 @@ OpenTable = Callable[[StreamDef, Sequence[str]], LookupSource]
 @dataclass(frozen=True, slots=True)
 class _Connector(Generic[_Options]):
     model: type[_Options]
-    open: Callable[[_Options, pa.Schema], LookupSource]
+    open: Callable[[_Options, pa.Schema, str], LookupSource]
 
 
-def _jdbc(options: JdbcOptions, schema: pa.Schema) -> LookupSource:
+def _jdbc(options: JdbcOptions, schema: pa.Schema, name: str) -> LookupSource:
     from watersmeet.lookup.engines import Address, require_packages
     from watersmeet.lookup.jdbc import JdbcSource
 
     require_packages()
     address = Address(options.url, options.user, options.password, options.lookup_timeout)
-    return JdbcSource(address, options.table, schema)
+    return JdbcSource(address, options.table, schema, name)
 
 
-def _files(options: FilesTableOptions, schema: pa.Schema) -> LookupSource:
+def _files(options: FilesTableOptions, schema: pa.Schema, name: str) -> LookupSource:
     from watersmeet.lookup.files import FilesSource
 
-    return FilesSource(options.path, schema)
+    return FilesSource(options.path, schema, known_as=name)
 
 
-def _delta(options: DeltaOptions, schema: pa.Schema) -> LookupSource:
+def _delta(options: DeltaOptions, schema: pa.Schema, name: str) -> LookupSource:
     from watersmeet.lookup.files import FilesSource, require_delta
 
     require_delta()
-    return FilesSource(options.path, schema, delta=True)
+    return FilesSource(options.path, schema, delta=True, known_as=name)
 
 
 _CONNECTORS: Mapping[str, _Connector[Any]] = {
@@ -71,7 +71,7 @@ def table_options(table: StreamDef) -> LookupOptions:
 
 def open_table(table: StreamDef, columns: Sequence[str]) -> LookupSource:
     """The source of a table for some of its columns; nothing is reached out to yet."""
-    return _connector(table).open(table_options(table), table_schema(table, columns))
+    return _connector(table).open(table_options(table), table_schema(table, columns), table.name)
 
 
 def table_schema(table: StreamDef, columns: Sequence[str]) -> pa.Schema:

@@ -26,6 +26,8 @@ _MICROS = {
     "DAY": 86_400_000_000,
     "WEEK": 604_800_000_000,
 }
+#: Units of lengths of time, in SQL and in Python.
+INTERVAL_UNITS = tuple(_MICROS)
 
 
 class TimeUnit(Enum):

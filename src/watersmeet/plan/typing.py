@@ -35,7 +35,13 @@ def type_of(expression: exp.Expr, columns: dict[str, PhysicalColumn]) -> exp.Dat
 
 def plain_sql(expression: exp.Expr) -> str:
     """An expression over physical columns as its author would write it (``o:id`` is o.id)."""
-    return expression.sql(dialect="spark").replace("`", "").replace(":", ".")
+
+    def plain(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Identifier):
+            return exp.Identifier(this=node.name.replace(":", "."), quoted=False)
+        return node
+
+    return expression.copy().transform(plain, copy=False).sql(dialect="spark")
 
 
 def common_key_type(left: exp.DataType, right: exp.DataType, condition: exp.Expr) -> exp.DataType:

@@ -193,8 +193,14 @@ class AsofBinder:
             if found is None or sorted(found[0]) != sorted(pair):
                 raise self._no_tolerance(term)
             reach = _reach(found[1] if found[0] == pair else found[1].negated(), direction)
-            if reach is None or reach < 0:
+            if reach is None:
                 raise self._no_tolerance(term)
+            if reach < 0:
+                raise UnsupportedError(
+                    f"{plain_sql(term)}: a tolerance cannot be negative, no row would lie so near",
+                    hint="it is how far the other time may lie away in the direction of the first comparison",
+                    position=position_of(term),
+                )
             reaches.append(reach)
         return min(reaches, default=None)
 

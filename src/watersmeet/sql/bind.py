@@ -272,7 +272,12 @@ class _Binder:
         time = version.expression
         if isinstance(time, exp.Anonymous) and time.name.upper() == "PROCTIME" and not time.expressions:
             return binder.system_time(version, None)
-        return binder.system_time(version, scope.substitute(time))
+        try:
+            return binder.system_time(version, scope.substitute(time))
+        except BindError as error:
+            if isinstance(time, exp.Column) and time.name.upper() == "PROCTIME":
+                error.hint = "for the version that is known now write PROCTIME()"
+            raise
 
     def _grace(self, node: JoinNode, grace: exp.Expr | None) -> int:
         if grace is None:

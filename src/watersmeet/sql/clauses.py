@@ -54,6 +54,10 @@ NAMES = {
     "when": "AT or BEFORE",
     "match_condition": "MATCH_CONDITION outside an ASOF JOIN",
     "kind": "SELECT AS",
+    "version": "FOR SYSTEM_TIME AS OF behind a subselect",
+}
+HINTS = {
+    "version": "put the subselect into a WITH query, and its name before FOR SYSTEM_TIME",
 }
 
 
@@ -83,10 +87,13 @@ def refuse_foreign_clauses(query: exp.Expr, failures: Failures) -> None:
             if isinstance(node, kind):
                 for key, value in node.args.items():
                     if value and key not in allowed:
-                        raise _unsupported(NAMES.get(key, key.strip("_").upper()), value, failures, node)
+                        name, hint = NAMES.get(key, key.strip("_").upper()), HINTS.get(key)
+                        raise _unsupported(name, value, failures, node, hint)
 
 
-def _unsupported(name: str, at: object, failures: Failures, owner: exp.Expr | None = None) -> UnsupportedError:
+def _unsupported(
+    name: str, at: object, failures: Failures, owner: exp.Expr | None = None, hint: str | None = None
+) -> UnsupportedError:
     parts = at if isinstance(at, list) else [at]
     place = next((part for part in parts if isinstance(part, exp.Expr)), owner)
-    return failures.unsupported_at(f"{name} is not supported", position_of(place))
+    return failures.unsupported_at(f"{name} is not supported", position_of(place), hint=hint)

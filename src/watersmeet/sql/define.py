@@ -169,6 +169,11 @@ def define_frame(
     """
     kind = next((kind for column, kind in columns if time is not None and column.lower() == time.lower()), "")
     counts = kind in ("tinyint", "smallint", "int", "bigint")
+    if primary_key and mode == StreamMode.APPEND.value:
+        raise BindError(
+            f"{name} has a primary key, but its rows are only appended: none replaces another",
+            hint="give a mode too, 'versioned_kv' or 'changelog_kv'; or leave out primary_key",
+        )
     nowhere = Position(1, 1)
     statement = CreateStream(
         name=name,

@@ -13,6 +13,12 @@ def with_index(stream: StreamDef, statement: CreateIndex) -> StreamDef:
     Raises ``BindError`` for columns that are not there and streams without a primary key, ``CatalogError`` where the
     name stands for another index.
     """
+    if stream.outside:
+        raise BindError(
+            f"{stream.name} is an outside table: what is looked up in it is found by its own indexes",
+            hint="create the index where the table is",
+            position=statement.position,
+        )
     if not stream.changes:
         raise BindError(
             f"{stream.name} has no PRIMARY KEY: its rows are only sought by the key of the join, which needs no index",

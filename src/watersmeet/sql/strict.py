@@ -30,6 +30,12 @@ FOREIGN_CLAUSES = (
 
 
 def _refuse_clause(parser: StrictParser) -> tuple[str, Any]:
+    if parser.at("FOR", "SYSTEM_TIME"):
+        raise parser.failures.syntax(
+            "FOR SYSTEM_TIME AS OF cannot stand here",
+            parser._curr,
+            hint="it stands behind the name of its table, before ON: JOIN rates FOR SYSTEM_TIME AS OF o.ts r ON …",
+        )
     raise parser.foreign(parser._curr.text.upper())
 
 

@@ -17,6 +17,7 @@ from watersmeet.kernels.api import quote
 from watersmeet.plan.logical import Input
 from watersmeet.plan.physical import PhysicalInput, PhysicalPlan
 from watersmeet.plan.times import TimeUnit
+from watersmeet.type_names import spark_type
 
 _HINT = "without Spark, DuckDB evaluates expressions; if Spark knows this one, run the case with --spark"
 
@@ -66,7 +67,7 @@ def select(plan: PhysicalPlan, changes: pa.Table) -> pa.Table:
 
 def spark_types(schema: pa.Schema) -> list[str]:
     """The Spark type names of result columns, for reading expected cells; of types without cells, STRING."""
-    return [_spark_type(field.type) for field in schema if field.name != WEIGHT]
+    return [_cell_type(field.type) for field in schema if field.name != WEIGHT]
 
 
 @cache
@@ -127,20 +128,6 @@ def _restored_sql(input: Input) -> str:
     return f"CAST({axis} // {input.time.unit.scale} AS {declared.type})"
 
 
-def _spark_type(kind: pa.DataType) -> str:
-    if pa.types.is_decimal(kind):
-        return f"DECIMAL({kind.precision}, {kind.scale})"
-    if pa.types.is_timestamp(kind):
-        return "TIMESTAMP_NTZ" if kind.tz is None else "TIMESTAMP"
-    names = {
-        pa.bool_(): "BOOLEAN",
-        pa.int8(): "TINYINT",
-        pa.int16(): "SMALLINT",
-        pa.int32(): "INT",
-        pa.int64(): "BIGINT",
-        pa.float32(): "FLOAT",
-        pa.float64(): "DOUBLE",
-        pa.date32(): "DATE",
-        pa.binary(): "BINARY",
-    }
-    return names.get(kind, "STRING")
+def _cell_type(kind: pa.DataType) -> str:
+    name = spark_type(kind)
+    return "STRING" if name == str(kind) else name
