@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -69,7 +69,7 @@ def control(event: Event) -> Frame:
 END = control(Event(EventKind.END))
 
 
-def results(frames: Sequence[Frame]) -> Sent:
+def results(frames: Iterable[Frame]) -> Sent:
     """Rows that were sent, late ones too."""
     found: Sent = Counter()
     for frame in frames:
@@ -78,7 +78,7 @@ def results(frames: Sequence[Frame]) -> Sent:
     return found
 
 
-def counters(frames: Sequence[Frame]) -> dict[str, int]:
+def counters(frames: Iterable[Frame]) -> dict[str, int]:
     return {f.part.removeprefix("join_1."): f.frontier for f in frames if f.kind is FrameKind.COUNTER}
 
 

@@ -80,7 +80,7 @@ class AsofBench:
     def rows(self, left: Sequence[Row], right: Sequence[Row], newest: int) -> None:
         """One batch, after which both frontiers stand at ``newest - DELAY``."""
         names = {"l": {WEIGHT: "w", ID: "id"}, "r": {}}
-        frames = []
+        frames: list[Frame] = []
         for number, (side, rows) in enumerate((("l", left), ("r", right))):
             schema = self.schemas[number]
             given = [

@@ -98,16 +98,12 @@ def decode_table(payload: bytes) -> pa.Table:
     return pa.ipc.open_stream(pa.py_buffer(payload)).read_all()
 
 
-def row_frames(table: pa.Table, *, bucket: int, input: int, kind: FrameKind = FrameKind.ROWS) -> list[Frame]:
-    """The table as frames of equally many rows, of ``MAX_PAYLOAD_BYTES`` at most on average."""
-    if table.num_rows == 0:
-        return []
+def row_frames(table: pa.Table, *, bucket: int, input: int, kind: FrameKind = FrameKind.ROWS) -> Iterator[Frame]:
+    """The table as frames of equally many rows, of ``MAX_PAYLOAD_BYTES`` at most on average, made one by one."""
     pieces = max(1, -(-table.nbytes // MAX_PAYLOAD_BYTES))
-    step = -(-table.num_rows // pieces)
-    return [
-        Frame(bucket, input, "", kind, 0, encode_table(table.slice(start, step).combine_chunks()))
-        for start in range(0, table.num_rows, step)
-    ]
+    step = max(1, -(-table.num_rows // pieces))
+    for start in range(0, table.num_rows, step):
+        yield Frame(bucket, input, "", kind, 0, encode_table(table.slice(start, step).combine_chunks()))
 
 
 def side_frame(table: pa.Table, *, bucket: int) -> Frame:

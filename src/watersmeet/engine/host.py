@@ -7,7 +7,7 @@ aside, lets the kernel work, logs what it says, and writes the manifest.  The st
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -53,6 +53,20 @@ class Inbox:
     passing: list[Frame]  # side rows and counters of earlier operators
 
 
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What a step sends on.  Results are encoded as they are asked for, so that few of them are in memory twice."""
+
+    spec: OperatorSpec
+    bucket: int
+    changes: pa.Table | None
+    others: Sequence[Frame]
+
+    def __iter__(self) -> Iterator[Frame]:
+        yield from self.others
+        yield from _results(self.spec, self.bucket, self.changes)
+
+
 def process(
     spec: OperatorSpec,
     bucket: int,
@@ -61,7 +75,7 @@ def process(
     working_set: WorkingSet,
     local_copies: LocalCopies | None = None,
     hot_keys: HotKeyLog | None = None,
-) -> list[Frame]:
+) -> Sent:
     """Take one step of one bucket; what it sends on comes back.
 
     ``local_copies`` are those of the bucket's segments that workers of this machine have left for each other;
@@ -128,11 +142,10 @@ def process(
     _check_limit(spec, manifest)
     write_manifest(store, manifest)
 
-    sent += _results(spec, bucket, result.changes)
     sent += _marks(spec, bucket, manifest)
     sent += _counters(spec, bucket, manifest, working_set, loaded)
     passing = [replace(frame, bucket=_onward(spec, bucket)) for frame in inbox.passing]
-    return [*passing, *sent]
+    return Sent(spec, bucket, result.changes, [*passing, *sent])
 
 
 def _onward(spec: OperatorSpec, bucket: int) -> int:
@@ -319,23 +332,21 @@ def _check_limit(spec: OperatorSpec, manifest: Manifest) -> None:
         )
 
 
-def _results(spec: OperatorSpec, bucket: int, changes: pa.Table | None) -> list[Frame]:
+def _results(spec: OperatorSpec, bucket: int, changes: pa.Table | None) -> Iterator[Frame]:
     if changes is None or changes.num_rows == 0:
-        return []
+        return
     changes = changes.cast(spec.output)
     to = spec.downstream
     if to is None:
-        return row_frames(changes, bucket=bucket, input=0)
+        yield from row_frames(changes, bucket=bucket, input=0)
+        return
     if len(to.times) == 1:
         changes = changes.rename_columns([TIME if name == to.times[0] else name for name in changes.column_names])
     else:
         changes = changes.append_column(TIME, pc.coalesce(*(changes[name] for name in to.times)))
     indexes = home_indexes(key_hashes(changes, to.hashes), len(to.buckets))
-    return [
-        frame
-        for index, rows in split_by_bucket(changes, indexes, len(to.buckets))
-        for frame in row_frames(rows, bucket=to.buckets[index], input=to.input)
-    ]
+    for index, rows in split_by_bucket(changes, indexes, len(to.buckets)):
+        yield from row_frames(rows, bucket=to.buckets[index], input=to.input)
 
 
 def _marks(spec: OperatorSpec, bucket: int, manifest: Manifest) -> list[Frame]:

@@ -42,13 +42,13 @@ class HostedOperator:
 
     def step(self, bucket: int, chunks: Iterable[pd.DataFrame], store: Store) -> Iterator[pd.DataFrame]:
         """Take one step of one bucket."""
-        frames = [frame for chunk in chunks for frame in self._received(chunk)]
+        frames = (frame for chunk in chunks for frame in self._received(chunk))
         sets = working_sets(self.cache_bytes, self.memory_limit)
         working_set = sets.get(self.run, self.spec.name, str(bucket))
         copies = LocalCopies(self.folder, f"{self.spec.name}-{bucket}")
         sent = process(self.spec, bucket, frames, store, working_set, copies, self.hot_keys)
         sets.trim()
-        return iter([self.exchange.send(sent).to_pandas()] if sent else [])
+        return iter([self.exchange.send(sent).to_pandas()])
 
     def _received(self, chunk: pd.DataFrame) -> Iterator[Frame]:
         return self.exchange.receive(pa.RecordBatch.from_pandas(chunk, schema=FRAME_SCHEMA, preserve_index=False))
