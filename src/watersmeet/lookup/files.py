@@ -125,7 +125,8 @@ _KINDS = (
     (pa.types.is_integer, pa.types.is_integer),
     (pa.types.is_floating, pa.types.is_floating, pa.types.is_integer, pa.types.is_decimal),
     (pa.types.is_decimal, pa.types.is_decimal, pa.types.is_integer),
-    (pa.types.is_string, pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
+    # text of whole numbers: the names of partition folders are taken for such
+    (pa.types.is_string, pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_integer),
     (pa.types.is_binary, pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary),
     (pa.types.is_date, pa.types.is_date),
     (pa.types.is_timestamp, pa.types.is_timestamp),

@@ -29,12 +29,13 @@ _VARYING = frozenset((*_CLOCK, *_CHANCE, *_PLACE, *_TASK))
 
 
 def check_determinism(query: Query, plan: PhysicalPlan) -> None:
-    """Raise ``UnsupportedError`` for a function that gives another value each time in the SELECT list of a changelog.
+    """Raise ``UnsupportedError`` for a function that gives another value each time, where it is computed of results.
 
+    That is in the SELECT list of a changelog, and in conditions that are tested after its joins and aggregates.
     Raise ``PlanError`` for the first thing in a query that calls itself deterministic on account of which it is not.
     """
     if plan.weighted:
-        for call in _varying(column.expression for column in plan.outputs):
+        for call in _varying([*(column.expression for column in plan.outputs), *plan.post_filters]):
             raise UnsupportedError(
                 f"{plain_sql(call)} gives another value each time, so that a correction could not take back the row"
                 " that was given",
