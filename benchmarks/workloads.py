@@ -114,6 +114,8 @@ def _hot(name: str, skew: str) -> Workload:
 
 _LARGE = Data(rows=8_000_000, files=20)
 _USUAL = Data(rows=4_000_000, files=10)
+#: The JVM compiles for some fifty batches, which shows where batches are small.
+_SMALL = Data(rows=60_000, files=120, keys=1000)
 #: Keys so many that few rows meet.
 _MANY = Data(rows=28_000_000, files=70, keys=50_000_000)
 _FILLING = 62
@@ -212,7 +214,7 @@ WORKLOADS: dict[str, Workload] = {
             tables=("r",),
             cutoff=False,
         ),
-        _windowed("small", "inner, ±5 s, batches of 1,000 rows", Data(30_000, 60, 1000), "", 5, "inner", cutoff=False),
+        _windowed("small", "inner, ±5 s, batches of 1,000 rows", _SMALL, "", 5, "inner", cutoff=False, warm_up=60),
         _windowed(
             "first_seed",
             "inner, ±5 min, 100,000 rows a side at once",
