@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,7 +39,7 @@ class Filled:
         record = pa.table([[now], [key], [number]], schema=_schema("l"))
         return [*row_frames(record, bucket=0, input=0), mark_frame(0, 0, "", now), mark_frame(0, 1, "", now)]
 
-    def check(self, sent: list[Frame], key: int, number: int) -> None:
+    def check(self, sent: Iterable[Frame], key: int, number: int) -> None:
         """End the program unless what was sent on for that row is the one pair that it makes."""
         found = [row for f in sent if f.kind is FrameKind.ROWS for row in decode_table(f.payload).to_pylist()]
         if found != [{"l:id": number, "r:id": int(np.flatnonzero(self.keys == key)[0])}]:

@@ -17,7 +17,6 @@ from watersmeet.connectors.insert import insert_values
 from watersmeet.connectors.registry import check_order
 from watersmeet.connectors.snapshot import snapshot
 from watersmeet.errors import BindError, CatalogError, CheckpointError, ConfigError, UnsupportedError
-from watersmeet.functions import check_functions
 from watersmeet.historical import batch_frame, insert_rows
 from watersmeet.lookup.source import RowsSource
 from watersmeet.lookup.tables import table_options, table_schema
@@ -390,7 +389,6 @@ class Session:
     def _build(
         self, physical: PhysicalPlan, side_folder: str | None = None, hot_key_folder: str | None = None
     ) -> DataFrame:
-        check_functions(self.spark, physical)
         settings = physical.query.settings
         buckets = new_buckets(self.spark, settings.buckets)
         resources = Resources(settings.cache_bytes, settings.memory_limit, side_folder, hot_key_folder)
@@ -412,7 +410,6 @@ class Session:
         running = self._queries.get(name.lower())
         if running is not None and running.is_active:
             raise CatalogError(f"query {name} is running already", hint=f"STOP QUERY {name} first")
-        check_functions(self.spark, physical)
         self.streams.check_tables(physical)
         stored = self._checkpoint(name, checkpoint)
         time = event_time_output(physical.query) if target.derived and target.connector == EMBEDDED else None

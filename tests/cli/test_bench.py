@@ -53,6 +53,7 @@ def test_figures_of_one_workload(measured: dict[str, dict[str, Any]], tmp_path: 
     assert ours == "| watersmeet | 8,000,000 |  | 100 ms | 100 ms | 9.0 s | 7 MB | 5 MB | 1 MB | 3 |"
     assert spark.startswith("| spark | 500,000 | 16.0 | 1,600 ms |")
     assert defaults.startswith("| spark_defaults | 1,000,000 | 8.0 | 800 ms |")
+    assert "working sets: 90% of the state was there when a step began, 2 MB loaded" in told.stdout
     assert '"rows_per_s": 8000000' in (tmp_path / "all.json").read_text()
 
 

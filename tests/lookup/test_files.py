@@ -48,6 +48,13 @@ def test_types_are_cast_and_keys_out_of_range_are_not_found(tmp_path: Path) -> N
     assert rows(FilesSource(str(tmp_path), SCHEMA).fetch(keys(1, 1 << 40))) == [(1, "one")]
 
 
+def test_the_names_of_partition_folders_are_text_where_that_is_declared(tmp_path: Path) -> None:
+    (tmp_path / "id=7").mkdir()
+    pq.write_table(pa.table({"name": ["seven"]}), tmp_path / "id=7" / "a.parquet")
+    source = FilesSource(str(tmp_path), pa.schema([("id", pa.string()), ("name", pa.string())]))
+    assert rows(source.fetch(pa.table({"id": ["7", "x"]}))) == [("7", "seven")]
+
+
 def test_a_column_that_is_not_there(tmp_path: Path) -> None:
     write(tmp_path / "a.parquet", (1, "one"))
     source = FilesSource(str(tmp_path), pa.schema([("id", pa.int64()), ("nam", pa.string())]))

@@ -21,3 +21,5 @@ def test_results_are_right(name: str, tmp_path: Path, monkeypatch: pytest.Monkey
     rows = min(data.rows, 100_000)
     result = suite.run(name, peers=False, rows=rows)  # raises where they differ
     assert result["engines"]["watersmeet"]["rows_out"] > 0
+    if name == "inner":
+        assert 0 <= result["engines"]["watersmeet"]["hit_rate"] <= 1

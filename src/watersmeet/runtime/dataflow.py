@@ -36,6 +36,7 @@ from watersmeet.plan.specs import operator_specs, pack_specs
 from watersmeet.plan.times import EventTime, TimeUnit
 from watersmeet.plan.worker_projection import worker_projection
 from watersmeet.runtime.exchange import Exchange, batch_id
+from watersmeet.runtime.functions import check_functions
 from watersmeet.runtime.hosted_operator import HostedOperator
 from watersmeet.runtime.hot_key_files import HotKeyFiles
 from watersmeet.runtime.metrics import METRICS, RESULTS, observed_counters
@@ -99,7 +100,10 @@ def build(
     With a ``frontier_lag`` the result has a column ``_frontier`` and rows that tell the frontier of an event time that
     lies so far behind that of the last operator.  ``control`` is a streaming frame of control events (``value``: a line
     of JSON), where the query has one.  ``label`` ends the names of its metrics, where several queries run as one.
+
+    Raises ``BindError`` for a function that Spark does not have.
     """
+    check_functions(spark, plan)
     inputs = [sources[part.input.stream.name.lower()] for part in plan.inputs]
     projected = [_project(part, source, plan.keeps_late) for part, source in zip(plan.inputs, inputs, strict=True)]
     schemas = [_arrow_schema(frame) for frame in projected]
