@@ -44,12 +44,12 @@ def run(
 
 
 def test_a_hybrid_join_gives_what_one_in_memory_gives() -> None:
-    size: dict[str, Any] = {"keys": 400, "rows": 60, "steps": 12}
+    size: dict[str, Any] = {"keys": 4_000, "rows": 1_500, "steps": 8}
     expected, on_disk, _ = run("", **size)
     assert on_disk == 0
-    found, on_disk, _ = run("SETTINGS default_hash_join = 'hybrid', max_hot_keys = 100", **size)
+    found, on_disk, _ = run("SETTINGS default_hash_join = 'hybrid', max_hot_keys = 1000", **size)
     assert found == expected
-    assert on_disk > 200
+    assert on_disk > 2_000
 
 
 @pytest.mark.slow

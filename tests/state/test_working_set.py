@@ -8,12 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from watersmeet.columns import TIME
 from watersmeet.engine.events import Event, EventKind
 from watersmeet.state.segments import Segment, read_segment, write_segment
+from watersmeet.state.small_segments import SMALL_ROWS
 from watersmeet.state.store import MemoryStore
 from watersmeet.state.working_set import WorkingSet, WorkingSets
 from watersmeet.testing.harness import Harness, StepInput, load_script
@@ -61,17 +62,24 @@ def test_sync_loads_what_is_missing_and_drops_what_is_gone(sets: WorkingSets) ->
 @given(
     live=st.sets(st.integers(0, 5)), after=st.sets(st.integers(0, 5)), low=st.integers(-5, 70), span=st.integers(0, 70)
 )
+@example(live={0, 2}, after={0}, low=5, span=65)
 def test_a_scan_gives_the_live_rows_of_the_range(live: set[int], after: set[int], low: int, span: int) -> None:
     store = MemoryStore()
     segments = make(store, "left", "right", "left", "right", "left", "left")
+    large = (3, 4)  # have a table of their own, the others share one
+    for i in large:
+        segments[i] = write_segment(store, i, segments[i].relation, rows(*[10 * i, 10 * i + 5] * SMALL_ROWS))
     sets = WorkingSets(most_bytes=1 << 30)
     working_set = sets.get("run")
     for chosen in (live, after):
         working_set.sync([segments[i] for i in chosen], lambda segment: read_segment(store, segment))
-    for relation in ("left", "right"):
-        held = [t for i in after if segments[i].relation == relation for t in (10 * i, 10 * i + 5)]
-        assert scanned(working_set, relation, low, low + span) == sorted(t for t in held if low <= t <= low + span)
-        assert working_set.count(relation, low) == sum(t >= low for t in held)
+        for relation in ("left", "right"):
+            here = [i for i in chosen if segments[i].relation == relation]
+            held = [t for i in here for t in [10 * i, 10 * i + 5] * (SMALL_ROWS if i in large else 1)]
+            assert scanned(working_set, relation, low, low + span) == sorted(t for t in held if low <= t <= low + span)
+            assert working_set.count(relation, low) == sum(t >= low for t in held)
+            if here:
+                assert sorted(working_set.read([segments[i] for i in here])[TIME].to_pylist()) == sorted(held)
 
 
 def test_the_least_recently_used_sets_are_closed_first() -> None:

@@ -84,16 +84,16 @@ class Frame:
     payload: bytes | pa.Buffer
 
 
-def encode_table(table: pa.Table | pa.RecordBatch) -> bytes:
-    """An Arrow IPC stream of the table."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write(table)
-    payload: bytes = sink.getvalue().to_pybytes()
+def encode_table(table: pa.Table | pa.RecordBatch) -> pa.Buffer:
+    """An Arrow IPC stream of the table, in just as much memory as it needs."""
+    measure = pa.MockOutputStream()
+    _write_stream(table, measure)
+    payload = pa.allocate_buffer(measure.size())
+    _write_stream(table, pa.FixedSizeBufferWriter(payload))
     return payload
 
 
-def decode_table(payload: bytes) -> pa.Table:
+def decode_table(payload: bytes | pa.Buffer) -> pa.Table:
     """The table of an Arrow IPC stream; its buffers lie in ``payload``, nothing is copied."""
     return pa.ipc.open_stream(pa.py_buffer(payload)).read_all()
 
@@ -137,3 +137,8 @@ def from_record_batch(batch: pa.RecordBatch) -> Iterator[Frame]:
     payload = batch.column("payload")
     for i, (bucket, input, part, kind, frontier) in enumerate(zip(*heads, strict=True)):
         yield Frame(bucket, input, part, FrameKind(kind), frontier, payload[i].as_buffer())
+
+
+def _write_stream(table: pa.Table | pa.RecordBatch, sink: pa.NativeFile) -> None:
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write(table)

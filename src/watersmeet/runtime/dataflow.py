@@ -43,6 +43,7 @@ from watersmeet.runtime.metrics import METRICS, RESULTS, observed_counters
 from watersmeet.runtime.packer import Packer
 from watersmeet.runtime.processor import OperatorProcessor
 from watersmeet.runtime.run_folder import new_folder
+from watersmeet.runtime.worker_memory import give_back
 from watersmeet.runtime.worker_scan import ParquetFiles, scanned
 
 # Python functions take the environment of the session as they are built, and operators change it for theirs.
@@ -293,6 +294,7 @@ def _unpacked(
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from unpack(map(exchange.receive, batches), schema, side_folder, batch_id())
+        give_back()
 
     return frames.mapInArrow(run, from_arrow_schema(schema))
 

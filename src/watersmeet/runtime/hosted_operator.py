@@ -14,6 +14,7 @@ from watersmeet.engine.host import process
 from watersmeet.engine.spec import OperatorSpec
 from watersmeet.runtime.exchange import Exchange
 from watersmeet.runtime.hot_key_files import HotKeyFiles
+from watersmeet.runtime.worker_memory import give_back
 from watersmeet.state.local_copies import LocalCopies
 from watersmeet.state.store import Store
 from watersmeet.state.working_set import WorkingSets
@@ -48,7 +49,10 @@ class HostedOperator:
         copies = LocalCopies(self.folder, f"{self.spec.name}-{bucket}")
         sent = process(self.spec, bucket, frames, store, working_set, copies, self.hot_keys)
         sets.trim()
-        return iter([self.exchange.send(sent).to_pandas()])
+        frames = self.exchange.send(sent).to_pandas()
+        del sent
+        give_back()
+        return iter([frames])
 
     def _received(self, chunk: pd.DataFrame) -> Iterator[Frame]:
         return self.exchange.receive(pa.RecordBatch.from_pandas(chunk, schema=FRAME_SCHEMA, preserve_index=False))

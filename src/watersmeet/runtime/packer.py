@@ -12,6 +12,7 @@ from watersmeet.engine.pack import pack
 from watersmeet.engine.spec import PackSpec
 from watersmeet.runtime.exchange import Exchange
 from watersmeet.runtime.hot_key_files import HotKeyFiles
+from watersmeet.runtime.worker_memory import give_back
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class Packer:
         hot_keys = self.hot_keys.read() if self.hot_keys is not None else NO_ENTRY
         for frame in pack(batches, self.spec, hot_keys):
             yield self.exchange.send([frame])
+        give_back()
 
     def without_numbers(self) -> Packer:
         """The same for rows each of which has a place of its own: none has to be told from others that share it."""

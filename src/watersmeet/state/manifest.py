@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
+from typing import Any
 
 from watersmeet.errors import CheckpointError
 from watersmeet.kernels.api import FOREVER, NEVER
@@ -101,7 +102,13 @@ class Manifest:
 
     def to_json(self) -> bytes:
         """The manifest as it is stored."""
-        return json.dumps({"version": FORMAT_VERSION, **asdict(self)}, separators=(",", ":")).encode()
+        fields = {"version": FORMAT_VERSION, **_fields(self)}
+        return json.dumps(fields, separators=(",", ":"), default=_fields).encode()
+
+
+def _fields(record: Manifest | PartFrontier | Segment) -> dict[str, Any]:
+    """A record's fields by name; unlike ``asdict`` it copies none of them, which takes a millisecond."""
+    return {name: getattr(record, name) for name in record.__slots__}
 
 
 def read_manifest(

@@ -1,4 +1,4 @@
-"""The working set: a bucket's live segments as DuckDB tables in the worker's memory.
+"""The working set: a bucket's live segments as DuckDB tables in the worker's memory, small ones together in one.
 
 It is a cache.  Spark hands a bucket to whichever worker process is free, so before every step the set is brought to
 what the manifest names by set difference: tables of segments that are gone are dropped, missing ones are loaded from
@@ -12,7 +12,7 @@ import os
 import tempfile
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import duckdb
@@ -23,6 +23,7 @@ from watersmeet.kernels.api import FOREVER, NEVER, quote
 from watersmeet.state.cold import ColdDatabase, hot, is_cold
 from watersmeet.state.segment_index import SegmentIndex
 from watersmeet.state.segments import Segment
+from watersmeet.state.small_segments import SmallSegments, is_small, together
 
 _numbers = itertools.count()
 #: A working set that has not been asked for so long is closed.
@@ -39,7 +40,9 @@ class WorkingSet:
     def __init__(self, connection: duckdb.DuckDBPyConnection, cold: ColdDatabase | None = None) -> None:
         self._connection = connection
         self._cold = cold or ColdDatabase(connection)
-        self._tables: dict[str, tuple[Segment, str]] = {}
+        self._segments: dict[str, Segment] = {}
+        self._tables: dict[str, str] = {}  # of segments that are not small
+        self._small: dict[str, SmallSegments] = {}  # of each relation
         self._indexes: dict[str, dict[tuple[str, ...], SegmentIndex]] = {}
 
     @property
@@ -50,56 +53,66 @@ class WorkingSet:
     @property
     def nbytes(self) -> int:
         """Bytes of the segments held."""
-        return sum(segment.nbytes for segment, _ in self._tables.values())
+        return sum(segment.nbytes for segment in self._segments.values())
 
     def sync(self, live: Sequence[Segment], load: Callable[[Segment], pa.Table], *, most_hot: int | None = None) -> int:
         """Hold just the ``live`` segments; the bytes that had to be loaded come back.  ``most_hot``: see ``cool``."""
         wanted = {segment.id: segment for segment in live}
-        for gone in self._tables.keys() - wanted.keys():
+        for gone in self._segments.keys() - wanted.keys():
             self.remove(gone)
-        missing = [segment for id, segment in wanted.items() if id not in self._tables]
+        missing = [segment for id, segment in wanted.items() if id not in self._segments]
         in_memory = hot(live, most_hot)
         for segment in missing:
             self.add(segment, load(segment), is_hot=segment.id in in_memory)
         return sum(segment.nbytes for segment in missing)
 
     def cool(self, live: Sequence[Segment], most_hot: int | None) -> None:
-        """Keep the newest segments, up to ``most_hot`` rows (None: all), in memory and move the others to disk."""
+        """Keep the newest segments, up to ``most_hot`` rows (None: all), in memory and move the others to disk.
+
+        Small ones stay in memory.
+        """
         in_memory = hot(live, most_hot)
         for segment in live:
-            _, name = self._tables[segment.id]
-            if segment.id in in_memory or is_cold(name):
+            name = self._tables.get(segment.id)
+            if name is None or segment.id in in_memory or is_cold(name):
                 continue
             on_disk = self._cold.table(name)
             self._connection.execute(f"CREATE TABLE {on_disk} AS SELECT * FROM {name}")
             self.remove(segment.id)
-            self._tables[segment.id] = (segment, on_disk)
+            self._segments[segment.id], self._tables[segment.id] = segment, on_disk
 
     def add(self, segment: Segment, rows: pa.Table, *, is_hot: bool = True) -> None:
         """Hold the rows of a segment, in memory or on disk."""
-        name = f"segment_{next(self._table_numbers)}"
+        self._segments[segment.id] = segment
+        if is_small(segment):
+            self._small_of(segment.relation).add(segment, rows)
+            return
+        name = self._new_name()
         if not is_hot:
             name = self._cold.table(name)
         # DuckDB finds ``rows`` by its name here, in half of the time that it takes to register it
         self._connection.execute(f"CREATE TABLE {name} AS SELECT * FROM rows")
-        self._tables[segment.id] = (segment, name)
+        self._tables[segment.id] = name
 
     def remove(self, segment_id: str) -> None:
         """Drop a segment."""
+        segment = self._segments.pop(segment_id)
         for index in self._indexes.pop(segment_id, {}).values():
             index.drop()
-        _, name = self._tables.pop(segment_id)
-        self._connection.execute(f"DROP TABLE {name}")
+        if segment_id in self._tables:
+            self._connection.execute(f"DROP TABLE {self._tables.pop(segment_id)}")
+        else:
+            self._small_of(segment.relation).remove(segment_id)
 
     def scan(self, relation: str, low: int = NEVER, high: int = FOREVER) -> str | None:
         """SQL over the stored rows of a relation with ``low <= $t <= high``, segments outside pruned."""
         parts = []
-        for segment, name in self._tables.values():
-            if segment.relation != relation or segment.high < low or segment.low > high:
+        for table, segments in self._tables_of(relation):
+            if all(each.high < low or each.low > high for each in segments):
                 continue
-            inside = low <= segment.low and segment.high <= high
+            inside = all(low <= each.low and each.high <= high for each in segments)
             where = "" if inside else f" WHERE {quote(TIME)} BETWEEN {low} AND {high}"
-            parts.append(f"SELECT * FROM {name}{where}")
+            parts.append(f"SELECT * FROM {table}{where}")
         return f"({' UNION ALL '.join(parts)})" if parts else None
 
     def near(self, relation: str, by: Sequence[str], probes: str) -> str | None:
@@ -117,40 +130,66 @@ class WorkingSet:
     def _sought(self, relation: str, by: Sequence[str], seek: Callable[[SegmentIndex], str]) -> str | None:
         """SQL over what an index finds in large segments, and all rows of small ones."""
         parts = []
-        for id, (segment, name) in self._tables.items():
-            if segment.relation != relation:
+        for table, segments in self._tables_of(relation):
+            if len(segments) > 1 or segments[0].rows < LEAST_INDEXED:
+                parts.append(f"SELECT * FROM {table}")
                 continue
-            if segment.rows < LEAST_INDEXED:
-                parts.append(f"SELECT * FROM {name}")
-                continue
-            indexes = self._indexes.setdefault(id, {})
+            indexes = self._indexes.setdefault(segments[0].id, {})
             if tuple(by) not in indexes:
-                indexes[tuple(by)] = SegmentIndex(self._connection, name, by, len(indexes))
+                indexes[tuple(by)] = SegmentIndex(self._connection, table, by, len(indexes))
             parts.append(seek(indexes[tuple(by)]))
         return f"({' UNION ALL '.join(parts)})" if parts else None
 
-    def read(self, segments: Iterable[Segment]) -> pa.Table:
-        """The rows of some segments as one Arrow table."""
-        parts = " UNION ALL ".join(f"SELECT * FROM {self._tables[segment.id][1]}" for segment in segments)
-        return self._connection.sql(parts).to_arrow_table()
+    def read(self, segments: Sequence[Segment]) -> pa.Table:
+        """The rows of some segments of a relation as one Arrow table."""
+        small = [self._small_of(each.relation).rows(each.id) for each in segments if each.id not in self._tables]
+        parts = [f"SELECT * FROM {self._tables[each.id]}" for each in segments if each.id in self._tables]
+        if not parts:
+            return together(small)
+        found = self._connection.sql(" UNION ALL ".join(parts)).to_arrow_table()
+        return together([found, *small])
 
     def count(self, relation: str, low: int) -> int:
         """Stored rows of a relation with ``$t >= low``; only a segment that has older ones too is looked into."""
         rows = 0
-        for segment, name in self._tables.values():
-            if segment.relation != relation or segment.high < low:
+        for segment in self._of(relation):
+            if segment.high < low:
                 continue
             if segment.low >= low:
                 rows += segment.rows
-                continue
-            counted = self._connection.execute(f"SELECT count(*) FROM {name} WHERE {quote(TIME)} >= {low}").fetchall()
-            rows += int(counted[0][0])
+            elif segment.id in self._tables:
+                count = f"SELECT count(*) FROM {self._tables[segment.id]} WHERE {quote(TIME)} >= {low}"
+                rows += int(self._connection.execute(count).fetchall()[0][0])
+            else:
+                rows += self._small_of(relation).count(segment.id, low)
         return rows
 
     def close(self) -> None:
         """Drop all segments."""
-        for id in list(self._tables):
+        for id in list(self._segments):
             self.remove(id)
+
+    def _of(self, relation: str) -> list[Segment]:
+        return [each for each in self._segments.values() if each.relation == relation]
+
+    def _tables_of(self, relation: str) -> Iterator[tuple[str, list[Segment]]]:
+        """The tables with a relation's rows, each with the segments that it holds."""
+        small = []
+        for segment in self._of(relation):
+            if segment.id in self._tables:
+                yield self._tables[segment.id], [segment]
+            else:
+                small.append(segment)
+        if small:
+            yield self._small_of(relation).table(), small
+
+    def _small_of(self, relation: str) -> SmallSegments:
+        if relation not in self._small:
+            self._small[relation] = SmallSegments(self._connection, self._new_name())
+        return self._small[relation]
+
+    def _new_name(self) -> str:
+        return f"segment_{next(self._table_numbers)}"
 
 
 class WorkingSets:
