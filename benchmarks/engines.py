@@ -1,9 +1,10 @@
 """One workload by one engine, in a process of its own.
 
-    python -m benchmarks.engines ENGINE WORKLOAD ROWS FOLDER
+    python -m benchmarks.engines ENGINE WORKLOAD ROWS FOLDER [SETTING=VALUE...]
 
 ENGINE is ``watersmeet``, ``spark`` (its own operator, with the same session settings) or ``spark_defaults`` (with its
-own).  The last line printed is JSON: how long batches took, the peak of memory, the state, and sums over the results.
+own).  Settings that are given besides are those of a session of Watersmeet's; without a value Spark's default holds.
+The last line printed is JSON: how long batches took, the peak of memory, the state, and sums over the results.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +43,13 @@ _MASTER = "local[2]"
 _WARM = Data(rows=2_000, files=1)
 
 
-def run_watersmeet(workload: Workload, folder: Path) -> dict[str, Any]:
-    """The workload by Watersmeet."""
+def run_watersmeet(workload: Workload, folder: Path, changed: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """The workload by Watersmeet, with some settings changed."""
     import watersmeet
 
+    config = {**SETTINGS, **_partitions(workload), **(changed or {})}
     with tempfile.TemporaryDirectory() as workspace:
-        session = watersmeet.connect(workspace=workspace, master=_MASTER, config=SETTINGS | _partitions(workload))
+        session = watersmeet.connect(workspace=workspace, master=_MASTER, config=config)
         if workload.warm:
             small = write_streams(folder.parent, _WARM)
             _define(session, workload, small)
@@ -62,20 +65,28 @@ def _frame(session: Any, workload: Workload) -> Any:
 
 
 def _define(session: Any, workload: Workload, folder: Path) -> None:
+    for definition in definitions(workload, folder):
+        session.sql(definition)
+
+
+def definitions(workload: Workload, folder: Path) -> list[str]:
+    """CREATE statements for the streams and tables of a workload, whose files lie in a folder."""
+    found = []
     for side in workload.data.sides:
         columns = workload.data.columns(side)
-        files = f"connector = 'files', format = 'parquet', path = '{folder / side}'"
+        path = table_path(folder, side) if side in workload.tables else folder / side
+        files = f"connector = 'files', format = 'parquet', path = '{path}'"
         if side in workload.tables:
-            files = f"connector = 'files', format = 'parquet', path = '{table_path(folder, side)}'"
-            session.sql(f"CREATE TABLE {side} ({columns}) WITH ({files})")
+            found.append(f"CREATE TABLE {side} ({columns}) WITH ({files})")
             continue
         watermark = f"WATERMARK FOR {side}_ts AS {side}_ts - INTERVAL '1' SECOND"
         keyed = side in workload.primary_keys or side in workload.versioned
         key = f", PRIMARY KEY ({side}_key)" if keyed else ""
         mode = " SETTINGS mode = 'versioned_kv'" if keyed else ""
-        session.sql(
+        found.append(
             f"CREATE STREAM {side} ({columns}, {watermark}{key}) WITH ({files}, max_files_per_trigger = '1'){mode}"
         )
+    return found
 
 
 def run_spark(workload: Workload, folder: Path, settings: dict[str, str]) -> dict[str, Any]:
@@ -181,11 +192,11 @@ def table_path(folder: Path, side: str) -> Path:
 
 def main() -> None:
     """Run what the arguments say."""
-    engine, name, rows, folder = sys.argv[1:]
+    engine, name, rows, folder, *changed = sys.argv[1:]
     workload = WORKLOADS[name].of_rows(int(rows))
     match engine:
         case "watersmeet":
-            found = run_watersmeet(workload, Path(folder))
+            found = run_watersmeet(workload, Path(folder), dict(each.split("=", 1) for each in changed))
         case "spark":
             found = run_spark(workload, Path(folder), SETTINGS)
         case _:

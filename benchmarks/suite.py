@@ -49,7 +49,7 @@ def run(name: str, *, flink: Flink | None = None, peers: bool = True, rows: int 
     for side in workload.tables:
         table_path(data, side)
     engines = ["watersmeet", *(("spark", "spark_defaults") if workload.spark is not None and peers else ())]
-    found = {engine: _figures(_child(engine, workload, data), workload) for engine in engines}
+    found = {engine: measured(engine, workload, data) for engine in engines}
     expected = batch_answer(workload, data)
     for engine, figures in found.items():
         if (sums := figures.pop("sums")) != expected:
@@ -95,11 +95,13 @@ def run_all(names: Sequence[str], tell: Callable[[str], None], **options: Any) -
     return results
 
 
-def _figures(measured: dict[str, Any], workload: Workload) -> dict[str, Any]:
-    batches = measured["batch_ms"]
+def measured(engine: str, workload: Workload, data: Path, settings: Sequence[str] = ()) -> dict[str, Any]:
+    """The figures of one engine, which runs in a process of its own; ``settings`` are those of ``engines.py``."""
+    told = _child(engine, workload, data, settings)
+    batches = told["batch_ms"]
     steady = batches[workload.warm_up : -_LAST] or batches
     if workload.warm:  # one batch: from the start of the query to its end
-        rate = workload.data.rows_a_batch * workload.data.files / measured["seconds"]
+        rate = workload.data.rows_a_batch * workload.data.files / told["seconds"]
     else:
         rate = workload.data.rows_a_batch * len(steady) / sum(steady) * 1000
     ordered = sorted(steady)
@@ -107,12 +109,13 @@ def _figures(measured: dict[str, Any], workload: Workload) -> dict[str, Any]:
         "rows_per_s": round(rate),
         "median_ms": statistics.median(steady),
         "p95_ms": ordered[min(len(ordered) - 1, round(0.95 * len(ordered)))],
-        **measured,
+        **told,
     }
 
 
-def _child(engine: str, workload: Workload, data: Path) -> dict[str, Any]:
-    command = [sys.executable, "-m", "benchmarks.engines", engine, workload.name, str(workload.data.rows), str(data)]
+def _child(engine: str, workload: Workload, data: Path, settings: Sequence[str]) -> dict[str, Any]:
+    arguments = [engine, workload.name, str(workload.data.rows), str(data), *settings]
+    command = [sys.executable, "-m", "benchmarks.engines", *arguments]
     found: dict[str, Any] = json.loads(_output(command, engine, workload).strip().splitlines()[-1])
     return found
 

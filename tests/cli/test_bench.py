@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks import suite
+from benchmarks import bench_kernels, suite
 from benchmarks.workloads import WORKLOADS
 from watersmeet.cli.main import app
 
@@ -33,7 +33,7 @@ def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, dict[
         "spark": {**FIGURES, "batch_ms": [900, 900, 900, *[1600] * 16, 900]},
         "spark_defaults": {**FIGURES, "batch_ms": [900, 900, 900, *[800] * 16, 900]},
     }
-    monkeypatch.setattr(suite, "_child", lambda engine, workload, data: dict(found[engine]))
+    monkeypatch.setattr(suite, "_child", lambda engine, workload, data, settings: dict(found[engine]))
     monkeypatch.setattr(suite, "write_streams", lambda below, data: tmp_path)
     monkeypatch.setattr(suite, "batch_answer", lambda workload, data: {"rows": 3})
     return found
@@ -93,3 +93,16 @@ def test_an_engine_that_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     told = CliRunner().invoke(app, ["bench", "inner"])
     assert told.exit_code == 1
     assert told.stderr.startswith("no figures of inner: watersmeet failed; what it said is in ")
+
+
+@pytest.mark.parametrize("name", ["changelog", "lookup"])
+def test_kernels_alone_are_compared_with_the_batch_answer(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workload = WORKLOADS[name].of_rows(2_000)
+    figures = bench_kernels.measure(workload, tmp_path)
+    assert figures["workload"] == name
+    assert all(isinstance(value, int) and value > 0 for key, value in figures.items() if key != "workload")
+    monkeypatch.setattr(bench_kernels, "batch_answer", lambda workload, data: {"rows": 3, "l_id": 1, "r_id": 2})
+    with pytest.raises(SystemExit, match="the results differ from DuckDB's"):
+        bench_kernels.measure(workload, tmp_path)

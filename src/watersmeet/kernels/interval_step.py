@@ -45,7 +45,7 @@ def run(
 
 @dataclass(slots=True)
 class _Step:
-    """One step over the relations ``l_new``, ``r_new`` and the stored rows that can meet them."""
+    """One step over new rows and the stored rows that can meet them."""
 
     match: WindowMatch
     emit: EmitMode
@@ -55,18 +55,18 @@ class _Step:
     first_rid: int
     new: dict[Side, pa.Table]
     result: StepResult = field(default_factory=StepResult)
+    registered: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        for side, rows in self.new.items():
-            self.state.connection.register(f"{side.alias}_new", rows)
+        for side in Side:
             self.result.forget[side.value] = self.result.forget[_marks(side)] = self.closed(side)
 
     def close(self) -> None:
         con = self.state.connection
         if any(self.tracks(side) for side in Side):  # else pairs have no table
             con.execute("DROP TABLE IF EXISTS pairs")
-        for side in Side:
-            con.unregister(f"{side.alias}_new")
+        for name in self.registered:
+            con.unregister(name)
 
     # -- joins that give pairs: inner, left, right, full ----------------------------------------------------------
 
@@ -101,7 +101,7 @@ class _Step:
         alias = side.alias
         if not self.tracks(side):
             return []
-        had_partner = f"{alias}.{quote(MATCHED)}" if relation != f"{alias}_new" else "FALSE"
+        had_partner = f"{alias}.{quote(MATCHED)}" if relation not in self.registered else "FALSE"
         return [
             f"{alias}.{quote(RID)} AS {alias}id",
             f"{alias}.{quote(TIME)} AS {alias}time",
@@ -113,12 +113,12 @@ class _Step:
         alias = side.alias
         unmatched_new = f"{quote(RID)} NOT IN (SELECT {alias}id FROM pairs WHERE {alias}id >= {self.first_rid})"
         if self.emit is EmitMode.CHANGELOG:
-            selects = [self.padded(side, f"{alias}_new", unmatched_new, "1")]
+            selects = [self.padded(side, self.fresh(side), unmatched_new, "1")]
             if (old := self.old(side)) is not None:
                 selects.append(self.padded(side, old, f"{quote(RID)} IN ({self.first_partner(side)})", "-1"))
             return selects
         final_new = f"({quote(TIME)} IS NULL OR {quote(TIME)} < {self.closed(side)}) AND {unmatched_new}"
-        selects = [self.padded(side, f"{alias}_new", final_new, "1")]
+        selects = [self.padded(side, self.fresh(side), final_new, "1")]
         if (due := self.due(side)) is not None:
             never = f"NOT {quote(MATCHED)} AND {quote(RID)} NOT IN (SELECT {alias}id FROM pairs){self.unmarked(side)}"
             selects.append(self.padded(side, due, never, "1"))
@@ -126,11 +126,11 @@ class _Step:
 
     def padded(self, side: Side, relation: str, where: str, weight: str) -> str:
         """Rows of one side beside NULLs of the other's types."""
-        alias, other = side.alias, side.other.alias
+        alias = side.alias
         columns = self.match.output_sql() + self.weight_column(weight, id=_id_of(side))
         return (
             f"SELECT {columns} FROM (SELECT * FROM {relation} WHERE {where}) AS {alias} "
-            f"LEFT JOIN (SELECT * FROM {other}_new WHERE FALSE) AS {other} ON FALSE"
+            f"LEFT JOIN (SELECT * FROM {self.fresh(side.other)} WHERE FALSE) AS {side.other.alias} ON FALSE"
         )
 
     def first_partner(self, side: Side) -> str:
@@ -162,16 +162,16 @@ class _Step:
             changes.append(f"SELECT {columns}{weights} FROM {relation} AS l WHERE {where}")
 
         if self.match.kind is JoinKind.SEMI:
-            select("l_new", new_matched, "1")
+            select(self.fresh(Side.LEFT), new_matched, "1")
             if (old := self.old(Side.LEFT)) is not None:
                 select(old, new_matched, "1")
         elif self.emit is EmitMode.CHANGELOG:
-            select("l_new", f"NOT {new_matched}", "1")
+            select(self.fresh(Side.LEFT), f"NOT {new_matched}", "1")
             if (old := self.old(Side.LEFT)) is not None:
                 select(old, new_matched, "-1")
         else:
             final = f"({quote(TIME)} IS NULL OR {quote(TIME)} < {self.closed(Side.LEFT)})"
-            select("l_new", f"{final} AND NOT {new_matched}", "1")
+            select(self.fresh(Side.LEFT), f"{final} AND NOT {new_matched}", "1")
             if (due := self.due(Side.LEFT)) is not None:
                 select(due, f"NOT {new_matched}{self.unmarked(Side.LEFT)}", "1")
         self.result.changes = self.table(" UNION ALL ".join(changes))
@@ -201,23 +201,32 @@ class _Step:
     def meetings(self) -> list[tuple[str, str, str]]:
         """(left relation, right relation, condition) of everything that can give a new pair."""
         on = self.match.condition_sql()
-        old = self.old(Side.RIGHT)
-        right = "r_new" if old is None else f"({self.with_new(Side.RIGHT, old)})"
         found = []
         if self.new[Side.LEFT].num_rows:
-            found.append(("l_new", right, on))
+            old = self.old(Side.RIGHT)
+            right = self.fresh(Side.RIGHT) if old is None else f"({self.with_new(Side.RIGHT, old)})"
+            found.append((self.fresh(Side.LEFT), right, on))
         if self.new[Side.RIGHT].num_rows and (old := self.old(Side.LEFT)) is not None:
-            found.append((old, "r_new", on))
-        return found or [("l_new", "r_new", "FALSE")]
+            found.append((old, self.fresh(Side.RIGHT), on))
+        return found or [(self.fresh(Side.LEFT), self.fresh(Side.RIGHT), "FALSE")]
+
+    def fresh(self, side: Side) -> str:
+        """The relation of a side's new rows, made when it is first asked for: of few rows that takes a while."""
+        name = f"{side.alias}_new"
+        if name not in self.registered:
+            self.state.connection.register(name, self.new[side])
+            self.registered.add(name)
+        return name
 
     def with_new(self, side: Side, old: str) -> str:
         """SQL of stored rows of a side and its new ones."""
         columns = ", ".join(quote(name) for name in self.stored_columns(side))
         matched = self.tracks(side)
-        return (
-            f"SELECT {columns}{f', {quote(MATCHED)}' if matched else ''} FROM {old} UNION ALL "
-            f"SELECT {columns}{f', FALSE AS {quote(MATCHED)}' if matched else ''} FROM {side.alias}_new"
-        )
+        stored = f"SELECT {columns}{f', {quote(MATCHED)}' if matched else ''} FROM {old}"
+        if not self.new[side].num_rows:
+            return stored
+        new = f"SELECT {columns}{f', FALSE AS {quote(MATCHED)}' if matched else ''} FROM {self.fresh(side)}"
+        return f"{stored} UNION ALL {new}"
 
     def tracks(self, side: Side) -> bool:
         return self.match.kind.tracks(side)
@@ -263,7 +272,7 @@ class _Step:
             matched = f"{quote(RID)} IN (SELECT {alias}id FROM pairs WHERE {alias}id >= {self.first_rid})"
             columns += f", {matched} AS {quote(MATCHED)}"
         self.result.store[side.value] = self.table(
-            f"SELECT {columns} FROM {alias}_new WHERE {quote(TIME)} >= {self.closed(side)} AND {where}"
+            f"SELECT {columns} FROM {self.fresh(side)} WHERE {quote(TIME)} >= {self.closed(side)} AND {where}"
         )
 
     def table(self, sql: str) -> pa.Table:

@@ -1,0 +1,60 @@
+"""What settings of Spark cost: the workload ``inner``, with one of them changed at a time.
+
+    python -m benchmarks.bench_settings [--rows N] [SETTING=VALUE...]
+
+Each change is measured between two runs as the benchmarks have it, since machines do not keep their speed; the ratio
+is that of the median batches.  Settings that are given are tried in place of the script's own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+
+from benchmarks.streams import write_streams
+from benchmarks.suite import measured
+from benchmarks.workloads import WORKLOADS
+
+_CHANGES = (
+    "spark.sql.streaming.checkpointFileManagerClass=",
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled=false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch=10000",
+    "spark.sql.shuffle.partitions=4",
+    "spark.shuffle.compress=false",
+    "spark.python.unix.domain.socket.enabled=true",
+    "spark.sql.codegen.wholeStage=false",
+    "spark.driver.extraJavaOptions=-XX:+UseParallelGC",
+    "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1",
+    "spark.ui.enabled=true",
+)
+
+
+def main() -> None:
+    """Measure each change, and print a table and a line of JSON."""
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("changes", nargs="*", metavar="SETTING=VALUE", default=_CHANGES)
+    arguments.add_argument("--rows", type=int, help="rows a side, in place of the workload's own")
+    options = arguments.parse_args()
+    workload = WORKLOADS["inner"] if options.rows is None else WORKLOADS["inner"].of_rows(options.rows)
+    data = write_streams(Path(tempfile.gettempdir()) / "watersmeet-bench", workload.data)
+
+    def median(*settings: str) -> float:
+        found: float = measured("watersmeet", workload, data, settings)["median_ms"]
+        return found
+
+    print("| changed | median batch | ratio |\n|---|---|---|")
+    ratios = {}
+    before = median()
+    for change in options.changes:
+        batch = median(change)
+        after = median()
+        ratios[change] = batch / ((before + after) / 2)
+        print(f"| `{change}` | {batch:,.0f} ms | {ratios[change]:.2f} |", flush=True)
+        before = after
+    print(json.dumps(ratios))
+
+
+if __name__ == "__main__":
+    main()
