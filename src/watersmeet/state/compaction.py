@@ -42,7 +42,7 @@ def plan_merges(segments: Iterable[Segment], width: int | None) -> list[list[Seg
 
 
 def _one_merge(group: list[Segment]) -> list[Segment]:
-    """As many of the group as fit into ``MAX_MERGE_BYTES``, at least ``FAN_IN``: a step does not rewrite all at once."""
+    """As many of a group as fit into ``MAX_MERGE_BYTES``, at least ``FAN_IN``: no step rewrites a large state whole."""
     chosen: list[Segment] = []
     nbytes = 0
     for segment in group:
