@@ -12,7 +12,7 @@ import pytest
 from watersmeet.columns import TIME
 from watersmeet.kernels.api import JoinKind
 from watersmeet.kernels.match import Key, SideColumns, WindowMatch
-from watersmeet.state.compaction import ENOUGH, FAN_IN, MAX_MERGE_BYTES, plan_merges
+from watersmeet.state.compaction import FAN_IN, MAX_MERGE_BYTES, plan_merges
 from watersmeet.state.segments import FEW_ROWS, Segment, drop_segment, read_segment, split_by_time, write_segment
 from watersmeet.state.store import MemoryStore
 
@@ -121,11 +121,3 @@ def test_only_segments_of_one_relation_partition_and_size_are_merged() -> None:
     assert plan_merges([*others, *alike], 100) == [alike]
     assert plan_merges([*others, *alike[1:]], 100) == []
     assert plan_merges([segment(i, nbytes=MAX_MERGE_BYTES + 1) for i in range(9)], None) == []
-
-
-def test_large_segments_are_left_as_they_are_until_there_are_too_many() -> None:
-    large = [segment(i, nbytes=4 << 20) for i in range(ENOUGH + 1)]
-    assert plan_merges(large, None) == [large[:8]]
-    assert plan_merges(large[: ENOUGH - 1], None) == []
-    small = [segment(100 + i, nbytes=1 << 20) for i in range(FAN_IN)]
-    assert plan_merges([*large[:20], *small], None) == [small]
