@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -31,7 +32,7 @@ def make(store: MemoryStore, *relations: str) -> list[Segment]:
 
 def scanned(working_set: WorkingSet, relation: str, low: int, high: int) -> list[int]:
     sql = working_set.scan(relation, low, high)
-    return [] if sql is None else sorted(t for (t,) in working_set.connection.sql(f"SELECT * FROM {sql}").fetchall())
+    return [] if sql is None else sorted(t for t, *_ in working_set.connection.sql(f"SELECT * FROM {sql}").fetchall())
 
 
 @pytest.fixture
@@ -80,6 +81,31 @@ def test_a_scan_gives_the_live_rows_of_the_range(live: set[int], after: set[int]
             assert working_set.count(relation, low) == sum(t >= low for t in held)
             if here:
                 assert sorted(working_set.read([segments[i] for i in here])[TIME].to_pylist()) == sorted(held)
+
+
+def test_rows_that_came_out_of_duckdb_lie_beside_others(sets: WorkingSets) -> None:
+    """DuckDB gives an Arrow duration back as an interval, and a struct's fields as nullable."""
+    inner = pa.struct([pa.field("a", pa.int32(), nullable=False)])
+
+    def timed(*times: int) -> pa.Table:
+        structs = pa.array([{"a": time} for time in times[:-1]] + [None], inner)
+        return rows(*times).append_column("d", pa.array(times, pa.duration("us"))).append_column("s", structs)
+
+    store, working_set = MemoryStore(), sets.get("run")
+    large = write_segment(store, 0, "left", timed(*range(SMALL_ROWS)))
+    small = [write_segment(store, number, "left", timed(-number, -number - 10)) for number in (1, 2)]
+    working_set.sync([large, *small], lambda segment: read_segment(store, segment))
+    merged = working_set.read([large, small[0]])
+    assert sorted(merged[TIME].to_pylist()) == sorted([*range(SMALL_ROWS), -1, -11])
+    fewer = write_segment(store, 3, "left", merged.filter(pc.less(merged[TIME], 5)))
+    for together in ([fewer, small[1]], [small[1], fewer]):
+        working_set.sync([], lambda segment: read_segment(store, segment))
+        working_set.sync(together, lambda segment: read_segment(store, segment))
+        expected = sorted([-1, -11, -2, -12, *range(5)])
+        assert scanned(working_set, "left", -100, 100) == expected
+        assert sorted(working_set.read(together)[TIME].to_pylist()) == expected
+        found = working_set.connection.sql(f"SELECT epoch_us(d), s.a FROM {working_set.scan('left')}").fetchall()
+        assert sorted(d for d, _ in found) == expected
 
 
 def test_the_least_recently_used_sets_are_closed_first() -> None:

@@ -6,6 +6,9 @@ made or dropped a millisecond.  A stream of small batches leaves a segment with 
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable
+
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -56,13 +59,23 @@ class SmallSegments:
     def table(self) -> str:
         """The table with the rows of all of them."""
         if not self._is_filled:
-            rows = together(list(self._rows.values()))
-            self._connection.execute(f"CREATE OR REPLACE TABLE {self._table} AS SELECT * FROM rows")
+            first, *others = alike(self._rows.values())
+            self._fill(f"CREATE OR REPLACE TABLE {self._table} AS", first)
+            for each in others:
+                self._fill(f"INSERT INTO {self._table}", each)
             self._is_filled = True
-            del rows  # DuckDB found it by its name
         return self._table
 
+    def _fill(self, how: str, rows: pa.Table) -> None:
+        self._connection.execute(f"{how} SELECT * FROM rows")  # DuckDB finds them by this name
 
-def together(tables: list[pa.Table]) -> pa.Table:
-    """The rows of tables that have the same columns, though some of them came out of DuckDB."""
-    return pa.concat_tables([each.cast(tables[0].schema) for each in tables])
+
+def alike(tables: Iterable[pa.Table]) -> list[pa.Table]:
+    """The rows of tables that have the same columns: one table, or another of those that came out of DuckDB.
+
+    It has types of its own for some of Arrow's, which Arrow does not always cast back.
+    """
+    by_schema: dict[pa.Schema, list[pa.Table]] = defaultdict(list)
+    for table in tables:
+        by_schema[table.schema].append(table)
+    return [pa.concat_tables(each) for each in by_schema.values()]

@@ -23,7 +23,7 @@ from watersmeet.kernels.api import FOREVER, NEVER, quote
 from watersmeet.state.cold import ColdDatabase, hot, is_cold
 from watersmeet.state.segment_index import SegmentIndex
 from watersmeet.state.segments import Segment
-from watersmeet.state.small_segments import SmallSegments, is_small, together
+from watersmeet.state.small_segments import SmallSegments, alike, is_small
 
 _numbers = itertools.count()
 #: A working set that has not been asked for so long is closed.
@@ -142,12 +142,19 @@ class WorkingSet:
 
     def read(self, segments: Sequence[Segment]) -> pa.Table:
         """The rows of some segments of a relation as one Arrow table."""
-        small = [self._small_of(each.relation).rows(each.id) for each in segments if each.id not in self._tables]
-        parts = [f"SELECT * FROM {self._tables[each.id]}" for each in segments if each.id in self._tables]
-        if not parts:
-            return together(small)
-        found = self._connection.sql(" UNION ALL ".join(parts)).to_arrow_table()
-        return together([found, *small])
+        small = alike(self._small_of(each.relation).rows(each.id) for each in segments if each.id not in self._tables)
+        names = [self._tables[each.id] for each in segments if each.id in self._tables]
+        if not names and len(small) == 1:
+            return small[0]
+        views = {f"small_{number}": rows for number, rows in enumerate(small)}
+        for name, rows in views.items():
+            self._connection.register(name, rows)
+        try:
+            parts = [f"SELECT * FROM {name}" for name in (*names, *views)]
+            return self._connection.sql(" UNION ALL ".join(parts)).to_arrow_table()
+        finally:
+            for name in views:
+                self._connection.unregister(name)
 
     def count(self, relation: str, low: int) -> int:
         """Stored rows of a relation with ``$t >= low``; only a segment that has older ones too is looked into."""
