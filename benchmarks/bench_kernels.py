@@ -137,13 +137,10 @@ def measure(workload: Workload, below: Path) -> dict[str, int | str]:
     if found != expected:
         raise SystemExit(f"{workload.name}: the results differ from DuckDB's: {found}, expected {expected}")
     steady = slice(workload.warm_up, None)
-    rows, pack_time, step_time = (
-        workload.data.rows_a_batch,
-        statistics.median(packing[steady]),
-        statistics.median(operating[steady]),
-    )
-    rates = {"pack": rows / pack_time, "operators": rows / step_time, "both": rows / (pack_time + step_time)}
-    return {"workload": workload.name, **{f"{name}_rows_per_s": round(rate) for name, rate in rates.items()}}
+    pack_time, step_time = statistics.median(packing[steady]), statistics.median(operating[steady])
+    times = {"pack": pack_time, "operators": step_time, "both": pack_time + step_time}
+    rates = {f"{name}_rows_per_s": round(workload.data.rows_a_batch / seconds) for name, seconds in times.items()}
+    return {"workload": workload.name, **rates}
 
 
 def _sums(results: pa.Table, workload: Workload) -> dict[str, int]:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from watersmeet.columns import TIME
 from watersmeet.engine.events import Event, EventKind
 from watersmeet.state.segments import Segment, read_segment, write_segment
-from watersmeet.state.small_segments import SMALL_ROWS
+from watersmeet.state.small_segments import SMALL_BYTES, SMALL_ROWS
 from watersmeet.state.store import MemoryStore
 from watersmeet.state.working_set import WorkingSet, WorkingSets
 from watersmeet.testing.harness import Harness, StepInput, load_script
@@ -106,6 +106,16 @@ def test_rows_that_came_out_of_duckdb_lie_beside_others(sets: WorkingSets) -> No
         assert sorted(working_set.read(together)[TIME].to_pylist()) == expected
         found = working_set.connection.sql(f"SELECT epoch_us(d), s.a FROM {working_set.scan('left')}").fetchall()
         assert sorted(d for d, _ in found) == expected
+
+
+def test_few_rows_that_are_large_may_lie_on_disk(sets: WorkingSets) -> None:
+    store, working_set = MemoryStore(), sets.get("run")
+    large = write_segment(store, 0, "left", rows(1, 2).append_column("v", pa.array(["x" * SMALL_BYTES] * 2)))
+    small = write_segment(store, 1, "left", rows(3, 4).append_column("v", pa.array(["x"] * 2)))
+    working_set.sync([large, small], lambda segment: read_segment(store, segment), most_hot=0)
+    on_disk = "SELECT sum(estimated_size) FROM duckdb_tables() WHERE database_name = 'cold'"
+    assert working_set.connection.sql(on_disk).fetchall() == [(2,)]
+    assert scanned(working_set, "left", 0, 9) == [1, 2, 3, 4]
 
 
 def test_the_least_recently_used_sets_are_closed_first() -> None:
