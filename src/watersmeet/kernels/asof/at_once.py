@@ -50,12 +50,12 @@ class AsofAtOnce:
         is_current = self.match.direction is Direction.CURRENT
         result = StepResult()
         with step_tables(state, left_new=number_rows(inputs[0], first_rid), right_new=inputs[1]):
-            step = AsofStep(self.match, state)
+            right = frontiers.inputs[Side.RIGHT.index]
+            step = AsofStep(self.match, state, right if is_current else min(right, frontiers.after))
             step.execute("CREATE TEMP TABLE waiting AS SELECT * FROM left_new")
             step.find_candidates()
             result.changes = step.table(step.results_sql())
-            right = frontiers.inputs[Side.RIGHT.index]
-            step.keep_right(result, right if is_current else min(right, frontiers.after))
+            step.keep_right(result)
             if not is_current:
                 self._count_behind(step, inputs, result)
         return result

@@ -87,8 +87,10 @@ class _Step:
     step: AsofStep = field(init=False)
 
     def __post_init__(self) -> None:
-        forward = self.match.direction is Direction.FORWARD
-        self.step = AsofStep(self.match, self.state, self.frontiers.before if forward else NEVER)
+        is_current = self.match.direction is Direction.CURRENT
+        floor = self.frontiers.inputs[Side.RIGHT.index] if is_current else self.frontiers.after
+        is_forward = self.match.direction is Direction.FORWARD
+        self.step = AsofStep(self.match, self.state, floor, self.frontiers.before if is_forward else NEVER)
 
     @property
     def match(self) -> AsofMatch:
@@ -109,9 +111,7 @@ class _Step:
         execute(f"CREATE TEMP TABLE difference AS {self.difference()}")
         self.result.changes = self.step.table(f"{self.changes()} UNION ALL {self.untimed_retractions()}")
         self.keep_left()
-        is_current = self.match.direction is Direction.CURRENT
-        floor = self.frontiers.inputs[Side.RIGHT.index] if is_current else self.frontiers.after
-        self.step.keep_right(self.result, floor)
+        self.step.keep_right(self.result)
         return self.result
 
     # -- left rows -------------------------------------------------------------------------------------------------

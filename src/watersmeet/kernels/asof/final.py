@@ -61,7 +61,8 @@ class _Step:
         self.is_backward = match.direction is Direction.BACKWARD
         # rows below these are done with, though segments may still hold them
         self.low_left = frontiers.before if self.is_backward else NEVER
-        self.step = AsofStep(match, state, frontiers.before if match.direction is Direction.FORWARD else NEVER)
+        is_forward = match.direction is Direction.FORWARD
+        self.step = AsofStep(match, state, self.frontier, frontiers.before if is_forward else NEVER)
 
     def run(self) -> StepResult:
         result = StepResult()
@@ -69,7 +70,7 @@ class _Step:
         self.step.find_candidates()
         result.changes = self.step.table(f"{self.step.results_sql()} AND {self._is_final()}")
         self._keep_left(result)
-        self.step.keep_right(result, self.frontier)
+        self.step.keep_right(result)
         return result
 
     def _waiting(self) -> str:

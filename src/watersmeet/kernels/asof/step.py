@@ -1,7 +1,7 @@
 """What the steps of all joins as of a time share: the right rows that may hold, the join, and the right side's state.
 
 A step makes two tables: ``waiting``, the left rows to be joined (each kernel chooses its own), and ``candidates``, the
-right rows that may hold for one of them.
+right rows that may hold for one of them.  A step that settles right rows takes all of those for candidates too.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -34,39 +35,53 @@ def step_tables(state: StateView, **arrived: pa.Table) -> Iterator[None]:
     try:
         yield
     finally:
-        for name in ("waiting", "candidates", "tied", "past"):
+        for name in ("waiting", "candidates", "tied"):
             con.execute(f"DROP TABLE IF EXISTS {name}")
         for name in arrived:
             con.unregister(name)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class AsofStep:
-    """One step's tables and SQL; right rows below ``low_right`` are done with, though segments may hold them."""
+    """One step's tables and SQL.
+
+    Right rows below ``floor`` stay as they are, since what comes is newer.  Those below ``low_right`` are done with,
+    though segments may hold them.
+    """
 
     match: AsofMatch
     state: StateView
+    floor: int
     low_right: int = NEVER
+
+    @cached_property
+    def settles(self) -> bool:
+        """Whether right rows are settled in this step: of those below the floor only what holds then is kept.
+
+        They are, once as many are fresh as have been settled: each row so is rewritten a bounded number of times for
+        each doubling.
+        """
+        if self.match.direction is Direction.FORWARD or self.floor == NEVER:
+            return False
+        ((new,),) = self.rows(f"SELECT count(*) FROM right_new WHERE {quote(TIME)} < {self.floor}")
+        return new + self.count("right", self.floor - 1) >= max(LEAST_SETTLED, self.count("settled"))
 
     # -- the join --------------------------------------------------------------------------------------------------
 
     def find_candidates(self) -> None:
         """Make ``candidates``: of the right rows that may hold for a row of ``waiting`` the ones that count."""
-        names = ", ".join(quote(name) for name in self.match.right_columns)
         where = [f"{quote(TIME)} IS NOT NULL"]
         if self.match.direction is Direction.BACKWARD:
-            where.append(f"{quote(TIME)} <= (SELECT max({quote(TIME)}) FROM waiting)")
+            settled = f" OR {quote(TIME)} < {self.floor}" if self.settles else ""
+            where.append(f"({quote(TIME)} <= (SELECT max({quote(TIME)}) FROM waiting){settled})")
         ((waiting,),) = self.rows("SELECT count(*) FROM waiting")
         stored = self.count("right") + self.count("settled")
-        find = self._find() if 0 < waiting * FAR_MORE < stored else None
-        rows = f"SELECT {names} FROM ({self._right_rows(find)}) WHERE {' AND '.join(where)}"
-        if self.match.keys and waiting * MORE < stored:
-            rows = f"SELECT {names} FROM ({rows}) AS r WHERE {self._may_meet(rows)}"
-        self.execute(f"CREATE TEMP TABLE candidates AS {rows}")
-        self._keep_those_that_count("candidates")
-        if self.match.direction is Direction.CURRENT:
-            self.execute(f"CREATE OR REPLACE TEMP TABLE candidates AS {self._newest('candidates')}")
-        elif not self.match.meets_one:
+        find = self._find() if 0 < waiting * FAR_MORE < stored and not self.settles else None
+        rows = f"SELECT {self._right_names()} FROM ({self._right_rows(find)}) WHERE {' AND '.join(where)}"
+        if self.match.keys and waiting * MORE < stored and not self.settles:
+            rows = f"SELECT {self._right_names()} FROM ({rows}) AS r WHERE {self._may_meet(rows)}"
+        self._keep_those_that_count(rows)
+        if self.match.direction is Direction.BACKWARD and not self.match.meets_one:
             by = ", ".join(quote(name) for name in self.match.versions.by)
             until = f"lead({quote(TIME)}) OVER (PARTITION BY {by} ORDER BY {quote(TIME)})"
             self.execute(
@@ -86,11 +101,14 @@ class AsofStep:
             case Direction.FORWARD:
                 return self._asof("<")
         on = self.match.same_key()
-        if self.match.direction is Direction.BACKWARD:  # the versions of several things
+        right = "candidates"
+        if self.match.direction is Direction.CURRENT:
+            right = f"({self._newest('candidates')})"
+        else:  # BACKWARD: the versions of several things
             time, until = f"l.{quote(TIME)}", f"r.{quote(_UNTIL)}"
             on.append(f"r.{quote(TIME)} <= {time} AND ({until} IS NULL OR {time} < {until})")
         on += self._tests()
-        return f"waiting AS l LEFT JOIN candidates AS r ON {' AND '.join(on) or 'TRUE'}"
+        return f"waiting AS l LEFT JOIN {right} AS r ON {' AND '.join(on) or 'TRUE'}"
 
     def matches(self) -> str:
         """Whether what stands beside a row in ``joined`` is its partner."""
@@ -134,10 +152,12 @@ class AsofStep:
 
     def _right_rows(self, find: Callable[[str], str | None] | None = None) -> str:
         """SQL of the new and the stored right rows, or of those stored that ``find`` gives of each relation."""
-        names = ", ".join(quote(name) for name in self.match.right_columns)
         find = find or self._stored
         parts = ["right_new", *(scan for name in ("right", "settled") if (scan := find(name)) is not None)]
-        return " UNION ALL ".join(f"SELECT {names} FROM {part}" for part in parts)
+        return " UNION ALL ".join(f"SELECT {self._right_names()} FROM {part}" for part in parts)
+
+    def _right_names(self) -> str:
+        return ", ".join(quote(name) for name in self.match.right_columns)
 
     def _find(self) -> Callable[[str], str | None] | None:
         """How the right rows for a few waiting ones are sought by an index; None where there is none."""
@@ -195,30 +215,29 @@ class AsofStep:
         by = ", ".join(quote(name) for name in self.match.versions.by)
         return f"SELECT * FROM ({self._right_rows()}) WHERE ({by}) IN (SELECT {by} FROM right_new)"
 
-    def _keep_those_that_count(self, table: str) -> None:
-        """Keep of a temporary table's rows those that say what holds from their time on; ``$gone``: nothing.
+    def _keep_those_that_count(self, rows: str) -> None:
+        """Make ``candidates`` of those right rows that say what holds from their time on; ``$gone``: nothing.
 
         Only rows that share their moment with others are sorted: most often there are none.
         """
         versions = self.match.versions
         moment = [quote(name) for name in (*versions.by, TIME)]
+        gone = "" if versions.weight is None else f", {quote(versions.weight)} < 0 AS {quote(_GONE)}"
+        self.execute(f"CREATE TEMP TABLE candidates AS SELECT *{gone} FROM ({rows})")
         self.execute(
-            f"CREATE OR REPLACE TEMP TABLE tied AS SELECT {', '.join(moment)} FROM {table} "
-            "GROUP BY ALL HAVING count(*) > 1"
+            f"CREATE TEMP TABLE tied AS SELECT {', '.join(moment)} FROM candidates GROUP BY ALL HAVING count(*) > 1"
         )
         ((ties,),) = self.rows("SELECT count(*) FROM tied")
-        same = " AND ".join(f"r.{name} IS NOT DISTINCT FROM t.{name}" for name in moment)
-        alone = f"SELECT * FROM {table}" if not ties else f"SELECT * FROM {table} AS r ANTI JOIN tied AS t ON {same}"
-        if versions.weight is not None:
-            gone = f"{quote(versions.weight)} < 0"
-            alone = f"SELECT *, {gone} AS {quote(_GONE)} FROM ({alone}){'' if versions.ends else f' WHERE NOT {gone}'}"
-        elif not ties:
-            return
-        rows = alone
-        if ties:
-            sharing = f"(SELECT * FROM {table} AS r SEMI JOIN tied AS t ON {same})"
-            rows += f" UNION ALL BY NAME {self._last_of_moments(sharing)}"
-        self.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS {rows}")
+        drops = "" if versions.weight is None or versions.ends else f" WHERE NOT {quote(_GONE)}"
+        if not ties and drops:
+            self.execute(f"DELETE FROM candidates WHERE {quote(_GONE)}")
+        elif ties:
+            same = " AND ".join(f"r.{name} IS NOT DISTINCT FROM t.{name}" for name in moment)
+            alone = f"SELECT * FROM (SELECT * FROM candidates AS r ANTI JOIN tied AS t ON {same}){drops}"
+            sharing = f"(SELECT * FROM candidates AS r SEMI JOIN tied AS t ON {same})"
+            self.execute(
+                f"CREATE OR REPLACE TEMP TABLE candidates AS {alone} UNION ALL {self._last_of_moments(sharing)}"
+            )
 
     def _last_of_moments(self, rows: str) -> str:
         """SQL of the rows that count of those that share their moment."""
@@ -226,13 +245,12 @@ class AsofStep:
         order = f"ORDER BY {quote(versions.sequence)} DESC"
         if versions.weight is not None:
             slot = ", ".join(quote(name) for name in (*versions.identity, TIME))
-            gone = f"{quote(versions.weight)} < 0"
             empty = "TRUE" if not versions.ends else "FALSE"
             if versions.ends and versions.takes_away:
-                empty = f"count(*) FILTER (NOT {gone}) OVER (PARTITION BY {slot}) > 0"
+                empty = f"count(*) FILTER (NOT {quote(_GONE)}) OVER (PARTITION BY {slot}) > 0"
             rows = (
-                f"(SELECT *, {gone} AS {quote(_GONE)} FROM {rows} "
-                f"QUALIFY row_number() OVER (PARTITION BY {slot} {order}) = 1 AND NOT ({gone} AND {empty}))"
+                f"(SELECT * FROM {rows} QUALIFY row_number() OVER (PARTITION BY {slot} {order}) = 1 "
+                f"AND NOT ({quote(_GONE)} AND {empty}))"
             )
         moment = ", ".join(quote(name) for name in (*versions.by, TIME))
         return f"SELECT * FROM {rows} QUALIFY row_number() OVER (PARTITION BY {moment} {order}) = 1"
@@ -246,43 +264,24 @@ class AsofStep:
 
     # -- state -----------------------------------------------------------------------------------------------------
 
-    def keep_right(self, result: StepResult, floor: int) -> None:
-        """Store the new right rows.  Of those below ``floor``, which stay as they are, only the newest count.
-
-        They are rewritten as one set, the settled ones, once they are as many as it holds: each row so is rewritten a
-        bounded number of times for each doubling.
-        """
-        names = ", ".join(quote(name) for name in self.match.right_columns)
+    def keep_right(self, result: StepResult) -> None:
+        """Store the new right rows; in a step that settles, all anew, and of those below the floor what holds then."""
+        names = self._right_names()
         new = f"SELECT {names} FROM right_new WHERE {quote(TIME)} IS NOT NULL"
         if self.match.direction is Direction.FORWARD:
-            result.store["right"] = self.table(f"{new} AND {quote(TIME)} >= {floor}")
-            result.forget["right"] = floor
+            result.store["right"] = self.table(f"{new} AND {quote(TIME)} >= {self.floor}")
+            result.forget["right"] = self.floor
             return
-        if self._fresh_below(floor) < max(LEAST_SETTLED, self.count("settled")):
+        if not self.settles:
             result.store["right"] = self.table(new)
             return
-        rows = f"({self._right_rows()})"
-        result.store["right"] = self.table(f"SELECT * FROM {rows} WHERE {quote(TIME)} >= {floor}")
-        past = f"(SELECT * FROM {rows} WHERE {quote(TIME)} < {floor})"
-        if self.match.versions.weight is None:
-            # nothing takes a row away, so what is newest needs no look at older rows
-            self.execute(f"CREATE TEMP TABLE past AS {self._newest(past)}")
-            self._keep_those_that_count("past")
-            settled = "past"
-        else:
-            self.execute(f"CREATE TEMP TABLE past AS FROM {past}")
-            self._keep_those_that_count("past")
-            # no row can come any more that a row which ends validity would have to keep out
-            settled = f"({self._newest('past')}) WHERE NOT {quote(_GONE)}"
-        result.store["settled"] = self.table(f"SELECT {names} FROM {settled}")
+        fresh = f"SELECT * FROM ({self._right_rows()}) WHERE {quote(TIME)} >= {self.floor}"
+        past = self._newest(f"(SELECT * FROM candidates WHERE {quote(TIME)} < {self.floor})")
+        # no row can come any more that a row which ends validity would have to keep out
+        holds = "" if self.match.versions.weight is None else f" WHERE NOT {quote(_GONE)}"
+        result.store["right"] = self.table(fresh)
+        result.store["settled"] = self.table(f"SELECT {names} FROM ({past}){holds}")
         result.forget["right"] = result.forget["settled"] = FOREVER
-
-    def _fresh_below(self, floor: int) -> int:
-        """New and stored right rows below ``floor`` that have not been settled."""
-        if floor == NEVER:
-            return 0
-        ((new,),) = self.rows(f"SELECT count(*) FROM right_new WHERE {quote(TIME)} < {floor}")
-        return new + self.count("right", floor - 1)
 
     def _stored(self, relation: str) -> str | None:
         return self.state.scan(relation, self.low_right, FOREVER)
