@@ -12,7 +12,7 @@ import pytest
 from watersmeet.columns import TIME
 from watersmeet.kernels.api import JoinKind
 from watersmeet.kernels.match import Key, SideColumns, WindowMatch
-from watersmeet.state.compaction import FAN_IN, MAX_MERGE_BYTES, plan_merges
+from watersmeet.state.compaction import FAN_IN, LARGE_BYTES, MAX_MERGE_BYTES, MOST_LARGE, plan_merges
 from watersmeet.state.segments import FEW_ROWS, Segment, drop_segment, read_segment, split_by_time, write_segment
 from watersmeet.state.store import MemoryStore
 
@@ -116,8 +116,36 @@ def test_only_segments_of_one_relation_partition_and_size_are_merged() -> None:
         segment(10, relation="right"),
         segment(11, high=1000),
         segment(12, high=-1),
-        segment(13, nbytes=MAX_MERGE_BYTES),
+        segment(13, nbytes=LARGE_BYTES),
     ]
     assert plan_merges([*others, *alike], 100) == [alike]
     assert plan_merges([*others, *alike[1:]], 100) == []
-    assert plan_merges([segment(i, nbytes=MAX_MERGE_BYTES + 1) for i in range(9)], None) == []
+
+
+def test_large_segments_are_merged_only_where_many_hold_a_relation() -> None:
+    large = [segment(i, nbytes=LARGE_BYTES + 1) for i in range(MOST_LARGE)]
+    assert plan_merges(large[1:], None) == []
+    assert plan_merges(large, None) == [large[:FAN_IN]]
+    others = [segment(100 + i, nbytes=LARGE_BYTES + 1, relation="right") for i in range(9)]
+    assert plan_merges([*others, *large[1:]], None) == []
+
+
+@pytest.mark.parametrize("pieces", [1, 16])
+def test_state_that_grows_without_end_stays_in_few_segments_and_no_step_merges_much_of_it(pieces: int) -> None:
+    """Segments of 6 MiB alone, without their rows: they are merged in two tiers of each time partition."""
+    mib = 1024 * 1024
+    held: list[Segment] = []
+    brought = merged = 0
+    for number in range(1000):
+        held += [segment(number, nbytes=6 * mib, high=piece) for piece in range(pieces)]
+        brought += pieces * 6 * mib
+        groups = plan_merges(held, 1)
+        for group in groups:
+            held = [other for other in held if all(other is not one for one in group)]
+            held.append(segment(number, nbytes=sum(one.nbytes for one in group), high=group[0].high))
+        of_step = sum(one.nbytes for group in groups for one in group)
+        assert of_step <= -(-2 * pieces // FAN_IN) * FAN_IN * MAX_MERGE_BYTES
+        merged += of_step
+        waiting = 2 * pieces * (2 * FAN_IN - 1)  # until four are there, and then for their turn
+        assert len(held) <= MOST_LARGE + waiting + brought // MAX_MERGE_BYTES
+    assert merged <= 2 * brought

@@ -3,7 +3,11 @@
 Segments are grouped by relation, time partition and size tier (each tier four times the one below).  Four of one
 group become one of the next tier, so a partition keeps at most three segments a tier.  Where the rows lie further
 apart than expected (an input that is far behind), partitions are widened until there are at most
-``MOST_PARTITIONS``.  Segments above ``MAX_MERGE_BYTES`` are left as they are.
+``MOST_PARTITIONS``.
+
+Large segments are left as they are: a join reads two in the time that it takes for one of twice the rows.  Only where
+``MOST_LARGE`` of them hold a relation are the smaller ones merged too, a quarter of what is due in each step, so that
+no step pays for many.  Segments above ``MAX_MERGE_BYTES`` are never merged.
 """
 
 from __future__ import annotations
@@ -15,6 +19,8 @@ from watersmeet.state.segments import Segment
 
 FAN_IN = 4
 MOST_PARTITIONS = 16
+LARGE_BYTES = 4 * 1024 * 1024
+MOST_LARGE = 128
 MAX_MERGE_BYTES = 32 * 1024 * 1024
 _SMALLEST_TIER_BYTES = 64 * 1024
 
@@ -23,16 +29,25 @@ def plan_merges(segments: Iterable[Segment], width: int | None) -> list[list[Seg
     """Groups of segments, each to be rewritten as one; partitions are ``width`` wide or wider (None: there is one)."""
     by_relation: dict[str, list[Segment]] = defaultdict(list)
     for segment in segments:
-        if segment.nbytes <= MAX_MERGE_BYTES:
-            by_relation[segment.relation].append(segment)
-    found: list[list[Segment]] = []
-    for small in by_relation.values():
-        groups: dict[tuple[int, int], list[Segment]] = defaultdict(list)
-        fitting = _fitting_width(small, width)
-        for segment in small:
-            groups[segment.high // fitting if fitting else 0, _tier(segment.nbytes)].append(segment)
-        found += [group for group in groups.values() if len(group) >= FAN_IN]
-    return found
+        by_relation[segment.relation].append(segment)
+    return [group for held in by_relation.values() for group in _merges_of_relation(held, width)]
+
+
+def _merges_of_relation(held: list[Segment], width: int | None) -> list[list[Segment]]:
+    most = min(max(LARGE_BYTES, sum(segment.nbytes for segment in held) // MOST_LARGE), MAX_MERGE_BYTES)
+    candidates = [segment for segment in held if segment.nbytes <= most]
+    groups: dict[tuple[int, int], list[Segment]] = defaultdict(list)
+    fitting = _fitting_width(candidates, width)
+    for segment in candidates:
+        groups[segment.high // fitting if fitting else 0, _tier(segment.nbytes)].append(segment)
+    due = [group for group in groups.values() if len(group) >= FAN_IN]
+    small = [group for group in due if not _is_large(group)]
+    large = [group[:FAN_IN] for group in due if _is_large(group)]
+    return small + large[: -(-len(large) // FAN_IN)]
+
+
+def _is_large(group: list[Segment]) -> bool:
+    return max(segment.nbytes for segment in group) > LARGE_BYTES
 
 
 def _fitting_width(segments: list[Segment], width: int | None) -> int | None:
