@@ -117,9 +117,8 @@ _LARGE = Data(rows=8_000_000, files=20)
 _USUAL = Data(rows=4_000_000, files=10)
 #: The JVM compiles for some fifty batches, which shows where batches are small.
 _SMALL = Data(rows=60_000, files=120, keys=1000)
-#: Keys so many that few rows meet; the more state, the more keys, so that each row meets as many.
-_MANY = Data(rows=28_000_000, files=70, keys=50_000_000)
-_FEWER = replace(_MANY, keys=5_000_000)
+#: As many batches for any amount of state, which is there after so many of them.
+_STATE = Data(rows=28_000_000, files=70)
 _FILLING = 62
 #: Spark's own join of these takes minutes for a million rows.
 _WIDE = Data(rows=640_000, files=8, more_columns=26)
@@ -133,6 +132,15 @@ _TOTALS = (
     "GROUP BY l.l_key % 1000"
 )
 _LOOKUP = "SELECT l.l_id, r.r_id, l.l_ts AS at, l.l_val, r.r_val FROM l LEFT JOIN r{0} ON l.l_key = r.r_key"
+
+
+def _of_state(millions: int) -> Workload:
+    """A join with so many rows of state; the more state, the more keys, so that each row meets as many."""
+    seconds = millions * 500  # both sides bring a thousand rows a second
+    data = replace(_STATE, keys=millions * 1_000_000)
+    return _windowed(
+        f"state_{millions}m", f"inner, {millions} million rows of state", data, "", seconds, None, warm_up=_FILLING
+    )
 
 
 def _wide() -> Workload:
@@ -159,8 +167,7 @@ WORKLOADS: dict[str, Workload] = {
         _windowed("window_60", "inner, ±60 s", _USUAL, "", 60, "inner"),
         _windowed("partitions_8", "inner, ±60 s, 8 partitions on 2 workers", _USUAL, "", 60, "inner", partitions=8),
         _windowed("window_300", "inner, ±300 s", _USUAL, "", 300, "inner"),
-        _windowed("state_5m", "inner, 5 million rows of state", _FEWER, "", 2_500, None, warm_up=_FILLING),
-        _windowed("state_50m", "inner, 50 million rows of state", _MANY, "", 50_000, None, warm_up=_FILLING),
+        *(_of_state(millions) for millions in (1, 5, 10, 50)),
         Workload(
             "chain",
             "inner of inner, ±5 s",

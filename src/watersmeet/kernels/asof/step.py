@@ -75,12 +75,13 @@ class AsofStep:
             settled = f" OR {quote(TIME)} < {self.floor}" if self.settles else ""
             where.append(f"({quote(TIME)} <= (SELECT max({quote(TIME)}) FROM waiting){settled})")
         ((waiting,),) = self.rows("SELECT count(*) FROM waiting")
-        stored = self.count("right") + self.count("settled")
-        find = self._find() if 0 < waiting * FAR_MORE < stored and not self.settles else None
+        # to settle rows all are needed, whoever asks for them
+        stored = 0 if self.settles else self.count("right") + self.count("settled")
+        find = self._find() if 0 < waiting * FAR_MORE < stored else None
         rows = f"SELECT {self._right_names()} FROM ({self._right_rows(find)}) WHERE {' AND '.join(where)}"
-        if self.match.keys and waiting * MORE < stored and not self.settles:
+        if self.match.keys and waiting * MORE < stored:
             rows = f"SELECT {self._right_names()} FROM ({rows}) AS r WHERE {self._may_meet(rows)}"
-        self._keep_those_that_count(rows)
+        self._make_candidates(rows)
         if self.match.direction is Direction.BACKWARD and not self.match.meets_one:
             by = ", ".join(quote(name) for name in self.match.versions.by)
             until = f"lead({quote(TIME)}) OVER (PARTITION BY {by} ORDER BY {quote(TIME)})"
@@ -100,14 +101,12 @@ class AsofStep:
                 return self._asof(">")
             case Direction.FORWARD:
                 return self._asof("<")
-        on = self.match.same_key()
-        right = "candidates"
+        right, on = "candidates", [*self.match.same_key(), *self._tests()]
         if self.match.direction is Direction.CURRENT:
             right = f"({self._newest('candidates')})"
         else:  # BACKWARD: the versions of several things
             time, until = f"l.{quote(TIME)}", f"r.{quote(_UNTIL)}"
             on.append(f"r.{quote(TIME)} <= {time} AND ({until} IS NULL OR {time} < {until})")
-        on += self._tests()
         return f"waiting AS l LEFT JOIN {right} AS r ON {' AND '.join(on) or 'TRUE'}"
 
     def matches(self) -> str:
@@ -215,7 +214,7 @@ class AsofStep:
         by = ", ".join(quote(name) for name in self.match.versions.by)
         return f"SELECT * FROM ({self._right_rows()}) WHERE ({by}) IN (SELECT {by} FROM right_new)"
 
-    def _keep_those_that_count(self, rows: str) -> None:
+    def _make_candidates(self, rows: str) -> None:
         """Make ``candidates`` of those right rows that say what holds from their time on; ``$gone``: nothing.
 
         Only rows that share their moment with others are sorted: most often there are none.
