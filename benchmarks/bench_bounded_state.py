@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.arguments import count
 from watersmeet.columns import TIME, WEIGHT
 from watersmeet.engine.frames import Frame, FrameKind, decode_table, row_frames
 from watersmeet.engine.host import process
@@ -66,8 +67,8 @@ def updates(side: Side, keys: int, number: int) -> pa.Table:
 def main() -> None:
     """Run all rounds and print a table and a line of JSON."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--keys", type=int, default=100_000)
-    arguments.add_argument("--rounds", type=int, default=100)
+    arguments.add_argument("--keys", type=count, default=100_000)
+    arguments.add_argument("--rounds", type=count, default=100)
     options = arguments.parse_args()
     inputs = tuple(InputSpec(schema(side.alias), side.alias, ("",), lag=None) for side in Side)
     spec = OperatorSpec("join", KERNEL, inputs, buckets=(0,), fingerprint="f", output=OUTPUT)

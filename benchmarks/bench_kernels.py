@@ -21,6 +21,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from benchmarks.arguments import count
 from benchmarks.engines import batch_answer, definitions
 from benchmarks.streams import write_streams
 from benchmarks.workloads import MARGIN_MICROS, WORKLOADS, Workload
@@ -158,7 +159,7 @@ def main() -> None:
     """Measure workloads, and print a table and a line of JSON."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("names", nargs="*", metavar="NAME", help=f"workloads (none: {' '.join(_NAMES)})")
-    arguments.add_argument("--rows", type=int, help="rows a side, in place of each workload's own")
+    arguments.add_argument("--rows", type=count, help="rows a side, in place of each workload's own")
     options = arguments.parse_args()
     print("| workload | packing, rows/s | operators, rows/s | both, rows/s |\n|---|---|---|---|")
     below = Path(tempfile.gettempdir()) / "watersmeet-bench"

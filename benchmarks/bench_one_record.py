@@ -15,6 +15,7 @@ import time
 
 import numpy as np
 
+from benchmarks.arguments import count
 from benchmarks.filled import filled
 from watersmeet.engine.host import process
 
@@ -22,8 +23,8 @@ from watersmeet.engine.host import process
 def main() -> None:
     """Fill the state, feed single records, and print a table and a line of JSON."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--rows", type=int, default=1_000_000, help="rows of state")
-    arguments.add_argument("--records", type=int, default=1_000)
+    arguments.add_argument("--rows", type=count, default=1_000_000, help="rows of state")
+    arguments.add_argument("--records", type=count, default=1_000)
     options = arguments.parse_args()
     state = filled(options.rows)
     chance = np.random.default_rng(2)

@@ -15,6 +15,7 @@ import statistics
 import tempfile
 import time
 
+from benchmarks.arguments import count
 from benchmarks.filled import Filled, filled, new_working_set
 from watersmeet.engine.host import process
 from watersmeet.state.local_copies import LocalCopies
@@ -24,8 +25,8 @@ from watersmeet.state.working_set import WorkingSet
 def main() -> None:
     """Fill the state, rebuild it again and again, and print a table and a line of JSON."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--rows", type=int, default=5_000_000, help="rows of state")
-    arguments.add_argument("--times", type=int, default=5)
+    arguments.add_argument("--rows", type=count, default=5_000_000, help="rows of state")
+    arguments.add_argument("--times", type=count, default=5)
     options = arguments.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         copies = LocalCopies(folder, "join-0")

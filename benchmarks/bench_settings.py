@@ -13,6 +13,7 @@ import json
 import tempfile
 from pathlib import Path
 
+from benchmarks.arguments import count
 from benchmarks.streams import write_streams
 from benchmarks.suite import measured
 from benchmarks.workloads import WORKLOADS
@@ -35,7 +36,7 @@ def main() -> None:
     """Measure each change, and print a table and a line of JSON."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("changes", nargs="*", metavar="SETTING=VALUE", default=_CHANGES)
-    arguments.add_argument("--rows", type=int, help="rows a side, in place of the workload's own")
+    arguments.add_argument("--rows", type=count, help="rows a side, in place of the workload's own")
     options = arguments.parse_args()
     workload = WORKLOADS["inner"] if options.rows is None else WORKLOADS["inner"].of_rows(options.rows)
     data = write_streams(Path(tempfile.gettempdir()) / "watersmeet-bench", workload.data)

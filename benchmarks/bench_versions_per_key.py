@@ -17,6 +17,7 @@ import time
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.arguments import count
 from watersmeet.columns import TIME
 from watersmeet.engine.frames import FrameKind, decode_table, mark_frame, row_frames
 from watersmeet.engine.host import process
@@ -46,8 +47,8 @@ KERNEL = AsofAtOnce(
 def main() -> None:
     """Run all three and print a table and a line of JSON."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--rows", type=int, default=1_000_000, help="stored versions")
-    arguments.add_argument("--batches", type=int, default=20, help="batches that are timed")
+    arguments.add_argument("--rows", type=count, default=1_000_000, help="stored versions")
+    arguments.add_argument("--batches", type=count, default=20, help="batches that are timed")
     options = arguments.parse_args()
     figures = {versions: measure(options.rows, versions, options.batches) for versions in (10, 1_000, 100_000)}
     print(f"{options.rows:,} stored versions, batches of {BATCH:,} events, kernel alone")

@@ -106,3 +106,12 @@ def test_kernels_alone_are_compared_with_the_batch_answer(
     monkeypatch.setattr(bench_kernels, "batch_answer", lambda workload, data: {"rows": 3, "l_id": 1, "r_id": 2})
     with pytest.raises(SystemExit, match="the results differ from DuckDB's"):
         bench_kernels.measure(workload, tmp_path)
+
+
+def test_kernels_alone_refuse_to_run_over_no_rows(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["bench_kernels", "inner", "--rows", "0"])
+    with pytest.raises(SystemExit):
+        bench_kernels.main()
+    assert "argument --rows: '0' is not a whole number of at least 1" in capsys.readouterr().err
