@@ -126,6 +126,9 @@ def test_large_segments_are_merged_only_where_many_hold_a_relation() -> None:
     large = [segment(i, nbytes=LARGE_BYTES + 1) for i in range(MOST_LARGE)]
     assert plan_merges(large[1:], None) == []
     assert plan_merges(large, None) == [large[:FAN_IN]]
+    few = [segment(i, nbytes=MAX_MERGE_BYTES) for i in range(20)] + [segment(i, nbytes=5 << 20) for i in range(FAN_IN)]
+    assert plan_merges(few, None) == []
+    assert plan_merges([segment(i, nbytes=MAX_MERGE_BYTES + 1) for i in range(200)], None) == []
     others = [segment(100 + i, nbytes=LARGE_BYTES + 1, relation="right") for i in range(9)]
     assert plan_merges([*others, *large[1:]], None) == []
 

@@ -6,8 +6,8 @@ apart than expected (an input that is far behind), partitions are widened until 
 ``MOST_PARTITIONS``.
 
 Large segments are left as they are: a join reads two in the time that it takes for one of twice the rows.  Only where
-``MOST_LARGE`` of them hold a relation are the smaller ones merged too, a quarter of what is due in each step, so that
-no step pays for many.  Segments above ``MAX_MERGE_BYTES`` are never merged.
+``MOST_LARGE`` segments hold a bucket's relation are the smaller of them merged too, a quarter of those due in each
+step.  Segments above ``MAX_MERGE_BYTES`` are never merged.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ def plan_merges(segments: Iterable[Segment], width: int | None) -> list[list[Seg
 
 
 def _merges_of_relation(held: list[Segment], width: int | None) -> list[list[Segment]]:
-    most = min(max(LARGE_BYTES, sum(segment.nbytes for segment in held) // MOST_LARGE), MAX_MERGE_BYTES)
+    most = LARGE_BYTES
+    if len(held) >= MOST_LARGE:
+        most = min(max(most, sum(segment.nbytes for segment in held) // MOST_LARGE), MAX_MERGE_BYTES)
     candidates = [segment for segment in held if segment.nbytes <= most]
     groups: dict[tuple[int, int], list[Segment]] = defaultdict(list)
     fitting = _fitting_width(candidates, width)
