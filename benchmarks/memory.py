@@ -8,15 +8,15 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-_SECONDS = 0.5
-#: To look at eight gigabytes takes a quarter of a second of a core: it is done for a twentieth of the time at most.
+#: To look at eight gigabytes takes a quarter of a second of a core: it takes a twentieth of one while it may.
 _REST = 20
+_LEAST_SECONDS, _MOST_SECONDS = 0.5, 5.0
 
 
 class Peak:
     """Watches the processes below this one while its block runs; figures are proportional set sizes (PSS) in bytes.
 
-    It looks twice a second, and less often where a look takes long.
+    It looks twice a second, less often (every five seconds at least) where a look takes long, and when the block ends.
     """
 
     def __init__(self) -> None:
@@ -36,17 +36,21 @@ class Peak:
         self._thread.join()
 
     def _watch(self) -> None:
-        took = 0.0
-        while not self._ends.wait(max(_SECONDS, _REST * took)):
-            began = time.perf_counter()
-            java, workers = 0, 0
-            for pid, command in _below(os.getpid()).items():
-                if command == "java":
-                    java += _pss(pid)
-                elif command.startswith(("python", "watersmeet")):  # watersmeet-python: runtime/worker_python.py
-                    workers += _pss(pid)
-            self.jvm, self.workers = max(self.jvm, java), max(self.workers, workers)
-            took = time.perf_counter() - began
+        while not self._ends.wait(self._look()):
+            pass
+        self._look()
+
+    def _look(self) -> float:
+        """How long to rest after it, in seconds, comes back."""
+        began = time.thread_time()
+        java, workers = 0, 0
+        for pid, command in _below(os.getpid()).items():
+            if command == "java":
+                java += _pss(pid)
+            elif command.startswith(("python", "watersmeet")):  # watersmeet-python: runtime/worker_python.py
+                workers += _pss(pid)
+        self.jvm, self.workers = max(self.jvm, java), max(self.workers, workers)
+        return min(max(_REST * (time.thread_time() - began), _LEAST_SECONDS), _MOST_SECONDS)
 
 
 def _below(root: int) -> dict[int, str]:

@@ -123,14 +123,21 @@ def test_only_segments_of_one_relation_partition_and_size_are_merged() -> None:
 
 
 def test_large_segments_are_merged_only_where_many_hold_a_relation() -> None:
-    large = [segment(i, nbytes=LARGE_BYTES + 1) for i in range(MOST_LARGE)]
-    assert plan_merges(large[1:], None) == []
-    assert plan_merges(large, None) == [large[:FAN_IN]]
+    large = [segment(i, nbytes=2 * LARGE_BYTES) for i in range(MOST_LARGE)]
+    assert plan_merges(large[1:], 1) == []
+    assert plan_merges(large, 1) == [large[:FAN_IN]]
     few = [segment(i, nbytes=MAX_MERGE_BYTES) for i in range(20)] + [segment(i, nbytes=5 << 20) for i in range(FAN_IN)]
-    assert plan_merges(few, None) == []
-    assert plan_merges([segment(i, nbytes=MAX_MERGE_BYTES + 1) for i in range(200)], None) == []
-    others = [segment(100 + i, nbytes=LARGE_BYTES + 1, relation="right") for i in range(9)]
-    assert plan_merges([*others, *large[1:]], None) == []
+    assert plan_merges(few, 1) == []
+    assert plan_merges([segment(i, nbytes=MAX_MERGE_BYTES + 1) for i in range(200)], 1) == []
+    others = [segment(100 + i, nbytes=2 * LARGE_BYTES, relation="right") for i in range(9)]
+    assert plan_merges([*others, *large[1:]], 1) == []
+
+
+def test_large_segments_of_rows_that_stay_are_merged_however_few_they_are() -> None:
+    large = [segment(i, nbytes=2 * LARGE_BYTES) for i in range(2 * FAN_IN)]
+    assert plan_merges(large, None) == [large[:FAN_IN]]
+    assert plan_merges(large[: FAN_IN - 1], None) == []
+    assert plan_merges([segment(i, nbytes=MAX_MERGE_BYTES + 1) for i in range(FAN_IN)], None) == []
 
 
 @pytest.mark.parametrize("pieces", [1, 16])

@@ -5,9 +5,11 @@ group become one of the next tier, so a partition keeps at most three segments a
 apart than expected (an input that is far behind), partitions are widened until there are at most
 ``MOST_PARTITIONS``.
 
-Large segments are left as they are: a join reads two in the time that it takes for one of twice the rows.  Only where
-``MOST_LARGE`` segments hold a bucket's relation are the smaller of them merged too, a quarter of those due in each
-step.  Segments above ``MAX_MERGE_BYTES`` are never merged.
+Large segments of rows that go with their time partition are left as they are: a join reads two in the time that it
+takes for one of twice the rows.  Only where ``MOST_LARGE`` segments hold a bucket's relation are the smaller of them
+merged too.  Rows that stay, whatever the time, are sought by an index, which is the cheaper the fewer segments there
+are.  Large segments are merged four at a time, a quarter of the groups that are due in each step; those above
+``MAX_MERGE_BYTES`` never.
 """
 
 from __future__ import annotations
@@ -34,9 +36,7 @@ def plan_merges(segments: Iterable[Segment], width: int | None) -> list[list[Seg
 
 
 def _merges_of_relation(held: list[Segment], width: int | None) -> list[list[Segment]]:
-    most = LARGE_BYTES
-    if len(held) >= MOST_LARGE:
-        most = min(max(most, sum(segment.nbytes for segment in held) // MOST_LARGE), MAX_MERGE_BYTES)
+    most = _most_bytes(held, width)
     candidates = [segment for segment in held if segment.nbytes <= most]
     groups: dict[tuple[int, int], list[Segment]] = defaultdict(list)
     fitting = _fitting_width(candidates, width)
@@ -46,6 +46,15 @@ def _merges_of_relation(held: list[Segment], width: int | None) -> list[list[Seg
     small = [group for group in due if not _is_large(group)]
     large = [group[:FAN_IN] for group in due if _is_large(group)]
     return small + large[: -(-len(large) // FAN_IN)]
+
+
+def _most_bytes(held: list[Segment], width: int | None) -> int:
+    """The size of the largest segments of a relation that are merged."""
+    if width is None:
+        return MAX_MERGE_BYTES
+    if len(held) < MOST_LARGE:
+        return LARGE_BYTES
+    return min(max(LARGE_BYTES, sum(segment.nbytes for segment in held) // MOST_LARGE), MAX_MERGE_BYTES)
 
 
 def _is_large(group: list[Segment]) -> bool:
