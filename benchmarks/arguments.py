@@ -4,9 +4,25 @@ from __future__ import annotations
 
 import argparse
 
+from benchmarks.workloads import WORKLOADS
+
 
 def count(text: str) -> int:
     """A whole number of at least 1."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
     return int(text)
+
+
+def workload_name(text: str) -> str:
+    """A name of a workload."""
+    if text not in WORKLOADS:
+        raise argparse.ArgumentTypeError(f"there is no workload {text}; there are {', '.join(WORKLOADS)}")
+    return text
+
+
+def setting(text: str) -> str:
+    """A setting of Spark and its value; without a value Spark's default holds."""
+    if "=" not in text:
+        raise argparse.ArgumentTypeError(f"{text!r} is not SETTING=VALUE")
+    return text

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -21,9 +20,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from benchmarks.arguments import count
+from benchmarks.arguments import count, workload_name
 from benchmarks.engines import batch_answer, definitions
-from benchmarks.streams import write_streams
+from benchmarks.streams import streams_folder, write_streams
 from benchmarks.workloads import MARGIN_MICROS, WORKLOADS, Workload
 from watersmeet.columns import WEIGHT
 from watersmeet.engine.frames import Frame, FrameKind, decode_table
@@ -158,15 +157,16 @@ def _sums(results: pa.Table, workload: Workload) -> dict[str, int]:
 def main() -> None:
     """Measure workloads, and print a table and a line of JSON."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("names", nargs="*", metavar="NAME", help=f"workloads (none: {' '.join(_NAMES)})")
+    arguments.add_argument(
+        "names", nargs="*", type=workload_name, metavar="NAME", help=f"workloads (none: {' '.join(_NAMES)})"
+    )
     arguments.add_argument("--rows", type=count, help="rows a side, in place of each workload's own")
     options = arguments.parse_args()
     print("| workload | packing, rows/s | operators, rows/s | both, rows/s |\n|---|---|---|---|")
-    below = Path(tempfile.gettempdir()) / "watersmeet-bench"
     measured = []
     for name in options.names or _NAMES:
         workload = WORKLOADS[name] if options.rows is None else WORKLOADS[name].of_rows(options.rows)
-        figures = measure(workload, below)
+        figures = measure(workload, streams_folder())
         measured.append(figures)
         print(
             "| `{workload}` | {pack_rows_per_s:,} | {operators_rows_per_s:,} | {both_rows_per_s:,} |".format(**figures),

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import tempfile
-from pathlib import Path
 
-from benchmarks.arguments import count
-from benchmarks.streams import write_streams
+from benchmarks.arguments import count, setting
+from benchmarks.streams import streams_folder, write_streams
 from benchmarks.suite import measured
 from benchmarks.workloads import WORKLOADS
 
@@ -35,11 +33,11 @@ _CHANGES = (
 def main() -> None:
     """Measure each change, and print a table and a line of JSON."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("changes", nargs="*", metavar="SETTING=VALUE", default=_CHANGES)
+    arguments.add_argument("changes", nargs="*", type=setting, metavar="SETTING=VALUE", default=_CHANGES)
     arguments.add_argument("--rows", type=count, help="rows a side, in place of the workload's own")
     options = arguments.parse_args()
     workload = WORKLOADS["inner"] if options.rows is None else WORKLOADS["inner"].of_rows(options.rows)
-    data = write_streams(Path(tempfile.gettempdir()) / "watersmeet-bench", workload.data)
+    data = write_streams(streams_folder(), workload.data)
 
     def median(*settings: str) -> float:
         found: float = measured("watersmeet", workload, data, settings)["median_ms"]

@@ -8,6 +8,7 @@ a second.  Modification times rise with the file number, so that Spark reads the
 from __future__ import annotations
 
 import os
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,6 +57,11 @@ class Data:
         key = "STRING" if self.text_keys else "BIGINT"
         more = "".join(f", {side}_c{i} {'STRING' if i % 2 else 'DOUBLE'}" for i in range(self.more_columns))
         return f"{side}_key {key}, {side}_id BIGINT, {side}_val DOUBLE, {side}_ts TIMESTAMP{more}"
+
+
+def streams_folder() -> Path:
+    """Where streams are kept: they take long to make, and all runs over as many rows read the same."""
+    return Path(tempfile.gettempdir()) / "watersmeet-bench"
 
 
 def write_streams(below: Path, data: Data, seed: int = 7) -> Path:

@@ -7,7 +7,9 @@ made by its own generator, as many and of as many keys; its figure includes star
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -18,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.engines import batch_answer, table_path
-from benchmarks.streams import write_streams
+from benchmarks.figures import p95
+from benchmarks.streams import streams_folder, write_streams
 from benchmarks.workloads import WORKLOADS, Workload
 
 _ROOT = Path(__file__).resolve().parent.parent
@@ -28,7 +31,7 @@ _LAST = 1
 
 
 class BenchmarkError(Exception):
-    """A workload has no figures: an engine failed, or gave other results than DuckDB's batch answer."""
+    """There are no figures: an engine cannot run, failed, or gave other results than DuckDB's batch answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +42,54 @@ class Flink:
     script: Path
 
 
-def run(name: str, *, flink: Flink | None = None, peers: bool = True, rows: int | None = None) -> dict[str, Any]:
-    """One workload, with other than its own number of rows a side if that is given.
+def workload_of(name: str, rows: int | None = None) -> Workload:
+    """A workload, with other than its own number of rows a side if that is given; ``BenchmarkError`` for too few."""
+    try:
+        return WORKLOADS[name] if rows is None else WORKLOADS[name].of_rows(rows)
+    except ValueError as error:
+        raise BenchmarkError(str(error)) from None
+
+
+def flink_of(python: Path, script: Path) -> Flink:
+    """``BenchmarkError`` where there is no such script, or that Python has no apache-flink."""
+    if not script.is_file():
+        raise BenchmarkError(f"--flink-script: there is no file {script}")
+    try:
+        subprocess.run([str(python), "-c", "import pyflink"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        raise BenchmarkError(f"--flink: {python} is no Python with apache-flink") from None
+    return Flink(python, script)
+
+
+def run(
+    workload: Workload,
+    *,
+    flink: Flink | None = None,
+    peers: bool = True,
+    progress: Callable[[str], None] = lambda what: None,
+) -> dict[str, Any]:
+    """The figures of one workload; ``progress`` is told what runs.
 
     Raises ``BenchmarkError`` where an engine fails, or the results differ.
     """
-    workload = WORKLOADS[name] if rows is None else WORKLOADS[name].of_rows(rows)
-    data = write_streams(Path(tempfile.gettempdir()) / "watersmeet-bench", workload.data)
+    name = workload.name
+    progress(f"{name}: making its streams")
+    data = write_streams(streams_folder(), workload.data)
     for side in workload.tables:
         table_path(data, side)
     engines = ["watersmeet", *(("spark", "spark_defaults") if workload.spark is not None and peers else ())]
-    found = {engine: measured(engine, workload, data) for engine in engines}
+    found: dict[str, Any] = {}
+    for engine in engines:
+        progress(f"{name}: {engine}")
+        found[engine] = measured(engine, workload, data)
+    progress(f"{name}: DuckDB's batch answer")
     expected = batch_answer(workload, data)
     for engine, figures in found.items():
         if (sums := figures.pop("sums")) != expected:
-            raise BenchmarkError(f"{name}: the results of {engine} differ from DuckDB's: {sums}, expected {expected}")
+            differ = f"the results of {engine} differ from DuckDB's: {sums}, expected {expected}"
+            raise BenchmarkError(f"no figures of {name}: {differ}")
     if flink is not None and workload.flink is not None:
+        progress(f"{name}: flink")
         found["flink"] = {"rows_per_s": _flink(flink, workload)}
     ours = found["watersmeet"]["rows_per_s"]
     ratios = {engine: round(ours / each["rows_per_s"], 2) for engine, each in found.items() if engine != "watersmeet"}
@@ -85,16 +120,6 @@ def markdown(result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def run_all(names: Sequence[str], tell: Callable[[str], None], **options: Any) -> list[dict[str, Any]]:
-    """Workloads one after the other, each told as soon as it has ended."""
-    results = []
-    for name in names:
-        result = run(name, **options)
-        tell(markdown(result) + "\n")
-        results.append(result)
-    return results
-
-
 def measured(engine: str, workload: Workload, data: Path, settings: Sequence[str] = ()) -> dict[str, Any]:
     """The figures of one engine, which runs in a process of its own; ``settings`` are those of ``engines.py``."""
     told = _child(engine, workload, data, settings)
@@ -104,11 +129,10 @@ def measured(engine: str, workload: Workload, data: Path, settings: Sequence[str
         rate = workload.data.rows_a_batch * workload.data.files / told["seconds"]
     else:
         rate = workload.data.rows_a_batch * len(steady) / sum(steady) * 1000
-    ordered = sorted(steady)
     return {
         "rows_per_s": round(rate),
         "median_ms": statistics.median(steady),
-        "p95_ms": ordered[min(len(ordered) - 1, round(0.95 * len(ordered)))],
+        "p95_ms": p95(steady),
         **told,
     }
 
@@ -125,17 +149,31 @@ def _flink(flink: Flink, workload: Workload) -> int:
     arguments = [str(workload.flink), "hashmap", str(data.rows), str(data.keys), "2"]
     told = re.search(r"= (\d+) rows/s", _output([str(flink.python), str(flink.script), *arguments], "flink", workload))
     if told is None:
-        raise BenchmarkError(f"{workload.name}: the script of Flink's joins told no rate")
+        raise BenchmarkError(f"no figures of {workload.name}: the script of Flink's joins told no rate")
     return int(told[1])
 
 
 def _output(command: Sequence[str], engine: str, workload: Workload) -> str:
-    """What a command prints; what it says of itself goes to a file, which is named where it fails."""
-    with tempfile.NamedTemporaryFile("w", prefix=f"watersmeet-bench-{engine}-", suffix=".log", delete=False) as log:
-        done = subprocess.run(
-            command, check=False, stdout=subprocess.PIPE, stderr=log, text=True, cwd=_ROOT, timeout=_PATIENCE_SECONDS
-        )
-    if done.returncode:
-        raise BenchmarkError(f"{workload.name}: {engine} failed; what it said is in {log.name}")
-    Path(log.name).unlink()
-    return done.stdout
+    """What a command prints; what it says of itself goes to a file, which is kept and named where it fails.
+
+    All other files that it makes are gone in the end, also where it is broken off.
+    """
+    with tempfile.TemporaryDirectory(prefix="watersmeet-bench-", ignore_cleanup_errors=True) as scratch:
+        said = Path(scratch) / "said.log"
+        try:
+            with said.open("w") as log:
+                return subprocess.run(
+                    command,
+                    check=True,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    text=True,
+                    cwd=_ROOT,
+                    env={**os.environ, "TMPDIR": scratch},
+                    timeout=_PATIENCE_SECONDS,
+                ).stdout
+        except subprocess.SubprocessError as error:
+            how = f"took more than {_PATIENCE_SECONDS} s" if isinstance(error, subprocess.TimeoutExpired) else "failed"
+            kept = Path(tempfile.gettempdir()) / f"{Path(scratch).name}-{engine}.log"
+            shutil.copyfile(said, kept)
+            raise BenchmarkError(f"no figures of {workload.name}: {engine} {how}; what it said is in {kept}") from None

@@ -45,8 +45,14 @@ class Workload:
     partitions: int = 2
 
     def of_rows(self, rows: int) -> Workload:
-        """The same with another number of rows a side, in as many batches."""
-        return replace(self, data=replace(self.data, rows=rows))
+        """The same with another number of rows a side, in as many batches; the rest of the division is left out.
+
+        Raises ``ValueError`` where there are more batches than rows.
+        """
+        files = self.data.files
+        if rows < files:
+            raise ValueError(f"{self.name} has {files} batches, so it needs at least {files} rows a side, not {rows}")
+        return replace(self, data=replace(self.data, rows=rows - rows % files))
 
 
 def _pairs(kind: str, seconds: float, more: str = "") -> tuple[str, str]:

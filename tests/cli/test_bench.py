@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks import bench_kernels, suite
+from benchmarks import bench_kernels, bench_settings, suite
+from benchmarks.figures import p95
 from benchmarks.workloads import WORKLOADS
 from watersmeet.cli.main import app
 
@@ -70,11 +73,55 @@ def test_nothing_is_told_of_wrong_results(measured: dict[str, dict[str, Any]]) -
     [
         (["innr"], "there is no workload innr\nhint: did you mean inner?\n"),
         (["inner", "--flink", "python"], "--flink and --flink-script go together\n"),
+        (["--all", "inner", "left"], "--all takes no names\nhint: leave out --all to run inner left alone\n"),
+        (["--rows", "3"], "nothing says what to measure\nhint: name workloads, or give --all\n"),
+        (["left", "inner", "--rows", "3"], "left has 20 batches, so it needs at least 20 rows a side, not 3\n"),
+        (
+            ["inner", "--json", "nowhere/all.json"],
+            "--json: nowhere/all.json cannot be written\nhint: name a file in a folder that is there\n",
+        ),
+        (["inner", "--json", "."], "--json: . cannot be written\nhint: name a file in a folder that is there\n"),
+        (["inner", "--flink", "python", "--flink-script", "nowhere"], "--flink-script: there is no file nowhere\n"),
+        (
+            ["inner", "--flink", "/bin/false", "--flink-script", __file__],
+            "--flink: /bin/false is no Python with apache-flink\n",
+        ),
     ],
 )
-def test_wrong_usage(arguments: list[str], message: str) -> None:
+def test_wrong_usage(arguments: list[str], message: str, measured: dict[str, dict[str, Any]]) -> None:
     told = CliRunner().invoke(app, ["bench", *arguments])
-    assert (told.exit_code, told.stderr) == (2, message)
+    assert (told.exit_code, told.stdout, told.stderr) == (2, "", message)
+
+
+def test_rows_that_do_not_fill_a_batch_are_left_out() -> None:
+    assert WORKLOADS["inner"].of_rows(59).data.rows == 40
+
+
+def test_figures_of_earlier_workloads_are_kept_where_a_later_one_fails_or_is_stopped(
+    measured: dict[str, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(workload: Any, data: Any) -> Any:
+        if workload.name == "left":
+            raise KeyboardInterrupt
+        return {"rows": 3}
+
+    monkeypatch.setattr(suite, "batch_answer", broken)
+    told = CliRunner().invoke(app, ["bench", "inner", "left", "--json", str(tmp_path / "all.json")])
+    assert told.exit_code == 130
+    assert told.stdout.count("###") == 1
+    assert told.stderr.endswith("stopped: 1 of 2 workloads measured\n")
+    assert [each["workload"] for each in json.loads((tmp_path / "all.json").read_text())] == ["inner"]
+
+
+def test_what_runs_is_told_beside_the_figures(measured: dict[str, dict[str, Any]]) -> None:
+    told = CliRunner().invoke(app, ["bench", "inner"])
+    steps = ["making its streams", "watersmeet", "spark", "spark_defaults", "DuckDB's batch answer"]
+    assert told.stderr.splitlines() == [f"… inner: {step}" for step in steps]
+
+
+@pytest.mark.parametrize(("values", "expected"), [([5], 5), (range(1, 17), 16), (range(1, 21), 19), (range(100), 94)])
+def test_p95_is_of_the_nearest_rank(values: Sequence[int], expected: int) -> None:
+    assert p95(values) == expected
 
 
 def test_elsewhere_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,9 +137,12 @@ def test_elsewhere_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_engine_that_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(suite, "write_streams", lambda below, data: tmp_path)
     monkeypatch.setattr("sys.executable", "/bin/false")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     told = CliRunner().invoke(app, ["bench", "inner"])
     assert told.exit_code == 1
-    assert told.stderr.startswith("no figures of inner: watersmeet failed; what it said is in ")
+    *_, last = told.stderr.splitlines()
+    assert last.startswith("no figures of inner: watersmeet failed; what it said is in ")
+    assert [path.name for path in tmp_path.iterdir()] == [Path(last.split()[-1]).name]
 
 
 @pytest.mark.parametrize("name", ["changelog", "lookup"])
@@ -108,10 +158,22 @@ def test_kernels_alone_are_compared_with_the_batch_answer(
         bench_kernels.measure(workload, tmp_path)
 
 
-def test_kernels_alone_refuse_to_run_over_no_rows(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("script", "arguments", "message"),
+    [
+        (bench_kernels, ["inner", "--rows", "0"], "argument --rows: '0' is not a whole number of at least 1"),
+        (bench_kernels, ["innr"], "argument NAME: there is no workload innr; there are inner, left, "),
+        (bench_settings, ["spark.ui.enabled"], "argument SETTING=VALUE: 'spark.ui.enabled' is not SETTING=VALUE"),
+    ],
+)
+def test_scripts_refuse_what_they_do_not_know(
+    script: Any,
+    arguments: list[str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("sys.argv", ["bench_kernels", "inner", "--rows", "0"])
+    monkeypatch.setattr("sys.argv", ["script", *arguments])
     with pytest.raises(SystemExit):
-        bench_kernels.main()
-    assert "argument --rows: '0' is not a whole number of at least 1" in capsys.readouterr().err
+        script.main()
+    assert message in capsys.readouterr().err

@@ -17,9 +17,8 @@ pytestmark = pytest.mark.spark
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_results_are_right(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    data = WORKLOADS[name].data
-    rows = min(data.rows, 100_000)
-    result = suite.run(name, peers=False, rows=rows)  # raises where they differ
+    workload = WORKLOADS[name].of_rows(min(WORKLOADS[name].data.rows, 100_000))
+    result = suite.run(workload, peers=False)  # raises where they differ
     assert result["engines"]["watersmeet"]["rows_out"] > 0
     if name == "inner":
         assert 0 <= result["engines"]["watersmeet"]["hit_rate"] <= 1

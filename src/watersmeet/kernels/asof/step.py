@@ -1,7 +1,7 @@
 """What the steps of all joins as of a time share: the right rows that may hold, the join, and the right side's state.
 
 A step makes two tables: ``waiting``, the left rows to be joined (each kernel chooses its own), and ``candidates``, the
-right rows that may hold for one of them.  A step that settles right rows takes all of those for candidates too.
+right rows that may hold for one of them.  In a step that settles right rows all of those are among the candidates.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def step_tables(state: StateView, **arrived: pa.Table) -> Iterator[None]:
 class AsofStep:
     """One step's tables and SQL.
 
-    Right rows below ``floor`` stay as they are, since what comes is newer.  Those below ``low_right`` are done with,
-    though segments may hold them.
+    What comes after this step is not older than ``floor``: right rows below it stay as they are (FORWARD: are done
+    with).  Those below ``low_right`` are done with, though segments may hold them.
     """
 
     match: AsofMatch
@@ -69,17 +69,20 @@ class AsofStep:
     # -- the join --------------------------------------------------------------------------------------------------
 
     def find_candidates(self) -> None:
-        """Make ``candidates``: of the right rows that may hold for a row of ``waiting`` the ones that count."""
+        """Make ``candidates``: of the right rows that may hold for a row of ``waiting`` the ones that count.
+
+        In a step that settles right rows, also of all below the floor.
+        """
         where = [f"{quote(TIME)} IS NOT NULL"]
         if self.match.direction is Direction.BACKWARD:
             settled = f" OR {quote(TIME)} < {self.floor}" if self.settles else ""
             where.append(f"({quote(TIME)} <= (SELECT max({quote(TIME)}) FROM waiting){settled})")
         ((waiting,),) = self.rows("SELECT count(*) FROM waiting")
+        stored = self.count("right") + self.count("settled")
         # to settle rows all are needed, whoever asks for them
-        stored = 0 if self.settles else self.count("right") + self.count("settled")
-        find = self._find() if 0 < waiting * FAR_MORE < stored else None
+        find = self._find() if not self.settles and 0 < waiting * FAR_MORE < stored else None
         rows = f"SELECT {self._right_names()} FROM ({self._right_rows(find)}) WHERE {' AND '.join(where)}"
-        if self.match.keys and waiting * MORE < stored:
+        if self.match.keys and not self.settles and waiting * MORE < stored:
             rows = f"SELECT {self._right_names()} FROM ({rows}) AS r WHERE {self._may_meet(rows)}"
         self._make_candidates(rows)
         if self.match.direction is Direction.BACKWARD and not self.match.meets_one:
@@ -227,12 +230,12 @@ class AsofStep:
             f"CREATE TEMP TABLE tied AS SELECT {', '.join(moment)} FROM candidates GROUP BY ALL HAVING count(*) > 1"
         )
         ((ties,),) = self.rows("SELECT count(*) FROM tied")
-        drops = "" if versions.weight is None or versions.ends else f" WHERE NOT {quote(_GONE)}"
-        if not ties and drops:
+        counts = "" if versions.weight is None or versions.ends else f" WHERE NOT {quote(_GONE)}"
+        if not ties and counts:
             self.execute(f"DELETE FROM candidates WHERE {quote(_GONE)}")
         elif ties:
             same = " AND ".join(f"r.{name} IS NOT DISTINCT FROM t.{name}" for name in moment)
-            alone = f"SELECT * FROM (SELECT * FROM candidates AS r ANTI JOIN tied AS t ON {same}){drops}"
+            alone = f"SELECT * FROM (SELECT * FROM candidates AS r ANTI JOIN tied AS t ON {same}){counts}"
             sharing = f"(SELECT * FROM candidates AS r SEMI JOIN tied AS t ON {same})"
             self.execute(
                 f"CREATE OR REPLACE TEMP TABLE candidates AS {alone} UNION ALL {self._last_of_moments(sharing)}"
@@ -277,7 +280,7 @@ class AsofStep:
         fresh = f"SELECT * FROM ({self._right_rows()}) WHERE {quote(TIME)} >= {self.floor}"
         past = self._newest(f"(SELECT * FROM candidates WHERE {quote(TIME)} < {self.floor})")
         # no row can come any more that a row which ends validity would have to keep out
-        holds = "" if self.match.versions.weight is None else f" WHERE NOT {quote(_GONE)}"
+        holds = f" WHERE NOT {quote(_GONE)}" if self.match.versions.ends else ""
         result.store["right"] = self.table(fresh)
         result.store["settled"] = self.table(f"SELECT {names} FROM ({past}){holds}")
         result.forget["right"] = result.forget["settled"] = FOREVER
