@@ -69,6 +69,8 @@ def settings_for(config: Mapping[str, str]) -> dict[str, str]:
         "spark.python.daemon.module": "watersmeet.runtime.daemon",
         # rows are packed a batch at a time: larger ones cost less each
         "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+        # a task that sorts a few frames by bucket would take, and clear, a page of up to 64 MB
+        "spark.buffer.pageSize": "1m",
     }
     master = config["spark.master"]
     if master.startswith("local"):

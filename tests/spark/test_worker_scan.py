@@ -175,6 +175,26 @@ def test_which_conditions_workers_evaluate(
     assert scans == reads
 
 
+@pytest.mark.parametrize(("columns", "told"), [("o.id", False), ("o.id, o._tp_time", True)])
+def test_only_tasks_that_need_it_are_told_the_time_of_arrival(
+    spark: SparkSession,
+    tmp_path: Path,
+    scans: list[str],
+    columns: str,
+    told: bool,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It is another in each batch, and a literal of its plan: Spark would compile the code of each batch anew."""
+    write_first(tmp_path)
+    session = watersmeet.connect(spark, workspace=tmp_path / "workspace")
+    session.sql(STREAMS.format(tmp_path))
+    stream = session.sql(f"SELECT {columns} FROM o")
+    assert isinstance(stream, Stream)
+    stream.frame.explain()
+    assert scans == ["o"]
+    assert ("null AS arrival" not in capsys.readouterr().out) == told
+
+
 def test_a_file_that_does_not_fit_is_told_in_one_sentence(spark: SparkSession, tmp_path: Path) -> None:
     write_first(tmp_path)
     write(tmp_path / "p" / "2.parquet", pa.schema([("id", pa.string())]), [{"id": "x"}])

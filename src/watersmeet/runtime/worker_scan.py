@@ -12,7 +12,9 @@ from itertools import islice
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
+from watersmeet.columns import TP_TIME
 from watersmeet.engine.frames import FRAME_DDL
 from watersmeet.engine.parquet import ParquetFile, ParquetRows, read_parquet
 from watersmeet.engine.projection import Projection, project
@@ -42,7 +44,11 @@ def scanned(files: ParquetFiles, projection: Projection, packer: Packer) -> Data
         rows = (part for batch in batches for file in _files(batch) for part in _read(file, projection, needed, whole))
         yield from packer.pack(rows)
 
-    return files.frame.mapInArrow(run, FRAME_DDL)
+    frame = files.frame
+    if TP_TIME not in whole.schema.names:
+        # the time of arrival stands in the code that Spark generates: with it each batch's would be compiled anew
+        frame = frame.withColumn("arrival", F.lit(None).cast("timestamp"))
+    return frame.mapInArrow(run, FRAME_DDL)
 
 
 def _columns(schema: pa.Schema, names: tuple[str, ...]) -> pa.Schema:
