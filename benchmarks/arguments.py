@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks.workloads import WORKLOADS
+from benchmarks.workloads import WORKLOADS, Workload
 
 
 def count(text: str) -> int:
@@ -21,8 +21,16 @@ def workload_name(text: str) -> str:
     return text
 
 
+def workload_of(arguments: argparse.ArgumentParser, name: str, rows: int | None) -> Workload:
+    """A workload, with other than its own number of rows a side if that is given; too few end the program."""
+    try:
+        return WORKLOADS[name] if rows is None else WORKLOADS[name].of_rows(rows)
+    except ValueError as error:
+        arguments.error(str(error))
+
+
 def setting(text: str) -> str:
     """A setting of Spark and its value; without a value Spark's default holds."""
-    if "=" not in text:
+    if text.find("=") < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not SETTING=VALUE")
     return text

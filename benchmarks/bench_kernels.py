@@ -20,10 +20,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from benchmarks.arguments import count, workload_name
+from benchmarks.arguments import count, workload_name, workload_of
 from benchmarks.engines import batch_answer, definitions
 from benchmarks.streams import streams_folder, write_streams
-from benchmarks.workloads import MARGIN_MICROS, WORKLOADS, Workload
+from benchmarks.workloads import MARGIN_MICROS, Workload
 from watersmeet.columns import WEIGHT
 from watersmeet.engine.frames import Frame, FrameKind, decode_table
 from watersmeet.engine.host import process
@@ -162,10 +162,10 @@ def main() -> None:
     )
     arguments.add_argument("--rows", type=count, help="rows a side, in place of each workload's own")
     options = arguments.parse_args()
+    workloads = [workload_of(arguments, name, options.rows) for name in options.names or _NAMES]
     print("| workload | packing, rows/s | operators, rows/s | both, rows/s |\n|---|---|---|---|")
     measured = []
-    for name in options.names or _NAMES:
-        workload = WORKLOADS[name] if options.rows is None else WORKLOADS[name].of_rows(options.rows)
+    for workload in workloads:
         figures = measure(workload, streams_folder())
         measured.append(figures)
         print(

@@ -11,10 +11,9 @@ from __future__ import annotations
 import argparse
 import json
 
-from benchmarks.arguments import count, setting
+from benchmarks.arguments import count, setting, workload_of
 from benchmarks.streams import streams_folder, write_streams
 from benchmarks.suite import measured
-from benchmarks.workloads import WORKLOADS
 
 _CHANGES = (
     "spark.sql.streaming.checkpointFileManagerClass=",
@@ -36,7 +35,7 @@ def main() -> None:
     arguments.add_argument("changes", nargs="*", type=setting, metavar="SETTING=VALUE", default=_CHANGES)
     arguments.add_argument("--rows", type=count, help="rows a side, in place of the workload's own")
     options = arguments.parse_args()
-    workload = WORKLOADS["inner"] if options.rows is None else WORKLOADS["inner"].of_rows(options.rows)
+    workload = workload_of(arguments, "inner", options.rows)
     data = write_streams(streams_folder(), workload.data)
 
     def median(*settings: str) -> float:

@@ -34,7 +34,7 @@ SETTINGS = {
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    "spark.buffer.pageSize": "1m",  # as ``connect`` has it
+    "spark.buffer.pageSize": "1m",  # as ``connect`` has it on one machine
     # the default starts a process for each small file of the checkpoint (for our side and Spark's alike)
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -187,7 +187,9 @@ def table_path(folder: Path, side: str) -> Path:
             first = (
                 f"SELECT DISTINCT ON ({side}_key) * FROM read_parquet('{folder / side}/*.parquet') ORDER BY {side}_id"
             )
-            con.execute(f"COPY ({first}) TO '{path}' (FORMAT parquet)")
+            partial = path.with_name(f".{path.name}")
+            con.execute(f"COPY ({first}) TO '{partial}' (FORMAT parquet)")
+        partial.rename(path)
     return path
 
 

@@ -8,15 +8,17 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-#: To look at eight gigabytes takes a quarter of a second of a core: it takes a twentieth of one while it may.
+#: To look at eight gigabytes takes a quarter of a second of a core: looking takes at most a twentieth of one, unless …
 _REST = 20
-_LEAST_SECONDS, _MOST_SECONDS = 0.5, 5.0
+_LEAST_SECONDS = 0.5
+#: … that would leave more than this between two looks.
+_MOST_SECONDS = 5.0
 
 
 class Peak:
     """Watches the processes below this one while its block runs; figures are proportional set sizes (PSS) in bytes.
 
-    It looks twice a second, less often (every five seconds at least) where a look takes long, and when the block ends.
+    It looks twice a second, less often where a look takes long, and once more when the block ends.
     """
 
     def __init__(self) -> None:
@@ -41,7 +43,7 @@ class Peak:
         self._look()
 
     def _look(self) -> float:
-        """How long to rest after it, in seconds, comes back."""
+        """Take in what the processes hold now; how long to rest before the next look, in seconds, comes back."""
         began = time.thread_time()
         java, workers = 0, 0
         for pid, command in _below(os.getpid()).items():

@@ -51,7 +51,7 @@ def workload_of(name: str, rows: int | None = None) -> Workload:
 
 
 def flink_of(python: Path, script: Path) -> Flink:
-    """``BenchmarkError`` where there is no such script, or that Python has no apache-flink."""
+    """Flink as it is installed; ``BenchmarkError`` for no such script, or a Python without apache-flink."""
     if not script.is_file():
         raise BenchmarkError(f"--flink-script: there is no file {script}")
     try:
@@ -78,6 +78,10 @@ def run(
     for side in workload.tables:
         table_path(data, side)
     engines = ["watersmeet", *(("spark", "spark_defaults") if workload.spark is not None and peers else ())]
+    flink_rate = None
+    if flink is not None and workload.flink is not None:  # first, since a script may have faults
+        progress(f"{name}: flink")
+        flink_rate = _flink(flink, workload)
     found: dict[str, Any] = {}
     for engine in engines:
         progress(f"{name}: {engine}")
@@ -88,9 +92,8 @@ def run(
         if (sums := figures.pop("sums")) != expected:
             differ = f"the results of {engine} differ from DuckDB's: {sums}, expected {expected}"
             raise BenchmarkError(f"no figures of {name}: {differ}")
-    if flink is not None and workload.flink is not None:
-        progress(f"{name}: flink")
-        found["flink"] = {"rows_per_s": _flink(flink, workload)}
+    if flink_rate is not None:
+        found["flink"] = {"rows_per_s": flink_rate}
     ours = found["watersmeet"]["rows_per_s"]
     ratios = {engine: round(ours / each["rows_per_s"], 2) for engine, each in found.items() if engine != "watersmeet"}
     return {"workload": name, "title": workload.title, "rows": workload.data.rows, "engines": found, "ratios": ratios}
@@ -156,7 +159,7 @@ def _flink(flink: Flink, workload: Workload) -> int:
 def _output(command: Sequence[str], engine: str, workload: Workload) -> str:
     """What a command prints; what it says of itself goes to a file, which is kept and named where it fails.
 
-    All other files that it makes are gone in the end, also where it is broken off.
+    Its temporary files are gone in the end, also where it is broken off; those of a JVM go when that ends.
     """
     with tempfile.TemporaryDirectory(prefix="watersmeet-bench-", ignore_cleanup_errors=True) as scratch:
         said = Path(scratch) / "said.log"

@@ -69,14 +69,15 @@ def settings_for(config: Mapping[str, str]) -> dict[str, str]:
         "spark.python.daemon.module": "watersmeet.runtime.daemon",
         # rows are packed a batch at a time: larger ones cost less each
         "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
-        # a task that sorts a few frames by bucket would take, and clear, a page of up to 64 MB
-        "spark.buffer.pageSize": "1m",
     }
     master = config["spark.master"]
     if master.startswith("local"):
         # not elsewhere: executors on other machines must reach the driver
         settings["spark.driver.bindAddress"] = settings["spark.driver.host"] = "127.0.0.1"
         settings["spark.sql.shuffle.partitions"] = str(_local_cores(master))
+        # a task that sorts a few frames by bucket would take, and clear, a page of up to 64 MB; not elsewhere: frames
+        # are larger there, and a task may have 8,192 pages
+        settings["spark.buffer.pageSize"] = "1m"
     return {**settings, **config}
 
 

@@ -80,6 +80,10 @@ def test_nothing_is_told_of_wrong_results(measured: dict[str, dict[str, Any]]) -
             ["inner", "--json", "nowhere/all.json"],
             "--json: nowhere/all.json cannot be written\nhint: name a file in a folder that is there\n",
         ),
+        (
+            ["inner", "--json", f"{__file__}/all.json"],
+            f"--json: {__file__}/all.json cannot be written\nhint: name a file in a folder that is there\n",
+        ),
         (["inner", "--json", "."], "--json: . cannot be written\nhint: name a file in a folder that is there\n"),
         (["inner", "--flink", "python", "--flink-script", "nowhere"], "--flink-script: there is no file nowhere\n"),
         (
@@ -163,6 +167,13 @@ def test_kernels_alone_are_compared_with_the_batch_answer(
     [
         (bench_kernels, ["inner", "--rows", "0"], "argument --rows: '0' is not a whole number of at least 1"),
         (bench_kernels, ["innr"], "argument NAME: there is no workload innr; there are inner, left, "),
+        (
+            bench_kernels,
+            ["first_seed", "inner", "--rows", "5"],
+            "error: inner has 20 batches, so it needs at least 20 rows",
+        ),
+        (bench_settings, ["--rows", "5"], "error: inner has 20 batches, so it needs at least 20 rows a side, not 5"),
+        (bench_settings, ["=1"], "argument SETTING=VALUE: '=1' is not SETTING=VALUE"),
         (bench_settings, ["spark.ui.enabled"], "argument SETTING=VALUE: 'spark.ui.enabled' is not SETTING=VALUE"),
     ],
 )

@@ -71,7 +71,8 @@ def _tell_progress(what: str) -> None:
 
 
 def _is_writable(path: Path) -> bool:
-    return not path.is_dir() and os.access(path if path.exists() else path.absolute().parent, os.W_OK)
+    folder = path.absolute().parent
+    return not path.is_dir() and folder.is_dir() and os.access(folder, os.W_OK)
 
 
 def _suite() -> Any:

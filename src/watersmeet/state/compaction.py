@@ -7,9 +7,9 @@ apart than expected (an input that is far behind), partitions are widened until 
 
 Large segments of rows that go with their time partition are left as they are: a join reads two in the time that it
 takes for one of twice the rows.  Only where ``MOST_LARGE`` segments hold a bucket's relation are the smaller of them
-merged too.  Rows that stay, whatever the time, are sought by an index, which is the cheaper the fewer segments there
-are.  Large segments are merged four at a time, a quarter of the groups that are due in each step; those above
-``MAX_MERGE_BYTES`` never.
+merged too.  Where rows have no bound in time (versions that joins as of a time seek by an index, rows by key, joins
+without a window) they stay, and a seek is the cheaper the fewer segments there are.  Large segments are merged four at
+a time, a quarter of the groups that are due in each step; those above ``MAX_MERGE_BYTES`` never.
 """
 
 from __future__ import annotations

@@ -79,10 +79,10 @@ class AsofStep:
             where.append(f"({quote(TIME)} <= (SELECT max({quote(TIME)}) FROM waiting){settled})")
         ((waiting,),) = self.rows("SELECT count(*) FROM waiting")
         stored = self.count("right") + self.count("settled")
-        # to settle rows all are needed, whoever asks for them
-        find = self._find() if not self.settles and 0 < waiting * FAR_MORE < stored else None
+        may_leave_out = not self.settles  # to settle rows all are needed, whoever asks for them
+        find = self._find() if may_leave_out and 0 < waiting * FAR_MORE < stored else None
         rows = f"SELECT {self._right_names()} FROM ({self._right_rows(find)}) WHERE {' AND '.join(where)}"
-        if self.match.keys and not self.settles and waiting * MORE < stored:
+        if self.match.keys and may_leave_out and waiting * MORE < stored:
             rows = f"SELECT {self._right_names()} FROM ({rows}) AS r WHERE {self._may_meet(rows)}"
         self._make_candidates(rows)
         if self.match.direction is Direction.BACKWARD and not self.match.meets_one:
@@ -230,12 +230,12 @@ class AsofStep:
             f"CREATE TEMP TABLE tied AS SELECT {', '.join(moment)} FROM candidates GROUP BY ALL HAVING count(*) > 1"
         )
         ((ties,),) = self.rows("SELECT count(*) FROM tied")
-        counts = "" if versions.weight is None or versions.ends else f" WHERE NOT {quote(_GONE)}"
-        if not ties and counts:
+        that_count = "" if versions.weight is None or versions.ends else f" WHERE NOT {quote(_GONE)}"
+        if not ties and that_count:
             self.execute(f"DELETE FROM candidates WHERE {quote(_GONE)}")
         elif ties:
             same = " AND ".join(f"r.{name} IS NOT DISTINCT FROM t.{name}" for name in moment)
-            alone = f"SELECT * FROM (SELECT * FROM candidates AS r ANTI JOIN tied AS t ON {same}){counts}"
+            alone = f"SELECT * FROM (SELECT * FROM candidates AS r ANTI JOIN tied AS t ON {same}){that_count}"
             sharing = f"(SELECT * FROM candidates AS r SEMI JOIN tied AS t ON {same})"
             self.execute(
                 f"CREATE OR REPLACE TEMP TABLE candidates AS {alone} UNION ALL {self._last_of_moments(sharing)}"
