@@ -137,6 +137,7 @@ def process(
         manifest.count(f"{spec.name}.{name}", by)
     manifest.next_rid += sum(table.num_rows for table in inputs.values())
     manifest.step += 1
+    working_set.let_go()
     _log(spec, manifest, result, store, working_set, local_copies)
     working_set.cool(manifest.segments, spec.most_hot_rows)
     _check_limit(spec, manifest)

@@ -115,6 +115,13 @@ class StateView(Protocol):
     def scan(self, relation: str, low: int, high: int) -> str | None:
         """SQL of a table expression over the stored rows with ``low <= $t <= high``; None where there are none."""
 
+    def matching(self, relation: str, by: Sequence[str], probes: pa.Table, low: int, high: int) -> str | None:
+        """SQL over stored rows with ``low <= $t <= high``, among them all whose columns ``by`` equal those of a probe.
+
+        ``probes`` has columns of the types of ``by``, in their order; NULL equals NULL.  Where it has few rows, it
+        costs what they cost, not what is stored.
+        """
+
     def near(self, relation: str, by: Sequence[str], probes: str) -> str | None:
         """SQL over stored rows among which are the newest with equal ``by`` at or before ``$t`` of each probe.
 

@@ -56,6 +56,7 @@ class _Step:
     new: dict[Side, pa.Table]
     result: StepResult = field(default_factory=StepResult)
     registered: set[str] = field(default_factory=set)
+    found: dict[Side, str | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for side in Side:
@@ -247,8 +248,18 @@ class _Step:
         return self.match.closed_before(side, self.frontiers.after)
 
     def old(self, side: Side) -> str | None:
-        """Stored rows of a side that are near enough to new rows of the other to meet one."""
-        return self.state.scan(side.value, *self.match.partner_times(side, *time_range(self.new[side.other])))
+        """Stored rows of a side among which are all that new rows of the other may meet."""
+        if side not in self.found:
+            self.found[side] = self.sought(side)
+        return self.found[side]
+
+    def sought(self, side: Side) -> str | None:
+        new, keys = self.new[side.other], self.match.keys
+        times = self.match.partner_times(side, *time_range(new))
+        if not keys:
+            return self.state.scan(side.value, *times)
+        probes = new.select([key.of(side.other) for key in keys])  # of the other side's types: the planner sees to it
+        return self.state.matching(side.value, [key.of(side) for key in keys], probes, *times)
 
     def due(self, side: Side) -> str | None:
         """Stored rows of a side that become final in this step."""

@@ -12,7 +12,7 @@ import os
 import tempfile
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import duckdb
@@ -21,6 +21,7 @@ import pyarrow as pa
 from watersmeet.columns import TIME
 from watersmeet.kernels.api import FOREVER, NEVER, quote
 from watersmeet.state.cold import ColdDatabase, hot, is_cold
+from watersmeet.state.keyed_segments import KeyedSegments
 from watersmeet.state.segment_index import SegmentIndex
 from watersmeet.state.segments import Segment
 from watersmeet.state.small_segments import SmallSegments, alike, is_small
@@ -30,6 +31,10 @@ _numbers = itertools.count()
 IDLE_SECONDS = 600.0
 #: Segments of so many rows are worth an index.
 LEAST_INDEXED = 20_000
+#: Keys are sought in so many stored rows at least, of which a join reads all in some milliseconds …
+LEAST_SOUGHT = 200_000
+#: … and only in so many for each row that seeks: to find a row by its key takes as long as to read so many.
+ROWS_PER_PROBE = 32
 
 
 class WorkingSet:
@@ -37,11 +42,16 @@ class WorkingSet:
 
     _table_numbers = itertools.count()
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, cold: ColdDatabase | None = None) -> None:
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, cold: ColdDatabase | None = None, *, most_keyed: int = 0
+    ) -> None:
         self._connection = connection
         self._cold = cold or ColdDatabase(connection)
+        self._most_keyed = most_keyed
+        self._is_hybrid = False
         self._segments: dict[str, Segment] = {}
-        self._tables: dict[str, str] = {}  # of segments that are not small
+        self._tables: dict[str, str] = {}  # of segments that are neither small nor keyed
+        self._keyed: dict[str, KeyedSegments] = {}  # of each relation in which keys have been sought
         self._small: dict[str, SmallSegments] = {}  # of each relation
         self._indexes: dict[str, dict[tuple[str, ...], SegmentIndex]] = {}
 
@@ -57,6 +67,7 @@ class WorkingSet:
 
     def sync(self, live: Sequence[Segment], load: Callable[[Segment], pa.Table], *, most_hot: int | None = None) -> int:
         """Hold just the ``live`` segments; the bytes that had to be loaded come back.  ``most_hot``: see ``cool``."""
+        self._is_hybrid = most_hot is not None
         wanted = {segment.id: segment for segment in live}
         for gone in self._segments.keys() - wanted.keys():
             self.remove(gone)
@@ -87,6 +98,9 @@ class WorkingSet:
         if is_small(segment):
             self._small_of(segment.relation).add(segment, rows)
             return
+        if segment.relation in self._keyed and self._may_key():
+            self._keyed[segment.relation].add(segment, rows)
+            return
         name = self._new_name()
         if not is_hot:
             name = self._cold.table(name)
@@ -102,18 +116,26 @@ class WorkingSet:
         if segment_id in self._tables:
             self._connection.execute(f"DROP TABLE {self._tables.pop(segment_id)}")
         else:
-            self._small_of(segment.relation).remove(segment_id)
+            self._home(segment).remove(segment_id)
 
     def scan(self, relation: str, low: int = NEVER, high: int = FOREVER) -> str | None:
         """SQL over the stored rows of a relation with ``low <= $t <= high``, segments outside pruned."""
-        parts = []
-        for table, segments in self._tables_of(relation):
-            if all(each.high < low or each.low > high for each in segments):
-                continue
-            inside = all(low <= each.low and each.high <= high for each in segments)
-            where = "" if inside else f" WHERE {quote(TIME)} BETWEEN {low} AND {high}"
-            parts.append(f"SELECT * FROM {table}{where}")
-        return f"({' UNION ALL '.join(parts)})" if parts else None
+        return _union(_between(table, segments, low, high) for table, segments in self._tables_of(relation, low, high))
+
+    def matching(
+        self, relation: str, by: Sequence[str], probes: pa.Table, low: int = NEVER, high: int = FOREVER
+    ) -> str | None:
+        """SQL over stored rows with ``low <= $t <= high``, among them all whose columns ``by`` equal those of a probe.
+
+        What it finds is there until ``let_go``.
+        """
+        if not self._is_worth_seeking(relation, probes.num_rows, low, high):
+            return self.scan(relation, low, high)
+        if relation not in self._keyed:
+            self._keyed[relation] = self._moved(relation)
+        found = [(name, self._of(relation)) for name in self._keyed[relation].find(by, probes)]
+        others = self._tables_of(relation, low, high, keyed=False)
+        return _union(_between(table, segments, low, high) for table, segments in (*found, *others))
 
     def near(self, relation: str, by: Sequence[str], probes: str) -> str | None:
         """SQL over the stored rows of a relation among which are those that ``probes`` ask for.
@@ -138,11 +160,11 @@ class WorkingSet:
             if tuple(by) not in indexes:
                 indexes[tuple(by)] = SegmentIndex(self._connection, table, by, len(indexes))
             parts.append(seek(indexes[tuple(by)]))
-        return f"({' UNION ALL '.join(parts)})" if parts else None
+        return _union(parts)
 
     def read(self, segments: Sequence[Segment]) -> pa.Table:
         """The rows of some segments of a relation as one Arrow table."""
-        small = alike(self._small_of(each.relation).rows(each.id) for each in segments if each.id not in self._tables)
+        small = alike(self._home(each).rows(each.id) for each in segments if each.id not in self._tables)
         names = [self._tables[each.id] for each in segments if each.id in self._tables]
         if not names and len(small) == 1:
             return small[0]
@@ -168,27 +190,61 @@ class WorkingSet:
                 count = f"SELECT count(*) FROM {self._tables[segment.id]} WHERE {quote(TIME)} >= {low}"
                 rows += int(self._connection.execute(count).fetchall()[0][0])
             else:
-                rows += self._small_of(relation).count(segment.id, low)
+                rows += self._home(segment).count(segment.id, low)
         return rows
+
+    def let_go(self) -> None:
+        """Forget what a step has found."""
+        for keyed in self._keyed.values():
+            keyed.let_go()
 
     def close(self) -> None:
         """Drop all segments."""
+        self.let_go()
         for id in list(self._segments):
             self.remove(id)
 
     def _of(self, relation: str) -> list[Segment]:
         return [each for each in self._segments.values() if each.relation == relation]
 
-    def _tables_of(self, relation: str) -> Iterator[tuple[str, list[Segment]]]:
-        """The tables with a relation's rows, each with the segments that it holds."""
+    def _tables_of(
+        self, relation: str, low: int = NEVER, high: int = FOREVER, *, keyed: bool = True
+    ) -> Iterator[tuple[str, list[Segment]]]:
+        """The tables with a relation's rows of some times, each with the segments that it holds."""
         small = []
         for segment in self._of(relation):
             if segment.id in self._tables:
-                yield self._tables[segment.id], [segment]
-            else:
+                if _is_within(segment, low, high):
+                    yield self._tables[segment.id], [segment]
+            elif isinstance(home := self._home(segment), SmallSegments):
                 small.append(segment)
-        if small:
+            elif keyed and _is_within(segment, low, high):
+                yield home.view(segment.id), [segment]
+        if any(_is_within(each, low, high) for each in small):
             yield self._small_of(relation).table(), small
+
+    def _home(self, segment: Segment) -> SmallSegments | KeyedSegments:
+        """What holds a segment that has no table."""
+        keyed = self._keyed.get(segment.relation)
+        return keyed if keyed is not None and segment.id in keyed else self._small_of(segment.relation)
+
+    def _may_key(self) -> bool:
+        """Whether more rows may be held as Arrow, where DuckDB cannot put them on disk."""
+        return not self._is_hybrid and self.nbytes <= self._most_keyed
+
+    def _is_worth_seeking(self, relation: str, probes: int, low: int, high: int) -> bool:
+        rows = sum(each.rows for each in self._of(relation) if _is_within(each, low, high))
+        is_enough = rows >= max(LEAST_SOUGHT, ROWS_PER_PROBE * probes)
+        return is_enough and (relation in self._keyed or self._may_key())
+
+    def _moved(self, relation: str) -> KeyedSegments:
+        """All of a relation's segments that have tables, held to be sought by key."""
+        keyed = KeyedSegments(self._connection, self._new_name())
+        for segment in self._of(relation):
+            if (table := self._tables.pop(segment.id, None)) is not None:
+                keyed.add(segment, self._connection.sql(f"SELECT * FROM {table}").to_arrow_table())
+                self._connection.execute(f"DROP TABLE {table}")
+        return keyed
 
     def _small_of(self, relation: str) -> SmallSegments:
         if relation not in self._small:
@@ -197,6 +253,22 @@ class WorkingSet:
 
     def _new_name(self) -> str:
         return f"segment_{next(self._table_numbers)}"
+
+
+def _is_within(segment: Segment, low: int, high: int) -> bool:
+    """Whether a segment may have rows with ``low <= $t <= high``."""
+    return segment.high >= low and segment.low <= high
+
+
+def _between(table: str, segments: Sequence[Segment], low: int, high: int) -> str:
+    """SQL over the rows of a table with ``low <= $t <= high``; ``segments`` are those that it holds."""
+    inside = all(low <= each.low and each.high <= high for each in segments)
+    return f"SELECT * FROM {table}" + ("" if inside else f" WHERE {quote(TIME)} BETWEEN {low} AND {high}")
+
+
+def _union(parts: Iterable[str]) -> str | None:
+    selects = " UNION ALL ".join(parts)
+    return f"({selects})" if selects else None
 
 
 class WorkingSets:
@@ -218,6 +290,7 @@ class WorkingSets:
         self._cold = ColdDatabase(self._connection)
         self._connection.execute("SET TimeZone = 'UTC'")
         self._most_bytes = most_bytes
+        self._most_keyed = 0 if memory_limit else most_bytes  # what is not in a table is not in DuckDB's limit
         self._idle_seconds = idle_seconds
         self._sets: OrderedDict[tuple[str, ...], WorkingSet] = OrderedDict()
         self._asked_for: dict[tuple[str, ...], float] = {}
@@ -226,7 +299,7 @@ class WorkingSets:
         """The working set of a bucket (key: query run, operator, bucket), empty where it was not known."""
         found = self._sets.get(key)
         if found is None:
-            found = self._sets[key] = WorkingSet(self._connection, self._cold)
+            found = self._sets[key] = WorkingSet(self._connection, self._cold, most_keyed=self._most_keyed)
         self._sets.move_to_end(key)
         self._asked_for[key] = time.monotonic()
         return found

@@ -1,0 +1,38 @@
+"""Hashes of keys for an index: equal for rows whose columns DuckDB holds equal."""
+
+from __future__ import annotations
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Numbers = np.ndarray[tuple[int], np.dtype[np.uint64]]
+
+#: The odd number next to 2**64 divided by the golden ratio: Fibonacci hashing (Knuth, TAOCP 3, 6.4).
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_HALF = np.uint64(32)
+_PLACE = "place"
+
+
+def key_hashes(connection: duckdb.DuckDBPyConnection, keys: pa.Table) -> Numbers:
+    """One hash for each row, of all its columns, the high bits of which differ; NULL equals NULL."""
+    if all(pa.types.is_integer(field.type) for field in keys.schema):
+        return _of_integers(keys)
+    columns = [f"key_{number}" for number in range(keys.num_columns)]
+    # DuckDB does not promise the order
+    rows = keys.rename_columns(columns).append_column(_PLACE, pa.array(np.arange(keys.num_rows)))
+    found = connection.from_arrow(rows).select(f"hash({', '.join(columns)}) AS hash, {_PLACE}").to_arrow_table()
+    hashes = np.empty(keys.num_rows, dtype=np.uint64)
+    hashes[found[_PLACE].to_numpy()] = found["hash"].to_numpy()
+    return hashes
+
+
+def _of_integers(keys: pa.Table) -> Numbers:
+    """As the others, without a statement, which for a few rows takes longer than all the rest."""
+    mixed = np.zeros(keys.num_rows, dtype=np.uint64)
+    for column in keys.columns:
+        mixed ^= pc.fill_null(column.cast(pa.int64()), 0).to_numpy().view(np.uint64)
+        mixed *= _GOLDEN
+        mixed ^= mixed >> _HALF
+    return mixed * _GOLDEN

@@ -1,0 +1,89 @@
+"""The index by key finds every row of a hash, wherever runs were merged and whatever has been left out."""
+
+from __future__ import annotations
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from watersmeet.state import key_index
+from watersmeet.state.key_hashes import key_hashes
+from watersmeet.state.key_index import KeyIndex
+
+# hashes that begin alike, and some that differ in the bits that are not kept only
+HASHES = [high << shift | low for high in (0, 1, 2, 7) for shift in (61, 40, 32) for low in (0, 5)]
+BLOCKS = st.lists(st.lists(st.sampled_from(HASHES), min_size=1, max_size=12), min_size=1, max_size=12)
+
+
+def hashes_of(values: list[int]) -> np.ndarray:
+    return np.array(values, dtype=np.uint64)
+
+
+@pytest.mark.parametrize("most_merged", [0, 20, 1_000])
+@given(blocks=BLOCKS, data=st.data())
+def test_all_rows_of_a_hash_are_found_and_none_that_was_left_out(
+    most_merged: int, blocks: list[list[int]], data: st.DataObject
+) -> None:
+    index = KeyIndex()
+    held: dict[int, list[int]] = {}
+    first = 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(key_index, "FAN_IN", 2)
+        patch.setattr(key_index, "MOST_MERGED", most_merged)
+        for block in blocks:
+            index.add(first, hashes_of(block))
+            held[first] = block
+            first += len(block) + data.draw(st.integers(0, 2))
+            if data.draw(st.booleans()):
+                gone = data.draw(st.sampled_from(sorted(held)))
+                index.leave_out(gone)
+                del held[gone]
+            sought = data.draw(st.lists(st.sampled_from(HASHES), max_size=5))
+            wanted = {each >> 32 for each in sought}
+            expected = [at + n for at, rows in held.items() for n, each in enumerate(rows) if each >> 32 in wanted]
+            assert index.find(hashes_of(sought)).tolist() == sorted(expected)
+            assert all((at in index) == (at in held) for at in range(first))
+
+
+def test_entries_of_what_was_left_out_go_in_time() -> None:
+    """As a window slides, an index holds little more than the rows in it."""
+    index = KeyIndex()
+    random = np.random.default_rng(1)
+    block, window = 1_000, 40
+    for number in range(400):
+        index.add(number * block, random.integers(0, 2**64, block, dtype=np.uint64))
+        if number >= window:
+            index.leave_out((number - window) * block)
+        assert sum(len(run.entries) for run in index._runs) <= 2 * (window + 1) * block
+        assert len(index._runs) <= 12
+
+
+@pytest.mark.parametrize(
+    ("stored", "sought"),
+    [
+        (pa.array([1, -1, None, 2**62], pa.int64()), pa.array([1, -1, None, 2**62], pa.int64())),
+        (pa.array([1, -1, 127], pa.int8()), pa.array([1, -1, 127], pa.int64())),
+        (pa.array([0.0, float("nan"), None]), pa.array([-0.0, float("-nan"), None])),
+        (pa.array(["", "a", None, "x" * 50]), pa.array(["", "a", None, "x" * 50], pa.large_string())),
+        (pa.array([b"\0", None], pa.binary()), pa.array([b"\0", None], pa.binary())),
+    ],
+    ids=["integers", "of two widths", "floats", "texts", "bytes"],
+)
+def test_what_is_equal_has_one_hash(stored: pa.Array, sought: pa.Array) -> None:
+    connection = duckdb.connect()
+    hashes = [key_hashes(connection, pa.table({"k": each})) >> np.uint64(32) for each in (stored, sought)]
+    assert (hashes[0] == hashes[1]).all()
+    assert len(set(hashes[0].tolist())) == len(stored)
+
+
+def test_hashes_are_of_all_columns_whatever_their_names() -> None:
+    connection = duckdb.connect()
+    one, two = pa.array([1, 1, 2]), pa.array([1, 2, 1])
+    for texts in (False, True):
+        columns = [each.cast(pa.string()) if texts else each for each in (one, two)]
+        hashes = key_hashes(connection, pa.table(columns, names=["k", "k"]))
+        assert len(set(hashes.tolist())) == 3
+        assert (hashes == key_hashes(connection, pa.table(columns, names=["place", "key_0"]))).all()

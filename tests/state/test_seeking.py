@@ -1,0 +1,216 @@
+"""Seeking stored rows by key gives what a scan gives of those keys, and is done only where it may be and pays."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.kernels.models import KINDS, STREAMS, cut, disorder, rows_of, shapes
+from tests.kernels.test_interval_properties import check, per_kind
+from tests.support.reference import Kind
+from watersmeet.columns import TIME
+from watersmeet.kernels.api import FOREVER, NEVER
+from watersmeet.state import key_index, keyed_segments, small_segments, working_set
+from watersmeet.state.keyed_segments import KeyedSegments
+from watersmeet.state.segments import Segment
+from watersmeet.state.working_set import LEAST_SOUGHT, ROWS_PER_PROBE, WorkingSet, WorkingSets
+from watersmeet.testing.cells import Value
+from watersmeet.testing.harness import Harness, StepInput, load_script
+
+
+@pytest.fixture(scope="module", autouse=True)
+def found() -> Iterator[list[int]]:
+    """How many relations each search found; every segment is large, and keys are always sought."""
+    numbers: list[int] = []
+    find = KeyedSegments.find
+
+    def counting(self: KeyedSegments, by: list[str], probes: pa.Table) -> list[str]:
+        names = find(self, by, probes)
+        numbers.append(len(names))
+        return names
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(working_set, "LEAST_SOUGHT", 0)
+        patch.setattr(working_set, "ROWS_PER_PROBE", 0)
+        patch.setattr(small_segments, "SMALL_ROWS", 0)
+        patch.setattr(key_index, "FAN_IN", 2)
+        patch.setattr(KeyedSegments, "find", counting)
+        yield numbers
+
+
+@pytest.mark.parametrize("places", [1 << 32, 20])
+@pytest.mark.parametrize("kind", KINDS)
+@per_kind
+@given(data=st.data())
+def test_joins_that_seek_are_exact(found: list[int], kind: Kind, places: int, data: st.DataObject) -> None:
+    shape = data.draw(shapes(kind))
+    rows = data.draw(st.composite(rows_of)())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(keyed_segments, "MOST_PLACES", places)
+        check(shape, {name: disorder(rows, name) for name in STREAMS}, data.draw(st.composite(cut)(rows)))
+
+
+def test_those_joins_sought_and_found(found: list[int]) -> None:
+    assert any(found)
+
+
+def segment(number: int, rows: pa.Table) -> Segment:
+    times = rows[TIME].to_pylist()
+    return Segment(f"{number}-left", "left", rows.num_rows, rows.nbytes, min(times), max(times), 1)
+
+
+def table(first: int, keys: list[int | None], names: list[str | None]) -> pa.Table:
+    times = range(first, first + len(keys))
+    return pa.table({TIME: times, "k": keys, "name": names}, schema=SCHEMA)
+
+
+SCHEMA = pa.schema([(TIME, pa.int64()), ("k", pa.int32()), ("name", pa.string())])
+ROWS = [
+    table(0, [1, 2, None, 1], ["a", "b", None, "b"]),
+    table(4, [1, None], ["a", "a"]),
+    table(6, [3, 2, 2], [None, "b", "b"]),
+]
+
+
+def holding(sets: WorkingSets, rows: list[pa.Table] = ROWS) -> WorkingSet:
+    held = sets.get("run", "join", "0")
+    for number, each in enumerate(rows):
+        held.add(segment(number, each), each)
+    return held
+
+
+def times_of(held: WorkingSet, sql: str | None) -> list[int]:
+    return (
+        []
+        if sql is None
+        else sorted(held.connection.sql(f'SELECT "{TIME}" FROM {sql}').to_arrow_table()[0].to_pylist())
+    )
+
+
+def probes(**columns: list[object]) -> pa.Table:
+    types = {"k": pa.int32(), "name": pa.string()}
+    return pa.table({name: pa.array(values, types[name]) for name, values in columns.items()})
+
+
+@pytest.mark.parametrize(
+    ("sought", "low", "high", "expected"),
+    [
+        (probes(k=[1]), NEVER, FOREVER, [0, 3, 4]),
+        (probes(k=[1, 3, 9, 1]), NEVER, FOREVER, [0, 3, 4, 6]),
+        (probes(k=[1]), 3, 3, [3]),
+        (probes(k=[None]), NEVER, FOREVER, [2, 5]),
+        (probes(name=["b"]), NEVER, FOREVER, [1, 3, 7, 8]),
+        (probes(name=[None, "c"]), 3, FOREVER, [6]),
+        (probes(k=[2, None], name=["b", "a"]), NEVER, FOREVER, [1, 5, 7, 8]),
+        (probes(k=[9]), NEVER, FOREVER, []),
+        (probes(k=[]), NEVER, FOREVER, []),
+    ],
+)
+def test_rows_of_a_key_are_found(sought: pa.Table, low: int, high: int, expected: list[int]) -> None:
+    held = holding(WorkingSets(most_bytes=1 << 30))
+    assert times_of(held, held.matching("left", sought.column_names, sought, low, high)) == expected
+    held.let_go()
+    assert times_of(held, held.scan("left", low, high)) == [t for t in range(9) if low <= t <= high]
+    assert [held.count("left", low) for low in (0, 3, 8, 9)] == [9, 6, 1, 0]
+
+
+def test_what_comes_and_goes_later_is_found_and_not_found() -> None:
+    held = holding(WorkingSets(most_bytes=1 << 30))
+    one = probes(k=[1])
+    held.matching("left", ["k"], one)
+    held.let_go()
+    held.remove("0-left")
+    more = table(20, [1, 1], ["x", "y"])
+    held.add(segment(3, more), more)
+    assert times_of(held, held.matching("left", ["k"], one)) == [4, 20, 21]
+    assert held.read([segment(1, ROWS[1]), segment(3, more)]).num_rows == 4
+    held.close()
+    assert held.connection.sql("FROM duckdb_views() WHERE NOT internal").fetchall() == []
+    assert held.connection.sql("SHOW TABLES").fetchall() == []
+
+
+def test_small_segments_are_beside_those_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(small_segments, "SMALL_ROWS", 3)
+    held = holding(WorkingSets(most_bytes=1 << 30))
+    assert times_of(held, held.matching("left", ["k"], probes(k=[1]))) == [0, 3, 4, 5]  # 4 and 5 are in the small one
+
+
+def test_a_memory_limit_holds_of_all_rows() -> None:
+    """What is held as Arrow is not in DuckDB's limit, and cannot be spilled."""
+    held = holding(WorkingSets(most_bytes=1 << 30, memory_limit="1GB"))
+    assert times_of(held, held.matching("left", ["k"], probes(k=[1]))) == list(range(9))
+
+
+def test_rows_beyond_the_cache_are_held_in_tables() -> None:
+    held = holding(WorkingSets(most_bytes=sum(each.nbytes for each in ROWS)))
+    held.matching("left", ["k"], probes(k=[1]))
+    for number in (3, 4):
+        more = table(10 * number, [1, 2], ["x", "y"])
+        held.add(segment(number, more), more)
+        assert 10 * number in times_of(held, held.matching("left", ["k"], probes(k=[1])))
+        held.let_go()
+    assert len(held.connection.sql("SHOW TABLES").fetchall()) == 2  # the last two; those before were never keyed
+
+
+def test_the_hot_rows_of_a_hybrid_join_stay_as_few() -> None:
+    held = WorkingSets(most_bytes=1 << 30).get("run", "join", "0")
+    segments = [segment(number, each) for number, each in enumerate(ROWS)]
+    held.sync(segments, lambda each: ROWS[segments.index(each)], most_hot=3)
+    assert times_of(held, held.matching("left", ["k"], probes(k=[1]))) == list(range(9))
+
+
+def test_few_rows_and_many_probes_are_joined_by_a_scan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(working_set, "LEAST_SOUGHT", LEAST_SOUGHT)
+    monkeypatch.setattr(working_set, "ROWS_PER_PROBE", ROWS_PER_PROBE)
+    keys = list(range(LEAST_SOUGHT))
+    rows = table(0, [*keys], ["a"] * len(keys))
+    held = holding(WorkingSets(most_bytes=1 << 30), [rows.slice(0, LEAST_SOUGHT - 1)])
+    assert len(times_of(held, held.matching("left", ["k"], probes(k=[1])))) == LEAST_SOUGHT - 1
+    last = rows.slice(LEAST_SOUGHT - 1)
+    held.add(segment(1, last), last)
+    many = probes(k=[*range(LEAST_SOUGHT // ROWS_PER_PROBE + 1)])
+    assert len(times_of(held, held.matching("left", ["k"], many))) == LEAST_SOUGHT
+    assert times_of(held, held.matching("left", ["k"], many.slice(1))) == [*range(1, many.num_rows)]
+
+
+def test_places_are_given_anew_when_they_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keyed_segments, "MOST_PLACES", 12)
+    held = holding(WorkingSets(most_bytes=1 << 30))
+    for number in range(3, 30):
+        held.matching("left", ["k"], probes(k=[1]))
+        held.let_go()
+        held.remove(f"{number - 3}-left")
+        more = table(10 * number, [100 + number, 1], ["x", "y"])
+        held.add(segment(number, more), more)
+        assert 10 * number + 1 in times_of(held, held.matching("left", ["k"], probes(k=[1])))
+        assert times_of(held, held.matching("left", ["k"], probes(k=[100 + number]))) == [10 * number]
+
+
+KEYS = """
+CREATE STREAM l (k {left}, ts BIGINT, WATERMARK FOR ts AS ts) WITH (event_time_unit = 's');
+CREATE STREAM r (k {right}, ts BIGINT, WATERMARK FOR ts AS ts) WITH (event_time_unit = 's');
+SELECT l.k AS k, r.k AS other FROM l JOIN r ON l.k = r.k WITHIN INTERVAL '1' HOUR;
+"""
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [("INT", "BIGINT"), ("INT", "DOUBLE"), ("INT", "DECIMAL(9,2)"), ("DECIMAL(9,1)", "DECIMAL(9,2)"), ("DATE", "DATE")],
+)
+def test_keys_of_two_types_meet(left: str, right: str) -> None:
+    harness = Harness(*load_script(KEYS.format(left=left, right=right)), buckets=1)
+    values: dict[str, Value] = {
+        "DATE": dt.date(2026, 1, 2),
+        "DOUBLE": 3.0,
+        "DECIMAL(9,1)": Decimal("3.0"),
+        "DECIMAL(9,2)": Decimal("3.00"),
+    }
+    ours, theirs = values.get(left, 3), values.get(right, 3)
+    assert harness.step({"r": StepInput([(theirs, 1)])}).changes == []
+    assert harness.step({"l": StepInput([(ours, 2)])}).changes == [(1, (ours, theirs))]
