@@ -42,10 +42,23 @@ def test_all_rows_of_a_hash_are_found_and_none_that_was_left_out(
                 index.leave_out(gone)
                 del held[gone]
             sought = data.draw(st.lists(st.sampled_from(HASHES), max_size=5))
+            within = data.draw(st.sets(st.sampled_from(sorted(held)))) if held else set()
             wanted = {each >> 32 for each in sought}
-            expected = [at + n for at, rows in held.items() for n, each in enumerate(rows) if each >> 32 in wanted]
-            assert index.find(hashes_of(sought)).tolist() == sorted(expected)
-            assert all((at in index) == (at in held) for at in range(first))
+            expected = [at + n for at in within for n, each in enumerate(held[at]) if each >> 32 in wanted]
+            found = index.find(hashes_of(sought), within, 1_000)
+            assert found is not None
+            assert found.tolist() == sorted(expected)
+            assert index.find(hashes_of(sought), within, len(expected) - 1) is None
+            assert index.blocks == held.keys()
+
+
+def test_rows_that_are_too_many_are_not_counted() -> None:
+    index = KeyIndex()
+    index.add(0, hashes_of([1 << 40] * 90 + [number << 50 for number in range(10)]))
+    assert index.find(hashes_of([1 << 40]), [0], 90) is not None
+    assert index.find(hashes_of([1 << 40]), [0], 89) is None
+    assert index.find(hashes_of([1 << 40]), [0], 2) is None
+    assert index.find(hashes_of([1 << 40]), [], 0) is not None  # those of other blocks do not count
 
 
 def test_entries_of_what_was_left_out_go_in_time() -> None:
@@ -64,7 +77,7 @@ def test_entries_of_what_was_left_out_go_in_time() -> None:
 @pytest.mark.parametrize(
     ("stored", "sought"),
     [
-        (pa.array([1, -1, None, 2**62], pa.int64()), pa.array([1, -1, None, 2**62], pa.int64())),
+        (pa.array([1, -1, 0, None, 2**62], pa.int64()), pa.array([1, -1, 0, None, 2**62], pa.int64())),
         (pa.array([1, -1, 127], pa.int8()), pa.array([1, -1, 127], pa.int64())),
         (pa.array([0.0, float("nan"), None]), pa.array([-0.0, float("-nan"), None])),
         (pa.array(["", "a", None, "x" * 50]), pa.array(["", "a", None, "x" * 50], pa.large_string())),

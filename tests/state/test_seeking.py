@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from watersmeet.kernels.api import FOREVER, NEVER
 from watersmeet.state import key_index, keyed_segments, small_segments, working_set
 from watersmeet.state.keyed_segments import KeyedSegments
 from watersmeet.state.segments import Segment
-from watersmeet.state.working_set import LEAST_SOUGHT, ROWS_PER_PROBE, WorkingSet, WorkingSets
+from watersmeet.state.working_set import LEAST_SOUGHT, ROWS_PER_FOUND, ROWS_PER_PROBE, WorkingSet, WorkingSets
 from watersmeet.testing.cells import Value
 from watersmeet.testing.harness import Harness, StepInput, load_script
 
@@ -30,14 +31,17 @@ def found() -> Iterator[list[int]]:
     numbers: list[int] = []
     find = KeyedSegments.find
 
-    def counting(self: KeyedSegments, by: list[str], probes: pa.Table) -> list[str]:
-        names = find(self, by, probes)
-        numbers.append(len(names))
+    def counting(
+        self: KeyedSegments, by: Sequence[str], probes: pa.Table, segments: Iterable[str], most: int
+    ) -> list[str] | None:
+        names = find(self, by, probes, segments, most)
+        numbers.append(len(names or []))
         return names
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(working_set, "LEAST_SOUGHT", 0)
         patch.setattr(working_set, "ROWS_PER_PROBE", 0)
+        patch.setattr(working_set, "ROWS_PER_FOUND", 0.001)
         patch.setattr(small_segments, "SMALL_ROWS", 0)
         patch.setattr(key_index, "FAN_IN", 2)
         patch.setattr(KeyedSegments, "find", counting)
@@ -177,6 +181,92 @@ def test_few_rows_and_many_probes_are_joined_by_a_scan(monkeypatch: pytest.Monke
     many = probes(k=[*range(LEAST_SOUGHT // ROWS_PER_PROBE + 1)])
     assert len(times_of(held, held.matching("left", ["k"], many))) == LEAST_SOUGHT
     assert times_of(held, held.matching("left", ["k"], many.slice(1))) == [*range(1, many.num_rows)]
+
+
+def test_keys_of_many_rows_are_joined_by_a_scan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(working_set, "ROWS_PER_FOUND", ROWS_PER_FOUND)
+    hot, cold = [1, 2, 3, 4, 5, *range(6, 96)], range(100, 10_000)
+    rows = [table(10_000 * part, [*(hot * 2), *cold], ["a"] * (2 * len(hot) + len(cold))) for part in range(2)]
+    held = holding(WorkingSets(most_bytes=1 << 30), rows)
+    number = sum(each.num_rows for each in rows)
+    everything, few = probes(k=[*range(1_000)]), probes(k=[1, 2])
+    # the first look is into a table: where its rows have many of the keys, they stay there
+    assert len(times_of(held, held.matching("left", ["k"], everything))) == number
+    assert len(held.connection.sql("SHOW TABLES").fetchall()) == 2
+    assert len(times_of(held, held.matching("left", ["k"], few))) == 8
+    held.let_go()
+    assert held.connection.sql("SHOW TABLES").fetchall() == []
+    # later ones are into the index
+    assert len(times_of(held, held.matching("left", ["k"], everything))) == number
+
+
+def test_rows_out_of_reach_are_not_counted_as_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(working_set, "ROWS_PER_FOUND", 4)
+    rows = [table(0, [1] * 40, ["a"] * 40), table(50, [*range(1, 51)], ["a"] * 50)]
+    held = holding(WorkingSets(most_bytes=1 << 30), rows)
+    held.matching("left", ["k"], probes(k=[2]))
+    held.let_go()
+    assert times_of(held, held.matching("left", ["k"], probes(k=[1]), 50, FOREVER)) == [50]
+    assert len(times_of(held, held.matching("left", ["k"], probes(k=[1])))) == 90
+
+
+def test_a_part_of_a_batch_does_not_keep_the_batch() -> None:
+    held = holding(WorkingSets(most_bytes=1 << 30))
+    held.matching("left", ["k"], probes(k=[1]))
+    held.let_go()
+    before = pa.total_allocated_bytes()
+    rows = table(10, [*range(100_000)], ["some text"] * 100_000)
+    held.add(segment(3, rows.slice(0, 10)), rows.slice(0, 10))
+    del rows
+    assert pa.total_allocated_bytes() - before < 10_000
+    assert times_of(held, held.matching("left", ["k"], probes(k=[9]))) == [19]
+
+
+@pytest.mark.parametrize("fails", [1, 2, 3])
+def test_what_fails_between_leaves_all_rows(monkeypatch: pytest.MonkeyPatch, fails: int) -> None:
+    """A worker may have no memory for a relation's rows in both forms; the step is made again."""
+    held = holding(WorkingSets(most_bytes=1 << 30))
+    calls = itertools.count(1)
+    add = KeyedSegments.add
+
+    def failing(self: KeyedSegments, segment: Segment, rows: pa.Table) -> None:
+        if next(calls) == fails:
+            raise MemoryError
+        add(self, segment, rows)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(KeyedSegments, "add", failing)
+        with pytest.raises(MemoryError):
+            held.matching("left", ["k"], probes(k=[1]))
+    assert times_of(held, held.scan("left")) == list(range(9))
+    assert {0, 3, 4} <= set(times_of(held, held.matching("left", ["k"], probes(k=[1]))))
+    held.close()
+    assert held.connection.sql("SHOW TABLES").fetchall() == []
+
+
+def test_a_step_that_fails_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = Harness(*load_script(KEYS.format(left="INT", right="INT")), buckets=1)
+    harness.step({"r": StepInput([(3, 1)])})
+    with monkeypatch.context() as patch:
+        patch.setattr("watersmeet.kernels.interval_step._Step.table", failing_table)
+        with pytest.raises(MemoryError):
+            harness.step({"l": StepInput([(3, 2)])})
+    left = {name for (name,) in harness._working_sets._connection.sql("SHOW TABLES").fetchall()}
+    assert not [name for name in left if "found" in name]
+    assert harness.step({"l": StepInput([(3, 2)])}).changes == [(1, (3, 3))]
+
+
+def failing_table(step: object, sql: str) -> pa.Table:
+    raise MemoryError
+
+
+def test_null_keys_are_not_sought_where_they_meet_nothing(found: list[int]) -> None:
+    harness = Harness(*load_script(KEYS.format(left="INT", right="INT")), buckets=1)
+    harness.step({"r": StepInput([(None, 1), (3, 1)])})
+    found.clear()
+    assert harness.step({"l": StepInput([(None, 2)])}).changes == []
+    assert found == [0]
+    assert harness.step({"l": StepInput([(None, 2), (3, 2)])}).changes == [(1, (3, 3))]
 
 
 def test_places_are_given_anew_when_they_run_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -131,13 +131,14 @@ def process(
                 f"a batch of {spec.name} needs more memory than a worker has: {str(error).splitlines()[0]}",
                 hint="raise memory_limit, or make batches smaller, and resume; nothing was lost",
             ) from None
+        finally:
+            working_set.let_go()
     else:
         result = StepResult()
     for name, by in result.counters.items():
         manifest.count(f"{spec.name}.{name}", by)
     manifest.next_rid += sum(table.num_rows for table in inputs.values())
     manifest.step += 1
-    working_set.let_go()
     _log(spec, manifest, result, store, working_set, local_copies)
     working_set.cool(manifest.segments, spec.most_hot_rows)
     _check_limit(spec, manifest)

@@ -259,6 +259,9 @@ class _Step:
         if not keys:
             return self.state.scan(side.value, *times)
         probes = new.select([key.of(side.other) for key in keys])  # of the other side's types: the planner sees to it
+        for number, key in enumerate(keys):
+            if not key.null_safe and probes.column(number).null_count:  # such a row meets none
+                probes = probes.filter(pc.is_valid(probes.column(number)))
         return self.state.matching(side.value, [key.of(side) for key in keys], probes, *times)
 
     def due(self, side: Side) -> str | None:

@@ -9,11 +9,14 @@ the rows.  Rows of one hash need not be of one key: whoever asks compares the ke
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Set
+from dataclasses import dataclass
 
 import numpy as np
 
 from watersmeet.state.key_hashes import Numbers
+
+Counts = np.ndarray[tuple[int], np.dtype[np.int32]]
 
 FAN_IN = 4
 #: Runs of more entries are not merged: they go as a whole when the rows of an earlier time go.
@@ -26,6 +29,8 @@ _HASH = ~_PLACE
 _BEGINNINGS_PER_ENTRY = 8
 #: … and few entries are looked at for one that is.
 _ENTRIES_PER_START = 2
+#: If more entries must be looked at for each row that may be found, it is not worth to count the rows.
+_LOOKED_AT_PER_ROW = 4
 
 
 class KeyIndex:
@@ -35,8 +40,10 @@ class KeyIndex:
         self._runs: list[_Run] = []
         self._rows: dict[int, int] = {}  # of each block that is not left out, by its first place
 
-    def __contains__(self, first: int) -> bool:
-        return first in self._rows
+    @property
+    def blocks(self) -> Set[int]:
+        """The first places of all blocks that are not left out."""
+        return self._rows.keys()
 
     def add(self, first: int, hashes: Numbers) -> None:
         """Add a block: ``hashes`` of the rows at the places from ``first`` on."""
@@ -59,13 +66,19 @@ class KeyIndex:
                 kept.append(self._merged([run]))
         self._runs = kept
 
-    def find(self, hashes: Numbers) -> Numbers:
-        """The places, in order, of all rows with one of these hashes."""
+    def find(self, hashes: Numbers, blocks: Collection[int], most: int) -> Numbers | None:
+        """The places, in order, of all rows with one of these hashes in some blocks, by their first places.
+
+        None where they are more than ``most``.
+        """
         sought = np.sort(hashes & _HASH)
         sought = sought[np.append(True, sought[1:] != sought[:-1])[: len(sought)]]
-        found = [run.find(sought) for run in self._runs]
-        places = np.sort(np.concatenate([np.empty(0, np.uint64), *found]) & _PLACE)
-        return places[self._is_live(places)]
+        near = [run.near(sought) for run in self._runs if not run.blocks.isdisjoint(blocks)]
+        if sum(each.count() for each in near) > _LOOKED_AT_PER_ROW * most:
+            return None
+        places = np.sort(np.concatenate([np.empty(0, np.uint64), *(each.equal() for each in near)]) & _PLACE)
+        places = places[self._is_in(blocks, places)]
+        return places if len(places) <= most else None
 
     def _merge(self) -> None:
         while due := next((runs for runs in self._tiers().values() if len(runs) >= FAN_IN), None):
@@ -83,13 +96,13 @@ class KeyIndex:
         blocks = set().union(*(run.blocks for run in runs))
         entries = np.concatenate([run.entries for run in runs])
         if not blocks <= self._rows.keys():
-            entries = entries[self._is_live(entries & _PLACE)]
+            entries = entries[self._is_in(self._rows, entries & _PLACE)]
         entries.sort(kind="stable")  # it merges what is sorted already
         return _Run(entries, blocks & self._rows.keys())
 
-    def _is_live(self, places: Numbers) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """Of each place whether its block is not left out."""
-        firsts = np.array(sorted(self._rows), dtype=np.uint64)
+    def _is_in(self, blocks: Collection[int], places: Numbers) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Of each place whether it is of one of some blocks that are not left out."""
+        firsts = np.array(sorted(blocks), dtype=np.uint64)
         ends = firsts + np.array([self._rows[int(first)] for first in firsts], dtype=np.uint64)
         block = np.searchsorted(firsts, places, side="right")
         return np.append(np.uint64(0), ends)[block] > places
@@ -111,18 +124,34 @@ class _Run:
         self._starts = np.zeros((1 << self._bits) + 1, dtype=np.int32)
         np.cumsum(np.bincount(_beginnings(entries, self._bits), minlength=1 << self._bits), out=self._starts[1:])
 
-    def find(self, sought: Numbers) -> Numbers:
-        """The entries with one of these hashes."""
+    def near(self, sought: Numbers) -> _Near:
+        """The entries that begin like these hashes."""
         seen = _beginnings(sought, self._bits_seen)
         sought = sought[(self._seen[seen >> 3] >> (seen & 7).astype(np.uint8) & 1).view(np.bool_)]
         beginnings = _beginnings(sought, self._bits)
         starts = self._starts[beginnings]
-        numbers = self._starts[beginnings + 1] - starts
-        # all entries that begin like a hash that is sought, one after the other
-        shift = np.repeat(starts - (np.cumsum(numbers) - numbers), numbers)
+        return _Near(self.entries, sought, starts, self._starts[beginnings + 1] - starts)
+
+
+@dataclass(slots=True)
+class _Near:
+    """Entries that begin like hashes that are sought: for each hash where they start, and how many they are."""
+
+    entries: Numbers
+    sought: Numbers
+    starts: Counts
+    numbers: Counts
+
+    def count(self) -> int:
+        return int(self.numbers.sum(dtype=np.int64))
+
+    def equal(self) -> Numbers:
+        """Those with one of the hashes."""
+        # all of them, one after the other
+        shift = np.repeat(self.starts - (np.cumsum(self.numbers) - self.numbers), self.numbers)
         entries = self.entries[np.arange(len(shift)) + shift]
-        found: Numbers = entries[(entries & _HASH) == np.repeat(sought, numbers)]
-        return found
+        equal: Numbers = entries[(entries & _HASH) == np.repeat(self.sought, self.numbers)]
+        return equal
 
 
 def _bits_of(number: int) -> int:

@@ -6,7 +6,7 @@ that does not look at every row's, which takes as long as a join; of an Arrow ta
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import duckdb
@@ -38,10 +38,10 @@ class KeyedSegments:
         return segment_id in self._rows
 
     def add(self, segment: Segment, rows: pa.Table) -> None:
-        """Hold a segment's rows, which lie in memory or in a file of their own."""
+        """Hold a segment's rows; they are copied where they lie in the memory of a larger batch."""
         if self._end + segment.rows > MOST_PLACES:
             self._begin_anew()
-        self._rows[segment.id] = rows.combine_chunks()
+        self._rows[segment.id] = _alone(rows.combine_chunks())
         self._first[segment.id] = self._end
         self._end += segment.rows
 
@@ -69,16 +69,20 @@ class KeyedSegments:
             self._views.add(name)
         return name
 
-    def find(self, by: Sequence[str], probes: pa.Table) -> list[str]:
-        """Relations of all rows with columns ``by`` equal to those of a row of ``probes``, and perhaps of a few others.
+    def find(self, by: Sequence[str], probes: pa.Table, segments: Iterable[str], most: int) -> list[str] | None:
+        """Relations of all rows of some segments with columns ``by`` equal to those of a row of ``probes``.
 
-        DuckDB knows them until ``let_go``.
+        There may be a few others among them.  DuckDB knows them until ``let_go``.  None where there are more than
+        ``most``.
         """
         index = self._indexes.setdefault(tuple(by), KeyIndex())
-        for id, first in self._first.items():
-            if first not in index:
-                index.add(first, key_hashes(self._connection, self._rows[id].select(list(by))))
-        tables = alike(self._taken(index.find(key_hashes(self._connection, probes))))
+        blocks = {self._first[id]: id for id in segments}
+        for first in blocks.keys() - index.blocks:
+            index.add(first, key_hashes(self._connection, self._rows[blocks[first]].select(list(by))))
+        places = index.find(key_hashes(self._connection, probes), blocks.keys(), most)
+        if places is None:
+            return None
+        tables = alike(self._taken(places))
         names = [f"{self._name}_found_{len(self._found) + number}" for number in range(len(tables))]
         for name, rows in zip(names, tables, strict=True):
             self._connection.register(name, rows)
@@ -118,3 +122,9 @@ class KeyedSegments:
         if view in self._views:
             self._connection.unregister(view)
             self._views.remove(view)
+
+
+def _alone(rows: pa.Table) -> pa.Table:
+    """The rows, not kept in memory by the rest of a batch of which they are a part."""
+    is_part = rows.get_total_buffer_size() > 2 * rows.nbytes
+    return rows.take(pa.array(np.arange(rows.num_rows))) if is_part else rows

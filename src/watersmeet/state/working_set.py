@@ -16,11 +16,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
 from watersmeet.columns import TIME
 from watersmeet.kernels.api import FOREVER, NEVER, quote
 from watersmeet.state.cold import ColdDatabase, hot, is_cold
+from watersmeet.state.key_hashes import key_hashes
 from watersmeet.state.keyed_segments import KeyedSegments
 from watersmeet.state.segment_index import SegmentIndex
 from watersmeet.state.segments import Segment
@@ -35,6 +37,10 @@ LEAST_INDEXED = 20_000
 LEAST_SOUGHT = 200_000
 #: … and only in so many for each row that seeks: to find a row by its key takes as long as to read so many.
 ROWS_PER_PROBE = 32
+#: If more than one of so many is found, a scan is as fast.
+ROWS_PER_FOUND = 32
+#: So many rows are looked at before keys are sought in a relation for the first time.
+SAMPLED = 10_000
 
 
 class WorkingSet:
@@ -129,11 +135,15 @@ class WorkingSet:
 
         What it finds is there until ``let_go``.
         """
-        if not self._is_worth_seeking(relation, probes.num_rows, low, high):
+        reach = [each for each in self._of(relation) if _is_within(each, low, high)]
+        rows = sum(each.rows for each in reach)
+        names = None
+        if rows >= max(LEAST_SOUGHT, ROWS_PER_PROBE * probes.num_rows) and self._is_keyed(relation, by, probes):
+            keyed = self._keyed[relation]
+            names = keyed.find(by, probes, [each.id for each in reach if each.id in keyed], rows // ROWS_PER_FOUND)
+        if names is None:
             return self.scan(relation, low, high)
-        if relation not in self._keyed:
-            self._keyed[relation] = self._moved(relation)
-        found = [(name, self._of(relation)) for name in self._keyed[relation].find(by, probes)]
+        found = [(name, reach) for name in names]
         others = self._tables_of(relation, low, high, keyed=False)
         return _union(_between(table, segments, low, high) for table, segments in (*found, *others))
 
@@ -232,19 +242,32 @@ class WorkingSet:
         """Whether more rows may be held as Arrow, where DuckDB cannot put them on disk."""
         return not self._is_hybrid and self.nbytes <= self._most_keyed
 
-    def _is_worth_seeking(self, relation: str, probes: int, low: int, high: int) -> bool:
-        rows = sum(each.rows for each in self._of(relation) if _is_within(each, low, high))
-        is_enough = rows >= max(LEAST_SOUGHT, ROWS_PER_PROBE * probes)
-        return is_enough and (relation in self._keyed or self._may_key())
+    def _is_keyed(self, relation: str, by: Sequence[str], probes: pa.Table) -> bool:
+        """Whether keys can be sought in a relation, which from the first time that they are few is held for it."""
+        if relation not in self._keyed and self._may_key() and self._are_few(relation, by, probes):
+            self._key(relation)
+        return relation in self._keyed
 
-    def _moved(self, relation: str) -> KeyedSegments:
-        """All of a relation's segments that have tables, held to be sought by key."""
-        keyed = KeyedSegments(self._connection, self._new_name())
+    def _are_few(self, relation: str, by: Sequence[str], probes: pa.Table) -> bool:
+        """Whether few of a relation's rows have the keys of ``probes``, to judge by some of its largest table."""
+        tables = [each for each in self._of(relation) if each.id in self._tables]
+        if not tables:
+            return True
+        largest = max(tables, key=lambda each: each.rows)
+        columns = ", ".join(quote(name) for name in by)
+        step = -(-largest.rows // SAMPLED)
+        sample = f"SELECT {columns} FROM {self._tables[largest.id]} WHERE rowid % {step} = 0"
+        stored = key_hashes(self._connection, self._connection.sql(sample).to_arrow_table())
+        return bool(ROWS_PER_FOUND * np.isin(stored, key_hashes(self._connection, probes)).sum() <= len(stored))
+
+    def _key(self, relation: str) -> None:
+        """Hold a relation's segments that have tables to be sought by key."""
+        keyed = self._keyed[relation] = KeyedSegments(self._connection, self._new_name())
         for segment in self._of(relation):
-            if (table := self._tables.pop(segment.id, None)) is not None:
+            if (table := self._tables.get(segment.id)) is not None:
                 keyed.add(segment, self._connection.sql(f"SELECT * FROM {table}").to_arrow_table())
+                del self._tables[segment.id]
                 self._connection.execute(f"DROP TABLE {table}")
-        return keyed
 
     def _small_of(self, relation: str) -> SmallSegments:
         if relation not in self._small:
