@@ -254,6 +254,8 @@ def _decide_hot_keys(spec: OperatorSpec, manifest: Manifest, inbox: Inbox, log: 
 
 def _set_late_aside(rows: pa.Table, frontier: int) -> tuple[pa.Table, pa.Table]:
     """Rows on time (t >= frontier, or no time on a padded row), and late ones."""
+    if not rows.num_rows:
+        return rows, rows
     late = pc.fill_null(pc.less(rows[TIME], pa.scalar(frontier, pa.int64())), False)
     if not pc.any(late).as_py():
         return rows, rows.slice(0, 0)

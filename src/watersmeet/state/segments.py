@@ -20,7 +20,8 @@ from watersmeet.state.store import Store
 MAX_CHUNK_BYTES = 4 * 1024 * 1024
 #: So few rows are not parted: each segment costs a step some milliseconds, and they are soon merged with others.
 FEW_ROWS = 10_000
-_WRITE_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
+#: A worker has one core, and of few rows it took longer to call threads than to compress.
+_WRITE_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 
 
 @dataclass(frozen=True, slots=True)
