@@ -33,10 +33,10 @@ def found() -> Iterator[list[int]]:
 
     def counting(
         self: KeyedSegments, by: Sequence[str], probes: pa.Table, segments: Iterable[str], most: int
-    ) -> list[str] | None:
-        names = find(self, by, probes, segments, most)
-        numbers.append(len(names or []))
-        return names
+    ) -> list[pa.Table] | None:
+        tables = find(self, by, probes, segments, most)
+        numbers.append(len(tables or []))
+        return tables
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(working_set, "LEAST_SOUGHT", 0)
@@ -159,7 +159,9 @@ def test_rows_beyond_the_cache_are_held_in_tables() -> None:
         held.add(segment(number, more), more)
         assert 10 * number in times_of(held, held.matching("left", ["k"], probes(k=[1])))
         held.let_go()
-    assert len(held.connection.sql("SHOW TABLES").fetchall()) == 2  # the last two; those before were never keyed
+    assert (
+        len(held.connection.sql("FROM duckdb_tables()").fetchall()) == 2
+    )  # the last two; those before were never keyed
 
 
 def test_the_hot_rows_of_a_hybrid_join_stay_as_few() -> None:
@@ -192,10 +194,10 @@ def test_keys_of_many_rows_are_joined_by_a_scan(monkeypatch: pytest.MonkeyPatch)
     everything, few = probes(k=[*range(1_000)]), probes(k=[1, 2])
     # the first look is into a table: where its rows have many of the keys, they stay there
     assert len(times_of(held, held.matching("left", ["k"], everything))) == number
-    assert len(held.connection.sql("SHOW TABLES").fetchall()) == 2
+    assert len(held.connection.sql("FROM duckdb_tables()").fetchall()) == 2
     assert len(times_of(held, held.matching("left", ["k"], few))) == 8
     held.let_go()
-    assert held.connection.sql("SHOW TABLES").fetchall() == []
+    assert held.connection.sql("FROM duckdb_tables()").fetchall() == []
     # later ones are into the index
     assert len(times_of(held, held.matching("left", ["k"], everything))) == number
 
@@ -244,15 +246,16 @@ def test_what_fails_between_leaves_all_rows(monkeypatch: pytest.MonkeyPatch, fai
     assert held.connection.sql("SHOW TABLES").fetchall() == []
 
 
-def test_a_step_that_fails_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_that_fails_holds_no_rows(found: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     harness = Harness(*load_script(KEYS.format(left="INT", right="INT")), buckets=1)
     harness.step({"r": StepInput([(3, 1)])})
     with monkeypatch.context() as patch:
         patch.setattr("watersmeet.kernels.interval_step._Step.table", failing_table)
         with pytest.raises(MemoryError):
             harness.step({"l": StepInput([(3, 2)])})
-    left = {name for (name,) in harness._working_sets._connection.sql("SHOW TABLES").fetchall()}
-    assert not [name for name in left if "found" in name]
+    shown = [each._shown for each in harness._working_sets._sets.values()]
+    assert found[-1] == 1
+    assert [slot.rows for each in shown for slot in each._slots.values()] == [None, None]
     assert harness.step({"l": StepInput([(3, 2)])}).changes == [(1, (3, 3))]
 
 

@@ -112,6 +112,9 @@ class StateView(Protocol):
     def connection(self) -> duckdb.DuckDBPyConnection:
         """The DuckDB connection that holds them."""
 
+    def show(self, rows: pa.Table) -> str:
+        """The name by which SQL finds these rows, until the step ends."""
+
     def scan(self, relation: str, low: int, high: int) -> str | None:
         """SQL of a table expression over the stored rows with ``low <= $t <= high``; None where there are none."""
 

@@ -55,7 +55,7 @@ class _Step:
     first_rid: int
     new: dict[Side, pa.Table]
     result: StepResult = field(default_factory=StepResult)
-    registered: set[str] = field(default_factory=set)
+    shown: dict[Side, str] = field(default_factory=dict)
     found: dict[Side, str | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -66,8 +66,6 @@ class _Step:
         con = self.state.connection
         if any(self.tracks(side) for side in Side):  # else pairs have no table
             con.execute("DROP TABLE IF EXISTS pairs")
-        for name in self.registered:
-            con.unregister(name)
 
     # -- joins that give pairs: inner, left, right, full ----------------------------------------------------------
 
@@ -102,7 +100,7 @@ class _Step:
         alias = side.alias
         if not self.tracks(side):
             return []
-        had_partner = f"{alias}.{quote(MATCHED)}" if relation not in self.registered else "FALSE"
+        had_partner = f"{alias}.{quote(MATCHED)}" if relation not in self.shown.values() else "FALSE"
         return [
             f"{alias}.{quote(RID)} AS {alias}id",
             f"{alias}.{quote(TIME)} AS {alias}time",
@@ -213,11 +211,9 @@ class _Step:
 
     def fresh(self, side: Side) -> str:
         """The relation of a side's new rows, made when it is first asked for: of few rows that takes a while."""
-        name = f"{side.alias}_new"
-        if name not in self.registered:
-            self.state.connection.register(name, self.new[side])
-            self.registered.add(name)
-        return name
+        if side not in self.shown:
+            self.shown[side] = self.state.show(self.new[side])
+        return self.shown[side]
 
     def with_new(self, side: Side, old: str) -> str:
         """SQL of stored rows of a side and its new ones."""

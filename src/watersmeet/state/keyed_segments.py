@@ -32,7 +32,6 @@ class KeyedSegments:
         self._end = 0
         self._indexes: dict[tuple[str, ...], KeyIndex] = {}
         self._views: set[str] = set()
-        self._found: list[str] = []
 
     def __contains__(self, segment_id: str) -> bool:
         return segment_id in self._rows
@@ -69,31 +68,17 @@ class KeyedSegments:
             self._views.add(name)
         return name
 
-    def find(self, by: Sequence[str], probes: pa.Table, segments: Iterable[str], most: int) -> list[str] | None:
-        """Relations of all rows of some segments with columns ``by`` equal to those of a row of ``probes``.
+    def find(self, by: Sequence[str], probes: pa.Table, segments: Iterable[str], most: int) -> list[pa.Table] | None:
+        """All rows of some segments with columns ``by`` equal to those of a row of ``probes``, and perhaps others.
 
-        There may be a few others among them.  DuckDB knows them until ``let_go``.  None where there are more than
-        ``most``.
+        None where there are more than ``most``.
         """
         index = self._indexes.setdefault(tuple(by), KeyIndex())
         blocks = {self._first[id]: id for id in segments}
         for first in blocks.keys() - index.blocks:
             index.add(first, key_hashes(self._connection, self._rows[blocks[first]].select(list(by))))
         places = index.find(key_hashes(self._connection, probes), blocks.keys(), most)
-        if places is None:
-            return None
-        tables = alike(self._taken(places))
-        names = [f"{self._name}_found_{len(self._found) + number}" for number in range(len(tables))]
-        for name, rows in zip(names, tables, strict=True):
-            self._connection.register(name, rows)
-        self._found += names
-        return names
-
-    def let_go(self) -> None:
-        """Forget what has been found."""
-        for name in self._found:
-            self._connection.unregister(name)
-        self._found = []
+        return None if places is None else alike(self._taken(places))
 
     def _taken(self, places: Numbers) -> list[pa.Table]:
         """The rows at some places, in ascending order, of each segment that has any."""

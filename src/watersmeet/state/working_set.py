@@ -26,6 +26,7 @@ from watersmeet.state.key_hashes import key_hashes
 from watersmeet.state.keyed_segments import KeyedSegments
 from watersmeet.state.segment_index import SegmentIndex
 from watersmeet.state.segments import Segment
+from watersmeet.state.shown_tables import ShownTables
 from watersmeet.state.small_segments import SmallSegments, alike, is_small
 
 _numbers = itertools.count()
@@ -55,6 +56,7 @@ class WorkingSet:
         self._cold = cold or ColdDatabase(connection)
         self._most_keyed = most_keyed
         self._is_hybrid = False
+        self._shown = ShownTables(connection)
         self._segments: dict[str, Segment] = {}
         self._tables: dict[str, str] = {}  # of segments that are neither small nor keyed
         self._keyed: dict[str, KeyedSegments] = {}  # of each relation in which keys have been sought
@@ -124,6 +126,10 @@ class WorkingSet:
         else:
             self._home(segment).remove(segment_id)
 
+    def show(self, rows: pa.Table) -> str:
+        """The name by which DuckDB finds these rows until ``let_go``."""
+        return self._shown.show(rows)
+
     def scan(self, relation: str, low: int = NEVER, high: int = FOREVER) -> str | None:
         """SQL over the stored rows of a relation with ``low <= $t <= high``, segments outside pruned."""
         return _union(_between(table, segments, low, high) for table, segments in self._tables_of(relation, low, high))
@@ -133,19 +139,19 @@ class WorkingSet:
     ) -> str | None:
         """SQL over stored rows with ``low <= $t <= high``, among them all whose columns ``by`` equal those of a probe.
 
-        What it finds is there until ``let_go``.
+        What it finds is shown.
         """
         reach = [each for each in self._of(relation) if _is_within(each, low, high)]
         rows = sum(each.rows for each in reach)
-        names = None
+        found = None
         if rows >= max(LEAST_SOUGHT, ROWS_PER_PROBE * probes.num_rows) and self._is_keyed(relation, by, probes):
             keyed = self._keyed[relation]
-            names = keyed.find(by, probes, [each.id for each in reach if each.id in keyed], rows // ROWS_PER_FOUND)
-        if names is None:
+            found = keyed.find(by, probes, [each.id for each in reach if each.id in keyed], rows // ROWS_PER_FOUND)
+        if found is None:
             return self.scan(relation, low, high)
-        found = [(name, reach) for name in names]
+        tables = [(self.show(each), reach) for each in found]
         others = self._tables_of(relation, low, high, keyed=False)
-        return _union(_between(table, segments, low, high) for table, segments in (*found, *others))
+        return _union(_between(table, segments, low, high) for table, segments in (*tables, *others))
 
     def near(self, relation: str, by: Sequence[str], probes: str) -> str | None:
         """SQL over the stored rows of a relation among which are those that ``probes`` ask for.
@@ -204,13 +210,12 @@ class WorkingSet:
         return rows
 
     def let_go(self) -> None:
-        """Forget what a step has found."""
-        for keyed in self._keyed.values():
-            keyed.let_go()
+        """Forget what a step has shown, or found."""
+        self._shown.clear()
 
     def close(self) -> None:
         """Drop all segments."""
-        self.let_go()
+        self._shown.close()
         for id in list(self._segments):
             self.remove(id)
 
