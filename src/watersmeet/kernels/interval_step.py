@@ -202,9 +202,7 @@ class _Step:
         on = self.match.condition_sql()
         found = []
         if self.new[Side.LEFT].num_rows:
-            old = self.old(Side.RIGHT)
-            right = self.fresh(Side.RIGHT) if old is None else f"({self.with_new(Side.RIGHT, old)})"
-            found.append((self.fresh(Side.LEFT), right, on))
+            found.append((self.fresh(Side.LEFT), self.old_and_new(Side.RIGHT), on))
         if self.new[Side.RIGHT].num_rows and (old := self.old(Side.LEFT)) is not None:
             found.append((old, self.fresh(Side.RIGHT), on))
         return found or [(self.fresh(Side.LEFT), self.fresh(Side.RIGHT), "FALSE")]
@@ -215,15 +213,18 @@ class _Step:
             self.shown[side] = self.state.show(self.new[side])
         return self.shown[side]
 
-    def with_new(self, side: Side, old: str) -> str:
-        """SQL of stored rows of a side and its new ones."""
+    def old_and_new(self, side: Side) -> str:
+        """SQL of the stored rows of a side that new ones of the other may meet, and of its new ones."""
+        old = self.old(side)
+        if old is None:
+            return self.fresh(side)
+        if not self.new[side].num_rows:
+            return old
         columns = ", ".join(quote(name) for name in self.stored_columns(side))
         matched = self.tracks(side)
         stored = f"SELECT {columns}{f', {quote(MATCHED)}' if matched else ''} FROM {old}"
-        if not self.new[side].num_rows:
-            return stored
         new = f"SELECT {columns}{f', FALSE AS {quote(MATCHED)}' if matched else ''} FROM {self.fresh(side)}"
-        return f"{stored} UNION ALL {new}"
+        return f"({stored} UNION ALL {new})"
 
     def tracks(self, side: Side) -> bool:
         return self.match.kind.tracks(side)

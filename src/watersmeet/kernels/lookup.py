@@ -18,7 +18,6 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import duckdb
 import pyarrow as pa
 
 from watersmeet.columns import TIME
@@ -76,31 +75,25 @@ class LookupJoin:
         self, state: StateView, inputs: Mapping[int, pa.Table], frontiers: StepFrontiers, first_rid: int
     ) -> StepResult:
         """Look up the keys of the new rows, and give the rows joined."""
-        con = state.connection
-        con.register("left_new", inputs[0])
-        try:
-            answer = look_up(self._keys(con, inputs[0].schema), self.source, self.retry, self._cache(), self.clock)
-            con.register("right_found", answer.rows.rename_columns(list(self.names)))
-            try:
-                changes = con.sql(self._join_sql()).to_arrow_table()
-            finally:
-                con.unregister("right_found")
-            counters = (answer.hits, answer.misses, answer.queries, answer.fetched, self._failed(con, answer))
-            return StepResult(changes=changes, counters=dict(zip(COUNTERS, counters, strict=True)))
-        finally:
-            con.unregister("left_new")
+        left = state.show(inputs[0])
+        keys = self._keys(state, left, inputs[0].schema)
+        answer = look_up(keys, self.source, self.retry, self._cache(), self.clock)
+        found = state.show(answer.rows.rename_columns(list(self.names)))
+        changes = state.connection.sql(self._join_sql(left, found)).to_arrow_table()
+        counters = (answer.hits, answer.misses, answer.queries, answer.fetched, self._failed(state, left, answer))
+        return StepResult(changes=changes, counters=dict(zip(COUNTERS, counters, strict=True)))
 
     def _asked(self) -> dict[str, str]:
         """The left column of each key, by the source's column: one of them, where several are compared with it."""
         own = dict(zip(self.names, self.source.schema.names, strict=True))
         return {own[key.right]: key.left for key in reversed(self.keys)}
 
-    def _keys(self, con: duckdb.DuckDBPyConnection, left: pa.Schema) -> pa.Table:
+    def _keys(self, state: StateView, left: str, schema: pa.Schema) -> pa.Table:
         asked = self._asked()
         columns = ", ".join(f"{quote(left_name)} AS {quote(name)}" for name, left_name in asked.items())
         known = " AND ".join(f"{quote(left_name)} IS NOT NULL" for left_name in asked.values())
-        keys = con.sql(f"SELECT DISTINCT {columns} FROM left_new WHERE {known}").to_arrow_table()
-        return keys.cast(pa.schema([pa.field(name, left.field(left_name).type) for name, left_name in asked.items()]))
+        keys = state.connection.sql(f"SELECT DISTINCT {columns} FROM {left} WHERE {known}").to_arrow_table()
+        return keys.cast(pa.schema([pa.field(name, schema.field(left_name).type) for name, left_name in asked.items()]))
 
     def _cache(self) -> LookupCache:
         return cache_of(
@@ -109,23 +102,20 @@ class LookupJoin:
             self.clock,
         )
 
-    def _join_sql(self) -> str:
+    def _join_sql(self, left: str, found: str) -> str:
         terms = [f"l.{quote(key.left)} = r.{quote(key.right)}" for key in self.keys]
         if self.residual is not None:
             terms.append(f"({self.residual})")
         columns = [f"l.{quote(TIME if name == self.left.time else name)} AS {quote(name)}" for name in self.left.output]
         columns += [f"r.{quote(name)}" for name in self.right.output]
         kind = "LEFT" if self.outer else "INNER"
-        return f"SELECT {', '.join(columns)} FROM left_new AS l {kind} JOIN right_found AS r ON {' AND '.join(terms)}"
+        return f"SELECT {', '.join(columns)} FROM {left} AS l {kind} JOIN {found} AS r ON {' AND '.join(terms)}"
 
-    def _failed(self, con: duckdb.DuckDBPyConnection, answer: Answer) -> int:
+    def _failed(self, state: StateView, left: str, answer: Answer) -> int:
         """How many left rows have a key that could not be looked up."""
         if answer.failed.num_rows == 0:
             return 0
-        same = " AND ".join(f"l.{quote(left)} = f.{quote(name)}" for name, left in self._asked().items())
-        con.register("keys_failed", answer.failed)
-        try:
-            ((rows,),) = con.execute(f"SELECT count(*) FROM left_new AS l JOIN keys_failed AS f ON {same}").fetchall()
-        finally:
-            con.unregister("keys_failed")
+        same = " AND ".join(f"l.{quote(left_name)} = f.{quote(name)}" for name, left_name in self._asked().items())
+        count = f"SELECT count(*) FROM {left} AS l JOIN {state.show(answer.failed)} AS f ON {same}"
+        ((rows,),) = state.connection.execute(count).fetchall()
         return int(rows)

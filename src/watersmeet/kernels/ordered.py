@@ -46,27 +46,27 @@ class OrderedEmit:
         self, state: StateView, inputs: Mapping[int, pa.Table], frontiers: StepFrontiers, first_rid: int
     ) -> StepResult:
         """Give what has become final, in order; keep the rest."""
-        con = state.connection
-        con.register("new", inputs[0])
-        try:
-            due = f"SELECT * FROM new WHERE {quote(TIME)} IS NULL OR {quote(TIME)} < {frontiers.after}"
-            stored = state.scan("rows", frontiers.before, frontiers.after - 1)
-            if stored is not None:
-                due += f" UNION ALL BY NAME SELECT * FROM {stored}"
-            columns = ", ".join(
-                f"{quote(TIME)} AS {quote(name)}" if name == self.time else quote(name) for name in self.output
-            )
-            order = ", ".join(
-                [f"{quote(TIME)} NULLS FIRST"]
-                + [
-                    f"{quote(name)} {'DESC NULLS LAST' if descending else 'ASC NULLS FIRST'}"
-                    for name, descending in self.ties
-                ]
-            )
-            return StepResult(
-                changes=con.sql(f"SELECT {columns} FROM ({due}) ORDER BY {order}").to_arrow_table(),
-                store={"rows": con.sql(f"SELECT * FROM new WHERE {quote(TIME)} >= {frontiers.after}").to_arrow_table()},
-                forget={"rows": frontiers.after},
-            )
-        finally:
-            con.unregister("new")
+        new = state.show(inputs[0])
+
+        def fetch(sql: str) -> pa.Table:
+            return state.connection.sql(sql).to_arrow_table()
+
+        due = f"SELECT * FROM {new} WHERE {quote(TIME)} IS NULL OR {quote(TIME)} < {frontiers.after}"
+        stored = state.scan("rows", frontiers.before, frontiers.after - 1)
+        if stored is not None:
+            due += f" UNION ALL BY NAME SELECT * FROM {stored}"
+        columns = ", ".join(
+            f"{quote(TIME)} AS {quote(name)}" if name == self.time else quote(name) for name in self.output
+        )
+        order = ", ".join(
+            [f"{quote(TIME)} NULLS FIRST"]
+            + [
+                f"{quote(name)} {'DESC NULLS LAST' if descending else 'ASC NULLS FIRST'}"
+                for name, descending in self.ties
+            ]
+        )
+        return StepResult(
+            changes=fetch(f"SELECT {columns} FROM ({due}) ORDER BY {order}"),
+            store={"rows": fetch(f"SELECT * FROM {new} WHERE {quote(TIME)} >= {frontiers.after}")},
+            forget={"rows": frontiers.after},
+        )

@@ -48,23 +48,21 @@ class Upsert:
         self, state: StateView, inputs: Mapping[int, pa.Table], frontiers: StepFrontiers, first_rid: int
     ) -> StepResult:
         """Give what holds now in place of what held."""
-        con = state.connection
-        con.register("arriving", number_rows(inputs[0], first_rid))
+        arriving = state.show(number_rows(inputs[0], first_rid))
         try:
-            return self._applied(StoredRows(state, _ROWS), frontiers)
+            return self._applied(StoredRows(state, _ROWS), arriving, frontiers)
         finally:
-            con.unregister("arriving")
             for name in ("winning", "winning_current", "winning_latest"):
-                con.execute(f"DROP TABLE IF EXISTS {name}")
+                state.connection.execute(f"DROP TABLE IF EXISTS {name}")
 
-    def _applied(self, stored: StoredRows, frontiers: StepFrontiers) -> StepResult:
+    def _applied(self, stored: StoredRows, arriving: str, frontiers: StepFrontiers) -> StepResult:
         result = StepResult()
 
         def fetch(sql: str) -> pa.Table:
             return stored.state.connection.sql(sql).to_arrow_table()
 
         shown = tuple(TIME if name == self.time else name for name in self.output)
-        result.counters = self.newest.find(stored, "arriving", shown, "winning")
+        result.counters = self.newest.find(stored, arriving, shown, "winning")
         differs = f"NOT {quote(SAME)}"
         went = f"SELECT {quote(OLD)} FROM winning WHERE {quote(OLD_THERE)} AND {differs}"
         result.changes = fetch(

@@ -132,7 +132,7 @@ class WorkingSet:
 
     def scan(self, relation: str, low: int = NEVER, high: int = FOREVER) -> str | None:
         """SQL over the stored rows of a relation with ``low <= $t <= high``, segments outside pruned."""
-        return _union(_between(table, segments, low, high) for table, segments in self._tables_of(relation, low, high))
+        return _between(self._tables_of(relation, low, high), low, high)
 
     def matching(
         self, relation: str, by: Sequence[str], probes: pa.Table, low: int = NEVER, high: int = FOREVER
@@ -150,8 +150,7 @@ class WorkingSet:
         if found is None:
             return self.scan(relation, low, high)
         tables = [(self.show(each), reach) for each in found]
-        others = self._tables_of(relation, low, high, keyed=False)
-        return _union(_between(table, segments, low, high) for table, segments in (*tables, *others))
+        return _between((*tables, *self._tables_of(relation, low, high, keyed=False)), low, high)
 
     def near(self, relation: str, by: Sequence[str], probes: str) -> str | None:
         """SQL over the stored rows of a relation among which are those that ``probes`` ask for.
@@ -288,10 +287,15 @@ def _is_within(segment: Segment, low: int, high: int) -> bool:
     return segment.high >= low and segment.low <= high
 
 
-def _between(table: str, segments: Sequence[Segment], low: int, high: int) -> str:
-    """SQL over the rows of a table with ``low <= $t <= high``; ``segments`` are those that it holds."""
-    inside = all(low <= each.low and each.high <= high for each in segments)
-    return f"SELECT * FROM {table}" + ("" if inside else f" WHERE {quote(TIME)} BETWEEN {low} AND {high}")
+def _between(tables: Iterable[tuple[str, Sequence[Segment]]], low: int, high: int) -> str | None:
+    """SQL over the rows with ``low <= $t <= high`` of tables, each beside the segments that it holds."""
+    parts = []
+    for table, segments in tables:
+        is_inside = all(low <= each.low and each.high <= high for each in segments)
+        parts.append((table, "" if is_inside else f" WHERE {quote(TIME)} BETWEEN {low} AND {high}"))
+    if len(parts) == 1 and not parts[0][1]:
+        return parts[0][0]  # a SELECT around another takes DuckDB some tenths of a millisecond
+    return _union(f"SELECT * FROM {table}{where}" for table, where in parts)
 
 
 def _union(parts: Iterable[str]) -> str | None:

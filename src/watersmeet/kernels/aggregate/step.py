@@ -34,13 +34,11 @@ def settled(relation: str) -> str:
 
 def run(kernel: Aggregate, state: StateView, rows: pa.Table, first_rid: int) -> StepResult:
     """Apply rows that come and go; give the difference that it makes."""
-    step = _Step(kernel, state, first_rid)
-    state.connection.register("arriving", rows)
+    step = _Step(kernel, state, state.show(rows), first_rid)
     try:
         return step.run()
     finally:
         step.close()
-        state.connection.unregister("arriving")
 
 
 @dataclass(slots=True)
@@ -52,6 +50,7 @@ class _Step:
 
     kernel: Aggregate
     state: StateView
+    arriving: str
     number: int  # rises from step to step
     result: StepResult = field(default_factory=StepResult)
 
@@ -112,7 +111,7 @@ class _Step:
             if bag.amount is not None:
                 items.append(f"{bag.amount} AS {_value(bag, 'w')}")
         items.append(f"CAST({quote(WEIGHT) if kernel.changes else 1} AS BIGINT) AS {quote(WEIGHT)}")
-        return f"SELECT {', '.join(items)} FROM arriving WHERE {kernel.where or 'TRUE'}"
+        return f"SELECT {', '.join(items)} FROM {self.arriving} WHERE {kernel.where or 'TRUE'}"
 
     def new_totals(self) -> str:
         """SQL of what the step adds to the totals of each group."""

@@ -49,10 +49,11 @@ class AsofAtOnce:
         """Apply new right rows, then join the new left ones."""
         is_current = self.match.direction is Direction.CURRENT
         result = StepResult()
-        with step_tables(state, left_new=number_rows(inputs[0], first_rid), right_new=inputs[1]):
+        left_new, right_new = state.show(number_rows(inputs[0], first_rid)), state.show(inputs[1])
+        with step_tables(state):
             right = frontiers.inputs[Side.RIGHT.index]
-            step = AsofStep(self.match, state, right if is_current else min(right, frontiers.after))
-            step.execute("CREATE TEMP TABLE waiting AS SELECT * FROM left_new")
+            step = AsofStep(self.match, state, right_new, right if is_current else min(right, frontiers.after))
+            step.execute(f"CREATE TEMP TABLE waiting AS SELECT * FROM {left_new}")
             step.find_candidates()
             result.changes = step.table(step.results_sql())
             step.keep_right(result)

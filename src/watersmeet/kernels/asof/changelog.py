@@ -67,9 +67,9 @@ class AsofChangelog:
         if not self.left_changes:
             left = left.append_column(WEIGHT, pa.array([1] * left.num_rows, pa.int8()))
             left = left.append_column(ID, pa.nulls(left.num_rows, pa.string()))
-        arrived = {"arriving": number_rows(left, first_rid), "right_new": inputs[Side.RIGHT.index]}
-        with step_tables(state, **arrived):
-            step = _Step(self, state, frontiers, first_rid, inputs[Side.RIGHT.index].num_rows > 0)
+        arriving, right_new = state.show(number_rows(left, first_rid)), state.show(inputs[Side.RIGHT.index])
+        with step_tables(state):
+            step = _Step(self, state, arriving, right_new, frontiers, first_rid, inputs[Side.RIGHT.index].num_rows > 0)
             try:
                 return step.run()
             finally:
@@ -80,6 +80,8 @@ class AsofChangelog:
 class _Step:
     kernel: AsofChangelog
     state: StateView
+    arriving: str
+    right_new: str
     frontiers: StepFrontiers
     first_rid: int
     right_changed: bool
@@ -90,7 +92,9 @@ class _Step:
         is_current = self.match.direction is Direction.CURRENT
         floor = self.frontiers.inputs[Side.RIGHT.index] if is_current else self.frontiers.after
         is_forward = self.match.direction is Direction.FORWARD
-        self.step = AsofStep(self.match, self.state, floor, self.frontiers.before if is_forward else NEVER)
+        self.step = AsofStep(
+            self.match, self.state, self.right_new, floor, self.frontiers.before if is_forward else NEVER
+        )
 
     @property
     def match(self) -> AsofMatch:
@@ -102,8 +106,8 @@ class _Step:
 
     def run(self) -> StepResult:
         execute = self.step.execute
-        execute(f"CREATE TEMP TABLE left_new AS SELECT * FROM arriving WHERE {quote(WEIGHT)} > 0")
-        execute(f"CREATE TEMP TABLE left_retractions AS SELECT * FROM arriving WHERE {quote(WEIGHT)} < 0")
+        execute(f"CREATE TEMP TABLE left_new AS SELECT * FROM {self.arriving} WHERE {quote(WEIGHT)} > 0")
+        execute(f"CREATE TEMP TABLE left_retractions AS SELECT * FROM {self.arriving} WHERE {quote(WEIGHT)} < 0")
         execute(f"CREATE TEMP TABLE retracted AS {self.retracted()}")
         execute(f"CREATE TEMP TABLE waiting AS {self.columns('left_new')} UNION ALL {self.affected()}")
         self.step.find_candidates()
@@ -153,9 +157,9 @@ class _Step:
         where = [f"l.{quote(RID)} NOT IN (SELECT {quote(RID)} FROM retracted)"]
         time, changed = f"l.{quote(TIME)}", quote(TIME)
         if self.match.direction is Direction.BACKWARD:
-            where.append(f"{time} >= (SELECT min({changed}) FROM right_new)")
+            where.append(f"{time} >= (SELECT min({changed}) FROM {self.right_new})")
         if self.match.direction is Direction.FORWARD:
-            where.append(f"{time} <= (SELECT max({changed}) FROM right_new)")
+            where.append(f"{time} <= (SELECT max({changed}) FROM {self.right_new})")
         # of one thing any version may be the one met before, whatever else it has in the key now
         if same_key := self.match.same_key(by=self.match.meets_one):
             where.append(f"EXISTS (SELECT 1 FROM ({self.step.changed_things()}) AS r WHERE {' AND '.join(same_key)})")

@@ -50,19 +50,23 @@ class AsofJoin:
         self, state: StateView, inputs: Mapping[int, pa.Table], frontiers: StepFrontiers, first_rid: int
     ) -> StepResult:
         """Give the left rows that have become final; keep the rest, and what later ones may meet."""
-        with step_tables(state, left_new=number_rows(inputs[0], first_rid), right_new=inputs[1]):
-            return _Step(self.match, state, frontiers).run()
+        left, right = state.show(number_rows(inputs[0], first_rid)), state.show(inputs[1])
+        with step_tables(state):
+            return _Step(self.match, state, left, right, frontiers).run()
 
 
 class _Step:
-    def __init__(self, match: AsofMatch, state: StateView, frontiers: StepFrontiers) -> None:
+    def __init__(
+        self, match: AsofMatch, state: StateView, left_new: str, right_new: str, frontiers: StepFrontiers
+    ) -> None:
         self.match = match
+        self.left_new = left_new
         self.frontier = frontiers.after
         self.is_backward = match.direction is Direction.BACKWARD
         # rows below these are done with, though segments may still hold them
         self.low_left = frontiers.before if self.is_backward else NEVER
         is_forward = match.direction is Direction.FORWARD
-        self.step = AsofStep(match, state, self.frontier, frontiers.before if is_forward else NEVER)
+        self.step = AsofStep(match, state, right_new, self.frontier, frontiers.before if is_forward else NEVER)
 
     def run(self) -> StepResult:
         result = StepResult()
@@ -78,7 +82,7 @@ class _Step:
         high = FOREVER
         if self.is_backward and self.frontier != FOREVER:
             high = self.frontier - 1
-        rows = f"SELECT * FROM left_new WHERE {quote(TIME)} IS NULL OR {quote(TIME)} <= {high}"
+        rows = f"SELECT * FROM {self.left_new} WHERE {quote(TIME)} IS NULL OR {quote(TIME)} <= {high}"
         stored = self.step.state.scan("left", self.low_left, high)
         return rows if stored is None else f"{rows} UNION ALL BY NAME SELECT * FROM {stored}"
 
@@ -90,7 +94,7 @@ class _Step:
         if self.is_backward:
             columns = ", ".join(quote(name) for name in names)
             result.store["left"] = self.step.table(
-                f"SELECT {columns} FROM left_new WHERE {quote(TIME)} >= {self.frontier}"
+                f"SELECT {columns} FROM {self.left_new} WHERE {quote(TIME)} >= {self.frontier}"
             )
             result.forget["left"] = self.frontier
             return

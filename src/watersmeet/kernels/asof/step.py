@@ -27,23 +27,18 @@ _GONE, _UNTIL = "$gone", "$until"
 
 
 @contextmanager
-def step_tables(state: StateView, **arrived: pa.Table) -> Iterator[None]:
-    """What arrived, as relations of these names; they and the tables that a step makes are gone in the end."""
-    con = state.connection
-    for name, rows in arrived.items():
-        con.register(name, rows)
+def step_tables(state: StateView) -> Iterator[None]:
+    """Tables that a step makes are gone in the end."""
     try:
         yield
     finally:
         for name in ("waiting", "candidates", "tied"):
-            con.execute(f"DROP TABLE IF EXISTS {name}")
-        for name in arrived:
-            con.unregister(name)
+            state.connection.execute(f"DROP TABLE IF EXISTS {name}")
 
 
 @dataclass(frozen=True)
 class AsofStep:
-    """One step's tables and SQL.
+    """One step's tables and SQL; ``right_new`` is the relation of the right rows that arrived.
 
     What comes after this step is not older than ``floor``: right rows below it stay as they are (FORWARD: are done
     with).  Those below ``low_right`` are done with, though segments may hold them.
@@ -51,6 +46,7 @@ class AsofStep:
 
     match: AsofMatch
     state: StateView
+    right_new: str
     floor: int
     low_right: int = NEVER
 
@@ -63,7 +59,7 @@ class AsofStep:
         """
         if self.match.direction is Direction.FORWARD or self.floor == NEVER:
             return False
-        ((new,),) = self.rows(f"SELECT count(*) FROM right_new WHERE {quote(TIME)} < {self.floor}")
+        ((new,),) = self.rows(f"SELECT count(*) FROM {self.right_new} WHERE {quote(TIME)} < {self.floor}")
         return new + self.count("right", self.floor - 1) >= max(LEAST_SETTLED, self.count("settled"))
 
     # -- the join --------------------------------------------------------------------------------------------------
@@ -155,7 +151,7 @@ class AsofStep:
     def _right_rows(self, find: Callable[[str], str | None] | None = None) -> str:
         """SQL of the new and the stored right rows, or of those stored that ``find`` gives of each relation."""
         find = find or self._stored
-        parts = ["right_new", *(scan for name in ("right", "settled") if (scan := find(name)) is not None)]
+        parts = [self.right_new, *(scan for name in ("right", "settled") if (scan := find(name)) is not None)]
         return " UNION ALL ".join(f"SELECT {self._right_names()} FROM {part}" for part in parts)
 
     def _right_names(self) -> str:
@@ -191,7 +187,7 @@ class AsofStep:
             for each in ("right", "settled")
             if (rows := self.state.of_keys(each, index, self._probes(index))) is not None
         ]
-        things = " UNION ".join([f"SELECT {by} FROM right_new", *found])
+        things = " UNION ".join([f"SELECT {by} FROM {self.right_new}", *found])
         return self.state.of_keys(relation, self.match.versions.by, f"({things})")
 
     def _probes(self, names: Sequence[str], *more: str) -> str:
@@ -213,9 +209,9 @@ class AsofStep:
     def changed_things(self) -> str:
         """SQL of right rows of the things of which a version came or went: with all the keys that they had."""
         if self.match.meets_one:
-            return "SELECT * FROM right_new"
+            return f"SELECT * FROM {self.right_new}"
         by = ", ".join(quote(name) for name in self.match.versions.by)
-        return f"SELECT * FROM ({self._right_rows()}) WHERE ({by}) IN (SELECT {by} FROM right_new)"
+        return f"SELECT * FROM ({self._right_rows()}) WHERE ({by}) IN (SELECT {by} FROM {self.right_new})"
 
     def _make_candidates(self, rows: str) -> None:
         """Make ``candidates`` of those right rows that say what holds from their time on; ``$gone``: nothing.
@@ -269,7 +265,7 @@ class AsofStep:
     def keep_right(self, result: StepResult) -> None:
         """Store the new right rows; in a step that settles, all anew, and of those below the floor what holds then."""
         names = self._right_names()
-        new = f"SELECT {names} FROM right_new WHERE {quote(TIME)} IS NOT NULL"
+        new = f"SELECT {names} FROM {self.right_new} WHERE {quote(TIME)} IS NOT NULL"
         if self.match.direction is Direction.FORWARD:
             result.store["right"] = self.table(f"{new} AND {quote(TIME)} >= {self.floor}")
             result.forget["right"] = self.floor

@@ -180,7 +180,7 @@ class _Step:
         ]
         if self.sides[side].change is Change.RETRACTED and not matched:
             # a row without an event time meets nothing and is not stored: its retraction needs no look-up
-            untimed = f"SELECT * FROM {alias}_arriving WHERE {quote(WEIGHT)} < 0 AND {quote(TIME)} IS NULL"
+            untimed = f"SELECT * FROM {self.sides[side].arriving} WHERE {quote(WEIGHT)} < 0 AND {quote(TIME)} IS NULL"
             found.append(self.row(side, untimed, -1))
         return found
 

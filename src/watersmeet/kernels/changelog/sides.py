@@ -7,7 +7,7 @@ meet one of the other side that comes or goes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 import pyarrow as pa
@@ -36,6 +36,7 @@ class SideStep:
     match: WindowMatch
     change: Change | Newest
     state: StateView
+    arriving: str = field(init=False)
 
     @property
     def alias(self) -> str:
@@ -79,7 +80,7 @@ class SideStep:
         if self.change is Change.APPENDED:
             rows = rows.append_column(ID, pa.nulls(rows.num_rows, pa.string()))
             rows = rows.append_column(WEIGHT, pa.array([1] * rows.num_rows, pa.int8()))
-        self.state.connection.register(self._table("arriving"), number_rows(rows, first_rid))
+        self.arriving = self.state.show(number_rows(rows, first_rid))
         if self.newest is not None:
             return self._replace(self.newest)
         self._retract(low, high)
@@ -87,16 +88,15 @@ class SideStep:
 
     def _retract(self, low: int, high: int) -> None:
         """Rows come with +1; with -1 one is named that came before."""
-        arriving = self._table("arriving")
-        self._create("new", f"{self._select(f'{arriving} AS s', '0')} WHERE {quote(WEIGHT)} > 0")
-        named = f"s.{quote(ID)} IN (SELECT {quote(ID)} FROM {arriving} WHERE {quote(WEIGHT)} < 0)"
+        self._create("new", f"{self._select(f'{self.arriving} AS s', '0')} WHERE {quote(WEIGHT)} > 0")
+        named = f"s.{quote(ID)} IN (SELECT {quote(ID)} FROM {self.arriving} WHERE {quote(WEIGHT)} < 0)"
         live = self.stored.live(named, low, high) if self.change is Change.RETRACTED else None
         self._create("gone", self._select(f"{live} AS s") if live else self._nothing())
 
     def _replace(self, newest: Newest) -> dict[str, int]:
         """Of each key the newest row comes, and the one before it goes."""
         winning = self._table("winning")
-        counts = newest.find(self.stored, self._table("arriving"), self.shown, winning)
+        counts = newest.find(self.stored, self.arriving, self.shown, winning)
         differs = f"NOT {quote(SAME)}"
         self._create("new", f"{self._select(f'{winning} AS s', '0')} WHERE {quote(THERE)} AND {differs}")
         went = f"SELECT {quote(OLD)} FROM {winning} WHERE {quote(OLD_THERE)} AND {differs}"
@@ -162,7 +162,6 @@ class SideStep:
     def close(self) -> None:
         """Drop the step's tables."""
         con = self.state.connection
-        con.unregister(self._table("arriving"))
         for kind in ("new", "gone", "kept", "winning", "winning_latest", "winning_current"):
             con.execute(f"DROP TABLE IF EXISTS {self._table(kind)}")
 

@@ -69,29 +69,23 @@ class StoredRows:
         """
         if not self._is_worn(result, passed):
             return
-        con = self.state.connection
         fresh = {name: result.store.pop(name) for name in self.relations}
-        for name, rows in fresh.items():
-            con.register(f"fresh_{name}", rows)
-        try:
-            columns = ", ".join(quote(name) for name in fresh[self.relation].column_names)
-            parts = [f"SELECT {columns} FROM fresh_{self.relation}"]
-            if (live := self.live()) is not None:
-                parts.append(f"SELECT {columns} FROM {live}")
-            rid, shown, counted = quote(RID), "s.*", ""
-            if self.counted:
-                added = f"SELECT {rid}, sum({quote(COUNT)}) AS n FROM fresh_{self.counts} GROUP BY {rid}"
-                shown = f"s.* REPLACE (CAST(s.{quote(COUNT)} + coalesce(a.n, 0) AS INT) AS {quote(COUNT)})"
-                counted = f" LEFT JOIN ({added}) AS a ON a.{rid} = s.{rid}"
-            rows = f"SELECT {shown} FROM ({' UNION ALL '.join(parts)}) AS s{counted}"
-            rows += f" WHERE s.{rid} NOT IN (SELECT {rid} FROM fresh_{self.gone}) AND {still}"
-            rows += f" AND NOT ({passed})" if passed else ""
-            result.replace[self.relation] = con.sql(rows).to_arrow_table()
-            for name in self.relations[1:]:
-                result.replace[name] = fresh[name].slice(0, 0)
-        finally:
-            for name in fresh:
-                con.unregister(f"fresh_{name}")
+        new = {name: self.state.show(rows) for name, rows in fresh.items()}
+        columns = ", ".join(quote(name) for name in fresh[self.relation].column_names)
+        parts = [f"SELECT {columns} FROM {new[self.relation]}"]
+        if (live := self.live()) is not None:
+            parts.append(f"SELECT {columns} FROM {live}")
+        rid, shown, counted = quote(RID), "s.*", ""
+        if self.counted:
+            added = f"SELECT {rid}, sum({quote(COUNT)}) AS n FROM {new[self.counts]} GROUP BY {rid}"
+            shown = f"s.* REPLACE (CAST(s.{quote(COUNT)} + coalesce(a.n, 0) AS INT) AS {quote(COUNT)})"
+            counted = f" LEFT JOIN ({added}) AS a ON a.{rid} = s.{rid}"
+        rows = f"SELECT {shown} FROM ({' UNION ALL '.join(parts)}) AS s{counted}"
+        rows += f" WHERE s.{rid} NOT IN (SELECT {rid} FROM {new[self.gone]}) AND {still}"
+        rows += f" AND NOT ({passed})" if passed else ""
+        result.replace[self.relation] = self.state.connection.sql(rows).to_arrow_table()
+        for name in self.relations[1:]:
+            result.replace[name] = fresh[name].slice(0, 0)
 
     def _is_worn(self, result: StepResult, passed: str | None) -> bool:
         total = self._rows(self.relation, result)
