@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks import bench_kernels, bench_settings, suite
+from benchmarks import bench_changed_rows, bench_kernels, bench_settings, suite
 from benchmarks.figures import p95
 from benchmarks.workloads import WORKLOADS
 from watersmeet.cli.main import app
@@ -162,6 +162,15 @@ def test_kernels_alone_are_compared_with_the_batch_answer(
         bench_kernels.measure(workload, tmp_path)
 
 
+@pytest.mark.parametrize("name", bench_changed_rows.QUERIES)
+def test_steps_of_few_changes_are_compared_with_the_batch_answer(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = bench_changed_rows.measure(name, rows=300, changes=50, steps=3)
+    assert all(value > 0 for value in figures.values())
+    monkeypatch.setattr(bench_changed_rows.Run, "expected", lambda run: {"rows": 3})
+    with pytest.raises(SystemExit, match="the results differ from DuckDB's"):
+        bench_changed_rows.measure(name, rows=300, changes=50, steps=1)
+
+
 @pytest.mark.parametrize(
     ("script", "arguments", "message"),
     [
@@ -172,6 +181,7 @@ def test_kernels_alone_are_compared_with_the_batch_answer(
             ["first_seed", "inner", "--rows", "5"],
             "error: inner has 20 batches, so it needs at least 20 rows",
         ),
+        (bench_changed_rows, ["--rows", "9", "0"], "argument --rows: '0' is not a whole number of at least 1"),
         (bench_settings, ["--rows", "5"], "error: inner has 20 batches, so it needs at least 20 rows a side, not 5"),
         (bench_settings, ["=1"], "argument SETTING=VALUE: '=1' is not SETTING=VALUE"),
         (bench_settings, ["spark.ui.enabled"], "argument SETTING=VALUE: 'spark.ui.enabled' is not SETTING=VALUE"),

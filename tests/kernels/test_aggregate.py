@@ -371,6 +371,11 @@ CHANGE = st.one_of(
 def test_after_each_step_the_answer_is_that_over_the_rows_that_hold(
     data: st.DataObject, grouped: bool, at: int
 ) -> None:
+    check(data, grouped=grouped, settles_at=at)
+
+
+def check(data: st.DataObject, *, grouped: bool, settles_at: int) -> None:
+    """Feed random changes to random aggregates, with restarts."""
     functions = data.draw(st.lists(st.sampled_from(list(FUNCTIONS)), min_size=1, max_size=6, unique=True))
     select = f"SELECT {'k, ' if grouped else ''}{', '.join(functions)} FROM t{' GROUP BY k' if grouped else ''}"
     feed = Feed(select, buckets=data.draw(st.integers(1, 3)))
@@ -378,7 +383,7 @@ def test_after_each_step_the_answer_is_that_over_the_rows_that_hold(
     shown: Counter[tuple[Any, ...]] = Counter()
     came = False
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(step, "LEAST_SETTLED", at)
+        patch.setattr(step, "LEAST_SETTLED", settles_at)
         for changes in steps:
             if data.draw(st.booleans()):
                 feed.harness.restart()

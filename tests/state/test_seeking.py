@@ -2,66 +2,26 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
-from decimal import Decimal
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tests.kernels.models import KINDS, STREAMS, cut, disorder, rows_of, shapes
-from tests.kernels.test_interval_properties import check, per_kind
-from tests.support.reference import Kind
+from tests.support.seeking import always_sought
 from watersmeet.columns import TIME
 from watersmeet.kernels.api import FOREVER, NEVER
-from watersmeet.state import key_index, keyed_segments, small_segments, working_set
+from watersmeet.state import keyed_segments, small_segments, working_set
 from watersmeet.state.keyed_segments import KeyedSegments
 from watersmeet.state.segments import Segment
 from watersmeet.state.working_set import LEAST_SOUGHT, ROWS_PER_FOUND, ROWS_PER_PROBE, WorkingSet, WorkingSets
-from watersmeet.testing.cells import Value
-from watersmeet.testing.harness import Harness, StepInput, load_script
 
 
-@pytest.fixture(scope="module", autouse=True)
-def found() -> Iterator[list[int]]:
-    """How many relations each search found; every segment is large, and keys are always sought."""
-    numbers: list[int] = []
-    find = KeyedSegments.find
-
-    def counting(
-        self: KeyedSegments, by: Sequence[str], probes: pa.Table, segments: Iterable[str], most: int
-    ) -> list[pa.Table] | None:
-        tables = find(self, by, probes, segments, most)
-        numbers.append(len(tables or []))
-        return tables
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(working_set, "LEAST_SOUGHT", 0)
-        patch.setattr(working_set, "ROWS_PER_PROBE", 0)
-        patch.setattr(working_set, "ROWS_PER_FOUND", 0.001)
-        patch.setattr(small_segments, "SMALL_ROWS", 0)
-        patch.setattr(key_index, "FAN_IN", 2)
-        patch.setattr(KeyedSegments, "find", counting)
-        yield numbers
-
-
-@pytest.mark.parametrize("places", [1 << 32, 20])
-@pytest.mark.parametrize("kind", KINDS)
-@per_kind
-@given(data=st.data())
-def test_joins_that_seek_are_exact(found: list[int], kind: Kind, places: int, data: st.DataObject) -> None:
-    shape = data.draw(shapes(kind))
-    rows = data.draw(st.composite(rows_of)())
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(keyed_segments, "MOST_PLACES", places)
-        check(shape, {name: disorder(rows, name) for name in STREAMS}, data.draw(st.composite(cut)(rows)))
-
-
-def test_those_joins_sought_and_found(found: list[int]) -> None:
-    assert any(found)
+@pytest.fixture(autouse=True)
+def seeks() -> Iterator[None]:
+    """Keys are sought whatever there is, unless a test says otherwise."""
+    with always_sought():
+        yield
 
 
 def segment(number: int, rows: pa.Table) -> Segment:
@@ -246,32 +206,6 @@ def test_what_fails_between_leaves_all_rows(monkeypatch: pytest.MonkeyPatch, fai
     assert held.connection.sql("SHOW TABLES").fetchall() == []
 
 
-def test_a_step_that_fails_holds_no_rows(found: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    harness = Harness(*load_script(KEYS.format(left="INT", right="INT")), buckets=1)
-    harness.step({"r": StepInput([(3, 1)])})
-    with monkeypatch.context() as patch:
-        patch.setattr("watersmeet.kernels.interval_step._Step.table", failing_table)
-        with pytest.raises(MemoryError):
-            harness.step({"l": StepInput([(3, 2)])})
-    shown = [each._shown for each in harness._working_sets._sets.values()]
-    assert found[-1] == 1
-    assert [slot.rows for each in shown for slot in each._slots.values()] == [None, None]
-    assert harness.step({"l": StepInput([(3, 2)])}).changes == [(1, (3, 3))]
-
-
-def failing_table(step: object, sql: str) -> pa.Table:
-    raise MemoryError
-
-
-def test_null_keys_are_not_sought_where_they_meet_nothing(found: list[int]) -> None:
-    harness = Harness(*load_script(KEYS.format(left="INT", right="INT")), buckets=1)
-    harness.step({"r": StepInput([(None, 1), (3, 1)])})
-    found.clear()
-    assert harness.step({"l": StepInput([(None, 2)])}).changes == []
-    assert found == [0]
-    assert harness.step({"l": StepInput([(None, 2), (3, 2)])}).changes == [(1, (3, 3))]
-
-
 def test_places_are_given_anew_when_they_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keyed_segments, "MOST_PLACES", 12)
     held = holding(WorkingSets(most_bytes=1 << 30))
@@ -283,27 +217,3 @@ def test_places_are_given_anew_when_they_run_out(monkeypatch: pytest.MonkeyPatch
         held.add(segment(number, more), more)
         assert 10 * number + 1 in times_of(held, held.matching("left", ["k"], probes(k=[1])))
         assert times_of(held, held.matching("left", ["k"], probes(k=[100 + number]))) == [10 * number]
-
-
-KEYS = """
-CREATE STREAM l (k {left}, ts BIGINT, WATERMARK FOR ts AS ts) WITH (event_time_unit = 's');
-CREATE STREAM r (k {right}, ts BIGINT, WATERMARK FOR ts AS ts) WITH (event_time_unit = 's');
-SELECT l.k AS k, r.k AS other FROM l JOIN r ON l.k = r.k WITHIN INTERVAL '1' HOUR;
-"""
-
-
-@pytest.mark.parametrize(
-    ("left", "right"),
-    [("INT", "BIGINT"), ("INT", "DOUBLE"), ("INT", "DECIMAL(9,2)"), ("DECIMAL(9,1)", "DECIMAL(9,2)"), ("DATE", "DATE")],
-)
-def test_keys_of_two_types_meet(left: str, right: str) -> None:
-    harness = Harness(*load_script(KEYS.format(left=left, right=right)), buckets=1)
-    values: dict[str, Value] = {
-        "DATE": dt.date(2026, 1, 2),
-        "DOUBLE": 3.0,
-        "DECIMAL(9,1)": Decimal("3.0"),
-        "DECIMAL(9,2)": Decimal("3.00"),
-    }
-    ours, theirs = values.get(left, 3), values.get(right, 3)
-    assert harness.step({"r": StepInput([(theirs, 1)])}).changes == []
-    assert harness.step({"l": StepInput([(ours, 2)])}).changes == [(1, (ours, theirs))]

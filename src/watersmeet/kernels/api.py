@@ -122,8 +122,11 @@ class StateView(Protocol):
         """SQL over stored rows with ``low <= $t <= high``, among them all whose columns ``by`` equal those of a probe.
 
         ``probes`` has columns of the types of ``by``, in their order; NULL equals NULL.  Where it has few rows, it
-        costs what they cost, not what is stored.
+        costs what they cost, not what is stored.  Without columns all rows are equal.
         """
+
+    def count(self, relation: str, low: int) -> int:
+        """How many rows are stored of a relation with ``$t >= low``."""
 
     def near(self, relation: str, by: Sequence[str], probes: str) -> str | None:
         """SQL over stored rows among which are the newest with equal ``by`` at or before ``$t`` of each probe.

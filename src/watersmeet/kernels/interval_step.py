@@ -251,15 +251,10 @@ class _Step:
         return self.found[side]
 
     def sought(self, side: Side) -> str | None:
-        new, keys = self.new[side.other], self.match.keys
+        new = self.new[side.other]
         times = self.match.partner_times(side, *time_range(new))
-        if not keys:
-            return self.state.scan(side.value, *times)
-        probes = new.select([key.of(side.other) for key in keys])  # of the other side's types: the planner sees to it
-        for number, key in enumerate(keys):
-            if not key.null_safe and probes.column(number).null_count:  # such a row meets none
-                probes = probes.filter(pc.is_valid(probes.column(number)))
-        return self.state.matching(side.value, [key.of(side) for key in keys], probes, *times)
+        probes = self.match.probes(side.other, new)
+        return self.state.matching(side.value, self.match.key_columns(side), probes, *times)
 
     def due(self, side: Side) -> str | None:
         """Stored rows of a side that become final in this step."""

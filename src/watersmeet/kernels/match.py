@@ -70,6 +70,23 @@ class WindowMatch:
         """The names of the result columns."""
         return (*self.left.output, *self.right.output)
 
+    # -- keys ------------------------------------------------------------------------------------------------------
+
+    def key_columns(self, side: Side) -> list[str]:
+        """The columns of one side that must equal the other's."""
+        return [key.of(side) for key in self.keys]
+
+    def probes(self, side: Side, rows: pa.Table) -> pa.Table:
+        """The keys of rows of a side, by which rows of the other are sought; NULL where it meets nothing is left out.
+
+        They are of the other side's types: the planner sees to it.
+        """
+        probes = rows.select(self.key_columns(side))
+        for number, key in enumerate(self.keys):
+            if not key.null_safe and probes.column(number).null_count:
+                probes = probes.filter(pc.is_valid(probes.column(number)))
+        return probes
+
     # -- time ------------------------------------------------------------------------------------------------------
 
     @property

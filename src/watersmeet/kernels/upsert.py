@@ -48,21 +48,20 @@ class Upsert:
         self, state: StateView, inputs: Mapping[int, pa.Table], frontiers: StepFrontiers, first_rid: int
     ) -> StepResult:
         """Give what holds now in place of what held."""
-        arriving = state.show(number_rows(inputs[0], first_rid))
         try:
-            return self._applied(StoredRows(state, _ROWS), arriving, frontiers)
+            return self._applied(StoredRows(state, _ROWS), number_rows(inputs[0], first_rid), frontiers)
         finally:
             for name in ("winning", "winning_current", "winning_latest"):
                 state.connection.execute(f"DROP TABLE IF EXISTS {name}")
 
-    def _applied(self, stored: StoredRows, arriving: str, frontiers: StepFrontiers) -> StepResult:
+    def _applied(self, stored: StoredRows, changes: pa.Table, frontiers: StepFrontiers) -> StepResult:
         result = StepResult()
 
         def fetch(sql: str) -> pa.Table:
             return stored.state.connection.sql(sql).to_arrow_table()
 
         shown = tuple(TIME if name == self.time else name for name in self.output)
-        result.counters = self.newest.find(stored, arriving, shown, "winning")
+        result.counters = self.newest.find(stored, changes, shown, "winning")
         differs = f"NOT {quote(SAME)}"
         went = f"SELECT {quote(OLD)} FROM winning WHERE {quote(OLD_THERE)} AND {differs}"
         result.changes = fetch(

@@ -144,7 +144,8 @@ class WorkingSet:
         reach = [each for each in self._of(relation) if _is_within(each, low, high)]
         rows = sum(each.rows for each in reach)
         found = None
-        if rows >= max(LEAST_SOUGHT, ROWS_PER_PROBE * probes.num_rows) and self._is_keyed(relation, by, probes):
+        is_worth_it = by and rows >= max(LEAST_SOUGHT, ROWS_PER_PROBE * probes.num_rows)
+        if is_worth_it and self._is_keyed(relation, by, probes):
             keyed = self._keyed[relation]
             found = keyed.find(by, probes, [each.id for each in reach if each.id in keyed], rows // ROWS_PER_FOUND)
         if found is None:

@@ -52,15 +52,17 @@ class _Step:
     state: StateView
     arriving: str
     number: int  # rises from step to step
+    groups: pa.Table = field(init=False)  # their keys
     result: StepResult = field(default_factory=StepResult)
 
     def run(self) -> StepResult:
         self.make("arrived", self.arrived())
-        if self.kernel.always and not self.scans(SHOWN):
+        if self.kernel.always and not any(self.state.count(name, NEVER) for name in (SHOWN, settled(SHOWN))):
             self.number -= 1  # it may bring no rows, and then the next step has the same number
         elif not self.count("arrived"):
             return self.result
         self.make(_new(TOTALS), self.new_totals())
+        self.groups = self.fetch(f"SELECT {_names(self.keys) or '1'} FROM {_new(TOTALS)}")
         for bag in self.kernel.bags:
             self.make(_new(bag.name), self.new_values(bag))
         self.make("difference", self.difference())
@@ -146,10 +148,11 @@ class _Step:
 
     # -- what is stored of the groups ------------------------------------------------------------------------------
 
-    def scans(self, relation: str) -> list[str]:
-        """SQL of all that is stored of a relation, in parts."""
-        found = (self.state.scan(name, NEVER, FOREVER) for name in (relation, settled(relation)))
-        return [scan for scan in found if scan is not None]
+    def found(self, relation: str) -> list[str]:
+        """SQL of what is stored of a relation, in parts, among it all of the step's groups."""
+        names = (relation, settled(relation))
+        parts = (self.state.matching(name, self.keys, self.groups, NEVER, FOREVER) for name in names)
+        return [part for part in parts if part is not None]
 
     def of_groups(self, rows: str, columns: Sequence[str]) -> str:
         """SQL of the rows that are of the step's groups, under the groups' numbers."""
@@ -158,7 +161,7 @@ class _Step:
 
     def of_groups_now(self, relation: str, columns: Sequence[str]) -> str:
         """SQL of what is stored of the step's groups, and of what is new."""
-        return " UNION ALL ".join(self.of_groups(rows, columns) for rows in (_new(relation), *self.scans(relation)))
+        return " UNION ALL ".join(self.of_groups(rows, columns) for rows in (_new(relation), *self.found(relation)))
 
     # -- what comes out --------------------------------------------------------------------------------------------
 
@@ -213,7 +216,7 @@ class _Step:
         """SQL of what is shown of the groups."""
         names = [quote(name) for name in self.outputs]
         columns = [*names, quote(_STEP), quote(_GONE)]
-        parts = [self.of_groups(rows, columns) for rows in self.scans(SHOWN)]
+        parts = [self.of_groups(rows, columns) for rows in self.found(SHOWN)]
         rows = ", ".join((quote(_GROUP), *names))
         if not parts:
             return f"SELECT {rows} FROM now WHERE FALSE"
@@ -244,11 +247,11 @@ class _Step:
         columns = self.stored(relation)
         time = f"CAST(0 AS BIGINT) AS {quote(TIME)}"
         new = self.fetch(f"SELECT {columns}, {time} FROM {_new(relation)}")
-        log, before = (self.state.scan(name, NEVER, FOREVER) for name in (relation, settled(relation)))
-        fresh = new.num_rows + (self.count(log) if log else 0)
-        if fresh < max(LEAST_SETTLED, self.count(before) if before else 0):
+        most = max(LEAST_SETTLED, self.state.count(settled(relation), NEVER))
+        if new.num_rows + self.state.count(relation, NEVER) < most:
             self.result.store[relation] = new
             return
+        log, before = (self.state.scan(name, NEVER, FOREVER) for name in (relation, settled(relation)))
         rows = " UNION ALL ".join(f"SELECT {columns} FROM {part}" for part in (_new(relation), log, before) if part)
         self.result.replace[settled(relation)] = self.fetch(f"SELECT *, {time} FROM ({self.together(relation, rows)})")
         self.result.replace[relation] = new.slice(0, 0)

@@ -20,8 +20,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from watersmeet.columns import ID, RID, TIME
-from watersmeet.kernels.api import quote
+from watersmeet.kernels.api import FOREVER, NEVER, quote
 from watersmeet.kernels.changelog.stored import COUNT, StoredRows
 
 #: Whether a key's newest change is a row that holds; else it is a tombstone.
@@ -70,18 +72,19 @@ class Newest:
         """The counter of deletes whose key had never been seen."""
         return f"ignored_deletes.{self.alias}"
 
-    def find(self, stored: StoredRows, arriving: str, shown: Sequence[str], into: str) -> dict[str, int]:
+    def find(self, stored: StoredRows, changes: pa.Table, shown: Sequence[str], into: str) -> dict[str, int]:
         """Make the relation ``into`` of the changes that are their key's newest; what was counted comes back.
 
-        ``arriving`` has the changes with their ``$rid``; ``shown`` are the columns in which a row must differ from the
-        one that it replaces for anything to come out.  Beside what arrived ``into`` has the columns named above, and
-        the ``$id`` that the row goes by: that of the row which showed the same, else its own number.
+        ``changes`` have their ``$rid``; ``shown`` are the columns in which a row must differ from the one that it
+        replaces for anything to come out.  Beside what arrived ``into`` has the columns named above, and the ``$id``
+        that the row goes by: that of the row which showed the same, else its own number.
         """
         con = stored.state.connection
-        latest = self._find_latest(stored, arriving, f"{into}_latest")
+        latest = self._find_latest(stored, stored.state.show(changes), f"{into}_latest")
         same_key = " AND ".join(f"a.{quote(name)} = s.{quote(name)}" for name in self.by)
         names = (RID, ID, TIME, THERE, *self.stored, *shown, *((COUNT,) if stored.counted else ()))
-        current = stored.live(f"EXISTS (SELECT 1 FROM {into}_latest AS a WHERE {same_key})")
+        is_sought = f"EXISTS (SELECT 1 FROM {into}_latest AS a WHERE {same_key})"
+        current = stored.find(self.by, changes.select(list(self.by)), is_sought, NEVER, FOREVER)
         if current is None:
             missing = f"NULL::VARCHAR AS {quote(ID)}, 0 AS {quote(COUNT)}"
             current = f"(SELECT *, {missing} FROM {into}_latest WHERE FALSE)"

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from watersmeet.columns import ID, RID, TIME, WEIGHT
 from watersmeet.kernels.api import Side, StateView, StepResult, quote
@@ -80,23 +81,25 @@ class SideStep:
         if self.change is Change.APPENDED:
             rows = rows.append_column(ID, pa.nulls(rows.num_rows, pa.string()))
             rows = rows.append_column(WEIGHT, pa.array([1] * rows.num_rows, pa.int8()))
-        self.arriving = self.state.show(number_rows(rows, first_rid))
+        rows = number_rows(rows, first_rid)
         if self.newest is not None:
-            return self._replace(self.newest)
-        self._retract(low, high)
+            return self._replace(self.newest, rows)
+        self.arriving = self.state.show(rows)
+        self._retract(rows, low, high)
         return {}
 
-    def _retract(self, low: int, high: int) -> None:
+    def _retract(self, rows: pa.Table, low: int, high: int) -> None:
         """Rows come with +1; with -1 one is named that came before."""
         self._create("new", f"{self._select(f'{self.arriving} AS s', '0')} WHERE {quote(WEIGHT)} > 0")
+        ids = rows.filter(pc.less(rows[WEIGHT], 0)).select([ID])
         named = f"s.{quote(ID)} IN (SELECT {quote(ID)} FROM {self.arriving} WHERE {quote(WEIGHT)} < 0)"
-        live = self.stored.live(named, low, high) if self.change is Change.RETRACTED else None
-        self._create("gone", self._select(f"{live} AS s") if live else self._nothing())
+        gone = self.stored.find([ID], ids, named, low, high) if ids.num_rows else None
+        self._create("gone", self._select(f"{gone} AS s") if gone else self._nothing())
 
-    def _replace(self, newest: Newest) -> dict[str, int]:
+    def _replace(self, newest: Newest, rows: pa.Table) -> dict[str, int]:
         """Of each key the newest row comes, and the one before it goes."""
         winning = self._table("winning")
-        counts = newest.find(self.stored, self.arriving, self.shown, winning)
+        counts = newest.find(self.stored, rows, self.shown, winning)
         differs = f"NOT {quote(SAME)}"
         self._create("new", f"{self._select(f'{winning} AS s', '0')} WHERE {quote(THERE)} AND {differs}")
         went = f"SELECT {quote(OLD)} FROM {winning} WHERE {quote(OLD_THERE)} AND {differs}"
@@ -110,15 +113,17 @@ class SideStep:
             f"d.{quote(key.of(other))} {'IS NOT DISTINCT FROM' if key.null_safe else '='} s.{quote(key.of(self.side))}"
             for key in self.match.keys
         ]
-        changed = f"SELECT * FROM {other.alias}_new UNION ALL SELECT * FROM {other.alias}_gone"
-        touched = [f"EXISTS (SELECT 1 FROM ({changed}) AS d WHERE {' AND '.join(same_key) or 'TRUE'})"]
+        keys = ", ".join(map(quote, self.match.key_columns(other))) or "1"
+        changed = self._fetch(f"SELECT {keys} FROM {other.alias}_new UNION ALL SELECT {keys} FROM {other.alias}_gone")
+        touched = [f"EXISTS (SELECT 1 FROM {self.state.show(changed)} AS d WHERE {' AND '.join(same_key) or 'TRUE'})"]
         if self.newest is not None:
             touched.append(f"s.{quote(THERE)}")
-        live = self.stored.live(" AND ".join(touched), low, high)
-        if live is None:
+        probes = self.match.probes(other, changed)
+        found = self.stored.find(self.match.key_columns(self.side), probes, " AND ".join(touched), low, high)
+        if found is None:
             self._create("kept", self._nothing())
             return
-        kept = f"{self._select(f'{live} AS s')} WHERE {quote(RID)} NOT IN ({self._leaving()})"
+        kept = f"{self._select(f'{found} AS s')} WHERE {quote(RID)} NOT IN ({self._leaving()})"
         if self.newest is not None:
             # stored anew under another number, though it shows the same
             again = self._select(f"{self._table('winning')} AS s", f"s.{quote(OLD_COUNT)}")

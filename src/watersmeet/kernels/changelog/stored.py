@@ -8,7 +8,10 @@ of writes for each change.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import pyarrow as pa
 
 from watersmeet.columns import RID
 from watersmeet.kernels.api import FOREVER, GONE, NEVER, StateView, StepResult, quote
@@ -17,6 +20,8 @@ from watersmeet.kernels.api import FOREVER, GONE, NEVER, StateView, StepResult, 
 COUNT = "$n"
 #: State with fewer changes is not worth writing anew.
 LEAST_WORN = 20_000
+#: So many rows are looked at in every step; of more, that would be most of what the step costs.
+FEW = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,24 +47,42 @@ class StoredRows:
         """All that the state holds of them."""
         return (self.relation, self.gone, *((self.counts,) if self.counted else ()))
 
-    def live(self, where: str = "TRUE", low: int = NEVER, high: int = FOREVER) -> str | None:
-        """SQL of the rows ``s`` that meet a condition and have not gone, with their counts; None without any."""
-        stored = self.state.scan(self.relation, low, high)
+    def live(self) -> str | None:
+        """SQL of all rows that have not gone, with their counts; None without any."""
+        stored = self.state.scan(self.relation, NEVER, FOREVER)
         if stored is None:
             return None
+        counts, gone = (self.state.scan(name, NEVER, FOREVER) for name in (self.counts, self.gone))
+        return self._now(stored, counts, gone)
+
+    def find(self, by: Sequence[str], probes: pa.Table, where: str, low: int, high: int) -> str | None:
+        """SQL of the rows ``s`` that meet a condition and have not gone, with their counts; None without any.
+
+        Columns ``by`` of a row that meets it equal those of a row of ``probes``, and ``low <= $t <= high``.
+        """
+        stored = self.state.matching(self.relation, by, probes, low, high)
+        if stored is None:
+            return None
+        found = self.state.connection.sql(f"SELECT * FROM {stored} AS s WHERE {where}").to_arrow_table()
+        numbers = found.select([RID])
+        counts, gone = (self.state.matching(name, [RID], numbers, NEVER, FOREVER) for name in (self.counts, self.gone))
+        return self._now(self.state.show(found), counts, gone)
+
+    def _now(self, rows: str, counts: str | None, gone: str | None) -> str:
+        """SQL of stored rows with their counts, without those that have gone; of the logs others may tell too."""
         # what was found is small beside the logs, so each log is probed with it
-        names = [f"found AS MATERIALIZED (SELECT * FROM {stored} AS s WHERE {where})"]
+        names = [f"found AS MATERIALIZED (SELECT * FROM {rows})"]
         rid, of_found = quote(RID), f"{quote(RID)} IN (SELECT {quote(RID)} FROM found)"
-        rows = "SELECT f.* FROM found AS f"
-        if self.counted and (counts := self.state.scan(self.counts, NEVER, FOREVER)) is not None:
+        now = "SELECT f.* FROM found AS f"
+        if counts is not None:
             added = f"sum({quote(COUNT)}) AS n FROM {counts} WHERE {of_found} GROUP BY {rid}"
             names.append(f"added AS (SELECT {rid}, {added})")
             total = f"CAST(f.{quote(COUNT)} + coalesce(a.n, 0) AS INT) AS {quote(COUNT)}"
-            rows = f"SELECT f.* REPLACE ({total}) FROM found AS f LEFT JOIN added AS a ON a.{rid} = f.{rid}"
-        if (gone := self.state.scan(self.gone, NEVER, FOREVER)) is not None:
+            now = f"SELECT f.* REPLACE ({total}) FROM found AS f LEFT JOIN added AS a ON a.{rid} = f.{rid}"
+        if gone is not None:
             names.append(f"away AS MATERIALIZED (SELECT {rid} FROM {gone} WHERE {of_found})")
-            rows += f" WHERE f.{rid} NOT IN (SELECT {rid} FROM away)"
-        return f"(WITH {', '.join(names)} {rows})"
+            now += f" WHERE f.{rid} NOT IN (SELECT {rid} FROM away)"
+        return f"(WITH {', '.join(names)} {now})"
 
     def write_anew(self, result: StepResult, still: str, passed: str | None = None) -> None:
         """Let the rows that hold take the place of all that is stored, if that is worn.
@@ -89,18 +112,25 @@ class StoredRows:
 
     def _is_worn(self, result: StepResult, passed: str | None) -> bool:
         total = self._rows(self.relation, result)
-        named = sum(self._rows(name, result) for name in self.relations[1:])
-        if passed is not None:
-            named += self._stored(self.relation, passed)
-        return named >= max(LEAST_WORN, total // 2)
+        worn = sum(self._rows(name, result) for name in self.relations[1:])
+        if passed is not None and _is_time_to_look(self.state.count(self.relation, NEVER), total):
+            worn += self._passed(passed)
+        return worn >= max(LEAST_WORN, total // 2)
 
     def _rows(self, relation: str, result: StepResult) -> int:
         """Rows of a relation, stored and new."""
-        return self._stored(relation, "TRUE") + int(result.store[relation].num_rows)
+        return self.state.count(relation, NEVER) + int(result.store[relation].num_rows)
 
-    def _stored(self, relation: str, where: str) -> int:
-        stored = self.state.scan(relation, NEVER, FOREVER)
+    def _passed(self, passed: str) -> int:
+        """How many stored tombstones are not needed any more."""
+        stored = self.state.scan(self.relation, NEVER, FOREVER)
         if stored is None:
             return 0
-        ((rows,),) = self.state.connection.execute(f"SELECT count(*) FROM {stored} AS s WHERE {where}").fetchall()
+        ((rows,),) = self.state.connection.execute(f"SELECT count(*) FROM {stored} AS s WHERE {passed}").fetchall()
         return int(rows)
+
+
+def _is_time_to_look(before: int, after: int) -> bool:
+    """Whether a step looks at all stored rows; where they are many, some 16 times until they are twice as many."""
+    every = 1 << max(after.bit_length() - 5, 0)
+    return after <= FEW or before // every != after // every
