@@ -27,7 +27,7 @@ test: lint ## lint, then every fast test and the fixed sample of the slow ones
 	$(JAVA) $(if $(ARGS),$(PY) -m pytest $(ARGS),sh scripts/test.sh $(PY))
 
 test-all: lint ## lint, then every test there is
-	$(JAVA) WATERSMEET_TEST_ALL=1 $(PY) -m pytest --durations=25 $(ARGS)
+	$(JAVA) WATERSMEET_TEST_ALL=1 $(if $(ARGS),$(PY) -m pytest $(ARGS),sh scripts/test.sh $(PY))
 
 lint: $(STAMP) ## check style, format and types
 	$(PY) -m ruff check .
