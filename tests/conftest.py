@@ -18,6 +18,8 @@ from watersmeet.spark import open_spark
 from watersmeet.testing.spark_group import QUICK_FILES
 
 ALL = os.environ.get("WATERSMEET_TEST_ALL") == "1"
+#: How long one test may take where Hypothesis tries forty times as many examples.
+_PATIENT_SECONDS = 1_800
 _PATIENT = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 settings.register_profile("normal", deadline=None, max_examples=12, suppress_health_check=_PATIENT)
@@ -46,10 +48,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         parameters = item.callspec.params if hasattr(item, "callspec") else {}
         if "spark" in getattr(item, "fixturenames", ()) and "spark" not in parameters:
             item.add_marker(pytest.mark.spark)
-    if not ALL:
-        for item in items:
-            if item.get_closest_marker("slow"):
-                item.add_marker(pytest.mark.skip(reason="slow: runs with WATERSMEET_TEST_ALL=1"))
+    for item in items:
+        if ALL and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(_PATIENT_SECONDS))
+        elif not ALL and item.get_closest_marker("slow"):
+            item.add_marker(pytest.mark.skip(reason="slow: runs with WATERSMEET_TEST_ALL=1"))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
