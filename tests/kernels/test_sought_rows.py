@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import random
+from collections import Counter
 from collections.abc import Iterator
 from decimal import Decimal
 
@@ -79,6 +80,24 @@ def test_what_is_stored_of_streams_that_change_is_sought(searches: list[Search],
         changes = StepInput([(1, "a", number, number), (2, "b", 2 * number, number)])
         harness.step({name: changes for name in "lr" if harness.inputs_of(name)})
     assert {name for columns, tables in searches if tables for name in columns} == by
+
+
+@pytest.mark.parametrize(
+    ("on", "met"),
+    [
+        ("l.id = r.id AND l.id = r.id", [1, 2, 2, 2]),
+        ("l.id = r.id AND l.v = r.id", [1, 2, None, 2]),
+        ("l.id = r.id AND l.id = r.v", [1, None, None, None]),
+    ],
+)
+def test_a_column_may_meet_two_of_the_other_side(on: str, met: list[int | None]) -> None:
+    harness = Harness(*load_script(f"{CHANGING} SELECT l.id, r.v FROM l LEFT JOIN r ON {on} EMIT CHANGELOG;"), buckets=1)
+    held: Counter[tuple[Value, ...]] = Counter()
+    for number, (names, v) in enumerate([("lr", 1), ("r", 2), ("l", 2), ("l", 1)]):
+        outcome = harness.step({name: StepInput([(1, "a", v, number)]) for name in names})
+        for weight, row in outcome.changes:
+            held[row] += weight
+        assert +held == Counter([(1, met[number])])
 
 
 def test_a_step_that_fails_holds_no_rows(searches: list[Search], monkeypatch: pytest.MonkeyPatch) -> None:

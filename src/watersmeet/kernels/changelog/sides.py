@@ -113,7 +113,7 @@ class SideStep:
             f"d.{quote(key.of(other))} {'IS NOT DISTINCT FROM' if key.null_safe else '='} s.{quote(key.of(self.side))}"
             for key in self.match.keys
         ]
-        keys = ", ".join(map(quote, self.match.key_columns(other))) or "1"
+        keys = ", ".join(map(quote, dict.fromkeys(self.match.key_columns(other)))) or "1"  # one may meet two columns
         changed = self._fetch(f"SELECT {keys} FROM {other.alias}_new UNION ALL SELECT {keys} FROM {other.alias}_gone")
         touched = [f"EXISTS (SELECT 1 FROM {self.state.show(changed)} AS d WHERE {' AND '.join(same_key) or 'TRUE'})"]
         if self.newest is not None:
