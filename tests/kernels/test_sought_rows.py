@@ -91,7 +91,8 @@ def test_what_is_stored_of_streams_that_change_is_sought(searches: list[Search],
     ],
 )
 def test_a_column_may_meet_two_of_the_other_side(on: str, met: list[int | None]) -> None:
-    harness = Harness(*load_script(f"{CHANGING} SELECT l.id, r.v FROM l LEFT JOIN r ON {on} EMIT CHANGELOG;"), buckets=1)
+    query = f"SELECT l.id, r.v FROM l LEFT JOIN r ON {on} EMIT CHANGELOG;"
+    harness = Harness(*load_script(f"{CHANGING} {query}"), buckets=1)
     held: Counter[tuple[Value, ...]] = Counter()
     for number, (names, v) in enumerate([("lr", 1), ("r", 2), ("l", 2), ("l", 1)]):
         outcome = harness.step({name: StepInput([(1, "a", v, number)]) for name in names})
