@@ -19,7 +19,8 @@ from tests.kernels.models import KINDS, STREAMS, cut, disorder, rows_of, shapes
 from tests.kernels.test_interval_properties import check, per_kind
 from tests.support.reference import Kind
 from tests.support.seeking import Search, always_sought
-from watersmeet.state import keyed_segments
+from watersmeet.state import keyed_segments, working_set
+from watersmeet.state.working_set import WorkingSet
 from watersmeet.testing.cells import Value
 from watersmeet.testing.harness import Harness, StepInput, load_script
 
@@ -99,6 +100,23 @@ def test_a_column_may_meet_two_of_the_other_side(on: str, met: list[int | None])
         for weight, row in outcome.changes:
             held[row] += weight
         assert +held == Counter([(1, met[number])])
+
+
+def test_what_is_scanned_stays_in_duckdb(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There it counts against a memory_limit; what is shown does not."""
+    shown = []
+    show = WorkingSet.show
+
+    def counting(held: WorkingSet, rows: pa.Table) -> str:
+        shown.append(rows)
+        return show(held, rows)
+
+    harness = Harness(*load_script(f"{CHANGING} SELECT l.k, r.v FROM l JOIN r ON l.v < r.v EMIT CHANGELOG;"), buckets=1)
+    harness.step({"l": StepInput([(id, "a", 1, 1) for id in range(100)])})
+    monkeypatch.setattr(working_set, "LEAST_SOUGHT", 1_000)
+    monkeypatch.setattr(WorkingSet, "show", counting)
+    assert len(harness.step({"r": StepInput([(1, "a", 2, 2)])}).changes) == 100
+    assert not [rows for rows in shown if rows.num_rows > 1 and rows.num_columns > 1]
 
 
 def test_a_step_that_fails_holds_no_rows(searches: list[Search], monkeypatch: pytest.MonkeyPatch) -> None:

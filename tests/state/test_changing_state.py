@@ -103,3 +103,19 @@ def test_keys_that_come_once_and_go_once_leave_nothing_behind(
         held.append(gauges(step(running, keys, number, 10 * number + 1, delta=-1)))
     assert max(each["state_rows"] for each in held[6:]) <= max(each["state_rows"] for each in held[:6])
     assert max(each["state_bytes"] for each in held[6:]) <= 1.1 * max(each["state_bytes"] for each in held[:6])
+
+
+@pytest.mark.parametrize("query", [ALONE, BY_PRIMARY_KEY])
+def test_tombstones_of_many_rows_go_in_some_steps_though_few_rows_come(
+    query: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored, "LEAST_WORN", 1)
+    monkeypatch.setattr(stored, "FEW", 10)
+    monkeypatch.setattr(stored, "FEW_FOR_EACH", 1)
+    running = harness(query)
+    one_key = gauges(step(running, [0], 0, 0))
+    step(running, range(1, 101), 0, 1)
+    step(running, range(1, 101), 0, 2, delta=-1)
+    held = [gauges(step(running, [0], 1, 2 + DELAY + number))["state_rows"] for number in range(1, 12)]
+    assert held[0] > 100
+    assert held[-1] == one_key["state_rows"]

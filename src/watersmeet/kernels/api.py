@@ -128,6 +128,12 @@ class StateView(Protocol):
     def count(self, relation: str, low: int) -> int:
         """How many rows are stored of a relation with ``$t >= low``."""
 
+    def may_scan(self, relation: str, rows: int) -> bool:
+        """Whether a step may look at all rows of a relation, where each that asks has ``rows`` of them to spend on it.
+
+        What is not spent is kept for the steps to come, while the bucket stays in this process.
+        """
+
     def near(self, relation: str, by: Sequence[str], probes: str) -> str | None:
         """SQL over stored rows among which are the newest with equal ``by`` at or before ``$t`` of each probe.
 

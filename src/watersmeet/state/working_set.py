@@ -62,6 +62,7 @@ class WorkingSet:
         self._keyed: dict[str, KeyedSegments] = {}  # of each relation in which keys have been sought
         self._small: dict[str, SmallSegments] = {}  # of each relation
         self._indexes: dict[str, dict[tuple[str, ...], SegmentIndex]] = {}
+        self._unspent: dict[str, int] = {}  # rows of each relation that may be looked at: see may_scan
 
     @property
     def connection(self) -> duckdb.DuckDBPyConnection:
@@ -152,6 +153,13 @@ class WorkingSet:
             return self.scan(relation, low, high)
         tables = [(self.show(each), reach) for each in found]
         return _between((*tables, *self._tables_of(relation, low, high, keyed=False)), low, high)
+
+    def may_scan(self, relation: str, rows: int) -> bool:
+        """Whether a step may look at all rows of a relation; each that asks has ``rows`` of them to spend on it."""
+        unspent = self._unspent.get(relation, 0) + rows
+        may = unspent >= self.count(relation, NEVER)
+        self._unspent[relation] = 0 if may else unspent
+        return may
 
     def near(self, relation: str, by: Sequence[str], probes: str) -> str | None:
         """SQL over the stored rows of a relation among which are those that ``probes`` ask for.

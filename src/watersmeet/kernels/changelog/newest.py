@@ -84,12 +84,12 @@ class Newest:
         same_key = " AND ".join(f"a.{quote(name)} = s.{quote(name)}" for name in self.by)
         names = (RID, ID, TIME, THERE, *self.stored, *shown, *((COUNT,) if stored.counted else ()))
         is_sought = f"EXISTS (SELECT 1 FROM {into}_latest AS a WHERE {same_key})"
-        current = stored.find(self.by, changes.select(list(self.by)), is_sought, NEVER, FOREVER)
-        if current is None:
-            missing = f"NULL::VARCHAR AS {quote(ID)}, 0 AS {quote(COUNT)}"
-            current = f"(SELECT *, {missing} FROM {into}_latest WHERE FALSE)"
         columns = ", ".join(quote(name) for name in dict.fromkeys(names))
-        con.execute(f"CREATE TEMP TABLE {into}_current AS SELECT {columns} FROM {current}")
+        with stored.find(self.by, changes.select(list(self.by)), is_sought, NEVER, FOREVER) as current:
+            if current is None:
+                missing = f"NULL::VARCHAR AS {quote(ID)}, 0 AS {quote(COUNT)}"
+                current = f"(SELECT *, {missing} FROM {into}_latest WHERE FALSE)"
+            con.execute(f"CREATE TEMP TABLE {into}_current AS SELECT {columns} FROM {current}")
         both_there = f"a.{quote(THERE)} AND s.{quote(THERE)}"
         same = " AND ".join([both_there, *(f"a.{quote(n)} IS NOT DISTINCT FROM s.{quote(n)}" for n in shown)])
         older = f"(s.{quote(TIME)}, s.{quote(self.sequence)}) < (a.{quote(TIME)}, a.{quote(self.sequence)})"

@@ -93,8 +93,11 @@ class SideStep:
         self._create("new", f"{self._select(f'{self.arriving} AS s', '0')} WHERE {quote(WEIGHT)} > 0")
         ids = rows.filter(pc.less(rows[WEIGHT], 0)).select([ID])
         named = f"s.{quote(ID)} IN (SELECT {quote(ID)} FROM {self.arriving} WHERE {quote(WEIGHT)} < 0)"
-        gone = self.stored.find([ID], ids, named, low, high) if ids.num_rows else None
-        self._create("gone", self._select(f"{gone} AS s") if gone else self._nothing())
+        if not ids.num_rows:
+            self._create("gone", self._nothing())
+            return
+        with self.stored.find([ID], ids, named, low, high) as gone:
+            self._create("gone", self._select(f"{gone} AS s") if gone else self._nothing())
 
     def _replace(self, newest: Newest, rows: pa.Table) -> dict[str, int]:
         """Of each key the newest row comes, and the one before it goes."""
@@ -115,20 +118,23 @@ class SideStep:
         ]
         keys = ", ".join(map(quote, dict.fromkeys(self.match.key_columns(other)))) or "1"  # one may meet two columns
         changed = self._fetch(f"SELECT {keys} FROM {other.alias}_new UNION ALL SELECT {keys} FROM {other.alias}_gone")
+        # an index may find rows of other keys too
         touched = [f"EXISTS (SELECT 1 FROM {self.state.show(changed)} AS d WHERE {' AND '.join(same_key) or 'TRUE'})"]
         if self.newest is not None:
             touched.append(f"s.{quote(THERE)}")
         probes = self.match.probes(other, changed)
-        found = self.stored.find(self.match.key_columns(self.side), probes, " AND ".join(touched), low, high)
-        if found is None:
-            self._create("kept", self._nothing())
-            return
+        by = self.match.key_columns(self.side)
+        with self.stored.find(by, probes, " AND ".join(touched), low, high) as found:
+            self._create("kept", self._staying(found) if found else self._nothing())
+
+    def _staying(self, found: str) -> str:
+        """SQL of the rows of ``found`` that this step does not take away."""
         kept = f"{self._select(f'{found} AS s')} WHERE {quote(RID)} NOT IN ({self._leaving()})"
-        if self.newest is not None:
-            # stored anew under another number, though it shows the same
-            again = self._select(f"{self._table('winning')} AS s", f"s.{quote(OLD_COUNT)}")
-            kept += f" UNION ALL {again} WHERE {quote(SAME)}"
-        self._create("kept", kept)
+        if self.newest is None:
+            return kept
+        # stored anew under another number, though it shows the same
+        again = self._select(f"{self._table('winning')} AS s", f"s.{quote(OLD_COUNT)}")
+        return f"{kept} UNION ALL {again} WHERE {quote(SAME)}"
 
     # -- state -----------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,8 @@ of writes for each change.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -20,8 +21,10 @@ from watersmeet.kernels.api import FOREVER, GONE, NEVER, StateView, StepResult, 
 COUNT = "$n"
 #: State with fewer changes is not worth writing anew.
 LEAST_WORN = 20_000
-#: So many rows are looked at in every step; of more, that would be most of what the step costs.
+#: Tombstones are looked for among all stored rows so often that it costs each step what so many rows cost,
 FEW = 100_000
+#: and as many again for each row that it brings.
+FEW_FOR_EACH = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,21 +55,29 @@ class StoredRows:
         stored = self.state.scan(self.relation, NEVER, FOREVER)
         if stored is None:
             return None
-        counts, gone = (self.state.scan(name, NEVER, FOREVER) for name in (self.counts, self.gone))
-        return self._now(stored, counts, gone)
+        logs = (self.counts, self.gone) if self.counted else (self.gone,)
+        *counts, gone = (self.state.scan(name, NEVER, FOREVER) for name in logs)
+        return self._now(stored, counts[0] if counts else None, gone)
 
-    def find(self, by: Sequence[str], probes: pa.Table, where: str, low: int, high: int) -> str | None:
+    @contextmanager
+    def find(self, by: Sequence[str], probes: pa.Table, where: str, low: int, high: int) -> Iterator[str | None]:
         """SQL of the rows ``s`` that meet a condition and have not gone, with their counts; None without any.
 
         Columns ``by`` of a row that meets it equal those of a row of ``probes``, and ``low <= $t <= high``.
         """
         stored = self.state.matching(self.relation, by, probes, low, high)
         if stored is None:
-            return None
-        found = self.state.connection.sql(f"SELECT * FROM {stored} AS s WHERE {where}").to_arrow_table()
-        numbers = found.select([RID])
-        counts, gone = (self.state.matching(name, [RID], numbers, NEVER, FOREVER) for name in (self.counts, self.gone))
-        return self._now(self.state.show(found), counts, gone)
+            yield None
+            return
+        con, found = self.state.connection, quote(f"{self.relation}_found")
+        try:
+            con.execute(f"CREATE TEMP TABLE {found} AS SELECT * FROM {stored} AS s WHERE {where}")
+            numbers = con.sql(f"SELECT {quote(RID)} FROM {found}").to_arrow_table()
+            logs = (self.counts, self.gone) if self.counted else (self.gone,)
+            *counts, gone = (self.state.matching(name, [RID], numbers, NEVER, FOREVER) for name in logs)
+            yield self._now(found, counts[0] if counts else None, gone)
+        finally:
+            con.execute(f"DROP TABLE IF EXISTS {found}")
 
     def _now(self, rows: str, counts: str | None, gone: str | None) -> str:
         """SQL of stored rows with their counts, without those that have gone; of the logs others may tell too."""
@@ -113,7 +124,8 @@ class StoredRows:
     def _is_worn(self, result: StepResult, passed: str | None) -> bool:
         total = self._rows(self.relation, result)
         worn = sum(self._rows(name, result) for name in self.relations[1:])
-        if passed is not None and _is_time_to_look(self.state.count(self.relation, NEVER), total):
+        new = int(result.store[self.relation].num_rows)
+        if passed is not None and self.state.may_scan(self.relation, FEW + FEW_FOR_EACH * new):
             worn += self._passed(passed)
         return worn >= max(LEAST_WORN, total // 2)
 
@@ -128,9 +140,3 @@ class StoredRows:
             return 0
         ((rows,),) = self.state.connection.execute(f"SELECT count(*) FROM {stored} AS s WHERE {passed}").fetchall()
         return int(rows)
-
-
-def _is_time_to_look(before: int, after: int) -> bool:
-    """Whether a step looks at all stored rows; where they are many, some 16 times until they are twice as many."""
-    every = 1 << max(after.bit_length() - 5, 0)
-    return after <= FEW or before // every != after // every
