@@ -8,7 +8,7 @@ of writes for each change.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -55,9 +55,7 @@ class StoredRows:
         stored = self.state.scan(self.relation, NEVER, FOREVER)
         if stored is None:
             return None
-        logs = (self.counts, self.gone) if self.counted else (self.gone,)
-        *counts, gone = (self.state.scan(name, NEVER, FOREVER) for name in logs)
-        return self._now(stored, counts[0] if counts else None, gone)
+        return self._now(stored, lambda log: self.state.scan(log, NEVER, FOREVER))
 
     @contextmanager
     def find(self, by: Sequence[str], probes: pa.Table, where: str, low: int, high: int) -> Iterator[str | None]:
@@ -73,24 +71,25 @@ class StoredRows:
         try:
             con.execute(f"CREATE TEMP TABLE {found} AS SELECT * FROM {stored} AS s WHERE {where}")
             numbers = con.sql(f"SELECT {quote(RID)} FROM {found}").to_arrow_table()
-            logs = (self.counts, self.gone) if self.counted else (self.gone,)
-            *counts, gone = (self.state.matching(name, [RID], numbers, NEVER, FOREVER) for name in logs)
-            yield self._now(found, counts[0] if counts else None, gone)
+            yield self._now(found, lambda log: self.state.matching(log, [RID], numbers, NEVER, FOREVER))
         finally:
             con.execute(f"DROP TABLE IF EXISTS {found}")
 
-    def _now(self, rows: str, counts: str | None, gone: str | None) -> str:
-        """SQL of stored rows with their counts, without those that have gone; of the logs others may tell too."""
+    def _now(self, rows: str, read: Callable[[str], str | None]) -> str:
+        """SQL of stored rows with their counts, without those that have gone.
+
+        ``read`` gives SQL of a log, with what it says of these rows and perhaps of others; None where it is empty.
+        """
         # what was found is small beside the logs, so each log is probed with it
         names = [f"found AS MATERIALIZED (SELECT * FROM {rows})"]
         rid, of_found = quote(RID), f"{quote(RID)} IN (SELECT {quote(RID)} FROM found)"
         now = "SELECT f.* FROM found AS f"
-        if counts is not None:
+        if self.counted and (counts := read(self.counts)) is not None:
             added = f"sum({quote(COUNT)}) AS n FROM {counts} WHERE {of_found} GROUP BY {rid}"
             names.append(f"added AS (SELECT {rid}, {added})")
             total = f"CAST(f.{quote(COUNT)} + coalesce(a.n, 0) AS INT) AS {quote(COUNT)}"
             now = f"SELECT f.* REPLACE ({total}) FROM found AS f LEFT JOIN added AS a ON a.{rid} = f.{rid}"
-        if gone is not None:
+        if (gone := read(self.gone)) is not None:
             names.append(f"away AS MATERIALIZED (SELECT {rid} FROM {gone} WHERE {of_found})")
             now += f" WHERE f.{rid} NOT IN (SELECT {rid} FROM away)"
         return f"(WITH {', '.join(names)} {now})"
