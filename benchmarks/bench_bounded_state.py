@@ -22,7 +22,7 @@ from benchmarks.arguments import count
 from watersmeet.columns import TIME, WEIGHT
 from watersmeet.engine.frames import Frame, FrameKind, decode_table, row_frames
 from watersmeet.engine.host import process
-from watersmeet.engine.spec import InputSpec, OperatorSpec
+from watersmeet.engine.specs import InputSpec, OperatorSpec
 from watersmeet.kernels.api import JoinKind, Side
 from watersmeet.kernels.changelog.join import ChangelogJoin
 from watersmeet.kernels.changelog.newest import Newest

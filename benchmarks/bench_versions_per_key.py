@@ -21,7 +21,7 @@ from benchmarks.arguments import count
 from watersmeet.columns import TIME
 from watersmeet.engine.frames import FrameKind, decode_table, mark_frame, row_frames
 from watersmeet.engine.host import process
-from watersmeet.engine.spec import InputSpec, OperatorSpec
+from watersmeet.engine.specs import InputSpec, OperatorSpec
 from watersmeet.kernels.asof.at_once import AsofAtOnce
 from watersmeet.kernels.asof.match import AsofMatch, Direction, Versions
 from watersmeet.kernels.match import Key, SideColumns

@@ -11,7 +11,7 @@ import pyarrow as pa
 from watersmeet.columns import TIME
 from watersmeet.engine.frames import Frame, FrameKind, decode_table, mark_frame, row_frames
 from watersmeet.engine.host import process
-from watersmeet.engine.spec import InputSpec, OperatorSpec
+from watersmeet.engine.specs import InputSpec, OperatorSpec
 from watersmeet.kernels.api import EmitMode, JoinKind
 from watersmeet.kernels.interval import IntervalJoin
 from watersmeet.kernels.match import Key, SideColumns, WindowMatch

@@ -7,15 +7,15 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
+from watersmeet.bind.planning import plan_query
 from watersmeet.engine.frames import Frame, FrameKind, decode_table
 from watersmeet.engine.host import process
 from watersmeet.engine.pack import pack
 from watersmeet.engine.parquet import ParquetRows
 from watersmeet.engine.projection import project as project_rows
-from watersmeet.engine.spec import OperatorSpec
-from watersmeet.plan.specs import operator_specs, pack_specs
+from watersmeet.engine.specs import OperatorSpec
 from watersmeet.plan.worker_projection import worker_projection
-from watersmeet.planning import plan_query
+from watersmeet.plan.worker_specs import operator_specs, pack_specs
 from watersmeet.state.store import MemoryStore
 from watersmeet.state.working_set import WorkingSets
 from watersmeet.testing.bench import StepInput

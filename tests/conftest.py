@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from tests.support import spark_jars
 from tests.support.jobs import QUICK_JVM
-from watersmeet.spark import open_spark
+from watersmeet.session.spark import open_spark
 from watersmeet.testing.spark_group import QUICK_FILES
 
 ALL = os.environ.get("WATERSMEET_TEST_ALL") == "1"

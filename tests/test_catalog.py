@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from watersmeet.catalog import Catalog, StreamColumn, StreamDef, StreamMode
+from watersmeet.catalog.catalog import Catalog
+from watersmeet.catalog.streams import StreamColumn, StreamDef, StreamMode
 from watersmeet.errors import CatalogError
 
 ORDERS = StreamDef(name="Orders", columns=(StreamColumn(name="id", type="INT"),), definition="CREATE STREAM Orders …")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from watersmeet.config import parse_settings
 from watersmeet.errors import ConfigError
 from watersmeet.runtime.checkpoint import PlanFile
-from watersmeet.seek import Seek
+from watersmeet.settings.query_settings import parse_settings
+from watersmeet.settings.seek import Seek
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from watersmeet.api import aggregate, asof_join, changelog_join, interval_join, lookup_join, temporal_join
     from watersmeet.runtime.query import QueryMode
-    from watersmeet.session import Session, connect
+    from watersmeet.session.joins import aggregate, asof_join, changelog_join, interval_join, lookup_join, temporal_join
+    from watersmeet.session.session import Session, connect
 
 __all__ = [
     "QueryMode",
@@ -23,14 +23,14 @@ __all__ = [
 
 _HOMES = {
     "QueryMode": "watersmeet.runtime.query",
-    "Session": "watersmeet.session",
-    "connect": "watersmeet.session",
-    "aggregate": "watersmeet.api",
-    "asof_join": "watersmeet.api",
-    "changelog_join": "watersmeet.api",
-    "interval_join": "watersmeet.api",
-    "lookup_join": "watersmeet.api",
-    "temporal_join": "watersmeet.api",
+    "Session": "watersmeet.session.session",
+    "connect": "watersmeet.session.session",
+    "aggregate": "watersmeet.session.joins",
+    "asof_join": "watersmeet.session.joins",
+    "changelog_join": "watersmeet.session.joins",
+    "interval_join": "watersmeet.session.joins",
+    "lookup_join": "watersmeet.session.joins",
+    "temporal_join": "watersmeet.session.joins",
 }
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from watersmeet.catalog import Catalog
+from watersmeet.bind.define import define_stream
+from watersmeet.catalog.catalog import Catalog
 from watersmeet.cli.explain import explain_script
 from watersmeet.cli.main import app
 from watersmeet.errors import CatalogError, WatersmeetError
-from watersmeet.sql.define import define_stream
 from watersmeet.sql.parse import parse
 from watersmeet.sql.statements import CreateStream
 

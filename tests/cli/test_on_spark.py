@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 from tests.support.jobs import environment, run_job
 from watersmeet.cli.live import View
 from watersmeet.cli.views import show_of
-from watersmeet.results import Started
 from watersmeet.runtime.query import QueryMode, RunningQuery
-from watersmeet.session import Session
+from watersmeet.session.results import Started
+from watersmeet.session.session import Session
 from watersmeet.sql.parse import parse
 
 JOB = """

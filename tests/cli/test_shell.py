@@ -18,7 +18,7 @@ from watersmeet.cli.prompt import SqlCompleter, WatersmeetSqlLexer, is_finished,
 from watersmeet.cli.rows import show_changes
 from watersmeet.cli.shell import HELP, Shell, _catalog_of
 from watersmeet.errors import BindError, CatalogError, LimitError, Position
-from watersmeet.results import Message, Result, Started, Table
+from watersmeet.session.results import Message, Result, Started, Table
 from watersmeet.sql.statements import InsertSelect, Show, Statement
 
 STREAMS = {"orders": ("order_id", "amount", "ts"), "payments": ("order_id", "paid")}

@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from watersmeet.catalog import StreamDef
+from watersmeet.bind.define import define_stream
+from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import BAD, RAW, TP_DELTA
 from watersmeet.connectors.changes import with_deltas
 from watersmeet.connectors.debezium import decode_changes
@@ -18,7 +19,6 @@ from watersmeet.connectors.insert import insert_values
 from watersmeet.connectors.kafka import decode_records
 from watersmeet.connectors.registry import embedded_log, spark_schema, stored_schema
 from watersmeet.errors import BindError
-from watersmeet.sql.define import define_stream
 from watersmeet.sql.parse import parse
 from watersmeet.sql.statements import CreateStream, InsertValues
 from watersmeet.testing.bench import StepInput

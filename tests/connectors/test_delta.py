@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from watersmeet.catalog import StreamColumn, StreamDef, StreamMode
+from watersmeet.catalog.streams import StreamColumn, StreamDef, StreamMode
 from watersmeet.connectors.delta import check_table, write_batch
 from watersmeet.connectors.upsert import collected
 from watersmeet.errors import ConnectorError

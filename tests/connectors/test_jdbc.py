@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from tests.support.postgres import Postgres
-from watersmeet.catalog import StreamColumn, StreamDef, StreamMode
+from watersmeet.catalog.streams import StreamColumn, StreamDef, StreamMode
 from watersmeet.connectors.jdbc import JdbcSink, open_table
 from watersmeet.errors import ConnectorError
 from watersmeet.lookup import engines

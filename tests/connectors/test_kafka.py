@@ -18,7 +18,7 @@ from tests.support.kafka_broker import Broker
 from watersmeet.connectors.formats import encode
 from watersmeet.connectors.kafka import options_of, partitions, read_stream, write_batch
 from watersmeet.errors import ConfigError, ConnectorError
-from watersmeet.secrets import masked, resolve
+from watersmeet.settings.secrets import masked, resolve
 
 pytestmark = pytest.mark.kafka
 COLUMNS = "id INT, note STRING"

@@ -15,8 +15,8 @@ from tests.support.jobs import json_rows, run_job
 from tests.support.kafka_broker import Broker
 from watersmeet import QueryMode, Session
 from watersmeet.errors import ConnectorError
-from watersmeet.historical import rows_of
-from watersmeet.results import Batch, Stream
+from watersmeet.session.results import Batch, Stream
+from watersmeet.session.table_queries import rows_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 # an hour ago, in whole seconds: the broker deletes what is older than a week, whenever it comes to look

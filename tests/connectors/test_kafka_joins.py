@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 import watersmeet
 from tests.support.kafka_broker import Broker
 from watersmeet import QueryMode, Session
-from watersmeet.results import Started
 from watersmeet.runtime.query import RunningQuery
+from watersmeet.session.results import Started
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 WAIT_SECONDS = 90

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from watersmeet.catalog import StreamColumn, StreamDef, StreamMode
+from watersmeet.catalog.streams import StreamColumn, StreamDef, StreamMode
 from watersmeet.connectors.registry import check_connector, check_sink, open_sink, open_source, to_columns
 from watersmeet.errors import ConfigError, UnsupportedError
-from watersmeet.secrets import hide, masked, resolve
+from watersmeet.settings.secrets import hide, masked, resolve
 
 POSTGRES = "jdbc:postgresql://h/d"
 

@@ -19,7 +19,7 @@ from tests.connectors.conftest import struct_of
 from tests.support.jobs import batch_answer, json_lines, run_job, write_lines
 from tests.support.kafka_broker import Broker
 from tests.support.postgres import Postgres
-from watersmeet.catalog import StreamColumn, StreamDef, StreamMode
+from watersmeet.catalog.streams import StreamColumn, StreamDef, StreamMode
 from watersmeet.cli.explain import explain_script
 from watersmeet.connectors import kafka
 from watersmeet.connectors.registry import embedded_log, open_sink, stored_schema

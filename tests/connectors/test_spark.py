@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 import watersmeet
 from watersmeet.errors import ConfigError
-from watersmeet.spark import _default_master, settings_for
+from watersmeet.session.spark import _default_master, settings_for
 
 pytestmark = pytest.mark.spark
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from watersmeet.catalog import StreamColumn, StreamDef, StreamMode
+from watersmeet.catalog.streams import StreamColumn, StreamDef, StreamMode
 from watersmeet.connectors.upsert import net_changes, net_frame
 from watersmeet.errors import ConnectorError
 

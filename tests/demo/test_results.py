@@ -14,7 +14,7 @@ from watersmeet import QueryMode
 from watersmeet.demo.batch import BATCH, compare
 from watersmeet.demo.data import write_events
 from watersmeet.demo.job import job_text
-from watersmeet.results import Started
+from watersmeet.session.results import Started
 
 pytestmark = pytest.mark.spark
 

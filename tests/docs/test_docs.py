@@ -28,10 +28,10 @@ from pyspark.sql import SparkSession
 from tests.conftest import ALL
 from tests.support.ways import ways
 from watersmeet.errors import WatersmeetError
-from watersmeet.historical import rows_of
-from watersmeet.results import Batch, Message, Plan, Result, Started, Stream, Table
 from watersmeet.runtime.query import QueryMode
-from watersmeet.session import Session
+from watersmeet.session.results import Batch, Message, Plan, Result, Started, Stream, Table
+from watersmeet.session.session import Session
+from watersmeet.session.table_queries import rows_of
 from watersmeet.sql.parse import parse
 from watersmeet.testing.notation import parse_cases
 from watersmeet.testing.runner import run_case
@@ -100,7 +100,7 @@ def test_examples_run(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     # `watersmeet.connect()` in an example gets this Spark, and its default workspace is the test's folder
-    monkeypatch.setattr("watersmeet.session.open_spark", lambda *_: spark)
+    monkeypatch.setattr("watersmeet.session.session.open_spark", lambda *_: spark)
     monkeypatch.chdir(tmp_path)
     session = Session(spark, tmp_path / ".watersmeet")
     namespace: dict[str, object] = {}

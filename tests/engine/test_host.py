@@ -18,7 +18,7 @@ from watersmeet.engine.events import Event, EventKind
 from watersmeet.engine.frames import Frame, FrameKind, decode_table, mark_frame, row_frames
 from watersmeet.engine.host import process
 from watersmeet.engine.pack import RAW_TEXT, Told
-from watersmeet.engine.spec import InputSpec, OperatorSpec
+from watersmeet.engine.specs import InputSpec, OperatorSpec
 from watersmeet.errors import CheckpointError, LimitError
 from watersmeet.kernels.api import FOREVER, EmitMode, JoinKind
 from watersmeet.kernels.interval import IntervalJoin

@@ -21,7 +21,7 @@ from watersmeet.engine.frames import (
     to_record_batch,
 )
 from watersmeet.engine.pack import pack
-from watersmeet.engine.spec import PackSpec
+from watersmeet.engine.specs import PackSpec
 from watersmeet.kernels.api import NEVER
 
 SCHEMA = pa.schema([(TIME, pa.int64()), ("s:v", pa.int64())])

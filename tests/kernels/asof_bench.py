@@ -13,7 +13,7 @@ from watersmeet.columns import ID, TIME, WEIGHT
 from watersmeet.engine.events import Event, EventKind
 from watersmeet.engine.frames import Frame, FrameKind, decode_table, mark_frame, row_frames
 from watersmeet.engine.host import process
-from watersmeet.engine.spec import InputSpec, OperatorSpec
+from watersmeet.engine.specs import InputSpec, OperatorSpec
 from watersmeet.kernels.api import Kernel
 from watersmeet.kernels.asof.changelog import AsofChangelog
 from watersmeet.kernels.asof.match import AsofMatch, Direction, Versions

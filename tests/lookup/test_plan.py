@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from watersmeet.catalog import Catalog
+from watersmeet.bind.define import define_outside
+from watersmeet.bind.planning import plan_query
+from watersmeet.catalog.catalog import Catalog
 from watersmeet.cli.explain import explain_script
 from watersmeet.errors import BindError, CatalogError, ConfigError, UnsupportedError, WatersmeetError
 from watersmeet.plan.explain import explain
-from watersmeet.planning import plan_query
-from watersmeet.sql.define import define_outside
 from watersmeet.testing.harness import Harness, StepInput, load_script
 
 STREAMS = "CREATE STREAM o (id INT, cid BIGINT, s STRING);"

@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.lookup.tables import keys, rows
+from watersmeet.bind.define import define_outside
 from watersmeet.errors import ConnectorError
 from watersmeet.lookup.engines import Address
 from watersmeet.lookup.jdbc import JdbcSource
 from watersmeet.lookup.tables import open_table
-from watersmeet.sql.define import define_outside
 
 JDBC = {"connector": "jdbc", "url": "jdbc:postgresql://db/shop", "table": "c", "lookup_timeout": "3 seconds"}
 

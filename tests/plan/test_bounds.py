@@ -10,8 +10,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from sqlglot import exp, parse_one
 
-from watersmeet.plan.bounds import Differences, Interval, TimeColumns, time_bounds
-from watersmeet.plan.logical import conjuncts
+from watersmeet.plan.logical.bounds import Differences, Interval, TimeColumns, time_bounds
+from watersmeet.plan.logical.query import conjuncts
 
 Evaluate = Callable[[tuple[int, ...]], int]
 

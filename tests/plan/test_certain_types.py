@@ -6,7 +6,7 @@ import pytest
 from sqlglot import exp, parse_one
 
 from watersmeet.plan.certain_types import certain_type
-from watersmeet.plan.logical import PhysicalColumn
+from watersmeet.plan.logical.query import PhysicalColumn
 
 TYPES = {
     "i": "INT",

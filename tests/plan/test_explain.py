@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from watersmeet.bind.planning import plan_query
 from watersmeet.plan.explain import explain
-from watersmeet.planning import plan_query
 from watersmeet.testing.harness import load_script
 
 STREAMS = "".join(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from watersmeet.planning import plan_query
+from watersmeet.bind.planning import plan_query
 from watersmeet.testing.harness import load_script
 
 STREAMS = "".join(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from watersmeet.bind.select import bind
 from watersmeet.errors import PlanError, UnsupportedError
-from watersmeet.plan.bounds import Interval
-from watersmeet.plan.logical import JoinAnalysis, JoinNode, joins_of
+from watersmeet.plan.logical.bounds import Interval
+from watersmeet.plan.logical.query import JoinAnalysis, JoinNode, joins_of
 from watersmeet.plan.windows import unbounded_sides
-from watersmeet.sql.bind import bind
 from watersmeet.testing.harness import load_script
 
 SECOND = 1_000_000

@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import watersmeet
-from watersmeet.results import Batch, Started
 from watersmeet.runtime.query import RunningQuery
-from watersmeet.session import Session
+from watersmeet.session.results import Batch, Started
+from watersmeet.session.session import Session
 
 pytestmark = pytest.mark.spark
 

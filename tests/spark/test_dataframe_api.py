@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import watersmeet
-from watersmeet.api import How
 from watersmeet.errors import ConfigError, WatersmeetError
-from watersmeet.results import Stream
+from watersmeet.session.joins import How
+from watersmeet.session.results import Stream
 
 pytestmark = pytest.mark.spark
 

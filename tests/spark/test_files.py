@@ -17,7 +17,7 @@ import watersmeet
 from tests.support.jobs import batch_answer, json_lines, json_rows, run_job, write_lines
 from watersmeet.errors import CheckpointError, ConnectorError
 from watersmeet.runtime.query import QueryMode
-from watersmeet.session import Session
+from watersmeet.session.session import Session
 
 pytestmark = pytest.mark.spark
 

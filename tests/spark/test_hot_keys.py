@@ -15,7 +15,7 @@ from tests.support.jobs import batch_answer, json_lines, json_rows, run_job, wri
 from watersmeet.engine.hot_keys import Phase
 from watersmeet.errors import CheckpointError
 from watersmeet.runtime.query import QueryMode
-from watersmeet.session import Session
+from watersmeet.session.session import Session
 
 pytestmark = pytest.mark.spark
 

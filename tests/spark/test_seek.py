@@ -13,10 +13,10 @@ import watersmeet
 from tests.support.jobs import json_lines, json_rows, run_job, write_lines
 from watersmeet.connectors.embedded import EmbeddedLog
 from watersmeet.errors import ConfigError
-from watersmeet.results import Stream
 from watersmeet.runtime.query import QueryMode
-from watersmeet.seek import Seek, resolve
-from watersmeet.session import Session
+from watersmeet.session.results import Stream
+from watersmeet.session.session import Session
+from watersmeet.settings.seek import Seek, resolve
 
 pytestmark = pytest.mark.spark
 

@@ -22,11 +22,11 @@ from watersmeet.errors import (
     UnsupportedError,
     WatersmeetError,
 )
-from watersmeet.results import Message, Started, Stream
 from watersmeet.runtime import dataflow
 from watersmeet.runtime.processor import OperatorProcessor
 from watersmeet.runtime.query import QueryMode
-from watersmeet.session import Session
+from watersmeet.session.results import Message, Started, Stream
+from watersmeet.session.session import Session
 
 pytestmark = pytest.mark.spark
 

@@ -18,11 +18,11 @@ import watersmeet
 from tests.support.jobs import json_rows, run_job
 from watersmeet.connectors import files
 from watersmeet.errors import ConnectorError
-from watersmeet.results import Stream
 from watersmeet.runtime import dataflow, worker_scan
 from watersmeet.runtime.exchange import Exchange
 from watersmeet.runtime.query import QueryMode, Report
-from watersmeet.session import Session
+from watersmeet.session.results import Stream
+from watersmeet.session.session import Session
 
 pytestmark = pytest.mark.spark
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from watersmeet.catalog import FRAME, StreamDef, StreamMode
+from watersmeet.bind.define import check_target, define_frame, define_stream, takes_column
+from watersmeet.catalog.streams import FRAME, StreamDef, StreamMode
 from watersmeet.errors import BindError, WatersmeetError
-from watersmeet.sql.define import check_target, define_frame, define_stream, takes_column
 from watersmeet.sql.parse import parse
 from watersmeet.sql.statements import CreateStream, InsertSelect
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from watersmeet.catalog import StreamDef
+from watersmeet.bind.define import define_outside, define_stream
+from watersmeet.bind.table_queries import explain_stored, stored_streams
+from watersmeet.catalog.streams import StreamDef
 from watersmeet.errors import CatalogError, SqlSyntaxError, UnsupportedError, WatersmeetError
-from watersmeet.plan.historical import explain_stored, stored_streams
-from watersmeet.sql.define import define_outside, define_stream
-from watersmeet.sql.historical import spark_text
 from watersmeet.sql.parse import parse
 from watersmeet.sql.statements import (
     CreateStream,
@@ -20,6 +19,7 @@ from watersmeet.sql.statements import (
     Select,
     Statement,
 )
+from watersmeet.sql.table_queries import spark_text
 
 
 def one(sql: str) -> Statement:

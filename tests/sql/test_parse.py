@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 from watersmeet.errors import Position, WatersmeetError
+from watersmeet.expressions.nodes import StreamJoin, SystemTime, Within, interval_parts
+from watersmeet.expressions.positions import position_of
 from watersmeet.kernels.api import EmitMode
-from watersmeet.sql.nodes import StreamJoin, SystemTime, Within, interval_parts
 from watersmeet.sql.parse import is_complete, parse
-from watersmeet.sql.positions import position_of
 from watersmeet.sql.statements import (
     CreateStream,
     CreateTable,

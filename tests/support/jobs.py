@@ -9,9 +9,9 @@ from pathlib import Path
 
 import duckdb
 
-from watersmeet.results import Started
 from watersmeet.runtime.query import QueryMode, RunningQuery
-from watersmeet.session import Session
+from watersmeet.session.results import Started
+from watersmeet.session.session import Session
 
 PATIENCE_SECONDS = 120.0
 #: For the JVM of a test: what it would compile well, and collect beside short queries, takes longer than it saves.

@@ -9,8 +9,8 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from watersmeet.bind.planning import plan_query
 from watersmeet.errors import BindError
-from watersmeet.planning import plan_query
 from watersmeet.testing.harness import Harness, StepInput, load_script
 
 COLUMNS = "i INT, z INT, x DOUBLE, d DECIMAL(4, 1), s STRING, n STRING, dt DATE, t TIMESTAMP"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 
-from watersmeet.catalog import StreamDef
+from watersmeet.catalog.streams import StreamDef
 from watersmeet.engine.events import Event
 from watersmeet.errors import LimitError
 from watersmeet.sql.statements import Query

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from watersmeet.catalog import StreamDef
+from watersmeet.bind.define import define_stream
+from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import BAD, RAW, SEQUENCE, TP_DELTA
-from watersmeet.sql.define import define_stream
 from watersmeet.sql.parse import parse
 from watersmeet.sql.statements import CreateStream
 from watersmeet.testing.bench import StepInput

@@ -12,7 +12,7 @@ from watersmeet.cli.options import DEFAULT_WORKSPACE, UsageError, Workspace, rea
 from watersmeet.errors import BindError, CatalogError, ConfigError, Position, UnsupportedError, did_you_mean
 
 if TYPE_CHECKING:
-    from watersmeet.catalog import StreamDef
+    from watersmeet.catalog.streams import StreamDef
     from watersmeet.plan.physical import PhysicalPlan
     from watersmeet.sql.statements import (
         CreateIndex,
@@ -69,7 +69,7 @@ class _Script:
     """The streams as the statements of a script leave them, by lower-case name."""
 
     def __init__(self, workspace: Path) -> None:
-        from watersmeet.catalog import Catalog
+        from watersmeet.catalog.catalog import Catalog
 
         self._streams = {stream.name.lower(): stream for stream in Catalog(workspace).streams().values()}
 
@@ -102,12 +102,12 @@ class _Script:
                 self._require(name, statement.position)
 
     def _plan(self, query: Query) -> PhysicalPlan:
-        from watersmeet.planning import plan_query
+        from watersmeet.bind.planning import plan_query
 
         return plan_query(query, self._streams)
 
     def _stored(self, statement: Historical | InsertHistorical | Explain) -> str:
-        from watersmeet.plan.historical import explain_stored
+        from watersmeet.bind.table_queries import explain_stored
         from watersmeet.sql import statements as sql
 
         inner = statement.statement if isinstance(statement, sql.Explain) else statement
@@ -116,13 +116,13 @@ class _Script:
         return explain_stored(inner.query, self._streams, target)
 
     def _insert(self, statement: InsertSelect) -> PhysicalPlan:
-        from watersmeet.sql.define import check_target
+        from watersmeet.bind.define import check_target
 
         target = self._target(statement)
         plan = self._plan(statement.query)
         check_target(target, [column.name for column in plan.outputs], statement)
         if plan.weighted:  # the connectors are slow to load
-            from watersmeet.streams import check_corrections
+            from watersmeet.session.streams import check_corrections
 
             check_corrections(target, plan, statement)
         return plan
@@ -140,8 +140,8 @@ class _Script:
         return target
 
     def _create(self, statement: CreateStream) -> None:
-        from watersmeet.catalog import is_new
-        from watersmeet.sql.define import define_stream
+        from watersmeet.bind.define import define_stream
+        from watersmeet.catalog.catalog import is_new
 
         stream = define_stream(statement)
         _check_options(stream, statement)
@@ -154,7 +154,7 @@ class _Script:
             self._streams[stream.name.lower()] = stream
 
     def _change_indexes(self, statement: CreateIndex | DropIndex) -> None:
-        from watersmeet.sql.indexes import with_index, without_index
+        from watersmeet.bind.indexes import with_index, without_index
         from watersmeet.sql.statements import CreateIndex
 
         stream = self._require(statement.stream, statement.position)
@@ -164,9 +164,9 @@ class _Script:
         self._streams[stream.name.lower()] = changed
 
     def _create_table(self, statement: CreateTable) -> None:
-        from watersmeet.catalog import is_new
+        from watersmeet.bind.define import define_table
+        from watersmeet.catalog.catalog import is_new
         from watersmeet.lookup.tables import table_options
-        from watersmeet.sql.define import define_table
 
         table = define_table(statement)
         places = statement.options_positions
@@ -184,7 +184,7 @@ class _Script:
 
     def _is_fed_by(self, statement: CreateStream) -> bool:
         """Whether CREATE STREAM … AS starts its query: not where IF NOT EXISTS lets another stream stay."""
-        from watersmeet.sql.define import check_name, refuse_definitions
+        from watersmeet.bind.define import check_name, refuse_definitions
 
         check_name(statement.name, statement.position)
         refuse_definitions(statement)
@@ -236,9 +236,9 @@ class _Script:
 
 def _check_options(stream: StreamDef, statement: CreateStream) -> None:
     """Check connector and options; the connectors, slow to load, are asked where there is something to check."""
-    from watersmeet.catalog import EMBEDDED
+    from watersmeet.catalog.streams import EMBEDDED
 
     if stream.connector != EMBEDDED or stream.options:
-        from watersmeet.streams import check_connector
+        from watersmeet.session.streams import check_connector
 
         check_connector(stream, statement)

@@ -26,9 +26,9 @@ from watersmeet.errors import ConfigError, WatersmeetError
 
 if TYPE_CHECKING:
     from watersmeet.cli.progress import Screen
-    from watersmeet.results import Result
     from watersmeet.runtime.query import QueryMode, RunningQuery
-    from watersmeet.session import Session
+    from watersmeet.session.results import Result
+    from watersmeet.session.session import Session
 
 _LOOK_SECONDS = 0.2
 
@@ -105,8 +105,8 @@ def follow(
     ``side_by_side``.  Raises the error of the first query that fails; the others still run then.  All queries have
     stopped when this is left.
     """
-    from watersmeet.results import Started
     from watersmeet.runtime.query import QueryMode
+    from watersmeet.session.results import Started
     from watersmeet.sql.parse import parse
 
     results = session.run(text, mode=mode, checkpoint=checkpoint)
@@ -138,7 +138,7 @@ def wait_for(queries: list[RunningQuery], shown: Screen, interrupt: Interrupt) -
 def show(result: Result, interrupt: Interrupt) -> None:
     """Print what a statement gave; rows that Spark still works on are given up where a stop is asked for."""
     from watersmeet.cli.rows import err, out, show_table
-    from watersmeet.results import Batch, Message, Plan, Started, Table
+    from watersmeet.session.results import Batch, Message, Plan, Started, Table
 
     match result:
         case Message(text):
@@ -146,7 +146,7 @@ def show(result: Result, interrupt: Interrupt) -> None:
         case Table(columns, rows):
             show_table(columns, rows)
         case Batch(frame):
-            from watersmeet.historical import rows_unless
+            from watersmeet.session.table_queries import rows_unless
 
             if (found := rows_unless(lambda: interrupt.asked, frame)) is not None:
                 show_table(frame.columns, found)

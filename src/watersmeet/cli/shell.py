@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from watersmeet.connectors.console import Show
     from watersmeet.runtime.query import RunningQuery
-    from watersmeet.session import Session
+    from watersmeet.session.session import Session
     from watersmeet.sql.statements import Statement
 
 LEAVE = ("exit", "quit")
@@ -126,7 +126,7 @@ class Shell:
         from watersmeet.cli.rows import can_draw, show_changes
         from watersmeet.cli.run import show
         from watersmeet.cli.views import show_of
-        from watersmeet.results import Started
+        from watersmeet.session.results import Started
         from watersmeet.sql.statements import Select
 
         if self._session is None:
@@ -189,7 +189,7 @@ def _catalog_of(workspace: Path) -> Callable[[], dict[str, tuple[str, ...]]]:
 
     Raises ``CatalogError`` where it cannot tell; what is asked later tells of none then.
     """
-    from watersmeet.catalog import Catalog
+    from watersmeet.catalog.catalog import Catalog
 
     catalog = Catalog(workspace)
     catalog.streams()

@@ -24,7 +24,7 @@ from watersmeet.cli.rows import show_changes
 from watersmeet.errors import WatersmeetError
 
 if TYPE_CHECKING:
-    from watersmeet.session import Session
+    from watersmeet.session.session import Session
 
 LOG_NAME = "spark.log"
 _LOG_BYTES = 1_000_000
@@ -73,7 +73,7 @@ def start_session(
     Raises ``ConfigError`` and ``CatalogError`` for a workspace that cannot be used, ``WatersmeetError`` with the last
     lines of Spark's log where Spark does not start.
     """
-    from watersmeet.catalog import Catalog
+    from watersmeet.catalog.catalog import Catalog
 
     make_workspace(workspace)
     Catalog(workspace).streams()  # what is wrong with it shows at once, not after Spark has started

@@ -7,7 +7,7 @@ from enum import Enum
 
 from pydantic import TypeAdapter
 
-from watersmeet.catalog import EMBEDDED, StreamDef
+from watersmeet.catalog.streams import EMBEDDED, StreamDef
 
 
 class Changelogs(Enum):

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ByteType, StructField
 
-from watersmeet.catalog import StreamDef
+from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import BAD, RAW, TEXT, TP_DELTA, spark_name
 
 DELTA_FIELD = StructField(TP_DELTA, ByteType())

@@ -27,7 +27,7 @@ from pyspark.sql.types import (
 
 from watersmeet.columns import SEQUENCE, TP_TIME
 from watersmeet.errors import ConfigError
-from watersmeet.options import parse_options
+from watersmeet.settings.option_parsing import parse_options
 
 
 class DatagenOptions(BaseModel):

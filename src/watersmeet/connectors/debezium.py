@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from watersmeet.catalog import StreamDef, StreamMode
+from watersmeet.catalog.streams import StreamDef, StreamMode
 from watersmeet.columns import BAD, RAW, TEXT, TP_DELTA, spark_name
 from watersmeet.connectors.deletes import BY_KEY, KEY, MICROS, in_time_column, with_deletes
 from watersmeet.connectors.envelope import NO_KEY, NO_OP, REPLICA_IDENTITY, TRUNCATED

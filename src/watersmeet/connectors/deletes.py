@@ -12,10 +12,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, NumericType, StructField, StructType
 
-from watersmeet.catalog import StreamDef
+from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import BAD, RAW, TEXT, TP_DELTA, spark_name
 from watersmeet.connectors.formats import decode
-from watersmeet.plan.times import TimeUnit
+from watersmeet.expressions.times import TimeUnit
 
 KEY = "_key"
 """The record's key as bytes or text."""

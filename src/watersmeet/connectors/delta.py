@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Annotated
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
-from watersmeet.catalog import StreamDef
+from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import TP_DELTA
 from watersmeet.connectors.upsert import net_changes, require_columns_of_table
 from watersmeet.errors import ConnectorError, WatersmeetError, did_you_mean
 from watersmeet.kernels.api import quote
 from watersmeet.lookup.files import require_delta
 from watersmeet.lookup.tables import table_schema
-from watersmeet.options import parse_options
-from watersmeet.secrets import hide, resolve
+from watersmeet.settings.option_parsing import parse_options
+from watersmeet.settings.secrets import hide, resolve
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable

@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
 from watersmeet.columns import SEQUENCE, STORED_FRONTIER, TP_TIME, spark_name
-from watersmeet.seek import Seek
+from watersmeet.settings.seek import Seek
 
 _STAGING = "_staging-"
 _ABANDONED_SECONDS = 24 * 3600

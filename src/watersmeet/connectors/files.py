@@ -16,17 +16,17 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.readwriter import DataStreamReader
 from pyspark.sql.types import StructField, StructType, TimestampType
 
-from watersmeet.catalog import StreamDef
+from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import SEQUENCE, TP_TIME, spark_name
 from watersmeet.connectors.debezium import decode_changes
 from watersmeet.connectors.envelope import DEBEZIUM, value_format
 from watersmeet.connectors.formats import Format, decode, format_options
 from watersmeet.connectors.headers import PLACE, VALUE, skip_headers
 from watersmeet.errors import ConfigError, ConnectorError
-from watersmeet.options import parse_options
 from watersmeet.runtime.storage import Storage
 from watersmeet.runtime.worker_scan import ParquetFiles
-from watersmeet.seek import Seek
+from watersmeet.settings.option_parsing import parse_options
+from watersmeet.settings.seek import Seek
 
 #: The columns of Spark's source of whole files, of which none is asked for.
 _BINARY_FILES = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"

@@ -10,14 +10,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from watersmeet.catalog import EMBEDDED, StreamDef
+from watersmeet.bind.define import takes_column
+from watersmeet.catalog.streams import EMBEDDED, StreamDef
 from watersmeet.columns import TP_DELTA
 from watersmeet.connectors.changes import change_reason
 from watersmeet.connectors.registry import embedded_log, stored_schema
 from watersmeet.errors import BindError, UnsupportedError, did_you_mean
+from watersmeet.expressions.positions import position_of
 from watersmeet.runtime.failures import first_sentence, without_stacks
-from watersmeet.sql.define import takes_column
-from watersmeet.sql.positions import position_of
 from watersmeet.sql.statements import InsertValues
 
 

@@ -16,9 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, field_validator
 
-from watersmeet.catalog import StreamDef
+from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import TP_DELTA
-from watersmeet.config import seconds
 from watersmeet.connectors.upsert import net_changes, require_columns_of_table
 from watersmeet.errors import ConfigError, ConnectorError, did_you_mean
 from watersmeet.lookup.engines import Address, deadline, engine_of, require_packages
@@ -26,7 +25,8 @@ from watersmeet.lookup.jdbc import same_name
 from watersmeet.lookup.jdbc_types import fits, python_type
 from watersmeet.lookup.options import DatabaseOptions, parse_table_options
 from watersmeet.lookup.tables import table_schema
-from watersmeet.secrets import hide
+from watersmeet.settings.query_settings import seconds
+from watersmeet.settings.secrets import hide
 
 if TYPE_CHECKING:
     import sqlalchemy as sa

@@ -20,7 +20,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from watersmeet.catalog import StreamDef
+from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import PART, SEQUENCE, TP_DELTA, TP_TIME, spark_name
 from watersmeet.connectors.debezium import decode_changes
 from watersmeet.connectors.deletes import BY_KEY, KEY, MICROS, with_deletes
@@ -29,10 +29,10 @@ from watersmeet.connectors.formats import decode, encode
 from watersmeet.connectors.packages import Package, require_package
 from watersmeet.connectors.upsert import net_frame
 from watersmeet.errors import ConfigError, ConnectorError, did_you_mean
-from watersmeet.options import parse_options
 from watersmeet.runtime.failures import known_error
-from watersmeet.secrets import hide, masked, require_references, resolve
-from watersmeet.seek import Seek
+from watersmeet.settings.option_parsing import parse_options
+from watersmeet.settings.secrets import hide, masked, require_references, resolve
+from watersmeet.settings.seek import Seek
 
 CHECK_SECONDS = 9.0
 """The longest that the look at the broker before a query may take."""

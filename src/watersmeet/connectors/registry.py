@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, IntegralType, StructType, TimestampType
 
-from watersmeet.catalog import EMBEDDED, FRAME, StreamDef, StreamMode
+from watersmeet.catalog.streams import EMBEDDED, FRAME, StreamDef, StreamMode
 from watersmeet.columns import SEQUENCE, STORED_FRONTIER, TP_DELTA, TP_TIME
 from watersmeet.connectors import console, datagen, delta, files, jdbc, kafka
 from watersmeet.connectors.changelogs import Changelogs, sinks_of_changelogs
@@ -21,7 +21,7 @@ from watersmeet.connectors.envelope import DEBEZIUM
 from watersmeet.connectors.upsert import collected, net_frame
 from watersmeet.errors import ConfigError, UnsupportedError, did_you_mean
 from watersmeet.runtime.dataflow import Source
-from watersmeet.seek import Seek
+from watersmeet.settings.seek import Seek
 
 WriteBatch: TypeAlias = Callable[[DataFrame, int, str], object]
 """Writes the rows of a batch; then come its number, and a key that names query and batch."""

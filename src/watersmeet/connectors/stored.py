@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from watersmeet.catalog import StreamDef
+from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import BAD, SEQUENCE, TP_DELTA, TP_TIME, spark_name
 from watersmeet.engine.pack import GREATEST_TIME
 from watersmeet.runtime.dataflow import on_axis

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from watersmeet.catalog import StreamDef
+from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import TP_DELTA, spark_name
 from watersmeet.connectors.changes import DELTA_FIELD
 from watersmeet.errors import ConfigError, ConnectorError

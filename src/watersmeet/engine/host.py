@@ -30,7 +30,7 @@ from watersmeet.engine.frames import (
 from watersmeet.engine.hot_keys import HotKeyLog, Seen, next_keys
 from watersmeet.engine.pack import RAW_TEXT, Told
 from watersmeet.engine.routing import home_indexes, key_hashes, split_by_bucket
-from watersmeet.engine.spec import OperatorSpec
+from watersmeet.engine.specs import OperatorSpec
 from watersmeet.errors import CheckpointError, LimitError
 from watersmeet.kernels.api import FOREVER, GONE, NEVER, StepFrontiers, StepResult
 from watersmeet.state.compaction import plan_merges

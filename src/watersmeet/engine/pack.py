@@ -19,7 +19,7 @@ from watersmeet.columns import TIME
 from watersmeet.engine.frames import Frame, FrameKind, mark_frame, row_frames, side_frame, side_rows
 from watersmeet.engine.hot_keys import NO_ENTRY, Entry, HotKeys, Sampled, copied, place
 from watersmeet.engine.routing import home_indexes, key_hashes, split_by_bucket
-from watersmeet.engine.spec import PackSpec
+from watersmeet.engine.specs import PackSpec
 from watersmeet.errors import ConnectorError
 from watersmeet.kernels.api import NEVER
 

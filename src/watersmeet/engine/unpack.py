@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from watersmeet.engine.files import filesystem_of
 from watersmeet.engine.frames import Frame, FrameKind, decode_table
+from watersmeet.filesystems import filesystem_of
 from watersmeet.kernels.api import NEVER
 
 FRONTIER = "$frontier"

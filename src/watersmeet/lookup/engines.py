@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from watersmeet.errors import ConfigError, ConnectorError
-from watersmeet.secrets import hide, resolve
+from watersmeet.settings.secrets import hide, resolve
 
 if TYPE_CHECKING:
     import sqlalchemy as sa

@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyarrow.fs import FileType
 
-from watersmeet.engine.files import filesystem_of
 from watersmeet.errors import ConnectorError, did_you_mean
+from watersmeet.expressions.type_names import spark_type
+from watersmeet.filesystems import filesystem_of
 from watersmeet.lookup.source import UnavailableError, both_names, cast_columns
-from watersmeet.secrets import hide, resolve
-from watersmeet.type_names import spark_type
+from watersmeet.settings.secrets import hide, resolve
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,11 @@ from uuid import UUID
 import pyarrow as pa
 
 from watersmeet.errors import ConnectorError, did_you_mean
+from watersmeet.expressions.type_names import spark_type
 from watersmeet.lookup.engines import Address, deadline, engine_of
 from watersmeet.lookup.jdbc_types import as_arrow, bind_type, fits, key_values, python_type
 from watersmeet.lookup.source import UnavailableError, both_names
-from watersmeet.secrets import hide
-from watersmeet.type_names import spark_type
+from watersmeet.settings.secrets import hide
 
 if TYPE_CHECKING:
     import sqlalchemy as sa

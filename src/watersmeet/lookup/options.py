@@ -8,11 +8,11 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from watersmeet.config import seconds
 from watersmeet.errors import ConfigError
 from watersmeet.lookup.retry import OnError, RetryPolicy
-from watersmeet.options import Model, parse_options
-from watersmeet.secrets import require_references
+from watersmeet.settings.option_parsing import Model, parse_options
+from watersmeet.settings.query_settings import seconds
+from watersmeet.settings.secrets import require_references
 
 
 class LookupOptions(BaseModel):

@@ -8,7 +8,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from watersmeet.errors import ConnectorError
-from watersmeet.type_names import spark_type
+from watersmeet.expressions.type_names import spark_type
 
 
 class UnavailableError(Exception):

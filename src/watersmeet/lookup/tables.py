@@ -9,8 +9,9 @@ from typing import Any, Generic, TypeVar
 import pyarrow as pa
 from sqlglot import exp
 
-from watersmeet.catalog import FRAME, StreamDef
+from watersmeet.catalog.streams import FRAME, StreamDef
 from watersmeet.errors import ConfigError, did_you_mean
+from watersmeet.expressions.arrow_types import arrow_type
 from watersmeet.lookup.options import (
     DeltaOptions,
     FilesTableOptions,
@@ -19,7 +20,6 @@ from watersmeet.lookup.options import (
     parse_table_options,
 )
 from watersmeet.lookup.source import LookupSource
-from watersmeet.plan.arrow_types import arrow_type
 
 _Options = TypeVar("_Options", bound=LookupOptions)
 

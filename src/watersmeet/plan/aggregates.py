@@ -14,17 +14,17 @@ import pyarrow as pa
 from sqlglot import exp
 
 from watersmeet.errors import UnsupportedError
+from watersmeet.expressions.arrow_types import arrow_type
+from watersmeet.expressions.positions import position_of
+from watersmeet.expressions.typing import plain_sql
 from watersmeet.kernels.aggregate.functions import Call, of_parts, of_rows, result, same_float, term_name
 from watersmeet.kernels.aggregate.kernel import Aggregate, Output
 from watersmeet.kernels.aggregate.parts import Parts
 from watersmeet.kernels.api import quote
-from watersmeet.plan.arrow_types import arrow_type
 from watersmeet.plan.certain_types import certain_type
-from watersmeet.plan.logical import AggregateCall, Aggregation, PhysicalColumn, inputs_of
+from watersmeet.plan.logical.query import AggregateCall, Aggregation, PhysicalColumn, inputs_of
 from watersmeet.plan.physical import Feed, PhysicalInput, PhysicalOperator
 from watersmeet.plan.residual import ALLOWED_NAMES, carry_one_sided, first_refused, is_strict, render
-from watersmeet.plan.typing import plain_sql
-from watersmeet.sql.positions import position_of
 
 #: The operators: the one whose results are the query's, and before it the one over parts of the rows.
 FINAL_NAME, PARTS_NAME = "aggregate", "aggregate_parts"

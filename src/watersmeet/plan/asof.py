@@ -6,7 +6,7 @@ from collections.abc import Container, Mapping, Sequence
 
 from sqlglot import exp
 
-from watersmeet.catalog import Index, StreamMode
+from watersmeet.catalog.streams import Index, StreamMode
 from watersmeet.columns import TP_DELTA
 from watersmeet.kernels.api import EmitMode
 from watersmeet.kernels.asof.at_once import AsofAtOnce
@@ -15,7 +15,7 @@ from watersmeet.kernels.asof.final import AsofJoin
 from watersmeet.kernels.asof.match import AsofMatch, Versions
 from watersmeet.kernels.match import Key
 from watersmeet.plan.emit import join_at_once
-from watersmeet.plan.logical import AsofClause, Input, JoinNode, KeyPair, LogicalQuery, PhysicalColumn
+from watersmeet.plan.logical.query import AsofClause, Input, JoinNode, KeyPair, LogicalQuery, PhysicalColumn
 
 AsofKernel = AsofJoin | AsofAtOnce | AsofChangelog
 

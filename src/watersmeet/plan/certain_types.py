@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from sqlglot import exp
 
-from watersmeet.plan.logical import PhysicalColumn
+from watersmeet.plan.logical.query import PhysicalColumn
 
 _T = exp.DataType.Type
 INTEGERS = (_T.TINYINT, _T.SMALLINT, _T.INT, _T.BIGINT)

@@ -12,12 +12,12 @@ from sqlglot import exp
 
 from watersmeet.columns import TP_TIME
 from watersmeet.errors import PlanError, UnsupportedError
+from watersmeet.expressions.positions import position_of
+from watersmeet.expressions.typing import plain_sql
 from watersmeet.kernels.asof.match import Direction
-from watersmeet.plan.logical import joins_of
+from watersmeet.plan.logical.query import joins_of
 from watersmeet.plan.physical import PhysicalPlan
-from watersmeet.plan.typing import plain_sql
-from watersmeet.seek import EARLIEST
-from watersmeet.sql.positions import position_of
+from watersmeet.settings.seek import EARLIEST
 from watersmeet.sql.statements import Query
 
 SETTING = "deterministic"

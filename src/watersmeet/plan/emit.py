@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from watersmeet.errors import PlanError, Position, UnsupportedError
+from watersmeet.expressions.positions import position_of
 from watersmeet.kernels.api import EmitMode, Side
 from watersmeet.kernels.asof.match import Direction
-from watersmeet.plan.logical import AsofClause, Input, JoinNode, LogicalQuery, changing, joins_of
+from watersmeet.plan.logical.query import AsofClause, Input, JoinNode, LogicalQuery, changing, joins_of
 from watersmeet.plan.windows import lag_of, unbounded_sides, waits_for_ever
-from watersmeet.sql.positions import position_of
 
 LIMIT_SETTING = "join_max_buffered_bytes"
 DEFAULT_LIMIT = 512 * 1024 * 1024

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from watersmeet.columns import TP_TIME
-from watersmeet.config import QuerySettings
+from watersmeet.expressions.times import span_text
+from watersmeet.expressions.typing import plain_sql
 from watersmeet.kernels.aggregate.kernel import Aggregate
 from watersmeet.kernels.api import EmitMode, Side
 from watersmeet.kernels.asof.at_once import AsofAtOnce
@@ -26,12 +27,11 @@ from watersmeet.lookup.tables import table_options
 from watersmeet.plan.asof import AsofKernel, declared_keys, usable_index
 from watersmeet.plan.emit import DEFAULT_LIMIT, LIMIT_SETTING
 from watersmeet.plan.explain_aggregates import aggregate_lines, filter_line
-from watersmeet.plan.logical import Input, joins_of
+from watersmeet.plan.logical.query import Input, joins_of
 from watersmeet.plan.physical import PhysicalInput, PhysicalOperator, PhysicalPlan
 from watersmeet.plan.skew import spreadable
-from watersmeet.plan.times import span_text
-from watersmeet.plan.typing import plain_sql
-from watersmeet.secrets import masked
+from watersmeet.settings.query_settings import QuerySettings
+from watersmeet.settings.secrets import masked
 
 #: The kernel's ``l.`` or ``r.`` before a column whose name says itself whose it is.
 _BESIDE_ALIAS = re.compile(r'\b[lr]\.(?="[^"]*:)')

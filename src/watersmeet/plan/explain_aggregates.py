@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
+from watersmeet.expressions.typing import plain_sql
 from watersmeet.kernels.aggregate.kernel import Aggregate
 from watersmeet.plan.aggregates import FINAL_NAME, PARTS_NAME, distinct_arguments
-from watersmeet.plan.logical import Aggregation
+from watersmeet.plan.logical.query import Aggregation
 from watersmeet.plan.physical import PhysicalOperator, PhysicalPlan
-from watersmeet.plan.typing import plain_sql
 
 
 def aggregate_lines(operator: PhysicalOperator, kernel: Aggregate, plan: PhysicalPlan) -> Iterator[str]:

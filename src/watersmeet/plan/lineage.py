@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from watersmeet.catalog import EMBEDDED, StreamColumn, StreamDef
-from watersmeet.plan.logical import LogicalQuery, joins_of, nullable
+from watersmeet.catalog.streams import EMBEDDED, StreamColumn, StreamDef
+from watersmeet.plan.logical.query import LogicalQuery, joins_of, nullable
 from watersmeet.plan.windows import lag_of
 
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from watersmeet.errors import BindError, UnsupportedError
+from watersmeet.expressions.positions import position_of
+from watersmeet.expressions.typing import plain_sql, type_of
 from watersmeet.kernels.api import JoinKind
 from watersmeet.kernels.lookup import LookupJoin
 from watersmeet.kernels.match import Key, SideColumns
 from watersmeet.lookup.tables import OpenTable, table_options
-from watersmeet.plan.logical import Input, JoinNode, KeyPair, Leaf, PhysicalColumn, changing
-from watersmeet.plan.typing import plain_sql, type_of
-from watersmeet.sql.positions import position_of
+from watersmeet.plan.logical.query import Input, JoinNode, KeyPair, Leaf, PhysicalColumn, changing
 
 _T = exp.DataType.Type
 _TEXT = (_T.TEXT, _T.VARCHAR, _T.CHAR)

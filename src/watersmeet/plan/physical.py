@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
+from watersmeet.expressions.times import TimeUnit
 from watersmeet.kernels.api import Kernel
-from watersmeet.plan.logical import Input, LogicalQuery, OutputColumn
-from watersmeet.plan.times import TimeUnit
+from watersmeet.plan.logical.query import Input, LogicalQuery, OutputColumn
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from watersmeet.kernels.api import JoinKind, Side
-from watersmeet.plan.logical import JoinNode, Leaf, Node, PhysicalColumn, inputs_of
+from watersmeet.plan.logical.query import JoinNode, Leaf, Node, PhysicalColumn, inputs_of
 
 
 def place_where(node: Node, condition: exp.Expr, columns: dict[str, PhysicalColumn]) -> bool:

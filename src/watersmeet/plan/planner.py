@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from watersmeet.columns import TIME, TP_DELTA
+from watersmeet.expressions.times import TimeUnit
 from watersmeet.kernels.api import EmitMode, JoinKind, Kernel, Side
 from watersmeet.kernels.asof.changelog import AsofChangelog
 from watersmeet.kernels.asof.match import AsofMatch, Versions
@@ -25,9 +26,9 @@ from watersmeet.kernels.upsert import Upsert
 from watersmeet.lookup.tables import OpenTable
 from watersmeet.plan.aggregates import Rows, plan_aggregation
 from watersmeet.plan.asof import kernel_of, routing_keys, versions_of
-from watersmeet.plan.bounds import Interval
 from watersmeet.plan.emit import join_at_once
-from watersmeet.plan.logical import (
+from watersmeet.plan.logical.bounds import Interval
+from watersmeet.plan.logical.query import (
     Aggregation,
     Input,
     JoinNode,
@@ -44,7 +45,6 @@ from watersmeet.plan.logical import (
 from watersmeet.plan.lookup import computed_key, left_changes, lookup_kernel, table_of
 from watersmeet.plan.physical import Feed, PhysicalInput, PhysicalOperator, PhysicalPlan, restorable
 from watersmeet.plan.residual import carry_one_sided, is_allowed, render, require_allowed
-from watersmeet.plan.times import TimeUnit
 from watersmeet.plan.windows import lag_of, latest_lag
 
 

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from watersmeet.errors import UnsupportedError
-from watersmeet.plan.logical import PhysicalColumn, inputs_of
-from watersmeet.plan.typing import plain_sql, type_of
-from watersmeet.sql.positions import position_of
+from watersmeet.expressions.positions import position_of
+from watersmeet.expressions.typing import plain_sql, type_of
+from watersmeet.plan.logical.query import PhysicalColumn, inputs_of
 
 _LOGIC = (exp.And, exp.Or, exp.Not, exp.Paren, exp.Is, exp.Null, exp.Boolean, exp.Case, exp.If, exp.Coalesce)
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Between, exp.In)

@@ -9,10 +9,14 @@ from sqlglot import exp
 
 from watersmeet.columns import TP_TIME
 from watersmeet.errors import PlanError, UnsupportedError
+from watersmeet.expressions.nodes import Within
+from watersmeet.expressions.positions import position_of
+from watersmeet.expressions.times import TimeUnit, interval_micros, span_text
+from watersmeet.expressions.typing import common_key_type, plain_sql, type_of
 from watersmeet.kernels.api import Side
 from watersmeet.kernels.asof.match import Direction
-from watersmeet.plan.bounds import Differences, Interval, time_bounds
-from watersmeet.plan.logical import (
+from watersmeet.plan.logical.bounds import Differences, Interval, time_bounds
+from watersmeet.plan.logical.query import (
     AsofClause,
     Input,
     JoinAnalysis,
@@ -31,10 +35,6 @@ from watersmeet.plan.logical import (
 )
 from watersmeet.plan.lookup import can_be_asked, looked_up_key, require_key, table_of
 from watersmeet.plan.residual import is_strict
-from watersmeet.plan.times import TimeUnit, interval_micros, span_text
-from watersmeet.plan.typing import common_key_type, plain_sql, type_of
-from watersmeet.sql.nodes import Within
-from watersmeet.sql.positions import position_of
 
 #: An input of a join's left side and one of its right side; what is said of them is of the right time - the left time.
 Pair = tuple[int, int]

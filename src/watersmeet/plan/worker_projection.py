@@ -11,7 +11,7 @@ from sqlglot import exp
 from watersmeet.columns import TP_DELTA
 from watersmeet.engine.hashing import can_hash
 from watersmeet.engine.projection import COMPUTED_TYPES, Changes, Projection
-from watersmeet.plan.arrow_types import arrow_type
+from watersmeet.expressions.arrow_types import arrow_type
 from watersmeet.plan.physical import PhysicalInput
 from watersmeet.plan.residual import is_allowed, render
 

@@ -23,11 +23,11 @@ from typing import Any
 from pydantic import BaseModel, Field, ValidationError
 
 from watersmeet.engine.events import Event, EventKind
-from watersmeet.engine.spec import OperatorSpec
+from watersmeet.engine.specs import OperatorSpec
 from watersmeet.errors import CheckpointError
 from watersmeet.kernels.match import WindowMatch
 from watersmeet.runtime.storage import Storage
-from watersmeet.seek import Seek
+from watersmeet.settings.seek import Seek
 
 PLAN_VERSION = 2
 

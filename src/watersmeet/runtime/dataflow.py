@@ -27,14 +27,14 @@ from watersmeet.columns import BAD, PART, RAW, SEQUENCE, STORED_FRONTIER, TEXT, 
 from watersmeet.engine.frames import FRAME_DDL, FrameKind
 from watersmeet.engine.pack import GREATEST_TIME, RAW_TEXT
 from watersmeet.engine.routing import bucket_numbers
-from watersmeet.engine.spec import OperatorSpec
+from watersmeet.engine.specs import OperatorSpec
 from watersmeet.engine.unpack import FRONTIER, unpack
+from watersmeet.expressions.times import EventTime, TimeUnit
 from watersmeet.kernels.api import FOREVER
-from watersmeet.plan.logical import Input
+from watersmeet.plan.logical.query import Input
 from watersmeet.plan.physical import PhysicalInput, PhysicalPlan
-from watersmeet.plan.specs import operator_specs, pack_specs
-from watersmeet.plan.times import EventTime, TimeUnit
 from watersmeet.plan.worker_projection import worker_projection
+from watersmeet.plan.worker_specs import operator_specs, pack_specs
 from watersmeet.runtime.exchange import Exchange, batch_id
 from watersmeet.runtime.functions import check_functions
 from watersmeet.runtime.hosted_operator import HostedOperator

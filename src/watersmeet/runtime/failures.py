@@ -12,7 +12,7 @@ from pyspark.logger import PySparkLogger
 
 from watersmeet import errors
 from watersmeet.errors import BindError, CheckpointError, WatersmeetError
-from watersmeet.secrets import hide
+from watersmeet.settings.secrets import hide
 
 _log = logging.getLogger(__name__)
 _KNOWN_ERROR = re.compile(r"watersmeet\.errors\.(\w+): (.*?)(?=\n\s*at |\n\n|\Z)", re.DOTALL)

@@ -6,8 +6,8 @@ from pyspark.sql import SparkSession
 from sqlglot import exp
 
 from watersmeet.errors import BindError, did_you_mean
+from watersmeet.expressions.positions import position_of
 from watersmeet.plan.physical import PhysicalPlan
-from watersmeet.sql.positions import position_of
 
 
 def check_functions(spark: SparkSession, plan: PhysicalPlan) -> None:

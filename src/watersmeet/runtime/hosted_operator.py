@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from watersmeet.engine.frames import FRAME_SCHEMA, Frame
 from watersmeet.engine.host import process
-from watersmeet.engine.spec import OperatorSpec
+from watersmeet.engine.specs import OperatorSpec
 from watersmeet.runtime.exchange import Exchange
 from watersmeet.runtime.hot_key_files import HotKeyFiles
 from watersmeet.runtime.worker_memory import give_back

@@ -18,9 +18,9 @@ from dataclasses import asdict, dataclass
 import pyarrow as pa
 import pyarrow.fs
 
-from watersmeet.engine.files import filesystem_of
 from watersmeet.engine.hot_keys import Entry, HotKey, HotKeys, Phase
 from watersmeet.errors import CheckpointError
+from watersmeet.filesystems import filesystem_of
 from watersmeet.runtime.exchange import batch_id, query_id, run_id
 
 

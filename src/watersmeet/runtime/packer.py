@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from watersmeet.engine.hot_keys import NO_ENTRY
 from watersmeet.engine.pack import pack
-from watersmeet.engine.spec import PackSpec
+from watersmeet.engine.specs import PackSpec
 from watersmeet.runtime.exchange import Exchange
 from watersmeet.runtime.hot_key_files import HotKeyFiles
 from watersmeet.runtime.worker_memory import give_back

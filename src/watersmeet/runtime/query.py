@@ -23,8 +23,8 @@ from watersmeet.runtime.dataflow import Resources, Source, build, new_buckets, w
 from watersmeet.runtime.failures import planning, translate
 from watersmeet.runtime.idle import IdleWatch
 from watersmeet.runtime.metrics import ProgressReader, counters_of, kernel_counters, rows_out
-from watersmeet.secrets import hide
-from watersmeet.seek import Seek, resolve
+from watersmeet.settings.secrets import hide
+from watersmeet.settings.seek import Seek, resolve
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.2

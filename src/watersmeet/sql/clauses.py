@@ -5,8 +5,8 @@ from __future__ import annotations
 from sqlglot import exp
 
 from watersmeet.errors import UnsupportedError
+from watersmeet.expressions.positions import position_of
 from watersmeet.sql.failures import Failures
-from watersmeet.sql.positions import position_of
 
 # In the order in which they stand. The name of the arg, and of what may follow once it is there.
 CLAUSE_ORDER = (

@@ -20,8 +20,8 @@ from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.tokenizer_core import Token, TokenType
 
-from watersmeet.sql.nodes import INTERVAL_UNITS, StreamJoin, SystemTime, Within
-from watersmeet.sql.positions import place
+from watersmeet.expressions.nodes import INTERVAL_UNITS, StreamJoin, SystemTime, Within
+from watersmeet.expressions.positions import place
 from watersmeet.sql.strict import StrictParser
 
 UNITS = {name: unit for unit in INTERVAL_UNITS for name in (unit, f"{unit}S")}

@@ -10,7 +10,7 @@ from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from watersmeet.errors import Position, SqlSyntaxError, UnsupportedError
-from watersmeet.sql.positions import excerpt, line_starts, locate
+from watersmeet.expressions.positions import excerpt, line_starts, locate
 
 WORD = re.compile(r"[^\W\d]\w*")
 KEYWORD = re.compile(r"[A-Z][A-Z_]*( [A-Z_]+)*")

@@ -17,10 +17,9 @@ from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from watersmeet.errors import Position
+from watersmeet.expressions.positions import token_position
 from watersmeet.sql.failures import is_word, nearest_keyword
-from watersmeet.sql.historical import find_historical
 from watersmeet.sql.parts import QUERY_STARTS, PartsParser
-from watersmeet.sql.positions import token_position
 from watersmeet.sql.statements import (
     ColumnDef,
     CreateIndex,
@@ -44,6 +43,7 @@ from watersmeet.sql.statements import (
     StopQuery,
     Watermark,
 )
+from watersmeet.sql.table_queries import find_historical
 
 STATEMENT_STARTS = ["SELECT", "WITH", "CREATE", "INSERT", "EXPLAIN", "SHOW", "DESCRIBE", "DROP", "STOP"]
 CHANGE_HINT = "INSERT INTO a stream with a PRIMARY KEY replaces the older row of the key"

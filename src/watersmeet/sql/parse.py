@@ -8,9 +8,9 @@ from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from watersmeet.errors import SqlSyntaxError
+from watersmeet.expressions.positions import anchor, excerpt, locate
 from watersmeet.sql.dialect import Watersmeet
 from watersmeet.sql.grammar import StatementParser
-from watersmeet.sql.positions import anchor, excerpt, locate
 from watersmeet.sql.statements import Statement
 
 DIALECT = Watersmeet()

@@ -6,11 +6,11 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from watersmeet.errors import Position
+from watersmeet.expressions.positions import token_position
 from watersmeet.kernels.api import EmitMode
 from watersmeet.sql.clauses import clauses_after, refuse_foreign_clauses
 from watersmeet.sql.dialect import QueryParser
 from watersmeet.sql.failures import is_word, nearest_keyword
-from watersmeet.sql.positions import token_position
 from watersmeet.sql.statements import Query, SettingValue
 
 QUERY_STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN)

@@ -17,8 +17,8 @@ from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from watersmeet.errors import SqlSyntaxError, UnsupportedError
+from watersmeet.expressions.positions import place
 from watersmeet.sql.failures import Failures, is_word
-from watersmeet.sql.positions import place
 
 T = TypeVar("T")
 NEVER_ALIASES = frozenset({"EMIT", "SETTINGS", "WITHIN", "GRACE", "VERSIONED", "MATCH_CONDITION"})

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from watersmeet.catalog import StreamDef, StreamMode
+from watersmeet.catalog.streams import StreamDef, StreamMode
 from watersmeet.connectors.envelope import NO_KEY, NO_OP, REPLICA_IDENTITY, TRUNCATED
-from watersmeet.plan.times import TimeUnit
+from watersmeet.expressions.times import TimeUnit
 from watersmeet.testing.cells import EPOCH, Value
 
 

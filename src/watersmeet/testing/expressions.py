@@ -13,11 +13,11 @@ from watersmeet.columns import BAD, RAW, SEQUENCE, TIME, TP_DELTA, WEIGHT
 from watersmeet.engine.pack import RAW_TEXT
 from watersmeet.engine.routing import NULL_HASH
 from watersmeet.errors import BindError
+from watersmeet.expressions.times import TimeUnit
+from watersmeet.expressions.type_names import spark_type
 from watersmeet.kernels.api import quote
-from watersmeet.plan.logical import Input
+from watersmeet.plan.logical.query import Input
 from watersmeet.plan.physical import PhysicalInput, PhysicalPlan
-from watersmeet.plan.times import TimeUnit
-from watersmeet.type_names import spark_type
 
 _HINT = "without Spark, DuckDB evaluates expressions; if Spark knows this one, run the case with --spark"
 

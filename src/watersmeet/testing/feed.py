@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import BinaryType, StructType
 
-from watersmeet.catalog import StreamDef
+from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import BAD, RAW, SEQUENCE, TP_DELTA, TP_TIME
 from watersmeet.connectors.changes import with_deltas
 from watersmeet.connectors.debezium import decode_changes

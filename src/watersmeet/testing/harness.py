@@ -12,22 +12,22 @@ from functools import cache
 
 import pyarrow as pa
 
-from watersmeet.catalog import StreamDef
+from watersmeet.bind.planning import plan_query
+from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import WEIGHT
 from watersmeet.engine.events import Event
 from watersmeet.engine.frames import Frame, FrameKind, decode_table
 from watersmeet.engine.host import process
 from watersmeet.engine.hot_keys import Entry, HotKeys
 from watersmeet.engine.pack import pack
-from watersmeet.engine.spec import OperatorSpec, PackSpec
+from watersmeet.engine.specs import OperatorSpec, PackSpec
 from watersmeet.errors import CatalogError
 from watersmeet.kernels.lookup import LookupJoin
 from watersmeet.lookup.cache import forget_cache
 from watersmeet.lookup.source import LookupSource
 from watersmeet.lookup.tables import table_schema
 from watersmeet.plan.physical import PhysicalInput
-from watersmeet.plan.specs import operator_specs, pack_specs
-from watersmeet.planning import plan_query
+from watersmeet.plan.worker_specs import operator_specs, pack_specs
 from watersmeet.sql.statements import Query
 from watersmeet.state.store import MemoryStore
 from watersmeet.state.working_set import WorkingSets

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from watersmeet.catalog import StreamDef
+from watersmeet.bind.define import check_target, define_stream, define_table
+from watersmeet.bind.indexes import with_index
+from watersmeet.bind.select import bind
+from watersmeet.catalog.streams import StreamDef
 from watersmeet.errors import CatalogError, UnsupportedError, did_you_mean
 from watersmeet.lookup.tables import table_options
-from watersmeet.sql.bind import bind
-from watersmeet.sql.define import check_target, define_stream, define_table
-from watersmeet.sql.indexes import with_index
 from watersmeet.sql.parse import parse
 from watersmeet.sql.statements import CreateIndex, CreateStream, CreateTable, InsertSelect, Query, Select
 

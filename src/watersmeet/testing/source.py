@@ -13,11 +13,11 @@ from decimal import Decimal
 import pyarrow as pa
 from sqlglot import exp
 
-from watersmeet.catalog import StreamDef
+from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import BAD, RAW, SEQUENCE, TP_DELTA, TP_TIME
 from watersmeet.connectors.envelope import DEBEZIUM
 from watersmeet.errors import UnsupportedError
-from watersmeet.plan.arrow_types import arrow_type
+from watersmeet.expressions.arrow_types import arrow_type
 from watersmeet.testing.bench import StepInput
 from watersmeet.testing.case import NotationError
 from watersmeet.testing.cells import Row, Value, format_value, parse_cell

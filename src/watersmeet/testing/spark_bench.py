@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from watersmeet.catalog import StreamDef
+from watersmeet.catalog.streams import StreamDef
 from watersmeet.engine.events import Event
 from watersmeet.errors import WatersmeetError
 from watersmeet.sql.statements import Query

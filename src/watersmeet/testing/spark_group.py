@@ -19,12 +19,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from watersmeet.catalog import StreamDef
+from watersmeet.bind.planning import plan_query
+from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import TP_DELTA
 from watersmeet.engine.events import Event
 from watersmeet.errors import CatalogError, WatersmeetError
 from watersmeet.plan.physical import PhysicalPlan
-from watersmeet.planning import plan_query
 from watersmeet.runtime.dataflow import Resources, build, new_buckets
 from watersmeet.runtime.failures import planning, translate
 from watersmeet.runtime.metrics import ProgressReader, counters_of

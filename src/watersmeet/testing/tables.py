@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from watersmeet.catalog import StreamDef
+from watersmeet.catalog.streams import StreamDef
 from watersmeet.lookup.source import LookupSource
 from watersmeet.lookup.tables import table_schema
 from watersmeet.testing.cells import Row

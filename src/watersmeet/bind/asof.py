@@ -6,12 +6,16 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from watersmeet.catalog import StreamMode
+from watersmeet.catalog.streams import StreamMode
 from watersmeet.errors import BindError, Position, UnsupportedError, did_you_mean
+from watersmeet.expressions.nodes import SystemTime
+from watersmeet.expressions.positions import position_of
+from watersmeet.expressions.times import TimeUnit
+from watersmeet.expressions.typing import plain_sql
 from watersmeet.kernels.api import JoinKind
 from watersmeet.kernels.asof.match import Direction
-from watersmeet.plan.bounds import Interval, time_bounds
-from watersmeet.plan.logical import (
+from watersmeet.plan.logical.bounds import Interval, time_bounds
+from watersmeet.plan.logical.query import (
     AsofClause,
     Input,
     JoinNode,
@@ -22,10 +26,6 @@ from watersmeet.plan.logical import (
     time_columns,
     timed,
 )
-from watersmeet.plan.times import TimeUnit
-from watersmeet.plan.typing import plain_sql
-from watersmeet.sql.nodes import SystemTime
-from watersmeet.sql.positions import position_of
 
 _DIRECTIONS: dict[type[exp.Expr], Direction] = {
     exp.GTE: Direction.BACKWARD,

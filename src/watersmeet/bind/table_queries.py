@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from watersmeet.catalog import FRAME, StreamDef
+from watersmeet.catalog.streams import FRAME, StreamDef
 from watersmeet.errors import CatalogError, UnsupportedError, did_you_mean
-from watersmeet.sql.historical import spark_text
 from watersmeet.sql.statements import HistoricalQuery, Relation
+from watersmeet.sql.table_queries import spark_text
 
 
 def stored_streams(query: HistoricalQuery, streams: Mapping[str, StreamDef]) -> dict[str, StreamDef]:

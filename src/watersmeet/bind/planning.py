@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from watersmeet.catalog import StreamDef
+from watersmeet.bind.select import bind
+from watersmeet.catalog.streams import StreamDef
 from watersmeet.lookup.tables import OpenTable, open_table
 from watersmeet.plan.determinism import check_determinism
 from watersmeet.plan.physical import PhysicalPlan
 from watersmeet.plan.planner import physical_plan
-from watersmeet.sql.bind import bind
 from watersmeet.sql.statements import Query
 
 

@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from watersmeet.catalog import StreamDef
-from watersmeet.config import QuerySettings
+from watersmeet.catalog.streams import StreamDef
 from watersmeet.errors import Position
+from watersmeet.expressions.nodes import Within
+from watersmeet.expressions.times import EventTime
 from watersmeet.kernels.aggregate.functions import Function
 from watersmeet.kernels.api import EmitMode, JoinKind, Side
 from watersmeet.kernels.asof.match import Direction
-from watersmeet.plan.bounds import Differences, Interval, TimeColumns
-from watersmeet.plan.times import EventTime
-from watersmeet.sql.nodes import Within
+from watersmeet.plan.logical.bounds import Differences, Interval, TimeColumns
+from watersmeet.settings.query_settings import QuerySettings
 
 
 @dataclass(slots=True)

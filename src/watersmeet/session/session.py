@@ -9,32 +9,33 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from watersmeet.catalog import EMBEDDED, FRAME, StreamDef, StreamMode
+from watersmeet.bind.define import check_name, check_target, define_frame, define_outside, refuse_definitions
+from watersmeet.bind.planning import plan_query
+from watersmeet.bind.table_queries import explain_stored
+from watersmeet.catalog.streams import EMBEDDED, FRAME, StreamDef, StreamMode
 from watersmeet.columns import spark_name
-from watersmeet.config import QuerySettings
 from watersmeet.connectors import console, registry
 from watersmeet.connectors.insert import insert_values
 from watersmeet.connectors.registry import check_order
 from watersmeet.connectors.snapshot import snapshot
 from watersmeet.errors import BindError, CatalogError, CheckpointError, ConfigError, UnsupportedError
-from watersmeet.historical import batch_frame, insert_rows
 from watersmeet.lookup.source import RowsSource
 from watersmeet.lookup.tables import table_options, table_schema
 from watersmeet.plan.explain import explain
-from watersmeet.plan.historical import explain_stored
 from watersmeet.plan.lineage import derived_stream, event_time_output
 from watersmeet.plan.physical import PhysicalPlan
-from watersmeet.planning import plan_query
-from watersmeet.results import Batch, Message, Plan, Result, Started, Stream, Table
 from watersmeet.runtime.checkpoint import Checkpoint
 from watersmeet.runtime.dataflow import Resources, build, new_buckets
 from watersmeet.runtime.failures import planning
 from watersmeet.runtime.late_rows import keep_late_rows
 from watersmeet.runtime.query import Job, QueryMode, RunningQuery, start_query
 from watersmeet.runtime.storage import Storage
-from watersmeet.seek import resolve
-from watersmeet.spark import open_spark
-from watersmeet.sql.define import check_name, check_target, define_frame, define_outside, refuse_definitions
+from watersmeet.session.results import Batch, Message, Plan, Result, Started, Stream, Table
+from watersmeet.session.spark import open_spark
+from watersmeet.session.streams import Streams, check_connector, check_corrections
+from watersmeet.session.table_queries import batch_frame, insert_rows
+from watersmeet.settings.query_settings import QuerySettings
+from watersmeet.settings.seek import resolve
 from watersmeet.sql.parse import parse
 from watersmeet.sql.statements import (
     CreateIndex,
@@ -55,7 +56,6 @@ from watersmeet.sql.statements import (
     Statement,
     StopQuery,
 )
-from watersmeet.streams import Streams, check_connector, check_corrections
 
 _PRINT = StreamDef(name="print", columns=(), connector="print")
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from watersmeet.catalog import StreamMode
+from watersmeet.catalog.streams import StreamMode
 from watersmeet.columns import TP_DELTA
 from watersmeet.errors import BindError, ConfigError, did_you_mean
 from watersmeet.sql.statements import ColumnDef, CreateStream

@@ -6,8 +6,8 @@ from sqlglot import exp
 from sqlglot.optimizer.annotate_types import annotate_types
 
 from watersmeet.errors import BindError
-from watersmeet.plan.logical import PhysicalColumn
-from watersmeet.sql.positions import position_of
+from watersmeet.expressions.positions import position_of
+from watersmeet.plan.logical.query import PhysicalColumn
 
 _T = exp.DataType.Type
 _INTEGERS = (_T.TINYINT, _T.SMALLINT, _T.INT, _T.BIGINT)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from watersmeet.catalog import Index, StreamDef
+from watersmeet.catalog.streams import Index, StreamDef
 from watersmeet.errors import BindError, CatalogError, did_you_mean
 from watersmeet.sql.statements import CreateIndex, DropIndex
 

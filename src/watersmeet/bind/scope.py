@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from watersmeet.columns import TP_DELTA
 from watersmeet.errors import BindError, did_you_mean
-from watersmeet.sql.positions import position_of
+from watersmeet.expressions.positions import position_of
 
 
 @dataclass(slots=True)

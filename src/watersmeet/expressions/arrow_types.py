@@ -6,7 +6,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from watersmeet.errors import UnsupportedError
-from watersmeet.sql.positions import position_of
+from watersmeet.expressions.positions import position_of
 
 _T = exp.DataType.Type
 _SIMPLE = {

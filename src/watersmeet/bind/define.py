@@ -9,13 +9,13 @@ from decimal import Decimal, InvalidOperation
 
 from sqlglot import exp
 
-from watersmeet.catalog import EMBEDDED, FRAME, StreamColumn, StreamDef, StreamMode
+from watersmeet.bind.keyed import check_delta, primary_key, stream_mode
+from watersmeet.catalog.streams import EMBEDDED, FRAME, StreamColumn, StreamDef, StreamMode
 from watersmeet.columns import RESERVED, TP_DELTA, TP_TIME
 from watersmeet.errors import BindError, ConfigError, Position, SqlSyntaxError, WatersmeetError, did_you_mean
-from watersmeet.plan.arrow_types import arrow_type
-from watersmeet.plan.times import TimeUnit, interval_micros
-from watersmeet.sql.keyed import check_delta, primary_key, stream_mode
-from watersmeet.sql.positions import position_of
+from watersmeet.expressions.arrow_types import arrow_type
+from watersmeet.expressions.positions import position_of
+from watersmeet.expressions.times import TimeUnit, interval_micros
 from watersmeet.sql.statements import (
     ColumnDef,
     CreateStream,

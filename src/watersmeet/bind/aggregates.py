@@ -9,14 +9,22 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
+from watersmeet.bind.scope import Scope
 from watersmeet.columns import TP_DELTA
 from watersmeet.errors import BindError, Position, UnsupportedError
+from watersmeet.expressions.positions import position_of
+from watersmeet.expressions.typing import plain_sql
 from watersmeet.kernels.aggregate.functions import Function
 from watersmeet.plan.certain_types import FRACTIONS, INTEGERS, certain_type
-from watersmeet.plan.logical import AggregateCall, Aggregation, GroupKey, Input, OutputColumn, PhysicalColumn, inputs_of
-from watersmeet.plan.typing import plain_sql
-from watersmeet.sql.positions import position_of
-from watersmeet.sql.scope import Scope
+from watersmeet.plan.logical.query import (
+    AggregateCall,
+    Aggregation,
+    GroupKey,
+    Input,
+    OutputColumn,
+    PhysicalColumn,
+    inputs_of,
+)
 
 _T = exp.DataType.Type
 _FUNCTIONS: dict[type[exp.Expr], Function] = {

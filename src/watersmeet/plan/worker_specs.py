@@ -10,15 +10,15 @@ from dataclasses import replace
 import pyarrow as pa
 
 from watersmeet.columns import ID, TIME, WEIGHT
-from watersmeet.config import QuerySettings
 from watersmeet.engine.hot_keys import SpreadRule
-from watersmeet.engine.spec import Downstream, InputSpec, OperatorSpec, PackSpec
+from watersmeet.engine.specs import Downstream, InputSpec, OperatorSpec, PackSpec
 from watersmeet.kernels.aggregate.kernel import Aggregate
 from watersmeet.kernels.api import Kernel
 from watersmeet.kernels.forward import Forward
 from watersmeet.kernels.lookup import LookupJoin
 from watersmeet.plan.physical import PhysicalOperator, PhysicalPlan
 from watersmeet.plan.skew import reach_of, spreadable
+from watersmeet.settings.query_settings import QuerySettings
 
 #: Kernels that hand rows on whatever their time: behind them no row is late.
 _TIMELESS = (Aggregate, Forward, LookupJoin)

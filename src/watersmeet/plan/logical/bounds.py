@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from watersmeet.plan.times import interval_micros
+from watersmeet.expressions.times import interval_micros
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from enum import Enum
 from sqlglot import exp
 
 from watersmeet.errors import UnsupportedError
-from watersmeet.sql.nodes import interval_parts
-from watersmeet.sql.positions import position_of
+from watersmeet.expressions.nodes import interval_parts
+from watersmeet.expressions.positions import position_of
 
 _LONGEST = 2**60  # some 36,000 years
 _MICROS = {

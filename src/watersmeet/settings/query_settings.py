@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from watersmeet.options import parse_options
-from watersmeet.seek import seek_text
+from watersmeet.settings.option_parsing import parse_options
+from watersmeet.settings.seek import seek_text
 
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s|seconds?|m|minutes?|h|hours?)\s*", re.IGNORECASE)
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}

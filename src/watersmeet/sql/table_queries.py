@@ -13,9 +13,9 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from watersmeet.columns import TP_TIME, spark_name
 from watersmeet.errors import Position, UnsupportedError
+from watersmeet.expressions.positions import excerpt, line_starts, locate, token_position
 from watersmeet.sql.dialect import QueryParser
 from watersmeet.sql.failures import Failures, is_word
-from watersmeet.sql.positions import excerpt, line_starts, locate, token_position
 from watersmeet.sql.statements import HistoricalQuery, Relation
 
 _T = TokenType

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from watersmeet.bind.aggregates import call_name, is_aggregate, is_aggregated
+from watersmeet.bind.scope import Relation, Scope
 from watersmeet.errors import BindError, UnsupportedError
-from watersmeet.plan.logical import OutputColumn
-from watersmeet.sql.aggregates import call_name, is_aggregate, is_aggregated
-from watersmeet.sql.positions import position_of
-from watersmeet.sql.scope import Relation, Scope
+from watersmeet.expressions.positions import position_of
+from watersmeet.plan.logical.query import OutputColumn
 
 _REFUSED = {
     "distinct": "DISTINCT",

@@ -8,7 +8,10 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from watersmeet.catalog import EMBEDDED, Catalog, StreamColumn, StreamDef, is_same
+from watersmeet.bind.define import check_name, define_stream, define_table
+from watersmeet.bind.indexes import with_index, without_index
+from watersmeet.catalog.catalog import Catalog, is_same
+from watersmeet.catalog.streams import EMBEDDED, StreamColumn, StreamDef
 from watersmeet.columns import TP_DELTA, TP_TIME
 from watersmeet.connectors import registry
 from watersmeet.connectors.embedded import EmbeddedLog
@@ -22,17 +25,15 @@ from watersmeet.errors import (
     WatersmeetError,
     did_you_mean,
 )
+from watersmeet.expressions.times import TimeUnit
 from watersmeet.kernels.lookup import LookupJoin
 from watersmeet.lookup.source import LookupSource, RowsSource, UnavailableError
 from watersmeet.lookup.tables import open_table, table_options
 from watersmeet.plan.physical import PhysicalPlan
-from watersmeet.plan.times import TimeUnit
-from watersmeet.results import Message, Table
 from watersmeet.runtime.dataflow import Source
 from watersmeet.runtime.storage import Storage
-from watersmeet.seek import EARLIEST, Seek
-from watersmeet.sql.define import check_name, define_stream, define_table
-from watersmeet.sql.indexes import with_index, without_index
+from watersmeet.session.results import Message, Table
+from watersmeet.settings.seek import EARLIEST, Seek
 from watersmeet.sql.statements import (
     CreateIndex,
     CreateStream,

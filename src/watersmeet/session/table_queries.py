@@ -15,14 +15,14 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
+from watersmeet.bind.table_queries import stored_streams
 from watersmeet.connectors.stored import stored_rows
 from watersmeet.errors import BindError, SqlSyntaxError, WatersmeetError
-from watersmeet.plan.historical import stored_streams
 from watersmeet.runtime.failures import first_sentence, known_error, translate, without_stacks
-from watersmeet.secrets import hide
-from watersmeet.sql.historical import SparkText, spark_text
+from watersmeet.session.streams import Streams
+from watersmeet.settings.secrets import hide
 from watersmeet.sql.statements import HistoricalQuery
-from watersmeet.streams import Streams
+from watersmeet.sql.table_queries import SparkText, spark_text
 
 _LOOK_SECONDS = 0.2
 _NAME = "over what is stored"

@@ -6,13 +6,19 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from watersmeet.catalog import StreamDef
+from watersmeet.bind.aggregates import bind_aggregates, is_aggregated
+from watersmeet.bind.asof import AsofBinder
+from watersmeet.bind.outputs import output_columns, refuse_clauses
+from watersmeet.bind.scope import Relation, Scope
+from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import TP_DELTA, TP_TIME
-from watersmeet.config import QuerySettings, parse_settings
 from watersmeet.errors import BindError, CatalogError, ConfigError, UnsupportedError, did_you_mean
+from watersmeet.expressions.nodes import SystemTime
+from watersmeet.expressions.positions import position_of
+from watersmeet.expressions.times import TimeUnit, interval_micros
 from watersmeet.kernels.api import EmitMode, JoinKind, Side
 from watersmeet.plan.emit import check_wait, decide_emit
-from watersmeet.plan.logical import (
+from watersmeet.plan.logical.query import (
     Aggregation,
     AsofClause,
     Input,
@@ -31,14 +37,8 @@ from watersmeet.plan.logical import (
 )
 from watersmeet.plan.placement import place_on, place_where
 from watersmeet.plan.residual import is_strict
-from watersmeet.plan.times import TimeUnit, interval_micros
 from watersmeet.plan.windows import analyse
-from watersmeet.sql.aggregates import bind_aggregates, is_aggregated
-from watersmeet.sql.asof import AsofBinder
-from watersmeet.sql.nodes import SystemTime
-from watersmeet.sql.outputs import output_columns, refuse_clauses
-from watersmeet.sql.positions import position_of
-from watersmeet.sql.scope import Relation, Scope
+from watersmeet.settings.query_settings import QuerySettings, parse_settings
 from watersmeet.sql.statements import Query
 
 Streams = Mapping[str, StreamDef]

@@ -10,11 +10,11 @@ from typing import Literal, TypeAlias
 from pyspark.sql import DataFrame
 from sqlglot import exp
 
-from watersmeet.catalog import StreamMode
+from watersmeet.catalog.streams import StreamMode
 from watersmeet.errors import ConfigError, WatersmeetError
-from watersmeet.plan.times import INTERVAL_UNITS
-from watersmeet.results import Stream
-from watersmeet.session import Session, connect
+from watersmeet.expressions.times import INTERVAL_UNITS
+from watersmeet.session.results import Stream
+from watersmeet.session.session import Session, connect
 
 How: TypeAlias = Literal["inner", "left", "right", "full", "semi", "anti"]
 _JOINS: dict[str, str] = {

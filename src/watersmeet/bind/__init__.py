@@ -1,0 +1,1 @@
+"""From statements to definitions and logical queries: every name is resolved here."""

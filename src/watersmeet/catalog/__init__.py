@@ -1,0 +1,1 @@
+"""Streams and tables, and the file that keeps them."""

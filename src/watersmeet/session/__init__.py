@@ -1,0 +1,1 @@
+"""The Python API: sessions, statements carried out, results."""
