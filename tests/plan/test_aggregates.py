@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from watersmeet.plan.explain import explain
-from watersmeet.plan.physical import PhysicalPlan
+from watersmeet.plan.physical_plan import PhysicalPlan
 from watersmeet.testing.harness import Harness, load_script
 
 STREAMS = """
@@ -72,11 +72,11 @@ def test_operators(select: str, operators: list[tuple[str, tuple[str, ...]]]) ->
 
 
 def test_only_what_is_needed_travels() -> None:
-    assert planned(f"SELECT a.k, count(), sum(b.y) {JOINED} WHERE a.x > 1 GROUP BY a.k").inputs[1].carried == [
+    assert planned(f"SELECT a.k, count(), sum(b.y) {JOINED} WHERE a.x > 1 GROUP BY a.k").inputs[1].carried == (
         "b:k",
         "b:y",
-    ]
-    assert planned("SELECT count() FROM a").inputs[0].carried == []
+    )
+    assert planned("SELECT count() FROM a").inputs[0].carried == ()
 
 
 def test_columns_are_called_as_they_were_written() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sqlglot import exp, parse_one
 
 from watersmeet.plan.logical.bounds import Differences, Interval, TimeColumns, time_bounds
-from watersmeet.plan.logical.query import conjuncts
+from watersmeet.plan.logical.conditions import conjuncts
 
 Evaluate = Callable[[tuple[int, ...]], int]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from sqlglot import exp, parse_one
 
-from watersmeet.plan.certain_types import certain_type
-from watersmeet.plan.logical.query import PhysicalColumn
+from watersmeet.plan.logical.certain_types import certain_type
+from watersmeet.plan.logical.tree import InputColumn
 
 TYPES = {
     "i": "INT",
@@ -20,9 +20,7 @@ TYPES = {
     "day": "DATE",
     "xs": "ARRAY<INT>",
 }
-COLUMNS = {
-    name: PhysicalColumn(name, 0, name, exp.DataType.build(kind, dialect="spark")) for name, kind in TYPES.items()
-}
+COLUMNS = {name: InputColumn(name, 0, name, exp.DataType.build(kind, dialect="spark")) for name, kind in TYPES.items()}
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlglot import exp, parse_one
 
-from watersmeet.plan.residual import render
+from watersmeet.plan.across_sides import render
 
 
 def column(name: str) -> exp.Expr:

@@ -7,8 +7,9 @@ import pytest
 from watersmeet.bind.select import bind
 from watersmeet.errors import PlanError, UnsupportedError
 from watersmeet.plan.logical.bounds import Interval
-from watersmeet.plan.logical.query import JoinAnalysis, JoinNode, joins_of
-from watersmeet.plan.windows import unbounded_sides
+from watersmeet.plan.logical.lags import unbounded_sides
+from watersmeet.plan.logical.tree import Join, JoinCondition, joins_of
+from watersmeet.plan.passes import optimize
 from watersmeet.testing.harness import load_script
 
 SECOND = 1_000_000
@@ -21,21 +22,21 @@ def stream(name: str, unit: str = "s") -> str:
     )
 
 
-def joins(sql: str, unit: str = "s") -> list[JoinNode]:
+def joins(sql: str, unit: str = "s") -> list[Join]:
     streams, query = load_script("".join(stream(name, unit) for name in "abcd") + sql)
-    return list(joins_of(bind(query, streams).root))
+    return list(joins_of(optimize(bind(query, streams)).root))
 
 
-def analysed(sql: str, unit: str = "s") -> list[JoinAnalysis]:
-    return [node.analysis for node in joins(sql, unit)]
+def analysed(sql: str, unit: str = "s") -> list[JoinCondition]:
+    return [node.condition for node in joins(sql, unit)]
 
 
-def join(condition: str, *, kind: str = "LEFT", unit: str = "s") -> JoinAnalysis:
+def join(condition: str, *, kind: str = "LEFT", unit: str = "s") -> JoinCondition:
     (found,) = analysed(f"SELECT a.k FROM a {kind} JOIN b ON {condition}", unit)
     return found
 
 
-def bounds(found: JoinAnalysis) -> tuple[int | None, int | None]:
+def bounds(found: JoinCondition) -> tuple[int | None, int | None]:
     return found.bounds.lower, found.bounds.upper
 
 
@@ -154,7 +155,7 @@ def test_a_window_follows_from_two_others() -> None:
         "JOIN c ON a.k = c.k AND c.ts >= b.ts AND c.ts <= a.ts + 9"
     )
     _, second = joins(sql)
-    assert second.analysis.bounds.is_bounded
+    assert second.condition.bounds.is_bounded
     assert unbounded_sides([second]) == []
 
 

@@ -79,7 +79,7 @@ class Run:
         )
         # what is computed in the SELECT list may look the same of rows that differ
         self._is_plain = all(source.form in (Form.PLAIN, Form.FILTERED) for source in example.query.sources)
-        self.is_final = self._harness.plan.query.emit is EmitMode.FINAL
+        self.is_final = self._harness.plan.emission.mode is EmitMode.FINAL
         self.total: Counter[Result] = Counter()
         self.given: list[Result] = []
 

@@ -25,8 +25,8 @@ REFUSED = (
     "the window of this join is empty",
     "EMIT FINAL cannot bound the state",
     "cannot be a key of a join as of a time",
-    "ORDER BY over a join without a window would wait for ever",
-    "ORDER BY gives rows once they are final",
+    "ORDER BY over a join without a window would wait forever",
+    "ORDER BY emits rows once they are final",
 )
 
 

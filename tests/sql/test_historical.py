@@ -225,7 +225,7 @@ STREAMS = streams_of("""
             "SELECT * FROM people p JOIN table(orders) o ON o.id = p.id",
             UnsupportedError,
             (
-                "people is an outside table: table(orders) is stored, and only streams look up in one "
+                "people is an external table: table(orders) is stored, and only streams look up in one "
                 "(line 1, column 15)\n"
                 "hint: leave out table( ), and join people FOR SYSTEM_TIME AS OF PROCTIME()"
             ),
@@ -234,7 +234,7 @@ STREAMS = streams_of("""
             "SELECT * FROM table(people)",
             UnsupportedError,
             (
-                "people is an outside table: table(…) is what is stored of a stream (line 1, column 15)\n"
+                "people is an external table: table(…) is what is stored of a stream (line 1, column 15)\n"
                 "hint: a stream looks up in it: JOIN people FOR SYSTEM_TIME AS OF PROCTIME()"
             ),
         ),

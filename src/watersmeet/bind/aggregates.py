@@ -13,18 +13,12 @@ from watersmeet.bind.scope import Scope
 from watersmeet.columns import TP_DELTA
 from watersmeet.errors import BindError, Position, UnsupportedError
 from watersmeet.expressions.positions import position_of
-from watersmeet.expressions.typing import plain_sql
+from watersmeet.expressions.text import plain_sql
 from watersmeet.kernels.aggregate.functions import Function
-from watersmeet.plan.certain_types import FRACTIONS, INTEGERS, certain_type
-from watersmeet.plan.logical.query import (
-    AggregateCall,
-    Aggregation,
-    GroupKey,
-    Input,
-    OutputColumn,
-    PhysicalColumn,
-    inputs_of,
-)
+from watersmeet.plan.logical.certain_types import FRACTIONS, INTEGERS, certain_type
+from watersmeet.plan.logical.conditions import inputs_of
+from watersmeet.plan.logical.query import AggregateCall, Aggregation, GroupKey, OutputColumn
+from watersmeet.plan.logical.tree import Input, InputColumn
 
 _T = exp.DataType.Type
 _FUNCTIONS: dict[type[exp.Expr], Function] = {
@@ -79,7 +73,7 @@ def bind_aggregates(
     outputs: Sequence[OutputColumn],
     scope: Scope,
     inputs: Sequence[Input],
-    columns: Mapping[str, PhysicalColumn],
+    columns: Mapping[str, InputColumn],
     conditions: Sequence[exp.Expr],
 ) -> tuple[Aggregation, list[OutputColumn], list[exp.Expr]]:
     """What a select aggregates, its outputs over the results, and the conditions of HAVING over them.
@@ -93,7 +87,7 @@ def bind_aggregates(
         _refuse_delta(condition)
     if select.args.get("order"):
         raise UnsupportedError(
-            "ORDER BY gives rows once they are final, but the rows of an aggregate are corrected as long as it runs",
+            "ORDER BY emits rows once they are final, but the rows of an aggregate are corrected as long as it runs",
             hint="leave out ORDER BY",
             position=position_of(select.args["order"].expressions[0]),
         )
@@ -108,7 +102,7 @@ def bind_aggregates(
 
 
 class _AggregateBinder:
-    def __init__(self, scope: Scope, inputs: Sequence[Input], columns: Mapping[str, PhysicalColumn]) -> None:
+    def __init__(self, scope: Scope, inputs: Sequence[Input], columns: Mapping[str, InputColumn]) -> None:
         self.scope = scope
         self.inputs = inputs
         self.columns = columns
@@ -248,7 +242,7 @@ class _AggregateBinder:
         (input,) = read
         if self.inputs[input].stream.outside:
             raise UnsupportedError(
-                f"{text} goes by event time, and rows of {self.inputs[input].stream.name}, an outside table, have none",
+                f"{text} goes by event time, and rows of {self.inputs[input].stream.name}, an external table, have none",
                 hint="use min or max",
                 position=position_of(argument),
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -10,22 +11,13 @@ from watersmeet.catalog.streams import StreamMode
 from watersmeet.errors import BindError, Position, UnsupportedError, did_you_mean
 from watersmeet.expressions.nodes import SystemTime
 from watersmeet.expressions.positions import position_of
+from watersmeet.expressions.text import plain_sql
 from watersmeet.expressions.times import TimeUnit
-from watersmeet.expressions.typing import plain_sql
 from watersmeet.kernels.api import JoinKind
 from watersmeet.kernels.asof.match import Direction
 from watersmeet.plan.logical.bounds import Interval, time_bounds
-from watersmeet.plan.logical.query import (
-    AsofClause,
-    Input,
-    JoinNode,
-    Leaf,
-    PhysicalColumn,
-    conjuncts,
-    nullable,
-    time_columns,
-    timed,
-)
+from watersmeet.plan.logical.conditions import conjuncts, time_columns
+from watersmeet.plan.logical.tree import AsofClause, Input, InputColumn, Join, Leaf, nullable, timed
 
 _DIRECTIONS: dict[type[exp.Expr], Direction] = {
     exp.GTE: Direction.BACKWARD,
@@ -45,7 +37,7 @@ class AsofBinder:
     """Reads the clause of one join, whose columns have been resolved to physical ones."""
 
     def __init__(
-        self, join: JoinNode, inputs: Sequence[Input], columns: Mapping[str, PhysicalColumn], *, of_table: bool
+        self, join: Join, inputs: Sequence[Input], columns: Mapping[str, InputColumn], *, of_table: bool
     ) -> None:
         self._join = join
         self._inputs = inputs
@@ -60,12 +52,12 @@ class AsofBinder:
             raise UnsupportedError(
                 "a join as of a time has no WITHIN",
                 hint=_NO_WITHIN_OF_TABLE if of_table else _NO_WITHIN,
-                position=position_of(join.within) or join.position,
+                position=join.within.position or join.position,
             )
         if not isinstance(join.right, Leaf):
             raise UnsupportedError("the right side of a join as of a time must be a stream", position=join.position)
-        self._right: Input = join.right.input
-        self._is_outside = self._right.stream.outside
+        self.right: Input = join.right.input  # VERSIONED ON gives it another event time
+        self._is_external = self.right.stream.outside
 
     def match_condition(self, condition: exp.Expr) -> AsofClause:
         """What MATCH_CONDITION says.
@@ -73,11 +65,11 @@ class AsofBinder:
         Raises ``BindError`` where it does not compare the event times of both sides, ``UnsupportedError`` for
         anything beyond a comparison and a tolerance.
         """
-        if self._is_outside:
+        if self._is_external:
             raise self._only_now(None)
-        if self._right.stream.mode is StreamMode.VERSIONED:
+        if self.right.stream.mode is StreamMode.VERSIONED:
             raise UnsupportedError(
-                f"{self._right.stream.name} has mode versioned_kv: its rows are versions of a table",
+                f"{self.right.stream.name} has mode versioned_kv: its rows are versions of a table",
                 hint="use FOR SYSTEM_TIME AS OF, or mode = 'changelog_kv', whose rows stand until they are taken away",
                 position=self._join.position,
             )
@@ -92,10 +84,10 @@ class AsofBinder:
                 f"{plain_sql(first)} does not say which row is meant", hint=_FORM, position=position_of(first)
             )
         one, other = (self._time(operand, timed(self._join)) for operand in operands)
-        if one == self._right.index and other in self._join.left.visible:
+        if one == self.right.index and other in self._join.left.visible:
             one, other = other, one
             direction = _TURNED.get(direction, direction)
-        if one not in self._join.left.visible or other != self._right.index:
+        if one not in self._join.left.visible or other != self.right.index:
             raise BindError(
                 f"{plain_sql(first)} must compare a time of the left side with one of the right side",
                 hint=_FORM,
@@ -109,13 +101,13 @@ class AsofBinder:
         Without one (PROCTIME()) it is the newest that is known.  Raises ``BindError`` for an operand that is no event
         time and for a wrong VERSIONED ON, ``UnsupportedError`` for a table that cannot be versioned.
         """
-        if self._is_outside and (time is not None or version.args.get("versioned_on") is not None):
+        if self._is_external and (time is not None or version.args.get("versioned_on") is not None):
             raise self._only_now(position_of(version))
         if (named := version.args.get("versioned_on")) is not None:
             self._version_on(named, position_of(named) or position_of(version))
-        if any(self._right.is_time(column) for column in self._right.stream.primary_key):
+        if any(self.right.is_time(column) for column in self.right.stream.primary_key):
             raise UnsupportedError(
-                f"the primary key of {self._right.stream.name} holds its event time, {self._right.time.column}: "
+                f"the primary key of {self.right.stream.name} holds its event time, {self.right.time.column}: "
                 "each row would be the only version of its own",
                 hint="leave it out of the primary key",
                 position=position_of(version),
@@ -124,35 +116,35 @@ class AsofBinder:
             times = timed(self._join.left)
             if not times:
                 raise UnsupportedError(
-                    "an outside table cannot stand on the left of a join: its rows have no time at which they come",
+                    "an external table cannot stand on the left of a join: its rows have no time at which they come",
                     hint="put the stream first, and look up in the table",
                     position=position_of(version),
                 )
             leader = min(times - nullable(self._join.left) or times)
-            return AsofClause(leader, self._right.index, Direction.CURRENT, of_table=True)
+            return AsofClause(leader, self.right.index, Direction.CURRENT, of_table=True)
         left = self._time(time, timed(self._join.left))
         if left not in self._join.left.visible:
             raise BindError(
                 f"AS OF {plain_sql(time)}: a time of the left side is needed", position=position_of(version)
             )
-        return AsofClause(left, self._right.index, Direction.BACKWARD, of_table=True)
+        return AsofClause(left, self.right.index, Direction.BACKWARD, of_table=True)
 
     def _only_now(self, position: Position | None) -> UnsupportedError:
         return UnsupportedError(
-            f"{self._right.stream.name} is an outside table: what it holds now is all that can be looked up",
+            f"{self.right.stream.name} is an external table: what it holds now is all that can be looked up",
             hint="write FOR SYSTEM_TIME AS OF PROCTIME(); for versions by time CREATE a STREAM of them",
             position=position or self._join.position,
         )
 
     def _version_on(self, named: exp.Expr, position: Position | None) -> None:
         """Take a declared column for the event time of the right side; its delay stays as it was declared."""
-        stream = self._right.stream
-        if self._right.is_time(named.name):
+        stream = self.right.stream
+        if self.right.is_time(named.name):
             return
         column = stream.column(named.name)
         if column is None:
             raise BindError(
-                f"VERSIONED ON {named.name}: {self._right.alias} has no such column",
+                f"VERSIONED ON {named.name}: {self.right.alias} has no such column",
                 hint=did_you_mean(named.name, [column.name for column in stream.columns]),
                 position=position,
             )
@@ -169,7 +161,9 @@ class AsofBinder:
                 hint=f"declare WATERMARK FOR {column.name} AS {column.name} - INTERVAL '…'",
                 position=position,
             )
-        self._right.stream = stream.model_copy(update={"time_column": column.name, "time_unit": unit})
+        self.right = replace(
+            self.right, stream=stream.model_copy(update={"time_column": column.name, "time_unit": unit})
+        )
 
     def _time(self, operand: exp.Expr, candidates: frozenset[int]) -> int:
         """The input whose event time an operand is; ``candidates`` are named where it is none."""
@@ -186,7 +180,7 @@ class AsofBinder:
 
     def _tolerance(self, left: int, direction: Direction, terms: Sequence[exp.Expr]) -> int | None:
         """The greatest distance that the further terms allow; None where there are none."""
-        pair = (left, self._right.index)
+        pair = (left, self.right.index)
         reaches = []
         for term in terms:
             found = time_bounds(term, time_columns(self._inputs, self._columns))

@@ -75,7 +75,7 @@ def define_stream(statement: CreateStream) -> StreamDef:
 
 
 def define_table(statement: CreateTable) -> StreamDef:
-    """The definition that a CREATE TABLE gives: an outside table for lookups.
+    """The definition that a CREATE TABLE gives: an external table for lookups.
 
     Raises ``BindError`` for what only streams have, and for tables without columns or a connector.
     """
@@ -92,7 +92,7 @@ def define_table(statement: CreateTable) -> StreamDef:
     for what, position in refused.items():
         if position is not None:
             raise BindError(
-                f"{statement.name} is an outside table, which is only looked up in: it has no use for {what}",
+                f"{statement.name} is an external table, which is only looked up in: it has no use for {what}",
                 hint="leave it out, or CREATE STREAM",
                 position=position,
             )
@@ -117,7 +117,7 @@ def define_table(statement: CreateTable) -> StreamDef:
 
 
 def define_outside(name: str, columns: str, options: Mapping[str, str]) -> StreamDef:
-    """The definition of an outside table from Python; ``columns`` are written as in CREATE TABLE.
+    """The definition of an external table from Python; ``columns`` are written as in CREATE TABLE.
 
     Raises as ``define_table`` does, and ``BindError`` for columns that cannot be read.
     """

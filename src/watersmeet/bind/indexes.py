@@ -15,7 +15,7 @@ def with_index(stream: StreamDef, statement: CreateIndex) -> StreamDef:
     """
     if stream.outside:
         raise BindError(
-            f"{stream.name} is an outside table: what is looked up in it is found by its own indexes",
+            f"{stream.name} is an external table: what is looked up in it is found by its own indexes",
             hint="create the index where the table is",
             position=statement.position,
         )

@@ -1,4 +1,7 @@
-"""From a parsed query to its physical plan: what the session, EXPLAIN and the test harness all do."""
+"""From a parsed query to its physical plan, for the session, EXPLAIN and the test harness.
+
+parsed query -> bind (names) -> logical query -> PASSES -> operators -> physical plan -> checks
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,16 @@ from watersmeet.bind.select import bind
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.lookup.tables import OpenTable, open_table
 from watersmeet.plan.determinism import check_determinism
-from watersmeet.plan.physical import PhysicalPlan
+from watersmeet.plan.physical_plan import PhysicalPlan
 from watersmeet.plan.planner import physical_plan
 from watersmeet.sql.statements import Query
 
 
 def plan_query(query: Query, streams: Mapping[str, StreamDef], open_table: OpenTable = open_table) -> PhysicalPlan:
-    """How a query over ``streams`` (by lower-case name) runs; ``open_table`` gives what tables are asked through.
+    """How a query over ``streams`` (by lower-case name) runs; ``open_table`` opens external tables.
 
     Raises ``BindError``, ``CatalogError``, ``UnsupportedError`` and ``PlanError``, with the place in the text.
     """
     plan = physical_plan(bind(query, streams), open_table)
-    check_determinism(query, plan)
+    check_determinism(plan)
     return plan

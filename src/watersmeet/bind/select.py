@@ -1,57 +1,39 @@
-"""From a parsed query to a logical plan: names resolved, subqueries inlined, conditions put where they belong."""
+"""From a parsed query to a logical one: every name resolved, subqueries inlined, joins in a tree."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from watersmeet.bind.aggregates import bind_aggregates, is_aggregated
 from watersmeet.bind.asof import AsofBinder
+from watersmeet.bind.inputs import Inputs, Streams
+from watersmeet.bind.join_kinds import join_kind
 from watersmeet.bind.outputs import output_columns, refuse_clauses
 from watersmeet.bind.scope import Relation, Scope
-from watersmeet.catalog.streams import StreamDef
-from watersmeet.columns import TP_DELTA, TP_TIME
-from watersmeet.errors import BindError, CatalogError, ConfigError, UnsupportedError, did_you_mean
+from watersmeet.bind.subqueries import Ctes, SubqueryTest, ctes_of, refuse_inner_order, subquery_test
+from watersmeet.errors import BindError, ConfigError, UnsupportedError
 from watersmeet.expressions.nodes import SystemTime
 from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.times import TimeUnit, interval_micros
-from watersmeet.kernels.api import EmitMode, JoinKind, Side
-from watersmeet.plan.emit import check_wait, decide_emit
-from watersmeet.plan.logical.query import (
-    Aggregation,
-    AsofClause,
-    Input,
-    JoinNode,
-    Leaf,
-    LogicalQuery,
-    Node,
-    Ordering,
-    OutputColumn,
-    PhysicalColumn,
-    conjuncts,
-    inputs_of,
-    joins_of,
-    nullable,
-    timed,
-)
-from watersmeet.plan.placement import place_on, place_where
-from watersmeet.plan.residual import is_strict
-from watersmeet.plan.windows import analyse
+from watersmeet.kernels.api import JoinKind, Side
+from watersmeet.plan.across_sides import is_strict
+from watersmeet.plan.logical.conditions import conjuncts, inputs_of
+from watersmeet.plan.logical.query import Aggregation, LogicalQuery, Ordering, OutputColumn, QueryText
+from watersmeet.plan.logical.tree import Input, Join, JoinCondition, Leaf, Node, Within, nullable, timed
+from watersmeet.plan.passes.push_filters import reads_delta
 from watersmeet.settings.query_settings import QuerySettings, parse_settings
 from watersmeet.sql.statements import Query
 
-Streams = Mapping[str, StreamDef]
-_ZERO = exp.Literal.number(0)
-
 
 def bind(query: Query, streams: Streams) -> LogicalQuery:
-    """The logical plan of a query over ``streams`` (by lower-case name).
+    """The logical form of a query over ``streams`` (by lower-case name).
 
-    Raises ``BindError`` and ``CatalogError`` for names and types that do not fit, ``UnsupportedError`` for clauses
-    that joins of streams do not have, ``PlanError`` where the state would have no bound.
+    Raises ``BindError`` and ``CatalogError`` for names and types that do not fit, ``UnsupportedError`` for clauses that
+    queries over streams do not have.
     """
-    binder = _Binder(streams)
     select = query.select
     if not isinstance(select, exp.Select):
         raise UnsupportedError(
@@ -59,51 +41,20 @@ def bind(query: Query, streams: Streams) -> LogicalQuery:
             hint="write each SELECT into one stream with INSERT INTO",
             position=position_of(select),
         )
+    binder = _Binder(streams)
     bound = binder.select(select, None, {})
     aggregation = binder.aggregation(select, bound) if is_aggregated(select) else None
     ordering = binder.ordering(select, bound)
-    logical = LogicalQuery(
-        inputs=binder.inputs,
-        columns=binder.columns,
+    return LogicalQuery(
         root=bound.node,
-        outputs=bound.outputs,
-        post_filters=bound.leftover,
+        columns=binder.names.columns,
+        outputs=tuple(bound.outputs),
+        filters=tuple(bound.filters),
         ordering=ordering,
-        emit=EmitMode.FINAL,
-        emit_reason="",
-        settings=_settings(query),
         aggregation=aggregation,
+        settings=_settings(query),
+        text=QueryText(select, query.position, query.emit, query.emit_position, query.settings_positions),
     )
-    _refuse_tables(logical)
-    analyse(logical.root, logical.inputs, logical.columns)
-    decide_emit(logical, query.emit, query.emit_position)
-    check_wait(logical, query.settings_positions.get("temporal_wait", query.position))
-    return logical
-
-
-def _keep_deletes(node: JoinNode, asof: AsofClause, input: Input) -> None:
-    """A filter below a join as of a time must not take away what says that other rows do not hold.
-
-    Of a table it tests the version that holds; of other rows it lets those pass that take others away.
-    """
-    if asof.of_table:
-        node.tests += input.filters
-        input.filters = []
-        return
-    taken = exp.LT(this=exp.column(exp.to_identifier(input.physical(TP_DELTA), quoted=True)), expression=_ZERO.copy())
-    input.filters = [exp.or_(condition, taken) for condition in input.filters]
-
-
-def _refuse_tables(query: LogicalQuery) -> None:
-    """Outside tables can only be looked up in: nobody tells when a row of them changes."""
-    looked_up = {join.asof.right for join in joins_of(query.root) if join.asof is not None}
-    for input in query.inputs:
-        if input.stream.outside and input.index not in looked_up:
-            raise UnsupportedError(
-                f"{input.stream.name} is an outside table: a stream can only look up in it what it holds now",
-                hint=f"stream JOIN {input.stream.name} FOR SYSTEM_TIME AS OF PROCTIME() {input.alias} ON …",
-                position=input.position,
-            )
 
 
 def _settings(query: Query) -> QuerySettings:
@@ -114,49 +65,43 @@ def _settings(query: Query) -> QuerySettings:
         raise
 
 
+@dataclass(slots=True)
 class _Bound:
-    """A bound select: its tree, the columns it gives, and conditions that must be applied to its results."""
+    """A bound select: its tree, its scope, the columns it returns, and the conditions on its results."""
 
-    def __init__(self, node: Node, scope: Scope, outputs: list[OutputColumn], leftover: list[exp.Expr]) -> None:
-        self.node = node
-        self.scope = scope
-        self.outputs = outputs
-        self.leftover = leftover
-
-
-Ctes = Mapping[str, exp.Select]
+    node: Node
+    scope: Scope
+    outputs: list[OutputColumn]
+    filters: list[exp.Expr]
 
 
 class _Binder:
     def __init__(self, streams: Streams) -> None:
-        self._streams = streams
-        self.inputs: list[Input] = []
-        self.columns: dict[str, PhysicalColumn] = {}
+        self.names = Inputs(streams)
 
     def select(self, select: exp.Select, outer: Scope | None, ctes: Ctes, *, nested: bool = False) -> _Bound:
+        """A select and all that it contains; the conditions of a nested one become part of its tree."""
         refuse_clauses(select, nested=nested)
-        ctes = {**ctes, **_ctes_of(select)}
+        ctes = {**ctes, **ctes_of(select)}
         scope = Scope(outer=outer)
         node = self._from(select, scope, ctes)
-        leftover = []
-        subqueries = []
         where = select.args.get("where")
+        conditions, tests = [], []
         for term in conjuncts(where.this if where else None):
-            if (subquery := _as_subquery(term)) is not None:
-                subqueries.append(subquery)
+            if (test := subquery_test(term)) is not None:
+                tests.append(test)
             else:
-                condition = self._condition(term, scope)
-                if _reads_weight(condition) or not place_where(node, condition, self.columns):
-                    leftover.append(condition)
-        for negated, operand, inner in subqueries:
-            node = self._semi_join(node, negated, operand, inner, scope, ctes)
-        outputs = output_columns(select, scope)
-        return _Bound(node, scope, outputs, leftover)
+                conditions.append(self._condition(term, scope))
+        if nested:
+            node, conditions = _with_where(node, conditions), []
+        for test in tests:
+            node = self._semi_join(node, test, scope, ctes)
+        return _Bound(node, scope, output_columns(select, scope), conditions)
 
     def aggregation(self, select: exp.Select, bound: _Bound) -> Aggregation:
-        """GROUP BY, HAVING and the functions; the select then gives columns over their results."""
-        found, bound.outputs, bound.leftover = bind_aggregates(
-            select, bound.outputs, bound.scope, self.inputs, self.columns, bound.leftover
+        """GROUP BY, HAVING and the functions; the select's columns are then computed from their results."""
+        found, bound.outputs, bound.filters = bind_aggregates(
+            select, bound.outputs, bound.scope, self.names.inputs, self.names.columns, bound.filters
         )
         return found
 
@@ -172,9 +117,11 @@ class _Binder:
             alias = isinstance(column, exp.Column) and not column.table and named.get(column.name.lower())
             terms.append((alias or bound.scope.substitute(column), bool(term.args.get("desc")), position_of(term)))
         first, descending, position = terms[0]
-        known = self.columns.get(first.name) if isinstance(first, exp.Column) else None
-        if known is None or not self.inputs[known.input].is_time(known.column) or descending:
-            times = [f"{self.inputs[i].alias}.{self.inputs[i].time.column}" for i in sorted(timed(bound.node))]
+        known = self.names.columns.get(first.name) if isinstance(first, exp.Column) else None
+        if known is None or not self.names.inputs[known.input].is_time(known.column) or descending:
+            times = [
+                f"{self.names.inputs[i].alias}.{self.names.inputs[i].time.column}" for i in sorted(timed(bound.node))
+            ]
             raise UnsupportedError(
                 "ORDER BY on a stream needs an event time in rising order first, not "
                 f"{order.expressions[0].sql('spark')}",
@@ -188,7 +135,7 @@ class _Binder:
                     hint="leave out NULLS FIRST and NULLS LAST",
                     position=position_of(term),
                 )
-        ties = [(expression, desc) for expression, desc, _ in terms[1:]]
+        ties = tuple((expression, desc) for expression, desc, _ in terms[1:])
         for expression, _ in ties:
             if not isinstance(expression, exp.Column):
                 raise UnsupportedError(
@@ -207,49 +154,71 @@ class _Binder:
             node = self._join(node, join, scope, ctes)
         return node
 
-    def _join(self, left: Node, join: exp.Join, scope: Scope, ctes: Ctes) -> JoinNode:
-        kind = _join_kind(join)
-        visible_before = list(scope.relations)
+    def _join(self, left: Node, join: exp.Join, scope: Scope, ctes: Ctes) -> Join:
+        kind, mirrored = join_kind(join)
+        before = list(scope.relations)
         version = join.this.args.pop("version", None)
         right = self._relation(join.this, scope, ctes)
-        node = JoinNode(left, right, kind, [], position_of(join), join.args.get("within"))
-        node.grace = self._grace(node, join.args.get("grace"))
-        node.asof = self._asof(node, join.args.get("match_condition"), version, scope)
-        if node.asof is not None and isinstance(right, Leaf) and right.input.stream.changes:
-            _keep_deletes(node, node.asof, right.input)
-        for term in conjuncts(join.args.get("on")):
-            if _as_subquery(term) is not None:
-                raise UnsupportedError(
-                    "a subquery in ON is not supported", hint="put it into WHERE", position=position_of(term)
-                )
-            condition = self._condition(term, scope)
-            if _reads_weight(condition):
-                raise BindError(
-                    "_tp_delta belongs to the results of a join, not to its sides",
-                    hint="test it in WHERE",
-                    position=position_of(term),
-                )
-            place_on(node, condition, self.columns)
-        for name in join.args.get("using") or ():
-            place_on(node, self._using(name, visible_before, scope.relations[-1]), self.columns)
-        if not kind.pairs:
-            scope.relations.pop()
-            return node
-        for side, relations in ((Side.LEFT, visible_before), (Side.RIGHT, scope.relations[len(visible_before) :])):
-            if kind.pads(side):
+        node = Join(
+            left,
+            right,
+            kind,
+            position=position_of(join),
+            within=_within(join.args.get("within")),
+            grace=self._grace(left.inputs | right.inputs, join.args.get("grace")),
+        )
+        node = self._as_of(node, join.args.get("match_condition"), version, scope)
+        conditions = [self._on(term, scope) for term in conjuncts(join.args.get("on"))]
+        conditions += [self._using(name, before, scope.relations[-1]) for name in join.args.get("using") or ()]
+        node = replace(node, condition=JoinCondition(residual=tuple(conditions)))
+        if mirrored:
+            node = replace(node, left=node.right, right=node.left, mirrored=True)
+        self._show(node, scope, before)
+        return node
+
+    def _show(self, node: Join, scope: Scope, before: Sequence[Relation]) -> None:
+        """Leave those relations in scope whose columns a join returns, as they are after padding."""
+        added = scope.relations[len(before) :]
+        if not node.kind.pairs:
+            scope.relations[:] = added if node.mirrored else before
+            return
+        for side, relations in ((Side.LEFT, before), (Side.RIGHT, added)):
+            if node.kind.pads(side):
                 for relation in relations:
                     self._pad(relation, node.child(side))
-        return node
+
+    def _on(self, term: exp.Expr, scope: Scope) -> exp.Expr:
+        """One term of ON."""
+        if subquery_test(term) is not None:
+            raise UnsupportedError(
+                "a subquery in ON is not supported", hint="put it into WHERE", position=position_of(term)
+            )
+        condition = self._condition(term, scope)
+        if reads_delta(condition):
+            raise BindError(
+                "_tp_delta belongs to the results of a join, not to its sides",
+                hint="test it in WHERE",
+                position=position_of(term),
+            )
+        return condition
+
+    def _using(self, name: exp.Expr, before: list[Relation], right: Relation) -> exp.Expr:
+        hits = [hit for relation in before if (hit := relation.find(name.name)) is not None]
+        other = right.find(name.name)
+        if not hits or other is None:
+            missing = "the left side" if not hits else right.alias
+            raise BindError(f"USING ({name.name}): {missing} has no such column", position=position_of(name))
+        return exp.EQ(this=hits[0].copy(), expression=other.copy())
 
     def _pad(self, relation: Relation, child: Node) -> None:
         """Make computed columns of a relation NULL on rows that a join pads, as its other columns are."""
         certain = sorted(timed(child) - nullable(child)) or sorted(timed(child))
-        there = [exp.Not(this=_is_null(self._time_of(self.inputs[i]))) for i in certain]
+        there = [exp.Not(this=_is_null(self._time_of(self.names.inputs[i]))) for i in certain]
         for name, expression in relation.columns.items():
             if not is_strict(expression):
                 if not there:
                     raise UnsupportedError(
-                        f"{relation.alias}.{name} is computed from columns of an outside table, and might not be NULL"
+                        f"{relation.alias}.{name} is computed from columns of an external table, and might not be NULL"
                         " where the table has no row",
                         hint="compute it in the outermost SELECT",
                         position=position_of(expression),
@@ -260,32 +229,28 @@ class _Binder:
         """The event time of an input, which no row lacks that comes from a source."""
         return exp.column(exp.to_identifier(input.physical(input.time.column), quoted=True))
 
-    def _asof(
-        self, node: JoinNode, match: exp.Expr | None, version: SystemTime | None, scope: Scope
-    ) -> AsofClause | None:
+    def _as_of(self, node: Join, match: exp.Expr | None, version: SystemTime | None, scope: Scope) -> Join:
+        """The join with its MATCH_CONDITION or FOR SYSTEM_TIME AS OF, where it has one."""
         if match is None and version is None:
-            return None
-        binder = AsofBinder(node, self.inputs, self.columns, of_table=version is not None)
+            return node
+        binder = AsofBinder(node, self.names.inputs, self.names.columns, of_table=version is not None)
         if match is not None:
-            return binder.match_condition(self._condition(match, scope))
-        assert version is not None
-        time = version.expression
-        if isinstance(time, exp.Anonymous) and time.name.upper() == "PROCTIME" and not time.expressions:
-            return binder.system_time(version, None)
-        try:
-            return binder.system_time(version, scope.substitute(time))
-        except BindError as error:
-            if isinstance(time, exp.Column) and time.name.upper() == "PROCTIME":
-                error.hint = "for the version that is known now write PROCTIME()"
-            raise
+            clause = binder.match_condition(self._condition(match, scope))
+        else:
+            assert version is not None
+            clause = binder.system_time(version, _system_time(version, scope))
+        right = Leaf(binder.right)
+        self.names.replace(right)
+        return replace(node, right=right, asof=clause)
 
-    def _grace(self, node: JoinNode, grace: exp.Expr | None) -> int:
+    def _grace(self, inputs: Iterable[int], grace: exp.Expr | None) -> int:
+        """The length of a GRACE PERIOD, in microseconds."""
         if grace is None:
             return 0
-        for i in sorted(node.inputs):
-            if self.inputs[i].time.unit is TimeUnit.ROWS:
+        for i in sorted(inputs):
+            if self.names.inputs[i].time.unit is TimeUnit.ROWS:
                 raise UnsupportedError(
-                    f"GRACE PERIOD is a length of time, but {self.inputs[i].alias} counts rows",
+                    f"GRACE PERIOD is a length of time, but {self.names.inputs[i].alias} counts rows",
                     hint="declare a larger delay: WATERMARK FOR sn AS sn - 10",
                     position=position_of(grace),
                 )
@@ -293,14 +258,6 @@ class _Binder:
         if span < 0:
             raise UnsupportedError("GRACE PERIOD cannot be negative", position=position_of(grace))
         return span
-
-    def _using(self, name: exp.Expr, before: list[Relation], right: Relation) -> exp.Expr:
-        hits = [hit for relation in before if (hit := relation.find(name.name)) is not None]
-        other = right.find(name.name)
-        if not hits or other is None:
-            missing = "the left side" if not hits else right.alias
-            raise BindError(f"USING ({name.name}): {missing} has no such column", position=position_of(name))
-        return exp.EQ(this=hits[0].copy(), expression=other.copy())
 
     def _relation(self, source: exp.Expr, scope: Scope, ctes: Ctes) -> Node:
         alias = source.alias_or_name
@@ -320,49 +277,15 @@ class _Binder:
             )
         if (cte := ctes.get(source.name.lower())) is not None and not source.db:
             return self._subselect(cte, alias, scope, ctes, source)
-        return self._stream(source, alias, scope)
+        leaf, found = self.names.add(source, alias)
+        scope.relations.append(found)
+        return leaf
 
     def _subselect(self, select: exp.Select, alias: str, scope: Scope, ctes: Ctes, source: exp.Expr) -> Node:
         bound = self.select(select, None, ctes, nested=True)
-        if bound.leftover:
-            raise UnsupportedError(
-                "in a subquery, WHERE cannot test the padded side of an outer join, nor _tp_delta",
-                hint="move the condition into the WHERE of the outermost query",
-                position=position_of(bound.leftover[0]),
-            )
-        _refuse_inner_order(select)
+        refuse_inner_order(select)
         scope.relations.append(Relation(alias, {column.name: column.expression for column in bound.outputs}))
         return bound.node
-
-    def _stream(self, table: exp.Table, alias: str, scope: Scope) -> Leaf:
-        stream = self._streams.get(table.name.lower())
-        position = position_of(table)
-        if stream is None:
-            known = [stream.name for stream in self._streams.values()]
-            raise CatalogError(
-                f"there is no stream {table.name}", hint=did_you_mean(table.name, known), position=position
-            )
-        unique = alias
-        taken = {input.alias for input in self.inputs}
-        while unique in taken:
-            unique += "'"
-        input = Input(len(self.inputs), unique, stream, position)
-        self.inputs.append(input)
-        types = {column.name: exp.DataType.build(column.type, dialect="spark") for column in stream.columns}
-        # the delta of a change says what its row does, and is none of its values
-        shown = {name: self._physical(input, name, type) for name, type in types.items() if name.lower() != TP_DELTA}
-        hidden = {}
-        if TP_TIME not in types and not stream.outside:
-            hidden[TP_TIME] = self._physical(input, TP_TIME, exp.DataType.build("TIMESTAMP", dialect="spark"))
-        if not stream.outside:
-            hidden[TP_DELTA] = exp.column(exp.to_identifier(TP_DELTA, quoted=True))
-        scope.relations.append(Relation(alias, shown, hidden))
-        return Leaf(input)
-
-    def _physical(self, input: Input, column: str, type: exp.DataType) -> exp.Expr:
-        name = input.physical(column)
-        self.columns[name] = PhysicalColumn(name, input.index, column, type)
-        return exp.column(exp.to_identifier(name, quoted=True))
 
     # -- conditions ------------------------------------------------------------------------------------------------
 
@@ -380,101 +303,78 @@ class _Binder:
             )
         return scope.substitute(term)
 
-    def _semi_join(
-        self, left: Node, negated: bool, operand: exp.Expr | None, inner: exp.Select, scope: Scope, ctes: Ctes
-    ) -> JoinNode:
-        """[NOT] EXISTS and [NOT] IN as semi and anti joins; NOT IN also fails on NULLs, so it compares with care."""
-        refuse_clauses(inner, nested=True)
-        _refuse_inner_order(inner)
-        inner_scope = Scope(outer=scope)
-        ctes = {**ctes, **_ctes_of(inner)}
-        right = self._from(inner, inner_scope, ctes)
-        kind = JoinKind.ANTI if negated else JoinKind.SEMI
-        node = JoinNode(left, right, kind, [], position_of(inner), from_subquery=True)
-        where = inner.args.get("where")
-        for term in conjuncts(where.this if where else None):
-            condition = self._condition(term, inner_scope)
-            if inputs_of(condition, self.columns) <= right.inputs:
-                if not place_where(right, condition, self.columns):
-                    raise UnsupportedError(
-                        "this condition on an outer join inside a subquery is not supported",
-                        position=position_of(term),
-                    )
-            else:
-                place_on(node, condition, self.columns)
-        if operand is not None:
-            wanted = scope.substitute(operand)
-            columns = output_columns(inner, inner_scope)
-            if len(columns) != 1:
-                raise BindError(
-                    f"IN needs a subquery with one column, this one has {len(columns)}", position=position_of(inner)
-                )
-            found = columns[0].expression.copy()
-            equal = exp.EQ(this=wanted, expression=found)
-            if negated:
-                node.null_aware = True
-                either_null = exp.or_(_is_null(wanted), _is_null(found), copy=True)
-                node.conditions.append(exp.or_(equal, either_null, copy=True))
-            else:
-                place_on(node, equal, self.columns)
-        return node
+    def _semi_join(self, left: Node, test: SubqueryTest, scope: Scope, ctes: Ctes) -> Join:
+        """[NOT] EXISTS and [NOT] IN as semi and anti joins."""
+        select = test.select
+        refuse_clauses(select, nested=True)
+        refuse_inner_order(select)
+        inner = Scope(outer=scope)
+        right = self._from(select, inner, {**ctes, **ctes_of(select)})
+        where = select.args.get("where")
+        conditions = [self._condition(term, inner) for term in conjuncts(where.this if where else None)]
+        own, correlated = [], []
+        for condition in conditions:
+            is_own = inputs_of(condition, self.names.columns) <= right.inputs
+            (own if is_own else correlated).append(condition)
+        if test.operand is not None:
+            correlated.append(self._membership(test, scope, output_columns(select, inner)))
+        return Join(
+            left,
+            _with_where(right, own),
+            JoinKind.ANTI if test.negated else JoinKind.SEMI,
+            JoinCondition(residual=tuple(correlated)),
+            position_of(select),
+            null_aware=test.negated and test.operand is not None,
+            from_subquery=True,
+        )
+
+    def _membership(self, test: SubqueryTest, scope: Scope, columns: Sequence[OutputColumn]) -> exp.Expr:
+        """IN as an equality.  NOT IN also fails where either side is NULL, so there NULL counts as equal."""
+        assert test.operand is not None
+        if len(columns) != 1:
+            raise BindError(
+                f"IN needs a subquery with one column, this one has {len(columns)}", position=position_of(test.select)
+            )
+        wanted, found = scope.substitute(test.operand), columns[0].expression.copy()
+        equal = exp.EQ(this=wanted, expression=found)
+        if not test.negated:
+            return equal
+        either_null = exp.or_(_is_null(wanted), _is_null(found), copy=True)
+        return exp.or_(equal, either_null, copy=True)
 
 
-def _reads_weight(condition: exp.Expr) -> bool:
-    """Whether a condition is about a change of the result, not about a row."""
-    return any(column.name == TP_DELTA for column in condition.find_all(exp.Column))
+def _with_where(node: Node, conditions: Sequence[exp.Expr]) -> Node:
+    """The tree of a subquery with the conditions of its WHERE."""
+    for condition in conditions:
+        if reads_delta(condition):
+            raise UnsupportedError(
+                "in a subquery, WHERE cannot test _tp_delta",
+                hint="move the condition into the WHERE of the outermost query",
+                position=position_of(condition),
+            )
+    if isinstance(node, Leaf):
+        return Leaf(replace(node.input, filters=(*node.input.filters, *conditions)))
+    return replace(node, where=(*node.where, *conditions))
+
+
+def _within(clause: exp.Expr | None) -> Within | None:
+    if clause is None:
+        return None
+    return Within(interval_micros(clause.this), interval_micros(clause.expression), position_of(clause))
+
+
+def _system_time(version: SystemTime, scope: Scope) -> exp.Expr | None:
+    """The operand of FOR SYSTEM_TIME AS OF, resolved; None for PROCTIME()."""
+    time = version.expression
+    if isinstance(time, exp.Anonymous) and time.name.upper() == "PROCTIME" and not time.expressions:
+        return None
+    try:
+        return scope.substitute(time)
+    except BindError as error:
+        if isinstance(time, exp.Column) and time.name.upper() == "PROCTIME":
+            error.hint = "for the version that is known now write PROCTIME()"
+        raise
 
 
 def _is_null(operand: exp.Expr) -> exp.Expr:
     return exp.Is(this=operand.copy(), expression=exp.Null())
-
-
-def _refuse_inner_order(select: exp.Select) -> None:
-    order = select.args.get("order")
-    if order is not None:
-        raise UnsupportedError(
-            "ORDER BY in a subquery has no effect",
-            hint="order the outermost query",
-            position=position_of(order.expressions[0]),
-        )
-
-
-def _ctes_of(select: exp.Select) -> dict[str, exp.Select]:
-    clause = select.args.get("with_") or select.args.get("with")
-    return {cte.alias.lower(): cte.this for cte in clause.expressions} if clause else {}
-
-
-def _as_subquery(term: exp.Expr) -> tuple[bool, exp.Expr | None, exp.Select] | None:
-    """(negated, operand of IN, select) of a term that is [NOT] EXISTS or [NOT] IN over a subquery."""
-    negated = False
-    while isinstance(term, exp.Not | exp.Paren):
-        negated ^= isinstance(term, exp.Not)
-        term = term.this
-    if isinstance(term, exp.Exists) and isinstance(term.this, exp.Select):
-        return negated, None, term.this
-    if isinstance(term, exp.In) and term.args.get("query") is not None:
-        inner = term.args["query"].unnest()
-        if isinstance(inner, exp.Select):
-            return negated, term.this, inner
-    return None
-
-
-def _join_kind(join: exp.Join) -> JoinKind:
-    side, kind, method = join.side.upper(), join.kind.upper(), join.method.upper()
-    if method and method != "ASOF":
-        raise UnsupportedError(f"{method} JOIN is not supported yet", position=position_of(join))
-    if kind in ("SEMI", "ANTI") and side in ("", "LEFT"):
-        return JoinKind.SEMI if kind == "SEMI" else JoinKind.ANTI
-    kinds = {
-        "": JoinKind.INNER,
-        "LEFT": JoinKind.LEFT,
-        "RIGHT": JoinKind.RIGHT,
-        "FULL": JoinKind.FULL,
-    }
-    if kind in ("", "INNER", "OUTER", "CROSS") and side in kinds:
-        return kinds[side]
-    raise UnsupportedError(
-        f"{' '.join(filter(None, (side, kind)))} JOIN is not supported",
-        hint="joins are INNER, LEFT, RIGHT, FULL, LEFT SEMI and LEFT ANTI",
-        position=position_of(join),
-    )

@@ -40,7 +40,7 @@ def _stored_stream(table: Relation, streams: Mapping[str, StreamDef]) -> StreamD
         )
     if stream.outside:
         raise UnsupportedError(
-            f"{stream.name} is an outside table: table(…) is what is stored of a stream",
+            f"{stream.name} is an external table: table(…) is what is stored of a stream",
             hint=f"a stream looks up in it: JOIN {stream.name} FOR SYSTEM_TIME AS OF PROCTIME()",
             position=table.position,
         )
@@ -57,7 +57,7 @@ def _mixed(stream: StreamDef, query: HistoricalQuery, place: Relation) -> Unsupp
     stored = f"table({query.tables[0].name})"
     if stream.outside:
         return UnsupportedError(
-            f"{stream.name} is an outside table: {stored} is stored, and only streams look up in one",
+            f"{stream.name} is an external table: {stored} is stored, and only streams look up in one",
             hint=f"leave out table( ), and join {stream.name} FOR SYSTEM_TIME AS OF PROCTIME()",
             position=place.position,
         )

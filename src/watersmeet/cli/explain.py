@@ -13,7 +13,7 @@ from watersmeet.errors import BindError, CatalogError, ConfigError, Position, Un
 
 if TYPE_CHECKING:
     from watersmeet.catalog.streams import StreamDef
-    from watersmeet.plan.physical import PhysicalPlan
+    from watersmeet.plan.physical_plan import PhysicalPlan
     from watersmeet.sql.statements import (
         CreateIndex,
         CreateStream,

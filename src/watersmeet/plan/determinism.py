@@ -1,7 +1,7 @@
-"""What makes results depend on more than their rows: when a query runs, or how its rows happen to arrive.
+"""Whatever makes results depend on more than their rows: on when a query runs, or on the order in which rows arrive.
 
-It is refused in a query that must not (``SETTINGS deterministic = true``), and where a correction could not take back
-the very row that was given.
+Refused in a query with ``SETTINGS deterministic = true``, and wherever a retraction could not repeat the row that was
+emitted.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from sqlglot import exp
 from watersmeet.columns import TP_TIME
 from watersmeet.errors import PlanError, UnsupportedError
 from watersmeet.expressions.positions import position_of
-from watersmeet.expressions.typing import plain_sql
+from watersmeet.expressions.text import plain_sql
 from watersmeet.kernels.asof.match import Direction
-from watersmeet.plan.logical.query import joins_of
-from watersmeet.plan.physical import PhysicalPlan
+from watersmeet.plan.logical.tree import joins_of
+from watersmeet.plan.physical_plan import PhysicalPlan
 from watersmeet.settings.seek import EARLIEST
-from watersmeet.sql.statements import Query
 
 SETTING = "deterministic"
 _CLOCK = ("current_date", "current_time", "current_timestamp", "curdate", "getdate", "localtimestamp", "now")
@@ -28,11 +27,11 @@ _TASK = ("monotonically_increasing_id", "spark_partition_id")
 _VARYING = frozenset((*_CLOCK, *_CHANCE, *_PLACE, *_TASK))
 
 
-def check_determinism(query: Query, plan: PhysicalPlan) -> None:
+def check_determinism(plan: PhysicalPlan) -> None:
     """Raise ``UnsupportedError`` for a function that gives another value each time, where it is computed of results.
 
-    That is in the SELECT list of a changelog, and in conditions that are tested after its joins and aggregates.
-    Raise ``PlanError`` for the first thing in a query that calls itself deterministic on account of which it is not.
+    That is the SELECT list of a changelog, and conditions tested after its joins and aggregates.  Raise ``PlanError``
+    for the first thing that keeps a query with ``deterministic = true`` from being so.
     """
     if plan.weighted:
         for call in _varying([*(column.expression for column in plan.outputs), *plan.post_filters]):
@@ -44,9 +43,9 @@ def check_determinism(query: Query, plan: PhysicalPlan) -> None:
             )
     if plan.query.settings.deterministic:
         _check_joins(plan)
-        _check_settings(query, plan)
-        _check_times(query, plan)
-        for call in _varying([query.select]):
+        _check_settings(plan)
+        _check_times(plan)
+        for call in _varying([plan.query.text.select]):
             raise PlanError(
                 f"{SETTING} = true, but {plain_sql(call)} gives another value each time",
                 hint=f"leave it out, or {SETTING}",
@@ -64,7 +63,7 @@ def _check_joins(plan: PhysicalPlan) -> None:
             )
 
 
-def _check_settings(query: Query, plan: PhysicalPlan) -> None:
+def _check_settings(plan: PhysicalPlan) -> None:
     settings = plan.query.settings
     depends = {
         "temporal_wait": settings.temporal_wait == "none" and "joins with what happens to be known",
@@ -76,11 +75,11 @@ def _check_settings(query: Query, plan: PhysicalPlan) -> None:
             raise PlanError(
                 f"{SETTING} = true, but {name} {why}",
                 hint=f"leave out {name}, or {SETTING}",
-                position=query.settings_positions.get(name),
+                position=plan.query.text.settings_positions.get(name),
             )
 
 
-def _check_times(query: Query, plan: PhysicalPlan) -> None:
+def _check_times(plan: PhysicalPlan) -> None:
     """Times of arrival, as an event time or as a column."""
     inputs = [part.input for part in plan.inputs]
     arriving = [each for each in inputs if all(column.name.lower() != TP_TIME for column in each.stream.columns)]
@@ -92,7 +91,7 @@ def _check_times(query: Query, plan: PhysicalPlan) -> None:
                 hint=f"declare one with WATERMARK FOR, or leave out {SETTING}",
                 position=input.position,
             )
-    for column in query.select.find_all(exp.Column):
+    for column in plan.query.text.select.find_all(exp.Column):
         if column.name.lower() == TP_TIME and arriving:
             raise PlanError(
                 f"{SETTING} = true, but {TP_TIME} is the time of arrival",

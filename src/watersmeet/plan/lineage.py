@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from sqlglot import exp
 
 from watersmeet.catalog.streams import EMBEDDED, StreamColumn, StreamDef
-from watersmeet.plan.logical.query import LogicalQuery, joins_of, nullable
-from watersmeet.plan.windows import lag_of
+from watersmeet.plan.logical.lags import lag_of
+from watersmeet.plan.logical.query import LogicalQuery
+from watersmeet.plan.logical.tree import joins_of, nullable
 
 
 def event_time_output(query: LogicalQuery) -> tuple[str, int, int] | None:
@@ -69,7 +70,7 @@ def _lead(query: LogicalQuery) -> int:
     A row is ahead of its input's frontier by the delay at most, its partner by the window more.  Inputs with several
     parts may run further ahead while one part is behind.
     """
-    joins = [join.analysis for join in joins_of(query.root)]
+    joins = [join.condition for join in joins_of(query.root)]
     windows = [bound for join in joins for bound in (join.bounds.lower, join.bounds.upper) if bound is not None]
     return (
         max(input.time.delay for input in query.inputs)

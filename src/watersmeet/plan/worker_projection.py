@@ -12,8 +12,8 @@ from watersmeet.columns import TP_DELTA
 from watersmeet.engine.hashing import can_hash
 from watersmeet.engine.projection import COMPUTED_TYPES, Changes, Projection
 from watersmeet.expressions.arrow_types import arrow_type
-from watersmeet.plan.physical import PhysicalInput
-from watersmeet.plan.residual import is_allowed, render
+from watersmeet.plan.across_sides import is_allowed, render
+from watersmeet.plan.physical_plan import PhysicalInput
 
 
 def worker_projection(part: PhysicalInput, declared: pa.Schema, carried: pa.Schema) -> Projection | None:

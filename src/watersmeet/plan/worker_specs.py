@@ -1,34 +1,22 @@
-"""From a physical plan to what the workers are told, once the backend knows the columns' Arrow types."""
+"""From a physical plan to the specs that workers receive, once the backend knows the columns' Arrow types."""
 
 from __future__ import annotations
 
-import hashlib
-import uuid
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pyarrow as pa
 
 from watersmeet.columns import ID, TIME, WEIGHT
 from watersmeet.engine.hot_keys import SpreadRule
 from watersmeet.engine.specs import Downstream, InputSpec, OperatorSpec, PackSpec
-from watersmeet.kernels.aggregate.kernel import Aggregate
-from watersmeet.kernels.api import Kernel
-from watersmeet.kernels.forward import Forward
-from watersmeet.kernels.lookup import LookupJoin
-from watersmeet.plan.physical import PhysicalOperator, PhysicalPlan
-from watersmeet.plan.skew import reach_of, spreadable
-from watersmeet.settings.query_settings import QuerySettings
-
-#: Kernels that hand rows on whatever their time: behind them no row is late.
-_TIMELESS = (Aggregate, Forward, LookupJoin)
+from watersmeet.plan.physical_plan import PhysicalOperator, PhysicalPlan
 
 
 def pack_specs(plan: PhysicalPlan, schemas: Sequence[pa.Schema], buckets: Sequence[int]) -> list[PackSpec]:
-    """For each source how its rows are packed; ``schemas`` give the types of what they carry."""
+    """How the rows of each source are packed; ``schemas`` give the types of what they carry."""
     specs = []
     for source, (part, schema) in enumerate(zip(plan.inputs, schemas, strict=True)):
-        taker, number = next(
+        receiver, number = next(
             (operator, number)
             for operator in plan.operators
             for number, feed in enumerate(operator.feeds)
@@ -37,14 +25,14 @@ def pack_specs(plan: PhysicalPlan, schemas: Sequence[pa.Schema], buckets: Sequen
         specs.append(
             PackSpec(
                 source=part.input.alias,
-                operator=taker.name,
+                operator=receiver.name,
                 input=number,
                 schema=_carried(schema, part.carried),
                 hashes=part.routed_by,
-                buckets=_buckets_of(taker, buckets),
+                buckets=_buckets_of(receiver, buckets),
                 delay=part.delay,
                 sequence=part.sequence if part.needs_sequence else None,
-                spreads=_spread_rule(plan, taker, buckets) is not None,
+                spreads=_spread_rule(plan, receiver, buckets) is not None,
                 fails_on_bad=plan.query.settings.bad_rows == "fail",
                 keeps_late=plan.keeps_late,
             )
@@ -61,44 +49,33 @@ def operator_specs(
         inputs = tuple(_input_specs(plan, operator, specs, schemas, parts))
         output = _output_schema(operator, inputs)
         own_buckets = _buckets_of(operator, buckets)
-        spread = _spread_rule(plan, operator, own_buckets)
         specs.append(
             OperatorSpec(
                 name=operator.name,
-                kernel=_of_its_own_run(operator.kernel),
+                kernel=operator.for_this_run(),
                 inputs=inputs,
                 buckets=own_buckets,
-                fingerprint=_fingerprint(operator.name, operator.kernel, inputs, own_buckets, output),
+                fingerprint=operator.fingerprint(inputs, own_buckets, output),
                 output=output,
                 downstream=_downstream(plan, index, buckets),
-                max_state_bytes=plan.query.max_state_bytes,
-                most_hot_rows=_most_hot_rows(plan.query.settings, operator, len(own_buckets)),
-                accepts_late=all(isinstance(each.kernel, _TIMELESS) for each in plan.operators[index:]),
-                spread=spread,
+                max_state_bytes=plan.emission.max_state_bytes,
+                most_hot_rows=_most_hot_rows(plan, operator, len(own_buckets)),
+                accepts_late=all(each.passes_any_time for each in plan.operators[index:]),
+                spread=_spread_rule(plan, operator, own_buckets),
             )
         )
     return specs
 
 
 def _spread_rule(plan: PhysicalPlan, operator: PhysicalOperator, buckets: Sequence[int]) -> SpreadRule | None:
-    """How rows of hot keys are spread; None where they never are, and so need not be looked for."""
-    inputs = tuple(side.index for side in spreadable(operator))
-    if not inputs or len(buckets) == 1:
-        return None
+    """How rows of hot keys are spread; None where they never are, so that nothing has to count keys."""
+    return operator.spread_rule(plan.query.settings) if len(buckets) > 1 else None
+
+
+def _most_hot_rows(plan: PhysicalPlan, operator: PhysicalOperator, buckets: int) -> int | None:
+    """How many rows of each bucket stay in memory while the others lie on disk; None: all of them."""
     settings = plan.query.settings
-    return SpreadRule(() if settings.skew == "keep" else inputs, settings.skew_rows, reach_of(operator))
-
-
-def _most_hot_rows(settings: QuerySettings, operator: PhysicalOperator, buckets: int) -> int | None:
-    """How many rows of each bucket stay in memory, where the others lie on disk."""
-    is_table = isinstance(operator.kernel, Aggregate)
-    hybrid = settings.default_hash_table if is_table else settings.default_hash_join
-    return max(settings.max_hot_keys // buckets, 1) if hybrid == "hybrid" else None
-
-
-def _of_its_own_run(kernel: Kernel) -> Kernel:
-    """The kernel; a lookup's cache is that of one run, so that after a restart it is empty."""
-    return replace(kernel, cache=uuid.uuid4().hex) if isinstance(kernel, LookupJoin) else kernel
+    return max(settings.max_hot_keys // buckets, 1) if operator.is_hybrid(settings) else None
 
 
 def _input_specs(
@@ -120,7 +97,7 @@ def _input_specs(
         else:
             assert feed.operator is not None
             sender = earlier[feed.operator]
-            # where one column is the event time, it arrives as $t (of several, the first that is there: in addition)
+            # a single event-time column arrives as $t; of several, the first that is not NULL is added as $t
             fields = [each for each in sender.output if feed.times != (each.name,)]
             schema = _nullable(pa.schema([*fields, pa.field(TIME, pa.int64())]))
             inputs.append(InputSpec(schema, None, tuple(str(bucket) for bucket in sender.buckets), feed.lag))
@@ -130,10 +107,7 @@ def _input_specs(
 def _output_schema(operator: PhysicalOperator, inputs: Sequence[InputSpec]) -> pa.Schema:
     types = {field.name: field.type for input in inputs for field in input.schema}
     types.update({name: pa.int64() for feed in operator.feeds for name in feed.times})
-    if isinstance(operator.kernel, LookupJoin):
-        types.update(operator.kernel.looked_up)
-    if isinstance(operator.kernel, Aggregate):
-        types.update(operator.kernel.given)
+    types.update(operator.added_types)
     fields = [pa.field(name, types[name]) for name in operator.output]
     if operator.weighted:
         fields.append(pa.field(WEIGHT, pa.int8()))
@@ -143,7 +117,7 @@ def _output_schema(operator: PhysicalOperator, inputs: Sequence[InputSpec]) -> p
 
 
 def _carried(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
-    """What travels of a source's columns, the event time first."""
+    """The columns of a source that travel, the event time first."""
     return pa.schema([pa.field(TIME, pa.int64()), *(schema.field(name) for name in names)])
 
 
@@ -156,18 +130,9 @@ def _buckets_of(operator: PhysicalOperator, buckets: Sequence[int]) -> tuple[int
 
 
 def _downstream(plan: PhysicalPlan, index: int, buckets: Sequence[int]) -> Downstream | None:
-    """The input that takes an operator's results; None after the last operator."""
+    """The input that an operator's results go to; None after the last operator."""
     for operator in plan.operators[index + 1 :]:
         for number, feed in enumerate(operator.feeds):
             if feed.operator == index:
                 return Downstream(number, operator.routed_by[number], _buckets_of(operator, buckets), feed.times)
     return None
-
-
-def _fingerprint(
-    name: str, kernel: Kernel, inputs: Sequence[InputSpec], buckets: tuple[int, ...], output: pa.Schema
-) -> str:
-    """Changes whenever stored state could be read wrongly: other inputs, types, keys, window, residual or buckets."""
-    described = [(input.schema.to_string(), input.source, input.lag, input.origin) for input in inputs]
-    text = repr((name, kernel, described, buckets, output.to_string()))
-    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

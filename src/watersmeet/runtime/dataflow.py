@@ -31,8 +31,8 @@ from watersmeet.engine.specs import OperatorSpec
 from watersmeet.engine.unpack import FRONTIER, unpack
 from watersmeet.expressions.times import EventTime, TimeUnit
 from watersmeet.kernels.api import FOREVER
-from watersmeet.plan.logical.query import Input
-from watersmeet.plan.physical import PhysicalInput, PhysicalPlan
+from watersmeet.plan.logical.tree import Input
+from watersmeet.plan.physical_plan import PhysicalInput, PhysicalPlan
 from watersmeet.plan.worker_projection import worker_projection
 from watersmeet.plan.worker_specs import operator_specs, pack_specs
 from watersmeet.runtime.exchange import Exchange, batch_id

@@ -7,7 +7,7 @@ from sqlglot import exp
 
 from watersmeet.errors import BindError, did_you_mean
 from watersmeet.expressions.positions import position_of
-from watersmeet.plan.physical import PhysicalPlan
+from watersmeet.plan.physical_plan import PhysicalPlan
 
 
 def check_functions(spark: SparkSession, plan: PhysicalPlan) -> None:

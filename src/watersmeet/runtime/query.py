@@ -17,7 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from watersmeet.engine.events import Event, EventKind
 from watersmeet.errors import CheckpointError, WatersmeetError
-from watersmeet.plan.physical import PhysicalPlan
+from watersmeet.plan.physical_plan import PhysicalPlan
 from watersmeet.runtime.checkpoint import Checkpoint
 from watersmeet.runtime.dataflow import Resources, Source, build, new_buckets, workers_are_here
 from watersmeet.runtime.failures import planning, translate

@@ -19,17 +19,15 @@ from watersmeet.errors import (
     BindError,
     CatalogError,
     ConfigError,
-    ConnectorError,
     Position,
     UnsupportedError,
     WatersmeetError,
     did_you_mean,
 )
 from watersmeet.expressions.times import TimeUnit
-from watersmeet.kernels.lookup import LookupJoin
-from watersmeet.lookup.source import LookupSource, RowsSource, UnavailableError
+from watersmeet.lookup.source import LookupSource, RowsSource
 from watersmeet.lookup.tables import open_table, table_options
-from watersmeet.plan.physical import PhysicalPlan
+from watersmeet.plan.physical_plan import PhysicalPlan
 from watersmeet.runtime.dataflow import Source
 from watersmeet.runtime.storage import Storage
 from watersmeet.session.results import Message, Table
@@ -245,15 +243,7 @@ class Streams:
         secret that only the workers have.
         """
         for operator in plan.operators:
-            if not isinstance(operator.kernel, LookupJoin):
-                continue
-            try:
-                operator.kernel.source.check()
-            except (UnavailableError, ConfigError):
-                continue
-            except ConnectorError as error:
-                error.position = plan.table_of(operator.kernel.names).position
-                raise
+            operator.check()
 
     def stored(self, stream: StreamDef) -> DataFrame:
         """The rows that a stream has now, as a batch source frame; ``UnsupportedError`` for those that keep none."""

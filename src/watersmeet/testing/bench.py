@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from watersmeet.columns import TP_DELTA
 from watersmeet.engine.events import Event
-from watersmeet.plan.physical import PhysicalPlan
+from watersmeet.plan.physical_plan import PhysicalPlan
 from watersmeet.testing.cells import Row
 
 

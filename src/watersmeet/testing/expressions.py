@@ -16,8 +16,8 @@ from watersmeet.errors import BindError
 from watersmeet.expressions.times import TimeUnit
 from watersmeet.expressions.type_names import spark_type
 from watersmeet.kernels.api import quote
-from watersmeet.plan.logical.query import Input
-from watersmeet.plan.physical import PhysicalInput, PhysicalPlan
+from watersmeet.plan.logical.tree import Input
+from watersmeet.plan.physical_plan import PhysicalInput, PhysicalPlan
 
 _HINT = "without Spark, DuckDB evaluates expressions; if Spark knows this one, run the case with --spark"
 

@@ -26,7 +26,7 @@ from watersmeet.kernels.lookup import LookupJoin
 from watersmeet.lookup.cache import forget_cache
 from watersmeet.lookup.source import LookupSource
 from watersmeet.lookup.tables import table_schema
-from watersmeet.plan.physical import PhysicalInput
+from watersmeet.plan.physical_plan import PhysicalInput
 from watersmeet.plan.worker_specs import operator_specs, pack_specs
 from watersmeet.sql.statements import Query
 from watersmeet.state.store import MemoryStore

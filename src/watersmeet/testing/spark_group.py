@@ -24,7 +24,7 @@ from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import TP_DELTA
 from watersmeet.engine.events import Event
 from watersmeet.errors import CatalogError, WatersmeetError
-from watersmeet.plan.physical import PhysicalPlan
+from watersmeet.plan.physical_plan import PhysicalPlan
 from watersmeet.runtime.dataflow import Resources, build, new_buckets
 from watersmeet.runtime.failures import planning, translate
 from watersmeet.runtime.metrics import ProgressReader, counters_of

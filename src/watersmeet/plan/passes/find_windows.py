@@ -1,67 +1,78 @@
-"""Of each join: its keys, its window, and how far the times of its results lie behind its frontier."""
+"""Split each join's conditions into keys, a window and the rest, and bound how far its results' times may lag.
+
+For each join, from the inside out:
+
+    every WITHIN that applies            -> bounds between pairs of inputs, where neither time is NULL ("loose")
+    every condition of ON and WHERE      -> a key      (an equality of one input of each side)
+                                         -> bounds     (an inequality over two event times, logical/bounds.py)
+                                         -> residual   (anything else)
+    the tightest pair of bounds          -> the window; the times of this pair lead, the other bounds are tested
+    window and known differences         -> lags: how far an event time in a result may lie behind the frontier
+
+A join as of a time has no window: inequalities over times test the row that was picked.  A join of changing streams has
+none either, since a row may be replaced at any time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
 from watersmeet.columns import TP_TIME
 from watersmeet.errors import PlanError, UnsupportedError
-from watersmeet.expressions.nodes import Within
 from watersmeet.expressions.positions import position_of
-from watersmeet.expressions.times import TimeUnit, interval_micros, span_text
-from watersmeet.expressions.typing import common_key_type, plain_sql, type_of
+from watersmeet.expressions.text import plain_sql
+from watersmeet.expressions.times import TimeUnit, span_text
 from watersmeet.kernels.api import Side
 from watersmeet.kernels.asof.match import Direction
+from watersmeet.plan.across_sides import is_strict
+from watersmeet.plan.external_tables import can_be_asked, looked_up_key, require_key, table_of
 from watersmeet.plan.logical.bounds import Differences, Interval, time_bounds
-from watersmeet.plan.logical.query import (
+from watersmeet.plan.logical.conditions import inputs_of, time_columns
+from watersmeet.plan.logical.key_types import common_key_type, type_of
+from watersmeet.plan.logical.query import LogicalQuery
+from watersmeet.plan.logical.tree import (
     AsofClause,
     Input,
-    JoinAnalysis,
-    JoinNode,
+    InputColumn,
+    Join,
+    JoinCondition,
     KeyPair,
     Leaf,
     Node,
-    PhysicalColumn,
+    Within,
     changing,
-    inputs_of,
     joins_of,
     met_in_time,
     nullable,
-    time_columns,
     timed,
 )
-from watersmeet.plan.lookup import can_be_asked, looked_up_key, require_key, table_of
-from watersmeet.plan.residual import is_strict
 
 #: An input of a join's left side and one of its right side; what is said of them is of the right time - the left time.
 Pair = tuple[int, int]
 
 
-def analyse(root: Node, inputs: list[Input], columns: dict[str, PhysicalColumn]) -> None:
-    """Set the ``analysis`` of every join of the tree: keys, window, residual and lags.
+Leaders = tuple[tuple[int, ...], tuple[int, ...]]
 
-    Raises ``UnsupportedError`` for times that cannot be compared and ``PlanError`` for a window that is empty.
+
+def find_windows(query: LogicalQuery) -> LogicalQuery:
+    """The query with the condition of every join split into keys, bounds and residual.
+
+    Raises ``UnsupportedError`` for times that cannot be compared, ``PlanError`` for a window that is empty, and
+    ``BindError`` for a lookup without a key.
     """
-    joins = list(joins_of(root))
-    from_clause = [join for join in joins if not join.from_subquery]
-    windows = _windows(from_clause)
-    for join in joins:
-        # a GRACE PERIOD on the last join of FROM stands in for those that have none, as a WITHIN there does
-        grace = join.grace if join.from_subquery else join.grace or from_clause[-1].grace
-        join.analysis = _analysed(join, windows.get(join), grace, inputs, columns)
-        if (table := table_of(join)) is not None:
-            require_key(join, table)
+    from_clause = [join for join in joins_of(query.root) if not join.from_subquery]
+    return replace(query, root=_Analysis(query, from_clause, _windows(from_clause)).node(query.root))
 
 
-def _windows(from_clause: list[JoinNode]) -> dict[JoinNode, tuple[Within, bool]]:
-    """For each join its WITHIN, and whether that is one at the end of a chain, which holds between every pair.
+def _windows(from_clause: list[Join]) -> dict[Join, tuple[Within, bool]]:
+    """For each join its WITHIN, and whether that is one at the end of a chain, which applies between every pair.
 
-    A WITHIN on the last join of FROM stands in for those that have none; where every join has its own, it is the last
-    one's own too.  Joins as of a time have none and want none.  Joins that came from EXISTS and IN have their windows
-    in the subquery.
+    A WITHIN on the last join of FROM applies to those that have none; where every join has its own, it applies to the
+    last one alone.  Joins as of a time take none.  Joins that came from EXISTS and IN have their windows in the
+    subquery.
     """
     windowed = [join for join in from_clause if join.asof is None]
     trailing = windowed[-1].within if windowed else None
@@ -75,32 +86,54 @@ def _windows(from_clause: list[JoinNode]) -> dict[JoinNode, tuple[Within, bool]]
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class _Analysis:
+    """What the analysis of one join may look up."""
+
+    query: LogicalQuery
+    from_clause: Sequence[Join]
+    windows: Mapping[Join, tuple[Within, bool]]
+
+    def node(self, node: Node) -> Node:
+        """The tree with the condition of every join analysed, inner joins first."""
+        if isinstance(node, Leaf):
+            return node
+        # a GRACE PERIOD on the last join of FROM applies to those that have none, as a WITHIN there does
+        grace = node.grace if node.from_subquery else node.grace or self.from_clause[-1].grace
+        join = replace(node, left=self.node(node.left), right=self.node(node.right))
+        found = _analyzed(join, self.windows.get(node), grace, self.query.inputs, self.query.columns)
+        join = replace(join, condition=found)
+        if (table := table_of(join)) is not None:
+            require_key(join, table)
+        return join
+
+
 @dataclass(slots=True)
 class _Terms:
-    """A join's conditions told apart."""
+    """A join's conditions, sorted."""
 
     keys: list[KeyPair] = field(default_factory=list)
     bounds: dict[Pair, Interval] = field(default_factory=dict)
     residual: list[exp.Expr] = field(default_factory=list)
 
     def exact(self, chosen: Pair | None = None) -> tuple[tuple[int, int, Interval], ...]:
-        """The bounds that test a pair of rows, beside those of the pair that is the window."""
+        """The bounds to test on a pair of rows, beside the window itself."""
         return tuple((*pair, interval) for pair, interval in self.bounds.items() if pair != chosen)
 
 
-def _analysed(
-    join: JoinNode,
+def _analyzed(
+    join: Join,
     window: tuple[Within, bool] | None,
     grace: int,
-    inputs: list[Input],
-    columns: dict[str, PhysicalColumn],
-) -> JoinAnalysis:
-    terms = _told_apart(join, inputs, columns)
+    inputs: Sequence[Input],
+    columns: Mapping[str, InputColumn],
+) -> JoinCondition:
+    terms = _split(join, inputs, columns)
     if join.asof is not None:
-        return _analysed_asof(join, join.asof, terms, grace, inputs, columns)
+        return _analyzed_asof(join, join.asof, terms, grace, inputs, columns)
     loose = _window_pairs(join, *window, inputs=inputs, columns=columns) if window is not None else {}
     if changing(join):
-        return _analysed_changing(join, terms, loose, grace)
+        return _analyzed_changing(join, terms, loose, grace)
     differences = _known(join.left).union(_known(join.right))
     for (i, j), interval in terms.bounds.items():
         differences.add(i, j, interval)
@@ -115,7 +148,7 @@ def _analysed(
             position=join.position,
         )
     if chosen in terms.bounds:
-        leaders: tuple[tuple[int, ...], tuple[int, ...]] = ((chosen[0],), (chosen[1],))
+        leaders: Leaders = ((chosen[0],), (chosen[1],))
     else:
         bounded = [{pair[side.index] for pair in loose} or timed(join.child(side)) for side in Side]
         leaders = (_leaders(join.left, chosen[0], bounded[0]), _leaders(join.right, chosen[1], bounded[1]))
@@ -123,7 +156,7 @@ def _analysed(
     for (i, j), interval in loose.items():
         differences.add_loose(i, j, interval)
     differences.close()
-    return JoinAnalysis(
+    return JoinCondition(
         keys=tuple(terms.keys),
         residual=tuple(terms.residual),
         leaders=leaders,
@@ -136,10 +169,10 @@ def _analysed(
     )
 
 
-def _analysed_changing(join: JoinNode, terms: _Terms, loose: dict[Pair, Interval], grace: int) -> JoinAnalysis:
-    """A row that may be replaced at any time has no window that ever closes: what is said of times is a condition."""
+def _analyzed_changing(join: Join, terms: _Terms, loose: dict[Pair, Interval], grace: int) -> JoinCondition:
+    """Rows that may be replaced at any time have no window that closes: inequalities over times are conditions."""
     leaders = (tuple(sorted(timed(join.left))), tuple(sorted(timed(join.right))))
-    return JoinAnalysis(
+    return JoinCondition(
         keys=tuple(terms.keys),
         residual=tuple(terms.residual),
         leaders=leaders,
@@ -152,22 +185,22 @@ def _analysed_changing(join: JoinNode, terms: _Terms, loose: dict[Pair, Interval
     )
 
 
-def _analysed_asof(
-    join: JoinNode,
+def _analyzed_asof(
+    join: Join,
     asof: AsofClause,
     terms: _Terms,
     grace: int,
-    inputs: list[Input],
-    columns: dict[str, PhysicalColumn],
-) -> JoinAnalysis:
-    """A join as of a time has no window: inequalities over times test the row that was picked, as WHERE does."""
+    inputs: Sequence[Input],
+    columns: Mapping[str, InputColumn],
+) -> JoinCondition:
+    """A join as of a time has no window: inequalities over times test the picked row, as WHERE does."""
     if not inputs[asof.right].stream.outside and not (asof.of_table and inputs[asof.right].stream.changes):
         _check_keys(join, terms, columns)
     terms.residual += join.tests
-    leaders: tuple[tuple[int, ...], tuple[int, ...]] = ((asof.left,), (asof.right,))
+    leaders: Leaders = ((asof.left,), (asof.right,))
     differences = _known(join.left).copy()
     if asof.direction is Direction.CURRENT:
-        # times play no part, but that no row may lack one
+        # times do not select rows here, but every row must have one
         leaders = (_leaders(join.left, asof.left, timed(join.left)), (asof.right,))
         reach = Interval(upper=0)
     else:
@@ -175,11 +208,11 @@ def _analysed_asof(
         distance = _distance(asof)
         reach = distance
         if asof.direction is Direction.NEAREST and distance.lower is not None:
-            # a left row waits as long as its partner may come, and that one may then lie before it still
+            # a left row waits until its latest possible partner; the one it gets may still lie before it
             reach = Interval(2 * distance.lower, distance.upper)
         differences.add(asof.left, asof.right, distance)
         differences.close()
-    return JoinAnalysis(
+    return JoinCondition(
         keys=tuple(terms.keys),
         residual=tuple(terms.residual),
         leaders=leaders,
@@ -199,8 +232,8 @@ def _distance(asof: AsofClause) -> Interval:
     return Interval(lower, 0 if asof.direction is Direction.BACKWARD else asof.tolerance)
 
 
-def _check_keys(join: JoinNode, terms: _Terms, columns: dict[str, PhysicalColumn]) -> None:
-    """An equality across the sides must be a key: it says of which rows one is picked, and does not test that one."""
+def _check_keys(join: Join, terms: _Terms, columns: Mapping[str, InputColumn]) -> None:
+    """Refuse an equality across the sides that cannot be a key: it would test the picked row instead of choosing it."""
     left, right = join.left.inputs, join.right.inputs
     for condition in terms.residual:
         if not isinstance(condition, exp.EQ | exp.NullSafeEQ):
@@ -216,16 +249,16 @@ def _check_keys(join: JoinNode, terms: _Terms, columns: dict[str, PhysicalColumn
 
 
 def _known(node: Node) -> Differences:
-    return node.analysis.differences if isinstance(node, JoinNode) else Differences()
+    return node.condition.differences if isinstance(node, Join) else Differences()
 
 
-def _told_apart(join: JoinNode, inputs: list[Input], columns: dict[str, PhysicalColumn]) -> _Terms:
-    """Each condition as a key, as bounds of the time between two inputs, or as residual."""
+def _split(join: Join, inputs: Sequence[Input], columns: Mapping[str, InputColumn]) -> _Terms:
+    """Sort the conditions into keys, bounds on the time between two inputs, and the rest."""
     left, right = join.left.visible, join.right.visible
     terms = _Terms()
     times = time_columns(inputs, columns)
     looked_up: list[tuple[KeyPair, exp.Expr]] = []
-    for condition in join.conditions:
+    for condition in join.condition.residual:
         key = None if join.null_aware else _as_key(condition, join, columns)
         if key is not None and table_of(join) is not None and not can_be_asked(key, condition, columns):
             key = None
@@ -241,15 +274,15 @@ def _told_apart(join: JoinNode, inputs: list[Input], columns: dict[str, Physical
         else:
             terms.residual.append(condition)
     for key, condition in looked_up:
-        # of a window's matches it may as well be tested; as of a time the key says of which rows one is picked
+        # in a windowed join it can be tested on each match; as of a time it must choose the rows
         if not terms.keys or join.asof is not None:
             raise looked_up_key(key.left)
         terms.residual.append(condition)
     return terms
 
 
-def _reads_table(key: KeyPair, inputs: list[Input], columns: dict[str, PhysicalColumn]) -> bool:
-    """Whether an outside table brings one of the columns that are compared."""
+def _reads_table(key: KeyPair, inputs: Sequence[Input], columns: Mapping[str, InputColumn]) -> bool:
+    """Whether one of the compared columns comes from an external table."""
     return any(inputs[i].stream.outside for side in (key.left, key.right) for i in inputs_of(side, columns))
 
 
@@ -258,8 +291,8 @@ def _across(pair: Pair, left: frozenset[int], right: frozenset[int]) -> bool:
     return (i in left and j in right) or (j in left and i in right)
 
 
-def _as_key(condition: exp.Expr, join: JoinNode, columns: dict[str, PhysicalColumn]) -> KeyPair | None:
-    """The condition as an equality of one input of the left side and one of the right side."""
+def _as_key(condition: exp.Expr, join: Join, columns: Mapping[str, InputColumn]) -> KeyPair | None:
+    """The condition as a key; None unless it equates one input of the left side with one of the right side."""
     if not isinstance(condition, exp.EQ | exp.NullSafeEQ):
         return None
     one, other = condition.this.unnest(), condition.expression.unnest()
@@ -278,28 +311,30 @@ def _as_key(condition: exp.Expr, join: JoinNode, columns: dict[str, PhysicalColu
 
 
 def _window_pairs(
-    join: JoinNode, within: Within, trailing: bool, *, inputs: list[Input], columns: dict[str, PhysicalColumn]
+    join: Join, within: Within, trailing: bool, *, inputs: Sequence[Input], columns: Mapping[str, InputColumn]
 ) -> dict[Pair, Interval]:
-    """What WITHIN says of pairs of inputs."""
-    interval = Interval(-interval_micros(within.this), interval_micros(within.expression))
-    right = sorted(met_in_time(join.right))
-    left = sorted(met_in_time(join.left))
+    """The bounds that WITHIN puts on pairs of inputs."""
+    interval = Interval(-within.before, within.after)
+    first, second = (join.right, join.left) if join.mirrored else (join.left, join.right)  # as written
+    left, right = sorted(met_in_time(first)), sorted(met_in_time(second))
     if not trailing:
-        named = {i for condition in join.conditions for i in inputs_of(condition, columns)} & set(left)
+        named = {i for condition in join.condition.residual for i in inputs_of(condition, columns)} & set(left)
         left = sorted(named) or left
     for i in (*left, *right):
         if inputs[i].time.unit is TimeUnit.ROWS:
             raise UnsupportedError(
                 f"WITHIN is a length of time, but {inputs[i].alias} counts rows (event_time_unit = 'row')",
                 hint="write the window as inequalities: a.sn >= b.sn AND a.sn < b.sn + 10",
-                position=position_of(within) or join.position,
+                position=within.position or join.position,
             )
     _refuse_arrival(within, join, [inputs[i] for i in (*left, *right)])
+    if join.mirrored:
+        return {(j, i): interval.negated() for i in left for j in right}
     return {(i, j): interval for i in left for j in right}
 
 
-def _refuse_arrival(within: Within, join: JoinNode, met: list[Input]) -> None:
-    """When a row arrives has nothing to do with when another one happened, least of all at a replay."""
+def _refuse_arrival(within: Within, join: Join, met: list[Input]) -> None:
+    """Refuse WITHIN between a time of arrival and an event time: a replay would change which rows match."""
     arrived = next((input for input in met if input.time.column == TP_TIME), None)
     happened = next((input for input in met if input.time.column != TP_TIME), None)
     if arrived is not None and happened is not None:
@@ -308,12 +343,12 @@ def _refuse_arrival(within: Within, join: JoinNode, met: list[Input]) -> None:
             f" {happened.alias}.{happened.time.column}",
             hint="declare its event time: WATERMARK FOR column AS column - INTERVAL '…'; where arrival is meant, write"
             f" the window as inequalities over {arrived.alias}.{TP_TIME}",
-            position=position_of(within) or join.position,
+            position=within.position or join.position,
         )
 
 
 def _choose(
-    join: JoinNode, bounds: dict[Pair, Interval], loose: dict[Pair, Interval], differences: Differences
+    join: Join, bounds: dict[Pair, Interval], loose: dict[Pair, Interval], differences: Differences
 ) -> tuple[Pair, Interval]:
     """The pair of inputs whose times are the join's window, and that window."""
     derived = differences.copy()
@@ -334,14 +369,14 @@ def _choose(
 
 
 def _leaders(side: Node, first: int, bounded: Set[int]) -> tuple[int, ...]:
-    """The inputs whose times count where the window is that of ``first``: all that WITHIN bounds, if a row may lack it.
+    """The inputs whose times lead: ``first``, then, if a row may lack it, all others that WITHIN bounds.
 
     A row that lacks all of them has no time, and matches nothing.
     """
     return (first, *sorted(bounded - {first})) if first in nullable(side) else (first,)
 
 
-def _check_units(join: JoinNode, pair: Pair, inputs: list[Input]) -> None:
+def _check_units(join: Join, pair: Pair, inputs: Sequence[Input]) -> None:
     rows = [inputs[each].time.unit is TimeUnit.ROWS for each in pair]
     if rows[0] != rows[1]:
         counting = inputs[pair[0] if rows[0] else pair[1]].alias
@@ -352,10 +387,8 @@ def _check_units(join: JoinNode, pair: Pair, inputs: list[Input]) -> None:
         )
 
 
-def _lags(
-    join: JoinNode, leaders: tuple[tuple[int, ...], tuple[int, ...]], bounds: Interval, differences: Differences
-) -> dict[int, int | None]:
-    """How far an input's event time in results may lie behind the join's frontier; None: there is no bound.
+def _lags(join: Join, leaders: Leaders, bounds: Interval, differences: Differences) -> dict[int, int | None]:
+    """How far each input's event time in results may lie behind the join's frontier; None: no bound.
 
     Stored left rows l meet new right rows r with r.t >= F and r.t - l.t <= upper, so l.t >= F - upper; the same for
     rows padded when final.  The time of any other input x of that side follows from what is known of its distance.
@@ -370,41 +403,3 @@ def _lags(
             unknown = lag is None or len(known) < len(behind)
             lags[other] = None if unknown else max((lag or 0) - min(known), 0)
     return lags
-
-
-def lag_of(node: Node, input: int) -> int | None:
-    """How far an input's event time may lie behind the frontier that ``node`` sends."""
-    return 0 if isinstance(node, Leaf) else node.analysis.lags.get(input)
-
-
-def latest_lag(node: Node, inputs: Iterable[int]) -> int | None:
-    """How far the furthest behind of some inputs' event times may lie; None where one of them has no bound."""
-    lags = [lag_of(node, input) for input in inputs]
-    known = [lag for lag in lags if lag is not None]
-    return max(known) if len(known) == len(lags) else None
-
-
-def waits_for_ever(join: JoinNode) -> bool:
-    """Whether left rows of a join as of a time may wait without end, for a partner that comes later."""
-    if join.asof is None:
-        return False
-    if join.asof.direction is Direction.CURRENT or changing(join.left):
-        return False
-    stuck = any(latest_lag(join.child(side), join.analysis.leaders[side.index]) is None for side in Side)
-    return stuck or (join.asof.direction is not Direction.BACKWARD and join.asof.tolerance is None)
-
-
-def unbounded_sides(joins: Iterable[JoinNode]) -> list[tuple[JoinNode, Side]]:
-    """Joins and sides whose rows would have to be kept for ever, and are more with every row that comes."""
-    found = []
-    for join in joins:
-        if join.asof is not None:
-            continue
-        bounds, leaders = join.analysis.bounds, join.analysis.leaders
-        # a side whose times have no frontier holds the join back, and with it the other side's rows
-        stuck = any(latest_lag(join.child(side), leaders[side.index]) is None for side in Side)
-        for side, bound in ((Side.LEFT, bounds.upper), (Side.RIGHT, bounds.lower)):
-            # rows that replace each other are as many as there are keys
-            if (bound is None or stuck) and not changing(join.child(side)):
-                found.append((join, side))
-    return found

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from sqlglot import exp
 
-from watersmeet.plan.logical.query import PhysicalColumn
+from watersmeet.plan.logical.tree import InputColumn
 
 _T = exp.DataType.Type
 INTEGERS = (_T.TINYINT, _T.SMALLINT, _T.INT, _T.BIGINT)
@@ -52,7 +52,7 @@ _OF_OPERANDS: tuple[tuple[tuple[type[exp.Expr], ...], tuple[exp.DType, ...], str
 )
 
 
-def certain_type(expression: exp.Expr, columns: Mapping[str, PhysicalColumn]) -> exp.DataType | None:
+def certain_type(expression: exp.Expr, columns: Mapping[str, InputColumn]) -> exp.DataType | None:
     """The type of an expression over physical columns; None where it is not certain."""
 
     def of(node: exp.Expr) -> exp.DataType | None:

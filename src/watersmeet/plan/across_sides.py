@@ -13,8 +13,10 @@ from sqlglot import exp
 
 from watersmeet.errors import UnsupportedError
 from watersmeet.expressions.positions import position_of
-from watersmeet.expressions.typing import plain_sql, type_of
-from watersmeet.plan.logical.query import PhysicalColumn, inputs_of
+from watersmeet.expressions.text import plain_sql
+from watersmeet.plan.logical.conditions import inputs_of
+from watersmeet.plan.logical.key_types import type_of
+from watersmeet.plan.logical.tree import InputColumn
 
 _LOGIC = (exp.And, exp.Or, exp.Not, exp.Paren, exp.Is, exp.Null, exp.Boolean, exp.Case, exp.If, exp.Coalesce)
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Between, exp.In)
@@ -67,11 +69,11 @@ def is_strict(expression: exp.Expr) -> bool:
 
 def carry_one_sided(
     condition: exp.Expr,
-    columns: dict[str, PhysicalColumn],
+    columns: dict[str, InputColumn],
     padded: frozenset[int],
     carry: Callable[[int, exp.Expr], str],
     *,
-    outside: frozenset[int] = frozenset(),
+    external: frozenset[int] = frozenset(),
 ) -> exp.Expr:
     """Replace every largest part that reads one input only, and is more than a column, by a carried column.
 
@@ -84,11 +86,11 @@ def carry_one_sided(
         used = inputs_of(node, columns)
         if len(used) == 1 and not isinstance(node, exp.Column | exp.Identifier):
             (input,) = used
-            if input in outside or (input in padded and not is_strict(node)):
+            if input in external or (input in padded and not is_strict(node)):
                 return node
             kind = type_of(node, columns)
             name = carry(input, node)
-            columns[name] = PhysicalColumn(name, input, "", kind)
+            columns[name] = InputColumn(name, input, "", kind)
             return exp.column(exp.to_identifier(name, quoted=True))
         return node
 

@@ -1,34 +1,31 @@
-"""Lookup joins, planned: what can be asked of the outside table, and the kernel that asks."""
+"""External tables in lookup joins: what they can be asked for, and what is refused."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from sqlglot import exp
 
 from watersmeet.errors import BindError, UnsupportedError
 from watersmeet.expressions.positions import position_of
-from watersmeet.expressions.typing import plain_sql, type_of
-from watersmeet.kernels.api import JoinKind
-from watersmeet.kernels.lookup import LookupJoin
-from watersmeet.kernels.match import Key, SideColumns
-from watersmeet.lookup.tables import OpenTable, table_options
-from watersmeet.plan.logical.query import Input, JoinNode, KeyPair, Leaf, PhysicalColumn, changing
+from watersmeet.expressions.text import plain_sql
+from watersmeet.plan.logical.key_types import type_of
+from watersmeet.plan.logical.tree import Input, InputColumn, Join, KeyPair, Leaf, changing
 
 _T = exp.DataType.Type
 _TEXT = (_T.TEXT, _T.VARCHAR, _T.CHAR)
 _WHOLE = (*exp.DataType.INTEGER_TYPES, _T.DECIMAL)
 
 
-def table_of(join: JoinNode) -> Input | None:
-    """The outside table that a join looks up in; None for every other join."""
+def table_of(join: Join) -> Input | None:
+    """The external table that a join looks up in; None for every other join."""
     if join.asof is None or not isinstance(join.right, Leaf) or not join.right.input.stream.outside:
         return None
     return join.right.input
 
 
-def can_be_asked(pair: KeyPair, condition: exp.Expr, columns: dict[str, PhysicalColumn]) -> bool:
-    """Whether the outside table can be asked for rows with a key: one of its columns as it is, and no NULL.
+def can_be_asked(pair: KeyPair, condition: exp.Expr, columns: Mapping[str, InputColumn]) -> bool:
+    """Whether the external table can be asked for rows with a key: one of its columns as it is, and no NULL.
 
     Raises ``BindError`` where the column would have to be cast first.
     """
@@ -40,7 +37,7 @@ def can_be_asked(pair: KeyPair, condition: exp.Expr, columns: dict[str, Physical
     if not alike:
         left, right = plain_sql(pair.left), plain_sql(pair.right)
         raise BindError(
-            f"{right} is {column.sql('spark')}, but {left} makes it be compared as {pair.type.sql('spark')}: an outside"
+            f"{right} is {column.sql('spark')}, but {left} makes it be compared as {pair.type.sql('spark')}: an external"
             " table is asked for its columns as they are",
             hint=f"write CAST({left} AS {column.sql('spark')}) = {right}",
             position=position_of(condition),
@@ -48,9 +45,9 @@ def can_be_asked(pair: KeyPair, condition: exp.Expr, columns: dict[str, Physical
     return True
 
 
-def require_key(join: JoinNode, table: Input) -> None:
+def require_key(join: Join, table: Input) -> None:
     """Raise ``BindError`` for a lookup without an equality that the table can be asked for."""
-    if join.analysis.keys:
+    if join.condition.keys:
         return
     raise BindError(
         f"the lookup in {table.stream.name} needs a key: an equality of one of its columns with the left side",
@@ -66,7 +63,7 @@ _OWN_QUERY = "look it up in a query of its own (CREATE STREAM … AS), and join 
 def looked_up_key(expression: exp.Expr) -> UnsupportedError:
     """The error for a join of streams by a column that was looked up: rows find their bucket by what sources bring."""
     return UnsupportedError(
-        f"{plain_sql(expression)} is looked up in an outside table: it cannot be the key of a join of streams",
+        f"{plain_sql(expression)} is looked up in an external table: it cannot be the key of a join of streams",
         hint=_OWN_QUERY,
         position=position_of(expression),
     )
@@ -75,14 +72,14 @@ def looked_up_key(expression: exp.Expr) -> UnsupportedError:
 def computed_key(expression: exp.Expr) -> UnsupportedError:
     """The error for a lookup by what is computed from a column that was looked up."""
     return UnsupportedError(
-        f"{plain_sql(expression)} is looked up in an outside table: as the key of a further lookup it must be a column"
+        f"{plain_sql(expression)} is looked up in an external table: as the key of a further lookup it must be a column"
         " as it is, of the type that it is compared with",
         hint=_OWN_QUERY,
         position=position_of(expression),
     )
 
 
-def left_changes(join: JoinNode, table: Input) -> UnsupportedError:
+def left_changes(join: Join, table: Input) -> UnsupportedError:
     """The error for a lookup over a changelog: what a retracted row found is not known any more."""
     corrected = changing(join.left)
     by = f": the rows of {corrected[0].stream.name} change" if corrected else ""
@@ -93,30 +90,4 @@ def left_changes(join: JoinNode, table: Input) -> UnsupportedError:
         if corrected
         else "use EMIT FINAL, or put the lookup before the join that takes rows back",
         position=join.position,
-    )
-
-
-def lookup_kernel(
-    join: JoinNode,
-    table: Input,
-    columns: Sequence[SideColumns],
-    keys: tuple[Key, ...],
-    residual: str | None,
-    open_table: OpenTable,
-) -> LookupJoin:
-    """The kernel of a lookup; of the table only what is needed is asked for."""
-    left, right = columns
-    options = table_options(table.stream)
-    names = tuple(dict.fromkeys((*right.condition, *right.output)))
-    return LookupJoin(
-        left=left,
-        right=right,
-        keys=keys,
-        names=names,
-        source=open_table(table.stream, [table.declared(name) for name in names]),
-        outer=join.kind is JoinKind.LEFT,
-        residual=residual,
-        retry=options.retry_policy,
-        cache_rows=options.lookup_cache_rows,
-        cache_ttl=options.lookup_cache_ttl,
     )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sqlglot import exp
 from sqlglot.optimizer.annotate_types import annotate_types
 
 from watersmeet.errors import BindError
 from watersmeet.expressions.positions import position_of
-from watersmeet.plan.logical.query import PhysicalColumn
+from watersmeet.expressions.text import plain_sql
+from watersmeet.plan.logical.tree import InputColumn
 
 _T = exp.DataType.Type
 _INTEGERS = (_T.TINYINT, _T.SMALLINT, _T.INT, _T.BIGINT)
@@ -16,7 +19,7 @@ _TEXT = (_T.TEXT, _T.VARCHAR, _T.CHAR)
 _TIMES = (_T.TIMESTAMP, _T.TIMESTAMPTZ, _T.TIMESTAMPLTZ)
 
 
-def type_of(expression: exp.Expr, columns: dict[str, PhysicalColumn]) -> exp.DataType:
+def type_of(expression: exp.Expr, columns: Mapping[str, InputColumn]) -> exp.DataType:
     """The Spark type of an expression over physical columns; UNKNOWN where sqlglot cannot tell."""
     if isinstance(expression, exp.Column) and expression.name in columns:
         return columns[expression.name].type
@@ -31,17 +34,6 @@ def type_of(expression: exp.Expr, columns: dict[str, PhysicalColumn]) -> exp.Dat
     select = exp.select(exp.alias_(named, "x", copy=False), copy=False).from_("t")
     annotated = annotate_types(select, schema=schema, dialect="spark")
     return annotated.selects[0].type or exp.DataType.build("UNKNOWN")
-
-
-def plain_sql(expression: exp.Expr) -> str:
-    """An expression over physical columns as its author would write it (``o:id`` is o.id)."""
-
-    def plain(node: exp.Expr) -> exp.Expr:
-        if isinstance(node, exp.Identifier):
-            return exp.Identifier(this=node.name.replace(":", "."), quoted=False)
-        return node
-
-    return expression.copy().transform(plain, copy=False).sql(dialect="spark")
 
 
 def common_key_type(left: exp.DataType, right: exp.DataType, condition: exp.Expr) -> exp.DataType:

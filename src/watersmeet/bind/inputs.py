@@ -1,0 +1,64 @@
+"""The inputs of a query and their columns, collected while its names are resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlglot import exp
+
+from watersmeet.bind.scope import Relation
+from watersmeet.catalog.streams import StreamDef
+from watersmeet.columns import TP_DELTA, TP_TIME
+from watersmeet.errors import CatalogError, did_you_mean
+from watersmeet.expressions.positions import position_of
+from watersmeet.plan.logical.tree import Input, InputColumn, Leaf
+
+Streams = Mapping[str, StreamDef]
+
+
+class Inputs:
+    """Every use of a stream becomes an input, numbered in the order in which the text names them."""
+
+    def __init__(self, streams: Streams) -> None:
+        self._streams = streams
+        self.inputs: list[Input] = []
+        self.columns: dict[str, InputColumn] = {}
+
+    def add(self, table: exp.Table, alias: str) -> tuple[Leaf, Relation]:
+        """A stream as a source of rows, and the columns under which a query finds it.
+
+        Raises ``CatalogError`` where there is no such stream.
+        """
+        stream = self._streams.get(table.name.lower())
+        position = position_of(table)
+        if stream is None:
+            known = [stream.name for stream in self._streams.values()]
+            raise CatalogError(
+                f"there is no stream {table.name}", hint=did_you_mean(table.name, known), position=position
+            )
+        input = Input(len(self.inputs), self._unique(alias), stream, position)
+        self.inputs.append(input)
+        types = {column.name: exp.DataType.build(column.type, dialect="spark") for column in stream.columns}
+        # the delta says what a change does to its row; it is none of the row's values
+        shown = {name: self._column(input, name, type) for name, type in types.items() if name.lower() != TP_DELTA}
+        hidden = {}
+        if TP_TIME not in types and not stream.outside:
+            hidden[TP_TIME] = self._column(input, TP_TIME, exp.DataType.build("TIMESTAMP", dialect="spark"))
+        if not stream.outside:
+            hidden[TP_DELTA] = exp.column(exp.to_identifier(TP_DELTA, quoted=True))
+        return Leaf(input), Relation(alias, shown, hidden)
+
+    def replace(self, leaf: Leaf) -> None:
+        """Note what an input has become (VERSIONED ON names another event time)."""
+        self.inputs[leaf.input.index] = leaf.input
+
+    def _unique(self, alias: str) -> str:
+        taken = {input.alias for input in self.inputs}
+        while alias in taken:
+            alias += "'"
+        return alias
+
+    def _column(self, input: Input, column: str, type: exp.DataType) -> exp.Expr:
+        name = input.physical(column)
+        self.columns[name] = InputColumn(name, input.index, column, type)
+        return exp.column(exp.to_identifier(name, quoted=True))

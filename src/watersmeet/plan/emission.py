@@ -1,0 +1,188 @@
+"""EMIT FINAL or EMIT CHANGELOG: what the query asks for, what is possible, and what bounds the state.
+
+The default is FINAL where every join has a bound or no result needs a correction (an inner or semi join of append-only
+streams), otherwise CHANGELOG.  Where rows would have to be kept forever, a limit on the state's bytes takes the place
+of a window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from watersmeet.errors import PlanError, Position, UnsupportedError
+from watersmeet.expressions.positions import position_of
+from watersmeet.kernels.api import EmitMode, Side
+from watersmeet.kernels.asof.match import Direction
+from watersmeet.plan.logical.lags import lag_of, unbounded_sides, waits_forever
+from watersmeet.plan.logical.query import LogicalQuery
+from watersmeet.plan.logical.tree import AsofClause, Input, Join, changing, joins_of
+
+LIMIT_SETTING = "join_max_buffered_bytes"
+DEFAULT_LIMIT = 512 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Emission:
+    """When a query emits, the reason, and its limit of state bytes (None: no limit)."""
+
+    mode: EmitMode
+    reason: str
+    max_state_bytes: int | None
+
+
+def decide_emission(query: LogicalQuery) -> Emission:
+    """The emit mode of a query and its limit of state bytes.
+
+    Raises ``PlanError`` for EMIT FINAL over a join without a bound or a limit, and for ``temporal_wait = 'none'``
+    without a join that would wait; ``UnsupportedError`` for EMIT FINAL of results that change, and for ORDER BY in a
+    changelog or over a join without a bound.
+    """
+    joins = list(joins_of(query.root))
+    unbounded = unbounded_sides(joins)
+    mode, reason = _requested(query, unbounded) or _default(query, joins, is_bounded=not unbounded)
+    limit = query.settings.join_max_buffered_bytes
+    if limit is None and (unbounded or any(waits_forever(join) for join in joins)):
+        limit = DEFAULT_LIMIT
+    _check_ordering(query, mode)
+    _check_wait(query, mode)
+    return Emission(mode, reason, limit)
+
+
+def emits_at_once(query: LogicalQuery, asof: AsofClause) -> bool:
+    """Whether a join as of a time emits each result at once and never revises it."""
+    without_wait = asof.of_table and query.settings.temporal_wait == "none"
+    return asof.direction is Direction.CURRENT or without_wait
+
+
+def _requested(query: LogicalQuery, unbounded: Sequence[tuple[Join, Side]]) -> tuple[EmitMode, str] | None:
+    """The mode that EMIT names, if it can be had; None without EMIT."""
+    asked, position = query.text.emit, query.text.emit_position
+    if asked is None:
+        return None
+    if asked is EmitMode.FINAL:
+        if query.aggregation is not None:
+            raise _aggregated(position)
+        if corrected := changing(query.root):
+            raise _corrected(corrected[0], position)
+        if unbounded and query.settings.join_max_buffered_bytes is None:
+            raise _unbounded(query, unbounded)
+    return asked, f"EMIT {asked.name} was asked for"
+
+
+def _default(query: LogicalQuery, joins: Sequence[Join], *, is_bounded: bool) -> tuple[EmitMode, str]:
+    """The mode of a query without EMIT, and the reason."""
+    if query.aggregation is not None:
+        return EmitMode.CHANGELOG, "an aggregate changes with the rows of its group"
+    if corrected := changing(query.root):
+        return EmitMode.CHANGELOG, f"rows of {corrected[0].stream.name} change"
+    if is_bounded:
+        return EmitMode.FINAL, _final_reason(query, joins)
+    if not any(join.kind.retracts for join in joins):
+        return EmitMode.FINAL, "no result ever needs a correction"
+    return EmitMode.CHANGELOG, "a join without a window can never be final"
+
+
+def _final_reason(query: LogicalQuery, joins: Sequence[Join]) -> str:
+    if not joins:
+        return "each row gives its result at once"
+    as_of = [join.asof for join in joins if join.asof is not None]
+    if not as_of:
+        return "every join has a window"
+    if not all(emits_at_once(query, each) for each in as_of):
+        return "rows wait until their partner is known"
+    windowed = len(as_of) < len(joins)
+    return "every other join has a window" if windowed else "rows are joined at once, and never revised"
+
+
+def _check_wait(query: LogicalQuery, mode: EmitMode) -> None:
+    """Raise ``PlanError`` where ``temporal_wait = 'none'`` has no join to apply to."""
+    if query.settings.temporal_wait != "none":
+        return
+    position = query.text.settings_positions.get("temporal_wait", query.text.position)
+    if mode is EmitMode.CHANGELOG:
+        raise PlanError(
+            "temporal_wait = 'none' is for EMIT FINAL: a changelog emits results at once, and corrects them",
+            hint="leave it out, or use EMIT FINAL",
+            position=position,
+        )
+    if not any(join.asof is not None and join.asof.of_table for join in joins_of(query.root)):
+        raise PlanError(
+            "temporal_wait = 'none', but no join here is FOR SYSTEM_TIME AS OF", hint="leave it out", position=position
+        )
+
+
+def _check_ordering(query: LogicalQuery, mode: EmitMode) -> None:
+    if query.ordering is None:
+        return
+    if mode is EmitMode.CHANGELOG:
+        raise UnsupportedError(
+            "ORDER BY emits rows once they are final; a changelog corrects rows after it has emitted them",
+            hint="leave out ORDER BY, or use EMIT FINAL",
+            position=query.text.emit_position or query.ordering.position,
+        )
+    if lag_of(query.root, query.ordering.input) is None:
+        raise UnsupportedError(
+            "ORDER BY over a join without a window would wait forever",
+            hint="add WITHIN to the join, or to a MATCH_CONDITION a tolerance",
+            position=query.ordering.position,
+        )
+
+
+def _corrected(input: Input, position: Position | None) -> UnsupportedError:
+    stream = input.stream
+    return UnsupportedError(
+        f"EMIT FINAL: the rows of {stream.name} change (mode {stream.mode.value}), so any result may have to be"
+        " corrected",
+        hint="leave out EMIT FINAL, or use EMIT CHANGELOG and a sink that takes corrections",
+        position=position,
+    )
+
+
+def _aggregated(position: Position | None) -> UnsupportedError:
+    return UnsupportedError(
+        "EMIT FINAL: an aggregate changes with every row of its group, so it is never final",
+        hint="leave out EMIT FINAL, or use EMIT CHANGELOG and a sink that takes corrections",
+        position=position,
+    )
+
+
+def _unbounded(query: LogicalQuery, found: Sequence[tuple[Join, Side]]) -> PlanError:
+    join, side = found[0]
+    sides = " and ".join(
+        f"the {each.value} side ({', '.join(query.inputs[i].alias for i in sorted(join.child(each).visible))})"
+        for of, each in found
+        if of is join
+    )
+    own, other = (query.inputs[join.condition.leaders[each.index][0]].alias for each in (side, side.other))
+    return PlanError(
+        f"EMIT FINAL cannot bound the state of {sides}: a partner may come at any later time",
+        detail=_missing_watermark(query, join) or f"nothing says how long a row of {own} waits for one of {other}",
+        hint="add WITHIN INTERVAL '…' to the join (or inequalities over both event times), use EMIT CHANGELOG, "
+        f"or set a limit with SETTINGS {LIMIT_SETTING} = …",
+        position=join.position,
+    )
+
+
+def _missing_watermark(query: LogicalQuery, join: Join) -> str | None:
+    """Where an inequality stands over a column that is not an event time: which side lacks a watermark on it."""
+    for condition in join.condition.residual:
+        if not isinstance(condition, exp.Between | exp.LT | exp.LTE | exp.GT | exp.GTE):
+            continue
+        for column in condition.find_all(exp.Column):
+            known = query.columns.get(column.name)
+            if known is None:
+                continue
+            input = query.inputs[known.input]
+            timelike = known.type.is_type(*exp.DataType.TEMPORAL_TYPES) or known.type.is_type(
+                *exp.DataType.INTEGER_TYPES
+            )
+            if timelike and not input.is_time(known.column):
+                where = f" ({position})" if (position := position_of(column)) else ""
+                return (
+                    f"{input.alias}.{known.column}{where} has no watermark: the event time of {input.stream.name} is "
+                    f"{input.time.column}; declare WATERMARK FOR {known.column} AS {known.column} - INTERVAL '…'"
+                )
+    return None

@@ -1,0 +1,42 @@
+"""Pieces of EXPLAIN that several operators share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from watersmeet.kernels.changelog.newest import Newest
+from watersmeet.kernels.match import Key
+from watersmeet.plan.logical.tree import Input
+from watersmeet.plan.physical_plan import PhysicalPlan
+
+#: The kernel's ``l.`` or ``r.`` before a column whose name says itself which side it belongs to.
+_BEFORE_ALIAS = re.compile(r'\b[lr]\.(?="[^"]*:)')
+
+
+def plain_name(name: str) -> str:
+    """A physical name, or SQL over such names, as its author would write it: ``o:id`` is o.id."""
+    return name.replace("`", "").replace('"', "").replace(":", ".")
+
+
+def plain_condition(sql: str) -> str:
+    """A kernel's condition without the names of its two rows."""
+    return plain_name(_BEFORE_ALIAS.sub("", sql))
+
+
+def newest_text(newest: Newest) -> str:
+    """What is kept of a changing stream."""
+    tested = "; its filter tests that one" if newest.passes is not None else ""
+    key = ", ".join(plain_name(name) for name in newest.by)
+    return f"the newest change of each key ({key}) of {newest.alias}{tested}"
+
+
+def key_lines(keys: Iterable[Key]) -> Iterator[str]:
+    """A line for each key of a join."""
+    for key in keys:
+        yield f"  key {plain_name(key.left)} {'<=>' if key.null_safe else '='} {plain_name(key.right)}"
+
+
+def input_of(time_name: str, plan: PhysicalPlan) -> Input:
+    """The input whose event time travels under a name."""
+    return next(part.input for part in plan.inputs if part.input.time_name == time_name)

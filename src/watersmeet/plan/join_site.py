@@ -1,0 +1,144 @@
+"""One join as its operator's planning sees it: its terms, the columns it needs, and SQL for its kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from watersmeet.columns import TIME
+from watersmeet.kernels.api import Side
+from watersmeet.kernels.asof.match import Versions
+from watersmeet.kernels.changelog.newest import Newest
+from watersmeet.kernels.match import SideColumns
+from watersmeet.plan.across_sides import render
+from watersmeet.plan.emission import Emission
+from watersmeet.plan.join_terms import JoinTerms
+from watersmeet.plan.logical.bounds import Interval
+from watersmeet.plan.logical.query import LogicalQuery
+from watersmeet.plan.logical.tree import Join, Leaf
+from watersmeet.plan.operators.temporal import versions_of
+from watersmeet.plan.physical_plan import Feed
+from watersmeet.plan.sources import Sources, quoted_column
+
+
+@dataclass(frozen=True, slots=True)
+class JoinSite:
+    """A join and where it stands; ``needed`` are the columns that its results must hold."""
+
+    query: LogicalQuery
+    emission: Emission
+    sources: Sources
+    join: Join
+    terms: JoinTerms
+    needed: frozenset[str]
+
+    @property
+    def name(self) -> str:
+        """The operator's name."""
+        return f"join_{self.terms.number + 1}"
+
+    @property
+    def is_last(self) -> bool:
+        """Whether no other join follows."""
+        return self.join is self.query.root
+
+    @property
+    def single_bucket(self) -> bool:
+        """Whether no key spreads the rows over the buckets."""
+        return not self.terms.routes[0]
+
+    # -- columns ---------------------------------------------------------------------------------------------------
+
+    def condition_columns(self, side: Side) -> set[str]:
+        """The columns of a side that the join's condition reads."""
+        found = {key.of(side) for key in self.terms.keys}
+        for term in self.terms.residual:
+            found |= self.sources.of_side(self.sources.carried_names(term), self.join.child(side))
+        for i, j, _ in (*self.join.condition.loose, *self.join.condition.exact):
+            found.add(self.query.inputs[i if side is Side.LEFT else j].time_name)
+        return found
+
+    def output_columns(self, side: Side) -> set[str]:
+        """The columns of a side that the results must hold."""
+        return self.sources.of_side(self.needed, self.join.child(side)) if self.join.kind.shows(side) else set()
+
+    def brought_columns(self, side: Side) -> set[str]:
+        """All columns that a side must bring."""
+        brought = self.condition_columns(side) | self.output_columns(side)
+        if self.join.asof is not None and side is Side.RIGHT:
+            brought |= set(self.versions().columns)
+        if (newest := self.replaced(side)) is not None:
+            brought |= set(newest.columns)
+        return brought
+
+    def side_columns(self, side: Side, feed: Feed | None) -> SideColumns:
+        """The columns of a side as its kernel finds them; an external table has no feed."""
+        time = feed.times[0] if feed is not None and len(feed.times) == 1 else None
+        condition = self.condition_columns(side) - {time}
+        return SideColumns(tuple(sorted(self.output_columns(side))), tuple(sorted(condition)), time)
+
+    # -- changing streams and tables -------------------------------------------------------------------------------
+
+    def replaced(self, side: Side) -> Newest | None:
+        """How rows of a side replace each other within the join's own buckets; None where they do not.
+
+        All changes of a key reach one bucket only if the primary key contains everything that routes them.
+        """
+        child = self.join.child(side)
+        if self.join.asof is not None or not isinstance(child, Leaf) or not child.input.stream.changes:
+            return None
+        primary = {child.input.physical(name) for name in child.input.stream.primary_key}
+        pairs = self.join.condition.keys
+        routes = [pair.left if side is Side.LEFT else pair.right for pair in pairs]
+        read = {column.name for route in routes for column in route.find_all(exp.Column)}
+        return self.sources.newest(child.input) if pairs and read <= primary else None
+
+    def versions(self) -> Versions:
+        """How the right rows of a join as of a time follow each other."""
+        assert self.join.asof is not None
+        right = self.query.inputs[self.join.asof.right]
+        pairs = self.join.condition.keys
+        return versions_of(self.join.asof, right, pairs, self.terms.keys, right.physical("$seq"), self.sources.columns)
+
+    # -- SQL for the kernel ----------------------------------------------------------------------------------------
+
+    def residual_sql(self) -> str | None:
+        """What matching rows must meet beside keys and window, over the kernel's rows ``l`` and ``r``."""
+        return " AND ".join(self._residual_terms()) or None
+
+    def _residual_terms(self) -> Iterator[str]:
+        for term in self.terms.residual:
+            yield render(term, self._column)
+        for i, j, interval in self.join.condition.exact:
+            distance = self._time(j) - self._time(i)
+            yield exp.paren(_within(distance, interval)).sql(dialect="duckdb")
+        for i, j, interval in self.join.condition.loose:
+            left, right = self._time(i), self._time(j)
+            near = _within(right - left, interval)
+            yield exp.paren(exp.or_(_is_null(left), _is_null(right), near)).sql(dialect="duckdb")
+
+    def _column(self, name: str) -> exp.Expr:
+        return self.sources.value(name, self._time, self._alias(self.sources.columns[name].input))
+
+    def _alias(self, input: int) -> str:
+        return (Side.LEFT if input in self.join.left.inputs else Side.RIGHT).alias
+
+    def _time(self, input: int) -> exp.Column:
+        # a side's $t is the time of one input, unless several lead
+        alone = {leaders[0] for leaders in self.join.condition.leaders if len(leaders) == 1}
+        return quoted_column(TIME if input in alone else self.query.inputs[input].time_name, self._alias(input))
+
+
+def _within(distance: exp.Expr, interval: Interval) -> exp.Expr:
+    bounds: list[exp.Expr] = []
+    if interval.lower is not None:
+        bounds.append(exp.GTE(this=distance.copy(), expression=exp.Literal.number(interval.lower)))
+    if interval.upper is not None:
+        bounds.append(exp.LTE(this=distance.copy(), expression=exp.Literal.number(interval.upper)))
+    return exp.and_(*bounds) if bounds else exp.true()
+
+
+def _is_null(operand: exp.Expr) -> exp.Expr:
+    return exp.Is(this=operand.copy(), expression=exp.null())

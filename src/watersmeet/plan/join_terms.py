@@ -1,0 +1,119 @@
+"""A join's conditions over the columns that travel: keys, routes to the buckets, and what the kernel tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from watersmeet.kernels.api import JoinKind, Side
+from watersmeet.kernels.match import Key
+from watersmeet.plan.across_sides import carry_one_sided, is_allowed, require_allowed
+from watersmeet.plan.external_tables import table_of
+from watersmeet.plan.logical.conditions import inputs_of
+from watersmeet.plan.logical.query import LogicalQuery
+from watersmeet.plan.logical.tree import Join, joins_of, nullable
+from watersmeet.plan.operators.temporal import routing_keys
+from watersmeet.plan.sources import Sources
+
+Routes = tuple[tuple[str, ...], tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinTerms:
+    """The conditions of join ``number``; ``routes`` are the hash columns of its key, by side."""
+
+    number: int
+    keys: tuple[Key, ...]
+    routes: Routes
+    residual: tuple[exp.Expr, ...]
+
+
+def join_terms(query: LogicalQuery, sources: Sources) -> tuple[dict[Join, JoinTerms], tuple[exp.Expr, ...]]:
+    """The terms of every join, and conditions that are tested after the last join instead.
+
+    Raises ``UnsupportedError`` for a condition across sides that neither the kernel nor Spark may evaluate.
+    """
+    joins = list(joins_of(query.root))
+    found: dict[Join, JoinTerms] = {}
+    postponed: list[exp.Expr] = []
+    table_routes: dict[int, tuple[str, ...]] = {}  # by external table: what routed the rows to its lookup
+    for number, join in enumerate(joins):
+        keys = _keys(number, join, sources)
+        routes = _routes(number, join, sources, table_routes)
+        residual = []
+        for condition in _tested(join):
+            carried = _carried(condition, join, sources)
+            if is_allowed(carried):
+                residual.append(carried)
+            elif _commutes(query, joins[number:]):
+                postponed.append(condition)
+            else:
+                require_allowed(carried, join.kind.value)
+        found[join] = JoinTerms(number, keys, routes, tuple(residual))
+    return found, tuple(postponed)
+
+
+def _keys(number: int, join: Join, sources: Sources) -> tuple[Key, ...]:
+    table = table_of(join)
+    keys = []
+    for i, pair in enumerate(join.condition.keys):
+        name = f"$k{number}_{i}"
+        right = sources.key(pair.right, pair.type, name) if table is None else pair.right.name
+        keys.append(Key(sources.key(pair.left, pair.type, name), right, pair.null_safe))
+    return tuple(keys)
+
+
+def _tested(join: Join) -> Sequence[exp.Expr]:
+    """The conditions beside keys and window; filters over an external table are tested on the rows it returns."""
+    table = table_of(join)
+    return (*join.condition.residual, *(table.filters if table is not None else ()))
+
+
+def _carried(condition: exp.Expr, join: Join, sources: Sources) -> exp.Expr:
+    """A condition whose one-sided parts are computed at their sources."""
+    padded = nullable(join.left) | nullable(join.right)
+    return carry_one_sided(condition, sources.columns, padded, sources.compute, external=sources.external)
+
+
+def _commutes(query: LogicalQuery, from_here: Sequence[Join]) -> bool:
+    """Whether a condition of the first of these joins may as well be tested after the last."""
+    visible = from_here[0].visible <= query.root.visible and query.aggregation is None
+    return visible and all(join.kind is JoinKind.INNER for join in from_here)
+
+
+def _routes(number: int, join: Join, sources: Sources, table_routes: dict[int, tuple[str, ...]]) -> Routes:
+    """One hash column for each pair of inputs that share keys, computed at the sources."""
+    if (table := table_of(join)) is not None:
+        left = _lookup_route(number, join, sources, table_routes)
+        table_routes[table.index] = left
+        return left, ()
+    groups: dict[tuple[int, int], list[tuple[exp.Expr, exp.Expr]]] = {}
+    for pair in routing_keys(join, sources.inputs, sources.columns):
+        (i,), (j,) = inputs_of(pair.left, sources.columns), inputs_of(pair.right, sources.columns)
+        typed = [exp.cast(side.copy(), pair.type) for side in (pair.left, pair.right)]
+        groups.setdefault((i, j), []).append((typed[0], typed[1]))
+    routes: tuple[list[str], list[str]] = ([], [])
+    for group, (pair_of_inputs, keys) in enumerate(sorted(groups.items())):
+        for side in Side:
+            input = pair_of_inputs[side.index]
+            routes[side.index].append(sources.hash(input, f"$h{number}_{group}", [key[side.index] for key in keys]))
+    return tuple(routes[0]), tuple(routes[1])
+
+
+def _lookup_route(
+    number: int, join: Join, sources: Sources, table_routes: Mapping[int, tuple[str, ...]]
+) -> tuple[str, ...]:
+    """Hash columns of a lookup's left side: of its keys, and for looked-up keys those that led to them."""
+    keys: dict[int, list[exp.Expr]] = {}
+    for pair in join.condition.keys:
+        (i,) = inputs_of(pair.left, sources.columns)
+        keys.setdefault(i, []).append(exp.cast(pair.left.copy(), pair.type))
+    route: list[str] = []
+    for i, of_input in sorted(keys.items()):
+        if i in sources.external:
+            route += table_routes[i]
+        else:
+            route.append(sources.hash(i, f"$h{number}_{i}", of_input))
+    return tuple(dict.fromkeys(route))

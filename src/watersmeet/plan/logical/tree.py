@@ -1,0 +1,245 @@
+"""A query as a tree of joins over inputs.
+
+Every column has a physical name, unique in the query: ``o:amount`` is column ``amount`` of the input with alias ``o``.
+Expressions are sqlglot trees over such columns.  Nested selects are inlined: a column of a subquery is an expression
+over the columns of the inputs below it.
+
+All nodes are immutable.  A pass (``passes/``) returns a new tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from watersmeet.catalog.streams import StreamDef
+from watersmeet.errors import Position
+from watersmeet.expressions.times import EventTime
+from watersmeet.kernels.api import JoinKind, Side
+from watersmeet.kernels.asof.match import Direction
+from watersmeet.plan.logical.bounds import Differences, Interval
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One use of a stream in a query; a self join has two inputs over one stream.
+
+    ``filters`` are conditions over this input alone, tested before its rows reach a join.
+    """
+
+    index: int
+    alias: str
+    stream: StreamDef
+    position: Position | None = None
+    filters: tuple[exp.Expr, ...] = ()
+
+    @property
+    def time(self) -> EventTime:
+        """The event time of the stream."""
+        return self.stream.event_time
+
+    @property
+    def time_name(self) -> str:
+        """The physical name of the internal event time."""
+        return self.physical("$t")
+
+    def is_time(self, column: str) -> bool:
+        """Whether a declared column is the event time."""
+        return column.lower() == self.time.column.lower()
+
+    def physical(self, column: str) -> str:
+        """The query-wide name of a column (or of a hidden one, which begins with ``$``)."""
+        return f"{self.alias}:{column}"
+
+    def declared(self, physical: str) -> str:
+        """The declared name of a physical column of this input."""
+        return physical.removeprefix(f"{self.alias}:")
+
+
+@dataclass(frozen=True, slots=True)
+class InputColumn:
+    """A declared column of an input, or a hidden one that the planner computes at its source."""
+
+    name: str
+    input: int
+    column: str
+    type: exp.DataType
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """An equality of two expressions, each over one input: left side, right side."""
+
+    left: exp.Expr
+    right: exp.Expr
+    null_safe: bool
+    type: exp.DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """WITHIN as written: t - before <= u <= t + after for a left row at t and a right row at u, in microseconds."""
+
+    before: int
+    after: int
+    position: Position | None
+
+
+@dataclass(frozen=True, slots=True)
+class AsofClause:
+    """Which right row a left row matches: of all with its key, the nearest in a direction (kernels/asof/match.py).
+
+    ``left`` and ``right`` are the inputs whose event times are compared.  The tolerance is in units of internal event
+    time.  With ``of_table`` the right stream is a table (FOR SYSTEM_TIME AS OF): its rows are versions of their primary
+    key.
+    """
+
+    left: int
+    right: int
+    direction: Direction
+    strict: bool = False
+    tolerance: int | None = None
+    of_table: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class JoinCondition:
+    """When two rows match, and what this implies for event times.
+
+    At first every condition is in ``residual``.  The pass ``find_windows`` splits it: equalities become ``keys``,
+    inequalities over event times become ``bounds`` (of the right time minus the left time), the rest stays.
+
+    ``leaders``: for each side, the inputs whose times count; the first that is not NULL, since a padded row may lack
+    some.  ``loose`` are more bounds (i, j, time j - time i) that apply where neither time is NULL: WITHIN over a chain
+    does not constrain a stream that a padded row lacks.  ``exact`` are bounds of the same form that fail on NULL, as
+    any other condition does.  ``grace`` is the GRACE PERIOD that applies to this join, in units of internal event time.
+
+    ``lags``: how far an input's event time in the results may lie behind the join's frontier (None: no bound).
+    ``differences``: how far apart event times in one result may lie.
+    """
+
+    residual: tuple[exp.Expr, ...] = ()
+    keys: tuple[KeyPair, ...] = ()
+    leaders: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
+    bounds: Interval = field(default_factory=Interval)
+    loose: tuple[tuple[int, int, Interval], ...] = ()
+    exact: tuple[tuple[int, int, Interval], ...] = ()
+    grace: int = 0
+    lags: Mapping[int, int | None] = field(default_factory=dict)
+    differences: Differences = field(default_factory=Differences)
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A source of rows."""
+
+    input: Input
+
+    @property
+    def visible(self) -> frozenset[int]:
+        """Its own columns."""
+        return frozenset({self.input.index})
+
+    @property
+    def inputs(self) -> frozenset[int]:
+        """The input itself."""
+        return self.visible
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Join:
+    """A join of two subtrees.
+
+    ``within`` and ``grace`` are the clauses written on this join (``grace`` in units of internal event time).
+    ``where`` holds conditions of a subquery's WHERE over the join's results; ``push_filters`` moves them down.
+    ``tests`` are conditions on the row that a join as of a time picked.  A ``null_aware`` join stands for NOT IN, where
+    a comparison with NULL counts as a match: no part of its condition may become a key.
+    """
+
+    left: Node
+    right: Node
+    kind: JoinKind
+    condition: JoinCondition = field(default_factory=JoinCondition)
+    position: Position | None = None
+    within: Within | None = None
+    grace: int = 0
+    asof: AsofClause | None = None  # ASOF JOIN, or FOR SYSTEM_TIME AS OF
+    where: tuple[exp.Expr, ...] = ()
+    tests: tuple[exp.Expr, ...] = ()
+    null_aware: bool = False
+    mirrored: bool = False  # RIGHT SEMI or RIGHT ANTI: written with its sides the other way round
+    from_subquery: bool = False  # EXISTS or IN
+
+    def child(self, side: Side) -> Node:
+        """The subtree of one side."""
+        return self.left if side is Side.LEFT else self.right
+
+    @property
+    def visible(self) -> frozenset[int]:
+        """Inputs whose columns appear in the results."""
+        return self.left.visible | self.right.visible if self.kind.pairs else self.left.visible
+
+    @property
+    def inputs(self) -> frozenset[int]:
+        """All inputs below, including those whose columns a semi join drops."""
+        return self.left.inputs | self.right.inputs
+
+
+Node = Leaf | Join
+
+
+def joins_of(node: Node) -> Iterator[Join]:
+    """All joins at and below ``node``, inner ones first: the order in which rows pass them."""
+    if isinstance(node, Join):
+        yield from joins_of(node.left)
+        yield from joins_of(node.right)
+        yield node
+
+
+def leaves_of(node: Node) -> Iterator[Leaf]:
+    """All leaves at and below ``node``, from left to right."""
+    if isinstance(node, Leaf):
+        yield node
+    else:
+        yield from leaves_of(node.left)
+        yield from leaves_of(node.right)
+
+
+def nullable(node: Node) -> frozenset[int]:
+    """The inputs that a row of ``node`` may lack because a join below padded it."""
+    if isinstance(node, Leaf):
+        return frozenset()
+    found: frozenset[int] = frozenset()
+    for side in Side:
+        if node.kind.shows(side):
+            child = node.child(side)
+            found |= child.visible if node.kind.pads(side) else nullable(child)
+    return found
+
+
+def timed(node: Node) -> frozenset[int]:
+    """The visible inputs that have an event time: all but external tables."""
+    if isinstance(node, Leaf):
+        return frozenset() if node.input.stream.outside else node.visible
+    return timed(node.left) | timed(node.right) if node.kind.pairs else timed(node.left)
+
+
+def met_in_time(node: Node) -> frozenset[int]:
+    """The visible inputs whose event times date a row of ``node``: not those joined as of a time."""
+    if isinstance(node, Leaf):
+        return timed(node)
+    left = met_in_time(node.left)
+    return left | met_in_time(node.right) if node.kind.pairs and node.asof is None else left
+
+
+def changing(node: Node) -> list[Input]:
+    """The changing streams that may cause retractions of the results of ``node``.
+
+    A table joined as of a time is not among them: its versions are matched as they stand.
+    """
+    if isinstance(node, Leaf):
+        return [node.input] if node.input.stream.changes else []
+    right = changing(node.right) if node.asof is None else []
+    return [*changing(node.left), *right]

@@ -1,0 +1,223 @@
+"""Aggregates, planned: what groups rows, how their bucket is chosen, and the operators.
+
+Rows with keys go to the bucket of their group.  Without keys, each bucket aggregates the rows that it has, and one
+bucket combines the partial results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import pyarrow as pa
+from sqlglot import exp
+
+from watersmeet.expressions.arrow_types import arrow_type
+from watersmeet.expressions.text import plain_sql
+from watersmeet.kernels.aggregate.functions import Call, of_parts, of_rows, result, same_float, term_name
+from watersmeet.kernels.aggregate.kernel import Aggregate, Output
+from watersmeet.kernels.aggregate.parts import Parts
+from watersmeet.plan.aggregate_rows import AggregateRows
+from watersmeet.plan.logical.certain_types import certain_type
+from watersmeet.plan.logical.query import AggregateCall, Aggregation
+from watersmeet.plan.physical_plan import Feed, PhysicalOperator, PhysicalPlan
+from watersmeet.settings.query_settings import QuerySettings
+
+_NO_TIME = "$none:$t"  # partial results have no event time
+
+
+class Stage(Enum):
+    """Which part of an aggregation an operator computes."""
+
+    WHOLE = "whole"
+    PARTS = "parts"
+    COMBINED = "combined"
+
+    @property
+    def operator_name(self) -> str:
+        """The name of the operator; the one whose results are the query's is always ``aggregate``."""
+        return "aggregate_parts" if self is Stage.PARTS else "aggregate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AggregateOperator(PhysicalOperator):
+    """Keeps a row for each group; emits a changelog."""
+
+    kernel: Aggregate
+    stage: Stage
+    aggregation: Aggregation
+
+    @property
+    def added_types(self) -> Mapping[str, pa.DataType]:
+        """Keys and the functions' values."""
+        return self.kernel.given
+
+    @property
+    def passes_any_time(self) -> bool:
+        """Always: no group is ever final."""
+        return True
+
+    def is_hybrid(self, settings: QuerySettings) -> bool:
+        """As the setting for aggregates says."""
+        return settings.default_hash_table == "hybrid"
+
+    def explain(self, plan: PhysicalPlan) -> Iterator[str]:
+        """Groups, functions and what is kept for them."""
+        if self.stage is Stage.COMBINED:
+            yield f"{self.name}: puts the results of all buckets together, in one bucket"
+            return
+        aggregation = self.aggregation
+        keys = ", ".join(plain_sql(key.expression) for key in aggregation.keys)
+        what = f"GROUP BY {keys}" if keys else "all rows"
+        yield f"{self.name}: {what}, EMIT CHANGELOG, {self._buckets(plan.query.settings)}"
+        for condition in aggregation.conditions:
+            yield f"  filter before it: {plain_sql(condition)}"
+        values = [call.text for call in aggregation.calls if not call.function.is_running]
+        running = [call.text for call in aggregation.calls if call.function.is_running]
+        if running:
+            yield f"  running totals: {', '.join(running)}"
+        if values:
+            yield f"  computed anew where values come or go: {', '.join(values)}"
+        kept = ""
+        if values:
+            ends = all(bag.ends for bag in self.kernel.bags if bag.amount is None)
+            kept = ", and its first and last values (rows only ever come)" if ends else ", and its distinct values"
+        yield f"  state: {'a row for each group' if keys else 'one row'}{kept}; kept until the end of input"
+        if keys:
+            yield "  for each group that changed, the row that was shown is taken back (-1), and the new one comes (+1)"
+
+    def _buckets(self, settings: QuerySettings) -> str:
+        distinct = distinct_arguments(self.aggregation)
+        if self.stage is Stage.PARTS:
+            if distinct is None:
+                return "in each bucket of the rows that are there"
+            return f"in each bucket, by hash of {plain_sql(distinct[0])}"
+        if not self.single_bucket:
+            return "by hash of the group"
+        if self.aggregation.keys:
+            return "one bucket (no key is computed from one stream whose rows are always there)"
+        if settings.buckets == 1:
+            return "one bucket"
+        if distinct is not None:
+            why = "several DISTINCT arguments" if len(distinct) > 1 else "DISTINCT over several streams"
+            return f"one bucket ({why})"
+        return "one bucket (its rows are in one: the join has no key)"
+
+
+@dataclass(frozen=True, slots=True)
+class AggregatePlan:
+    """An aggregation over the columns that travel; ``route`` are the hash columns that choose a row's bucket.
+
+    ``in_parts``: every bucket aggregates its own rows, and a second operator combines the results.
+    """
+
+    aggregation: Aggregation
+    keys: tuple[tuple[str, str, pa.DataType], ...]
+    calls: tuple[Call, ...]
+    where: str | None
+    route: tuple[str, ...]
+    in_parts: bool
+
+    def operators(self, feed: Feed, number: int) -> list[PhysicalOperator]:
+        """The operators over ``feed``; the first is the plan's operator ``number``."""
+        parts = Parts(append_only=not feed.changelog)
+        terms = [of_rows(call, parts) for call in self.calls]
+        if not self.in_parts:
+            outputs = self._results([result(call, each) for call, each in zip(self.calls, terms, strict=True)])
+            kernel = self._kernel(parts, outputs, where=self.where, changes=feed.changelog, always=not self.keys)
+            return [self._operator(Stage.WHOLE, kernel, feed, self.route)]
+        partial = [
+            Output(term_name(call, name), sql, type)
+            for call, each in zip(self.calls, terms, strict=True)
+            for name, (sql, type) in each.items()
+        ]
+        partial.append(Output(_NO_TIME, "CAST(NULL AS BIGINT)", pa.int64()))
+        first = self._kernel(parts, partial, where=self.where, changes=feed.changelog, always=False)
+        parts = Parts(append_only=False)
+        outputs = self._results([result(call, of_parts(call, parts)) for call in self.calls])
+        last = self._kernel(parts, outputs, where=None, changes=True, always=True)
+        partials = Feed((_NO_TIME,), operator=number, lag=None, changelog=True)
+        return [
+            self._operator(Stage.PARTS, first, feed, self.route),
+            self._operator(Stage.COMBINED, last, partials, ()),
+        ]
+
+    def _results(self, values: Sequence[str]) -> list[Output]:
+        return [Output(call.name, sql, call.result_type) for call, sql in zip(self.calls, values, strict=True)]
+
+    def _kernel(
+        self, parts: Parts, outputs: Sequence[Output], *, where: str | None, changes: bool, always: bool
+    ) -> Aggregate:
+        return Aggregate(self.keys, parts.totals, parts.bags, tuple(outputs), where, changes, always)
+
+    def _operator(self, stage: Stage, kernel: Aggregate, feed: Feed, route: tuple[str, ...]) -> AggregateOperator:
+        return AggregateOperator(
+            name=stage.operator_name,
+            kernel=kernel,
+            feeds=(feed,),
+            routed_by=(route,),
+            output=tuple(kernel.given),
+            single_bucket=not route,
+            weighted=True,
+            stage=stage,
+            aggregation=self.aggregation,
+        )
+
+
+def plan_aggregation(aggregation: Aggregation, rows: AggregateRows, spread: tuple[str, ...] | None) -> AggregatePlan:
+    """How an aggregation is computed over ``rows``.
+
+    ``spread`` are hash columns by which the rows are spread over the buckets already (none: all lie in one); None where
+    there is one bucket.
+
+    Raises ``UnsupportedError`` for what reads several streams and can be computed neither at a source nor by DuckDB.
+    """
+    keys = []
+    for key in aggregation.keys:
+        type = arrow_type(key.type)
+        keys.append((key.name, same_float(rows.sql(key.expression, key.type), type), type))
+    calls = tuple(_call(call, rows) for call in aggregation.calls)
+    conditions = [rows.sql(condition, _build("BOOLEAN")) for condition in aggregation.conditions]
+    if keys:
+        route = rows.hashed("$h_group", [key.expression for key in aggregation.keys])
+    elif spread is None:
+        route = ()
+    elif (distinct := distinct_arguments(aggregation)) is None:
+        route = spread
+    else:
+        route = rows.hashed("$h_value", [distinct[0]]) if len(distinct) == 1 else ()
+    where = " AND ".join(conditions) or None
+    return AggregatePlan(aggregation, tuple(keys), calls, where, route, bool(route) and not keys)
+
+
+def distinct_arguments(aggregation: Aggregation) -> tuple[exp.Expr, ...] | None:
+    """What DISTINCT is about, over all functions that have it; None where none has."""
+    found = [argument for call in aggregation.calls if call.function.is_distinct for argument in call.arguments]
+    return tuple(dict.fromkeys(found)) or None
+
+
+def _call(call: AggregateCall, rows: AggregateRows) -> Call:
+    """A function over SQL; FILTER makes a value NULL, and so leaves it out."""
+    type = arrow_type(call.type)
+    values = []
+    for argument in call.arguments:
+        kind = certain_type(argument, rows.sources.columns) or call.type
+        values.append(same_float(rows.sql(argument, kind), arrow_type(kind)))
+    value = values[0] if values else None
+    if len(values) > 1:
+        there = " AND ".join(f"{each} IS NOT NULL" for each in values)
+        fields = ", ".join(f"v{number} := {each}" for number, each in enumerate(values))
+        value = f"CASE WHEN {there} THEN struct_pack({fields}) END"
+    time = rows.time(call.time) if call.time is not None else None
+    if call.condition is not None:
+        condition = rows.sql(call.condition, _build("BOOLEAN"))
+        if time is None:
+            value = f"CASE WHEN {condition} THEN {value or 1} END"
+        else:
+            time = f"CASE WHEN {condition} THEN {time} END"
+    return Call(call.name, call.function, value, type, time, call.text)
+
+
+def _build(kind: str) -> exp.DataType:
+    return exp.DataType.build(kind, dialect="spark")

@@ -1,0 +1,164 @@
+"""Joins as of a time: ASOF JOIN, and FOR SYSTEM_TIME AS OF over a stream of versions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from watersmeet.expressions.times import span_text
+from watersmeet.kernels.api import EmitMode, JoinKind, Side
+from watersmeet.kernels.asof.at_once import AsofAtOnce
+from watersmeet.kernels.asof.changelog import AsofChangelog
+from watersmeet.kernels.asof.final import AsofJoin
+from watersmeet.kernels.asof.match import AsofMatch, Direction
+from watersmeet.plan.emission import emits_at_once
+from watersmeet.plan.explain_text import input_of, key_lines, plain_condition, plain_name
+from watersmeet.plan.join_site import JoinSite
+from watersmeet.plan.logical.tree import Input
+from watersmeet.plan.operators.temporal import declared_keys, usable_index
+from watersmeet.plan.physical_plan import Feed, PhysicalOperator, PhysicalPlan
+
+AsofKernel = AsofJoin | AsofAtOnce | AsofChangelog
+
+_PICKED = {
+    Direction.BACKWARD: "the newest {right} at or before {left}",
+    Direction.FORWARD: "the oldest {right} at or after {left}",
+    Direction.NEAREST: "the {right} nearest to {left}, of two the earlier",
+    Direction.CURRENT: "the newest {right} that is known when the row comes",
+}
+_PICKED_STRICTLY = {
+    Direction.BACKWARD: "the newest {right} before {left}",
+    Direction.FORWARD: "the oldest {right} after {left}",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AsofOperator(PhysicalOperator):
+    """A left row matches one right row of its key.
+
+    ``access`` says how that row is found where a table is joined by other columns than its primary key.
+    """
+
+    kernel: AsofKernel
+    access: str
+
+    def explain(self, plan: PhysicalPlan) -> Iterator[str]:
+        """Kind, keys, which row is picked, and what bounds the state of each side."""
+        match = self.kernel.match
+        left, right = (input_of(feed.times[0], plan) for feed in self.feeds)
+        yield (
+            f"{self.name}: {'left' if match.outer else 'inner'} join as of a time, {self._results()}, "
+            f"{'one bucket (no key that stays)' if self.single_bucket else 'by key hash'}"
+        )
+        yield from key_lines(match.keys)
+        yield f"  partner{_each(match)}: {_picked(match, left, right)}; of one time the last in its source"
+        if not match.meets_one:
+            yield f"  found by {self.access}"
+        if match.versions.weight is not None:
+            yield f"  deletes: {_deletes(match)}"
+        if match.residual is not None:
+            yield f"  tested on that row: {plain_condition(match.residual)}"
+        yield f"  state of the left side: {_left_state(self.kernel, left)}"
+        kept = "" if match.direction is Direction.FORWARD else ", and of each key the newest behind it"
+        which = "its own frontier" if match.direction is Direction.CURRENT else "the frontier"
+        yield f"  state of the right side: rows from {which} on{kept}"
+
+    def _results(self) -> str:
+        match self.kernel:
+            case AsofAtOnce():
+                return "at once and never revised"
+            case AsofChangelog():
+                return "EMIT CHANGELOG"
+            case AsofJoin():
+                return "EMIT FINAL"
+
+
+def plan_asof(site: JoinSite, feeds: Sequence[Feed]) -> AsofOperator:
+    """The operator of a join as of a time."""
+    match = _match(site, feeds)
+    kernel = _kernel(site, match, left_changes=feeds[0].changelog)
+    is_changelog = isinstance(kernel, AsofChangelog)
+    return AsofOperator(
+        name=site.name,
+        kernel=kernel,
+        feeds=tuple(feeds),
+        routed_by=site.terms.routes,
+        output=(*match.left.output, *match.right.output),
+        single_bucket=site.single_bucket,
+        weighted=is_changelog,
+        gives_ids=isinstance(kernel, AsofChangelog) and kernel.gives_ids,
+        access=_access(site),
+    )
+
+
+def _match(site: JoinSite, feeds: Sequence[Feed]) -> AsofMatch:
+    asof = site.join.asof
+    assert asof is not None
+    return AsofMatch(
+        left=site.side_columns(Side.LEFT, feeds[0]),
+        right=site.side_columns(Side.RIGHT, feeds[1]),
+        keys=site.terms.keys,
+        versions=site.versions(),
+        direction=asof.direction,
+        strict=asof.strict,
+        tolerance=asof.tolerance,
+        outer=site.join.kind is JoinKind.LEFT,
+        residual=site.residual_sql(),
+    )
+
+
+def _kernel(site: JoinSite, match: AsofMatch, *, left_changes: bool) -> AsofKernel:
+    asof = site.join.asof
+    assert asof is not None
+    if emits_at_once(site.query, asof) and not left_changes:
+        return AsofAtOnce(match, f"behind.{site.query.inputs[asof.right].alias}")
+    if site.emission.mode is EmitMode.CHANGELOG:
+        return AsofChangelog(match, left_changes, gives_ids=left_changes or not site.is_last)
+    return AsofJoin(match)
+
+
+def _access(site: JoinSite) -> str:
+    """How rows of a table are found that is joined by other columns than its key."""
+    assert site.join.asof is not None
+    right = site.query.inputs[site.join.asof.right]
+    names = declared_keys(site.join, site.sources.columns)
+    if (used := usable_index(right, names)) is not None:
+        return f"index {used.name} ({', '.join(used.columns)})"
+    if not names:
+        return "reading all versions: no column of the table stands in the key"
+    return f"reading all versions; CREATE INDEX … ON {right.stream.name} ({', '.join(names)}) would find them"
+
+
+def _each(match: AsofMatch) -> str:
+    return "" if match.meets_one else f" for each {', '.join(map(plain_name, match.versions.by))}"
+
+
+def _picked(match: AsofMatch, left: Input, right: Input) -> str:
+    names = {"left": f"{left.alias}.{left.time.column}", "right": f"{right.alias}.{right.time.column}"}
+    picked = (_PICKED_STRICTLY if match.strict else _PICKED)[match.direction].format(**names)
+    reach = "any distance" if match.tolerance is None else f"at most {span_text(match.tolerance, left.time.unit)} away"
+    return f"{picked}, {reach}"
+
+
+def _deletes(match: AsofMatch) -> str:
+    versions = match.versions
+    taken = "at the time of a version takes it away" if versions.takes_away else ""
+    ended = "ends validity from its time on" if versions.ends else ""
+    if taken and ended:
+        return f"-1 {taken}, at any other time it {ended}"
+    return f"-1 {taken or ended}"
+
+
+def _left_state(kernel: AsofKernel, left: Input) -> str:
+    match = kernel.match
+    if isinstance(kernel, AsofAtOnce):
+        return "none"
+    waits = "until the frontier has passed them"
+    if match.direction in (Direction.FORWARD, Direction.NEAREST):
+        end = (
+            "without end" if match.tolerance is None else f"at most {span_text(match.tolerance, left.time.unit)} longer"
+        )
+        waits = f"until their partner lies behind the frontier, {end}"
+    if isinstance(kernel, AsofChangelog):
+        return f"rows and what was given of them are kept {waits}, for corrections"
+    return f"rows wait {waits}"

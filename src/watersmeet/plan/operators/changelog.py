@@ -1,0 +1,68 @@
+"""Windowed joins of which at least one input changes: its rows replace each other, or are retracted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from watersmeet.kernels.api import Side
+from watersmeet.kernels.changelog.join import ChangelogJoin
+from watersmeet.kernels.changelog.newest import Newest
+from watersmeet.kernels.changelog.sides import Change
+from watersmeet.plan.explain_text import newest_text
+from watersmeet.plan.join_site import JoinSite
+from watersmeet.plan.operators.windowed import WindowedOperator, window_match
+from watersmeet.plan.physical_plan import Feed
+
+Changes = tuple[Change | Newest, Change | Newest]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangelogOperator(WindowedOperator):
+    """Results are retracted with the rows they are made of."""
+
+    kernel: ChangelogJoin
+
+    def state_text(self, side: Side, reach: str | None) -> str:
+        """Without a window: the newest row of each key, or the rows not retracted so far."""
+        change = self.kernel.changes[side.index]
+        if isinstance(change, Newest):
+            return f"{newest_text(change)}, deleted ones too"
+        if reach is None and change is Change.RETRACTED:
+            return "rows that have not been taken back"
+        # named, because slots and zero-argument super() do not go together
+        return WindowedOperator.state_text(self, side, reach)
+
+    def retraction_texts(self) -> Iterator[str]:
+        """At a first partner, and with each row that is retracted."""
+        yield from WindowedOperator.retraction_texts(self)
+        yield "a result is taken back with the rows that it is made of"
+
+
+def changes_of(site: JoinSite, feeds: Sequence[Feed]) -> Changes | None:
+    """How the rows of each side change; None where both only append."""
+    left, right = (_change(site, side, feed) for side, feed in zip(Side, feeds, strict=True))
+    return None if (left, right) == (Change.APPENDED, Change.APPENDED) else (left, right)
+
+
+def plan_changelog(site: JoinSite, feeds: Sequence[Feed], changes: Changes) -> ChangelogOperator:
+    """The operator of a windowed join with an input that changes."""
+    match = window_match(site, feeds)
+    gives_ids = not site.is_last
+    return ChangelogOperator(
+        name=site.name,
+        kernel=ChangelogJoin(match, changes, gives_ids),
+        feeds=tuple(feeds),
+        routed_by=site.terms.routes,
+        output=(*match.left.output, *match.right.output),
+        single_bucket=site.single_bucket,
+        weighted=True,
+        gives_ids=gives_ids,
+        match=match,
+    )
+
+
+def _change(site: JoinSite, side: Side, feed: Feed) -> Change | Newest:
+    if (newest := site.replaced(side)) is not None:
+        return newest
+    return Change.RETRACTED if feed.changelog else Change.APPENDED

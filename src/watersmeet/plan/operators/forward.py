@@ -1,0 +1,39 @@
+"""A query over one append-only stream: rows pass unchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from watersmeet.kernels.forward import Forward
+from watersmeet.plan.logical.tree import Input
+from watersmeet.plan.physical_plan import Feed, PhysicalOperator, PhysicalPlan
+from watersmeet.plan.sources import Sources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForwardOperator(PhysicalOperator):
+    """Stores nothing; no row is late."""
+
+    @property
+    def passes_any_time(self) -> bool:
+        """Always."""
+        return True
+
+    def explain(self, plan: PhysicalPlan) -> Iterator[str]:
+        """One line."""
+        yield f"{self.name}: rows are handed on as they come"
+
+
+def plan_forward(input: Input, needed: Iterable[str], sources: Sources) -> ForwardOperator:
+    """The operator of a query over one append-only stream; ``needed`` are the columns of its results."""
+    output = tuple(sorted(needed)) or (input.time_name,)
+    sources.bring(input, output, routed_by=(), grace=0)
+    return ForwardOperator(
+        name="forward",
+        kernel=Forward(output, input.time_name),
+        feeds=(Feed((input.time_name,), source=sources.number(input), slack=sources.delay(input)),),
+        routed_by=((),),
+        output=output,
+        single_bucket=True,
+    )

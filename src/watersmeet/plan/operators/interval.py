@@ -1,0 +1,75 @@
+"""Windowed joins of append-only inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from watersmeet.engine.hot_keys import SpreadRule
+from watersmeet.kernels.api import EmitMode, Side
+from watersmeet.kernels.interval import IntervalJoin
+from watersmeet.plan.join_site import JoinSite
+from watersmeet.plan.operators.windowed import WindowedOperator, window_match
+from watersmeet.plan.physical_plan import Feed, PhysicalPlan
+from watersmeet.settings.query_settings import QuerySettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntervalOperator(WindowedOperator):
+    """Rows only ever come; under EMIT CHANGELOG a padded row is retracted at its first partner."""
+
+    kernel: IntervalJoin
+
+    @property
+    def spreadable_sides(self) -> tuple[Side, ...]:
+        """The sides whose rows of hot keys may be spread over the buckets (engine/hot_keys.py).
+
+        Both inputs must be sources, and the window must bound the state.  The rows of the other side are copied to all
+        buckets, so they must not be emitted by themselves: unmatched, or as the left rows of a semi join.
+        """
+        if self.single_bucket or self.match.lower is None or self.match.upper is None:
+            return ()
+        if not all(feed.source is not None and feed.holds_back for feed in self.feeds):
+            return ()
+        kind = self.match.kind
+        return tuple(side for side in Side if kind.shows(side) and not kind.keeps(side.other))
+
+    def spread_rule(self, settings: QuerySettings) -> SpreadRule | None:
+        """The sides to spread, and how long a key stays hot: its window and the frontier's delay."""
+        sides = self.spreadable_sides
+        if not sides:
+            return None
+        assert self.match.lower is not None
+        assert self.match.upper is not None
+        reach = max(self.match.upper - self.match.lower + self.match.slack, 1)
+        inputs = () if settings.skew == "keep" else tuple(side.index for side in sides)
+        return SpreadRule(inputs, settings.skew_rows, reach)
+
+    def skew_lines(self, plan: PhysicalPlan) -> Iterator[str]:
+        """From how many rows a key is hot, and which side is spread."""
+        settings = plan.query.settings
+        sides = self.spreadable_sides
+        if not sides or settings.skew == "keep" or settings.buckets == 1:
+            return
+        which = "the side that has more of them" if len(sides) > 1 else f"the {sides[0].value} side"
+        unset = "" if settings.skew else ", but not in a DataFrame, unless skew = 'spread'"
+        many = f"{settings.skew_rows:,} rows in a batch"
+        yield f"  a key with {many}: those of {which} are spread over all buckets{unset}"
+
+
+def plan_interval(site: JoinSite, feeds: Sequence[Feed]) -> IntervalOperator:
+    """The operator of a windowed join of append-only inputs."""
+    match = window_match(site, feeds)
+    retracts = site.emission.mode is EmitMode.CHANGELOG and site.join.kind.retracts
+    gives_ids = retracts and not site.is_last
+    return IntervalOperator(
+        name=site.name,
+        kernel=IntervalJoin(match, EmitMode.CHANGELOG if retracts else EmitMode.FINAL, gives_ids),
+        feeds=tuple(feeds),
+        routed_by=site.terms.routes,
+        output=(*match.left.output, *match.right.output),
+        single_bucket=site.single_bucket,
+        weighted=retracts,
+        gives_ids=gives_ids,
+        match=match,
+    )

@@ -1,0 +1,81 @@
+"""What windowed joins share, whether their inputs only append (interval.py) or change (changelog.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from watersmeet.expressions.times import span_text
+from watersmeet.kernels.api import EmitMode, Side
+from watersmeet.kernels.match import WindowMatch
+from watersmeet.plan.explain_text import input_of, key_lines, plain_condition
+from watersmeet.plan.join_site import JoinSite
+from watersmeet.plan.logical.tree import Input
+from watersmeet.plan.physical_plan import Feed, PhysicalOperator, PhysicalPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowedOperator(PhysicalOperator):
+    """A join of rows with equal keys whose times lie within a window."""
+
+    match: WindowMatch
+
+    def explain(self, plan: PhysicalPlan) -> Iterator[str]:
+        """Kind, keys, window, condition, and what bounds the state of each side."""
+        match = self.match
+        buckets = "one bucket (no key)" if self.single_bucket else "by key hash"
+        yield f"{self.name}: {match.kind.value} join, {self._results(plan)}, {buckets}"
+        yield from key_lines(match.keys)
+        left, right = (input_of(feed.times[0], plan) for feed in self.feeds)
+        yield f"  window {_window(match, left, right)}"
+        if match.residual is not None:
+            yield f"  condition in the kernel: {plain_condition(match.residual)}"
+        for side, bound, input in ((Side.LEFT, match.upper, left), (Side.RIGHT, match.lower, right)):
+            reach = (
+                None if bound is None else span_text(max(bound if side is Side.LEFT else -bound, 0), input.time.unit)
+            )
+            yield f"  state of the {side.value} side: {self.state_text(side, reach)}"
+        yield from self.skew_lines(plan)
+        if retractions := list(self.retraction_texts()):
+            yield f"  results come at once; {', '.join(retractions)}"
+
+    def state_text(self, side: Side, reach: str | None) -> str:
+        """What is kept of a side, at most ``reach`` behind the frontier (None: without a bound)."""
+        return "kept until the end of input" if reach is None else f"rows up to {reach} behind the frontier"
+
+    def skew_lines(self, plan: PhysicalPlan) -> Iterator[str]:
+        """What is done about hot keys."""
+        return iter(())
+
+    def retraction_texts(self) -> Iterator[str]:
+        """When results are retracted."""
+        if self.weighted and self.match.kind.retracts:
+            yield f"a {'padded ' if self.match.kind.pairs else ''}row is taken back at its first partner"
+
+    def _results(self, plan: PhysicalPlan) -> str:
+        append_only = plan.emission.mode is EmitMode.CHANGELOG and not self.weighted
+        return "append-only" if append_only else f"EMIT {plan.emission.mode.value}"
+
+
+def window_match(site: JoinSite, feeds: Sequence[Feed]) -> WindowMatch:
+    """When two rows of a windowed join match."""
+    condition = site.join.condition
+    return WindowMatch(
+        kind=site.join.kind,
+        left=site.side_columns(Side.LEFT, feeds[0]),
+        right=site.side_columns(Side.RIGHT, feeds[1]),
+        keys=site.terms.keys,
+        lower=condition.bounds.lower,
+        upper=condition.bounds.upper,
+        residual=site.residual_sql(),
+        slack=max(feed.slack for feed in feeds),
+    )
+
+
+def _window(match: WindowMatch, left: Input, right: Input) -> str:
+    distance = f"{right.alias}.{right.time.column} - {left.alias}.{left.time.column}"
+    if match.lower is None and match.upper is None:
+        return "none: any two times match"
+    lower = f"{span_text(match.lower, left.time.unit)} <= " if match.lower is not None else ""
+    upper = f" <= {span_text(match.upper, left.time.unit)}" if match.upper is not None else ""
+    return f"{lower}{distance}{upper}"

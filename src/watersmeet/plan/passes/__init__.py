@@ -1,0 +1,30 @@
+"""The passes over a logical query, in their order.
+
+Each is a function with one contract: it takes a whole query and returns a whole query with the same results, or raises
+a ``WatersmeetError`` for what cannot run.  None changes its argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+
+from watersmeet.plan.logical.query import LogicalQuery
+from watersmeet.plan.passes.check_external_tables import check_external_tables
+from watersmeet.plan.passes.find_windows import find_windows
+from watersmeet.plan.passes.keep_deletes import keep_deletes
+from watersmeet.plan.passes.push_filters import push_filters
+
+Pass = Callable[[LogicalQuery], LogicalQuery]
+
+PASSES: tuple[Pass, ...] = (
+    push_filters,  # WHERE and ON over one input become filters of that input
+    keep_deletes,  # filters below a join as of a time let retractions through
+    check_external_tables,  # external tables stand only on the right side of lookups
+    find_windows,  # conditions become keys, windows and what is left; times get their bounds
+)
+
+
+def optimize(query: LogicalQuery) -> LogicalQuery:
+    """The query after all passes."""
+    return reduce(lambda found, each: each(found), PASSES, query)

@@ -1,0 +1,187 @@
+"""The physical plan: what each source brings, and the chain of operators that rows pass.
+
+The planner (planner.py) decides on names: which columns of each input travel, which are computed before rows are
+packed, and which operator receives which.  The backends (Spark, the test harness) evaluate the expressions.  Once they
+know the columns' Arrow types, worker_specs.py turns the plan into specs for the workers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from sqlglot import exp
+
+from watersmeet.engine.hot_keys import SpreadRule
+from watersmeet.engine.specs import InputSpec
+from watersmeet.expressions.times import TimeUnit
+from watersmeet.kernels.api import Kernel
+from watersmeet.plan.emission import Emission
+from watersmeet.plan.logical.query import LogicalQuery, OutputColumn
+from watersmeet.plan.logical.tree import Input
+from watersmeet.settings.query_settings import QuerySettings
+
+
+@dataclass(frozen=True, slots=True)
+class PhysicalInput:
+    """One source's part of a query.
+
+    ``computed`` and ``hashes`` are expressions over its declared columns, by physical name; ``carried`` are the columns
+    that travel, ``routed_by`` the hash columns that choose the bucket.  ``passes`` (changing streams only) names the
+    computed column that says whether a row passes the filter.
+    """
+
+    input: Input
+    grace: int = 0
+    computed: Mapping[str, exp.Expr] = field(default_factory=dict)
+    hashes: Mapping[str, Sequence[exp.Expr]] = field(default_factory=dict)
+    passes: str | None = None
+    routed_by: tuple[str, ...] = ()
+    carried: tuple[str, ...] = ()
+
+    @property
+    def keep(self) -> exp.Expr | None:
+        """The filter that drops rows before they are packed, as one condition."""
+        return exp.and_(*self.input.filters) if self.input.filters and self.passes is None else None
+
+    @property
+    def needs_sequence(self) -> bool:
+        """Whether rows must carry their position in the source."""
+        return self.sequence in self.carried
+
+    @property
+    def sequence(self) -> str:
+        """The physical name of the position in the source."""
+        return self.input.physical("$seq")
+
+    @property
+    def origin(self) -> str:
+        """What the input's columns are made of: its stream, its event time, and the computed columns."""
+        made = {name: expression.sql(dialect="spark") for name, expression in self.computed.items()}
+        hashed = {name: [key.sql(dialect="spark") for key in keys] for name, keys in self.hashes.items()}
+        time = self.input.time
+        return repr((self.input.stream.name.lower(), time.column, time.unit.value, made, hashed))
+
+    @property
+    def delay(self) -> int:
+        """How far the watermark stays behind the newest event time, in units of internal event time."""
+        return self.input.time.delay + self.grace
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """One input of an operator: a ``source`` or an earlier ``operator``, by its index in the plan.
+
+    ``times`` are the physical names of the event time that counts here: the first that is not NULL.  ``lag`` is how far
+    this time may lie behind the sender's frontier (None: no bound), ``slack`` how far that frontier is expected to lie
+    behind the newest rows.  A feed that does not ``hold back`` leaves the operator's frontier to the other.
+    The rows of a ``changelog`` carry weights.
+    """
+
+    times: tuple[str, ...]
+    source: int | None = None
+    operator: int | None = None
+    lag: int | None = 0
+    slack: int = 0
+    holds_back: bool = True
+    changelog: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhysicalOperator(ABC):
+    """One operator before types are known.  Subclasses (operators/) describe what sets theirs apart.
+
+    ``routed_by`` are the hash columns that choose the bucket, by input; ``output`` are the columns of the results.
+    ``weighted`` results carry ``$w``; with ``gives_ids`` they carry ``$id`` as well.
+    """
+
+    name: str
+    kernel: Kernel
+    feeds: tuple[Feed, ...]
+    routed_by: tuple[tuple[str, ...], ...]
+    output: tuple[str, ...]
+    single_bucket: bool
+    weighted: bool = False
+    gives_ids: bool = False
+
+    @abstractmethod
+    def explain(self, plan: PhysicalPlan) -> Iterator[str]:
+        """The operator's lines in EXPLAIN."""
+
+    @property
+    def added_types(self) -> Mapping[str, pa.DataType]:
+        """The types of result columns that no input brings."""
+        return {}
+
+    @property
+    def passes_any_time(self) -> bool:
+        """Whether rows pass whatever their time: where all operators from here on do so, no row is late."""
+        return False
+
+    def is_hybrid(self, settings: QuerySettings) -> bool:
+        """Whether only the newest rows of the state stay in memory, and the others on disk."""
+        return settings.default_hash_join == "hybrid"
+
+    def spread_rule(self, settings: QuerySettings) -> SpreadRule | None:
+        """How to spread the rows of hot keys over the buckets; None where a key always stays in one."""
+        return None
+
+    def for_this_run(self) -> Kernel:
+        """The kernel as one run of the query uses it."""
+        return self.kernel
+
+    def check(self) -> None:
+        """Raise ``ConnectorError`` where an external table that the operator asks is not as declared."""
+        return
+
+    def fingerprint(self, inputs: Sequence[InputSpec], buckets: tuple[int, ...], output: pa.Schema) -> str:
+        """A hash that changes whenever stored state could be misread: with inputs, types, kernel or buckets."""
+        described = [(input.schema.to_string(), input.source, input.lag, input.origin) for input in inputs]
+        text = repr((self.name, self.kernel, described, buckets, output.to_string()))
+        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class PhysicalPlan:
+    """Sources, operators in the order in which rows pass them, and the final projection.
+
+    ``post_filters`` are tested on results.  ``tables`` are looked up in; they are no sources of rows.
+    """
+
+    query: LogicalQuery
+    emission: Emission
+    inputs: tuple[PhysicalInput, ...]
+    operators: tuple[PhysicalOperator, ...]
+    post_filters: tuple[exp.Expr, ...]
+    tables: tuple[Input, ...] = ()
+
+    @property
+    def outputs(self) -> tuple[OutputColumn, ...]:
+        """The SELECT list."""
+        return self.query.outputs
+
+    @property
+    def weighted(self) -> bool:
+        """Whether results carry ``$w``."""
+        return self.operators[-1].weighted
+
+    @property
+    def keeps_late(self) -> bool:
+        """Whether late rows are kept with their text, not only counted."""
+        return self.query.settings.late_rows != "drop"
+
+    def restored(self) -> list[tuple[str, Input]]:
+        """Event-time columns (physical name, input) that the SELECT list needs and only ``$t`` carries."""
+        return [
+            (part.input.physical(part.input.time.column), part.input)
+            for part in self.inputs
+            if part.input.time_name in self.operators[-1].output and restorable(part.input)
+        ]
+
+
+def restorable(input: Input) -> bool:
+    """Whether the event-time column can be computed back from ``$t``, so that it need not travel itself."""
+    return input.time.unit is not TimeUnit.TIMESTAMP_NTZ
