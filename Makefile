@@ -29,10 +29,11 @@ test: lint ## lint, then every fast test and the fixed sample of the slow ones
 test-all: lint ## lint, then every test there is
 	$(JAVA) WATERSMEET_TEST_ALL=1 $(if $(ARGS),$(PY) -m pytest $(ARGS),sh scripts/test.sh $(PY))
 
-lint: $(STAMP) ## check style, format and types
+lint: $(STAMP) ## check style, format, types and layers
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
+	@$(VENV)/bin/lint-imports --no-cache
 
 format: $(STAMP) ## format, and mend what the linter can mend
 	$(PY) -m ruff check --fix .

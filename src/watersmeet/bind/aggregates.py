@@ -240,9 +240,10 @@ class _AggregateBinder:
                 position=position_of(argument),
             )
         (input,) = read
-        if self.inputs[input].stream.outside:
+        stream = self.inputs[input].stream
+        if stream.outside:
             raise UnsupportedError(
-                f"{text} goes by event time, and rows of {self.inputs[input].stream.name}, an external table, have none",
+                f"{text} goes by event time, but rows of {stream.name}, an external table, have none",
                 hint="use min or max",
                 position=position_of(argument),
             )

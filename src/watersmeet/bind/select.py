@@ -312,7 +312,8 @@ class _Binder:
         right = self._from(select, inner, {**ctes, **ctes_of(select)})
         where = select.args.get("where")
         conditions = [self._condition(term, inner) for term in conjuncts(where.this if where else None)]
-        own, correlated = [], []
+        own: list[exp.Expr] = []
+        correlated: list[exp.Expr] = []
         for condition in conditions:
             is_own = inputs_of(condition, self.names.columns) <= right.inputs
             (own if is_own else correlated).append(condition)

@@ -37,8 +37,8 @@ def can_be_asked(pair: KeyPair, condition: exp.Expr, columns: Mapping[str, Input
     if not alike:
         left, right = plain_sql(pair.left), plain_sql(pair.right)
         raise BindError(
-            f"{right} is {column.sql('spark')}, but {left} makes it be compared as {pair.type.sql('spark')}: an external"
-            " table is asked for its columns as they are",
+            f"{right} is {column.sql('spark')}, but {left} makes it be compared as {pair.type.sql('spark')}:"
+            " an external table is asked for its columns as they are",
             hint=f"write CAST({left} AS {column.sql('spark')}) = {right}",
             position=position_of(condition),
         )
