@@ -111,11 +111,11 @@ def test_explain_of_groups() -> None:
     assert lines(f"SELECT a.k, count(), avg(b.y), min(b.y) AS low {JOINED} {where} GROUP BY a.k HAVING low > 2") == [
         "EMIT CHANGELOG: an aggregate changes with the rows of its group",
         "aggregate: GROUP BY a.k, EMIT CHANGELOG, by hash of the group",
-        "  filter before it: b.y IS NULL OR b.y > 1",
+        "  filter before the aggregate: b.y IS NULL OR b.y > 1",
         "  running totals: count(), avg(b.y)",
-        "  computed anew where values come or go: min(b.y)",
+        "  recomputed when values are added or retracted: min(b.y)",
         "  state: a row for each group, and its distinct values; kept until the end of input",
-        "  for each group that changed, the row that was shown is taken back (-1), and the new one comes (+1)",
+        "  for each group that changed, the previous row is retracted (-1) and the new one emitted (+1)",
         "filter after the aggregate: min(b.y) > 2",
     ]
 
@@ -123,7 +123,7 @@ def test_explain_of_groups() -> None:
 def test_explain_of_rows_that_only_come() -> None:
     running, computed, state = lines("SELECT k, sum(d), max(x) FROM a GROUP BY k")[2:5]
     assert running == "  running totals: sum(a.d)"
-    assert computed == "  computed anew where values come or go: max(a.x)"
+    assert computed == "  recomputed when values are added or retracted: max(a.x)"
     assert state.startswith("  state: a row for each group, and its first and last values (rows only ever come); kept")
 
 
@@ -132,13 +132,13 @@ def test_explain_of_rows_that_only_come() -> None:
     [
         (
             "SELECT count() FROM a",
-            "aggregate_parts: all rows, EMIT CHANGELOG, in each bucket of the rows that are there",
-            "aggregate: puts the results of all buckets together, in one bucket",
+            "aggregate_parts: all rows, EMIT CHANGELOG, in each bucket, over the rows it has",
+            "aggregate: combines the results of all buckets, in one bucket",
         ),
         (
             "SELECT count(DISTINCT x) FROM a",
             "aggregate_parts: all rows, EMIT CHANGELOG, in each bucket, by hash of a.x",
-            "aggregate: puts the results of all buckets together, in one bucket",
+            "aggregate: combines the results of all buckets, in one bucket",
         ),
         (
             "SELECT count(DISTINCT x), count(DISTINCT k) FROM a",
@@ -147,7 +147,7 @@ def test_explain_of_rows_that_only_come() -> None:
         ),
         (
             "SELECT count() FROM a JOIN b ON a.x < b.y WITHIN INTERVAL '10' SECONDS",
-            "aggregate: all rows, EMIT CHANGELOG, one bucket (its rows are in one: the join has no key)",
+            "aggregate: all rows, EMIT CHANGELOG, one bucket (the join has no key)",
             "  state: one row; kept until the end of input",
         ),
     ],

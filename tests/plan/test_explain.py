@@ -11,9 +11,9 @@ from watersmeet.testing.harness import load_script
 STREAMS = "".join(
     f"CREATE STREAM {name} (k INT, ts BIGINT, WATERMARK FOR ts AS ts) WITH (event_time_unit = 's');" for name in "abc"
 )
-AT_ONCE = "  results come at once; "
-CORRECTED = "a padded row is taken back at its first partner"
-FOLLOWS = "a result is taken back with the rows that it is made of"
+AT_ONCE = "  results are emitted at once; "
+CORRECTED = "a padded row is retracted at its first partner"
+FOLLOWS = "a result is retracted with the rows it is made of"
 
 
 def explained(joins: str, emit: str) -> list[str]:
@@ -39,7 +39,7 @@ def explained(joins: str, emit: str) -> list[str]:
             ("LEFT ANTI", "LEFT SEMI"),
             [
                 "join_1: anti join, EMIT CHANGELOG",
-                "a row is taken back at its first partner",
+                "a row is retracted at its first partner",
                 "join_2: semi join, EMIT CHANGELOG",
                 FOLLOWS,
             ],

@@ -2,7 +2,7 @@
 
 In a versioned_kv stream ``after`` is the key's newest version, and a delete ends the key when it happened.  In a
 changelog_kv stream each image stands for itself: ``before`` does not hold any more, ``after`` does, in this order.
-Rows of one record share its place in the source; packing keeps the order of rows that share one.
+Rows of one record share its position in the source; packing keeps the order of rows that share one.
 """
 
 from __future__ import annotations

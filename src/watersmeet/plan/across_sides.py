@@ -1,8 +1,8 @@
-"""Conditions across both sides, as DuckDB SQL for the kernel.
+"""Conditions that read both sides of a join, as DuckDB SQL for the kernel.
 
-Outer, semi and anti joins need such conditions inside the kernel.  Spark and DuckDB agree on the operators listed
-here and were tested against each other; anything else across sides is refused, or, above an inner join, left to
-Spark.  What reads one side only is computed by Spark before rows are packed and carried as a column.
+Outer, semi and anti joins evaluate such conditions inside the kernel.  Only operators on which Spark and DuckDB agree
+are allowed there; tests compare the two.  Spark evaluates any other condition after an inner join; elsewhere it is
+refused.  Expressions over one side are computed at the source and carried as columns.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeE
 _NUMBERS = (exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.Abs, exp.Literal, exp.Greatest, exp.Least)
 _TEXT = (exp.Like, exp.Upper, exp.Lower, exp.Concat, exp.DPipe)
 _ALLOWED = (*_LOGIC, *_COMPARISONS, *_NUMBERS, *_TEXT, exp.Column, exp.Identifier)
-#: What is allowed, in words.
+#: The allowed operators, for messages.
 ALLOWED_NAMES = (
     "comparisons, AND OR NOT, IS NULL, IN, BETWEEN, CASE, COALESCE, + - *, ABS, GREATEST, LEAST, LIKE, UPPER, LOWER, "
     "CONCAT"
@@ -47,11 +47,11 @@ def require_allowed(condition: exp.Expr, kind: str) -> None:
 
 
 def first_refused(condition: exp.Expr) -> exp.Expr | None:
-    """The first part of a condition that the kernel may not evaluate; None where it may."""
+    """The first part of a condition that the kernel may not evaluate; None where it may evaluate all."""
     return next((node for node in condition.walk() if not isinstance(node, _ALLOWED)), None)
 
 
-#: What gives NULL wherever one of its operands is NULL.
+#: Expressions that return NULL wherever one of their operands is NULL.
 _STRICT = (
     *(exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Interval, exp.Var, exp.DataType, exp.Paren, exp.Tuple),
     *(exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between, exp.Like, exp.Not),
@@ -62,7 +62,7 @@ _STRICT = (
 
 
 def is_strict(expression: exp.Expr) -> bool:
-    """Whether an expression is surely NULL where its columns are: on a padded row, as what is carried for it is."""
+    """Whether an expression is NULL wherever its columns are, as a carried column is on a padded row."""
     has_column = expression.find(exp.Column) is not None
     return has_column and all(isinstance(node, _STRICT) for node in expression.walk())
 
@@ -75,11 +75,11 @@ def carry_one_sided(
     *,
     external: frozenset[int] = frozenset(),
 ) -> exp.Expr:
-    """Replace every largest part that reads one input only, and is more than a column, by a carried column.
+    """Replace every largest part that reads a single input, and is more than a column, by a carried column.
 
-    A carried column is NULL on rows that lack its input: of inputs that may be ``padded`` only what is strict is
-    carried, and of tables ``outside`` nothing: nobody computes it there.  ``carry`` takes the input and the expression,
-    and gives the carried column's name.
+    A carried column is NULL on rows that lack its input, so only strict expressions are carried for inputs that may be
+    ``padded``.  Nothing is carried for ``external`` tables: no source computes it.  ``carry`` receives the input and the
+    expression, and returns the name of the column.
     """
 
     def replace(node: exp.Expr) -> exp.Expr:
@@ -98,13 +98,13 @@ def carry_one_sided(
 
 
 def render(condition: exp.Expr, column: Callable[[str], exp.Expr]) -> str:
-    """DuckDB SQL of a condition, in parentheses; ``column`` gives what stands there for a physical column."""
+    """DuckDB SQL of a condition, in parentheses; ``column`` maps a physical column to an expression."""
     tree = exp.Paren(this=condition.copy()).transform(
         lambda node: column(node.name) if isinstance(node, exp.Column) else node, copy=False
     )
     for like in list(tree.find_all(exp.Like)):
         if not isinstance(like.parent, exp.Escape):
-            # Spark's escape is a backslash unless another is named, DuckDB has none
+            # without ESCAPE, Spark escapes with a backslash and DuckDB does not escape
             escaped = exp.Escape(expression=exp.Literal.string("\\"))
             like.replace(escaped)
             escaped.set("this", like)

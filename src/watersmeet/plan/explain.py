@@ -36,7 +36,7 @@ def _computed(plan: PhysicalPlan) -> Iterator[tuple[str, str]]:
             yield plain_name(name), plain_sql(expression)
         for name, keys in part.hashes.items():
             yield plain_name(name), f"hash({', '.join(map(plain_sql, keys))})"
-        yield plain_name(part.sequence), "its place in the source"
+        yield plain_name(part.sequence), "its position in the source"
 
 
 def _lines(plan: PhysicalPlan, counters: Mapping[str, int]) -> Iterator[str]:
@@ -68,7 +68,7 @@ def _lines(plan: PhysicalPlan, counters: Mapping[str, int]) -> Iterator[str]:
 
 def _settings_lines(settings: QuerySettings) -> Iterator[str]:
     late = "counted and dropped" if settings.late_rows == "drop" else f"counted, and kept in {settings.late_rows}"
-    bad = "set aside" if settings.bad_rows == "quarantine" else "stop the query"
+    bad = "quarantined" if settings.bad_rows == "quarantine" else "stop the query"
     idle = "waited for" if settings.idle_timeout is None else f"waited for {settings.idle_timeout:g} s"
     yield f"late rows: {late}; bad rows: {bad}; silent inputs: {idle}"
     if settings.seek_to is not None:

@@ -25,7 +25,7 @@ def table_of(join: Join) -> Input | None:
 
 
 def can_be_asked(pair: KeyPair, condition: exp.Expr, columns: Mapping[str, InputColumn]) -> bool:
-    """Whether the external table can be asked for rows with a key: one of its columns as it is, and no NULL.
+    """Whether the external table can be asked for rows with a key: the key is a plain column of it, and never NULL.
 
     Raises ``BindError`` where the column would have to be cast first.
     """
@@ -38,7 +38,7 @@ def can_be_asked(pair: KeyPair, condition: exp.Expr, columns: Mapping[str, Input
         left, right = plain_sql(pair.left), plain_sql(pair.right)
         raise BindError(
             f"{right} is {column.sql('spark')}, but {left} makes it be compared as {pair.type.sql('spark')}:"
-            " an external table is asked for its columns as they are",
+            " an external table can only be asked for its own columns, uncast",
             hint=f"write CAST({left} AS {column.sql('spark')}) = {right}",
             position=position_of(condition),
         )
@@ -57,11 +57,11 @@ def require_key(join: Join, table: Input) -> None:
     )
 
 
-_OWN_QUERY = "look it up in a query of its own (CREATE STREAM … AS), and join what that gives"
+_OWN_QUERY = "look it up in a query of its own (CREATE STREAM … AS), and join its result"
 
 
 def looked_up_key(expression: exp.Expr) -> UnsupportedError:
-    """The error for a join of streams by a column that was looked up: rows find their bucket by what sources bring."""
+    """The error for a join of streams by a looked-up column: only columns of sources can choose a bucket."""
     return UnsupportedError(
         f"{plain_sql(expression)} is looked up in an external table: it cannot be the key of a join of streams",
         hint=_OWN_QUERY,
@@ -70,24 +70,24 @@ def looked_up_key(expression: exp.Expr) -> UnsupportedError:
 
 
 def computed_key(expression: exp.Expr) -> UnsupportedError:
-    """The error for a lookup by what is computed from a column that was looked up."""
+    """The error for a lookup by an expression over a looked-up column."""
     return UnsupportedError(
-        f"{plain_sql(expression)} is looked up in an external table: as the key of a further lookup it must be a column"
-        " as it is, of the type that it is compared with",
+        f"{plain_sql(expression)} is looked up in an external table: as the key of another lookup it must be a plain"
+        " column, of the type it is compared with",
         hint=_OWN_QUERY,
         position=position_of(expression),
     )
 
 
 def left_changes(join: Join, table: Input) -> UnsupportedError:
-    """The error for a lookup over a changelog: what a retracted row found is not known any more."""
+    """The error for a lookup over a changelog: nobody remembers what a retracted row found."""
     corrected = changing(join.left)
     by = f": the rows of {corrected[0].stream.name} change" if corrected else ""
     return UnsupportedError(
         f"the left side of the lookup in {table.stream.name} is a changelog{by}; a fresh lookup cannot tell what was"
-        " given for a row that is taken back",
+        " emitted for a row that is retracted",
         hint="feed the table's changes into a stream with a PRIMARY KEY, and join that"
         if corrected
-        else "use EMIT FINAL, or put the lookup before the join that takes rows back",
+        else "use EMIT FINAL, or put the lookup before the join that retracts rows",
         position=join.position,
     )

@@ -1,4 +1,4 @@
-"""What a query's result is as a stream: its columns, and which of them carries event time."""
+"""A query's result as a stream: its columns, and the one that carries event time."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def derived_stream(
 ) -> StreamDef:
     """The stream that CREATE STREAM … AS makes; ``columns`` are (name, Spark type) of the result.
 
-    An embedded stream keeps its query's frontier between its rows.  One with a connector of its own (``options``) has
-    a delay in place of it: how far behind its newest row one may still come.
+    An embedded stream stores its query's frontier between its rows.  A stream with a connector (``options``) gets a
+    delay instead: how far a row may lie behind the newest one.
     """
     time = event_time_output(query)
     given = dict(options or {})
@@ -67,8 +67,8 @@ def derived_stream(
 def _lead(query: LogicalQuery) -> int:
     """How far ahead of the query's frontier a result may be.
 
-    A row is ahead of its input's frontier by the delay at most, its partner by the window more.  Inputs with several
-    parts may run further ahead while one part is behind.
+    A row is ahead of its input's frontier by at most the delay; its partner by at most the window more.  An input with
+    several parts may run further ahead while one part lags.
     """
     joins = [join.condition for join in joins_of(query.root)]
     windows = [bound for join in joins for bound in (join.bounds.lower, join.bounds.upper) if bound is not None]

@@ -1,6 +1,6 @@
-"""Whether a worker can compute what packing needs of a source by itself, as Spark would: then rows can be read there.
+"""Which sources workers can read without the JVM: those whose packed columns they can compute as Spark would.
 
-Columns and their hashes it can, and expressions of which it is known that Spark and DuckDB agree (residual.py).
+Workers can compute columns, hashes of columns, and expressions on which Spark and DuckDB agree (across_sides.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from watersmeet.plan.physical_plan import PhysicalInput
 
 
 def worker_projection(part: PhysicalInput, declared: pa.Schema, carried: pa.Schema) -> Projection | None:
-    """The projection of an input's rows; None where only Spark knows how.
+    """The projection of an input's rows; None where only Spark can compute it.
 
     ``declared`` are the columns of the source frame, ``carried`` those that Spark's projection of it has.
     """
@@ -67,7 +67,7 @@ def worker_projection(part: PhysicalInput, declared: pa.Schema, carried: pa.Sche
 
 
 def _column(expression: exp.Expr, part: PhysicalInput, declared: pa.Schema) -> tuple[str, pa.DataType] | None:
-    """The declared column that an expression is, and the type that it is widened to; None where it is more."""
+    """The declared column of an expression, and the type it is widened to; None for anything but a column or a cast."""
     kind = None
     if isinstance(expression, exp.Cast) and not isinstance(expression, exp.TryCast):
         kind = arrow_type(expression.to)
@@ -83,7 +83,7 @@ def _column(expression: exp.Expr, part: PhysicalInput, declared: pa.Schema) -> t
 
 
 def _spelt(name: str, declared: pa.Schema) -> str:
-    """A column's name as the stream declares it."""
+    """A column's name in the spelling of its declaration."""
     names: list[str] = declared.names
     return next(each for each in names if each.lower() == name.lower())
 

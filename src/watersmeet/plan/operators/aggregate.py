@@ -65,44 +65,44 @@ class AggregateOperator(PhysicalOperator):
     def explain(self, plan: PhysicalPlan) -> Iterator[str]:
         """Groups, functions and what is kept for them."""
         if self.stage is Stage.COMBINED:
-            yield f"{self.name}: puts the results of all buckets together, in one bucket"
+            yield f"{self.name}: combines the results of all buckets, in one bucket"
             return
         aggregation = self.aggregation
         keys = ", ".join(plain_sql(key.expression) for key in aggregation.keys)
         what = f"GROUP BY {keys}" if keys else "all rows"
         yield f"{self.name}: {what}, EMIT CHANGELOG, {self._buckets(plan.query.settings)}"
         for condition in aggregation.conditions:
-            yield f"  filter before it: {plain_sql(condition)}"
+            yield f"  filter before the aggregate: {plain_sql(condition)}"
         values = [call.text for call in aggregation.calls if not call.function.is_running]
         running = [call.text for call in aggregation.calls if call.function.is_running]
         if running:
             yield f"  running totals: {', '.join(running)}"
         if values:
-            yield f"  computed anew where values come or go: {', '.join(values)}"
+            yield f"  recomputed when values are added or retracted: {', '.join(values)}"
         kept = ""
         if values:
             ends = all(bag.ends for bag in self.kernel.bags if bag.amount is None)
             kept = ", and its first and last values (rows only ever come)" if ends else ", and its distinct values"
         yield f"  state: {'a row for each group' if keys else 'one row'}{kept}; kept until the end of input"
         if keys:
-            yield "  for each group that changed, the row that was shown is taken back (-1), and the new one comes (+1)"
+            yield "  for each group that changed, the previous row is retracted (-1) and the new one emitted (+1)"
 
     def _buckets(self, settings: QuerySettings) -> str:
         distinct = distinct_arguments(self.aggregation)
         if self.stage is Stage.PARTS:
             if distinct is None:
-                return "in each bucket of the rows that are there"
+                return "in each bucket, over the rows it has"
             return f"in each bucket, by hash of {plain_sql(distinct[0])}"
         if not self.single_bucket:
             return "by hash of the group"
         if self.aggregation.keys:
-            return "one bucket (no key is computed from one stream whose rows are always there)"
+            return "one bucket (no key comes from one stream whose rows are never padded)"
         if settings.buckets == 1:
             return "one bucket"
         if distinct is not None:
             why = "several DISTINCT arguments" if len(distinct) > 1 else "DISTINCT over several streams"
             return f"one bucket ({why})"
-        return "one bucket (its rows are in one: the join has no key)"
+        return "one bucket (the join has no key)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,13 +192,13 @@ def plan_aggregation(aggregation: Aggregation, rows: AggregateRows, spread: tupl
 
 
 def distinct_arguments(aggregation: Aggregation) -> tuple[exp.Expr, ...] | None:
-    """What DISTINCT is about, over all functions that have it; None where none has."""
+    """The arguments of all functions with DISTINCT; None where no function has it."""
     found = [argument for call in aggregation.calls if call.function.is_distinct for argument in call.arguments]
     return tuple(dict.fromkeys(found)) or None
 
 
 def _call(call: AggregateCall, rows: AggregateRows) -> Call:
-    """A function over SQL; FILTER makes a value NULL, and so leaves it out."""
+    """A function over SQL; FILTER turns the values it rejects into NULL, which functions skip."""
     type = arrow_type(call.type)
     values = []
     for argument in call.arguments:

@@ -24,7 +24,7 @@ _PICKED = {
     Direction.BACKWARD: "the newest {right} at or before {left}",
     Direction.FORWARD: "the oldest {right} at or after {left}",
     Direction.NEAREST: "the {right} nearest to {left}, of two the earlier",
-    Direction.CURRENT: "the newest {right} that is known when the row comes",
+    Direction.CURRENT: "the newest {right} known when the row arrives",
 }
 _PICKED_STRICTLY = {
     Direction.BACKWARD: "the newest {right} before {left}",
@@ -48,10 +48,10 @@ class AsofOperator(PhysicalOperator):
         left, right = (input_of(feed.times[0], plan) for feed in self.feeds)
         yield (
             f"{self.name}: {'left' if match.outer else 'inner'} join as of a time, {self._results()}, "
-            f"{'one bucket (no key that stays)' if self.single_bucket else 'by key hash'}"
+            f"{'one bucket (no key from the primary key)' if self.single_bucket else 'by key hash'}"
         )
         yield from key_lines(match.keys)
-        yield f"  partner{_each(match)}: {_picked(match, left, right)}; of one time the last in its source"
+        yield f"  partner{_each(match)}: {_picked(match, left, right)}; ties: the last in its source"
         if not match.meets_one:
             yield f"  found by {self.access}"
         if match.versions.weight is not None:
@@ -160,5 +160,5 @@ def _left_state(kernel: AsofKernel, left: Input) -> str:
         )
         waits = f"until their partner lies behind the frontier, {end}"
     if isinstance(kernel, AsofChangelog):
-        return f"rows and what was given of them are kept {waits}, for corrections"
+        return f"rows and their results are kept {waits}, for corrections"
     return f"rows wait {waits}"

@@ -29,14 +29,14 @@ class ChangelogOperator(WindowedOperator):
         if isinstance(change, Newest):
             return f"{newest_text(change)}, deleted ones too"
         if reach is None and change is Change.RETRACTED:
-            return "rows that have not been taken back"
+            return "rows that have not been retracted"
         # named, because slots and zero-argument super() do not go together
         return WindowedOperator.state_text(self, side, reach)
 
     def retraction_texts(self) -> Iterator[str]:
         """At a first partner, and with each row that is retracted."""
         yield from WindowedOperator.retraction_texts(self)
-        yield "a result is taken back with the rows that it is made of"
+        yield "a result is retracted with the rows it is made of"
 
 
 def changes_of(site: JoinSite, feeds: Sequence[Feed]) -> Changes | None:
@@ -59,6 +59,7 @@ def plan_changelog(site: JoinSite, feeds: Sequence[Feed], changes: Changes) -> C
         weighted=True,
         gives_ids=gives_ids,
         match=match,
+        mirrored=site.join.mirrored,
     )
 
 

@@ -22,7 +22,7 @@ class ForwardOperator(PhysicalOperator):
 
     def explain(self, plan: PhysicalPlan) -> Iterator[str]:
         """One line."""
-        yield f"{self.name}: rows are handed on as they come"
+        yield f"{self.name}: rows pass unchanged"
 
 
 def plan_forward(input: Input, needed: Iterable[str], sources: Sources) -> ForwardOperator:

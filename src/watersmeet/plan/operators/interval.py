@@ -51,7 +51,7 @@ class IntervalOperator(WindowedOperator):
         sides = self.spreadable_sides
         if not sides or settings.skew == "keep" or settings.buckets == 1:
             return
-        which = "the side that has more of them" if len(sides) > 1 else f"the {sides[0].value} side"
+        which = "the side that has more of them" if len(sides) > 1 else f"the {self.side_name(sides[0])} side"
         unset = "" if settings.skew else ", but not in a DataFrame, unless skew = 'spread'"
         many = f"{settings.skew_rows:,} rows in a batch"
         yield f"  a key with {many}: those of {which} are spread over all buckets{unset}"
@@ -72,4 +72,5 @@ def plan_interval(site: JoinSite, feeds: Sequence[Feed]) -> IntervalOperator:
         weighted=retracts,
         gives_ids=gives_ids,
         match=match,
+        mirrored=site.join.mirrored,
     )

@@ -24,7 +24,7 @@ from watersmeet.settings.secrets import masked
 _ON_ERROR = {
     OnError.FAIL: "the query stops (lookup_on_error = 'fail')",
     OnError.NULL: "keys count as not found (lookup_on_error = 'null')",
-    OnError.RETRY: "it goes on trying (lookup_on_error = 'retry')",
+    OnError.RETRY: "it keeps trying (lookup_on_error = 'retry')",
 }
 
 

@@ -19,12 +19,18 @@ class WindowedOperator(PhysicalOperator):
     """A join of rows with equal keys whose times lie within a window."""
 
     match: WindowMatch
+    mirrored: bool = False  # RIGHT SEMI or RIGHT ANTI: the kernel's left side is the right one of the text
+
+    def side_name(self, side: Side) -> str:
+        """What the text calls a side of the kernel."""
+        return (side.other if self.mirrored else side).value
 
     def explain(self, plan: PhysicalPlan) -> Iterator[str]:
         """Kind, keys, window, condition, and what bounds the state of each side."""
         match = self.match
         buckets = "one bucket (no key)" if self.single_bucket else "by key hash"
-        yield f"{self.name}: {match.kind.value} join, {self._results(plan)}, {buckets}"
+        kind = f"right {match.kind.value}" if self.mirrored else match.kind.value
+        yield f"{self.name}: {kind} join, {self._results(plan)}, {buckets}"
         yield from key_lines(match.keys)
         left, right = (input_of(feed.times[0], plan) for feed in self.feeds)
         yield f"  window {_window(match, left, right)}"
@@ -34,10 +40,10 @@ class WindowedOperator(PhysicalOperator):
             reach = (
                 None if bound is None else span_text(max(bound if side is Side.LEFT else -bound, 0), input.time.unit)
             )
-            yield f"  state of the {side.value} side: {self.state_text(side, reach)}"
+            yield f"  state of the {self.side_name(side)} side: {self.state_text(side, reach)}"
         yield from self.skew_lines(plan)
         if retractions := list(self.retraction_texts()):
-            yield f"  results come at once; {', '.join(retractions)}"
+            yield f"  results are emitted at once; {', '.join(retractions)}"
 
     def state_text(self, side: Side, reach: str | None) -> str:
         """What is kept of a side, at most ``reach`` behind the frontier (None: without a bound)."""
@@ -50,7 +56,7 @@ class WindowedOperator(PhysicalOperator):
     def retraction_texts(self) -> Iterator[str]:
         """When results are retracted."""
         if self.weighted and self.match.kind.retracts:
-            yield f"a {'padded ' if self.match.kind.pairs else ''}row is taken back at its first partner"
+            yield f"a {'padded ' if self.match.kind.pairs else ''}row is retracted at its first partner"
 
     def _results(self, plan: PhysicalPlan) -> str:
         append_only = plan.emission.mode is EmitMode.CHANGELOG and not self.weighted

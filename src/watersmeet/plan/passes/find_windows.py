@@ -50,7 +50,7 @@ from watersmeet.plan.logical.tree import (
     timed,
 )
 
-#: An input of a join's left side and one of its right side; what is said of them is of the right time - the left time.
+#: An input of a join's left side and one of its right side; bounds are those of the right time minus the left time.
 Pair = tuple[int, int]
 
 
