@@ -78,7 +78,7 @@ def carry_one_sided(
     """Replace every largest part that reads a single input, and is more than a column, by a carried column.
 
     A carried column is NULL on rows that lack its input, so only strict expressions are carried for inputs that may be
-    ``padded``.  Nothing is carried for ``external`` tables: no source computes it.  ``carry`` receives the input and the
+    ``padded``.  Nothing is carried for ``external`` tables: no source computes it.  ``carry`` receives an input and an
     expression, and returns the name of the column.
     """
 
