@@ -16,7 +16,7 @@ none either, since a row may be replaced at any time.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -27,11 +27,9 @@ from watersmeet.expressions.text import plain_sql
 from watersmeet.expressions.times import TimeUnit, span_text
 from watersmeet.kernels.api import Side
 from watersmeet.kernels.asof.match import Direction
-from watersmeet.plan.across_sides import is_strict
-from watersmeet.plan.external_tables import can_be_asked, looked_up_key, require_key, table_of
-from watersmeet.plan.logical.bounds import Differences, Interval, time_bounds
-from watersmeet.plan.logical.conditions import inputs_of, time_columns
-from watersmeet.plan.logical.key_types import common_key_type, type_of
+from watersmeet.plan.external_tables import require_key, table_of
+from watersmeet.plan.logical.bounds import Differences, Interval
+from watersmeet.plan.logical.conditions import inputs_of
 from watersmeet.plan.logical.query import LogicalQuery
 from watersmeet.plan.logical.tree import (
     AsofClause,
@@ -39,7 +37,6 @@ from watersmeet.plan.logical.tree import (
     InputColumn,
     Join,
     JoinCondition,
-    KeyPair,
     Leaf,
     Node,
     Within,
@@ -49,10 +46,7 @@ from watersmeet.plan.logical.tree import (
     nullable,
     timed,
 )
-
-#: An input of a join's left side and one of its right side; bounds are those of the right time minus the left time.
-Pair = tuple[int, int]
-
+from watersmeet.plan.passes.condition_terms import ConditionTerms, Pair, split_conditions
 
 Leaders = tuple[tuple[int, ...], tuple[int, ...]]
 
@@ -108,19 +102,6 @@ class _Analysis:
         return join
 
 
-@dataclass(slots=True)
-class _Terms:
-    """A join's conditions, sorted."""
-
-    keys: list[KeyPair] = field(default_factory=list)
-    bounds: dict[Pair, Interval] = field(default_factory=dict)
-    residual: list[exp.Expr] = field(default_factory=list)
-
-    def exact(self, chosen: Pair | None = None) -> tuple[tuple[int, int, Interval], ...]:
-        """The bounds to test on a pair of rows, beside the window itself."""
-        return tuple((*pair, interval) for pair, interval in self.bounds.items() if pair != chosen)
-
-
 def _analyzed(
     join: Join,
     window: tuple[Within, bool] | None,
@@ -128,7 +109,7 @@ def _analyzed(
     inputs: Sequence[Input],
     columns: Mapping[str, InputColumn],
 ) -> JoinCondition:
-    terms = _split(join, inputs, columns)
+    terms = split_conditions(join, inputs, columns)
     if join.asof is not None:
         return _analyzed_asof(join, join.asof, terms, grace, inputs, columns)
     loose = _window_pairs(join, *window, inputs=inputs, columns=columns) if window is not None else {}
@@ -169,7 +150,7 @@ def _analyzed(
     )
 
 
-def _analyzed_changing(join: Join, terms: _Terms, loose: dict[Pair, Interval], grace: int) -> JoinCondition:
+def _analyzed_changing(join: Join, terms: ConditionTerms, loose: dict[Pair, Interval], grace: int) -> JoinCondition:
     """Rows that may be replaced at any time have no window that closes: inequalities over times are conditions."""
     leaders = (tuple(sorted(timed(join.left))), tuple(sorted(timed(join.right))))
     return JoinCondition(
@@ -188,7 +169,7 @@ def _analyzed_changing(join: Join, terms: _Terms, loose: dict[Pair, Interval], g
 def _analyzed_asof(
     join: Join,
     asof: AsofClause,
-    terms: _Terms,
+    terms: ConditionTerms,
     grace: int,
     inputs: Sequence[Input],
     columns: Mapping[str, InputColumn],
@@ -232,7 +213,7 @@ def _distance(asof: AsofClause) -> Interval:
     return Interval(lower, 0 if asof.direction is Direction.BACKWARD else asof.tolerance)
 
 
-def _check_keys(join: Join, terms: _Terms, columns: Mapping[str, InputColumn]) -> None:
+def _check_keys(join: Join, terms: ConditionTerms, columns: Mapping[str, InputColumn]) -> None:
     """Refuse an equality across the sides that cannot be a key: it would test the picked row instead of choosing it."""
     left, right = join.left.inputs, join.right.inputs
     for condition in terms.residual:
@@ -250,64 +231,6 @@ def _check_keys(join: Join, terms: _Terms, columns: Mapping[str, InputColumn]) -
 
 def _known(node: Node) -> Differences:
     return node.condition.differences if isinstance(node, Join) else Differences()
-
-
-def _split(join: Join, inputs: Sequence[Input], columns: Mapping[str, InputColumn]) -> _Terms:
-    """Sort the conditions into keys, bounds on the time between two inputs, and the rest."""
-    left, right = join.left.visible, join.right.visible
-    terms = _Terms()
-    times = time_columns(inputs, columns)
-    looked_up: list[tuple[KeyPair, exp.Expr]] = []
-    for condition in join.condition.residual:
-        key = None if join.null_aware else _as_key(condition, join, columns)
-        if key is not None and table_of(join) is not None and not can_be_asked(key, condition, columns):
-            key = None
-        found = time_bounds(condition, times)
-        if found is not None and _across(found[0], left, right):
-            (i, j), interval = found
-            pair, interval = ((i, j), interval) if i in left else ((j, i), interval.negated())
-            terms.bounds[pair] = terms.bounds.get(pair, Interval()).intersect(interval)
-        elif key is not None and table_of(join) is None and _reads_table(key, inputs, columns):
-            looked_up.append((key, condition))
-        elif key is not None:
-            terms.keys.append(key)
-        else:
-            terms.residual.append(condition)
-    for key, condition in looked_up:
-        # in a windowed join it can be tested on each match; as of a time it must choose the rows
-        if not terms.keys or join.asof is not None:
-            raise looked_up_key(key.left)
-        terms.residual.append(condition)
-    return terms
-
-
-def _reads_table(key: KeyPair, inputs: Sequence[Input], columns: Mapping[str, InputColumn]) -> bool:
-    """Whether one of the compared columns comes from an external table."""
-    return any(inputs[i].stream.outside for side in (key.left, key.right) for i in inputs_of(side, columns))
-
-
-def _across(pair: Pair, left: frozenset[int], right: frozenset[int]) -> bool:
-    i, j = pair
-    return (i in left and j in right) or (j in left and i in right)
-
-
-def _as_key(condition: exp.Expr, join: Join, columns: Mapping[str, InputColumn]) -> KeyPair | None:
-    """The condition as a key; None unless it equates one input of the left side with one of the right side."""
-    if not isinstance(condition, exp.EQ | exp.NullSafeEQ):
-        return None
-    one, other = condition.this.unnest(), condition.expression.unnest()
-    of_one, of_other = inputs_of(one, columns), inputs_of(other, columns)
-    if len(of_one) != 1 or len(of_other) != 1:
-        return None
-    if of_one <= join.right.inputs and of_other <= join.left.inputs:
-        one, other, of_one, of_other = other, one, of_other, of_one
-    if not (of_one <= join.left.inputs and of_other <= join.right.inputs):
-        return None
-    padded = nullable(join.left) | nullable(join.right)
-    if any(of <= padded and not is_strict(side) for side, of in ((one, of_one), (other, of_other))):
-        return None  # a key is computed at its source, where no row is padded
-    kind = common_key_type(type_of(one, columns), type_of(other, columns), condition)
-    return KeyPair(one, other, isinstance(condition, exp.NullSafeEQ), kind)
 
 
 def _window_pairs(
