@@ -1,0 +1,89 @@
+"""A join's conditions, sorted into keys, bounds on the time between two inputs, and the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from watersmeet.plan.across_sides import is_strict
+from watersmeet.plan.external_tables import can_be_asked, looked_up_key, table_of
+from watersmeet.plan.logical.bounds import Interval, time_bounds
+from watersmeet.plan.logical.conditions import inputs_of, time_columns
+from watersmeet.plan.logical.key_types import common_key_type, type_of
+from watersmeet.plan.logical.tree import Input, InputColumn, Join, KeyPair, nullable
+
+#: An input of a join's left side and one of its right side; bounds are those of the right time minus the left time.
+Pair = tuple[int, int]
+
+
+@dataclass(slots=True)
+class ConditionTerms:
+    """Keys, bounds of (time of j - time of i) by pair of inputs, and the rest."""
+
+    keys: list[KeyPair] = field(default_factory=list)
+    bounds: dict[Pair, Interval] = field(default_factory=dict)
+    residual: list[exp.Expr] = field(default_factory=list)
+
+    def exact(self, chosen: Pair | None = None) -> tuple[tuple[int, int, Interval], ...]:
+        """The bounds to test on a pair of rows, beside the window itself."""
+        return tuple((*pair, interval) for pair, interval in self.bounds.items() if pair != chosen)
+
+
+def split_conditions(join: Join, inputs: Sequence[Input], columns: Mapping[str, InputColumn]) -> ConditionTerms:
+    """Sort the conditions into keys, bounds on the time between two inputs, and the rest."""
+    left, right = join.left.visible, join.right.visible
+    terms = ConditionTerms()
+    times = time_columns(inputs, columns)
+    looked_up: list[tuple[KeyPair, exp.Expr]] = []
+    for condition in join.condition.residual:
+        key = None if join.null_aware else _as_key(condition, join, columns)
+        if key is not None and table_of(join) is not None and not can_be_asked(key, condition, columns):
+            key = None
+        found = time_bounds(condition, times)
+        if found is not None and _across(found[0], left, right):
+            (i, j), interval = found
+            pair, interval = ((i, j), interval) if i in left else ((j, i), interval.negated())
+            terms.bounds[pair] = terms.bounds.get(pair, Interval()).intersect(interval)
+        elif key is not None and table_of(join) is None and _reads_table(key, inputs, columns):
+            looked_up.append((key, condition))
+        elif key is not None:
+            terms.keys.append(key)
+        else:
+            terms.residual.append(condition)
+    for key, condition in looked_up:
+        # in a windowed join it can be tested on each match; as of a time it must choose the rows
+        if not terms.keys or join.asof is not None:
+            raise looked_up_key(key.left)
+        terms.residual.append(condition)
+    return terms
+
+
+def _reads_table(key: KeyPair, inputs: Sequence[Input], columns: Mapping[str, InputColumn]) -> bool:
+    """Whether one of the compared columns comes from an external table."""
+    return any(inputs[i].stream.outside for side in (key.left, key.right) for i in inputs_of(side, columns))
+
+
+def _across(pair: Pair, left: frozenset[int], right: frozenset[int]) -> bool:
+    i, j = pair
+    return (i in left and j in right) or (j in left and i in right)
+
+
+def _as_key(condition: exp.Expr, join: Join, columns: Mapping[str, InputColumn]) -> KeyPair | None:
+    """The condition as a key; None unless it equates one input of the left side with one of the right side."""
+    if not isinstance(condition, exp.EQ | exp.NullSafeEQ):
+        return None
+    one, other = condition.this.unnest(), condition.expression.unnest()
+    of_one, of_other = inputs_of(one, columns), inputs_of(other, columns)
+    if len(of_one) != 1 or len(of_other) != 1:
+        return None
+    if of_one <= join.right.inputs and of_other <= join.left.inputs:
+        one, other, of_one, of_other = other, one, of_other, of_one
+    if not (of_one <= join.left.inputs and of_other <= join.right.inputs):
+        return None
+    padded = nullable(join.left) | nullable(join.right)
+    if any(of <= padded and not is_strict(side) for side, of in ((one, of_one), (other, of_other))):
+        return None  # a key is computed at its source, where no row is padded
+    kind = common_key_type(type_of(one, columns), type_of(other, columns), condition)
+    return KeyPair(one, other, isinstance(condition, exp.NullSafeEQ), kind)
