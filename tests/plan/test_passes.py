@@ -16,15 +16,7 @@ from watersmeet.testing.notation import parse_cases
 from watersmeet.testing.script import load_script
 
 CASES = Path(__file__).parents[1] / "cases"
-FILES = (
-    "chains.wmt",
-    "left.wmt",
-    "semi_anti.wmt",
-    "temporal_tables.wmt",
-    "changing.wmt",
-    "windows.wmt",
-    "aggregates.wmt",
-)
+FILES = ("chains", "left", "semi_anti", "temporal_tables", "changing", "windows", "aggregates")
 STREAMS = """
 CREATE STREAM a (k INT, x INT, ts BIGINT, WATERMARK FOR ts AS ts) WITH (event_time_unit = 'row');
 CREATE STREAM b (k INT, y INT, ts BIGINT, WATERMARK FOR ts AS ts) WITH (event_time_unit = 'row');
