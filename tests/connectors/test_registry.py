@@ -58,8 +58,8 @@ def refuse(*_: object) -> None:
             "url",
         ),
         (changing("jdbc", url=POSTGRES), "jdbc needs the option table", "table"),
-        (changing("jdbc", url=POSTGRES, table="t", password="geheim"), "a secret written out", None),
-        (changing("jdbc", url="jdbc:postgresql://u:geheim@h/d", table="t"), "url holds a password", "url"),
+        (changing("jdbc", url=POSTGRES, table="t", password="geheim"), "a secret in clear text", "password"),
+        (changing("jdbc", url="jdbc:postgresql://u:geheim@h/d", table="t"), "url holds a secret", "url"),
         (
             changing("jdbc", url=POSTGRES, table="t", lookup_timeout="1 s"),
             "jdbc has no option 'lookup_t",
@@ -107,9 +107,25 @@ def test_a_secret_that_is_written_out_is_refused(name: str, value: str) -> None:
     with pytest.raises(ConfigError) as raised:
         check_connector(StreamDef(name="s", columns=(), connector="kafka", options=options))
     assert "plain" not in str(raised.value)
-    assert raised.value.hint == f"refer to it: '{name}' = '${{env:NAME}}' or '${{file:/path}}'"
+    assert raised.value.option == name
+    assert "${env:NAME}" in (raised.value.hint or "")
     assert "plain" not in str(masked(options))
     assert "plain" not in hide(f"broker said: {value}", options)
+
+
+@pytest.mark.parametrize(
+    ("connector", "options"),
+    [
+        ("files", {"path": "s3a://key:geheim@bucket/folder"}),
+        ("delta", {"path": "s3a://key:geheim@bucket/folder"}),
+        ("kafka", {"topic": "t", "brokers": "me:geheim@host:9092"}),
+        ("jdbc", {"url": "jdbc:postgresql://me:geheim@db/shop", "table": "t"}),
+    ],
+)
+def test_credentials_in_a_path_or_url_are_refused_by_every_connector(connector: str, options: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match="holds a secret in clear text") as raised:
+        check_connector(StreamDef(name="s", columns=(), connector=connector, options=options))
+    assert "geheim" not in str(raised.value)
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ from watersmeet.connectors.upsert import net_frame
 from watersmeet.errors import ConfigError, ConnectorError, did_you_mean
 from watersmeet.runtime.failures import known_error
 from watersmeet.settings.option_parsing import parse_options
-from watersmeet.settings.secrets import hide, masked, require_references, resolve
+from watersmeet.settings.secrets import hide, masked, resolve
 from watersmeet.settings.seek import Seek
 
 CHECK_SECONDS = 9.0
@@ -105,9 +105,8 @@ def options_of(options: Mapping[str, str]) -> KafkaOptions:
 
 
 def check_options(stream: StreamDef) -> None:
-    """Raise ``ConfigError`` for options that are wrong, for secrets written out, and for two kinds of key."""
+    """Raise ``ConfigError`` for options that are wrong, and for two kinds of key."""
     given = options_of(stream.options)
-    require_references(given.client)
     if stream.changes and given.key:
         raise ConfigError(
             f"option key: the PRIMARY KEY of {stream.name} is the key of its records",

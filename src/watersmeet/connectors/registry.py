@@ -21,6 +21,7 @@ from watersmeet.connectors.envelope import DEBEZIUM
 from watersmeet.connectors.upsert import collected, net_frame
 from watersmeet.errors import ConfigError, UnsupportedError, did_you_mean
 from watersmeet.runtime.dataflow import Source
+from watersmeet.settings.secrets import require_references
 from watersmeet.settings.seek import Seek
 
 WriteBatch: TypeAlias = Callable[[DataFrame, int, str], object]
@@ -215,9 +216,10 @@ SINKS = tuple(name for name, connector in CONNECTORS.items() if connector.open_s
 def check_connector(stream: StreamDef) -> None:
     """Raise ``ConfigError`` for a connector or an option that is not known, without reaching out to anything.
 
-    So too for a secret that is written out.
+    So too for a secret in clear text.
     """
     connector = _connector(stream)
+    require_references(stream.options)
     connector.check(stream)
     if stream.changes and connector.open_source is None and Changelogs.BY_KEY not in connector.changelogs:
         raise ConfigError(

@@ -35,6 +35,7 @@ from watersmeet.session.spark import open_spark
 from watersmeet.session.streams import Streams, check_connector, check_corrections
 from watersmeet.session.table_queries import batch_frame, insert_rows
 from watersmeet.settings.query_settings import QuerySettings
+from watersmeet.settings.secrets import hide
 from watersmeet.settings.seek import resolve
 from watersmeet.sql.parse import parse
 from watersmeet.sql.statements import (
@@ -263,7 +264,9 @@ class Session:
             case Show():
                 return self.streams.show()
             case ShowCreate():
-                return Table(("statement",), [(self.streams.require(statement.name, statement).definition,)])
+                stream = self.streams.require(statement.name, statement)
+                # a catalogue may be older than the check for secrets in clear text
+                return Table(("statement",), [(hide(stream.definition, stream.options),)])
             case Describe():
                 return self.streams.describe(self.streams.require(statement.name, statement))
             case Drop():
