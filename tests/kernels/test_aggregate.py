@@ -341,6 +341,12 @@ FUNCTIONS: dict[str, Reference] = {
     "first(s)": _end("s", -1),
     "last(d)": _end("d", 1),
     "first(x) IGNORE NULLS": _end("x", -1, nulls=False),
+    "any_value(s)": _end("s", -1),
+    "any_value(d, true)": _end("d", -1, nulls=False),
+    "count_if(x > 0)": lambda rows: sum(value > 0 for value in values("x", rows)),
+    "count_if(x IS NULL OR s = 'a') FILTER (WHERE x < 5)": lambda rows: sum(
+        row["x"] < 5 and row.get("s") == "a" for row in rows if row.get("x") is not None
+    ),
 }
 
 

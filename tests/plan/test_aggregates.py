@@ -45,6 +45,10 @@ def layout(select: str) -> list[tuple[str, tuple[str, ...]]]:
         (f"SELECT count() {JOINED} GROUP BY coalesce(b.y, 0)", [("join_1", ("a:$h0_0",)), ("aggregate", ())]),
         # without keys: where rows are, then one bucket
         ("SELECT count() FROM a", [("aggregate_parts", ("a:$h_key",)), ("aggregate", ())]),
+        (
+            "SELECT count_if(x > 1), any_value(x) FROM a",
+            [("aggregate_parts", ("a:$h_key",)), ("aggregate", ())],
+        ),
         ("SELECT count() FROM m", [("upsert_1", ("m:$h_key",)), ("aggregate_parts", ("m:$h_key",)), ("aggregate", ())]),
         (
             f"SELECT max(b.y) {JOINED}",
@@ -82,7 +86,8 @@ def test_only_what_is_needed_travels() -> None:
 def test_columns_are_called_as_they_were_written() -> None:
     columns = planned(
         "SELECT count(), count(*), Sum(x), std(x), count(DISTINCT k, x), first(x, true), max(x) FILTER (WHERE x < 5), "
-        "sum(x) + 1, max(x) AS most, max(a.x), max(x) FROM a"
+        "sum(x) + 1, max(x) AS most, max(a.x), max(x), CountIf(x > 1), any_value(x), any_value(x, true), "
+        "first(x, false), any_value(x) FILTER (WHERE x < 5) IGNORE NULLS FROM a"
     ).outputs
     assert [column.name for column in columns] == [
         "count()",
@@ -96,6 +101,11 @@ def test_columns_are_called_as_they_were_written() -> None:
         "most",
         "max(a.x)",
         "max(x)",
+        "count_if(x > 1)",
+        "any_value(x)",
+        "any_value(x) IGNORE NULLS",
+        "first(x)",
+        "any_value(x) FILTER (WHERE x < 5) IGNORE NULLS",
     ]
 
 
@@ -117,6 +127,14 @@ def test_explain_of_groups() -> None:
         "  state: a row for each group, and its distinct values; kept until the end of input",
         "  for each group that changed, the previous row is retracted (-1) and the new one emitted (+1)",
         "filter after the aggregate: min(b.y) > 2",
+    ]
+
+
+def test_explain_names_functions_as_they_were_written() -> None:
+    found = lines("SELECT k, count_if(x > 1), any_value(x) FROM a GROUP BY k")
+    assert found[2:4] == [
+        "  running totals: count_if(a.x > 1)",
+        "  computed anew where values come or go: any_value(a.x)",
     ]
 
 

@@ -23,6 +23,7 @@ from watersmeet.plan.logical.tree import Input, InputColumn
 _T = exp.DataType.Type
 _FUNCTIONS: dict[type[exp.Expr], Function] = {
     exp.Count: Function.COUNT,
+    exp.CountIf: Function.COUNT,
     exp.Sum: Function.SUM,
     exp.Avg: Function.AVG,
     exp.Min: Function.MIN,
@@ -36,15 +37,22 @@ _FUNCTIONS: dict[type[exp.Expr], Function] = {
     exp.FirstValue: Function.FIRST,
     exp.Last: Function.LAST,
     exp.LastValue: Function.LAST,
+    exp.AnyValue: Function.FIRST,
     exp.ApproxDistinct: Function.APPROX_COUNT_DISTINCT,
 }
+# Functions that are computed as another one and keep their own name in results and errors.
+_OWN_NAMES: dict[type[exp.Expr], str] = {exp.CountIf: "count_if", exp.AnyValue: "any_value"}
 _OTHER_NAMES = {"mean": Function.AVG, "std": Function.STDDEV_SAMP}
 # Spark's further aggregates that sqlglot takes for functions of one row.
 _UNKNOWN_NAMES = {
     "any", "count_min_sketch", "every", "histogram_numeric", "hll_sketch_agg", "hll_union_agg", "product", "some",
     "try_avg", "try_sum",
 }  # fmt: skip
-_NAMES = "count, sum, avg, min, max, first, last, stddev, variance, their _pop and _samp, approx_count_distinct"
+_NAMES = (
+    "count, sum, avg, min, max, first, last, stddev, variance, their _pop and _samp, approx_count_distinct, count_if,"
+    " any_value"
+)
+_NULLS = (exp.IgnoreNulls, exp.RespectNulls)
 _UNCOMPARED = (_T.ARRAY, _T.MAP, _T.STRUCT)
 _GROUPINGS = {"rollup": "ROLLUP", "cube": "CUBE", "grouping_sets": "GROUPING SETS", "all": "GROUP BY ALL"}
 
@@ -65,7 +73,7 @@ def is_aggregated(select: exp.Select) -> bool:
 
 def call_name(node: exp.Expr) -> str:
     """What a column is called that is an aggregate function without an alias: the call, as it was written."""
-    return _text(node) if is_aggregate(node) or isinstance(node, exp.IgnoreNulls) else ""
+    return _text(node) if is_aggregate(node) or isinstance(node, _NULLS) else ""
 
 
 def bind_aggregates(
@@ -169,7 +177,7 @@ class _AggregateBinder:
             for key in self.keys:
                 if key.expression == plain:
                     return _column(key.name)
-            if is_aggregate(node) or (isinstance(node, exp.IgnoreNulls) and is_aggregate(node.this)):
+            if is_aggregate(node) or (isinstance(node, _NULLS) and is_aggregate(node.this)):
                 return _column(self._call(node))
             if isinstance(node, exp.Column) and node.name != TP_DELTA:
                 name = plain_sql(node)
@@ -196,16 +204,18 @@ class _AggregateBinder:
 
     def _bound(self, node: exp.Expr) -> AggregateCall:
         text, position = _text(node), position_of(node)
-        condition = None
-        if isinstance(node, exp.Filter):
-            condition = node.expression.this
+        node, condition, takes_nulls = _unwrapped(node)
+        if condition is not None:
             _refuse_nested(condition, "FILTER", node)
-            node = node.this
-        takes_nulls = not isinstance(node, exp.IgnoreNulls)
-        function, arguments = _function_of(node if takes_nulls else node.this)
+        function, arguments = _function_of(node)
         for argument in arguments:
             _refuse_nested(argument, text, node)
             _refuse_delta(argument)
+        if isinstance(node, exp.CountIf):
+            (test,) = arguments
+            _check_truth(self._type(test, node, text), test, text, position)
+            condition = exp.and_(*([condition] if condition is not None else []), test, copy=True)
+            arguments = []
         if function is Function.COUNT and all(isinstance(each, exp.Literal) for each in arguments):
             arguments = []
         if len(arguments) > 1 and not function.is_distinct:
@@ -236,7 +246,7 @@ class _AggregateBinder:
             count = "no stream" if not read else f"{len(read)} streams"
             raise UnsupportedError(
                 f"{text} goes by the event time of its argument's stream, but the argument reads {count}",
-                hint="take the first and last values of columns of one stream",
+                hint="take values of columns of one stream",
                 position=position_of(argument),
             )
         (input,) = read
@@ -263,6 +273,18 @@ class _AggregateBinder:
 # -- functions -------------------------------------------------------------------------------------------------------
 
 
+def _unwrapped(node: exp.Expr) -> tuple[exp.Expr, exp.Expr | None, bool]:
+    """A call without what stands behind it, the condition of its FILTER, and whether it takes NULLs."""
+    condition, takes_nulls = None, True
+    while isinstance(node, (exp.Filter, *_NULLS)):
+        if isinstance(node, exp.Filter):
+            condition = node.expression.this
+        elif isinstance(node, exp.IgnoreNulls):
+            takes_nulls = False
+        node = node.this
+    return node, condition, takes_nulls
+
+
 def _function_of(node: exp.Expr) -> tuple[Function, list[exp.Expr]]:
     """The function of a call and its arguments; none where it counts rows."""
     if isinstance(node, exp.Anonymous):
@@ -278,7 +300,7 @@ def _function_of(node: exp.Expr) -> tuple[Function, list[exp.Expr]]:
             position=position_of(node),
         )
     if isinstance(first, exp.Distinct):
-        if function is Function.COUNT:
+        if isinstance(node, exp.Count):
             function, more = Function.COUNT_DISTINCT, first.expressions[1:]
         elif function not in (Function.MIN, Function.MAX):
             raise UnsupportedError(
@@ -286,11 +308,13 @@ def _function_of(node: exp.Expr) -> tuple[Function, list[exp.Expr]]:
                 position=position_of(node),
             )
         first = first.expressions[0]
-    if function is Function.COUNT and (first is None or isinstance(first, exp.Star)):
+    if isinstance(node, exp.Count) and (first is None or isinstance(first, exp.Star)):
         return function, []
-    many = function is Function.COUNT or function.is_distinct
+    many = isinstance(node, exp.Count) or function.is_distinct
+    if isinstance(node, exp.CountIf) and (second := node.args.get("zero_on_all_null")) is not None:
+        more = [second]
     if first is None or (more and not many) or any(each.find(exp.Star, exp.Order) for each in (first, *more)):
-        raise UnsupportedError(f"{_text(node)}: {function.value} takes one expression", position=position_of(node))
+        raise UnsupportedError(f"{_text(node)}: {_name(node)} takes one expression", position=position_of(node))
     return function, [first, *more]
 
 
@@ -298,13 +322,21 @@ def _text(node: exp.Expr) -> str:
     """A call as its author would write it."""
     if isinstance(node, exp.Filter):
         return f"{_text(node.this)} FILTER (WHERE {plain_sql(node.expression.this)})"
-    if isinstance(node, exp.IgnoreNulls):
-        return f"{_text(node.this)} IGNORE NULLS"
-    named = _OTHER_NAMES.get(node.name.lower()) if isinstance(node, exp.Anonymous) else _FUNCTIONS.get(type(node))
-    if named is None:
+    if isinstance(node, _NULLS):
+        return f"{_text(node.this)} IGNORE NULLS" if isinstance(node, exp.IgnoreNulls) else _text(node.this)
+    name = _name(node)
+    if name is None:
         return plain_sql(node)
     given = node.expressions if isinstance(node, exp.Anonymous) else [node.this, *node.expressions]
-    return f"{named.value}({', '.join(plain_sql(each) for each in given if each is not None)})"
+    return f"{name}({', '.join(plain_sql(each) for each in given if each is not None)})"
+
+
+def _name(node: exp.Expr) -> str | None:
+    """What a function is called here; None for one that there is not."""
+    if (own := _OWN_NAMES.get(type(node))) is not None:
+        return own
+    named = _OTHER_NAMES.get(node.name.lower()) if isinstance(node, exp.Anonymous) else _FUNCTIONS.get(type(node))
+    return named.value if named is not None else None
 
 
 # -- checks ----------------------------------------------------------------------------------------------------------
@@ -322,6 +354,15 @@ def _check_type(
         )
     if function is not Function.COUNT:
         _check_comparable(kind, text, position_of(argument) or position)
+
+
+def _check_truth(kind: exp.DataType, test: exp.Expr, text: str, position: Position | None) -> None:
+    if not kind.is_type(_T.BOOLEAN):
+        raise BindError(
+            f"{text}: {plain_sql(test)} is {kind.sql(dialect='spark')}, and count_if takes a condition",
+            hint="compare it, as in count_if(x > 0)",
+            position=position_of(test) or position,
+        )
 
 
 def _check_comparable(kind: exp.DataType, what: str, position: Position | None) -> None:

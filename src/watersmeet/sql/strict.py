@@ -17,16 +17,34 @@ from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from watersmeet.errors import SqlSyntaxError, UnsupportedError
-from watersmeet.expressions.positions import place
+from watersmeet.expressions.positions import place, position_of
 from watersmeet.sql.failures import Failures, is_word
 
 T = TypeVar("T")
 NEVER_ALIASES = frozenset({"EMIT", "SETTINGS", "WITHIN", "GRACE", "VERSIONED", "MATCH_CONDITION"})
+NULLS_CHOSEN: tuple[type[exp.Func], ...] = (exp.AnyValue, exp.First, exp.FirstValue, exp.Last, exp.LastValue)
 FOREIGN_CLAUSES = (
     TokenType.MATCH_RECOGNIZE, TokenType.PREWHERE, TokenType.QUALIFY, TokenType.WINDOW, TokenType.FOR,
     TokenType.LOCK, TokenType.TABLE_SAMPLE, TokenType.USING, TokenType.CLUSTER_BY, TokenType.DISTRIBUTE_BY,
     TokenType.SORT_BY, TokenType.CONNECT_BY, TokenType.FETCH,
 )  # fmt: skip
+
+
+def _taking_nulls(function: type[exp.Func]) -> Callable[[list[exp.Expr]], exp.Expr]:
+    """Builder of a function whose second argument, TRUE or FALSE, stands for IGNORE NULLS or RESPECT NULLS."""
+
+    def build(args: list[exp.Expr]) -> exp.Expr:
+        call = function.from_arg_list(args[:1])
+        if len(args) < 2:
+            return call
+        if len(args) > 2 or not isinstance(args[1], exp.Boolean):
+            raise UnsupportedError(
+                f"{function.sql_name().lower()} takes an expression, and TRUE or FALSE to ignore or respect NULLs",
+                position=position_of(args[1]),
+            )
+        return exp.IgnoreNulls(this=call) if args[1].this else exp.RespectNulls(this=call)
+
+    return build
 
 
 def _refuse_clause(parser: StrictParser) -> tuple[str, Any]:
@@ -42,6 +60,10 @@ def _refuse_clause(parser: StrictParser) -> tuple[str, Any]:
 class StrictParser(SparkParser):
     """Errors: SqlSyntaxError where the cause is known, sqlglot's ParseError elsewhere (see ``Failures.reworded``)."""
 
+    FUNCTIONS: ClassVar[dict[str, Callable[..., exp.Expr]]] = {
+        **SparkParser.FUNCTIONS,
+        **{function.sql_name(): _taking_nulls(function) for function in NULLS_CHOSEN},
+    }
     QUERY_MODIFIER_PARSERS: ClassVar[dict[TokenType, Callable[[Any], tuple[str, Any]]]] = {
         **SparkParser.QUERY_MODIFIER_PARSERS,
         **dict.fromkeys(FOREIGN_CLAUSES, _refuse_clause),
