@@ -208,7 +208,7 @@ def test_explain_takes_one_query(session: Session) -> None:
         ({"time": "tss"}, BindError, "no such column"),
         ({"time": "page"}, BindError, "is STRING"),
         ({"time": "ts", "unit": "min"}, ConfigError, "event_time_unit = 'min' is not known"),
-        ({"time": "ts", "delay": "soon"}, ConfigError, "is no length of time"),
+        ({"time": "ts", "delay": "soon"}, ConfigError, "is not a duration"),
         ({"time": "ts", "delay": "1 month"}, UnsupportedError, "no fixed length"),
     ],
 )

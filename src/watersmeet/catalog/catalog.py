@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fcntl import LOCK_EX, flock
@@ -100,8 +99,8 @@ class Catalog:
                     _CHANGING if any(each.changes or each.outside for each in stored.streams.values()) else _PLAIN
                 )
                 written = self._path.with_suffix(".tmp")
-                with open(written, "w", encoding="utf-8", opener=_open_private) as file:
-                    file.write(stored.model_dump_json(indent=2))
+                written.touch(mode=0o600)
+                written.write_text(stored.model_dump_json(indent=2), encoding="utf-8")
                 written.replace(self._path)
         except (FileExistsError, NotADirectoryError):
             raise self._no_folder() from None
@@ -116,10 +115,6 @@ class Catalog:
             f"the workspace {self._folder} is a file, or stands below one",
             hint="name a folder, or a path that does not exist yet",
         )
-
-
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def is_same(known: StreamDef, stream: StreamDef) -> bool:

@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from watersmeet.errors import ConfigError
 from watersmeet.lookup.retry import OnError, RetryPolicy
+from watersmeet.settings.durations import seconds
 from watersmeet.settings.option_parsing import Model, parse_options
-from watersmeet.settings.query_settings import seconds
 from watersmeet.settings.secrets import require_references
 
 
