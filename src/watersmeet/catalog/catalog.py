@@ -11,7 +11,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from watersmeet.catalog.streams import StreamDef
-from watersmeet.catalog.workspace import make_workspace
+from watersmeet.catalog.workspace import make_workspace, no_folder, not_writable
 from watersmeet.errors import CatalogError, did_you_mean
 
 #: The format without changing streams and external tables, which every version reads, and the one with them: a version
@@ -77,7 +77,7 @@ class Catalog:
         except FileNotFoundError:
             return _Stored(version=_PLAIN, streams={})
         except NotADirectoryError:
-            raise self._no_folder() from None
+            raise no_folder(self._folder) from None
         except UnicodeDecodeError:
             raise CatalogError(f"{self._path} is not a catalogue: it is not text in UTF-8", hint=_RESTORE) from None
         except OSError as error:
@@ -102,19 +102,8 @@ class Catalog:
                 written.touch(mode=0o600)
                 written.write_text(stored.model_dump_json(indent=2), encoding="utf-8")
                 written.replace(self._path)
-        except (FileExistsError, NotADirectoryError):
-            raise self._no_folder() from None
         except OSError as error:
-            raise CatalogError(
-                f"{error.filename or self._path} cannot be written: {error.strerror}",
-                hint="a workspace is a folder that you may write to, on a disk with free space; use another one?",
-            ) from None
-
-    def _no_folder(self) -> CatalogError:
-        return CatalogError(
-            f"the workspace {self._folder} is a file, or stands below one",
-            hint="name a folder, or a path that does not exist yet",
-        )
+            raise not_writable(self._path, error) from None
 
 
 def is_same(known: StreamDef, stream: StreamDef) -> bool:

@@ -27,6 +27,7 @@ from watersmeet.plan.physical import PhysicalPlan
 from watersmeet.runtime.dataflow import Resources, build, new_buckets
 from watersmeet.runtime.failures import planning
 from watersmeet.runtime.query import QueryMode, RunningQuery
+from watersmeet.session.listings import description
 from watersmeet.session.queries import Queries, insert_name, select_name, short_hash
 from watersmeet.session.results import Batch, Message, Plan, Result, Started, Stream, Table
 from watersmeet.session.spark import open_spark
@@ -263,7 +264,7 @@ class Session:
             case ShowCreate():
                 return Table(("statement",), [(self.streams.require(statement.name, statement).definition,)])
             case Describe():
-                return self.streams.describe(self.streams.require(statement.name, statement))
+                return description(self.streams.require(statement.name, statement))
             case Drop():
                 return self._drop(statement)
             case StopQuery():
@@ -281,7 +282,7 @@ class Session:
             if statement.if_not_exists:
                 return Message(f"stream {stream.name} exists already with another definition, and its query stays")
             raise CatalogError(
-                f"stream {statement.name} exists already with another definition",
+                f"there is a stream {statement.name} already, with another definition",
                 hint="use another name, or DROP STREAM it first",
                 position=statement.position,
             )
@@ -336,7 +337,7 @@ class Session:
             )
         if target.connector == FRAME:
             raise UnsupportedError(
-                f"{target.name} is a registered DataFrame: no rows can be written to it",
+                f"{target.name} is a DataFrame that was registered: no rows can be written to it",
                 position=statement.position,
             )
         return target
