@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -119,7 +118,7 @@ def test_a_damaged_plan_or_event_is_one_sentence(checkpoint: Checkpoint, content
 
 def test_a_checkpoint_is_its_owner_s(spark: SparkSession, tmp_path: Path) -> None:
     for name in "op":
-        write_lines(tmp_path / name / "0.json", json_lines([(1, 1)], NAMES), age=0)
+        write_lines(tmp_path / name / "0.json", json_lines([(1, 1), (2, None)], NAMES), age=0)
     session = watersmeet.connect(spark, workspace=tmp_path / "workspace")
     (tmp_path / "checkpoints").mkdir(mode=0o755)
     for result in session.run(JOB.format(tmp_path), QueryMode.DRAIN, str(tmp_path / "checkpoints")):
@@ -128,5 +127,8 @@ def test_a_checkpoint_is_its_owner_s(spark: SparkSession, tmp_path: Path) -> Non
     modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
     assert modes["workspace"] == 0o700
     assert modes["checkpoints"] == modes["out"] == 0o755  # the user's own, and for others to read
-    assert (tmp_path / "checkpoints" / "into_sink_from_o_p").stat().st_mode & 0o777 == 0o700
-    shutil.rmtree(tmp_path / "checkpoints")
+    checkpoint = tmp_path / "checkpoints" / "into_sink_from_o_p"
+    assert checkpoint.stat().st_mode & 0o777 == 0o700
+    quarantined = list((checkpoint / "side").glob("*.jsonl"))
+    assert quarantined
+    assert {path.stat().st_mode & 0o777 for path in quarantined} == {0o600}

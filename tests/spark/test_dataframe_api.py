@@ -155,7 +155,7 @@ def test_an_asof_join_that_cannot_be(
 
 
 def test_a_lookup_without_columns(streams: tuple[DataFrame, DataFrame]) -> None:
-    with pytest.raises(ConfigError, match="right: its columns are not given"):
+    with pytest.raises(ConfigError, match="right: its columns are missing"):
         watersmeet.lookup_join(streams[0], {"connector": "files", "path": "data"}, on="id")
 
 

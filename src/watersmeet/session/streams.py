@@ -81,7 +81,7 @@ class Streams:
         stream = self.require(statement.stream, statement)
         if stream.outside:
             raise UnsupportedError(
-                f"{stream.name} is an outside table: it is only looked up in", position=statement.position
+                f"{stream.name} is an external table: queries only look up rows in it", position=statement.position
             )
         return stream
 
