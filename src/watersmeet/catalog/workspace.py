@@ -9,14 +9,15 @@ from pathlib import Path
 from watersmeet.errors import CatalogError
 
 _FOLDERS = ("streams", "tables", "queries", "side", "hot_keys")
-_FILES = ("catalog.json", "catalog.tmp", "catalog.lock", "history", "spark.log", "spark.log.1")
+_CATALOG = "catalog.json"
+_FILES = (_CATALOG, "catalog.tmp", "catalog.lock", "history", "spark.log", "spark.log.1")
 
 
 def make_workspace(folder: Path) -> None:
     """Make the folder for its owner alone; raises ``CatalogError`` if it cannot be made.
 
-    A folder that exists is closed to others too if it holds only files of Watersmeet's.  Else the user keeps other
-    files there, and only the folders in it that Watersmeet made are closed.
+    A folder that exists is closed to others too if it holds only files of Watersmeet's.  If the user keeps other files
+    beside a catalogue, only the folders that Watersmeet writes to are closed.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -25,9 +26,12 @@ def make_workspace(folder: Path) -> None:
     except OSError as error:
         raise not_writable(folder, error) from None
     with suppress(OSError):  # the user may not list the folder; the next access reports it
-        is_ours_alone = {path.name for path in folder.iterdir()} <= {*_FOLDERS, *_FILES}
-        for each in [folder] if is_ours_alone else [folder / name for name in _FOLDERS]:
-            _close_to_others(each)
+        names = {path.name for path in folder.iterdir()}
+        if names <= {*_FOLDERS, *_FILES}:
+            _close_to_others(folder)
+        elif _CATALOG in names:
+            for name in names.intersection(_FOLDERS):
+                _close_to_others(folder / name)
 
 
 def no_folder(folder: Path) -> CatalogError:
@@ -47,7 +51,7 @@ def not_writable(path: Path, error: OSError) -> CatalogError:
 
 
 def _close_to_others(folder: Path) -> None:
-    with suppress(OSError):  # it does not exist, or the file system has no modes
+    with suppress(OSError):  # the file system may have no modes
         status = folder.stat()
         if status.st_uid == os.getuid() and status.st_mode & 0o077:
             folder.chmod(status.st_mode & 0o700)
