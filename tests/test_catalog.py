@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import json
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +74,7 @@ def test_a_file_that_is_no_catalogue(tmp_path: Path, content: str, reason: str) 
     path = tmp_path / "catalog.json"
     path.write_text(content, errors="surrogateescape")
     assert refusal(Catalog(tmp_path)) == (
-        f"{path} {reason}\nhint: bring the file back from a copy, or move it away and create the streams again"
+        f"{path} {reason}\nhint: restore the file from a copy, or move it away and create the streams again"
     )
     with pytest.raises(CatalogError):
         Catalog(tmp_path).add(ORDERS)
@@ -113,8 +115,8 @@ def test_a_stream_of_an_earlier_version_appends(tmp_path: Path) -> None:
 def test_a_workspace_that_is_a_file(tmp_path: Path, below: str) -> None:
     (tmp_path / "a").touch()
     catalog = Catalog(tmp_path / "a" / below)
-    told = f"the workspace {tmp_path / 'a' / below} is a file, or stands below one"
-    assert refusal(catalog).splitlines()[0] == told
+    message = f"the workspace {tmp_path / 'a' / below} is a file, or stands below one"
+    assert refusal(catalog).splitlines()[0] == message
     with pytest.raises(CatalogError, match="is a file, or stands below one"):
         catalog.add(ORDERS)
 
@@ -133,3 +135,38 @@ def test_a_file_that_may_not_be_read_or_written(tmp_path: Path, monkeypatch: pyt
             catalog.add(ORDERS)
     (tmp_path / "catalog.json").mkdir()
     assert refusal(catalog).splitlines()[0] == f"{tmp_path}/catalog.json cannot be read: Is a directory"
+
+
+@pytest.fixture
+def open_umask() -> Iterator[None]:
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def test_a_workspace_is_its_owner_s(tmp_path: Path, open_umask: None) -> None:
+    workspace = tmp_path / "above" / "workspace"
+    Catalog(workspace).add(ORDERS)
+    assert (mode(workspace), mode(workspace.parent), mode(workspace / "catalog.json")) == (0o700, 0o755, 0o600)
+    workspace.chmod(0o755)  # as earlier versions made it
+    (workspace / "queries").mkdir()
+    Catalog(workspace).drop("orders")
+    assert (mode(workspace), mode(workspace / "queries")) == (0o700, 0o755)
+
+
+def test_a_folder_that_holds_more_than_the_workspace_stays_open(tmp_path: Path, open_umask: None) -> None:
+    workspace = tmp_path / "project"
+    (workspace / "out").mkdir(parents=True)
+    (workspace / "streams").mkdir()
+
+    def modes() -> tuple[int, int, int]:
+        return mode(workspace), mode(workspace / "out"), mode(workspace / "streams")
+
+    Catalog(workspace).add(ORDERS)
+    assert modes() == (0o755, 0o755, 0o755)  # whose streams these are is not known yet
+    Catalog(workspace).drop("orders")
+    assert modes() == (0o755, 0o755, 0o700)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from watersmeet.errors import ConfigError
-from watersmeet.runtime.checkpoint import PlanFile
+from watersmeet.runtime.plan_file import PlanFile
 from watersmeet.settings.query_settings import parse_settings
 from watersmeet.settings.seek import Seek
 

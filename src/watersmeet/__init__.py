@@ -35,7 +35,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    # by name, when first asked for: the test harness and the workers need no PySpark session code
+    # imported on first use: the test harness and the workers do not need the session
     if name not in _HOMES:
         raise AttributeError(f"module 'watersmeet' has no attribute {name!r}")
     import importlib

@@ -1,7 +1,7 @@
-"""The errors a user can cause, each with what was found, what is allowed and what to do.
+"""The errors that a user can cause or must handle.
 
-Every error has a primary line (the message), and, where they help, a detail, a hint and a position in the SQL.
-``str(error)`` renders all of them; the command line prints just that, never a stack trace.
+Every error has a message, and optionally a detail, a hint and a position in the SQL.  ``str(error)`` renders all of
+them; the command line prints that and no stack trace.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, order=True)
 class Position:
-    """A place in SQL text: 1-based line and column of its first character."""
+    """A position in SQL text: 1-based line and column of its first character."""
 
     line: int
     col: int
@@ -23,10 +23,10 @@ class Position:
 
 
 class WatersmeetError(Exception):
-    """Root of all errors that a user can cause.
+    """Base class of all errors of Watersmeet.
 
-    ``message`` says what was found, ``detail`` gives the surroundings (a line of SQL with a mark under it, a list
-    of what is allowed), ``hint`` says what to do, ``position`` where in the SQL.
+    ``message`` says what is wrong, ``detail`` adds context (a marked line of SQL, a list of allowed values), ``hint``
+    says what to do, and ``position`` is the position in the SQL.
     """
 
     def __init__(
@@ -54,23 +54,23 @@ class WatersmeetError(Exception):
 
 
 class SqlSyntaxError(WatersmeetError):
-    """The text is not a statement of the language."""
+    """The text is not a valid statement."""
 
 
 class BindError(WatersmeetError):
-    """A name, a type or the number of columns does not fit."""
+    """A name is unknown, or a type or the number of columns does not fit."""
 
 
 class PlanError(WatersmeetError):
-    """The query is understood but cannot be run as asked (no bound on its state, no watermark on a side)."""
+    """The query is valid but cannot run as written (its state is unbounded, an input has no watermark)."""
 
 
 class UnsupportedError(WatersmeetError):
-    """The clause exists in the language, but not in this place or not for these types."""
+    """The clause is part of the language, but is not supported in this place or for these types."""
 
 
 class ConfigError(WatersmeetError):
-    """An option or a setting is unknown or has a value out of its range; ``option`` is its name."""
+    """An option or a setting is unknown, or its value is not allowed; ``option`` is its name."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class ConfigError(WatersmeetError):
 
 
 class CatalogError(WatersmeetError):
-    """A stream is missing, is there already, or is still used."""
+    """A stream is missing, exists already, or is in use; or the catalogue cannot be read or written."""
 
 
 class ConnectorError(WatersmeetError):
@@ -94,22 +94,22 @@ class ConnectorError(WatersmeetError):
 
 
 class CheckpointError(WatersmeetError):
-    """A checkpoint belongs to another query, another format version, or is sealed."""
+    """A checkpoint is sealed, is damaged, is in use, or belongs to another query or format version."""
 
 
 class LimitError(WatersmeetError):
-    """A limit on the state was reached; nothing was lost."""
+    """The state has reached its limit; no rows are lost."""
 
 
 def nearest(name: str, candidates: Iterable[str], *, most: int = 3) -> list[str]:
-    """The candidates most like ``name``, best first, compared without case."""
+    """The candidates most similar to ``name``, best first, ignoring case."""
     by_folded = {candidate.lower(): candidate for candidate in candidates}
     found = difflib.get_close_matches(name.lower(), by_folded, n=most, cutoff=0.5)
     return [by_folded[folded] for folded in found]
 
 
 def did_you_mean(name: str, candidates: Iterable[str]) -> str | None:
-    """A hint naming the candidates nearest to ``name``, or all of them where none is near and they are few."""
+    """A hint with the candidates nearest to ``name``; if none is near, with all of them, at most twelve."""
     known = sorted(set(candidates))
     close = nearest(name, known)
     if close:

@@ -1,4 +1,4 @@
-"""Frames on their way between tasks: large payloads in files of the run's folder, or all of it with Spark's rows."""
+"""Frames between tasks: large payloads in files of the run's folder, or everything in Spark's rows."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def test_files_stay_until_the_next_batch(tmp_path: Path, monkeypatch: pytest.Mon
     here = Exchange(str(tmp_path), least_bytes=1)
     monkeypatch.setattr(exchange, "batch_id", lambda: 9)
     sent = here.send(frames())
-    here.tidy()
+    here.remove_old_files()
     assert len(list(here.receive(sent))) == 2
     monkeypatch.setattr(exchange, "batch_id", lambda: 10)
     with monkeypatch.context() as other:
-        other.setattr(exchange, "_told", lambda name: "another run")
-        here.tidy()
+        other.setattr(exchange, "_task_property", lambda name: "another run")
+        here.remove_old_files()
     assert len(list(here.receive(sent))) == 2
-    here.tidy()
+    here.remove_old_files()
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(WatersmeetError, match="rows on their way between two tasks are gone"):
+    with pytest.raises(WatersmeetError, match="rows that one task sent to another are gone"):
         list(here.receive(sent))

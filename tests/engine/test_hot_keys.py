@@ -284,7 +284,7 @@ def test_what_another_attempt_of_the_run_has_decided_holds(tmp_path: Path, task:
     log = HotKeyFiles(str(tmp_path), "join_1")
     log.settle(Entry(), SPREAD, (1, 2))
     assert log.settle(Entry(), {}, (1, 2)) == Entry(0, SPREAD)
-    with pytest.raises(CheckpointError, match="is of other rows than those that this batch has"):
+    with pytest.raises(CheckpointError, match="was written for other rows than this batch has"):
         log.settle(Entry(), {}, (1, 3))
 
 

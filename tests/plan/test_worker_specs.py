@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from watersmeet.runtime.checkpoint import describe
+from watersmeet.runtime.plan_file import describe
 from watersmeet.testing.harness import Harness, load_script
 
 FINGERPRINTS = """

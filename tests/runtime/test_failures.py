@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from py4j.protocol import Py4JError, Py4JNetworkError
 
 from watersmeet.errors import CheckpointError, ConnectorError
 from watersmeet.runtime.failures import translate
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         pytest.param(
             "An error occurred while calling o2015.save.\n: java.io.IOException: Mkdirs failed to create file:/x\n"
@@ -32,8 +33,8 @@ from watersmeet.runtime.failures import translate
         pytest.param("", "no reason was given", id="nothing"),
     ],
 )
-def test_a_failure_is_told_by_the_line_that_says_most(text: str, told: str) -> None:
-    assert translate(Exception(text), "q").message == f"query q failed: {told}"
+def test_a_failure_is_reported_by_its_most_informative_line(text: str, message: str) -> None:
+    assert translate(Exception(text), "q").message == f"query q failed: {message}"
 
 
 def test_an_error_of_ours_comes_back_as_it_was_raised() -> None:
@@ -43,3 +44,28 @@ def test_an_error_of_ours_comes_back_as_it_was_raised() -> None:
     assert (error.message, error.detail, error.hint) == ("3 rows do not fit", "in file a", "mend it")
     other = translate(Exception("[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update"), "q")
     assert isinstance(other, CheckpointError)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Task 1 failed 4 times: a.b.SparkException: Python worker exited unexpectedly (crashed).\n\tat a.B",
+        "Job aborted.\nCaused by: java.io.EOFException\n\tat java.io.DataInputStream.readInt(DataInputStream.java)",
+    ],
+)
+def test_a_dead_worker_is_named(text: str) -> None:
+    error = translate(Exception(text), "q")
+    assert error.message == "query q failed: a Python worker died, perhaps because memory ran out"
+    assert "SETTINGS memory_limit" in str(error.hint)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConnectionRefusedError(111, "Connection refused"),
+        Py4JNetworkError("Answer from Java side is empty"),
+        Py4JError("An error occurred while calling o462.getResult"),
+    ],
+)
+def test_the_end_of_the_jvm_is_named(error: Exception) -> None:
+    assert translate(error, "q").message == "query q ended: Spark's JVM has ended"

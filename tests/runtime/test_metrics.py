@@ -20,7 +20,7 @@ from watersmeet.runtime.metrics import (
 
 def test_counters_are_summed_over_buckets_and_the_frontier_is_the_least(spark: SparkSession) -> None:
     kinds = (int(FrameKind.COUNTER), int(FrameKind.ROWS))
-    told = [
+    reported = [
         ("join_1.late.o", 2),
         ("join_1.frontier", 70),
         ("join_1.late.o", 3),
@@ -28,16 +28,18 @@ def test_counters_are_summed_over_buckets_and_the_frontier_is_the_least(spark: S
         ("join_1.heard.o.frontier", 1),  # a part that is called so
         ("join_1.heard.o.frontier", 1),
     ]
-    values = [f"({kinds[0]}, '{name}', {value}L)" for name, value in told] + [f"({kinds[1]}, 'join_1.late.o', 100L)"]
+    values = [f"({kinds[0]}, '{name}', {value}L)" for name, value in reported] + [
+        f"({kinds[1]}, 'join_1.late.o', 100L)"
+    ]
     frames = spark.sql(f"SELECT * FROM VALUES {', '.join(values)} AS t (kind, part, frontier)")
     (row,) = frames.select(observed_counters()).collect()
     assert row.counters == {"join_1.late.o": 5, "join_1.frontier": 40, "join_1.heard.o.frontier": 2}
 
 
 class FakeReport:
-    def __init__(self, batch: int, told: bool = True) -> None:
+    def __init__(self, batch: int, has_metrics: bool = True) -> None:
         metrics = {"watersmeet": {"counters": {"join_1.late.o": batch}}, "watersmeet_results": {"rows_out": 7}}
-        self.text = json.dumps({"batchId": batch, "observedMetrics": metrics if told else {}})
+        self.text = json.dumps({"batchId": batch, "observedMetrics": metrics if has_metrics else {}})
         self.asked = 0
 
     def json(self) -> str:
@@ -66,7 +68,7 @@ def test_a_report_is_read_once_and_old_ones_are_not_asked_for_again() -> None:
     query.reports = [FakeReport(0), FakeReport(1)]
     assert [each["batchId"] for each in new()] == [0, 1]
     assert new() == []
-    query.reports = [*query.reports[1:], FakeReport(2), FakeReport(3, told=False)]
+    query.reports = [*query.reports[1:], FakeReport(2), FakeReport(3, has_metrics=False)]
     found = new()
     assert [counters_of(each) for each in found] == [{"join_1.late.o": 2}, {}]
     assert [rows_out(each) for each in found] == [7, 0]

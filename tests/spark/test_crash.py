@@ -104,7 +104,7 @@ def test_output_is_exact_after_kills(tmp_path: Path) -> None:
         code = last.wait(PATIENCE_SECONDS)
     finally:
         kill(last)
-    told = (tmp_path / "log.txt").read_text()
+    log = (tmp_path / "log.txt").read_text()
     # the last kill may have come when everything was done: then the checkpoint is sealed already
-    assert code == 0 or "is sealed" in told, told
+    assert code == 0 or "is sealed" in log, log
     assert json_rows(tmp_path / "out") == batch_answer(ANSWER, o=(NAMES, streams["o"]), p=(NAMES, streams["p"]))

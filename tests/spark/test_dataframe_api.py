@@ -143,7 +143,7 @@ def test_a_temporal_join_that_cannot_be(
         ({"direction": "sideways"}, "direction = 'sideways' is not known"),
         ({"direction": "nearest", "strict": True}, "strict does not go with"),
         ({"how": "full"}, "is no kind of join as of a time"),
-        ({"tolerance": "soon"}, "is no length of time"),
+        ({"tolerance": "soon"}, "is not a duration"),
         ({"tolerance": "5 parsecs"}, "'5 parsecs' has no unit of time\nhint: units are microsecond, "),
     ],
 )
@@ -155,7 +155,7 @@ def test_an_asof_join_that_cannot_be(
 
 
 def test_a_lookup_without_columns(streams: tuple[DataFrame, DataFrame]) -> None:
-    with pytest.raises(ConfigError, match="right: its columns are not given"):
+    with pytest.raises(ConfigError, match="right: its columns are missing"):
         watersmeet.lookup_join(streams[0], {"connector": "files", "path": "data"}, on="id")
 
 

@@ -187,9 +187,9 @@ def test_what_a_checkpoint_accepts(spark: SparkSession, tmp_path: Path) -> None:
 
     with pytest.raises(CheckpointError) as refused:
         run(f"SELECT o.id, p.ts {JOIN.format(60)}", QueryMode.DRAIN)
-    told = str(refused.value)
-    assert "the query has changed since the checkpoint" in told
-    assert "join_1, IntervalJoin upper: was " in told
+    message = str(refused.value)
+    assert "the query has changed since the checkpoint" in message
+    assert "join_1, IntervalJoin upper: was " in message
 
     # the same columns of both sides, put otherwise: the state is the same and goes on
     write_lines(tmp_path / "p" / "2.json", json_lines([(1, "c", 99)], NAMES), age=2)

@@ -149,8 +149,8 @@ def test_streams_that_do_not_tell_when_rows_arrived(
 
 def test_explain_says_where_streams_begin(session: Session) -> None:
     asked = "SELECT id FROM clicks"
-    told = "streams are read from latest on, by arrival; fixed when the checkpoint is made"
-    assert told in session.explain(f"{asked} SETTINGS seek_to = 'latest'").splitlines()
+    line = "streams are read from latest on, by arrival; fixed when the checkpoint is made"
+    assert line in session.explain(f"{asked} SETTINGS seek_to = 'latest'").splitlines()
     assert "by arrival" not in session.explain(asked)
     with pytest.raises(ConfigError, match=r"seek_to = 'soon': .*\(line 1, column 32\)"):
         session.explain(f"{asked} SETTINGS seek_to = 'soon'")

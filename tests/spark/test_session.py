@@ -69,7 +69,7 @@ def test_late_rows_go_whole_to_the_stream_named(session: Session, tmp_path: Path
     assert (source, json.loads(str(raw))) == ("c", {"id": 2, "ts": 3, "page": "late"})
     assert reason == "its event time is before the frontier 100"
 
-    with pytest.raises(ConfigError, match="that stream cannot take late rows"):
+    with pytest.raises(ConfigError, match="that stream cannot store late rows"):
         run_job(session, f"INSERT INTO kept {JOIN} SETTINGS late_rows = 'views'")
 
 
@@ -118,7 +118,7 @@ def test_queries_are_built_from_several_threads(session: Session, monkeypatch: p
 
 @pytest.mark.parametrize("setting", ["late_rows = 'tardy'", "idle_timeout = '5 s'", "trigger = '1 s'"])
 def test_settings_of_a_run_do_not_fit_a_frame(session: Session, setting: str) -> None:
-    with pytest.raises(ConfigError, match="taken as a DataFrame") as error:
+    with pytest.raises(ConfigError, match="becomes a DataFrame") as error:
         session.sql(f"{JOIN} SETTINGS {setting}")
     assert error.value.position is not None
 
@@ -167,7 +167,7 @@ def test_a_new_derived_stream_refuses_the_checkpoint_of_a_dropped_one(session: S
         assert isinstance(result, Started)
         assert result.query.wait(120)
     session.sql("DROP STREAM seen")
-    with pytest.raises(CheckpointError, match="that of an earlier stream seen"):
+    with pytest.raises(CheckpointError, match="belongs to an earlier stream seen"):
         list(session.run(feed, QueryMode.DRAIN, checkpoint))
     assert "seen" not in session.streams.by_name()
 
@@ -196,7 +196,7 @@ def test_a_function_in_a_condition_that_spark_does_not_have(session: Session) ->
 
 def test_explain_takes_one_query(session: Session) -> None:
     assert "join_1" in session.explain(JOIN)
-    with pytest.raises(UnsupportedError, match="here are 2 statements"):
+    with pytest.raises(UnsupportedError, match="the text contains 2 statements"):
         session.explain(f"{JOIN}; {JOIN}")
     with pytest.raises(UnsupportedError, match="takes a query"):
         session.explain("SHOW STREAMS")
@@ -208,7 +208,7 @@ def test_explain_takes_one_query(session: Session) -> None:
         ({"time": "tss"}, BindError, "no such column"),
         ({"time": "page"}, BindError, "is STRING"),
         ({"time": "ts", "unit": "min"}, ConfigError, "event_time_unit = 'min' is not known"),
-        ({"time": "ts", "delay": "soon"}, ConfigError, "is no length of time"),
+        ({"time": "ts", "delay": "soon"}, ConfigError, "is not a duration"),
         ({"time": "ts", "delay": "1 month"}, UnsupportedError, "no fixed length"),
     ],
 )

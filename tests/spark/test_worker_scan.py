@@ -20,7 +20,8 @@ from watersmeet.connectors import files
 from watersmeet.errors import ConnectorError
 from watersmeet.runtime import dataflow, worker_scan
 from watersmeet.runtime.exchange import Exchange
-from watersmeet.runtime.query import QueryMode, Report
+from watersmeet.runtime.query import QueryMode
+from watersmeet.runtime.report import Report
 from watersmeet.session.results import Stream
 from watersmeet.session.session import Session
 
@@ -175,13 +176,13 @@ def test_which_conditions_workers_evaluate(
     assert scans == reads
 
 
-@pytest.mark.parametrize(("columns", "told"), [("o.id", False), ("o.id, o._tp_time", True)])
+@pytest.mark.parametrize(("columns", "shows_arrival"), [("o.id", False), ("o.id, o._tp_time", True)])
 def test_only_tasks_that_need_it_are_told_the_time_of_arrival(
     spark: SparkSession,
     tmp_path: Path,
     scans: list[str],
     columns: str,
-    told: bool,
+    shows_arrival: bool,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """It is another in each batch, and a literal of its plan: Spark would compile the code of each batch anew."""
@@ -192,7 +193,7 @@ def test_only_tasks_that_need_it_are_told_the_time_of_arrival(
     assert isinstance(stream, Stream)
     stream.frame.explain()
     assert scans == ["o"]
-    assert ("null AS arrival" not in capsys.readouterr().out) == told
+    assert ("null AS arrival" not in capsys.readouterr().out) == shows_arrival
 
 
 def test_a_file_that_does_not_fit_is_told_in_one_sentence(spark: SparkSession, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 from pathlib import Path
@@ -13,7 +12,6 @@ import pytest
 
 from watersmeet.columns import TIME, WEIGHT
 from watersmeet.engine import host
-from watersmeet.runtime.run_folder import new_folder, remove_abandoned
 from watersmeet.state.local_copies import LocalCopies
 from watersmeet.state.segments import Segment, read_segment
 from watersmeet.state.store import MemoryStore, Store
@@ -47,19 +45,6 @@ def test_where_nothing_can_be_written_there_are_no_copies(tmp_path: Path) -> Non
     copies = LocalCopies(str(tmp_path / "file"), "join-0")
     copies.put("1-left-a", ROWS)
     assert copies.get("1-left-a") is None
-
-
-def test_folders_of_killed_processes_go_after_a_day(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    old, used = Path(new_folder()), Path(new_folder())
-    for folder in (old, used):
-        LocalCopies(str(folder), "join-0").put("1-left-a", ROWS)
-        os.utime(folder, (1_000_000_000, 1_000_000_000))
-    LocalCopies(str(used), "join-0").put("2-left-b", ROWS)
-    remove_abandoned(tmp_path)
-    assert not old.exists()
-    assert used.exists()
-    assert used.stat().st_mode & 0o077 == 0
 
 
 def run(copies: bool, monkeypatch: pytest.MonkeyPatch, folder: Path) -> tuple[Counter[Any], int]:

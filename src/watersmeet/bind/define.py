@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 
 from sqlglot import exp
 
@@ -16,6 +16,7 @@ from watersmeet.errors import BindError, ConfigError, Position, SqlSyntaxError, 
 from watersmeet.expressions.arrow_types import arrow_type
 from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.times import TimeUnit, interval_micros
+from watersmeet.settings.durations import split_duration
 from watersmeet.sql.statements import (
     ColumnDef,
     CreateStream,
@@ -199,14 +200,13 @@ def define_frame(
 
 def _span(text: str, unit: str) -> exp.Expr:
     """A length such as '5 seconds'; for sequence numbers a number of rows."""
-    amount, _, word = text.strip().partition(" ")
     try:
-        Decimal(amount)
-    except InvalidOperation:
-        raise ConfigError(f"delay = {text!r} is no length of time", hint="write it like '5 seconds'") from None
-    if unit == TimeUnit.ROWS.value and (word in ("", "row", "rows") or Decimal(amount) == 0):
+        amount, word = split_duration(text)
+    except ValueError:
+        raise ConfigError(f"delay = {text!r} is not a duration", hint="write it like '5 seconds'") from None
+    if unit == TimeUnit.ROWS.value and (word in ("", "ROW", "ROWS") or Decimal(amount) == 0):
         return exp.Literal.number(amount)
-    return exp.Interval(this=exp.Literal.string(amount), unit=exp.var((word.strip() or "SECONDS").upper()))
+    return exp.Interval(this=exp.Literal.string(amount), unit=exp.var(word or "SECOND"))
 
 
 def refuse_definitions(statement: CreateStream) -> None:

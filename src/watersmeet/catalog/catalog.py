@@ -1,4 +1,4 @@
-"""The catalogue: which streams there are, kept as one JSON file in the workspace folder."""
+"""The catalogue: the streams and tables of a workspace, in one JSON file."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from watersmeet.catalog.streams import StreamDef
+from watersmeet.catalog.workspace import make_workspace, no_folder, not_writable
 from watersmeet.errors import CatalogError, did_you_mean
 
-#: The format without streams that change and outside tables, which every version of Watersmeet reads, and the one with
-#: them: a version that does not know them would take corrections for plain rows, and tables for streams.
+#: The format without changing streams and external tables, which every version reads, and the one with them: a version
+#: that does not know them would read corrections as plain rows, and tables as streams.
 _PLAIN, _CHANGING = 1, 2
-_MEND = "bring the file back from a copy, or move it away and create the streams again"
+_RESTORE = "restore the file from a copy, or move it away and create the streams again"
 
 
 class _Stored(BaseModel):
-    """What the file holds; streams by lower-case name."""
+    """The content of the file; streams by lower-case name."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -29,9 +30,9 @@ class _Stored(BaseModel):
 
 
 class Catalog:
-    """Streams by name (case does not count); changes are made under a lock and written whole.
+    """Streams by name, ignoring case; changes are made under a lock and written atomically.
 
-    All methods raise ``CatalogError`` where the file cannot be read, understood or written.
+    All methods raise ``CatalogError`` if the file cannot be read, parsed or written.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -43,15 +44,15 @@ class Catalog:
         return {stream.name: stream for stream in self._read().streams.values()}
 
     def get(self, name: str) -> StreamDef | None:
-        """The stream of that name, None where there is none."""
+        """The stream of that name, None if there is none."""
         return self._read().streams.get(name.lower())
 
     def require(self, name: str) -> StreamDef:
-        """The stream; ``CatalogError`` with the nearest names where there is none."""
+        """The stream; ``CatalogError`` with the nearest names if there is none."""
         return _found(self._read(), name)
 
     def add(self, stream: StreamDef, *, if_not_exists: bool = False) -> bool:
-        """Add a stream; False where it was there and may be, see ``is_new``."""
+        """Add a stream; False if it exists already and may (see ``is_new``)."""
         with self._changing() as stored:
             added = is_new(stream, stored.streams.get(stream.name.lower()), if_not_exists=if_not_exists)
             if added:
@@ -59,14 +60,14 @@ class Catalog:
             return added
 
     def drop(self, name: str) -> StreamDef:
-        """Take a stream out; the definition it had comes back."""
+        """Remove a stream, and return its definition."""
         with self._changing() as stored:
             stream = _found(stored, name)
             del stored.streams[name.lower()]
         return stream
 
     def replace(self, stream: StreamDef) -> None:
-        """Put another definition in the place of the one that the stream has."""
+        """Replace the definition of a stream."""
         with self._changing() as stored:
             stored.streams[stream.name.lower()] = stream
 
@@ -76,20 +77,20 @@ class Catalog:
         except FileNotFoundError:
             return _Stored(version=_PLAIN, streams={})
         except NotADirectoryError:
-            raise self._no_folder() from None
+            raise no_folder(self._folder) from None
         except UnicodeDecodeError:
-            raise CatalogError(f"{self._path} is not a catalogue: it is not text in UTF-8", hint=_MEND) from None
+            raise CatalogError(f"{self._path} is not a catalogue: it is not text in UTF-8", hint=_RESTORE) from None
         except OSError as error:
             raise CatalogError(
                 f"{self._path} cannot be read: {error.strerror}",
-                hint="make it a file that you may read, or name another workspace",
+                hint="make it a file that you may read, or use another workspace",
             ) from None
         return _parse(text, self._path)
 
     @contextmanager
     def _changing(self) -> Iterator[_Stored]:
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            make_workspace(self._folder)
             with (self._folder / "catalog.lock").open("w") as lock:
                 flock(lock, LOCK_EX)
                 stored = self._read()
@@ -98,33 +99,23 @@ class Catalog:
                     _CHANGING if any(each.changes or each.outside for each in stored.streams.values()) else _PLAIN
                 )
                 written = self._path.with_suffix(".tmp")
+                written.touch(mode=0o600)
                 written.write_text(stored.model_dump_json(indent=2), encoding="utf-8")
                 written.replace(self._path)
-        except (FileExistsError, NotADirectoryError):
-            raise self._no_folder() from None
         except OSError as error:
-            raise CatalogError(
-                f"{error.filename or self._path} cannot be written: {error.strerror}",
-                hint="a workspace is a folder that you may write to, on a disk with room; is another one meant?",
-            ) from None
-
-    def _no_folder(self) -> CatalogError:
-        return CatalogError(
-            f"the workspace {self._folder} is a file, or stands below one",
-            hint="name a folder, or one that is not there",
-        )
+            raise not_writable(self._path, error) from None
 
 
 def is_same(known: StreamDef, stream: StreamDef) -> bool:
-    """Whether CREATE STREAM says what is there; how it was written, and indexes, make no other stream."""
+    """Whether CREATE STREAM defines the known stream again; its wording and indexes do not count."""
     return known.model_copy(update={"definition": stream.definition, "indexes": stream.indexes}) == stream
 
 
 def is_new(stream: StreamDef, known: StreamDef | None, *, if_not_exists: bool) -> bool:
-    """Whether CREATE STREAM makes a stream, where ``known`` has its name.
+    """Whether CREATE STREAM creates a stream, given the ``known`` one of that name.
 
-    False where the known one stays: with IF NOT EXISTS, and where it is the same, for a job that runs again creates
-    its streams again.  Raises ``CatalogError`` where it is another.
+    False if the known one stays: with IF NOT EXISTS, and if both are the same, because a job that runs again creates
+    its streams again.  Raises ``CatalogError`` if they differ.
     """
     if known is None:
         return True
@@ -147,10 +138,10 @@ def _parse(text: str, path: Path) -> _Stored:
         content = json.loads(text)
     except json.JSONDecodeError as error:
         raise CatalogError(
-            f"{path} is not a catalogue: its JSON breaks at line {error.lineno}, column {error.colno}", hint=_MEND
+            f"{path} is not a catalogue: its JSON breaks at line {error.lineno}, column {error.colno}", hint=_RESTORE
         ) from None
     if not isinstance(content, dict) or "version" not in content:
-        raise CatalogError(f"{path} is not a catalogue: it has no version", hint=_MEND)
+        raise CatalogError(f"{path} is not a catalogue: it has no version", hint=_RESTORE)
     if content["version"] not in (_PLAIN, _CHANGING):
         raise CatalogError(
             f"{path} has format {content['version']}, "
@@ -162,4 +153,4 @@ def _parse(text: str, path: Path) -> _Stored:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"]))
-        raise CatalogError(f"{path} is not a catalogue: {place}: {first['msg']}", hint=_MEND) from None
+        raise CatalogError(f"{path} is not a catalogue: {place}: {first['msg']}", hint=_RESTORE) from None

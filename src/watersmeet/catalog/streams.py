@@ -1,4 +1,4 @@
-"""What the catalogue knows of a stream: columns, event time, connector, and how its rows change."""
+"""The definition of a stream: columns, event time, connector, and how its rows change."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from watersmeet.columns import TP_TIME
 from watersmeet.expressions.times import EventTime, TimeUnit
 
-#: The connector of a stream that lives in the workspace (CREATE STREAM without WITH).
+#: The connector of a stream that is stored in the workspace (CREATE STREAM without WITH).
 EMBEDDED = "embedded"
 #: The connector of a Spark DataFrame that was registered as a stream.
 FRAME = "dataframe"
@@ -21,13 +21,13 @@ class StreamMode(Enum):
     APPEND = "append"
     """Nothing: rows are only added."""
     VERSIONED = "versioned_kv"
-    """A row is its key's newest version, a -1 ends the key."""
+    """A row is the newest version of its key; a -1 deletes the key."""
     CHANGELOG = "changelog_kv"
-    """A row is a version of its key, a -1 takes one away."""
+    """A row is a version of its key; a -1 retracts one."""
 
 
 class StreamColumn(BaseModel):
-    """A declared column; ``type`` in Spark's SQL."""
+    """A declared column; ``type`` is written as in Spark SQL."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -36,7 +36,7 @@ class StreamColumn(BaseModel):
 
 
 class Index(BaseModel):
-    """An index on a stream that changes: its rows are sought by these columns (CREATE INDEX)."""
+    """An index on a changing stream (CREATE INDEX): queries can look up its rows by these columns."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -45,7 +45,7 @@ class Index(BaseModel):
 
 
 class StreamDef(BaseModel):
-    """A stream as the catalogue keeps it."""
+    """A stream or table, as the catalogue stores it."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -63,23 +63,23 @@ class StreamDef(BaseModel):
     primary_key: tuple[str, ...] = ()
     indexes: tuple[Index, ...] = ()
     outside: bool = False
-    """A table outside, to look up in (CREATE TABLE): it has rows for keys, and no stream of them."""
+    """Whether it is an external table that lookup joins query (CREATE TABLE), not a stream."""
 
     @property
     def kind(self) -> str:
-        """What messages call it."""
+        """The word for it in messages."""
         return "table" if self.outside else "stream"
 
     @property
     def changes(self) -> bool:
-        """Whether later rows replace or take away earlier ones; such a stream has a primary key."""
+        """Whether later rows replace or retract earlier ones; such a stream has a primary key."""
         return self.mode is not StreamMode.APPEND
 
     @property
     def event_time(self) -> EventTime:
-        """The event-time column and how far out of order it comes."""
+        """The event-time column and how far out of order its rows may come."""
         return EventTime(self.time_column, self.time_unit, self.delay, self.has_watermark)
 
     def column(self, name: str) -> StreamColumn | None:
-        """The declared column of that name, compared without case."""
+        """The declared column of that name, ignoring case."""
         return next((column for column in self.columns if column.name.lower() == name.lower()), None)

@@ -1,47 +1,37 @@
-"""What stands beside Spark's checkpoint of a query: its plan file and its control events.
+"""A query's checkpoint folder: what Watersmeet keeps beside Spark's own checkpoint.
 
-    CHECKPOINT/spark/      Spark's own checkpoint: offsets, commits, state
-    CHECKPOINT/plan.json   bucket numbers and where streams were begun (never changed again), and what state each
-                           operator keeps
-    CHECKPOINT/control/    one file for each control event, read by the query as a stream
-    CHECKPOINT/counters.json   what the last run told of them
-    CHECKPOINT/failure.log     Spark's whole text of the last failure
-    CHECKPOINT/side/       late and quarantined rows, by batch
-    CHECKPOINT/hot_keys/   which keys' rows are spread over buckets, by query, operator and batch
+    CHECKPOINT/spark/          Spark's own checkpoint: offsets, commits, state
+    CHECKPOINT/plan.json       what must not change while the checkpoint lives (plan_file.py)
+    CHECKPOINT/control/        one file per control event; the query reads them as a stream
+    CHECKPOINT/counters.json   the counters of the last run, for people only
+    CHECKPOINT/failure.log     Spark's full text of the last failure
+    CHECKPOINT/side/           late and quarantined rows, by batch
+    CHECKPOINT/hot_keys/       which keys' rows are spread over buckets, by query, operator and batch
 
-A checkpoint that has seen the end of its input is sealed: a later run on it is refused.
+A checkpoint whose query has processed the end of its input is sealed: later runs on it are refused.
 """
 
 from __future__ import annotations
 
 import json
-import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
-from typing import Any
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import StringConstraints, TypeAdapter, ValidationError
 
 from watersmeet.engine.events import Event, EventKind
 from watersmeet.engine.specs import OperatorSpec
-from watersmeet.errors import CheckpointError
-from watersmeet.kernels.match import WindowMatch
-from watersmeet.runtime.storage import Storage
+from watersmeet.errors import CheckpointError, ConnectorError
+from watersmeet.runtime.plan_file import PLAN_VERSION, PlanFile, describe, differences
+from watersmeet.runtime.storage import DamagedFileError, Storage
 from watersmeet.settings.seek import Seek
 
-PLAN_VERSION = 2
-
-
-class PlanFile(BaseModel):
-    """The part of a plan that must not change while a checkpoint lives."""
-
-    version: int = PLAN_VERSION
-    id: str = Field(default_factory=lambda: uuid.uuid4().hex)  # names what its query has written
-    buckets: tuple[int, ...]
-    operators: dict[str, dict[str, str]] = {}  # by name: what its state is made of
-    sealed: bool = False
-    # where its streams were begun; in files that were written before there was such a thing: at their beginning
-    seek: Seek | None = None
+_log = logging.getLogger(__name__)
+_EVENT = re.compile(r"(\d{12})\.json")
+_COUNTERS = TypeAdapter(dict[Annotated[str, StringConstraints(pattern=r"^[^.]+\.[^.]+")], int])
+_RESTORE = "restore the file from a copy, or start on a new checkpoint"
 
 
 class Checkpoint:
@@ -72,22 +62,29 @@ class Checkpoint:
         return f"{self.folder}/hot_keys"
 
     def prepare(self) -> None:
-        """Make the folders."""
+        """Make the folders, readable for their owner only, and delete what interrupted writers left in them."""
+        self._storage.make_private_folder(self.folder)
         for folder in (self.control, self.side):
             self._storage.make_folder(folder)
+            self._storage.remove_temporary(folder)
+        self._storage.remove_temporary(self.folder)
+        self._storage.remove_temporary(self.hot_keys, recursive=True)
+
+    # -- the plan file ---------------------------------------------------------------------------------------------
 
     def read_plan(self) -> PlanFile | None:
-        """The plan file, None in a new checkpoint; ``CheckpointError`` where it cannot be understood."""
-        text = self._storage.read_text(f"{self.folder}/plan.json")
+        """The plan file, None in a new checkpoint; ``CheckpointError`` if it is damaged or of another version."""
+        path = f"{self.folder}/plan.json"
+        text = self._read(path)
         if text is None:
             return None
         try:
             found = PlanFile.model_validate_json(text)
         except ValidationError as error:
             raise CheckpointError(
-                f"{self.folder}/plan.json cannot be read",
+                f"{path} cannot be read",
                 detail=str(error.errors(include_url=False)[0]["msg"]),
-                hint="is this the checkpoint of a Watersmeet query? else start on a new one",
+                hint=f"is this the checkpoint of a Watersmeet query? If so, {_RESTORE}",
             ) from None
         if found.version != PLAN_VERSION:
             raise CheckpointError(
@@ -107,17 +104,17 @@ class Checkpoint:
         operators: Sequence[OperatorSpec],
         seek: Seek | None = None,
     ) -> PlanFile:
-        """Check that the stored state fits these operators, or note them in a new checkpoint.
+        """Check that the stored state fits these operators; in a new checkpoint, write the plan file.
 
-        The SELECT list, post-filters and sink may change freely; whatever changes the state of an operator may not.
-        Raises ``CheckpointError`` where it does, or where Spark has made progress and nothing says what for.
+        The SELECT list, post-filters and sink may change freely; what an operator's state consists of may not.
+        Raises ``CheckpointError`` if it has changed, or if Spark has made progress but the plan file is missing.
         """
         described = {spec.name: describe(spec) for spec in operators}
         if stored is None:
             if self._storage.names(f"{self.spark}/commits"):
                 raise CheckpointError(
-                    f"the checkpoint {self.folder} has progress but no plan.json, which says of what query",
-                    hint="bring the file back, or start on a new checkpoint",
+                    f"the checkpoint {self.folder} has progress but no plan.json, which describes its query",
+                    hint=_RESTORE,
                 )
             stored = PlanFile(buckets=tuple(buckets), operators=described, seek=seek)
             self.write_plan(stored)
@@ -125,78 +122,84 @@ class Checkpoint:
         if described != stored.operators:
             raise CheckpointError(
                 f"the query has changed since the checkpoint {self.folder} was made",
-                detail="\n".join(_differences(stored.operators, described)),
+                detail="\n".join(differences(stored.operators, described)),
                 hint="undo the change, or start on a new checkpoint (its state begins empty)",
             )
         return stored
 
     def refuse_sealed(self, stored: PlanFile | None) -> None:
-        """Raise ``CheckpointError`` where the query has already been told that its input has ended."""
+        """Raise ``CheckpointError`` if the query has processed the end of its input."""
         if stored is not None and stored.sealed:
             raise CheckpointError(
-                f"the checkpoint {self.folder} is sealed: a bounded run has treated its input as all there is",
-                hint="to begin again delete that folder or use another checkpoint; a job that is to go on later runs "
-                "with --drain, never with --bounded",
+                f"the checkpoint {self.folder} is sealed: a bounded run has treated its input as complete",
+                hint="to begin again, delete that folder or use another checkpoint; run a job that is to continue "
+                "later with --drain, never with --bounded",
             )
 
     def seal(self) -> None:
-        """Note that the end of input has been processed."""
+        """Note that the query has processed the end of its input."""
         stored = self.read_plan()
         assert stored is not None  # a query has run on it
         self.write_plan(stored.model_copy(update={"sealed": True}))
 
+    # -- control events --------------------------------------------------------------------------------------------
+
     def write_event(self, event: Event) -> None:
         """Add a control event; the query reads it with its next batch."""
-        number = len(self._storage.names(self.control))
-        self._storage.write_text(f"{self.control}/{number:012d}.json", event.to_json().decode() + "\n")
+        number = max(self._events(), default=-1) + 1
+        self._storage.write_text(self._event_path(number), event.to_json().decode() + "\n")
+
+    def has_ended(self) -> bool:
+        """Whether the end of input has been declared, perhaps by a run that did not process it.
+
+        Raises ``CheckpointError`` if a control event is damaged.
+        """
+        return EventKind.END in [self._read_event(number).kind for number in self._events()]
+
+    def _events(self) -> list[int]:
+        """The numbers of all control events."""
+        found = map(_EVENT.fullmatch, self._storage.names(self.control))
+        return [int(name[1]) for name in found if name is not None]
+
+    def _event_path(self, number: int) -> str:
+        return f"{self.control}/{number:012d}.json"
+
+    def _read_event(self, number: int) -> Event:
+        path = self._event_path(number)
+        try:
+            return Event.from_json(self._read(path) or "")
+        except (ValueError, KeyError, TypeError):
+            raise CheckpointError(f"{path} is damaged: it is not a control event", hint=_RESTORE) from None
+
+    # -- for people ------------------------------------------------------------------------------------------------
 
     def write_failure(self, text: str) -> None:
-        """Keep the whole text of a failure, for whoever looks into it."""
+        """Keep the full text of a failure for later inspection."""
         self._storage.write_text(f"{self.folder}/failure.log", text)
 
     def read_counters(self) -> dict[str, int]:
-        """The counters as the last run left them, none in a new checkpoint."""
-        text = self._storage.read_text(f"{self.folder}/counters.json")
-        return {} if text is None else {str(name): int(value) for name, value in json.loads(text).items()}
+        """The counters of the last run.
+
+        Empty in a new checkpoint, and if the file is damaged or cannot be read: no result depends on them.
+        """
+        path = f"{self.folder}/counters.json"
+        try:
+            text = self._storage.read_text(path)
+            return {} if text is None else _COUNTERS.validate_json(text)
+        except (ConnectorError, ValidationError) as error:
+            reason = error.message if isinstance(error, ConnectorError) else f"{path} does not hold counters"
+            _log.warning("%s: the counters of earlier runs are lost, no rows are", reason)
+            return {}
 
     def write_counters(self, counters: Mapping[str, int]) -> None:
-        """Keep the counters for a run that may have nothing to do; what counts is the operators' state."""
+        """Keep the counters for a later run that may have nothing to process."""
         self._storage.write_text(f"{self.folder}/counters.json", json.dumps(counters))
 
-    def has_ended(self) -> bool:
-        """Whether the end of input has been declared (by a run that may not have come to process it)."""
-        names = self._storage.names(self.control)
-        texts = [self._storage.read_text(f"{self.control}/{name}") for name in names]
-        return any(text and Event.from_json(text).kind is EventKind.END for text in texts)
-
-
-def describe(spec: OperatorSpec) -> dict[str, str]:
-    """What an operator keeps, in words that tell two plans apart."""
-    inputs = {
-        f"input {number + 1}": f"{input.source or 'the operator before'}: "
-        f"{', '.join(f'{field.name} {field.type}' for field in input.schema)}"
-        for number, input in enumerate(spec.inputs)
-    }
-    made = {f"input {number + 1} is made of": input.origin for number, input in enumerate(spec.inputs) if input.source}
-    kernel = {f"{type(spec.kernel).__name__} {name}": repr(value) for name, value in _parts(spec.kernel)}
-    return {**inputs, **made, **kernel, "buckets": str(spec.buckets), "fingerprint": spec.fingerprint}
-
-
-def _parts(kernel: Any) -> Iterator[tuple[str, object]]:
-    for field in fields(kernel):
-        if not field.repr:  # it says how to work, not what is kept
-            continue
-        value = getattr(kernel, field.name)
-        if isinstance(value, WindowMatch):
-            yield from _parts(value)
-        else:
-            yield field.name, value
-
-
-def _differences(before: Mapping[str, Mapping[str, str]], now: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
-    """What differs, one line for each thing; the fingerprint only where nothing else does."""
-    for operator in sorted({*before, *now}):
-        old, new = before.get(operator, {}), now.get(operator, {})
-        names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
-        for name in [name for name in names if name != "fingerprint"] or names:
-            yield f"{operator}, {name}: was {old.get(name, 'not there')}, is {new.get(name, 'not there')}"
+    def _read(self, path: str) -> str | None:
+        try:
+            return self._storage.read_text(path)
+        except DamagedFileError as error:
+            raise CheckpointError(
+                f"{error.message}: it is damaged",
+                hint=f"{_RESTORE}; if you edited the file on purpose, delete its checksum (.NAME.crc)",
+            ) from None

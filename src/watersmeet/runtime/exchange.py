@@ -1,11 +1,11 @@
 """How frames travel between the tasks of a query.
 
-As rows of Spark, which copies a payload half a dozen times on its way through the JVM.  Where all workers are on one
-machine, large payloads stay out of it: they lie in files of the run's folder, and frames travel with the file's name.
+Spark copies a payload half a dozen times on its way through the JVM.  If all workers are on one machine, large payloads
+bypass it: they are files in the run's folder, and the frames carry the files' names.
 
-Every attempt of a task writes files of its own, and they stay until the run's next batch, which begins once all tasks
-of this one have ended: whatever attempt counts, whoever reads the frames finds the rows.  Several runs may share a
-folder, those that were started of one and the same DataFrame.
+Every attempt of a task writes files of its own.  They stay until the run's next batch begins, when all tasks of this
+batch have ended; so whichever attempt counts, its readers find the rows.  Several runs share a folder if they were
+started from the same DataFrame.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ _LEAST_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """Sends and receives frames; ``folder`` is that of the run (None: there are workers on other machines)."""
+    """Sends and receives frames; ``folder`` is the run's (None: there are workers on other machines)."""
 
     folder: str | None
     least_bytes: int = _LEAST_BYTES
 
     def send(self, frames: Iterable[Frame]) -> pa.RecordBatch:
-        """Frames as one Arrow batch."""
+        """Encode frames as one Arrow batch."""
         return to_record_batch(self._put(frame) for frame in frames)
 
     def receive(self, batch: pa.RecordBatch) -> Iterator[Frame]:
-        """The frames of a batch, with their rows."""
+        """Decode the frames of a batch, with their payloads."""
         return map(self._get, from_record_batch(batch))
 
-    def tidy(self) -> None:
-        """Take away what earlier batches have left; a task that sends, and receives nothing, does so."""
+    def remove_old_files(self) -> None:
+        """Delete the files of earlier batches; only tasks that receive no frames may call this."""
         if self.folder is None:
             return
         current = batch_id()
         with suppress(OSError):
             for path in Path(self.folder).glob(f"{run_id()}-*.frame"):
                 if int(path.name.split("-")[1]) < current:
-                    path.unlink(missing_ok=True)  # another task may just have done so
+                    path.unlink(missing_ok=True)  # another task may delete it too
 
     def _put(self, frame: Frame) -> Frame:
         if self.folder is None or not frame.kind.has_rows or len(frame.payload) < self.least_bytes:
@@ -68,27 +68,27 @@ class Exchange:
             mapped = pa.memory_map(f"{self.folder}/{frame.part}").read_buffer()
         except OSError as error:
             raise WatersmeetError(
-                f"rows on their way between two tasks are gone: {error}",
-                hint="was the folder for temporary files emptied? Resume the query: nothing was lost",
+                f"rows that one task sent to another are gone: {error}",
+                hint="was the folder for temporary files emptied? Resume the query: no rows are lost",
             ) from None
         return replace(frame, part="", payload=mapped)
 
 
 def batch_id() -> int:
-    """The number of the micro-batch that this task is part of."""
-    return int(_told(_BATCH_ID) or 0)
+    """The number of this task's micro-batch."""
+    return int(_task_property(_BATCH_ID) or 0)
 
 
 def query_id() -> str:
-    """What tells this query from others, also after a restart."""
-    return _told(_QUERY_ID)
+    """The id of this task's query, which restarts keep."""
+    return _task_property(_QUERY_ID)
 
 
 def run_id() -> str:
-    """Something that tells this run of a query from others, in hexadecimal digits."""
-    return hashlib.blake2b(_told(_RUN_ID).encode(), digest_size=8).hexdigest()
+    """An id of this run of the query, in hexadecimal digits."""
+    return hashlib.blake2b(_task_property(_RUN_ID).encode(), digest_size=8).hexdigest()
 
 
-def _told(name: str) -> str:
+def _task_property(name: str) -> str:
     context = TaskContext.get()
     return (context.getLocalProperty(name) or "") if context is not None else ""

@@ -1,4 +1,4 @@
-"""What Spark raises, as errors of ours: one sentence in place of a stack."""
+"""Spark's exceptions as Watersmeet's errors: one sentence instead of a stack trace."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.logger import PySparkLogger
 
@@ -18,13 +19,17 @@ _log = logging.getLogger(__name__)
 _KNOWN_ERROR = re.compile(r"watersmeet\.errors\.(\w+): (.*?)(?=\n\s*at |\n\n|\Z)", re.DOTALL)
 # py4j's first line names a call; what Java raised follows it
 _CALL = re.compile(r"An error occurred while calling [\w.:$]+\n: ")
+# ... or nothing, if the JVM ended meanwhile
+_UNANSWERED_CALL = re.compile(r"An error occurred while calling [\w.:$]+")
 _JAVA_CLASS = re.compile(r"^(?:[\w$]+\.)+[\w$]*(?:Exception|Error): (?=.)")
 _ERROR_CLASS = re.compile(r"^\[[A-Z0-9_.]+\]\s*|\s*SQLSTATE: \w+.*", re.DOTALL)
+_DEAD_WORKER = re.compile(r"Python worker exited unexpectedly|java\.io\.EOFException")
+_RESUME = "its checkpoint is kept, so the query can be resumed"
 
 
 @contextmanager
 def planning(name: str) -> Iterator[None]:
-    """What Spark raises while a query is built and started, as one of our errors."""
+    """Turn what Spark raises while a query is built and started into Watersmeet's errors."""
     try:
         with without_stacks():
             yield
@@ -36,7 +41,7 @@ def planning(name: str) -> Iterator[None]:
 
 @contextmanager
 def without_stacks() -> Iterator[None]:
-    """Keep PySpark from logging what it raises, with Java's whole stack."""
+    """Keep PySpark from logging the exceptions that it raises, which have Java's full stack."""
     loggers = [PySparkLogger.getLogger(name) for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger")]
     before = [logger.disabled for logger in loggers]
     for logger in loggers:
@@ -49,29 +54,40 @@ def without_stacks() -> Iterator[None]:
 
 
 def first_sentence(error: PySparkException) -> str:
-    """What Spark says of an error, without its class, its codes and where it was."""
+    """Spark's message without its error class, its codes and its context."""
     return _ERROR_CLASS.sub("", str(error).strip())
 
 
 def translate(error: BaseException, name: str) -> WatersmeetError:
-    """A failure of Spark as one of our errors: ours, where a worker raised it, else its first line."""
+    """Turn a failure of the query ``name`` into one of our errors: the one that a worker raised, if any."""
     text = hide(str(error))
     _log.debug("query %s failed: %s", name, text)
     if "CONCURRENT_STREAM_LOG_UPDATE" in text:
         return CheckpointError(
             f"query {name} was stopped: another run uses its checkpoint",
-            hint="let one of them go on; two jobs need checkpoints of their own",
+            hint="let one of them continue; two jobs need checkpoints of their own",
         )
     if (known := known_error(text)) is not None:
         return known
+    if _is_end_of_jvm(error, text):
+        return WatersmeetError(
+            f"query {name} ended: Spark's JVM has ended",
+            hint=f"did it run out of memory (spark.driver.memory)? {_RESUME[0].upper()}{_RESUME[1:]}",
+        )
+    if _DEAD_WORKER.search(text):
+        return WatersmeetError(
+            f"query {name} failed: a Python worker died, perhaps because memory ran out",
+            hint="read smaller batches (such as max_files_per_trigger), set SETTINGS memory_limit = '1GB', or use "
+            f"fewer cores; {_RESUME}, and failure.log holds Spark's text",
+        )
     return WatersmeetError(
         f"query {name} failed: {_cause(text)}",
-        hint="its checkpoint is kept, with failure.log; once the cause is mended the query can be resumed",
+        hint="its checkpoint is kept, with failure.log; once the cause is fixed, the query can be resumed",
     )
 
 
 def known_error(text: str) -> WatersmeetError | None:
-    """The error of ours that a worker raised, from the text of Spark's; None where there is none in it."""
+    """Our error that a worker raised, parsed from Spark's text; None if there is none."""
     found = _KNOWN_ERROR.search(text)
     if found is None:
         return None
@@ -83,8 +99,14 @@ def known_error(text: str) -> WatersmeetError | None:
     return translated
 
 
+def _is_end_of_jvm(error: BaseException, text: str) -> bool:
+    if isinstance(error, ConnectionError | Py4JNetworkError):
+        return True
+    return isinstance(error, Py4JError) and _UNANSWERED_CALL.fullmatch(text.strip()) is not None
+
+
 def _cause(text: str) -> str:
-    """What the line of a stack says that says most: Python's last error, else the innermost cause, else the first."""
+    """The most informative line of a stack: Python's last error, else the innermost cause, else the first line."""
     text = _CALL.sub("Caused by: ", text)
     python = re.findall(r"^(?:\w+\.)*(\w*(?:Error|Exception): .+)$", text, re.MULTILINE)
     inner = re.findall(r"Caused by: (.*)", text)

@@ -1,15 +1,16 @@
-"""The hot keys of a query, as files beside its checkpoint: packing tasks know no state.
+"""The hot keys of a query, as files beside its checkpoint: packing tasks have no state.
 
     FOLDER/QUERY/OPERATOR/BATCH.json    the keys that are hot in the batches after this one
 
-QUERY is Spark's id of the query, which a restart keeps.  A batch is packed by the newest entry before it.  In one run
-of the query what an attempt of a batch writes first is kept, so that each attempt of a later batch, of any task, finds
-the same; a later run, in which the batch is done again, begins with its own.
+QUERY is Spark's id of the query, which restarts keep.  The newest entry before a batch determines how it is packed.
+Within one run of the query, what an attempt at a batch writes first is kept, so that every attempt at a later batch, of
+any task, finds the same entry.  A later run that processes the batch again replaces the entry with its own.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,10 +24,12 @@ from watersmeet.errors import CheckpointError
 from watersmeet.filesystems import filesystem_of
 from watersmeet.runtime.exchange import batch_id, query_id, run_id
 
+_FILE_NAME = re.compile(r"(\d+)\.json")
+
 
 @dataclass(frozen=True, slots=True)
 class HotKeyFiles:
-    """The log of one operator's hot keys, as the running task finds and leaves it."""
+    """The log of one operator's hot keys, read and written by the running task."""
 
     folder: str
     operator: str
@@ -39,15 +42,18 @@ class HotKeyFiles:
             return Entry() if newest is None else _read(filesystem, path, newest).entry
 
     def settle(self, before: Entry, after: HotKeys, seen: Sequence[int]) -> Entry:
-        """What holds after this batch."""
+        """Write the entry that holds after this batch, unless an earlier attempt has; the entry comes back.
+
+        Raises ``CheckpointError`` if that attempt saw other rows.
+        """
         batch = batch_id()
         with self._opened() as (filesystem, path):
             there = batch in _batches(filesystem, path)
             if there and (file := _read(filesystem, path, batch)).run == run_id():
                 if file.seen != list(seen):
                     raise CheckpointError(
-                        f"{path}/{batch}.json is of other rows than those that this batch has",
-                        hint="does the same SELECT stand in this query twice? Leave skew = 'spread' out of one of "
+                        f"{path}/{batch}.json was written for other rows than this batch has",
+                        hint="does this query contain the same SELECT twice? Omit skew = 'spread' from one of "
                         "them, on a new checkpoint",
                     )
                 return file.entry
@@ -69,13 +75,13 @@ class HotKeyFiles:
         except (OSError, pa.ArrowException) as error:
             raise CheckpointError(
                 f"the hot keys in {folder} cannot be read or written by a worker: {str(error).splitlines()[0]}",
-                hint="SETTINGS skew = 'keep' on a new checkpoint does without them",
+                hint="start on a new checkpoint with SETTINGS skew = 'keep', which needs no such files",
             ) from None
 
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """What one file says, the run of the query that wrote it, and the numbers that its decision rests on."""
+    """The content of a file: the run of the query that wrote it, the numbers it was decided on, and the entry."""
 
     run: str
     seen: list[int]
@@ -84,7 +90,8 @@ class _File:
 
 def _batches(filesystem: pyarrow.fs.FileSystem, path: str) -> list[int]:
     found = filesystem.get_file_info(pyarrow.fs.FileSelector(path, allow_not_found=True))
-    return [int(info.base_name.removesuffix(".json")) for info in found if info.extension == "json"]
+    names = (_FILE_NAME.fullmatch(info.base_name) for info in found)
+    return [int(name[1]) for name in names if name is not None]
 
 
 def _read(filesystem: pyarrow.fs.FileSystem, path: str, batch: int) -> _File:
@@ -95,7 +102,7 @@ def _read(filesystem: pyarrow.fs.FileSystem, path: str, batch: int) -> _File:
 
 
 def _write(filesystem: pyarrow.fs.FileSystem, path: str, file: _File) -> None:
-    """Two attempts of one run may both come to write: they decide alike, so it does not matter whose file stays."""
+    """Write a file atomically; two attempts of one run decide alike, so it does not matter whose file stays."""
     keys = {str(key): asdict(each) for key, each in file.entry.keys.items()}
     filesystem.create_dir(path, recursive=True)
     part = f"{path}/{uuid.uuid4().hex}.part"

@@ -10,10 +10,10 @@ from watersmeet.runtime.storage import Storage
 
 
 class Log(Protocol):
-    """Takes rows under a key, once."""
+    """Appends rows once per key."""
 
     def append_frame(self, frame: DataFrame, key: str) -> bool:
-        """Append rows, unless the key was there before."""
+        """Append rows, unless ``key`` was appended before."""
 
 
 def keep_late_rows(spark: SparkSession, side_folder: str, batch_id: int, log: Log, key: str) -> None:

@@ -1,7 +1,7 @@
 """Counters of a running query, as Spark's observed metrics.
 
-Every operator's bucket tells its counters since the query began, as COUNTER frames.  Here they are summed over
-buckets (a frontier: the minimum) and so stand in the progress of every result, whatever sink it goes to.
+Every bucket of an operator reports its counters since the query began, as COUNTER frames.  Here they are summed over
+buckets (frontiers: the minimum), and so appear in the progress of every query, whatever its sink.
 """
 
 from __future__ import annotations
@@ -24,38 +24,38 @@ RESULTS = "watersmeet_results"
 _OF_OPERATORS = ("state_rows", "state_bytes", "segments", "loaded_bytes")
 _OF_INPUTS = ("in", "used", "filtered", "late", "quarantined", "heard")
 _FRONTIER = "frontier"
-# One aggregate for all counters: Spark plans each batch anew, and forty of them would cost it a tenth of a small one.
-_TOLD = f"CASE WHEN kind = {int(FrameKind.COUNTER)} THEN named_struct('name', part, 'value', frontier) END"
+# One aggregate for all counters: Spark plans every batch, and with forty aggregates that is a tenth of a small one.
+_REPORTED = f"CASE WHEN kind = {int(FrameKind.COUNTER)} THEN named_struct('name', part, 'value', frontier) END"
 _OVER_BUCKETS = rf"""
 aggregate(
-  collect_list({_TOLD}),
+  collect_list({_REPORTED}),
   CAST(map() AS MAP<STRING, BIGINT>),
-  (found, told) -> map_concat(
-    map_filter(found, (name, value) -> name <> told.name),
+  (found, reported) -> map_concat(
+    map_filter(found, (name, value) -> name <> reported.name),
     map(
-      told.name,
-      CASE WHEN told.name RLIKE '^[^.]+[.]{_FRONTIER}$' THEN least(found[told.name], told.value)
-           ELSE coalesce(found[told.name], 0L) + told.value END
+      reported.name,
+      CASE WHEN reported.name RLIKE '^[^.]+[.]{_FRONTIER}$' THEN least(found[reported.name], reported.value)
+           ELSE coalesce(found[reported.name], 0L) + reported.value END
     )
   )
 )"""
 
 
 def kernel_counters(counters: Mapping[str, int]) -> dict[str, int]:
-    """Of all counters those that kernels keep themselves: rows asked for, versions behind, deletes of unknown keys."""
+    """The counters that only some kernels have: rows asked for, versions behind, deletes of unknown keys."""
     common = {*_OF_OPERATORS, *_OF_INPUTS, _FRONTIER}
     return {name: value for name, value in counters.items() if name.split(".")[1] not in common}
 
 
 def observed_counters() -> Column:
-    """An aggregate over frames that gives the counters told in a batch, by their names."""
+    """An aggregate over frames: the counters that a batch reports, by name."""
     return F.expr(_OVER_BUCKETS).alias("counters")
 
 
 class ProgressReader:
-    """A query's progress reports, each once.
+    """Reads each progress report of a query once.
 
-    PySpark's ``recentProgress`` converts the last hundred reports at each call: a core's work where one asks often.
+    PySpark's ``recentProgress`` converts the last hundred reports at every call: frequent calls keep a core busy.
     """
 
     def __init__(self) -> None:
@@ -63,10 +63,10 @@ class ProgressReader:
 
     def new(self, query: StreamingQuery) -> list[dict[str, Any]]:
         """The reports since the last call, oldest first."""
-        reports: Any = query._jsq.recentProgress()
+        recent: Any = query._jsq.recentProgress()
         newest_first: list[str] = []
-        for number in reversed(range(len(reports))):
-            text = str(reports[number].json())
+        for number in reversed(range(len(recent))):
+            text = str(recent[number].json())
             if text == self._last:
                 break
             newest_first.append(text)
@@ -76,12 +76,12 @@ class ProgressReader:
 
 
 def counters_of(progress: Mapping[str, Any], label: str = "") -> dict[str, int]:
-    """The counters that one progress report holds, of the query that was built under this label."""
+    """The counters in one progress report, for the query that was built with this label."""
     return dict(_observed(progress, METRICS + label).get("counters") or {})
 
 
 def rows_out(progress: Mapping[str, Any]) -> int:
-    """How many result rows one progress report counts."""
+    """The number of result rows in one progress report."""
     return int(_observed(progress, RESULTS).get("rows_out") or 0)
 
 

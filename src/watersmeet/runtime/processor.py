@@ -1,11 +1,11 @@
-"""The one place where Watersmeet meets Spark's stateful operator.
+"""The stateful operator that Spark sees; the work is done by worker_tasks.py.
 
-Spark calls ``handleInputRows`` once per bucket and batch with all frames of that bucket.  State is a ``MapState`` from
-names to bytes in Spark's state store, committed with the micro-batch; the work is done by hosted_operator.py.
+Spark calls ``handleInputRows`` once per bucket and batch, with all frames of that bucket.  The state is a ``MapState``
+from names to bytes in Spark's state store, which Spark commits with the micro-batch.
 
-At the start of each query Spark makes the processor in a fresh process on the driver too, only to ask which state it
-has.  So this module imports nothing that takes long, and what a step needs stays pickled until there is one: DuckDB,
-Arrow and pandas together are a second's import.
+This module must not import DuckDB, Arrow or pandas, and keeps its task pickled until the first step: at the start of
+every query Spark unpickles the processor in a fresh process on the driver, only to ask which state it has, and these
+imports take a second.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql.streaming.stateful_processor import MapState, TimerValues
 
-    from watersmeet.runtime.hosted_operator import HostedOperator
+    from watersmeet.runtime.worker_tasks import OperatorTask
 
 
 class MapStateStore:
@@ -39,29 +39,29 @@ class MapStateStore:
         self._state.updateValue((name,), (value,))
 
     def delete(self, name: str) -> None:
-        """Take a value away."""
+        """Delete a value."""
         self._state.removeKey((name,))
 
 
 class OperatorProcessor(StatefulProcessor):
-    """Hosts one operator."""
+    """Runs one operator in Spark's stateful operator."""
 
-    def __init__(self, operator: HostedOperator) -> None:
-        self._pickled: bytes = pickle.dumps(operator)
-        self._operator: HostedOperator | None = None
+    def __init__(self, task: OperatorTask) -> None:
+        self._pickled: bytes = pickle.dumps(task)
+        self._task: OperatorTask | None = None
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""
         self._store = MapStateStore(handle.getMapState("log", "name STRING", "value BINARY"))
 
-    def handleInputRows(  # type: ignore[override]  # the pandas variant of the operator never gives Row objects
+    def handleInputRows(  # type: ignore[override]  # the pandas variant passes no Row objects
         self, key: Any, rows: Iterator[pd.DataFrame], timerValues: TimerValues
     ) -> Iterator[pd.DataFrame]:
         """Take one step of one bucket."""
-        if self._operator is None:
-            self._operator = pickle.loads(self._pickled)
+        if self._task is None:
+            self._task = pickle.loads(self._pickled)
         (bucket,) = key
-        return self._operator.step(int(bucket), rows, self._store)
+        return self._task.step(int(bucket), rows, self._store)
 
     def close(self) -> None:
-        """Nothing to close: working sets outlive the task."""
+        """Do nothing: working sets outlive the task."""

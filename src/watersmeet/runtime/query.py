@@ -1,4 +1,4 @@
-"""A running query: its Spark streaming query, the runs that a mode consists of, and what it reports."""
+"""A running query: the runs of Spark's streaming query that its mode consists of, and its supervision."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 
 from py4j.protocol import Py4JError
@@ -19,10 +19,12 @@ from watersmeet.engine.events import Event, EventKind
 from watersmeet.errors import CheckpointError, WatersmeetError
 from watersmeet.plan.physical_plan import PhysicalPlan
 from watersmeet.runtime.checkpoint import Checkpoint
-from watersmeet.runtime.dataflow import Resources, Source, build, new_buckets, workers_are_here
+from watersmeet.runtime.dataflow import Resources, Source, build, new_buckets
 from watersmeet.runtime.failures import planning, translate
-from watersmeet.runtime.idle import IdleWatch
-from watersmeet.runtime.metrics import ProgressReader, counters_of, kernel_counters, rows_out
+from watersmeet.runtime.idle_inputs import IdleWatch
+from watersmeet.runtime.masters import workers_are_here
+from watersmeet.runtime.metrics import ProgressReader, counters_of, rows_out
+from watersmeet.runtime.report import Report, report_of
 from watersmeet.settings.secrets import hide
 from watersmeet.settings.seek import Seek, resolve
 
@@ -34,37 +36,17 @@ class QueryMode(Enum):
     """How long a query runs."""
 
     CONTINUOUS = "continuous"  # until it is stopped
-    BOUNDED = "bounded"  # reads what is there, treats it as all there is, flushes and ends
-    DRAIN = "drain"  # processes what is there and stays resumable
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """Counts since the query began (over restarts), and how large its state is; by input alias where a dictionary.
-
-    ``batches`` and ``rows_out`` count this run alone.  ``counters`` has what else operators count (``join_1.NAME``).
-    """
-
-    batches: int = 0
-    rows_in: Mapping[str, int] = field(default_factory=dict)
-    used: Mapping[str, int] = field(default_factory=dict)
-    filtered: Mapping[str, int] = field(default_factory=dict)
-    late: Mapping[str, int] = field(default_factory=dict)
-    quarantined: Mapping[str, int] = field(default_factory=dict)
-    rows_out: int = 0
-    state_rows: int = 0
-    state_bytes: int = 0
-    last_batch_ms: int = 0
-    counters: Mapping[str, int] = field(default_factory=dict)
+    BOUNDED = "bounded"  # processes the input that exists, treats it as complete, flushes and ends
+    DRAIN = "drain"  # processes the input that exists and stays resumable
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """All that starting a query takes.
+    """What a query needs to start.
 
-    ``open_sources`` is told whether batches are limited, and where streams begin.  ``target`` is the stream that it
-    feeds; ``write`` gets each batch's rows, its number and a key that names both.
-    ``frontier_lag`` is given where the target stores the query's frontier.
+    ``open_sources`` takes whether batches are limited, and where streams begin.  ``target`` is the stream that the
+    query feeds; ``write`` takes each batch's rows, its number, and a key that identifies query and batch.
+    ``frontier_lag`` is set if the target stores the query's frontier.
     """
 
     name: str
@@ -77,7 +59,7 @@ class Job:
 
 
 class RunningQuery:
-    """A query that has been started; ``wait`` for it or ``stop`` it."""
+    """A query that has been started."""
 
     def __init__(self, spark: SparkSession, job: Job, mode: QueryMode) -> None:
         self._spark = spark
@@ -89,9 +71,9 @@ class RunningQuery:
         self._write_error: Exception | None = None
         self._stopping = threading.Event()
         self._counters = job.checkpoint.read_counters()
-        self._seen_batches = 0
+        self._batches = 0
         self._rows_out = 0
-        self._batch_ms = 0
+        self._last_batch_ms = 0
         self._progress = ProgressReader()
         self._has_ended = self._begin()
         self._thread = threading.Thread(target=self._supervise, name=f"watersmeet-{job.name}", daemon=True)
@@ -108,21 +90,21 @@ class RunningQuery:
         return self._job.checkpoint.folder
 
     def uses(self, stream: str) -> bool:
-        """Whether it reads or feeds that stream."""
+        """Whether it reads or feeds a stream."""
         plan = self._job.plan
         read = [input.stream.name for input in (*(part.input for part in plan.inputs), *plan.tables)]
         return stream.lower() in (name.lower() for name in (self._job.target, *read))
 
     @property
     def is_active(self) -> bool:
-        """Whether it still runs."""
+        """Whether it is running."""
         return self._thread.is_alive()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it ends (True) or the time, in seconds, is over (False); raises its error where it failed."""
+        """Wait until it ends (True), at most ``timeout`` seconds (False); raises the query's error if it failed."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while self._thread.is_alive():
-            # short waits, so that an interrupt reaches the main thread
+            # short waits, so that a signal reaches the main thread
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return False
@@ -132,7 +114,7 @@ class RunningQuery:
         return True
 
     def stop(self) -> None:
-        """Stop, abandoning the batch that is being computed; the checkpoint is kept."""
+        """Stop, and abandon the current batch; the checkpoint is kept."""
         self._stopping.set()
         if self._query is not None:
             try:
@@ -143,32 +125,14 @@ class RunningQuery:
 
     def report(self) -> Report:
         """What it has done so far."""
-        by_counter: dict[str, dict[str, int]] = {}
-        totals: dict[str, int] = {}
-        for name, value in self._counters.items():
-            _, counter, *source = name.split(".", 2)
-            if source:
-                by_counter.setdefault(counter, {})[source[0]] = value
-            else:
-                totals[counter] = totals.get(counter, 0) + value
-        return Report(
-            batches=self._seen_batches,
-            rows_in=by_counter.get("in", {}),
-            used=by_counter.get("used", {}),
-            filtered=by_counter.get("filtered", {}),
-            late=by_counter.get("late", {}),
-            quarantined=by_counter.get("quarantined", {}),
-            rows_out=self._rows_out,
-            state_rows=totals.get("state_rows", 0),
-            state_bytes=totals.get("state_bytes", 0),
-            last_batch_ms=self._batch_ms,
-            counters=kernel_counters(self._counters),
+        return report_of(
+            self._counters, batches=self._batches, rows_out=self._rows_out, last_batch_ms=self._last_batch_ms
         )
 
     # -- the runs of a mode ----------------------------------------------------------------------------------------
 
     def _begin(self) -> bool:
-        """Check the checkpoint and start a run; True where it takes up an end of input that was not finished."""
+        """Check the checkpoint and start a run; True if it resumes an end of input that was not fully processed."""
         checkpoint = self._job.checkpoint
         stored = checkpoint.read_plan()
         checkpoint.refuse_sealed(stored)
@@ -176,8 +140,8 @@ class RunningQuery:
         if checkpoint.has_ended():
             if self._mode is not QueryMode.BOUNDED:
                 raise CheckpointError(
-                    f"a bounded run on {checkpoint.folder} has declared the end of its input and not come to an end",
-                    hint="run it with --bounded once more",
+                    f"a bounded run on {checkpoint.folder} has declared the end of its input but was interrupted",
+                    hint="run it with --bounded again",
                 )
             self._start(limited=False, available_now=True)
             return True
@@ -195,7 +159,7 @@ class RunningQuery:
             cache_bytes=settings.cache_bytes,
             memory_limit=settings.memory_limit,
             side_folder=job.checkpoint.side,
-            # on a cluster workers may not reach every place that Spark does
+            # on a cluster, workers may not reach every file system that Spark can
             hot_key_folder=job.checkpoint.hot_keys if workers_are_here(spark) or settings.skew is not None else None,
         )
         with planning(job.name):
@@ -218,7 +182,7 @@ class RunningQuery:
         try:
             self._job.write(frame, batch_id, f"{self.name}-{self._checkpoint_id}-{batch_id:012d}")
         except Exception as error:
-            # through Spark it would come back as text
+            # Spark would return it as text
             self._write_error = error
             raise
 
@@ -237,32 +201,32 @@ class RunningQuery:
                     self._job.checkpoint.seal()
         except WatersmeetError as error:
             self._error = error
-        except Exception as error:  # noqa: BLE001 - whatever ends a query must not pass for its success
+        except Exception as error:  # noqa: BLE001 - no failure may look like a success
             if not self._stopping.is_set():
                 self._error = self._explain(error)
         finally:
             self._keep_counters()
 
     def _keep_counters(self) -> None:
-        """A later run that finds nothing to do still tells of what was done before."""
+        """Store the counters for a later run that may have nothing to process."""
         try:
             self._job.checkpoint.write_counters(self._counters)
-        except Exception as error:  # noqa: BLE001 - they are for people only, and Spark may be gone
+        except Exception as error:  # noqa: BLE001 - they are for people only, and the JVM may have ended
             _log.debug("counters of %s could not be written: %s", self.name, error)
 
     def _explain(self, error: Exception) -> WatersmeetError:
-        """The failure as one of our errors; Spark's whole text goes to a file beside the checkpoint."""
+        """Turn a failure into one of our errors; Spark's full text goes to failure.log in the checkpoint."""
         cause = self._write_error or error
         if isinstance(cause, WatersmeetError):
             return cause
         try:
             self._job.checkpoint.write_failure(hide(str(error)))
-        except Exception as second:  # noqa: BLE001 - the first failure is the one to tell
+        except Exception as second:  # noqa: BLE001 - the first failure is the one to report
             _log.debug("failure.log could not be written: %s", second)
         return translate(cause, self.name)
 
     def _watch(self) -> None:
-        """Follow the Spark query until it ends; tell it of idle inputs meanwhile."""
+        """Follow the Spark query until it ends; meanwhile, report idle inputs to it."""
         assert self._query is not None
         idle = IdleWatch(None if self._has_ended else self._job.plan.query.settings.idle_timeout)
         try:
@@ -277,15 +241,15 @@ class RunningQuery:
 
     def _take_progress(self, query: StreamingQuery) -> None:
         for progress in self._progress.new(query):
-            told = counters_of(progress)
-            if not told:  # a trigger that found nothing
+            counters = counters_of(progress)
+            if not counters:  # a trigger that found nothing
                 continue
-            self._counters.update(told)
+            self._counters.update(counters)
             self._rows_out += rows_out(progress)
-            self._seen_batches += 1
-            self._batch_ms = int(progress["durationMs"].get("triggerExecution", 0))
+            self._batches += 1
+            self._last_batch_ms = int(progress["durationMs"].get("triggerExecution", 0))
 
 
 def start_query(spark: SparkSession, job: Job, mode: QueryMode) -> RunningQuery:
-    """Start a query; what keeps it from starting is raised here, what ends it later by ``wait``."""
+    """Start a query; raises what prevents its start, while ``wait`` raises what ends it later."""
     return RunningQuery(spark, job, mode)

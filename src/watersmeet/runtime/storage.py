@@ -1,11 +1,12 @@
-"""Files on whatever file system Spark can reach: the driver's small reads, writes and renames, through Hadoop's API.
+"""The driver's small file operations on any file system that Spark can reach, through Hadoop's API.
 
-All methods raise ``ConnectorError`` where the file system cannot be reached or refuses.
+Every method raises ``ConnectorError`` if the file system is unreachable or refuses the operation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -18,71 +19,106 @@ from watersmeet.errors import ConnectorError
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_CHECKSUM_FAILURE = "org.apache.hadoop.fs.ChecksumException"
+_OWNER_ONLY = "700"
+# `write_text` leaves .NAME.tmp if it is interrupted; a worker that writes hot keys leaves UUID.part
+_TEMPORARY = re.compile(r"\..+\.tmp|[0-9a-f]{32}\.part")
 
-def _told(method: Callable[Concatenate[Storage, str, P], T]) -> Callable[Concatenate[Storage, str, P], T]:
-    """Java's failures as a ``ConnectorError`` that names the path, the method's first argument."""
+
+class DamagedFileError(ConnectorError):
+    """A file can be read, but its bytes are not what was written: a checksum fails, or it is not UTF-8 text."""
+
+
+def _as_connector_error(
+    method: Callable[Concatenate[Storage, str, P], T],
+) -> Callable[Concatenate[Storage, str, P], T]:
+    """Turn Java's exceptions into ``ConnectorError``; the method's first argument is the path that it names."""
 
     @wraps(method)
-    def telling(storage: Storage, path: str, /, *args: P.args, **options: P.kwargs) -> T:
+    def wrapper(storage: Storage, path: str, /, *args: P.args, **options: P.kwargs) -> T:
         try:
             return method(storage, path, *args, **options)
         except Py4JJavaError as error:
-            reason = str(error.java_exception.toString()).partition(": ")[2] or str(error.java_exception.toString())
+            exception = error.java_exception
+            if exception.getClass().getName() == _CHECKSUM_FAILURE:
+                raise DamagedFileError(f"{path} does not match the checksum that was stored beside it") from None
+            reason = str(exception.toString()).partition(": ")[2] or str(exception.toString())
             raise ConnectorError(f"{path} cannot be used: {reason.splitlines()[0]}") from None
 
-    return telling
+    return wrapper
 
 
 class Storage:
-    """Paths and URIs, as Spark understands them."""
+    """File operations on paths and URIs, as Spark resolves them."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._gateway: Any = spark.sparkContext._gateway
         self._configuration = spark._jsparkSession.sessionState().newHadoopConf()
 
-    @_told
+    @_as_connector_error
     def exists(self, path: str) -> bool:
-        """Whether a file or folder is there; a pattern (``*``) must match one."""
+        """Whether a file or folder exists; a pattern (``*``) must match at least one."""
         found = self._system(path).globStatus(self._path(path))
         return found is not None and len(found) > 0
 
-    @_told
+    @_as_connector_error
     def local_path(self, path: str) -> str | None:
-        """The absolute path of a file or folder on the machines' own file system; None on any other."""
+        """The absolute path of a file or folder on the local file system; None on any other."""
         system = self._system(path)
         if system.getUri().getScheme() != "file":
             return None
         return str(system.makeQualified(self._path(path)).toUri().getPath())
 
-    @_told
+    @_as_connector_error
     def make_folder(self, path: str) -> None:
-        """Make a folder and those above it."""
+        """Make a folder and its parents."""
         if not self._system(path).mkdirs(self._path(path)):
             raise ConnectorError(f"the folder {path} cannot be made")
 
-    @_told
+    @_as_connector_error
+    def make_private_folder(self, path: str) -> None:
+        """Make a folder that only its owner can enter, and its parents; a folder that exists stays unchanged."""
+        system, folder = self._system(path), self._path(path)
+        if system.exists(folder):
+            return
+        permission = self._java("org.apache.hadoop.fs.permission.FsPermission")(_OWNER_ONLY)
+        if not system.mkdirs(folder, permission):
+            raise ConnectorError(f"the folder {path} cannot be made")
+
+    @_as_connector_error
     def names(self, path: str) -> list[str]:
-        """The names in a folder, sorted; none where there is no such folder."""
+        """The sorted names in a folder without hidden ones (``.`` prefix); empty if the folder does not exist."""
+        return sorted(name for name in self._all_names(path) if not name.startswith("."))
+
+    @_as_connector_error
+    def remove_temporary(self, path: str, *, recursive: bool = False) -> None:
+        """Delete what interrupted writers left in a folder; call it only when nobody writes there."""
         system, folder = self._system(path), self._path(path)
         if not system.exists(folder):
-            return []
-        return sorted(status.getPath().getName() for status in system.listStatus(folder))
+            return
+        files = _iterate(system.listFiles(folder, recursive))
+        for file in [status.getPath() for status in files if _TEMPORARY.fullmatch(status.getPath().getName())]:
+            system.delete(file, False)
 
-    @_told
+    @_as_connector_error
     def read_text(self, path: str) -> str | None:
-        """The text of a file, None where there is none."""
+        """The text of a file, None if it does not exist; ``DamagedFileError`` if it is damaged or not UTF-8."""
         system, inner = self._system(path), self._path(path)
         if not system.exists(inner):
             return None
         stream = system.open(inner)
         try:
-            return bytes(self._java("org.apache.commons.io.IOUtils").toByteArray(stream)).decode()
+            content = bytes(self._java("org.apache.commons.io.IOUtils").toByteArray(stream))
         finally:
             stream.close()
+        try:
+            return content.decode()
+        except UnicodeDecodeError:
+            raise DamagedFileError(f"{path} is not text in UTF-8") from None
 
-    @_told
+    @_as_connector_error
     def write_text(self, path: str, text: str) -> None:
-        """Write a file whole: whenever one looks, its old text stands there or all of the new."""
+        """Write a file atomically: readers see the old text or the new text, never a part."""
         target = self._path(path)
         hidden = self._path(f"{target.getParent().toString()}/.{target.getName()}.tmp")
         context = self._file_context(target)
@@ -94,19 +130,25 @@ class Storage:
         if context:
             context.rename(hidden, target, self._overwriting())
 
-    @_told
+    @_as_connector_error
     def rename(self, path: str, target: str) -> None:
         """Move a file."""
         if not self._system(path).rename(self._path(path), self._path(target)):
             raise ConnectorError(f"{path} could not be moved to {target}")
 
-    @_told
+    @_as_connector_error
     def delete(self, path: str) -> None:
-        """Take away a file or a folder with all in it, if it is there."""
+        """Delete a file, or a folder with everything in it; a path that does not exist is no error."""
         self._system(path).delete(self._path(path), True)
 
+    def _all_names(self, path: str) -> list[str]:
+        system, folder = self._system(path), self._path(path)
+        if not system.exists(folder):
+            return []
+        return [str(status.getPath().getName()) for status in system.listStatus(folder)]
+
     def _java(self, name: str) -> Any:
-        """A class by its full name: through the gateway's packages each part of it is sought in all of Spark's jars."""
+        """Return a class by its full name; the gateway's package lookup would search every jar for each part of it."""
         return JavaClass(name, self._gateway._gateway_client)
 
     def _path(self, path: str) -> Any:
@@ -116,7 +158,7 @@ class Storage:
         return self._path(path).getFileSystem(self._configuration)
 
     def _file_context(self, path: Any) -> Any | None:
-        """What renames over a file in one step; None on object stores, where a file appears once it is closed."""
+        """Return the API that renames over a file atomically; None on object stores, where closing a file does that."""
         try:
             context = self._java("org.apache.hadoop.fs.FileContext")
             return context.getFileContext(path.toUri(), self._configuration)
@@ -128,3 +170,9 @@ class Storage:
         options = self._gateway.new_array(option, 1)
         options[0] = option.OVERWRITE
         return options
+
+
+def _iterate(remote: Any) -> Iterator[Any]:
+    """Iterate over one of Hadoop's remote iterators."""
+    while remote.hasNext():
+        yield remote.next()

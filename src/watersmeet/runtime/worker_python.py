@@ -1,8 +1,11 @@
-"""The Python that Spark starts its processes with on the driver's machine: ours, with PySpark as it is installed.
+"""The Python command with which Spark starts processes on the driver's machine: ours, with the installed PySpark.
 
-Spark puts an archive of PySpark's sources first on the path of each process that it starts.  Python keeps no compiled
-modules of an archive, so each compiles PySpark anew, and there is one such process at the start of every query: half a
-second and more.  Here the archive goes to the end of the path where the package that it was made of is installed.
+Spark puts an archive of PySpark's sources first on the module path of each process that it starts.  Python keeps no
+compiled modules of an archive, so each such process compiles PySpark again, and every query starts with one: half a
+second or more.  Here the archive moves to the end of the path if the package that it was made from is installed.
+
+That process, which asks a stateful operator for its state, prints its progress at every start of a query; here that
+goes to a file.
 """
 
 from __future__ import annotations
@@ -12,17 +15,24 @@ import runpy
 import shutil
 import sys
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
+from typing import TextIO
+
+#: The environment variable that names the file for what such a process prints.
+LOG_VARIABLE = "WATERSMEET_PYTHON_LOG"
+# Spark reads nothing from this module's standard output and copies it to its own standard error.
+_PRINTS_PROGRESS = "pyspark.sql.streaming.transform_with_state_driver_worker"
 
 
 def worker_python() -> str:
-    """The command to give to Spark in the place of ``python``; plain Python where Watersmeet was not installed."""
+    """The command that replaces ``python`` in Spark's settings; plain Python if Watersmeet is not installed."""
     return shutil.which("watersmeet-python", path=sysconfig.get_path("scripts")) or sys.executable
 
 
 def archives_last(path: Sequence[str]) -> list[str]:
-    """A module path with the archives of an installed PySpark behind all folders."""
+    """A module path with the archives of an installed PySpark after all folders."""
     folders = {Path(entry) for entry in path if entry}
 
     def is_installed(entry: str) -> bool:
@@ -39,6 +49,24 @@ def main() -> None:
         case ["-m", module, *rest]:
             sys.path[:] = archives_last([str(Path.cwd()), *sys.path[1:]])
             sys.argv = [module, *rest]  # runpy sets the first
-            runpy.run_module(module, run_name="__main__", alter_sys=True)
+            with _progress_to_log(module):
+                runpy.run_module(module, run_name="__main__", alter_sys=True)
         case other:
             os.execv(sys.executable, [sys.executable, *other])
+
+
+@contextmanager
+def _progress_to_log(module: str) -> Iterator[None]:
+    """Redirect what ``module`` prints as progress; errors go to standard error, which stays."""
+    if module != _PRINTS_PROGRESS:
+        yield
+        return
+    with _open_log() as log, redirect_stdout(log):
+        yield
+
+
+def _open_log() -> TextIO:
+    try:
+        return Path(os.environ[LOG_VARIABLE]).open("a", encoding="utf-8")
+    except (KeyError, OSError):
+        return Path(os.devnull).open("w", encoding="utf-8")

@@ -1,7 +1,7 @@
-"""Parquet files read by the workers themselves: Spark lists them, keeps what has been read, and cuts batches.
+"""Parquet files that the workers read themselves; Spark lists them, tracks what has been read, and forms batches.
 
-A task gets the names of its files, reads them as Arrow, and packs them.  Rows that Spark reads are decoded, copied into
-rows of the JVM, and encoded as Arrow again, one value at a time; that costs more than a join does.
+A task gets the names of its files, reads them as Arrow, and packs them.  Spark would decode the rows, copy them into
+rows of the JVM, and encode them as Arrow again, one value at a time, which costs more than a join.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from watersmeet.columns import TP_TIME
 from watersmeet.engine.frames import FRAME_DDL
 from watersmeet.engine.parquet import ParquetFile, ParquetRows, read_parquet
 from watersmeet.engine.projection import Projection, project
-from watersmeet.runtime.packer import Packer
+from watersmeet.runtime.worker_tasks import PackTask
 
 
 @dataclass(frozen=True, slots=True)
 class ParquetFiles:
-    """The files behind a source: a streaming frame of ``uri``, ``place`` and ``arrival`` (NULL: rows hold their own).
+    """The files of a source: a streaming frame of ``uri``, ``place`` and ``arrival`` (NULL: each row has its own).
 
-    ``schema`` has the columns that the files hold, and ``_tp_time``; ``root`` is the folder that they lie in.
+    ``schema`` has the columns of the files, and ``_tp_time``; ``root`` is their common folder.
     """
 
     frame: DataFrame
@@ -33,20 +33,20 @@ class ParquetFiles:
     root: str
 
 
-def scanned(files: ParquetFiles, projection: Projection, packer: Packer) -> DataFrame:
-    """Frames of the files' rows."""
-    packer = packer.without_numbers()
+def scanned(files: ParquetFiles, projection: Projection, packing: PackTask) -> DataFrame:
+    """Frames of the files' rows, packed in the task that reads them."""
+    packing = packing.without_numbers()
     needed = ParquetRows(_columns(files.schema, projection.reads), files.root, projection.sequence is not None)
     extra = [name for name in projection.record if name not in projection.reads]
     whole = ParquetRows(_columns(files.schema, (*projection.reads, *extra)), files.root, needed.numbered)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = (part for batch in batches for file in _files(batch) for part in _read(file, projection, needed, whole))
-        yield from packer.pack(rows)
+        yield from packing.run(rows)
 
     frame = files.frame
     if TP_TIME not in whole.schema.names:
-        # the time of arrival stands in the code that Spark generates: with it each batch's would be compiled anew
+        # Spark puts the time of arrival into the code that it generates, so it would compile that for every batch
         frame = frame.withColumn("arrival", F.lit(None).cast("timestamp"))
     return frame.mapInArrow(run, FRAME_DDL)
 
@@ -63,7 +63,7 @@ def _files(batch: pa.RecordBatch) -> Iterator[ParquetFile]:
 def _read(
     file: ParquetFile, projection: Projection, needed: ParquetRows, whole: ParquetRows
 ) -> Iterator[pa.RecordBatch]:
-    """The file's rows as packing wants them; from a portion on with a row to be set aside, all columns are read."""
+    """Read the rows as packing needs them; from the first part with a row to quarantine on, read all columns."""
     done = 0
     for rows in read_parquet(file, needed):
         if (projected := project(rows, projection)) is None:

@@ -15,6 +15,7 @@ from watersmeet.errors import ConfigError, WatersmeetError
 from watersmeet.expressions.times import INTERVAL_UNITS
 from watersmeet.session.results import Stream
 from watersmeet.session.session import Session, connect
+from watersmeet.settings.durations import split_duration
 
 How: TypeAlias = Literal["inner", "left", "right", "full", "semi", "anti"]
 _JOINS: dict[str, str] = {
@@ -381,14 +382,12 @@ def _words(span: Span) -> str:
 
 
 def _interval(span: Span) -> str:
-    amount, _, unit = _words(span).strip().partition(" ")
     try:
-        float(amount)
+        amount, unit = split_duration(_words(span))
     except ValueError:
-        raise ConfigError(f"{span!r} is no length of time", hint="write '10 minutes', or use a timedelta") from None
-    word = unit.strip().upper()
-    if word.removesuffix("S") not in INTERVAL_UNITS:
+        raise ConfigError(f"{span!r} is not a duration", hint="write '10 minutes', or use a timedelta") from None
+    if unit not in INTERVAL_UNITS:
         raise ConfigError(
             f"{span!r} has no unit of time", hint=f"units are {', '.join(INTERVAL_UNITS).lower()}; or use a timedelta"
         )
-    return f"INTERVAL '{amount}' {word}"
+    return f"INTERVAL '{amount}' {unit}"

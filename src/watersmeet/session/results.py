@@ -1,4 +1,4 @@
-"""What a statement gives."""
+"""The results of statements."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from watersmeet.runtime.query import RunningQuery
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A statement that was carried out, in one sentence."""
+    """One sentence about a statement that was executed."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows to look at: SHOW, DESCRIBE."""
+    """Rows to print: SHOW, DESCRIBE."""
 
     columns: tuple[str, ...]
     rows: list[tuple[str, ...]]
@@ -34,21 +34,21 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A query that runs now."""
+    """A query that was started."""
 
     query: RunningQuery
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """The result of a SELECT: a Spark streaming DataFrame that goes on to any Spark sink."""
+    """The result of a SELECT: a Spark streaming DataFrame, for any Spark sink."""
 
     frame: DataFrame
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The result of a SELECT over ``table(…)``: a Spark batch DataFrame over what was stored when it was made."""
+    """The result of a SELECT over ``table(…)``: a Spark batch DataFrame over the rows stored when it was created."""
 
     frame: DataFrame
 

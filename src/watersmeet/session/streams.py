@@ -1,4 +1,4 @@
-"""The streams and tables of a session: those of the workspace's catalogue, and DataFrames registered under a name."""
+"""The streams and tables of a session: those in the workspace's catalogue, and registered DataFrames."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from watersmeet.bind.define import check_name, define_stream, define_table
 from watersmeet.bind.indexes import with_index, without_index
 from watersmeet.catalog.catalog import Catalog, is_same
 from watersmeet.catalog.streams import EMBEDDED, StreamColumn, StreamDef
-from watersmeet.columns import TP_DELTA, TP_TIME
 from watersmeet.connectors import registry
 from watersmeet.connectors.embedded import EmbeddedLog
 from watersmeet.errors import (
@@ -30,6 +29,7 @@ from watersmeet.lookup.tables import open_table, table_options
 from watersmeet.plan.physical_plan import PhysicalPlan
 from watersmeet.runtime.dataflow import Source
 from watersmeet.runtime.storage import Storage
+from watersmeet.session.listings import stream_list, table_list
 from watersmeet.session.results import Message, Table
 from watersmeet.settings.seek import EARLIEST, Seek
 from watersmeet.sql.statements import (
@@ -48,7 +48,7 @@ _LATE_COLUMNS = tuple(StreamColumn(name=name, type="STRING") for name in ("sourc
 
 
 class Streams:
-    """Definitions by name, case aside, and the way from a definition to its rows."""
+    """Definitions by name, ignoring case, and the rows behind them."""
 
     def __init__(self, spark: SparkSession, workspace: Path) -> None:
         self._spark = spark
@@ -58,14 +58,14 @@ class Streams:
         self._tables: dict[str, tuple[StreamDef, RowsSource | None]] = {}
 
     def by_name(self) -> dict[str, StreamDef]:
-        """All streams and tables by lower-case name; a registered frame hides a stored stream."""
+        """All streams and tables by lower-case name; a registered DataFrame hides a stored stream."""
         stored = {stream.name.lower(): stream for stream in self.catalog.streams().values()}
         frames = {name: stream for name, (stream, _, _) in self._registered.items()}
         tables = {name: table for name, (table, _) in self._tables.items()}
         return {**stored, **frames, **tables}
 
     def require(self, name: str, statement: Statement) -> StreamDef:
-        """The stream; ``CatalogError`` with the nearest names, and the statement's place, where there is none."""
+        """The stream; ``CatalogError`` with the nearest names and the statement's position if there is none."""
         known = self.by_name()
         if (stream := known.get(name.lower())) is None:
             raise CatalogError(
@@ -76,26 +76,26 @@ class Streams:
         return stream
 
     def require_target(self, statement: InsertValues | InsertSelect | InsertHistorical) -> StreamDef:
-        """The stream that takes rows; ``UnsupportedError`` for an outside table."""
+        """The stream to write to; ``UnsupportedError`` for an external table."""
         stream = self.require(statement.stream, statement)
         if stream.outside:
             raise UnsupportedError(
-                f"{stream.name} is an outside table: it is only looked up in", position=statement.position
+                f"{stream.name} is an external table: queries only look up rows in it", position=statement.position
             )
         return stream
 
     def register(self, stream: StreamDef, frame: DataFrame, order: str | None = None) -> None:
-        """Make a Spark streaming DataFrame a stream, for as long as the session lives; ``order`` as for its source."""
+        """Register a streaming DataFrame while the session lives; ``order`` is the column that breaks ties."""
         self._tables.pop(stream.name.lower(), None)
         self._registered[stream.name.lower()] = (stream, frame, order)
 
     def register_table(self, table: StreamDef, rows: RowsSource | None) -> None:
-        """Make a table, or rows, something to look up in, for as long as the session lives."""
+        """Register an external table, or its rows, while the session lives."""
         self._registered.pop(table.name.lower(), None)
         self._tables[table.name.lower()] = (table, rows)
 
     def open_table(self, table: StreamDef, columns: Sequence[str]) -> LookupSource:
-        """What queries ask for rows of a table."""
+        """The source that lookups of a query read a table from."""
         _, rows = self._tables.get(table.name.lower(), (table, None))
         if rows is not None:
             return RowsSource(rows.name, rows.rows.select(columns))
@@ -104,7 +104,7 @@ class Streams:
     # -- statements ------------------------------------------------------------------------------------------------
 
     def create(self, statement: CreateStream) -> Message:
-        """CREATE STREAM with columns.  A job that runs again creates its streams again: that is no error."""
+        """CREATE STREAM with columns; no error if the same stream exists, because a job that runs again repeats it."""
         stream = define_stream(statement)
         check_connector(stream, statement)
         if stream.connector != EMBEDDED and not stream.columns and stream.connector not in registry.SINKS:
@@ -122,9 +122,9 @@ class Streams:
         return Message(f"created stream {stream.name}" if added else f"stream {stream.name} is there already")
 
     def create_table(self, statement: CreateTable) -> Message:
-        """CREATE TABLE.  A job that runs again creates its tables again: that is no error."""
+        """CREATE TABLE; no error if the same table exists, because a job that runs again repeats it."""
         table = define_table(statement)
-        with places_of_options(statement):
+        with option_positions(statement):
             table_options(table)
         try:
             added = self.catalog.add(table, if_not_exists=statement.if_not_exists)
@@ -134,7 +134,7 @@ class Streams:
         return Message(f"created table {table.name}" if added else f"table {table.name} is there already")
 
     def change_indexes(self, statement: CreateIndex | DropIndex) -> Message:
-        """CREATE INDEX and DROP INDEX; queries that are started from then on know it."""
+        """CREATE INDEX and DROP INDEX; queries that start later use the change."""
         stream = self.require(statement.stream, statement)
         if self.catalog.get(stream.name) is None:
             raise UnsupportedError(
@@ -149,41 +149,21 @@ class Streams:
 
     def show(self) -> Table:
         """SHOW STREAMS."""
-        streams = self._sorted(outside=False)
-        rows: list[tuple[str, ...]] = [
-            (stream.name, stream.connector, stream.time_column, "query" if stream.derived else "") for stream in streams
-        ]
-        return Table(("stream", "connector", "event time", "fed by"), rows)
+        return stream_list(self._sorted(outside=False))
 
     def show_tables(self) -> Table:
         """SHOW TABLES."""
-        return Table(("table", "connector"), [(table.name, table.connector) for table in self._sorted(outside=True)])
+        return table_list(self._sorted(outside=True))
 
     def _sorted(self, *, outside: bool) -> list[StreamDef]:
         found = (each for each in self.by_name().values() if each.outside is outside)
         return sorted(found, key=lambda each: each.name.lower())
 
-    def describe(self, stream: StreamDef) -> Table:
-        """DESCRIBE."""
-        rows: list[tuple[str, ...]] = []
-        for column in stream.columns:
-            notes = ["primary key"] if column.name in stream.primary_key else []
-            if column.name == stream.time_column:
-                notes.append(f"event time ({stream.time_unit.value}), delay {_delay_text(stream)}")
-            notes += [f"index {index.name}" for index in stream.indexes if column.name in index.columns]
-            if column.name == TP_DELTA:
-                notes.append(_mode_text(stream))
-            rows.append((column.name, column.type, "; ".join(notes)))
-        if stream.time_column == TP_TIME and not stream.outside:
-            rows.append((TP_TIME, "TIMESTAMP", "event time: arrival"))
-        if stream.changes and stream.column(TP_DELTA) is None:
-            rows.append((TP_DELTA, "TINYINT", _mode_text(stream)))
-        return Table(("column", "type", "note"), rows)
-
     def drop(self, statement: Drop) -> Message:
-        """DROP STREAM: the rows of an embedded stream first, so that no later stream of that name finds them.
+        """DROP STREAM and DROP TABLE.
 
-        DROP TABLE forgets where an outside table is; the table stays.
+        The rows of an embedded stream are deleted first, so that no later stream of that name finds them.  An external
+        table itself stays.
         """
         name, kind = statement.name, statement.kind.lower()
         known = self.by_name().get(name.lower())
@@ -208,9 +188,9 @@ class Streams:
     # -- rows ------------------------------------------------------------------------------------------------------
 
     def sources(self, plan: PhysicalPlan, *, limited: bool, seek: Seek | None = None) -> dict[str, Source]:
-        """The streams that a plan reads, as sources by lower-case name.
+        """Open the streams that a plan reads, by lower-case name.
 
-        ``limited`` honours batch sizes, ``seek`` says where to begin.
+        ``limited`` applies the limits on batch sizes, ``seek`` is where reading begins.
         """
         found: dict[str, Source] = {}
         for stream in (part.input.stream for part in plan.inputs):
@@ -225,7 +205,7 @@ class Streams:
         return found
 
     def check_seek(self, plan: PhysicalPlan, position: Position | None) -> None:
-        """Raise ``ConfigError`` where SETTINGS seek_to is said of streams that cannot do it."""
+        """Raise ``ConfigError`` if SETTINGS seek_to applies to a stream that does not support it."""
         seek_to = plan.query.settings.seek_to
         if seek_to is None or seek_to == EARLIEST:
             return
@@ -246,31 +226,34 @@ class Streams:
             operator.check()
 
     def stored(self, stream: StreamDef) -> DataFrame:
-        """The rows that a stream has now, as a batch source frame; ``UnsupportedError`` for those that keep none."""
+        """The stored rows of a stream, as a batch source frame; ``UnsupportedError`` if it stores none."""
         return registry.open_stored(self._spark, stream, self._workspace)
 
     def late_log(self, name: str) -> EmbeddedLog:
-        """The embedded stream for late rows, made where it is not there."""
+        """The embedded stream for late rows, which is created if it does not exist.
+
+        Raises ``ConfigError`` if the stream exists with other columns or another connector.
+        """
         check_name(name)
         if self.catalog.get(name) is None:
             self.catalog.add(StreamDef(name=name, columns=_LATE_COLUMNS), if_not_exists=True)
         stream = self.catalog.require(name)
         if stream.connector != EMBEDDED or stream.derived or stream.columns != _LATE_COLUMNS:
             raise ConfigError(
-                f"late_rows = '{name}': that stream cannot take late rows",
-                hint="name an embedded stream (source STRING, reason STRING, raw STRING), or one that is not there yet",
+                f"late_rows = '{name}': that stream cannot store late rows",
+                hint="name an embedded stream (source STRING, reason STRING, raw STRING), or a new one",
             )
         return registry.embedded_log(stream, self._workspace)
 
 
 def check_connector(stream: StreamDef, statement: CreateStream) -> None:
-    """Check the connector and its options, naming the place of what is wrong."""
-    with places_of_options(statement):
+    """Check the connector and its options; errors have the position of the wrong option."""
+    with option_positions(statement):
         registry.check_connector(stream)
 
 
 def check_corrections(target: StreamDef, plan: PhysicalPlan, statement: InsertSelect) -> None:
-    """Raise ``UnsupportedError``, with its place, where the results carry corrections and the target only appends."""
+    """Raise ``UnsupportedError`` with its position if the results carry corrections and the target is append-only."""
     try:
         registry.check_sink(target, changelog=plan.weighted)
     except WatersmeetError as error:
@@ -279,21 +262,11 @@ def check_corrections(target: StreamDef, plan: PhysicalPlan, statement: InsertSe
 
 
 @contextmanager
-def places_of_options(statement: CreateStream | CreateTable) -> Iterator[None]:
-    """Gives an error over an option the place where that option stands."""
+def option_positions(statement: CreateStream | CreateTable) -> Iterator[None]:
+    """Add the option's position to a ``ConfigError`` raised meanwhile."""
     try:
         yield
     except ConfigError as error:
-        places = statement.options_positions
-        error.position = places.get(error.option or "connector", places.get("connector", statement.position))
+        known = statement.options_positions
+        error.position = known.get(error.option or "connector", known.get("connector", statement.position))
         raise
-
-
-def _mode_text(stream: StreamDef) -> str:
-    return f"+1: the row holds, -1: it does not any more; mode {stream.mode.value}"
-
-
-def _delay_text(stream: StreamDef) -> str:
-    if stream.time_unit is TimeUnit.ROWS:
-        return f"{stream.delay} rows"
-    return f"{stream.delay / 1_000_000:g} seconds"

@@ -1,4 +1,4 @@
-"""Queries over what is stored (``table(name)``), answered by Spark as a batch."""
+"""Batch queries over stored rows (``table(name)``), which Spark evaluates."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _PLACE = re.compile(r"\bline (\d+),? pos (\d+)")
 
 
 def batch_frame(spark: SparkSession, query: HistoricalQuery, streams: Streams) -> DataFrame:
-    """The query as a batch DataFrame over what is stored now.
+    """The query as a batch DataFrame over the rows that are stored now.
 
-    Every ``table(name)`` of one stream is one view, which sees the same rows; it is gone when this returns.  Raises as
-    ``stored_streams`` does, ``UnsupportedError`` for streams of which nothing is stored, and what Spark has to say of
-    the query: ``SqlSyntaxError`` and ``BindError`` with the place in the script.
+    All ``table(name)`` of one stream are one temporary view, so they have the same rows.  Raises as ``stored_streams``
+    does, ``UnsupportedError`` for streams that store no rows, and Spark's errors as ``SqlSyntaxError`` and
+    ``BindError``, with the position in the script.
     """
     found = stored_streams(query, streams.by_name())
     run = uuid.uuid4().hex[:8]
@@ -42,7 +42,7 @@ def batch_frame(spark: SparkSession, query: HistoricalQuery, streams: Streams) -
     try:
         for key, stream in found.items():
             try:
-                with told():
+                with spark_errors():
                     rows = stored_rows(streams.stored(stream), stream, with_arrival=query.names_arrival)
                     rows.createOrReplaceTempView(views[key])
             except WatersmeetError as error:
@@ -50,7 +50,7 @@ def batch_frame(spark: SparkSession, query: HistoricalQuery, streams: Streams) -
                 error.position = error.position or first.position
                 raise
         text = spark_text(query, views)
-        with told(text):
+        with spark_errors(text):
             return spark.sql(text.text)
     finally:
         for view in views.values():
@@ -58,21 +58,21 @@ def batch_frame(spark: SparkSession, query: HistoricalQuery, streams: Streams) -
 
 
 def insert_rows(frame: DataFrame, write: Callable[[DataFrame], object]) -> int:
-    """Hand the rows to a sink; their number comes back."""
+    """Write the rows to a sink, and return their number."""
     counting = Observation()
-    with told():
+    with spark_errors():
         write(frame.observe(counting, F.count(F.lit(1)).alias("rows")))
     return int(counting.get["rows"])
 
 
 def rows_of(frame: DataFrame) -> list[tuple[object, ...]]:
-    """All rows, to look at: times in the session's zone, without naming it."""
-    with told():
+    """Collect all rows for printing; times are in the session's zone, without its name."""
+    with spark_errors():
         return _plain_rows(frame.toArrow())
 
 
 def rows_unless(stop: Callable[[], bool], frame: DataFrame) -> list[tuple[object, ...]] | None:
-    """The same; None where ``stop`` says so before Spark has them, whose work ends then."""
+    """Collect all rows as ``rows_of`` does; if ``stop`` returns True first, cancel Spark's work and return None."""
     context = frame.sparkSession.sparkContext
     tag = f"watersmeet-{uuid.uuid4().hex}"
 
@@ -81,20 +81,20 @@ def rows_unless(stop: Callable[[], bool], frame: DataFrame) -> list[tuple[object
         context.setInterruptOnCancel(True)
         return frame.toArrow()
 
-    with ThreadPoolExecutor(1) as pool, told():
+    with ThreadPoolExecutor(1) as pool, spark_errors():
         collecting = pool.submit(collect)
         while not stop():
             with suppress(TimeoutError):
                 return _plain_rows(collecting.result(_LOOK_SECONDS))
-        while not collecting.done():  # its job may only be about to start
+        while not collecting.done():  # its job may not have started yet
             context.cancelJobsWithTag(tag)
             wait([collecting], _LOOK_SECONDS)
         return None
 
 
 @contextmanager
-def told(text: SparkText | None = None) -> Iterator[None]:
-    """What Spark raises as one of our errors, in one sentence; where it tells a place in ``text``, with that."""
+def spark_errors(text: SparkText | None = None) -> Iterator[None]:
+    """Turn what Spark raises into one of our errors, with its position if it names one in ``text``."""
     try:
         with without_stacks():
             yield
@@ -117,7 +117,7 @@ def _failure(error: PySparkException | Py4JJavaError) -> WatersmeetError:
     if isinstance(error, PySparkException) and error.getCondition() is not None:
         return WatersmeetError(f"query {_NAME} failed: {hide(_sentence(error))}")
     failure = translate(error, _NAME)
-    failure.hint = None  # there is no checkpoint to go on from
+    failure.hint = None  # there is no checkpoint to resume from
     return failure
 
 
@@ -126,7 +126,7 @@ def _sentence(error: PySparkException) -> str:
 
 
 def _plain_rows(table: pa.Table) -> list[tuple[object, ...]]:
-    # by position: Spark's SQL may name two columns alike
+    # by position: two columns of Spark SQL may have one name
     columns = [[_plain(value) for value in column.to_pylist()] for column in table.columns]
     return list(zip(*columns, strict=True))
 

@@ -1,4 +1,4 @@
-"""From where a query reads its streams when it first starts (``SETTINGS seek_to``), by the time of arrival."""
+"""Where a query begins to read its streams when it first starts (``SETTINGS seek_to``), by time of arrival."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Seek(BaseModel):
-    """A place to begin, which stays the same however often a query starts again.
+    """Where reading begins; restarts of a query keep it.
 
-    ``to`` says what was asked for, ``since`` the moment in microseconds since 1970 (None: from the beginning).
+    ``to`` is what the query asks for, ``since`` the moment in microseconds since 1970 (None: from the beginning).
     """
 
     model_config = ConfigDict(frozen=True)
@@ -27,7 +27,7 @@ class Seek(BaseModel):
 
 
 def seek_text(value: object) -> str:
-    """What SETTINGS says, checked: ``earliest``, ``latest`` or a time; ``ValueError`` for anything else."""
+    """Check the setting: ``earliest``, ``latest`` or a time; ``ValueError`` for anything else."""
     if isinstance(value, str):
         if value.strip().lower() in (EARLIEST, LATEST):
             return value.strip().lower()
@@ -41,16 +41,16 @@ def seek_text(value: object) -> str:
 
 
 def resolve(spark: SparkSession, text: str | None) -> Seek | None:
-    """The place that a checked text names now: what is the latest becomes this moment.  None where nothing was said.
+    """Resolve a checked text (None: no setting): ``latest`` becomes this moment.
 
-    A time without a zone is one of Spark's session.
+    A time without a zone is in the zone of Spark's session.
     """
     if text is None:
         return None
     if text == EARLIEST:
         return Seek(to="earliest")
     if text == LATEST:
-        # files tell when they were changed to the millisecond
+        # modification times of files have milliseconds
         return Seek(to="latest", since=_micros(datetime.now(UTC)) // 1000 * 1000)
     time = datetime.fromisoformat(text)
     return Seek(to="time", since=_in_session(spark, time) if time.tzinfo is None else _micros(time))
@@ -63,5 +63,5 @@ def _micros(time: datetime) -> int:
 
 def _in_session(spark: SparkSession, time: datetime) -> int:
     found = spark.sql("SELECT unix_micros(CAST(:time AS TIMESTAMP))", {"time": time.isoformat()}).first()
-    assert found is not None  # SELECT without FROM gives one row
+    assert found is not None  # SELECT without FROM returns one row
     return int(found[0])

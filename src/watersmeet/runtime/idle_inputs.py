@@ -1,4 +1,4 @@
-"""Idle inputs: one that has been silent for the idle timeout must not hold time back."""
+"""Idle inputs: an input that is silent for the idle timeout must not hold back the frontier."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from watersmeet.engine.events import Event, EventKind
 
 
 class IdleWatch:
-    """Tells when a part of an input has brought no row for ``timeout`` seconds (None: never).
+    """Detects parts of inputs that have brought no row for ``timeout`` seconds (None: never).
 
-    The clock is the driver's.  What it finds enters the query as a logged event, so that every worker, and every
-    attempt at a batch, sees the same.
+    The clock is the driver's.  What it detects enters the query as a logged event, so that every worker and every
+    attempt at a batch sees the same.
     """
 
     def __init__(self, timeout: float | None) -> None:
@@ -21,19 +21,20 @@ class IdleWatch:
         self._idle: set[tuple[str, str]] = set()
 
     def events(self, counters: Mapping[str, int]) -> Iterator[Event]:
-        """Events for parts that have fallen silent since the last call; ``counters`` are the query's own."""
+        """Events for parts that have become idle since the last call; ``counters`` are the query's own."""
         if self._timeout is None:
             return
         now = time.monotonic()
         for name, heard in counters.items():
-            _, counter, *source = name.split(".", 3)
-            if counter != "heard":
-                continue
-            key = (source[0], source[1])
+            match name.split(".", 3):
+                case [_, "heard", input, part]:
+                    key = (input, part)
+                case _:
+                    continue
             known, since = self._last.get(key, (-1, now))
             if heard != known:
                 self._last[key] = (heard, now)
                 self._idle.discard(key)
             elif now - since >= self._timeout and key not in self._idle:
                 self._idle.add(key)
-                yield Event(EventKind.IDLE, inputs=(key[0],), parts=(key[1],), observed=heard)
+                yield Event(EventKind.IDLE, inputs=(input,), parts=(part,), observed=heard)

@@ -1,4 +1,4 @@
-"""Functions that a query calls and Spark does not have: told before it starts, with their place."""
+"""Functions in a query that Spark does not have, reported with their position before the query starts."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from watersmeet.plan.physical_plan import PhysicalPlan
 
 
 def check_functions(spark: SparkSession, plan: PhysicalPlan) -> None:
-    """Raise ``BindError`` for the first function in what Spark is to evaluate that it does not know."""
+    """Raise ``BindError`` for the first function that Spark is to evaluate and does not know."""
     expressions = [*(column.expression for column in plan.outputs), *plan.post_filters]
     for part in plan.inputs:
         expressions += [*part.computed.values(), *part.input.filters]
     for call in (call for expression in expressions for call in expression.find_all(exp.Anonymous)):
         if isinstance(call.parent, exp.Dot) or spark.catalog.functionExists(call.name):
-            continue  # one with a catalog or schema before it is left to Spark
+            continue  # Spark checks functions that are qualified with a catalog or schema
         known = [row[0] for row in spark.sql("SHOW FUNCTIONS").collect()]
         raise BindError(
             f"Spark has no function {call.name}", hint=did_you_mean(call.name, known), position=position_of(call)

@@ -1,0 +1,63 @@
+"""The plan file of a checkpoint: what must not change while the checkpoint lives."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from watersmeet.engine.specs import OperatorSpec
+from watersmeet.kernels.match import WindowMatch
+from watersmeet.settings.seek import Seek
+
+PLAN_VERSION = 2
+
+
+class PlanFile(BaseModel):
+    """The content of ``plan.json``."""
+
+    version: int = PLAN_VERSION
+    id: str = Field(default_factory=lambda: uuid.uuid4().hex)
+    """Part of the keys under which the query's sinks note its batches."""
+    buckets: tuple[int, ...]
+    operators: dict[str, dict[str, str]] = {}
+    """What each operator's state consists of, by the operator's name (see ``describe``)."""
+    sealed: bool = False
+    """Whether a bounded run has processed the end of its input."""
+    seek: Seek | None = None
+    """Where the streams were first read from; files without it: from the beginning."""
+
+
+def describe(spec: OperatorSpec) -> dict[str, str]:
+    """Describe an operator's state in text; the texts are stored, and two plans fit if theirs are equal."""
+    inputs = {
+        f"input {number + 1}": f"{input.source or 'the operator before'}: "
+        f"{', '.join(f'{field.name} {field.type}' for field in input.schema)}"
+        for number, input in enumerate(spec.inputs)
+    }
+    made = {f"input {number + 1} is made of": input.origin for number, input in enumerate(spec.inputs) if input.source}
+    kernel = {f"{type(spec.kernel).__name__} {name}": repr(value) for name, value in _parts(spec.kernel)}
+    return {**inputs, **made, **kernel, "buckets": str(spec.buckets), "fingerprint": spec.fingerprint}
+
+
+def differences(before: Mapping[str, Mapping[str, str]], now: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    """Yield one line per difference between two descriptions; the fingerprint only if nothing else differs."""
+    for operator in sorted({*before, *now}):
+        old, new = before.get(operator, {}), now.get(operator, {})
+        names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+        for name in [name for name in names if name != "fingerprint"] or names:
+            yield f"{operator}, {name}: was {old.get(name, 'absent')}, is {new.get(name, 'absent')}"
+
+
+def _parts(kernel: Any) -> Iterator[tuple[str, object]]:
+    for field in fields(kernel):
+        if not field.repr:  # it affects how the kernel works, not what it stores
+            continue
+        value = getattr(kernel, field.name)
+        if isinstance(value, WindowMatch):
+            yield from _parts(value)
+        else:
+            yield field.name, value

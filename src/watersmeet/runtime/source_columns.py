@@ -1,0 +1,86 @@
+"""The columns that packing and the operators need from a source, computed by Spark."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from sqlglot import exp
+
+from watersmeet.columns import BAD, PART, RAW, SEQUENCE, STORED_FRONTIER, TEXT, TIME, spark_name
+from watersmeet.engine.pack import GREATEST_TIME, RAW_TEXT
+from watersmeet.expressions.times import EventTime, TimeUnit
+from watersmeet.plan.logical.query import Input
+from watersmeet.plan.physical import PhysicalInput
+
+
+def source_columns(
+    part: PhysicalInput, frame: DataFrame, *, keeps_late: bool, has_parts: bool, stores_frontier: bool
+) -> DataFrame:
+    """Select from a source frame what one input of a plan carries.
+
+    ``keeps_late``: late rows are kept with their text.  ``has_parts``: the source has several frontiers, one per part.
+    ``stores_frontier``: the rows bring ``_frontier``.
+    """
+    time = internal_time(part.input.time)
+    items: list[Column] = [time.alias(TIME)]
+    for name in part.carried:
+        if name == part.sequence:
+            items.append(F.col(SEQUENCE).alias(name))
+        elif name not in part.hashes:
+            items.append(F.expr(_sql(part.computed.get(name) or exp.column(name), part.input)).alias(name))
+    for name, keys in part.hashes.items():
+        if name in part.routed_by or name in part.carried:
+            items.append(F.xxhash64(*(_hashable(key, part.input) for key in keys)).alias(name))
+    if part.keep is not None:
+        items.append(F.expr(_sql(part.keep, part.input)).alias("$keep"))
+    items.append(_raw_text(part.input, frame, time, of_all=keeps_late).alias(RAW_TEXT))
+    if BAD in frame.columns:
+        items.append(F.col(BAD).alias("$bad"))
+    if has_parts:
+        items.append(F.col(PART).alias("$part"))
+    if stores_frontier:
+        items.append(F.col(STORED_FRONTIER).alias("$frontier"))
+    return frame.select(*items)
+
+
+def _raw_text(input: Input, frame: DataFrame, time: Column, *, of_all: bool) -> Column:
+    """The text of rows that may be late or quarantined: the source's own text if it has text, else JSON."""
+    if TEXT in frame.columns:
+        record = F.col(TEXT)
+    else:
+        record = F.to_json(F.struct(*(F.col(spark_name(column.name)) for column in input.stream.columns)))
+    unusable = time.isNull() | ~time.between(-GREATEST_TIME, GREATEST_TIME)
+    text = record if of_all else F.when(unusable, record)
+    return F.coalesce(F.col(RAW), text) if BAD in frame.columns else text
+
+
+def internal_time(time: EventTime) -> Column:
+    """A source frame's event time as int64: microseconds since 1970, or row numbers."""
+    column = F.col(spark_name(time.column))
+    match time.unit:
+        case TimeUnit.TIMESTAMP:
+            return F.unix_micros(column)
+        case TimeUnit.TIMESTAMP_NTZ:
+            return F.expr(f"timestampdiff(MICROSECOND, TIMESTAMP_NTZ'1970-01-01 00:00:00', {spark_name(time.column)})")
+        case unit:
+            return F.try_multiply(column.cast("bigint"), F.lit(unit.scale).cast("bigint"))
+
+
+def _hashable(key: exp.Expr, input: Input) -> Column:
+    """A key to hash: −0.0 and 0.0 are equal, so they must have one hash."""
+    column = F.expr(_sql(key, input))
+    kind = key.args.get("to")
+    if kind is not None and kind.is_type(exp.DataType.Type.DOUBLE, exp.DataType.Type.FLOAT):
+        return column + F.lit(0.0)
+    return column
+
+
+def _sql(expression: exp.Expr, input: Input) -> str:
+    """Render an expression over one input's declared columns as Spark SQL."""
+
+    def bare(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Column):
+            return exp.column(exp.to_identifier(input.declared(node.name), quoted=True))
+        return node
+
+    return expression.copy().transform(bare, copy=False).sql(dialect="spark")

@@ -1,0 +1,116 @@
+"""What a Python worker does in one Spark task: pack rows into frames, take a step of an operator, or unpack frames.
+
+This module connects Spark's tasks with ``watersmeet.engine``, which does not know Spark.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+
+import pandas as pd
+import pyarrow as pa
+
+from watersmeet.engine.frames import FRAME_SCHEMA, Frame
+from watersmeet.engine.host import process
+from watersmeet.engine.hot_keys import NO_ENTRY
+from watersmeet.engine.pack import pack
+from watersmeet.engine.specs import OperatorSpec, PackSpec
+from watersmeet.engine.unpack import unpack
+from watersmeet.runtime.exchange import Exchange, batch_id
+from watersmeet.runtime.hot_key_files import HotKeyFiles
+from watersmeet.state.local_copies import LocalCopies
+from watersmeet.state.store import Store
+from watersmeet.state.working_set import WorkingSets
+
+
+@dataclass(frozen=True, slots=True)
+class PackTask:
+    """Packs the rows of one source, spreading the batch's hot keys, and sends the frames."""
+
+    spec: PackSpec
+    exchange: Exchange
+    hot_keys: HotKeyFiles | None
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Frames of the rows, as Spark carries them."""
+        with _task():
+            self.exchange.remove_old_files()
+            hot_keys = self.hot_keys.read() if self.hot_keys is not None else NO_ENTRY
+            for frame in pack(batches, self.spec, hot_keys):
+                yield self.exchange.send([frame])
+
+    def without_numbers(self) -> PackTask:
+        """The same task for rows that have distinct places, so that rows of one place need no numbers."""
+        return replace(self, spec=replace(self.spec, sequence=None))
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorTask:
+    """Takes steps of one operator of a query.
+
+    ``run`` identifies the run of the query, so that no working set of another run is used.  In ``folder``, the run's
+    own, workers of one machine leave segments for each other.
+    """
+
+    spec: OperatorSpec
+    run: str
+    cache_bytes: int
+    memory_limit: str | None
+    folder: str
+    exchange: Exchange
+    hot_keys: HotKeyFiles | None
+
+    def step(self, bucket: int, chunks: Iterable[pd.DataFrame], store: Store) -> Iterator[pd.DataFrame]:
+        """Process all frames of one bucket; the frames that the operator sends come back."""
+        with _task():
+            received = (frame for chunk in chunks for frame in self._received(chunk))
+            sets = _working_sets(self.cache_bytes, self.memory_limit)
+            working_set = sets.get(self.run, self.spec.name, str(bucket))
+            copies = LocalCopies(self.folder, f"{self.spec.name}-{bucket}")
+            sent = process(self.spec, bucket, received, store, working_set, copies, self.hot_keys)
+            sets.trim()
+            frames = self.exchange.send(sent).to_pandas()
+            del sent  # its memory can be released
+        return iter([frames])
+
+    def _received(self, chunk: pd.DataFrame) -> Iterator[Frame]:
+        return self.exchange.receive(pa.RecordBatch.from_pandas(chunk, schema=FRAME_SCHEMA, preserve_index=False))
+
+
+@dataclass(frozen=True, slots=True)
+class UnpackTask:
+    """Unpacks result frames into rows of ``schema``, and writes late and bad rows to ``side_folder``."""
+
+    schema: pa.Schema
+    exchange: Exchange
+    side_folder: str | None
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows of the frames."""
+        with _task():
+            yield from unpack(map(self.exchange.receive, batches), self.schema, self.side_folder, batch_id())
+
+
+@cache
+def _working_sets(most_bytes: int, memory_limit: str | None) -> WorkingSets:
+    """The working sets of this worker process, one collection per pair of limits: workers outlive queries."""
+    return WorkingSets(most_bytes=most_bytes, memory_limit=memory_limit)
+
+
+@contextmanager
+def _task() -> Iterator[None]:
+    """Keep the files that a task writes for their owner alone, and release unused memory at its end.
+
+    A query has several Python processes per core, of which one works at a time.  Arrow keeps the memory that it frees,
+    but the next task needs it in another process.
+    """
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
+        pa.default_memory_pool().release_unused()

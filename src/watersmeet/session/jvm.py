@@ -1,0 +1,150 @@
+"""The JVM that Watersmeet starts for a new Spark session: its temporary files, and what it writes to the terminal."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from logging import LogRecord
+from pathlib import Path
+from socketserver import BaseServer
+from typing import Any
+
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+
+from watersmeet.connectors.packages import download_failure, not_loaded
+from watersmeet.errors import ConfigError, WatersmeetError
+from watersmeet.runtime.process_folder import process_folder
+
+_LAST_WORDS_SECONDS = 5.0
+
+
+def start_jvm(settings: Mapping[str, str], packages: Sequence[str]) -> None:
+    """Start the JVM of this process, which downloads ``packages`` and keeps them while it lives.
+
+    The JVM outlives its sessions: a later session uses it too, with the packages that it has.  What it reports about
+    downloads does not reach the terminal.  Does nothing under spark-submit, which has started a JVM already.
+
+    Raises ``ConfigError`` if a running JVM lacks a package, ``ConnectorError`` if one cannot be downloaded and
+    ``WatersmeetError`` if the JVM does not start.
+    """
+    if SparkContext._gateway is not None:
+        if missing := not_loaded(SparkContext._jvm, packages):
+            raise ConfigError(
+                f"{', '.join(missing)} cannot be loaded: this process has started Spark before, without it",
+                hint="connect with these packages first, in a new Python process",
+            )
+        return
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        return
+    conf = SparkConf()
+    for name, value in settings.items():
+        if value:
+            conf.set(name, value)
+    folder = process_folder()
+    options: dict[str, Any] = {"pass_fds": [folder.lock]}
+    held_back = _HeldBack() if packages else None
+    if held_back is not None:
+        options["stderr"] = held_back.target
+    try:
+        with _temporary_files_in(folder.path):
+            gateway = launch_gateway(conf, popen_kwargs=options)  # type: ignore[no-untyped-call]
+    except Exception as error:  # noqa: BLE001 - the gateway raises bare exceptions if the JVM does not start
+        text = held_back.all() if held_back is not None else ""
+        if (failure := download_failure(text)) is None:
+            sys.stderr.write(text)
+        raise failure or not_started(error) from None
+    if held_back is not None:
+        held_back.pass_on()
+    SparkContext._ensure_initialized(gateway=gateway)
+    jvm = gateway.jvm
+    jvm.org.apache.spark.util.ShutdownHookManager.registerShutdownDeleteDir(jvm.java.io.File(str(folder.path)))
+    folder.jvm = gateway.proc
+
+
+def not_started(error: Exception) -> WatersmeetError:
+    """The error to raise if Spark does not start."""
+    return WatersmeetError(
+        f"Spark did not start: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
+        hint="is there a Java 17 or newer (JAVA_HOME)?",
+    )
+
+
+def silence_end_of_jvm(accumulators: BaseServer) -> None:
+    """Keep PySpark and py4j from printing stack traces when the JVM ends: our own errors report that in a sentence.
+
+    ``accumulators`` is the server to which the JVM reports.
+    """
+    report = accumulators.handle_error
+
+    def handle_error(request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), EOFError | ConnectionError):
+            report(request, client_address)
+
+    accumulators.handle_error = handle_error  # type: ignore[method-assign]
+    for logger in (None, "py4j.clientserver"):  # py4j also logs to the root logger
+        logging.getLogger(logger).addFilter(_is_of_use)
+
+
+def _is_of_use(record: LogRecord) -> bool:
+    """Drop the stack traces that py4j logs when a call in either direction breaks off."""
+    return not (record.exc_info and record.module in ("java_gateway", "clientserver"))
+
+
+@contextmanager
+def _temporary_files_in(folder: Path) -> Iterator[None]:
+    """Make a JVM that is started meanwhile, and its Python workers, put temporary files into ``folder``.
+
+    A ``java.io.tmpdir`` in the user's Java options comes later on the command line, so it takes precedence.
+    """
+    quoted = str(folder).replace("\\", "\\\\").replace('"', '\\"')
+    options = f'"-Djava.io.tmpdir={quoted}" {os.environ.get("SPARK_SUBMIT_OPTS", "")}'
+    changed = {"TMPDIR": str(folder), "SPARK_SUBMIT_OPTS": options.strip()}
+    before = {name: os.environ.get(name) for name in changed}
+    os.environ.update(changed)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+class _HeldBack:
+    """What a JVM writes to standard error (``target``): held back while it starts, later passed on to ours."""
+
+    def __init__(self) -> None:
+        reading, self.target = os.pipe()
+        self._kept: list[bytes] = []
+        self._has_started = threading.Event()
+        self._thread = threading.Thread(
+            target=self._read, args=(reading, os.dup(2)), name="watersmeet-jvm", daemon=True
+        )
+        self._thread.start()
+
+    def all(self) -> str:
+        """Everything that a JVM wrote which did not start."""
+        os.close(self.target)
+        self._thread.join(_LAST_WORDS_SECONDS)
+        return b"".join(self._kept).decode(errors="replace")
+
+    def pass_on(self) -> None:
+        """Discard what was held back, and pass on what follows."""
+        os.close(self.target)
+        self._has_started.set()
+        self._kept.clear()
+
+    def _read(self, source: int, ours: int) -> None:
+        with open(source, "rb") as lines, open(ours, "wb", buffering=0) as out:
+            for line in lines:
+                if not self._has_started.is_set():
+                    self._kept.append(line)
+                    continue
+                with suppress(OSError):  # the JVM must not block because our standard error is closed
+                    out.write(line)

@@ -1,0 +1,145 @@
+"""The queries of a session: their names, their checkpoints, and those that run."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from watersmeet.catalog.streams import EMBEDDED, StreamDef
+from watersmeet.catalog.workspace import make_workspace
+from watersmeet.connectors import console, registry
+from watersmeet.errors import CatalogError
+from watersmeet.plan.lineage import event_time_output
+from watersmeet.plan.physical import PhysicalPlan
+from watersmeet.runtime.checkpoint import Checkpoint
+from watersmeet.runtime.late_rows import keep_late_rows
+from watersmeet.runtime.query import Job, QueryMode, RunningQuery, start_query
+from watersmeet.runtime.storage import Storage
+from watersmeet.session.results import Table
+from watersmeet.session.streams import Streams
+from watersmeet.sql.statements import StopQuery
+
+
+class Queries:
+    """Starts queries, and keeps them by name."""
+
+    def __init__(self, spark: SparkSession, workspace: Path, streams: Streams) -> None:
+        self._spark = spark
+        self._workspace = workspace
+        self._streams = streams
+        self._started: dict[str, RunningQuery] = {}
+        self._texts: dict[str, str] = {}
+
+    def all(self) -> list[RunningQuery]:
+        """The queries that have been started, in that order."""
+        return list(self._started.values())
+
+    def using(self, stream: str) -> list[str]:
+        """The names of running queries that read or feed a stream."""
+        return [query.name for query in self.all() if query.is_active and query.uses(stream)]
+
+    def table(self) -> Table:
+        """SHOW QUERIES."""
+        rows: list[tuple[str, ...]] = [
+            (query.name, "running" if query.is_active else "ended", query.checkpoint) for query in self.all()
+        ]
+        return Table(("query", "state", "checkpoint"), rows)
+
+    def start(
+        self,
+        name: str,
+        plan: PhysicalPlan,
+        target: StreamDef,
+        mode: QueryMode,
+        checkpoint: str | None,
+        show: console.Show,
+        columns: tuple[str, ...] = (),
+    ) -> RunningQuery:
+        """Start a query that writes to ``target``, into its ``columns`` (empty: all).
+
+        ``checkpoint`` is the folder of the job's checkpoints (None: the workspace).  Raises ``CatalogError`` if a query
+        of that name is running, and what keeps the query from starting.
+        """
+        running = self._started.get(name.lower())
+        if running is not None and running.is_active:
+            raise CatalogError(f"query {name} is running already", hint=f"STOP QUERY {name} first")
+        self._streams.check_tables(plan)
+        if checkpoint is None:
+            make_workspace(self._workspace)
+        stored = self.checkpoint(name, checkpoint)
+        time = event_time_output(plan.query) if target.derived and target.connector == EMBEDDED else None
+        job = Job(
+            name=name,
+            plan=plan,
+            target=target.name,
+            open_sources=lambda limited, seek: self._streams.sources(plan, limited=limited, seek=seek),
+            write=self._writer(plan, target, columns, stored, show),
+            checkpoint=stored,
+            frontier_lag=None if time is None else time[2],
+        )
+        started = start_query(self._spark, job, mode)
+        self._started[name.lower()] = started
+        return started
+
+    def stop(self, statement: StopQuery) -> RunningQuery:
+        """STOP QUERY; ``CatalogError`` if there is no query of that name."""
+        query = self._started.get(statement.name.lower())
+        if query is None:
+            known = ", ".join(sorted(query.name for query in self.all())) or "none"
+            raise CatalogError(
+                f"there is no query {statement.name}", detail=f"queries: {known}", position=statement.position
+            )
+        query.stop()
+        return query
+
+    def checkpoint(self, name: str, folder: str | None) -> Checkpoint:
+        """The checkpoint of the query of that name, in the job's folder or in the workspace."""
+        path = f"{folder.rstrip('/')}/{name}" if folder else str(self._workspace / "queries" / name)
+        return Checkpoint(Storage(self._spark), path)
+
+    def distinct_name(self, wanted: str, text: str) -> str:
+        """A name for a query's text, which it keeps when the job runs again; other texts get a number."""
+        name, number = wanted, 1
+        while self._texts.setdefault(name, text) != text:
+            number += 1
+            name = f"{wanted}_{number}"
+        return name
+
+    def _writer(
+        self,
+        plan: PhysicalPlan,
+        target: StreamDef,
+        columns: tuple[str, ...],
+        checkpoint: Checkpoint,
+        show: console.Show,
+    ) -> Callable[[DataFrame, int, str], None]:
+        """What writes each batch: the sink, and then the stream for late rows, if there is one."""
+        late_rows = plan.query.settings.late_rows
+        sink = registry.open_sink(target, self._workspace, changelog=plan.weighted, show=show)
+        late_log = None if late_rows == "drop" else self._streams.late_log(late_rows)
+
+        def write(frame: DataFrame, batch_id: int, key: str) -> None:
+            sink.write(registry.to_columns(frame, target, columns), batch_id, key)
+            if late_log is not None:
+                keep_late_rows(self._spark, checkpoint.side, batch_id, late_log, key)
+
+        return write
+
+
+def insert_name(target: StreamDef, plan: PhysicalPlan) -> str:
+    """The name of a query that feeds ``target`` by INSERT INTO … SELECT."""
+    sources = dict.fromkeys(part.input.stream.name for part in plan.inputs)
+    return f"into_{target.name}_from_{'_'.join(sources)}"
+
+
+def select_name(text: str) -> str:
+    """The name of a query that is a bare SELECT."""
+    return f"select_{short_hash(text)}"
+
+
+def short_hash(text: str) -> str:
+    """A hash of SQL text that ignores differences in white space."""
+    return hashlib.blake2b(" ".join(text.split()).encode(), digest_size=4).hexdigest()

@@ -1,0 +1,26 @@
+"""Masters: local ones try a task again."""
+
+from __future__ import annotations
+
+import pytest
+
+from watersmeet.runtime.masters import local_cores, with_retries
+
+
+@pytest.mark.parametrize(
+    ("master", "used", "cores"),
+    [
+        ("local", "local[1, 4]", 1),
+        ("local[2]", "local[2, 4]", 2),
+        ("local[*]", "local[*, 4]", None),
+        ("local[3,1]", "local[3,1]", 3),
+        ("local[*, 7]", "local[*, 7]", None),
+        ("local-cluster[2,1,1024]", "local-cluster[2,1,1024]", None),
+        ("spark://host:7077", "spark://host:7077", None),
+        ("yarn", "yarn", None),
+        ("", "", None),
+    ],
+)
+def test_local_masters_get_retries_unless_they_name_their_own(master: str, used: str, cores: int | None) -> None:
+    assert with_retries(master) == used
+    assert local_cores(master) == local_cores(used) == cores
