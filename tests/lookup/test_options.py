@@ -54,7 +54,7 @@ def test_what_is_refused(options: dict[str, object], message: str) -> None:
     ],
 )
 def test_a_password_within_the_url_is_refused_and_not_shown(url: str) -> None:
-    with pytest.raises(ConfigError, match="url holds a password") as error:
+    with pytest.raises(ConfigError, match="url holds a secret written out") as error:
         jdbc(url=url)
     assert "geheim" not in str(error.value)
 

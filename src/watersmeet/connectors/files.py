@@ -26,6 +26,7 @@ from watersmeet.errors import ConfigError, ConnectorError
 from watersmeet.runtime.storage import Storage
 from watersmeet.runtime.worker_scan import ParquetFiles
 from watersmeet.settings.option_parsing import parse_options
+from watersmeet.settings.secrets import masked_value
 from watersmeet.settings.seek import Seek
 
 #: The columns of Spark's source of whole files, of which none is asked for.
@@ -161,7 +162,7 @@ def write_batch(frame: DataFrame, key: str, options: Mapping[str, str]) -> None:
 def _opened(spark: SparkSession, options: Mapping[str, str]) -> FilesOptions:
     given = options_of(options)
     if not Storage(spark).exists(given.path):
-        raise ConnectorError(f"there is no folder {given.path}", hint="make it, or mend the option path")
+        raise ConnectorError(f"there is no folder {masked_value('path', given.path)}", hint="make it, or mend the option path")
     return given
 
 

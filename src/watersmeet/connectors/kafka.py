@@ -31,7 +31,7 @@ from watersmeet.connectors.upsert import net_frame
 from watersmeet.errors import ConfigError, ConnectorError, did_you_mean
 from watersmeet.runtime.failures import known_error
 from watersmeet.settings.option_parsing import parse_options
-from watersmeet.settings.secrets import hide, masked, require_references, resolve
+from watersmeet.settings.secrets import hide, masked, masked_value, resolve
 from watersmeet.settings.seek import Seek
 
 CHECK_SECONDS = 9.0
@@ -86,9 +86,15 @@ class KafkaOptions(BaseModel):
 
     def __repr__(self) -> str:
         shown = {**self.model_dump(exclude={"client", "format_options"}), **masked(self.client)}
+        shown["brokers"] = self.shown_brokers
         return f"KafkaOptions({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
     __str__ = __repr__
+
+    @property
+    def shown_brokers(self) -> str:
+        """The brokers as messages name them."""
+        return masked_value("brokers", self.brokers)
 
 
 def options_of(options: Mapping[str, str]) -> KafkaOptions:
@@ -107,7 +113,6 @@ def options_of(options: Mapping[str, str]) -> KafkaOptions:
 def check_options(stream: StreamDef) -> None:
     """Raise ``ConfigError`` for options that are wrong, for secrets written out, and for two kinds of key."""
     given = options_of(stream.options)
-    require_references(given.client)
     if stream.changes and given.key:
         raise ConfigError(
             f"option key: the PRIMARY KEY of {stream.name} is the key of its records",
@@ -262,7 +267,7 @@ def _check_reachable(options: KafkaOptions) -> None:
     for address in filter(None, (part.strip() for part in brokers.split(","))):
         host, colon, port = address.rpartition(":")
         if not colon or not port.isdigit() or not 0 < int(port) < 65536:
-            shown = options.brokers if by_reference else address
+            shown = options.shown_brokers if by_reference else masked_value("brokers", address)
             raise ConfigError(f"option brokers: {shown!r} is not host:port")
         left = min(_CONNECT_SECONDS, deadline - time.monotonic())
         if left <= 0:
@@ -271,9 +276,9 @@ def _check_reachable(options: KafkaOptions) -> None:
             socket.create_connection((host.strip("[]"), int(port)), timeout=left).close()
             return
         except OSError as error:
-            reasons.append(f"{address}: {error.strerror or 'no answer in time'}")
+            reasons.append(f"{masked_value('brokers', address)}: {error.strerror or 'no answer in time'}")
     raise ConnectorError(
-        f"no Kafka broker can be reached at {options.brokers}",
+        f"no Kafka broker can be reached at {options.shown_brokers}",
         detail=None if by_reference else "; ".join(reasons) or None,
         hint="is the broker running, and is its address right?",
     )
@@ -285,7 +290,7 @@ def _failure(exception: Any, options: KafkaOptions) -> ConnectorError:
     while cause.getCause() is not None:
         cause = cause.getCause()
     kind = str(cause.getClass().getSimpleName())
-    at = f"the Kafka broker at {options.brokers}"
+    at = f"the Kafka broker at {options.shown_brokers}"
     if kind == "UnknownTopicOrPartitionException":
         return ConnectorError(f"topic {options.topic!r} does not exist on {at}", hint="create it, or correct its name")
     if kind == "TimeoutException":

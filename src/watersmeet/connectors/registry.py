@@ -21,6 +21,7 @@ from watersmeet.connectors.envelope import DEBEZIUM
 from watersmeet.connectors.upsert import collected, net_frame
 from watersmeet.errors import ConfigError, UnsupportedError, did_you_mean
 from watersmeet.runtime.dataflow import Source
+from watersmeet.settings.secrets import remember, require_references
 from watersmeet.settings.seek import Seek
 
 WriteBatch: TypeAlias = Callable[[DataFrame, int, str], object]
@@ -218,6 +219,7 @@ def check_connector(stream: StreamDef) -> None:
     So too for a secret that is written out.
     """
     connector = _connector(stream)
+    require_references(stream.options)
     connector.check(stream)
     if stream.changes and connector.open_source is None and Changelogs.BY_KEY not in connector.changelogs:
         raise ConfigError(
@@ -241,6 +243,7 @@ def open_source(
     connector = _connector(stream)
     if connector.open_source is None:
         raise UnsupportedError(f"{stream.name} is a sink ({stream.connector}): it cannot be read")
+    remember(stream.options)
     source = connector.open_source(Reading(spark, stream, workspace, limited, seek))
     return replace(source, frame=with_deltas(source.frame, stream))
 
@@ -261,6 +264,7 @@ def open_stored(spark: SparkSession, stream: StreamDef, workspace: Path) -> Data
         raise UnsupportedError(
             f"{stream.name} declares no columns, so its rows cannot be read", hint="create it with its columns"
         )
+    remember(stream.options)
     return with_deltas(connector.open_stored(Reading(spark, stream, workspace)), stream)
 
 
@@ -303,6 +307,7 @@ def open_sink(stream: StreamDef, workspace: Path, *, changelog: bool, show: cons
     check_sink(stream, changelog=changelog)
     opened = _connector(stream).open_sink
     assert opened is not None  # see check_sink
+    remember(stream.options)
     return Sink(opened(Writing(stream, workspace, changelog, show)))
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from watersmeet.errors import ConfigError
 from watersmeet.lookup.retry import OnError, RetryPolicy
 from watersmeet.settings.option_parsing import Model, parse_options
 from watersmeet.settings.query_settings import seconds
@@ -78,15 +76,4 @@ def parse_table_options(model: type[Model], connector: str, options: Mapping[str
     So too for a secret that is written out, also within an URL.
     """
     require_references({name: str(value) for name, value in options.items()})
-    given = parse_options(model, connector, options)
-    if isinstance(given, DatabaseOptions) and _PASSWORD_IN_URL.search(given.url):
-        raise ConfigError(
-            "option url holds a password written out, which the catalogue would keep",
-            hint="leave it out of the url, and add password = '${env:NAME}' or '${file:/path}'",
-            option="url",
-        )
-    return given
-
-
-#: ``//user:password@`` or ``?password=…``, unless a reference stands there.
-_PASSWORD_IN_URL = re.compile(r"//[^/@:]*:(?!\$\{)[^/@]+@|[?&;](\w*password)=(?!\$\{)[^&;]+", re.IGNORECASE)
+    return parse_options(model, connector, options)
