@@ -15,6 +15,8 @@ from watersmeet.sql.parse import parse
 from watersmeet.sql.statements import CreateStream
 
 JAAS = "kafka.sasl.jaas.config"
+WHOLE_JAAS = f"'{JAAS}' = '${{env:NAME}}' or '${{file:/path}}'"
+KERBEROS = "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 
 WRITTEN_OUT = [
@@ -102,11 +104,7 @@ PASS = [
     (JAAS, f'{PLAIN} username="me" password="${{env:P}}";'),
     (JAAS, f"{PLAIN} username=me password = ${{file:/run/secret}} ;"),
     (JAAS, f'{PLAIN}\n  user_admin="${{env:A}}"\n  user_bob="${{env:B}}";'),
-    (
-        JAAS,
-        "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true"
-        ' keyTab="/etc/k.keytab" serviceName="kafka" principal="me@EXAMPLE.ORG";',
-    ),
+    (JAAS, f'{KERBEROS} keyTab="/etc/k.keytab" serviceName="kafka" principal="me@EXAMPLE.ORG";'),
     ("kafka.sasl.oauthbearer.token.endpoint.url", "https://login.invalid/token?scope=a"),
     ("kafka.sasl.oauthbearer.client.credentials.client.id", "me"),
     ("kafka.client.id", "me"),
@@ -149,8 +147,7 @@ def test_a_reference_and_what_is_no_secret_pass(name: str, value: str) -> None:
         (
             JAAS,
             f"{PLAIN} password=hunter2;",
-            'refer to each secret in it, as in password="${env:NAME}", or to all of it:'
-            f" '{JAAS}' = '${{env:NAME}}' or '${{file:/path}}'",
+            f'refer to each secret in it, as in password="${{env:NAME}}", or to all of it: {WHOLE_JAAS}',
         ),
         (
             "url",
@@ -181,9 +178,7 @@ def test_the_hint_says_what_to_write(name: str, value: str, hint: str) -> None:
         ("postgresql://u:p4ssword@h/d", "cannot log in with p4ssword"),
     ],
 )
-def test_resolved_secrets_are_hidden_in_every_form(
-    secret: str, said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_resolved_secrets_are_hidden_in_every_form(secret: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(secrets, "_known", set())
     monkeypatch.setenv("WM_TEST_SECRET", secret)
     assert resolve("${env:WM_TEST_SECRET}") == secret
@@ -214,7 +209,9 @@ def test_a_definition_is_printed_without_secrets() -> None:
 
 
 def test_a_definition_without_secrets_is_printed_as_written() -> None:
-    source, options = definition("create stream s (id int) with (connector='kafka', 'kafka.ssl.key.password'='${env:P}')")
+    source, options = definition(
+        "create stream s (id int) with (connector='kafka', 'kafka.ssl.key.password'='${env:P}')"
+    )
     assert masked_definition(source, options) == source
 
 
@@ -241,7 +238,7 @@ def test_secrets_are_read_as_utf_8_whatever_the_locale(tmp_path: Path, monkeypat
     assert resolve(f"${{file:{path}}}") == "geheim-ß"
     os.environb[b"WM_TEST_LATIN"] = b"\xdf"
     try:
-        with pytest.raises(ConfigError, match="variable WM_TEST_LATIN, which an option refers to, is not text in UTF-8"):
+        with pytest.raises(ConfigError, match="variable WM_TEST_LATIN, which an option refers to, is not text"):
             resolve("${env:WM_TEST_LATIN}")
     finally:
         del os.environb[b"WM_TEST_LATIN"]

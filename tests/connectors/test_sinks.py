@@ -21,8 +21,10 @@ from tests.support.kafka_broker import Broker
 from tests.support.postgres import Postgres
 from watersmeet.catalog.streams import StreamColumn, StreamDef, StreamMode
 from watersmeet.cli.explain import explain_script
-from watersmeet.connectors import kafka
-from watersmeet.connectors.registry import embedded_log, open_sink, stored_schema
+from watersmeet.connectors.embedded import embedded_log
+from watersmeet.connectors.kafka_source import read_stored
+from watersmeet.connectors.registry import open_sink
+from watersmeet.connectors.stream_schema import stored_schema
 from watersmeet.errors import ConnectorError, UnsupportedError
 
 pytestmark = pytest.mark.spark
@@ -102,7 +104,7 @@ def test_kafka_has_the_newest_row_of_each_key_and_no_value_for_a_deleted_one(
     with pytest.raises(ConnectorError) as raised:
         write(spark, sink, spark.createDataFrame([(5, "eu", "a", 1), (5, "eu", "b", 1)], schema), 2, tmp_path)
     assert str(raised.value) == (
-        "s has the PRIMARY KEY (region, id), and the query gives several rows for one key\n"
+        "s has the PRIMARY KEY (region, id), and the query emits several rows for one key\n"
         "region = eu, id = 5: 2 rows after one batch\n"
         "hint: choose a PRIMARY KEY that is unique in the results"
     )
@@ -134,7 +136,7 @@ def test_the_same_definition_reads_what_was_written(
     schema = f"{columns.replace(':', ',')}, x INT, _tp_delta TINYINT"
     for number, rows in enumerate([[(*key, 7, 1)], [(*key, 7, -1)]]):
         write(spark, sink, spark.createDataFrame(rows, schema), number, tmp_path)
-    read = kafka.read_stored(spark, struct_of(schema.rpartition(",")[0]), options, changing=sink).orderBy("_seq")
+    read = read_stored(spark, struct_of(schema.rpartition(",")[0]), options, changing=sink).orderBy("_seq")
     found = read.select(*names, "x", "_tp_delta", "_bad").collect()
     assert [tuple(row) for row in found] == [(*key, 7, 1, None)] * 2 + [(*key, None, -1, None)] * 2
 
@@ -303,7 +305,7 @@ def test_a_key_that_is_not_unique_stops_the_query(spark: SparkSession, tmp_path:
         "INSERT INTO a VALUES (1, TIMESTAMP'2026-01-01 10:00:00');"
         "INSERT INTO b VALUES (1, 5, TIMESTAMP'2026-01-01 10:00:00'), (1, 6, TIMESTAMP'2026-01-01 10:00:00')"
     )
-    with pytest.raises(ConnectorError, match=r"results has the PRIMARY KEY \(id\), and the query gives several rows"):
+    with pytest.raises(ConnectorError, match=r"results has the PRIMARY KEY \(id\), and the query emits several rows"):
         run_job(
             session,
             "INSERT INTO results SELECT a.id, b.n FROM a LEFT JOIN b ON a.id = b.id WITHIN INTERVAL '1' MINUTE "

@@ -12,7 +12,7 @@ import pytest
 from tests.lookup.tables import keys, rows
 from watersmeet.bind.define import define_outside
 from watersmeet.errors import ConnectorError
-from watersmeet.lookup.engines import Address
+from watersmeet.lookup.connections import Address
 from watersmeet.lookup.jdbc import JdbcSource
 from watersmeet.lookup.tables import open_table
 
@@ -52,3 +52,16 @@ def test_secrets_are_resolved_only_where_the_database_is_asked(monkeypatch: pyte
     assert (url.drivername, url.username, url.password) == ("postgresql+psycopg", "anna", "s3cret/@:")
     assert dict(url.query) == {"sslmode": "require"}
     assert "s3cret" not in f"{address!r} {url!r} {url}"
+
+
+def test_references_in_every_part_of_a_url_are_resolved(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    secret = tmp_path / "a@b?c:d"
+    secret.write_text("x:y@z/%41")
+    monkeypatch.setenv("LOOKUP_PW", "s3cret/@:")
+    monkeypatch.setenv("LOOKUP_HOST", "db")
+    user = "${env:LOOKUP_PW}:${file:" + str(secret) + "}"
+    written = f"jdbc:postgresql://{user}@${{env:LOOKUP_HOST}}:5433/shop?sslpassword=${{env:LOOKUP_PW}}&sslmode=require"
+    url = Address(written, None, None, 1.0).resolved()
+    assert (url.username, url.password) == ("s3cret/@:", "x:y@z/%41")
+    assert (url.host, url.port, url.database) == ("db", 5433, "shop")
+    assert dict(url.query) == {"sslpassword": "s3cret/@:", "sslmode": "require"}

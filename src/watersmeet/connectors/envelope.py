@@ -1,4 +1,4 @@
-"""Debezium's format by name, and what can be wrong with its records; free of Spark, for the test harness too."""
+"""Debezium's format name, and the reasons why a record is bad; without Spark, for the test harness too."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ REPLICA_IDENTITY = "set REPLICA IDENTITY FULL on the table, or use mode = 'versi
 
 
 def value_format(format: str) -> str:
-    """The format whose options (``json.…``) are those of the rows within records of ``format``."""
+    """Return the format whose options (``json.…``) apply to the rows within records of ``format``."""
     return "json" if format == DEBEZIUM else format

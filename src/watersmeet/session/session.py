@@ -15,9 +15,10 @@ from watersmeet.bind.table_queries import explain_stored
 from watersmeet.catalog.streams import EMBEDDED, FRAME, StreamDef, StreamMode
 from watersmeet.columns import spark_name
 from watersmeet.connectors import console, registry
+from watersmeet.connectors.dataframe_source import check_order
 from watersmeet.connectors.insert import insert_values
-from watersmeet.connectors.registry import check_order
 from watersmeet.connectors.snapshot import snapshot
+from watersmeet.connectors.stream_schema import to_columns
 from watersmeet.errors import BindError, CatalogError, CheckpointError, ConfigError, UnsupportedError
 from watersmeet.lookup.source import RowsSource
 from watersmeet.lookup.tables import table_options, table_schema
@@ -322,7 +323,7 @@ class Session:
         check_target(target, frame.columns, statement)
         if target.columns:  # by position: Spark's SQL may name two columns alike
             frame = frame.toDF(*(statement.columns or [column.name for column in target.columns]))
-        rows = registry.to_columns(frame, target, statement.columns)
+        rows = to_columns(frame, target, statement.columns)
         batch = 0  # the only one of a name that is used once
         key = f"into_{target.name}_{_short_hash(statement.source)}-{uuid.uuid4().hex}-{batch:012d}"
         count = insert_rows(rows, lambda counted: sink.write(counted, batch, key))
@@ -435,7 +436,7 @@ class Session:
         late_log = None if settings.late_rows == "drop" else self.streams.late_log(settings.late_rows)
 
         def write(frame: DataFrame, batch_id: int, key: str) -> None:
-            sink.write(registry.to_columns(frame, target, columns), batch_id, key)
+            sink.write(to_columns(frame, target, columns), batch_id, key)
             if late_log is not None:
                 keep_late_rows(self.spark, checkpoint.side, batch_id, late_log, key)
 

@@ -84,7 +84,9 @@ def _entry_secrets(entry: Sequence[_Token], reference: str) -> set[str]:
     place = _options_start(entry, reference)
     while place < len(entry):
         token = entry[place]
-        is_option = token.is_word and place + 2 < len(entry) and entry[place + 1].text == "=" and entry[place + 1].is_sign
+        is_option = (
+            token.is_word and place + 2 < len(entry) and entry[place + 1].text == "=" and entry[place + 1].is_sign
+        )
         if is_option and not entry[place + 2].is_sign:
             value = entry[place + 2]
             if not _is_harmless(token.text, value):
