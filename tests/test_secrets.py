@@ -55,6 +55,8 @@ WRITTEN_OUT = [
     ("kafka.bootstrap.servers", "h:9092,hunter2@h:9092"),
     ("path", "s3a://key:hunter2@bucket/folder"),
     ("path", "s3a://key:hunter2/x@bucket/folder"),
+    ("path", "s3a://key:hunter2 x'y\"@bucket/folder"),
+    ("avro.schema", "https://u:hunter2@h/schema.avsc"),
     ("path", "s3a://key:hunter2?x@bucket/folder"),
     ("path", "s3a://key:x@hunter2@bucket/folder"),
     ("path", "s3a://${env:K}:${env:S}hunter2@bucket/folder"),
@@ -129,7 +131,9 @@ PASS = [
     ("user", "me"),
     ("key", "id, token"),
     ("columns.password", "concat('https://u:p@h', n)"),
-    ("json.timestampFormat", "yyyy-MM-dd HH:mm:ss"),
+    ("json.timestampFormat", "yyyy//MM:dd@HH:mm:ss"),
+    ("path", "/data/{a,token=b}/secret=c"),
+    (JAAS, 'x required username="u" password="${env:P}" oauth.client.id="a";'),
     ("avro.schema", '{"type": "record", "name": "r", "fields": [{"name": "token", "doc": "a:b@c", "type": "int"}]}'),
 ]
 

@@ -26,6 +26,7 @@ _HARMLESS = {
     "keytab",
     "ticketcache",
     "clientid",
+    "oauth.client.id",
     "scope",
     "unsecuredloginstringclaim_sub",
     "awsprofilename",

@@ -29,8 +29,10 @@ _EXPRESSIONS = "columns."
 _BROKERS = re.compile(r"(^|\.)(brokers|bootstrap\.servers)$", re.IGNORECASE)
 _ADDRESSES = re.compile(r"(^|[._])(brokers|servers|urls?|path)$", re.IGNORECASE)
 _USER_AND_PASSWORD = re.compile(r"(?:jdbc:(?!sqlite:)(?:\w+:)*|(?!jdbc:|file:)[^\s/@,]+?:(?!/))([^@]*)@")
-_PARAMETER = re.compile(r"[?&;(,\s]\s*([\w.%-]+)\s*=\s*(?=([^&;#]*))")
-_URL = re.compile(r"([A-Za-z][\w+.-]*:)?//(?=([^\s\"'<>]*))")
+_PARAMETER = re.compile(r"[?&;]\s*([\w.%-]+)\s*=\s*(?=([^&;#]*))")
+_DATABASE_PARAMETER = re.compile(r"[?&;(,\s]\s*([\w.%-]+)\s*=\s*(?=([^&;#]*))")
+_ADDRESS = re.compile(r"([A-Za-z][\w+.-]*:)?//(?=(.*))", re.DOTALL)
+_URL_IN_TEXT = re.compile(r"([A-Za-z][\w+.-]*:)//(?=([^\s\"'<>]*))")
 _DELIMITERS = re.compile(r"[\s/?@:#)\"'=\0]+")
 _SHORTEST_PIECE = 4
 
@@ -73,12 +75,13 @@ def _named_secret(name: str, marked: str) -> set[str]:
 def _url_secrets(name: str, marked: str) -> set[str]:
     """Return passwords before an ``@`` and in parameters, as they are written and percent-decoded."""
     found: set[str] = set()
-    for scheme, rest in _URL.findall(marked):
-        found |= _user_secrets(_user_info(rest, is_database=marked.startswith("jdbc:")), scheme.lower())
-    is_url = "//" in marked or marked.startswith("jdbc:")
-    if is_url or _ADDRESSES.search(name):
-        found |= _parameter_secrets(marked)
-    if _ADDRESSES.search(name):
+    is_location = _ADDRESSES.search(name) is not None
+    is_database = marked.lower().startswith("jdbc:")
+    for scheme, rest in (_ADDRESS if is_location else _URL_IN_TEXT).findall(marked):
+        found |= _user_secrets(_user_info(rest, is_database=is_database), scheme.lower())
+    if is_location or is_database or "://" in marked:
+        found |= _parameter_secrets(marked, _DATABASE_PARAMETER if is_database else _PARAMETER)
+    if is_location:
         found |= _schemeless_secrets(name, marked)
     return found | {unquote(secret) for secret in found}
 
@@ -107,9 +110,9 @@ def _user_secrets(user_info: str, scheme: str) -> set[str]:
     return {password} - {"", _MARK}
 
 
-def _parameter_secrets(marked: str) -> set[str]:
+def _parameter_secrets(marked: str, parameter: re.Pattern[str]) -> set[str]:
     """Return the values of parameters such as ``?password=`` and ``;secret=``."""
-    parameters = ((unquote(name), value.strip()) for name, value in _PARAMETER.findall(marked))
+    parameters = ((unquote(name), value.strip()) for name, value in parameter.findall(marked))
     return {
         value
         for name, value in parameters
