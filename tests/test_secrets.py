@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from watersmeet.errors import ConfigError
+from watersmeet.lookup.table_options import DatabaseOptions
 from watersmeet.settings import secrets
+from watersmeet.settings.option_parsing import parse_options
 from watersmeet.settings.secrets import hide, masked, masked_definition, remember, require_references, resolve
 from watersmeet.sql.parse import parse
 from watersmeet.sql.statements import CreateStream
@@ -217,6 +219,11 @@ def test_a_definition_without_secrets_is_printed_as_written() -> None:
         "create stream s (id int) with (connector='kafka', 'kafka.ssl.key.password'='${env:P}')"
     )
     assert masked_definition(source, options) == source
+
+
+def test_a_wrong_value_is_named_without_its_secret() -> None:
+    with pytest.raises(ConfigError, match=r"jdbc: option url = '\*\*\*': string should match pattern"):
+        parse_options(DatabaseOptions, "jdbc", {"url": "postgresql://u:hunter2@h/d", "table": "t"})
 
 
 def test_secret_files_that_cannot_be_read_are_one_sentence(tmp_path: Path) -> None:

@@ -212,3 +212,11 @@ def test_what_goes_wrong_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(ConnectorError, match="the query emits several rows for one key"):
         write(stream(tmp_path / "t"), 0, (1, "a", 1), (1, "b", 1))
     assert not (tmp_path / "t").exists()
+
+
+def test_a_path_with_a_secret_that_a_catalogue_kept_is_not_printed(tmp_path: Path) -> None:
+    path = tmp_path / "t;password=geheim"
+    write_deltalake(path, pa.table({"id": pa.array([1], pa.int64())}))
+    with pytest.raises(ConnectorError, match=r"the Delta table \*\*\* has no column status") as raised:
+        check_table(stream(path))
+    assert "geheim" not in str(raised.value)

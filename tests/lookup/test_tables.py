@@ -11,8 +11,9 @@ import pytest
 
 from tests.lookup.tables import keys, rows
 from watersmeet.bind.define import define_outside
-from watersmeet.errors import ConnectorError
+from watersmeet.errors import ConfigError, ConnectorError
 from watersmeet.lookup.connections import Address
+from watersmeet.lookup.file_tables import FilesSource
 from watersmeet.lookup.jdbc import JdbcSource
 from watersmeet.lookup.tables import open_table
 
@@ -65,3 +66,26 @@ def test_references_in_every_part_of_a_url_are_resolved(monkeypatch: pytest.Monk
     assert (url.username, url.password) == ("s3cret/@:", "x:y@z/%41")
     assert (url.host, url.port, url.database) == ("db", 5433, "shop")
     assert dict(url.query) == {"sslpassword": "s3cret/@:", "sslmode": "require"}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"connector": "jdbc", "url": "jdbc:postgresql://u:${env:P}geheim@h/d", "table": "t"},
+        {"connector": "jdbc", "url": "jdbc:postgresql://h/d", "table": "t", "password": "${env:P}geheim"},
+        {"connector": "files", "path": "s3://key:geheim@bucket"},
+        {"connector": "delta", "path": "s3://bucket?secret_key=geheim"},
+    ],
+)
+def test_every_connector_of_tables_refuses_a_secret_in_clear_text(options: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match="holds a secret written out") as raised:
+        open_table(define_outside("t", "id BIGINT", options), ["id"])
+    assert raised.value.option in options
+    assert "geheim" not in str(raised.value)
+
+
+def test_a_path_with_a_secret_is_not_printed(tmp_path: Path) -> None:
+    source = FilesSource(f"{tmp_path}/none?token=geheim", pa.schema([("id", pa.int64())]), known_as="t")
+    assert source.name == "t (***)"
+    with pytest.raises(ConnectorError, match=r"there is no file or folder \*\*\*"):
+        source.check()

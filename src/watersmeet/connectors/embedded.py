@@ -40,7 +40,7 @@ _HIDDEN = [StructField(TP_TIME, TimestampType()), StructField(STORED_FRONTIER, L
 class EmbeddedConnector(StoredConnector, SinkConnector):
     """A stream without WITH: a durable log in the workspace, as source and as sink, written exactly once.
 
-    It takes no options. A changing stream takes a changelog: each batch is appended as what it comes to by key.
+    It takes no options. A changing stream takes a changelog: each batch is appended as its net changes by key.
     """
 
     name = EMBEDDED

@@ -5,7 +5,7 @@ from __future__ import annotations
 DEBEZIUM = "debezium-json"
 
 NO_OP = "not a change record of Debezium: it has no op"
-TRUNCATED = "op t empties the table (TRUNCATE), and names no row that it takes away"
+TRUNCATED = "op t empties the table (TRUNCATE) and names no row"
 NO_KEY = "op d without before, and the record has no key"
 REPLICA_IDENTITY = "set REPLICA IDENTITY FULL on the table, or use mode = 'versioned_kv'"
 
