@@ -1,4 +1,4 @@
-"""First lines of CSV files: what passes for the declared names, and which lines of a task are first lines."""
+"""Header lines of CSV files: which ones match the declared names, and which lines of a task are headers."""
 
 from __future__ import annotations
 

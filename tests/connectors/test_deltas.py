@@ -1,4 +1,4 @@
-"""Streams whose rows change, as Spark reads them: what holds, what does not any more, and what cannot be a change."""
+"""Changing streams as Spark reads them: rows that hold, retractions, and rows that are no changes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def stream_of(sql: str) -> StreamDef:
 
 
 def changes(frame: DataFrame, stream: StreamDef, *names: str) -> list[tuple[object, ...]]:
-    """Of each row its delta and some columns, or why it is bad and its text."""
+    """Return each row's delta and some columns, or why it is bad and its text."""
     rows: list[Row] = with_deltas(frame, stream).collect()
     assert all((row[BAD] is None) == (row[TP_DELTA] is not None) for row in rows)
     return [(row[BAD], row[RAW]) if row[BAD] else (row[TP_DELTA], *(row[name] for name in names)) for row in rows]

@@ -176,7 +176,7 @@ def test_a_number_beyond_its_column_is_refused(postgres: Postgres) -> None:
         write(open_table(stream(postgres, "t STRING", "t", table="texts")), ("a\0", 1))
 
 
-# -- what does not fit is said before the query starts -----------------------------------------------------------------
+# -- what does not fit is reported before the query starts -----------------------------------------------------------
 
 
 NO_TABLE = "the database has no table order for results to be written to\nhint: create it first"

@@ -1,4 +1,4 @@
-"""What a batch of changes comes to by the primary key of its target."""
+"""The net changes of a batch by the primary key of its target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the table of connectors checks and refuses, and what each sink makes of a changelog."""
+"""What the registry of connectors checks and refuses, and which sinks take a changelog."""
 
 from __future__ import annotations
 

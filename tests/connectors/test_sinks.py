@@ -1,4 +1,4 @@
-"""Results that are corrected, in the sinks that take them by key: Kafka, embedded streams, and whole queries."""
+"""Changelogs in the sinks that take them by key: Kafka, embedded streams, and whole queries."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def topic(spark: SparkSession, broker: Broker) -> str:
 
 
 def records(spark: SparkSession, broker: Broker, topic: str) -> list[Record]:
-    """Key and value of all records, those of a key in their order."""
+    """Key and value of all records, in order per key."""
     reader = spark.read.format("kafka").option("kafka.bootstrap.servers", broker.address).option("subscribe", topic)
     rows = (
         reader.load().orderBy("partition", "offset").select(F.col("key").cast("string"), F.col("value").cast("string"))
@@ -73,7 +73,7 @@ def records(spark: SparkSession, broker: Broker, topic: str) -> list[Record]:
 
 
 def compacted(found: Sequence[Record]) -> dict[str | None, str]:
-    """What compaction leaves of a topic in the end."""
+    """What compaction finally leaves of a topic."""
     return {key: value for key, value in dict(found).items() if value is not None}
 
 
@@ -201,7 +201,7 @@ CREATE STREAM orders (id INT, who STRING, ts BIGINT, WATERMARK FOR ts AS ts - IN
 CREATE STREAM payments (id INT, status STRING, ts BIGINT, WATERMARK FOR ts AS ts - INTERVAL '1' HOUR) WITH (
   connector = 'files', path = '{0}/payments', format = 'json', event_time_unit = 's', max_files_per_trigger = 1);
 """
-#: A padded row is replaced by its match; one whose match fails the test in WHERE is taken back and not replaced.
+#: A padded row is replaced by its match; one whose match fails the test in WHERE is retracted and not replaced.
 QUERY = """INSERT INTO results SELECT o.who, o.id, p.status FROM orders o
 LEFT JOIN payments p ON o.id = p.id WITHIN INTERVAL '30' SECONDS
 WHERE p.status IS NULL OR p.status <> 'void' EMIT CHANGELOG SETTINGS buckets = 1"""

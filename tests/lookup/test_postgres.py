@@ -154,7 +154,7 @@ def test_an_index_serves_the_keys(customers: Postgres) -> None:
     scans = "SELECT idx_scan FROM pg_stat_user_indexes WHERE indexrelname = 'big_id'"
     before = customers.execute(scans)[0][0]
     assert source(customers, table="big").fetch(keys(5, 500)).num_rows == 2
-    connections.close_all()  # a session tells what it did when it ends
+    connections.close_all()  # a session reports its statistics when it ends
     deadline = time.monotonic() + 10
     while customers.execute(scans)[0][0] == before and time.monotonic() < deadline:
         time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""From a table's definition to what asks it, and what is said where a package is missing."""
+"""From a table's definition to its source, and errors for missing packages."""
 
 from __future__ import annotations
 

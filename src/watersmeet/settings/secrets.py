@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from watersmeet.errors import ConfigError
-from watersmeet.settings.written_secrets import REFERENCE, is_address, is_jaas, secrets_in
+from watersmeet.settings.written_secrets import REFERENCE, is_jaas, is_secret_name, secrets_in
 
 _MASK = "***"
 _SHORTEST_PART = 4
@@ -26,7 +26,7 @@ _known: set[str] = set()  # resolved and written secrets of this process, so tha
 def require_references(options: Mapping[str, str]) -> None:
     """Raise ``ConfigError`` for the first option that holds a secret in clear text.
 
-    Every secret must be a reference whole. The error names the option and never its value.
+    Every secret must be a whole reference. The error names the option and never its value.
     """
     for name, value in options.items():
         if secrets_in(name, value):
@@ -114,7 +114,7 @@ def _what_to_write(name: str) -> str:
     whole = f"'{name}' = '${{env:NAME}}' or '${{file:/path}}'"
     if is_jaas(name):
         return f'refer to each secret in it, as in password="${{env:NAME}}", or to all of it: {whole}'
-    if not is_address(name):
+    if is_secret_name(name):
         return f"refer to it: {whole}"
     if name == "url":
         return "leave it out of the url, and add password = '${env:NAME}' or '${file:/path}'"

@@ -1,7 +1,7 @@
 """Find the secrets that options hold in clear text: by the option's name, in JAAS configurations and in URLs.
 
-A secret counts as safe only where it is a reference whole: ``${env:NAME}`` or ``${file:/path}`` with nothing beside it.
-Where text is ambiguous it counts as a secret, since the catalogue would keep it.
+A secret is safe only as a whole reference: ``${env:NAME}`` or ``${file:/path}`` with nothing beside it. Ambiguous text
+counts as a secret, because the catalogue would keep it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from watersmeet.settings.jaas import jaas_secrets
 
 REFERENCE = re.compile(r"\$\{(env|file):([^}]+)\}")
-#: Stands in for a reference while a value is taken apart: references themselves contain ``:``, ``/`` and ``@``.
+#: Replaces references before a value is split, because they contain ``:``, ``/`` and ``@`` themselves.
 _MARK = "\0"
 
 _SENSITIVE = re.compile(
@@ -24,7 +24,7 @@ _PUBLIC = re.compile(r"[._](url|id|ms|seconds|class|file|location|path|source|en
 _USER_INFO = re.compile(r"user\.info$", re.IGNORECASE)  # user:password
 _SENSITIVE_PARAMETER = re.compile(r"(key|sig|auth|authorization|pass|sas)", re.IGNORECASE)
 
-#: Options whose values are SQL expressions that make up data (connector ``datagen``).
+#: Options whose values are SQL expressions for generated data (connector ``datagen``).
 _EXPRESSIONS = "columns."
 _BROKERS = re.compile(r"(^|\.)(brokers|bootstrap\.servers)$", re.IGNORECASE)
 _ADDRESSES = re.compile(r"(^|[._])(brokers|servers|urls?|path)$", re.IGNORECASE)
@@ -45,10 +45,10 @@ def secrets_in(name: str, value: str) -> tuple[str, ...]:
     within = _url_secrets(name, marked)
     if is_jaas(name):
         within |= jaas_secrets(marked, _MARK)
-    # a program that takes such text apart in another way prints pieces of it
+    # a program that splits such text in another way prints pieces of it
     pieces = {piece for secret in within for piece in _DELIMITERS.split(secret) if len(piece) >= _SHORTEST_PIECE}
     found = _named_secret(name, marked) | within | pieces
-    # of a secret beside a reference, also the part that stands alone in a message about the resolved value
+    # beside a reference, a part of the secret appears alone once the reference is resolved and hidden
     parts = {part for secret in found for part in secret.split(_MARK)}
     return tuple(each for each in {value if _MARK in each else each for each in found} | parts if each.strip())
 
@@ -58,13 +58,13 @@ def is_jaas(name: str) -> bool:
     return "jaas" in name.lower()
 
 
-def is_address(name: str) -> bool:
-    """Return whether an option says where something is, rather than being a secret by its name."""
-    return _PUBLIC.search(name) is not None or _SENSITIVE.search(name) is None
+def is_secret_name(name: str) -> bool:
+    """Return whether an option of that name holds a secret and nothing else."""
+    return _SENSITIVE.search(name) is not None and _PUBLIC.search(name) is None
 
 
 def _named_secret(name: str, marked: str) -> set[str]:
-    if is_jaas(name) or is_address(name) or marked == _MARK:
+    if is_jaas(name) or not is_secret_name(name) or marked == _MARK:
         return set()
     return {marked, marked.partition(":")[2]} if _USER_INFO.search(name) else {marked}
 
@@ -87,9 +87,9 @@ def _url_secrets(name: str, marked: str) -> set[str]:
 
 
 def _user_info(rest: str, *, is_database: bool) -> str:
-    """Return what stands before the ``@`` of a URL's host; empty where nothing does.
+    """Return the user and password before the ``@`` of a URL, given what follows ``//``; empty where there are none.
 
-    A password may contain ``/`` and ``?`` although it should not: ``KEY:a/b@bucket``.
+    A password may contain ``/`` and ``?`` although a URL does not allow it: ``KEY:a/b@bucket``.
     """
     authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
     if "@" in authority:
@@ -116,7 +116,7 @@ def _parameter_secrets(marked: str, parameter: re.Pattern[str]) -> set[str]:
     return {
         value
         for name, value in parameters
-        if (not is_address(name) or _SENSITIVE_PARAMETER.fullmatch(name)) and value not in ("", _MARK)
+        if (is_secret_name(name) or _SENSITIVE_PARAMETER.fullmatch(name)) and value not in ("", _MARK)
     }
 
 
