@@ -7,12 +7,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from watersmeet.errors import ConfigError
 from watersmeet.lookup.table_options import DatabaseOptions
 from watersmeet.settings import secrets
 from watersmeet.settings.option_parsing import parse_options
 from watersmeet.settings.secrets import hide, masked, masked_definition, remember, require_references, resolve
+from watersmeet.settings.written_secrets import secrets_in
 from watersmeet.sql.parse import parse
 from watersmeet.sql.statements import CreateStream
 
@@ -98,6 +101,14 @@ def test_a_secret_in_clear_text_is_refused_and_never_printed(
     assert "hunter2" in hide("login with hunter2 failed")
     remember(options)
     assert "hunter2" not in hide("login with hunter2 failed")
+
+
+@given(st.text(min_size=1).filter(lambda text: text.strip() and "\0" not in text and "${" not in text))
+def test_a_password_of_any_characters_in_a_jaas_configuration_is_found(password: str) -> None:
+    escaped = password.replace("\\", "\\\\").replace('"', '\\"')
+    for spaces in "", " ", "\n\t":
+        value = f'{PLAIN} username="u" password{spaces}={spaces}"{escaped}"{spaces};'
+        assert password in secrets_in(JAAS, value)
 
 
 PASS = [
