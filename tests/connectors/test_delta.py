@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from watersmeet.catalog.streams import StreamColumn, StreamDef, StreamMode
 from watersmeet.connectors.delta import check_table, write_batch
-from watersmeet.connectors.upsert import collected
+from watersmeet.connectors.net_changes import collected
 from watersmeet.errors import ConnectorError
 from watersmeet.lookup.tables import table_schema
 
@@ -209,6 +209,14 @@ def test_what_goes_wrong_is_one_sentence(tmp_path: Path) -> None:
         write(stream(tmp_path / "file"), 3, (1, "a", 1))
     assert str(raised.value).startswith(f"batch 3 could not be written to the Delta table {tmp_path / 'file'}: ")
     assert "\n" not in str(raised.value)
-    with pytest.raises(ConnectorError, match="the query gives several rows for one key"):
+    with pytest.raises(ConnectorError, match="the query emits several rows for one key"):
         write(stream(tmp_path / "t"), 0, (1, "a", 1), (1, "b", 1))
     assert not (tmp_path / "t").exists()
+
+
+def test_a_path_with_a_secret_that_a_catalogue_kept_is_not_printed(tmp_path: Path) -> None:
+    path = tmp_path / "t;password=geheim"
+    write_deltalake(path, pa.table({"id": pa.array([1], pa.int64())}))
+    with pytest.raises(ConnectorError, match=r"the Delta table \*\*\* has no column status") as raised:
+        check_table(stream(path))
+    assert "geheim" not in str(raised.value)

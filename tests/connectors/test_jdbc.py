@@ -17,11 +17,11 @@ from tests.support.postgres import Postgres
 from watersmeet.catalog.streams import StreamColumn, StreamDef, StreamMode
 from watersmeet.connectors.jdbc import JdbcSink, open_table
 from watersmeet.errors import ConnectorError
-from watersmeet.lookup import engines
+from watersmeet.lookup import connections
 from watersmeet.lookup.tables import table_schema
 
 ORDERS = "id BIGINT, status STRING, price DOUBLE"
-LATER = "\nhint: once the cause is mended run the query again: it writes the batch anew"
+LATER = "\nhint: fix the cause and run the query again: it writes the batch anew"
 
 
 def stream(server: Postgres, columns: str = ORDERS, key: str = "id", **options: str) -> StreamDef:
@@ -99,7 +99,7 @@ def test_a_batch_is_there_whole_or_not_at_all(orders: Postgres) -> None:
 
 
 def test_several_rows_of_a_key_are_refused_before_anything_is_written(orders: Postgres) -> None:
-    with pytest.raises(ConnectorError, match="the query gives several rows for one key"):
+    with pytest.raises(ConnectorError, match="the query emits several rows for one key"):
         write(open_table(stream(orders)), (1, "a", 1.0, 1), (2, "a", 1.0, 1), (2, "b", 1.0, 1))
     assert len(found(orders)) == 1
 
@@ -176,12 +176,12 @@ def test_a_number_beyond_its_column_is_refused(postgres: Postgres) -> None:
         write(open_table(stream(postgres, "t STRING", "t", table="texts")), ("a\0", 1))
 
 
-# -- what does not fit is said before the query starts -----------------------------------------------------------------
+# -- what does not fit is reported before the query starts -----------------------------------------------------------
 
 
-NO_TABLE = "the database has no table order for results to be written to\nhint: create it there first"
+NO_TABLE = "the database has no table order for results to be written to\nhint: create it first"
 NO_COLUMN = "no column state, which results declares\nhint: did you mean status"
-NO_KEY = """table orders has no primary key or unique index over (id, status), by which its rows are replaced
+NO_KEY = """table orders has no primary key or unique index over (id, status), which upserts need
 hint: ALTER TABLE orders ADD PRIMARY KEY (id, status), or declare the key that the table has"""
 
 
@@ -257,7 +257,7 @@ def test_a_server_that_goes_and_comes_back(orders: Postgres) -> None:
 
 
 def test_a_locked_table_and_a_server_that_hangs(orders: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engines, "_GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(connections, "_GRACE_SECONDS", 0.2)
     sink = open_table(stream(orders, timeout="0.3 s"))
     address = {"host": "127.0.0.1", "port": orders.port, "user": "postgres", "password": orders.password}
     with psycopg.connect(**address, dbname="postgres") as other:  # type: ignore[arg-type]
@@ -266,7 +266,7 @@ def test_a_locked_table_and_a_server_that_hangs(orders: Postgres, monkeypatch: p
             write(sink, (1, "x", 1.0, 1))
     with orders.frozen():
         begin = time.monotonic()
-        with pytest.raises(ConnectorError, match=r"the database gives no answer within 0\.3 seconds"):
+        with pytest.raises(ConnectorError, match=r"the database did not answer within 0\.3 seconds"):
             write(sink, (1, "x", 1.0, 1))
         assert time.monotonic() - begin < 5
     write(sink, (1, "x", 1.0, 1))
@@ -288,7 +288,7 @@ def test_sqlite(postgres: Postgres, tmp_path: Path) -> None:
     write(sink, (1, "x", moment, -1), (1, "y", moment, 1), (3, "z", moment, -1))
     with pytest.raises(ConnectorError, match="column d of table orders is DECIMAL"):
         open_table(stream(postgres, "id INT, d DECIMAL(9:2)", url=url))  # SQLite would make a float of it
-    engines.close_all()
+    connections.close_all()
     connection = sqlite3.connect(path)
     assert connection.execute('SELECT id, "a b", at FROM orders').fetchall() == [
         (1, "y", "2026-02-28 10:00:00.123456"),

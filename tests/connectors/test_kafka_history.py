@@ -1,4 +1,4 @@
-"""Topics read from where a query says: all that is there (``table(name)``), and from a moment on (``seek_to``)."""
+"""Topics read as a whole (``table(name)``) and from a point in time (``seek_to``)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""What the table of connectors checks and refuses, and what each sink makes of a changelog."""
+"""What the registry of connectors checks and refuses, and which sinks take a changelog."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,9 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from watersmeet.catalog.streams import StreamColumn, StreamDef, StreamMode
-from watersmeet.connectors.registry import check_connector, check_sink, open_sink, open_source, to_columns
-from watersmeet.errors import ConfigError, UnsupportedError
-from watersmeet.settings.secrets import hide, masked, resolve
+from watersmeet.connectors.connector import Connector
+from watersmeet.connectors.registry import CONNECTORS, check_connector, check_sink, open_sink, open_source
+from watersmeet.connectors.stream_schema import to_columns
+from watersmeet.errors import ConfigError, ConnectorError, UnsupportedError
+from watersmeet.settings.secrets import hide, resolve
 
 POSTGRES = "jdbc:postgresql://h/d"
 
@@ -144,6 +147,19 @@ def test_a_reference_and_what_is_no_secret_pass(name: str, value: str) -> None:
 
 def test_a_made_up_column_may_have_the_name_of_a_secret() -> None:
     check_connector(stream("datagen", "token STRING,password STRING", columns__token="uuid()", columns__password="'x'"))
+
+
+@pytest.mark.parametrize("connector", CONNECTORS.values(), ids=CONNECTORS)
+def test_the_reference_of_a_connector_names_every_option(connector: Connector) -> None:
+    reference = type(connector).__dict__.get("__doc__")
+    assert reference, "a connector has a docstring of its own"
+    options = set(connector.model.model_fields) - set(connector.prefixes)
+    prefixes = {prefix for prefixes in connector.prefixes.values() for prefix in prefixes}
+    named = set(re.findall(r"``([\w.*]+)``", reference))
+    assert options <= named
+    assert all(any(re.fullmatch(rf"{re.escape(prefix)}(\*|NAME)", each) for each in named) for prefix in prefixes)
+    if not options | prefixes:
+        assert "takes no options" in " ".join(reference.split())
 
 
 def test_what_reads_only_and_what_writes_only(spark: SparkSession, tmp_path: Path) -> None:

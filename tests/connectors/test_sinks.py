@@ -1,4 +1,4 @@
-"""Results that are corrected, in the sinks that take them by key: Kafka, embedded streams, and whole queries."""
+"""Changelogs in the sinks that take them by key: Kafka, embedded streams, and whole queries."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ from tests.support.kafka_broker import Broker
 from tests.support.postgres import Postgres
 from watersmeet.catalog.streams import StreamColumn, StreamDef, StreamMode
 from watersmeet.cli.explain import explain_script
-from watersmeet.connectors import kafka
-from watersmeet.connectors.registry import embedded_log, open_sink, stored_schema
+from watersmeet.connectors.embedded import embedded_log
+from watersmeet.connectors.kafka_source import read_stored
+from watersmeet.connectors.registry import open_sink
+from watersmeet.connectors.stream_schema import stored_schema
 from watersmeet.errors import ConnectorError, UnsupportedError
 
 pytestmark = pytest.mark.spark
@@ -62,7 +64,7 @@ def topic(spark: SparkSession, broker: Broker) -> str:
 
 
 def records(spark: SparkSession, broker: Broker, topic: str) -> list[Record]:
-    """Key and value of all records, those of a key in their order."""
+    """Key and value of all records, in order per key."""
     reader = spark.read.format("kafka").option("kafka.bootstrap.servers", broker.address).option("subscribe", topic)
     rows = (
         reader.load().orderBy("partition", "offset").select(F.col("key").cast("string"), F.col("value").cast("string"))
@@ -71,7 +73,7 @@ def records(spark: SparkSession, broker: Broker, topic: str) -> list[Record]:
 
 
 def compacted(found: Sequence[Record]) -> dict[str | None, str]:
-    """What compaction leaves of a topic in the end."""
+    """What compaction finally leaves of a topic."""
     return {key: value for key, value in dict(found).items() if value is not None}
 
 
@@ -102,7 +104,7 @@ def test_kafka_has_the_newest_row_of_each_key_and_no_value_for_a_deleted_one(
     with pytest.raises(ConnectorError) as raised:
         write(spark, sink, spark.createDataFrame([(5, "eu", "a", 1), (5, "eu", "b", 1)], schema), 2, tmp_path)
     assert str(raised.value) == (
-        "s has the PRIMARY KEY (region, id), and the query gives several rows for one key\n"
+        "s has the PRIMARY KEY (region, id), and the query emits several rows for one key\n"
         "region = eu, id = 5: 2 rows after one batch\n"
         "hint: choose a PRIMARY KEY that is unique in the results"
     )
@@ -134,7 +136,7 @@ def test_the_same_definition_reads_what_was_written(
     schema = f"{columns.replace(':', ',')}, x INT, _tp_delta TINYINT"
     for number, rows in enumerate([[(*key, 7, 1)], [(*key, 7, -1)]]):
         write(spark, sink, spark.createDataFrame(rows, schema), number, tmp_path)
-    read = kafka.read_stored(spark, struct_of(schema.rpartition(",")[0]), options, changing=sink).orderBy("_seq")
+    read = read_stored(spark, struct_of(schema.rpartition(",")[0]), options, changing=sink).orderBy("_seq")
     found = read.select(*names, "x", "_tp_delta", "_bad").collect()
     assert [tuple(row) for row in found] == [(*key, 7, 1, None)] * 2 + [(*key, None, -1, None)] * 2
 
@@ -199,7 +201,7 @@ CREATE STREAM orders (id INT, who STRING, ts BIGINT, WATERMARK FOR ts AS ts - IN
 CREATE STREAM payments (id INT, status STRING, ts BIGINT, WATERMARK FOR ts AS ts - INTERVAL '1' HOUR) WITH (
   connector = 'files', path = '{0}/payments', format = 'json', event_time_unit = 's', max_files_per_trigger = 1);
 """
-#: A padded row is replaced by its match; one whose match fails the test in WHERE is taken back and not replaced.
+#: A padded row is replaced by its match; one whose match fails the test in WHERE is retracted and not replaced.
 QUERY = """INSERT INTO results SELECT o.who, o.id, p.status FROM orders o
 LEFT JOIN payments p ON o.id = p.id WITHIN INTERVAL '30' SECONDS
 WHERE p.status IS NULL OR p.status <> 'void' EMIT CHANGELOG SETTINGS buckets = 1"""
@@ -303,7 +305,7 @@ def test_a_key_that_is_not_unique_stops_the_query(spark: SparkSession, tmp_path:
         "INSERT INTO a VALUES (1, TIMESTAMP'2026-01-01 10:00:00');"
         "INSERT INTO b VALUES (1, 5, TIMESTAMP'2026-01-01 10:00:00'), (1, 6, TIMESTAMP'2026-01-01 10:00:00')"
     )
-    with pytest.raises(ConnectorError, match=r"results has the PRIMARY KEY \(id\), and the query gives several rows"):
+    with pytest.raises(ConnectorError, match=r"results has the PRIMARY KEY \(id\), and the query emits several rows"):
         run_job(
             session,
             "INSERT INTO results SELECT a.id, b.n FROM a LEFT JOIN b ON a.id = b.id WITHIN INTERVAL '1' MINUTE "

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.postgres import Postgres, PostgresNotFoundError, postgres_server
-from watersmeet.lookup.engines import close_all
+from watersmeet.lookup.connections import close_all
 
 
 @pytest.fixture(scope="session")

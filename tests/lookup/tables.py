@@ -1,4 +1,4 @@
-"""What the tests of lookups share: keys and rows as tables, and a table that fails when it is told to."""
+"""Helpers of the lookup tests: keys and rows as tables, and a table that fails on request."""
 
 from __future__ import annotations
 

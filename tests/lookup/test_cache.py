@@ -1,4 +1,4 @@
-"""The cache: bounds on rows and age, who goes first, keys that are not there, and what it holds on to."""
+"""The cache: bounds on rows and age, eviction, keys without rows, and memory that it keeps."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_a_query_stops_while_the_database_is_down_and_loses_nothing(
 
     postgres.start()
     postgres.execute("INSERT INTO people_on_spark VALUES (3, 'carl')")
-    # how the table is reached may change: nothing that is stored hangs on it
+    # the connection may change: nothing in the checkpoint depends on it
     session.sql(f"DROP TABLE customers; {table.replace('retries = 1', 'retries = 5')}")
     run_job(session, JOB, QueryMode.DRAIN)
     assert json_rows(tmp_path / "out") == [*first, (14, "bert"), (15, "carl")]

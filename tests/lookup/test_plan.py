@@ -1,4 +1,4 @@
-"""Lookups planned: EXPLAIN, what state they have no part in, the catalogue's format, `watersmeet explain`."""
+"""Plans of lookups: EXPLAIN, no state, the catalogue's format, `watersmeet explain`."""
 
 from __future__ import annotations
 

@@ -15,11 +15,11 @@ import pytest
 from tests.lookup.tables import SCHEMA, keys, rows
 from tests.support.postgres import Postgres
 from watersmeet.errors import ConfigError, ConnectorError
-from watersmeet.lookup import engines
-from watersmeet.lookup.ask import Answer, look_up
+from watersmeet.lookup import connections
 from watersmeet.lookup.cache import LookupCache
-from watersmeet.lookup.engines import Address
+from watersmeet.lookup.connections import Address
 from watersmeet.lookup.jdbc import JdbcSource
+from watersmeet.lookup.key_batch import Answer, look_up
 from watersmeet.lookup.retry import OnError, RetryPolicy
 from watersmeet.lookup.source import UnavailableError
 
@@ -154,7 +154,7 @@ def test_an_index_serves_the_keys(customers: Postgres) -> None:
     scans = "SELECT idx_scan FROM pg_stat_user_indexes WHERE indexrelname = 'big_id'"
     before = customers.execute(scans)[0][0]
     assert source(customers, table="big").fetch(keys(5, 500)).num_rows == 2
-    engines.close_all()  # a session tells what it did when it ends
+    connections.close_all()  # a session reports its statistics when it ends
     deadline = time.monotonic() + 10
     while customers.execute(scans)[0][0] == before and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -276,7 +276,7 @@ def test_a_locked_table_runs_into_the_time_out(customers: Postgres) -> None:
 
 
 def test_a_server_that_hangs_is_left(customers: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engines, "_GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(connections, "_GRACE_SECONDS", 0.2)
     table = source(customers, timeout=0.3)
     look(table, 1)
     with customers.frozen():
@@ -288,19 +288,19 @@ def test_a_server_that_hangs_is_left(customers: Postgres, monkeypatch: pytest.Mo
 
 
 def test_connections_are_kept_and_closed_when_idle(customers: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
-    def connections() -> int:
+    def open_connections() -> int:
         count = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'watersmeet'"
         return int(customers.execute(count)[0][0])
 
-    monkeypatch.setattr(engines, "IDLE_SECONDS", 0.5)
+    monkeypatch.setattr(connections, "IDLE_SECONDS", 0.5)
     table = source(customers)
     look(table, 1)
     look(table, 2)
-    assert connections() == 1
+    assert open_connections() == 1
     deadline = time.monotonic() + 10
-    while connections() and time.monotonic() < deadline:
+    while open_connections() and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert connections() == 0
+    assert open_connections() == 0
     assert look(table, 1).rows.num_rows == 1
 
 
@@ -308,7 +308,7 @@ def test_nothing_can_be_written(customers: Postgres) -> None:
     import sqlalchemy as sa
 
     with (
-        engines.engine_of(source(customers).address).connect() as connection,
+        connections.engine_of(source(customers).address).connect() as connection,
         pytest.raises(sa.exc.DBAPIError, match="read-only"),
     ):
         connection.execute(sa.text("DELETE FROM customers"))
@@ -326,4 +326,4 @@ def test_another_database_without_code_of_its_own(tmp_path_factory: pytest.TempP
     table = JdbcSource(Address(f"jdbc:sqlite:{path}", None, None, 10.0), "customers", SCHEMA)
     assert rows(look(table, *range(20_000)).rows) == [(1, "one"), (2, "two")]
     assert rows(table.fetch(pa.table({"id": [1, 2], "name": ["one", "zwei"]}))) == [(1, "one")]
-    engines.close_all()
+    connections.close_all()

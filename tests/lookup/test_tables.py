@@ -1,4 +1,4 @@
-"""From a table's definition to what asks it, and what is said where a package is missing."""
+"""From a table's definition to its source, and errors for missing packages."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import pytest
 
 from tests.lookup.tables import keys, rows
 from watersmeet.bind.define import define_outside
-from watersmeet.errors import ConnectorError
-from watersmeet.lookup.engines import Address
+from watersmeet.errors import ConfigError, ConnectorError
+from watersmeet.lookup.connections import Address
+from watersmeet.lookup.file_tables import FilesSource
 from watersmeet.lookup.jdbc import JdbcSource
 from watersmeet.lookup.tables import open_table
 
@@ -52,3 +53,39 @@ def test_secrets_are_resolved_only_where_the_database_is_asked(monkeypatch: pyte
     assert (url.drivername, url.username, url.password) == ("postgresql+psycopg", "anna", "s3cret/@:")
     assert dict(url.query) == {"sslmode": "require"}
     assert "s3cret" not in f"{address!r} {url!r} {url}"
+
+
+def test_references_in_every_part_of_a_url_are_resolved(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    secret = tmp_path / "a@b?c:d"
+    secret.write_text("x:y@z/%41")
+    monkeypatch.setenv("LOOKUP_PW", "s3cret/@:")
+    monkeypatch.setenv("LOOKUP_HOST", "db")
+    user = "${env:LOOKUP_PW}:${file:" + str(secret) + "}"
+    written = f"jdbc:postgresql://{user}@${{env:LOOKUP_HOST}}:5433/shop?sslpassword=${{env:LOOKUP_PW}}&sslmode=require"
+    url = Address(written, None, None, 1.0).resolved()
+    assert (url.username, url.password) == ("s3cret/@:", "x:y@z/%41")
+    assert (url.host, url.port, url.database) == ("db", 5433, "shop")
+    assert dict(url.query) == {"sslpassword": "s3cret/@:", "sslmode": "require"}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"connector": "jdbc", "url": "jdbc:postgresql://u:${env:P}geheim@h/d", "table": "t"},
+        {"connector": "jdbc", "url": "jdbc:postgresql://h/d", "table": "t", "password": "${env:P}geheim"},
+        {"connector": "files", "path": "s3://key:geheim@bucket"},
+        {"connector": "delta", "path": "s3://bucket?secret_key=geheim"},
+    ],
+)
+def test_every_connector_of_tables_refuses_a_secret_in_clear_text(options: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match="holds a secret written out") as raised:
+        open_table(define_outside("t", "id BIGINT", options), ["id"])
+    assert raised.value.option in options
+    assert "geheim" not in str(raised.value)
+
+
+def test_a_path_with_a_secret_is_not_printed(tmp_path: Path) -> None:
+    source = FilesSource(f"{tmp_path}/none?token=geheim", pa.schema([("id", pa.int64())]), known_as="t")
+    assert source.name == "t (***)"
+    with pytest.raises(ConnectorError, match=r"there is no file or folder \*\*\*"):
+        source.check()

@@ -1,4 +1,4 @@
-"""Debezium's change records as rows: one envelope of JSON says what a row was before a change and what it is after it.
+"""Debezium's change records as rows: a JSON envelope has the row's image before and after a change.
 
 In a versioned_kv stream ``after`` is the key's newest version, and a delete ends the key when it happened.  In a
 changelog_kv stream each image stands for itself: ``before`` does not hold any more, ``after`` does, in this order.
@@ -28,10 +28,9 @@ _WRAPPED = StructType([*_ENVELOPE.fields, StructField("payload", StringType())])
 def decode_changes(
     frame: DataFrame, value: str, stream: StreamDef, columns: StructType, options: Mapping[str, str]
 ) -> DataFrame:
-    """``frame`` with the envelopes in column ``value`` replaced as ``formats.decode`` does it, and ``_tp_delta``.
+    """Replace the envelopes in column ``value`` as ``formats.decode`` does, and add ``_tp_delta``: one row per change.
 
-    One row for each change.  Where the frame has the records' keys (``KEY``), a delete without ``before`` is one of
-    its key.
+    Where the frame has the records' keys (``KEY``), a delete without ``before`` deletes the record's key.
     """
     others = [name for name in frame.columns if name != value]
     changes = _changes(_envelopes(frame, value), stream)
@@ -62,7 +61,7 @@ def decode_changes(
 
 
 def _envelopes(frame: DataFrame, value: str) -> DataFrame:
-    """The fields of each envelope, unwrapped; ``_bad`` says what is no JSON object."""
+    """Return the fields of each envelope, unwrapped; ``_bad`` is set where the record is no JSON object."""
     read = decode(frame, value, "json", _WRAPPED, {})
     is_wrapped = F.col("op").isNull() & F.col("payload").isNotNull()
     within = F.from_json(F.when(is_wrapped, F.col("payload")), _ENVELOPE)
@@ -71,7 +70,7 @@ def _envelopes(frame: DataFrame, value: str) -> DataFrame:
 
 
 def _changes(envelopes: DataFrame, stream: StreamDef) -> DataFrame:
-    """Each envelope's changes, as an array of (image, delta, whether it is by key, what is wrong)."""
+    """Return each envelope's changes as an array of (image, delta, whether it is by key, what is wrong)."""
     op, before, after = F.col("op"), F.col("before"), F.col("after")
     is_versioned = stream.mode is StreamMode.VERSIONED
 

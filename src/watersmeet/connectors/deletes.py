@@ -1,7 +1,7 @@
-"""Deletes that name a row by its key alone: Kafka records without a value, Debezium's deletes without ``before``.
+"""Deletes by key alone: Kafka records without a value, Debezium's deletes without ``before``.
 
-The key columns come from the record's key: a JSON object by the columns' names (also with Debezium's ``payload``
-around it), or where there is a single one, its bare value as text.
+The key columns come from the record's key: a JSON object with the columns' names, also inside Debezium's ``payload``.
+For a single key column, the record's key may also be its bare value as text.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from watersmeet.expressions.times import TimeUnit
 KEY = "_key"
 """The record's key as bytes or text."""
 BY_KEY = "_wm_by_key"
-"""Whether the row is to be taken from the key."""
+"""Whether the row comes from the key."""
 MICROS = "_wm_micros"
 """When the delete happened, in microseconds."""
 _READ, _DOCUMENT, _KEY_TEXT = "_wm_read", "_wm_document", "_wm_key_text"
@@ -28,10 +28,10 @@ _NUMBER = r"^\s*(-?[0-9.]+([eE][+-]?[0-9]+)?|true|false)\s*$"
 
 
 def with_deletes(frame: DataFrame, stream: StreamDef, columns: StructType) -> DataFrame:
-    """A decoded frame in which the rows marked ``BY_KEY`` are deletes of the key in ``KEY``, at ``MICROS``.
+    """Turn the rows of a decoded frame that are marked ``BY_KEY`` into deletes of the key in ``KEY`` at ``MICROS``.
 
-    Only the key's columns and the event time have values then; an event time within the key goes before ``MICROS``.
-    ``BY_KEY``, ``KEY`` and ``MICROS`` are gone.
+    In such rows only the key's columns and the event time have values; an event time within the key takes precedence
+    over ``MICROS``. The result has no columns ``BY_KEY``, ``KEY`` and ``MICROS``.
     """
     names = [*(name for name in columns.names if name != TP_DELTA), BAD, RAW, TEXT]
     others = [name for name in frame.columns if name not in (*names, TP_DELTA, BY_KEY, KEY, MICROS)]
@@ -67,7 +67,7 @@ def with_deletes(frame: DataFrame, stream: StreamDef, columns: StructType) -> Da
 
 
 def in_time_column(stream: StreamDef, micros: str) -> Column:
-    """The time in column ``micros`` as a value of the stream's event-time column; NULL where that is no time."""
+    """Return the time in column ``micros`` as a value of the event-time column; NULL where that column is no time."""
     name = spark_name(micros)
     match stream.time_unit:
         case TimeUnit.TIMESTAMP:
@@ -84,7 +84,7 @@ def in_time_column(stream: StreamDef, micros: str) -> Column:
 
 
 def _document(text: Column, key: list[StructField]) -> Column:
-    """The key as a JSON object of its columns."""
+    """Return the key as a JSON object of its columns."""
     payload = F.get_json_object(text, "$.payload")
     document = F.when(F.get_json_object(text, "$.schema").isNotNull() & payload.isNotNull(), payload).otherwise(text)
     if len(key) != 1:

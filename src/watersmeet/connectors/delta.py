@@ -1,7 +1,7 @@
-"""A Delta table as a sink: merged by the stream's primary key, or appended to where it has none.
+"""The ``delta`` connector: a Delta table as a sink.
 
-A batch is one commit, with its number under the query's name (an application's transaction): a batch that has been
-committed is known, and passed over.  The table is made where it is not there.  The driver writes.
+A batch is one commit that records the batch's number under the query's name (an application transaction), so a batch
+that was committed before is skipped. The driver writes.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import TP_DELTA
-from watersmeet.connectors.upsert import net_changes, require_columns_of_table
+from watersmeet.connectors.connector import SinkConnector, WriteBatch, Writing
+from watersmeet.connectors.net_changes import collected, net_changes, require_columns_of_table
+from watersmeet.connectors.sink_changelogs import Changelogs
 from watersmeet.errors import ConnectorError, WatersmeetError, did_you_mean
 from watersmeet.kernels.api import quote
-from watersmeet.lookup.files import require_delta
+from watersmeet.lookup.file_tables import require_delta
 from watersmeet.lookup.tables import table_schema
 from watersmeet.settings.option_parsing import parse_options
-from watersmeet.settings.secrets import hide, resolve
+from watersmeet.settings.secrets import hide, masked_value, resolve
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
@@ -31,45 +33,61 @@ _OLD, _NEW = "old", "new"
 
 
 class DeltaSinkOptions(BaseModel):
-    """The WITH options of a Delta table that takes results."""
+    """The WITH options of a Delta table that results are written to."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     path: Annotated[str, Field(min_length=1)]
 
 
-def options_of(options: Mapping[str, str]) -> DeltaSinkOptions:
-    """The options of a WITH clause, checked; ``ConfigError`` for what is missing, unknown or wrong."""
-    return parse_options(DeltaSinkOptions, "delta", options)
+class DeltaConnector(SinkConnector):
+    """A sink that writes to the Delta table at ``path`` and creates it if needed, exactly once.
+
+    With a PRIMARY KEY a batch is one MERGE of upserts and deletes; without one its rows are appended.
+    """
+
+    name = "delta"
+    model = DeltaSinkOptions
+    changelogs = (Changelogs.BY_KEY,)
+
+    def check(self, stream: StreamDef) -> None:
+        """Raise ``ConfigError`` for wrong options, and for a column ``_tp_delta``."""
+        super().check(stream)
+        require_columns_of_table(stream)
+
+    def open_sink(self, writing: Writing) -> WriteBatch:
+        """Return what commits a batch; raises ``ConnectorError`` where an existing table does not fit the stream."""
+        check_table(writing.stream)
+        return lambda rows, batch_id, key: write_batch(collected(rows), batch_id, key, writing.stream)
 
 
-def check_options(stream: StreamDef) -> None:
-    """Raise ``ConfigError`` for options that are wrong."""
-    options_of(stream.options)
-    require_columns_of_table(stream)
+def _path_of(options: Mapping[str, str]) -> tuple[str, str]:
+    """Return the table's path as it is written, and as messages name it."""
+    path = parse_options(DeltaSinkOptions, DeltaConnector.name, options).path
+    return path, masked_value("path", path)
 
 
 def check_table(stream: StreamDef) -> None:
-    """Raise ``ConnectorError`` where the table is there and has other columns or types than those declared."""
+    """Raise ``ConnectorError`` where the table exists with other columns or types than the declared ones."""
     require_delta()
     from deltalake import DeltaTable
 
-    path = options_of(stream.options).path
-    with _talking(f"the Delta table {path} cannot be written to"):
+    path, shown = _path_of(stream.options)
+    with _reporting(f"the Delta table {shown} cannot be written to"):
         if DeltaTable.is_deltatable(resolve(path)):
             declared = table_schema(stream, [column.name for column in stream.columns])
-            _require_columns(DeltaTable(resolve(path)), declared, path)
+            _require_columns(DeltaTable(resolve(path)), declared, shown)
 
 
 def write_batch(rows: pa.Table, batch_id: int, key: str, stream: StreamDef) -> None:
-    """Bring the table to where it is after a batch, unless ``key`` has been committed; its query's name is before it.
+    """Write a batch to the table unless it has been committed before; ``key`` is the query's name and ``batch_id``.
 
     Raises ``ConnectorError`` where the table cannot be written to, and for several rows of a primary key.
     """
-    path = options_of(stream.options).path
+    path, shown = _path_of(stream.options)
     if stream.changes:
         rows = net_changes(rows, stream)
-    with _talking(f"batch {batch_id} could not be written to the Delta table {path}"):
+    with _reporting(f"batch {batch_id} could not be written to the Delta table {shown}"):
         table = _opened(resolve(path), rows.drop_columns(TP_DELTA).schema if stream.changes else rows.schema)
         query = key.removesuffix(f"-{batch_id:012d}")
         committed = table.transaction_version(query)
@@ -102,7 +120,7 @@ def _append(table: DeltaTable, rows: pa.Table, commit: CommitProperties) -> None
 
 
 def _merge(table: DeltaTable, changes: pa.Table, stream: StreamDef, commit: CommitProperties) -> None:
-    """One MERGE: files without any of the keys, by their statistics, are left alone; these know no NaN."""
+    """Run one MERGE. Files whose statistics exclude all keys are skipped; statistics do not cover NaN."""
     has_fraction = any(pa.types.is_floating(changes.schema.field(name).type) for name in stream.primary_key)
     same = " AND ".join(f"{_OLD}.{quote(name)} = {_NEW}.{quote(name)}" for name in stream.primary_key)
     values = {quote(column.name): f"{_NEW}.{quote(column.name)}" for column in stream.columns}
@@ -138,18 +156,18 @@ def _require_columns(table: DeltaTable, declared: pa.Schema, path: str) -> None:
 
 
 @contextmanager
-def _talking(what: str) -> Iterator[None]:
-    """What goes wrong with the table, as one sentence."""
+def _reporting(what: str) -> Iterator[None]:
+    """Raise every failure of the table as a ``ConnectorError`` of one sentence."""
     try:
         yield
     except WatersmeetError:
         raise
     except Exception as error:  # noqa: BLE001 - the package raises bare Exceptions too
-        raise ConnectorError(f"{what}: {hide(_said(error))}") from None
+        raise ConnectorError(f"{what}: {hide(_first_line(error))}") from None
 
 
-def _said(error: Exception) -> str:
-    """The first line, and the innermost of the causes that may stand below it."""
+def _first_line(error: Exception) -> str:
+    """Return the first line, and the innermost cause if causes follow it."""
     first, *more = str(error).strip().splitlines() or [type(error).__name__]
     causes = [line.rpartition("↳")[2] for line in more if "↳" in line]
     return ": ".join(re.sub(r"\x1b\[\w*m", "", line).strip() for line in (first, *causes[-1:]))

@@ -1,10 +1,9 @@
-"""Embedded streams: durable append-only logs in the workspace folder.
+"""The ``embedded`` connector: durable append-only logs in the workspace folder.
 
-A log is a folder of Parquet segments, numbered in the order of their commits.  A commit is one rename, under a lock,
-so it is seen whole or not at all; the segment's name holds the writer's key (query and batch), so that a batch that
-is written again is known and skipped.  Modification times rise strictly with the numbers: Spark reads files in that
-order.  ``_seq`` is (segment number, row).  The query that feeds a derived stream adds rows that hold its frontier
-(``_frontier``) and nothing else.
+A log is a folder of Parquet segments, numbered in commit order. A commit is one rename under a lock, so readers see all
+of it or nothing. The segment's name holds the writer's key (query and batch), so a batch that is written again is
+skipped. Modification times rise strictly with the numbers, because Spark reads files in that order. ``_seq`` is
+(segment number, row). The query that feeds a derived stream adds rows that hold only its frontier (``_frontier``).
 """
 
 from __future__ import annotations
@@ -22,13 +21,65 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
+from watersmeet.catalog.streams import EMBEDDED, StreamDef, StreamMode
 from watersmeet.columns import SEQUENCE, STORED_FRONTIER, TP_TIME, spark_name
+from watersmeet.connectors.connector import Reading, SinkConnector, StoredConnector, WriteBatch, Writing
+from watersmeet.connectors.net_changes import net_frame
+from watersmeet.connectors.sink_changelogs import Changelogs
+from watersmeet.connectors.stream_schema import stored_schema
+from watersmeet.errors import ConfigError
+from watersmeet.runtime.dataflow import Source
 from watersmeet.settings.seek import Seek
 
 _STAGING = "_staging-"
 _ABANDONED_SECONDS = 24 * 3600
 _SEGMENT = re.compile(r"(\d{12})-(.+)\.parquet")
 _HIDDEN = [StructField(TP_TIME, TimestampType()), StructField(STORED_FRONTIER, LongType())]
+
+
+class EmbeddedConnector(StoredConnector, SinkConnector):
+    """A stream without WITH: a durable log in the workspace, as source and as sink, written exactly once.
+
+    It takes no options. A changing stream takes a changelog: each batch is appended as its net changes by key.
+    """
+
+    name = EMBEDDED
+    changelogs = (Changelogs.BY_KEY,)
+
+    def check(self, stream: StreamDef) -> None:
+        """Raise ``ConfigError`` for any option."""
+        for name in stream.options:
+            raise ConfigError(
+                f"a stream without a connector has no option {name!r}: it takes none",
+                hint="add connector = '…' to WITH",
+                option=name,
+            )
+
+    def open_source(self, reading: Reading) -> Source:
+        """Return the log as a source; a derived stream with a watermark brings its producer's frontier."""
+        stream = reading.stream
+        frame = embedded_log(stream, reading.workspace).read_stream(reading.spark, stored_schema(stream), reading.seek)
+        return Source(frame, stores_frontier=stream.derived and stream.has_watermark)
+
+    def open_stored(self, reading: Reading) -> DataFrame:
+        """Return the rows that the log has now."""
+        log = embedded_log(reading.stream, reading.workspace)
+        return log.read_stored(reading.spark, stored_schema(reading.stream))
+
+    def open_sink(self, writing: Writing) -> WriteBatch:
+        """Return what appends a batch: its rows, or for a changelog its net changes by key."""
+        stream = writing.stream
+        log = embedded_log(stream, writing.workspace)
+        if not writing.changelog:
+            return lambda rows, batch_id, key: log.append_frame(rows, key)
+        # mode changelog_kv needs a -1 for each version, before a +1 that may have the same time
+        keep_replaced = stream.mode is StreamMode.CHANGELOG
+        return lambda rows, batch_id, key: log.append_frame(net_frame(rows, stream, keep_replaced=keep_replaced), key)
+
+
+def embedded_log(stream: StreamDef, workspace: Path) -> EmbeddedLog:
+    """Return the log of an embedded stream."""
+    return EmbeddedLog(workspace / "streams" / stream.name.lower())
 
 
 class EmbeddedLog:
@@ -39,9 +90,9 @@ class EmbeddedLog:
         folder.mkdir(parents=True, exist_ok=True)
 
     def read_stream(self, spark: SparkSession, columns: StructType, seek: Seek | None = None) -> DataFrame:
-        """A streaming source frame of the whole log and what will be added; it has ``_frontier``.
+        """Return a streaming source frame of the log, with ``_frontier``.
 
-        With ``seek`` of the rows that were written since then.  Frontiers hold for later rows too, so all are read.
+        With ``seek`` it has only the rows written since then. Frontiers hold for later rows too, so all are read.
         """
         rows = _source_frame(spark.readStream.schema(_stored(columns)).parquet(str(self.folder)), columns)
         if seek is None or seek.since is None:
@@ -50,14 +101,14 @@ class EmbeddedLog:
         return rows.where(F.col(STORED_FRONTIER).isNotNull() | arrived)
 
     def read_stored(self, spark: SparkSession, columns: StructType) -> DataFrame:
-        """A batch source frame of the rows that are there now."""
+        """Return a batch source frame of the rows that the log has now."""
         rows = _source_frame(spark.read.schema(_stored(columns)).parquet(str(self.folder)), columns)
         return rows.where(F.col(STORED_FRONTIER).isNull()).drop(STORED_FRONTIER)
 
     def append_frame(self, frame: DataFrame, key: str) -> bool:
-        """Append a batch of a query; False where ``key`` has been committed before.
+        """Append a batch of a query. Return False where ``key`` has been committed before.
 
-        The frame has the stream's columns, and ``_frontier`` where the query tells it.
+        The frame has the stream's columns, and ``_frontier`` where the query reports it.
         """
         if self._committed(key):
             return False
@@ -73,10 +124,10 @@ class EmbeddedLog:
         return True
 
     def _remove_abandoned(self) -> None:
-        """Take away what writers that died have left; one that still writes is not that old."""
+        """Delete what dead writers left. The folder of a live writer is younger."""
         oldest = time.time() - _ABANDONED_SECONDS
         for staging in self.folder.glob(f"{_STAGING}*"):
-            with suppress(FileNotFoundError):  # its writer may just have done so itself
+            with suppress(FileNotFoundError):  # its writer may have deleted it just now
                 if staging.stat().st_mtime < oldest:
                     shutil.rmtree(staging, ignore_errors=True)
 
@@ -104,7 +155,7 @@ def _stored(columns: StructType) -> StructType:
 
 
 def _source_frame(rows: DataFrame, columns: StructType) -> DataFrame:
-    """The log's files, as Spark reads them, with the hidden columns of a source."""
+    """Return the log's files with the hidden columns of a source."""
     place = F.concat(F.substring("_metadata.file_name", 1, 12), F.lpad(F.hex("_metadata.row_index"), 16, "0"))
     declared = [spark_name(field.name) for field in columns]
     return rows.select(*declared, F.encode(place, "UTF-8").alias(SEQUENCE), TP_TIME, STORED_FRONTIER)

@@ -1,8 +1,4 @@
-"""Files as streams: JSON lines, CSV and Parquet, as source and as sink.
-
-Source: every file that appears in the folder is read once, in order of modification time.
-Sink: each batch becomes files named by query, batch and part; a batch that is written again replaces its own files.
-"""
+"""The ``files`` connector: JSON lines, CSV and Parquet files, as source and as sink."""
 
 from __future__ import annotations
 
@@ -18,19 +14,24 @@ from pyspark.sql.types import StructField, StructType, TimestampType
 
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import SEQUENCE, TP_TIME, spark_name
+from watersmeet.connectors.connector import Reading, SinkConnector, StoredConnector, WriteBatch, Writing
+from watersmeet.connectors.csv_headers import PLACE, VALUE, skip_headers
 from watersmeet.connectors.debezium import decode_changes
 from watersmeet.connectors.envelope import DEBEZIUM, value_format
 from watersmeet.connectors.formats import Format, decode, format_options
-from watersmeet.connectors.headers import PLACE, VALUE, skip_headers
+from watersmeet.connectors.sink_changelogs import Changelogs
 from watersmeet.errors import ConfigError, ConnectorError
+from watersmeet.runtime.dataflow import Source
 from watersmeet.runtime.storage import Storage
 from watersmeet.runtime.worker_scan import ParquetFiles
 from watersmeet.settings.option_parsing import parse_options
+from watersmeet.settings.secrets import masked_value
 from watersmeet.settings.seek import Seek
 
-#: The columns of Spark's source of whole files, of which none is asked for.
+#: The columns of Spark's source of whole files; none of them is selected.
 _BINARY_FILES = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
 _CHANGED = "_metadata.file_modification_time"
+_PREFIXES = {"format_options": ("json.", "csv.", "parquet.")}
 
 
 class FilesOptions(BaseModel):
@@ -41,17 +42,57 @@ class FilesOptions(BaseModel):
     path: Annotated[str, Field(min_length=1)]
     format: Literal["json", "csv", "parquet", "debezium-json"] = "json"
     max_files_per_trigger: Annotated[int, Field(gt=0)] | None = None
-    """The most files of one micro-batch."""
     header: bool = False
-    """CSV: whether the first line of each file names the columns (source and sink), in the declared order."""
     changelog: bool = False
-    """Sink: take a changelog, with ``_tp_delta`` as the last column."""
     format_options: dict[str, str] = {}
 
 
+class FilesConnector(StoredConnector, SinkConnector):
+    """Files in the folder ``path``, as a source and as a sink that writes each batch exactly once.
+
+    As a source, it reads every file that appears, once, in order of modification time, at most
+    ``max_files_per_trigger`` files per micro-batch. ``format`` is ``json`` (lines, the default), ``csv``, ``parquet``
+    or, for changing streams, ``debezium-json``; ``json.*``, ``csv.*`` and ``parquet.*`` are Spark's options for it.
+    With ``header`` the first line of each CSV file names the columns, in declared order. As a sink, it names files by
+    query, batch and part, so a batch that is written again replaces its own files; with ``changelog`` it takes a
+    changelog and writes ``_tp_delta`` as the last column.
+    """
+
+    name = "files"
+    model = FilesOptions
+    prefixes = _PREFIXES
+    changelogs = (Changelogs.IF_ASKED,)
+
+    def check(self, stream: StreamDef) -> None:
+        """Raise ``ConfigError`` for wrong options."""
+        options_of(stream.options)
+
+    def open_source(self, reading: Reading) -> Source:
+        """Return a source of the folder; with ``seek`` it skips files that were last changed before.
+
+        Raises ``ConnectorError`` where the folder does not exist.
+        """
+        spark, columns = reading.spark, reading.columns
+        given = _existing(spark, reading.stream.options)
+        raw = _since(_raw(_stream_reader(spark, given, limited=reading.limited), columns, given), reading.seek)
+        frame = _source_frame(raw, columns, given, reading.changing, F.current_timestamp())
+        scanned = parquet_files(spark, columns, reading.stream.options, limited=reading.limited, seek=reading.seek)
+        return Source(frame, files=scanned)
+
+    def open_stored(self, reading: Reading) -> DataFrame:
+        """Return the rows of the files that exist now; they arrived when their file was last changed."""
+        given = _existing(reading.spark, reading.stream.options)
+        raw = _raw(reading.spark.read, reading.columns, given)
+        return _source_frame(raw, reading.columns, given, reading.changing, F.col(_CHANGED))
+
+    def open_sink(self, writing: Writing) -> WriteBatch:
+        """Return what writes a batch as files."""
+        return lambda rows, batch_id, key: _write_batch(rows, key, writing.stream.options)
+
+
 def options_of(options: Mapping[str, str]) -> FilesOptions:
-    """The options of a WITH clause, checked; ``ConfigError`` for what is missing, unknown or wrong."""
-    given = parse_options(FilesOptions, "files", options, nested={"format_options": ("json.", "csv.", "parquet.")})
+    """Return the checked options of a WITH clause; raises ``ConfigError`` for missing, unknown or wrong ones."""
+    given = parse_options(FilesOptions, FilesConnector.name, options, nested=_PREFIXES)
     if given.header and given.format != "csv":
         raise ConfigError(f"files: header goes with format = 'csv', not {given.format!r}", option="header")
     for name in given.format_options:
@@ -62,32 +103,16 @@ def options_of(options: Mapping[str, str]) -> FilesOptions:
     return given
 
 
-def read_stream(
-    spark: SparkSession,
-    columns: StructType,
-    options: Mapping[str, str],
-    *,
-    limited: bool,
-    changing: StreamDef | None = None,
-    seek: Seek | None = None,
-) -> DataFrame:
-    """A streaming source frame of the folder; ``limited`` honours ``max_files_per_trigger``.
-
-    ``changing`` is the stream, where its rows change; with ``seek`` only files that were changed since then are read.
-    Raises ``ConnectorError`` where the folder is not there.
-    """
-    given = _opened(spark, options)
-    raw = _since(_raw(_stream_reader(spark, given, limited=limited), columns, given), seek)
-    return _source_frame(raw, columns, given, changing, F.current_timestamp())
+# -- source ------------------------------------------------------------------------------------------------------------
 
 
 def parquet_files(
     spark: SparkSession, columns: StructType, options: Mapping[str, str], *, limited: bool, seek: Seek | None = None
 ) -> ParquetFiles | None:
-    """The files of the same stream, for workers to read; None where only Spark can.
+    """Return the stream's Parquet files for workers to read; None where only Spark can read them.
 
-    So it is with other formats, with options of Spark's reader, on file systems that are not mounted, and where the
-    path may stand for several folders.  What a checkpoint knows of the files is the same either way.
+    Only Spark reads other formats, files with options of Spark's reader, file systems that are not mounted, and paths
+    that may stand for several folders. A checkpoint records the files in the same way in both cases.
     """
     given = options_of(options)
     if given.format != "parquet" or given.format_options or set(given.path) & set("*?[]{}=%"):
@@ -95,7 +120,7 @@ def parquet_files(
     root = Storage(spark).local_path(given.path)
     if root is None or "=" in root:
         return None
-    # only what is selected is read: nothing of the files' content
+    # Spark reads only selected columns, so it does not read the files' content
     reader = _stream_reader(spark, given, limited=limited).format("binaryFile").schema(_BINARY_FILES)
     listed = _since(reader.load(given.path), seek)
     frame = listed.select(
@@ -108,7 +133,7 @@ def parquet_files(
 
 
 def _stream_reader(spark: SparkSession, given: FilesOptions, *, limited: bool) -> DataStreamReader:
-    # by default Spark passes over files a week older than the newest one, without a word
+    # by default Spark silently skips files that are a week older than the newest one
     reader = spark.readStream.option("maxFileAge", "36500d")
     if given.max_files_per_trigger is not None and limited:
         return reader.option("maxFilesPerTrigger", given.max_files_per_trigger)
@@ -121,52 +146,16 @@ def _since(files: DataFrame, seek: Seek | None) -> DataFrame:
     return files.where(F.col(_CHANGED) >= F.timestamp_micros(F.lit(seek.since)))
 
 
-def read_stored(
-    spark: SparkSession, columns: StructType, options: Mapping[str, str], *, changing: StreamDef | None = None
-) -> DataFrame:
-    """A batch source frame of the files that are there now, which arrived when they were last changed.
-
-    ``changing`` and errors are those of ``read_stream``.
-    """
-    given = _opened(spark, options)
-    return _source_frame(_raw(spark.read, columns, given), columns, given, changing, F.col(_CHANGED))
-
-
-def write_batch(frame: DataFrame, key: str, options: Mapping[str, str]) -> None:
-    """Write the rows of a batch, which ``key`` names; files that an earlier attempt at it left are replaced.
-
-    Raises ``ConnectorError`` where the folder cannot be made.
-    """
-    given = options_of(options)
-    storage = Storage(frame.sparkSession)
-    storage.make_folder(given.path)  # says it in a sentence where there can be none
-    staging = f"{given.path}/_staging-{key}"
-    writer = frame.write.mode("overwrite").option("escape", '"').options(**_without_prefix(given, f"{given.format}."))
-    if given.format == "csv" and given.header:
-        writer = writer.option("header", "true")
-    if given.format == "json":
-        writer = writer.option("ignoreNullFields", "false")
-    writer.format(given.format).save(staging)
-    prefix = f"{key}-"
-    for name in storage.names(given.path):
-        if name.startswith(prefix):
-            storage.delete(f"{given.path}/{name}")
-    parts = [name for name in storage.names(staging) if name.startswith("part-")]
-    for number, name in enumerate(parts):
-        ending = name.split(".", 1)[1] if "." in name else given.format
-        storage.rename(f"{staging}/{name}", f"{given.path}/{prefix}{number:05d}.{ending}")
-    storage.delete(staging)
-
-
-def _opened(spark: SparkSession, options: Mapping[str, str]) -> FilesOptions:
+def _existing(spark: SparkSession, options: Mapping[str, str]) -> FilesOptions:
     given = options_of(options)
     if not Storage(spark).exists(given.path):
-        raise ConnectorError(f"there is no folder {given.path}", hint="make it, or mend the option path")
+        shown = masked_value("path", given.path)
+        raise ConnectorError(f"there is no folder {shown}", hint="create it, or correct the option path")
     return given
 
 
 def _raw(reader: DataFrameReader | DataStreamReader, columns: StructType, given: FilesOptions) -> DataFrame:
-    """The files as Spark reads them: columns of Parquet, else lines."""
+    """Return the files as Spark reads them: columns of Parquet, else lines."""
     if given.format == "parquet":
         return reader.schema(columns).options(**_without_prefix(given, "parquet.")).parquet(given.path)
     return reader.text(given.path)
@@ -175,7 +164,7 @@ def _raw(reader: DataFrameReader | DataStreamReader, columns: StructType, given:
 def _source_frame(
     raw: DataFrame, columns: StructType, given: FilesOptions, changing: StreamDef | None, arrival: Column
 ) -> DataFrame:
-    """What ``_raw`` gives as the declared columns and the hidden ones of a source."""
+    """Return ``raw`` as the declared columns and the hidden ones of a source."""
     if given.format == "parquet":
         declared = [spark_name(field.name) for field in columns]
         place = F.concat(F.encode(_file(), "UTF-8"), F.unhex(_sixteen_digits("_metadata.row_index")))
@@ -193,12 +182,41 @@ def _source_frame(
 
 
 def _file() -> Column:
-    """The file, with what ends its name where a place within it follows."""
+    """Return the file's URI and a NUL, which ends it where a place within the file follows."""
     return F.concat("_metadata.file_path", F.lit("\0"))
 
 
 def _sixteen_digits(number: str) -> Column:
     return F.lpad(F.hex(number), 16, "0")
+
+
+# -- sink --------------------------------------------------------------------------------------------------------------
+
+
+def _write_batch(frame: DataFrame, key: str, options: Mapping[str, str]) -> None:
+    """Write the rows of a batch, which ``key`` names, and replace files that an earlier attempt at it left.
+
+    Raises ``ConnectorError`` where the folder cannot be created.
+    """
+    given = options_of(options)
+    storage = Storage(frame.sparkSession)
+    storage.make_folder(given.path)  # Spark's own error for it is not one sentence
+    staging = f"{given.path}/_staging-{key}"
+    writer = frame.write.mode("overwrite").option("escape", '"').options(**_without_prefix(given, f"{given.format}."))
+    if given.format == "csv" and given.header:
+        writer = writer.option("header", "true")
+    if given.format == "json":
+        writer = writer.option("ignoreNullFields", "false")
+    writer.format(given.format).save(staging)
+    prefix = f"{key}-"
+    for name in storage.names(given.path):
+        if name.startswith(prefix):
+            storage.delete(f"{given.path}/{name}")
+    parts = [name for name in storage.names(staging) if name.startswith("part-")]
+    for number, name in enumerate(parts):
+        ending = name.split(".", 1)[1] if "." in name else given.format
+        storage.rename(f"{staging}/{name}", f"{given.path}/{prefix}{number:05d}.{ending}")
+    storage.delete(staging)
 
 
 def _without_prefix(given: FilesOptions, prefix: str) -> dict[str, str]:

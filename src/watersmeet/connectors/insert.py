@@ -13,8 +13,9 @@ from pyspark.sql import functions as F
 from watersmeet.bind.define import takes_column
 from watersmeet.catalog.streams import EMBEDDED, StreamDef
 from watersmeet.columns import TP_DELTA
-from watersmeet.connectors.changes import change_reason
-from watersmeet.connectors.registry import embedded_log, stored_schema
+from watersmeet.connectors.deltas import change_reason
+from watersmeet.connectors.embedded import embedded_log
+from watersmeet.connectors.stream_schema import stored_schema
 from watersmeet.errors import BindError, UnsupportedError, did_you_mean
 from watersmeet.expressions.positions import position_of
 from watersmeet.runtime.failures import first_sentence, without_stacks
@@ -22,10 +23,10 @@ from watersmeet.sql.statements import InsertValues
 
 
 def insert_values(spark: SparkSession, stream: StreamDef, statement: InsertValues, workspace: Path) -> int:
-    """Append the rows to an embedded stream; their number comes back.
+    """Append the rows to an embedded stream and return their number.
 
-    Columns that are not named are NULL, but ``_tp_delta`` is +1; a stream that changes takes it also undeclared.
-    Raises ``BindError`` for columns and values that do not fit, and for rows that cannot be a change.
+    Columns that are not named are NULL; ``_tp_delta`` is +1, and a changing stream takes it even undeclared. Raises
+    ``BindError`` for columns and values that do not fit, and for rows that are no changes.
     """
     if stream.connector != EMBEDDED or stream.derived:
         raise UnsupportedError(
@@ -51,7 +52,7 @@ def insert_values(spark: SparkSession, stream: StreamDef, statement: InsertValue
             is_delta = field.name == TP_DELTA
             default = F.lit(1 if is_delta else None)
             value = default if index is None else F.expr(row[index].sql(dialect="spark"))
-            # a delta is checked before it is made to fit
+            # a delta is checked before it is narrowed to TINYINT
             fields.append(value.cast("bigint" if is_delta else field.dataType).alias(field.name))
         structs.append(F.struct(*fields))
     try:
@@ -68,7 +69,7 @@ def insert_values(spark: SparkSession, stream: StreamDef, statement: InsertValue
 
 
 def _check_changes(rows: DataFrame, stream: StreamDef, statement: InsertValues) -> None:
-    """Refuse now what would be a bad row when the stream is read."""
+    """Raise ``BindError`` for rows that would be bad rows when the stream is read."""
     found = rows.select(change_reason(stream, F.col(TP_DELTA))).collect()
     for values, (reason,) in zip(statement.rows, found, strict=True):
         if reason is not None:

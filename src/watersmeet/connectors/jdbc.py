@@ -1,8 +1,8 @@
-"""A table of a database as a sink: the newest row of each primary key, through SQLAlchemy.
+"""The ``jdbc`` connector: a table of a database as a sink, through SQLAlchemy.
 
-A batch is one transaction of upserts and deletes by key, so that it is there whole or not at all, and taking it again
-changes nothing.  The table is there already, with a unique index over the key: it is looked at before a query starts,
-so that what does not fit is one sentence then.  The driver writes: no worker has to reach the database.
+A batch is one transaction of upserts and deletes by key, so writing it again changes nothing. The table must exist,
+with a unique index over the key; it is inspected before a query starts. The driver writes, so workers need no access
+to the database.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from pydantic import Field, field_validator
 
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import TP_DELTA
-from watersmeet.connectors.upsert import net_changes, require_columns_of_table
+from watersmeet.connectors.connector import SinkConnector, WriteBatch, Writing
+from watersmeet.connectors.net_changes import collected, net_changes, require_columns_of_table
+from watersmeet.connectors.sink_changelogs import Changelogs
 from watersmeet.errors import ConfigError, ConnectorError, did_you_mean
-from watersmeet.lookup.engines import Address, deadline, engine_of, require_packages
+from watersmeet.lookup.connections import Address, deadline, engine_of, require_packages
 from watersmeet.lookup.jdbc import same_name
 from watersmeet.lookup.jdbc_types import fits, python_type
-from watersmeet.lookup.options import DatabaseOptions, parse_table_options
+from watersmeet.lookup.table_options import DatabaseOptions, parse_table_options
 from watersmeet.lookup.tables import table_schema
 from watersmeet.settings.durations import seconds
 from watersmeet.settings.secrets import hide
@@ -34,11 +36,11 @@ if TYPE_CHECKING:
 
 _DATABASES = ("postgresql", "sqlite")
 _CHUNK = 2_000
-"""How many rows go with one call."""
+"""Rows per call of the driver."""
 
 
 class JdbcSinkOptions(DatabaseOptions):
-    """The WITH options of a table that takes results."""
+    """The WITH options of a table that results are written to."""
 
     timeout: Annotated[float, Field(gt=0, le=3600)] = 60.0
     """Seconds that a statement with some of a batch's rows, or making a connection, may take: ``'60 seconds'``."""
@@ -50,33 +52,50 @@ class JdbcSinkOptions(DatabaseOptions):
 
 
 def options_of(options: Mapping[str, str]) -> JdbcSinkOptions:
-    """The options of a WITH clause, checked; ``ConfigError`` for what is missing, unknown or wrong."""
+    """Return the checked options of a WITH clause; raises ``ConfigError`` for missing, unknown or wrong ones."""
     given = parse_table_options(JdbcSinkOptions, "jdbc", options)
     database = given.url.split(":")[1]
     if database not in _DATABASES:
         raise ConfigError(
             f"jdbc writes to {' and '.join(_DATABASES)}, not to {database}",
-            hint="of another database a program that reads a changelog can keep a table: kafka, or files"
+            hint="for another database, write a changelog that a program can apply to it: kafka, or files"
             " WITH (changelog = 'true')",
             option="url",
         )
     return given
 
 
-def check_options(stream: StreamDef) -> None:
-    """Raise ``ConfigError`` for options that are wrong, and for a stream without a primary key."""
-    options_of(stream.options)
-    require_columns_of_table(stream)
-    if not stream.changes:
-        raise ConfigError(
-            f"{stream.name} has no PRIMARY KEY: a batch written again, as after a failure, would double its rows",
-            hint="CREATE MUTABLE STREAM … PRIMARY KEY (…) WITH (connector = 'jdbc', …), and INSERT INTO it",
-        )
+class JdbcConnector(SinkConnector):
+    """A sink that keeps the newest row of each PRIMARY KEY in a table of PostgreSQL or SQLite.
+
+    ``url`` is the database (``jdbc:postgresql://host:port/database``), ``table`` an existing table with a unique index
+    over the key, ``user`` and ``password`` the login (by reference to a secret). ``timeout`` is the longest that a
+    statement or a connection attempt may take (default ``'60 seconds'``).
+    """
+
+    name = "jdbc"
+    model = JdbcSinkOptions
+    changelogs = (Changelogs.BY_KEY,)
+
+    def check(self, stream: StreamDef) -> None:
+        """Raise ``ConfigError`` for wrong options, a column ``_tp_delta`` and a stream without a primary key."""
+        options_of(stream.options)
+        require_columns_of_table(stream)
+        if not stream.changes:
+            raise ConfigError(
+                f"{stream.name} has no PRIMARY KEY: a batch written again, as after a failure, would double its rows",
+                hint="CREATE MUTABLE STREAM … PRIMARY KEY (…) WITH (connector = 'jdbc', …), and INSERT INTO it",
+            )
+
+    def open_sink(self, writing: Writing) -> WriteBatch:
+        """Return what writes a batch; raises as ``open_table`` does."""
+        sink = open_table(writing.stream)
+        return lambda rows, batch_id, key: sink.write(collected(rows), batch_id)
 
 
 @dataclass(frozen=True, slots=True)
 class JdbcSink:
-    """The table of a stream, and the statements for its rows; columns are ``c0``, ``c1``, … as declared."""
+    """The table of a stream and its statements; columns are ``c0``, ``c1``, … in declared order."""
 
     stream: StreamDef
     address: Address
@@ -84,14 +103,14 @@ class JdbcSink:
     delete: sa.Delete
 
     def write(self, rows: pa.Table, batch_id: int) -> None:
-        """Bring the table to where it is after a batch, which may have been written before.
+        """Write a batch, which may have been written before.
 
         Raises ``ConnectorError`` where the database is down, hangs or refuses, and for several rows of a key.
         """
         import sqlalchemy as sa
 
         changes = net_changes(rows, self.stream)
-        # the server may have gone and come back since a pooled connection was last used: then a new one is tried
+        # the server may have restarted since a pooled connection was last used: retry once with a new one
         for last in (False, True):
             try:
                 self._transact(changes)
@@ -99,7 +118,7 @@ class JdbcSink:
             except sa.exc.SQLAlchemyError as error:
                 if last or not getattr(error, "connection_invalidated", False):
                     failed = _failure(f"batch {batch_id} could not be written to {_named(self.stream)}", error)
-                    failed.hint = "once the cause is mended run the query again: it writes the batch anew"
+                    failed.hint = "fix the cause and run the query again: it writes the batch anew"
                     raise failed from None
 
     def _transact(self, changes: pa.Table) -> None:
@@ -123,9 +142,9 @@ class JdbcSink:
 
 
 def open_table(stream: StreamDef) -> JdbcSink:
-    """The table of a stream, which is looked at.
+    """Inspect the table of a stream and return it as a sink.
 
-    Raises ``ConnectorError`` where it cannot be reached or is not there, or has other columns, types or keys.
+    Raises ``ConnectorError`` where it cannot be reached, does not exist, or has other columns, types or keys.
     """
     require_packages()
     import sqlalchemy as sa
@@ -144,7 +163,7 @@ def open_table(stream: StreamDef) -> JdbcSink:
 
 
 def _described(stream: StreamDef, name: str, connection: sa.Connection) -> sa.Table:
-    """The table with the declared columns, under its own names and types."""
+    """Return the table with the declared columns, under the table's own names and types."""
     import sqlalchemy as sa
 
     *schema, base = name.split(".")
@@ -155,7 +174,7 @@ def _described(stream: StreamDef, name: str, connection: sa.Connection) -> sa.Ta
     except sa.exc.NoSuchTableError:
         raise ConnectorError(
             f"the database has no table {name} for {stream.name} to be written to",
-            hint="create it there first, with a primary key; or mend the option table, or grant the user a right to it",
+            hint="create it first, with a primary key; or correct the option table, or grant the user access to it",
         ) from None
     columns: dict[str, sa.Column[Any]] = {}
     for field in table_schema(stream, [column.name for column in stream.columns]):
@@ -176,7 +195,7 @@ def _described(stream: StreamDef, name: str, connection: sa.Connection) -> sa.Ta
 
 
 def _loses(declared: pa.DataType, actual: TypeEngine[Any], dialect: str) -> bool:
-    """Whether the database would round a value without a word."""
+    """Return whether the database would silently round a value."""
     import sqlalchemy as sa
 
     if pa.types.is_decimal(declared):
@@ -185,7 +204,7 @@ def _loses(declared: pa.DataType, actual: TypeEngine[Any], dialect: str) -> bool
         scale = getattr(actual, "scale", None)
         return dialect == "sqlite" or (scale is not None and scale < declared.scale)
     if pa.types.is_floating(declared):
-        # PostgreSQL makes 15 digits of a double in a numeric column
+        # PostgreSQL keeps only 15 digits of a double in a numeric column
         return python_type(actual) is not float or (isinstance(actual, sa.REAL) and declared == pa.float64())
     if pa.types.is_timestamp(declared):
         return (getattr(actual, "precision", None) or 6) < 6
@@ -193,7 +212,7 @@ def _loses(declared: pa.DataType, actual: TypeEngine[Any], dialect: str) -> bool
 
 
 def _unique_sets(known: sa.Inspector, name: str, schema: str | None) -> Iterator[set[str | None]]:
-    """The sets of columns of which the table has each combination once."""
+    """Return the sets of columns that are unique in the table."""
     yield set(known.get_pk_constraint(name, schema)["constrained_columns"])
     for constraint in known.get_unique_constraints(name, schema):
         yield set(constraint["column_names"])
@@ -207,7 +226,7 @@ def _require_unique(table: str, key: Sequence[str], unique: Iterator[set[str | N
     if not any(each == set(key) for each in unique):
         shown = ", ".join(key)
         raise ConnectorError(
-            f"table {table} has no primary key or unique index over ({shown}), by which its rows are replaced",
+            f"table {table} has no primary key or unique index over ({shown}), which upserts need",
             hint=f"ALTER TABLE {table} ADD PRIMARY KEY ({shown}), or declare the key that the table has",
         )
 
@@ -218,7 +237,7 @@ def _require_unique(table: str, key: Sequence[str], unique: Iterator[set[str | N
 def _upsert(table: sa.Table, stream: StreamDef, dialect: str) -> sa.Insert:
     from sqlalchemy.dialects import postgresql, sqlite
 
-    # the two are written alike, and have no type in common that says so
+    # both have the same methods but no common type
     statement: Any = postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
     names = [column.name for column in stream.columns]
     key = [table.c[f"c{names.index(name)}"] for name in stream.primary_key]
@@ -241,7 +260,7 @@ def _delete(table: sa.Table, stream: StreamDef) -> sa.Delete:
 
 @contextmanager
 def _in_time(connection: sa.Connection, address: Address) -> Iterator[None]:
-    """Raise ``ConnectorError`` where the server does not answer at all."""
+    """Raise ``ConnectorError`` where the server does not answer in time."""
     import sqlalchemy as sa
 
     with deadline(connection, address.timeout) as limit:
@@ -249,7 +268,7 @@ def _in_time(connection: sa.Connection, address: Address) -> Iterator[None]:
             yield
         except sa.exc.DBAPIError:
             if limit.passed:
-                raise ConnectorError(f"the database gives no answer within {address.timeout:g} seconds") from None
+                raise ConnectorError(f"the database did not answer within {address.timeout:g} seconds") from None
             raise
 
 
@@ -258,6 +277,6 @@ def _named(stream: StreamDef) -> str:
 
 
 def _failure(what: str, error: sa.exc.SQLAlchemyError) -> ConnectorError:
-    """The first line of what the driver said, without secrets."""
+    """Return an error with the first line of the driver's message, without secrets."""
     said = str(getattr(error, "orig", None) or error).strip() or type(error).__name__
     return ConnectorError(f"{what}: {hide(said.splitlines()[0])}")

@@ -1,6 +1,6 @@
 """The Spark packages (Maven coordinates) that connectors and formats need, and whether a session has them.
 
-PySpark ships without its Kafka, Avro and Protobuf packages; a session loads them when it starts and never later.
+PySpark ships without its Kafka, Avro and Protobuf packages. A session can load them only when it starts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SCALA_VERSION = "2.13"
 
 
 class Package(StrEnum):
-    """A package of Spark's, by the name that users give to it."""
+    """A package of Spark, by the name that users write."""
 
     KAFKA = "kafka"
     AVRO = "avro"
@@ -37,24 +37,24 @@ _CLASS = {
     Package.AVRO: "org.apache.spark.sql.avro.AvroDataToCatalyst",
     Package.PROTOBUF: "org.apache.spark.sql.protobuf.ProtobufDataToCatalyst",
 }
-# What Ivy, which fetches packages for Spark, says of those it could not get, and of the network.
+# Ivy downloads packages for Spark; these are its messages about missing packages and about the network.
 _MISSING = re.compile(r"(?:unresolved dependency|download failed): ([\w.-]+)#([\w.-]+);([\w.-]+)")
 _NETWORK = re.compile(r"^\s*(Host \S+ not found|You probably access .*|Server access error.*)", re.MULTILINE)
 _COORDINATE = re.compile(r"[^:\s,]+:[^:\s,]+:[^:\s,]+")
 
 
 def spark_version() -> str:
-    """The release of the PySpark that runs, such as ``4.3.0``, without a suffix of a development build."""
+    """Return the release of the running PySpark, such as ``4.3.0``, without the suffix of a development build."""
     found = re.match(r"\d+\.\d+\.\d+", pyspark.__version__)
     return found.group() if found else pyspark.__version__
 
 
 def coordinates(packages: Iterable[str]) -> tuple[str, ...]:
-    """Maven coordinates for ``spark.jars.packages``, without repeats.
+    """Return Maven coordinates for ``spark.jars.packages``, without duplicates.
 
-    In goes a package's name (``kafka``, ``avro``, ``protobuf``), which gets the version of the PySpark that runs, or
-    a full coordinate (``group:artifact:version``), which is kept and stands in place of the named package of the same
-    artifact. Raises ``ConfigError`` for anything else.
+    A package is a name (``kafka``, ``avro``, ``protobuf``), which gets the version of the running PySpark, or a full
+    coordinate (``group:artifact:version``), which overrides the named package of the same artifact. Raises
+    ``ConfigError`` for anything else.
     """
     given = [text.strip() for text in packages]
     explicit = [text for text in given if _COORDINATE.fullmatch(text)]
@@ -77,19 +77,19 @@ def coordinates(packages: Iterable[str]) -> tuple[str, ...]:
 
 
 def has_package(spark: SparkSession, package: Package) -> bool:
-    """Whether the running session can load the classes of ``package``."""
+    """Return whether the running session can load the classes of ``package``."""
     return _can_load(spark._jvm, package)
 
 
 def not_loaded(jvm: Any, wanted: Iterable[str]) -> list[str]:
-    """Those of the coordinates whose package is known here, and that the running JVM cannot load."""
+    """Return the coordinates of known packages that the running JVM cannot load."""
     known = {artifact: package for package, artifact in _ARTIFACT.items()}
     found = ((text, known.get(text.split(":")[1])) for text in wanted)
     return [text for text, package in found if package is not None and not _can_load(jvm, package)]
 
 
 def download_failure(said: str) -> ConnectorError | None:
-    """The error behind what Spark said while it did not start; None where it is not a package that is missing."""
+    """Return the error for Spark's output of a failed start; None where no package is missing."""
     missing = dict.fromkeys(":".join(match) for match in _MISSING.findall(said))
     if not missing:
         return None
@@ -105,7 +105,7 @@ def download_failure(said: str) -> ConnectorError | None:
 def _can_load(jvm: Any, package: Package) -> bool:
     from py4j.protocol import Py4JJavaError
 
-    # A session's packages are seen by its own class loader, not by the one that loaded the Python gateway.
+    # only the session's own class loader sees its packages, not the one that loaded the Python gateway
     loader = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
     try:
         jvm.java.lang.Class.forName(_CLASS[package], False, loader)
@@ -115,7 +115,7 @@ def _can_load(jvm: Any, package: Package) -> bool:
 
 
 def require_package(spark: SparkSession, package: Package) -> None:
-    """Raise ``ConnectorError``, saying how to start a session with ``package``, where this session lacks it."""
+    """Raise ``ConnectorError`` with how to start a session with ``package``, where this session lacks it."""
     if not has_package(spark, package):
         raise ConnectorError(
             f"the {package.value.capitalize()} package is not in this Spark session",

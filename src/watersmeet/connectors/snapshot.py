@@ -1,4 +1,4 @@
-"""A batch DataFrame as a stream that is all there: its rows are written out once, and after them its end."""
+"""A batch DataFrame as a finite stream."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from watersmeet.kernels.api import FOREVER
 
 
 def snapshot(frame: DataFrame, folder: Path) -> DataFrame:
-    """Write the rows that the frame has now, as Parquet; they come back as a streaming DataFrame.
+    """Write the frame's current rows as Parquet and return them as a streaming DataFrame.
 
-    With the last of them comes the end of its time, so that nothing waits for more.
+    A last row carries the final frontier, so that no operator waits for more.
     """
     spark = frame.sparkSession
     rows = frame.withColumn(STORED_FRONTIER, F.lit(None).cast("bigint"))

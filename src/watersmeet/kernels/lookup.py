@@ -23,8 +23,8 @@ import pyarrow as pa
 from watersmeet.columns import TIME
 from watersmeet.kernels.api import StateView, StepFrontiers, StepResult, quote
 from watersmeet.kernels.match import Key, SideColumns
-from watersmeet.lookup.ask import Answer, look_up
 from watersmeet.lookup.cache import Clock, LookupCache, cache_of
+from watersmeet.lookup.key_batch import Answer, look_up
 from watersmeet.lookup.retry import RetryPolicy
 from watersmeet.lookup.source import LookupSource
 

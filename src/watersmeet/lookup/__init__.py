@@ -1,1 +1,1 @@
-"""Lookups: rows of an outside table, asked for as events need them and kept for a while."""
+"""Lookups in external tables: rows are queried when events need them, and cached for a while."""

@@ -1,8 +1,7 @@
-"""What lookups found, kept for a while: bounded by rows and by age, in one worker process, never durable.
+"""A cache of lookup results in one worker process, bounded by rows and by age, and empty after a restart.
 
-One cache serves all buckets that a worker process has of one lookup, in one run of one query.  A key without rows is
-remembered too (it counts as one row).  Over the bound, keys that were not asked for longest go first.  After a
-restart it starts empty.
+One cache serves all buckets that a worker process has of one lookup, in one run of one query. A key without rows is
+cached too and counts as one row. Over the bound, the least recently used keys are evicted first.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-#: Seconds, from any beginning.
+#: Returns seconds since any fixed moment.
 Clock: TypeAlias = Callable[[], float]
 #: The values of one key.
 Key: TypeAlias = tuple[Any, ...]
@@ -24,7 +23,7 @@ Key: TypeAlias = tuple[Any, ...]
 
 @dataclass(slots=True, eq=False)
 class _Chunk:
-    """Rows that came in together; ``live`` of them still belong to a key."""
+    """Rows that were fetched together; ``live`` of them still belong to a key."""
 
     rows: pa.Table
     live: int
@@ -41,7 +40,7 @@ class _Entry:
 
     @property
     def weight(self) -> int:
-        """How much of the bound it takes."""
+        """How many rows of the bound the entry takes."""
         return max(self.length, 1)
 
 
@@ -59,7 +58,7 @@ class LookupCache:
         self.used = clock()
 
     def get(self, keys: Sequence[Key]) -> tuple[pa.Table, list[int]]:
-        """The rows of the keys that are known, and the places of the keys that are not."""
+        """Return the rows of the cached keys, and the positions of the keys that are not cached."""
         now = self.used = self._clock()
         hits: list[_Entry] = []
         missing = []
@@ -75,7 +74,7 @@ class LookupCache:
         return self._gather(hits), missing
 
     def put(self, keys: Sequence[Key], rows: pa.Table, counts: Sequence[int], at: float) -> None:
-        """Remember what was asked for at a time; the rows come key by key, ``counts[i]`` of them are of ``keys[i]``."""
+        """Cache the result of a query at time ``at``: rows ordered by key, ``counts[i]`` of them for ``keys[i]``."""
         if self._most_rows == 0:
             return
         chunk = _Chunk(rows, 0)
@@ -115,7 +114,7 @@ class LookupCache:
         return pa.concat_tables(parts) if parts else self._schema.empty_table()
 
     def _compact(self) -> None:
-        """Copy the rows that are still needed: a chunk would stay whole for the sake of one of them."""
+        """Copy the live rows: one live row keeps its whole chunk in memory."""
         entries = sorted(self._entries.values(), key=lambda entry: id(entry.chunk))
         chunk = _Chunk(self._gather(entries).combine_chunks(), 0)
         for entry in entries:  # in the order in which their rows were gathered
@@ -128,7 +127,7 @@ _caches: dict[str, LookupCache] = {}
 
 
 def cache_of(name: str, make: Callable[[], LookupCache], clock: Clock = time.monotonic) -> LookupCache:
-    """The process's cache of a name, made at first; caches not used for as long as they keep rows are let go."""
+    """Return the process's cache of that name, and make it if needed. Drop caches that were unused for their TTL."""
     now = clock()
     for other, cache in list(_caches.items()):
         if other != name and now - cache.used >= cache.ttl:
@@ -139,5 +138,5 @@ def cache_of(name: str, make: Callable[[], LookupCache], clock: Clock = time.mon
 
 
 def forget_cache(name: str) -> None:
-    """Let go of a cache, as a restart does."""
+    """Drop a cache, as a restart does."""
     _caches.pop(name, None)

@@ -1,7 +1,7 @@
-"""Tables of a database, asked through SQLAlchemy: PostgreSQL (psycopg), and what else needs no code of its own.
+"""Tables of a database as external tables, through SQLAlchemy: PostgreSQL (psycopg), and databases like SQLite.
 
-One query asks for all keys of a batch.  Values are bound, names are quoted by SQLAlchemy.  What the database has is
-compared with what was declared before the first query, so that a wrong column is one sentence.
+One query asks for all keys of a batch. SQLAlchemy binds values and quotes names. Declared columns are compared with the
+table's before the first query, so that a wrong column is one sentence.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from watersmeet.errors import ConnectorError, did_you_mean
 from watersmeet.expressions.type_names import spark_type
-from watersmeet.lookup.engines import Address, deadline, engine_of
+from watersmeet.lookup.connections import Address, deadline, engine_of
 from watersmeet.lookup.jdbc_types import as_arrow, bind_type, fits, key_values, python_type
 from watersmeet.lookup.source import UnavailableError, both_names
 from watersmeet.settings.secrets import hide
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
 T = TypeVar("T")
-#: What every database takes as the values of one query; PostgreSQL takes arrays, as long as one likes.
+#: The most values of one query; PostgreSQL takes keys as arrays of any length instead.
 _MOST_PARAMETERS = 10_000
-#: What a server says for which patience is no help.
+#: Parts of server messages for which retries do not help.
 _LASTING = (
     "authentication failed",
     "no password supplied",
@@ -38,7 +38,7 @@ _LASTING = (
 
 @dataclass(frozen=True, slots=True)
 class JdbcSource:
-    """A table or view of a database, which SQL calls ``known_as``; only the columns of ``schema`` are read."""
+    """A table or view of a database; its name in SQL is ``known_as``. Only the columns of ``schema`` are read."""
 
     address: Address
     table: str
@@ -47,20 +47,20 @@ class JdbcSource:
 
     @property
     def name(self) -> str:
-        """The table's name, behind that which SQL has for it."""
+        """The table's name in SQL and in the database."""
         return both_names(self.known_as, self.table)
 
     @property
     def most_keys(self) -> int | None:
-        """Any number, where keys are sent as arrays."""
+        """Any number (None) where keys are sent as arrays."""
         return None if self.address.url.startswith("jdbc:postgresql:") else _MOST_PARAMETERS // len(self.schema)
 
     def check(self) -> None:
-        """Compare the table's columns with those declared."""
+        """Compare the table's columns with the declared ones."""
         self._connected(self._table)
 
     def fetch(self, keys: pa.Table) -> pa.Table:
-        """The rows of the keys, by one query."""
+        """Return the rows of the keys, by one query."""
 
         def ask(connection: sa.Connection) -> Sequence[sa.Row[Any]]:
             query = _query(self._table(connection), self.schema, keys, connection.dialect.name)
@@ -69,11 +69,11 @@ class JdbcSource:
         return as_arrow(self.name, self.schema, self._connected(ask))
 
     def _connected(self, ask: Callable[[sa.Connection], T]) -> T:
-        """What ``ask`` gives over a connection, which is cut where it takes too long."""
+        """Call ``ask`` with a connection, which is cut if the call takes too long."""
         import sqlalchemy as sa
 
         engine = engine_of(self.address)
-        # the server may have gone and come back since a pooled connection was last used: then a new one is tried
+        # the server may have restarted since a pooled connection was last used: retry once with a new one
         for last in (False, True):
             try:
                 with engine.connect() as connection, deadline(connection, self.address.timeout) as limit:
@@ -95,7 +95,7 @@ class JdbcSource:
         return _described[self]
 
     def _translated(self, error: sa.exc.DBAPIError) -> Exception:
-        """What the driver raised: whether asking again may help, and its first line, without secrets."""
+        """Return the driver's error as ours, by whether a retry may help, with its first line and without secrets."""
         import sqlalchemy as sa
 
         said = hide((str(error.orig).strip() or type(error.orig).__name__).splitlines()[0])
@@ -106,14 +106,14 @@ class JdbcSource:
         return ConnectorError(f"table {self.table} cannot be looked up in: {said}")
 
 
-#: What is known of tables, until a query fails.
+#: Tables that were compared with their declaration; a failed query removes its table.
 _described: dict[JdbcSource, sa.TableClause] = {}
 
 
 def _describe(source: JdbcSource, connection: sa.Connection) -> sa.TableClause:
-    """The table with the columns asked for, under their own names and types.
+    """Return the table with the declared columns, under the database's names and types.
 
-    Raises ``ConnectorError`` where the table or a column is not there, or a type does not fit.
+    Raises ``ConnectorError`` where the table or a column does not exist, or a type does not fit.
     """
     import sqlalchemy as sa
 
@@ -122,7 +122,7 @@ def _describe(source: JdbcSource, connection: sa.Connection) -> sa.TableClause:
         found = {each["name"]: each["type"] for each in sa.inspect(connection).get_columns(name, *schema)}
     except sa.exc.NoSuchTableError:
         raise ConnectorError(
-            f"the database has no table {source.table}", hint="mend the option table, or give the user the right to it"
+            f"the database has no table {source.table}", hint="correct the option table, or grant the user access to it"
         ) from None
     columns = []
     for declared in source.schema:
@@ -142,7 +142,7 @@ def _describe(source: JdbcSource, connection: sa.Connection) -> sa.TableClause:
 
 
 def same_name(name: str, candidates: Sequence[str] | dict[str, Any]) -> str | None:
-    """The candidate of that name, else the only one that has it in another case."""
+    """Return the candidate of that name, else the only one that differs in case alone, else None."""
     if name in candidates:
         return name
     alike = [each for each in candidates if each.lower() == name.lower()]
@@ -150,7 +150,7 @@ def same_name(name: str, candidates: Sequence[str] | dict[str, Any]) -> str | No
 
 
 def _query(table: sa.TableClause, schema: pa.Schema, keys: pa.Table, dialect: str) -> sa.Select[Any]:
-    """One SELECT for all keys: PostgreSQL takes each key column as an array, others take lists of values."""
+    """Return one SELECT for all keys, sent as an array per key column to PostgreSQL, else as lists of values."""
     import sqlalchemy as sa
 
     columns = dict(zip(schema.names, table.columns, strict=True))

@@ -1,4 +1,4 @@
-"""Values of a database as Arrow values of the declared types, and keys as values to bind."""
+"""Types of databases and Arrow: which may be declared, and how values and keys convert."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def python_type(kind: TypeEngine[Any]) -> type | None:
-    """The Python type in which a column's values arrive; None where SQLAlchemy does not know."""
+    """Return the Python type of a column's values; None where SQLAlchemy does not know it."""
     try:
         return kind.python_type
     except NotImplementedError:
@@ -25,7 +25,7 @@ def python_type(kind: TypeEngine[Any]) -> type | None:
 
 
 def fits(declared: pa.DataType, actual: TypeEngine[Any]) -> bool:
-    """Whether a column of the database may be declared with a type."""
+    """Return whether a column of the database may be declared with a type."""
     found = python_type(actual)
     if pa.types.is_timestamp(declared):
         return found is dt.datetime and bool(getattr(actual, "timezone", False)) == (declared.tz is not None)
@@ -47,7 +47,7 @@ _ALLOWED: tuple[tuple[Any, tuple[type, ...]], ...] = (
 
 
 def bind_type(declared: pa.DataType) -> TypeEngine[Any]:
-    """The type under which the values of a key are sent."""
+    """Return the type with which values of a key are bound."""
     import sqlalchemy as sa
 
     if pa.types.is_timestamp(declared):
@@ -64,10 +64,10 @@ def bind_type(declared: pa.DataType) -> TypeEngine[Any]:
 
 
 def key_values(values: Sequence[Any], found: type | None) -> list[Any]:
-    """Keys as the database takes them; None, which equals nothing, for those that no row of it can have."""
+    """Return keys as values to bind; None, which equals nothing, for keys that no row of the table can have."""
     if found is UUID:
         return [_uuid(value) for value in values]
-    # PostgreSQL has no text with a NUL in it, and refuses a whole query that holds one
+    # PostgreSQL has no text with a NUL character, and refuses a query that contains one
     return [None if isinstance(value, str) and "\0" in value else value for value in values]
 
 
@@ -80,7 +80,7 @@ def _uuid(value: Any) -> UUID | None:
 
 
 def as_arrow(table: str, schema: pa.Schema, rows: Sequence[Sequence[Any]]) -> pa.Table:
-    """Rows of the database; ``ConnectorError`` names a column with a value that the declared type does not hold."""
+    """Return rows of the database as Arrow; raises ``ConnectorError`` for a value outside its declared type."""
     columns = []
     for field, values in zip(schema, zip(*rows, strict=True) if rows else [()] * len(schema), strict=True):
         try:

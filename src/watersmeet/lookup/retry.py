@@ -1,4 +1,4 @@
-"""How often, and how patiently, an outside table is asked again that cannot be reached."""
+"""Retries of queries to external tables that cannot be reached."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class OnError(Enum):
-    """What happens to rows when the table still cannot be reached after the last retry."""
+    """What happens to rows when the table cannot be reached after the last retry."""
 
     FAIL = "fail"
     NULL = "null"
@@ -27,7 +27,7 @@ class OnError(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """``max_retries`` more attempts after the first (RETRY: any number); pauses double, up to ``longest_pause``."""
+    """``max_retries`` more attempts after the first (RETRY: any number). Pauses double, up to ``longest_pause``."""
 
     max_retries: int = 3
     on_error: OnError = OnError.FAIL
@@ -35,17 +35,19 @@ class RetryPolicy:
     longest_pause: float = 10.0
 
     def pauses(self) -> Iterator[float]:
-        """The seconds between attempts; half of each is left to chance, so that workers do not come all at once."""
+        """Return the seconds between attempts. Half of each is random, so that workers do not retry all at once."""
         retries = itertools.count() if self.on_error is OnError.RETRY else iter(range(self.max_retries))
         for number in retries:
             pause = min(self.longest_pause, self.first_pause * 2 ** min(number, 30))
             yield pause * random.uniform(0.5, 1.0)
 
 
-def ask(attempt: Callable[[], T], policy: RetryPolicy, table: str, sleep: Callable[[float], None] = time.sleep) -> T:
-    """What ``attempt`` gives, tried again while it raises ``UnavailableError``; the last one is raised on.
+def with_retries(
+    attempt: Callable[[], T], policy: RetryPolicy, table: str, sleep: Callable[[float], None] = time.sleep
+) -> T:
+    """Return the result of ``attempt``, and retry it while it raises ``UnavailableError``. Raise the last error.
 
-    A pause is cut short by what ends the process: Spark kills the workers of a task that is stopped.
+    A pause ends early only with the process: Spark kills the workers of a task that is stopped.
     """
     pauses = policy.pauses()
     while True:
@@ -55,5 +57,5 @@ def ask(attempt: Callable[[], T], policy: RetryPolicy, table: str, sleep: Callab
             pause = next(pauses, None)
             if pause is None:
                 raise
-            _log.warning("the lookup in table %s failed and is tried again in %.1f s: %s", table, pause, error)
+            _log.warning("the lookup in table %s failed and is retried in %.1f s: %s", table, pause, error)
             sleep(pause)

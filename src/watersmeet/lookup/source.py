@@ -1,4 +1,4 @@
-"""What an outside table offers to a lookup, and how it says that it cannot be reached just now."""
+"""The interface of external tables to lookups, and the error for a table that is temporarily unreachable."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ from watersmeet.expressions.type_names import spark_type
 
 
 class UnavailableError(Exception):
-    """The table cannot be reached, or gives no answer in time: asking again may help."""
+    """The table cannot be reached or does not answer in time; a retry may help."""
 
 
 class LookupSource(Protocol):
-    """An outside table.  It is plain data, shipped to the workers with each task, and holds no secret."""
+    """An external table: plain data without secrets, which Spark ships to the workers with each task."""
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """The table's name in messages."""
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns that it gives, with their declared types."""
+        """The columns that ``fetch`` returns, with their declared types."""
 
     @property
     def most_keys(self) -> int | None:
-        """How many keys one query may ask for (None: any number)."""
+        """The most keys of one query (None: any number)."""
 
     def check(self) -> None:
-        """Compare the table with what was declared, before a query starts; raises as ``fetch`` does."""
+        """Compare the table with its declaration before a query starts; raises as ``fetch`` does."""
 
     def fetch(self, keys: pa.Table) -> pa.Table:
-        """The rows of ``schema`` whose columns equal those of one of the ``keys``; others may be among them.
+        """Return the rows, as ``schema``, whose columns equal those of one of the ``keys``; others may be among them.
 
-        Keys are distinct and hold no NULL.  Raises ``UnavailableError`` where asking again may help, and
-        ``ConnectorError`` where it cannot: a column that is not there, a type that does not fit, no right to read.
+        Keys are distinct and hold no NULL. Raises ``UnavailableError`` where a retry may help, and ``ConnectorError``
+        where it cannot: a missing column, a type that does not fit, no permission to read.
         """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowsSource:
-    """A table whose rows travel with the query: a small batch of rows, as it was when the query was made."""
+    """A table whose rows travel with the query: a small batch of rows, fixed when the query was made."""
 
     name: str
     rows: pa.Table
@@ -55,24 +55,24 @@ class RowsSource:
 
     @property
     def most_keys(self) -> int | None:
-        """Any number."""
+        """Any number (None)."""
         return None
 
     def check(self) -> None:
-        """Nothing can be wrong with it."""
+        """Do nothing: the rows have their own schema."""
 
     def fetch(self, keys: pa.Table) -> pa.Table:
-        """All rows: there are few."""
+        """Return all rows."""
         return self.rows
 
 
 def both_names(known_as: str, written: str) -> str:
-    """What messages call a table: the name that SQL has for it, and where it is."""
+    """Return a table's name in messages: its name in SQL, and its location."""
     return written if known_as in ("", written) else f"{known_as} ({written})"
 
 
 def cast_columns(rows: pa.Table, schema: pa.Schema, table: str) -> pa.Table:
-    """The rows with the declared types; ``ConnectorError`` names the column with a value that does not fit."""
+    """Return the rows with the declared types; raises ``ConnectorError`` for a column with a value outside its type."""
     columns = []
     for field in schema:
         column = rows[field.name]
@@ -84,7 +84,7 @@ def cast_columns(rows: pa.Table, schema: pa.Schema, table: str) -> pa.Table:
 
 
 def misfit(table: str, field: pa.Field, found: str) -> ConnectorError:
-    """The error for a column whose type, or a value of which, is not what was declared."""
+    """Return the error for a column whose type or values do not fit its declaration."""
     return ConnectorError(
         f"column {field.name} of table {table} holds {found}, which does not fit its declared type "
         f"{spark_type(field.type)}",

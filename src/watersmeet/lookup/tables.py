@@ -1,4 +1,4 @@
-"""Outside tables by connector: the options of CREATE TABLE … WITH, and what queries ask for rows."""
+"""External tables by connector: the options of CREATE TABLE … WITH, and the source of a table's rows."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from sqlglot import exp
 from watersmeet.catalog.streams import FRAME, StreamDef
 from watersmeet.errors import ConfigError, did_you_mean
 from watersmeet.expressions.arrow_types import arrow_type
-from watersmeet.lookup.options import (
+from watersmeet.lookup.source import LookupSource
+from watersmeet.lookup.table_options import (
     DeltaOptions,
     FilesTableOptions,
     JdbcOptions,
     LookupOptions,
     parse_table_options,
 )
-from watersmeet.lookup.source import LookupSource
 
 _Options = TypeVar("_Options", bound=LookupOptions)
 
-#: Gives the source of a table for the columns that a query needs.
+#: Returns the source of a table for the columns that a query needs.
 OpenTable = Callable[[StreamDef, Sequence[str]], LookupSource]
 
 
@@ -34,7 +34,7 @@ class _Connector(Generic[_Options]):
 
 
 def _jdbc(options: JdbcOptions, schema: pa.Schema, name: str) -> LookupSource:
-    from watersmeet.lookup.engines import Address, require_packages
+    from watersmeet.lookup.connections import Address, require_packages
     from watersmeet.lookup.jdbc import JdbcSource
 
     require_packages()
@@ -43,13 +43,13 @@ def _jdbc(options: JdbcOptions, schema: pa.Schema, name: str) -> LookupSource:
 
 
 def _files(options: FilesTableOptions, schema: pa.Schema, name: str) -> LookupSource:
-    from watersmeet.lookup.files import FilesSource
+    from watersmeet.lookup.file_tables import FilesSource
 
     return FilesSource(options.path, schema, known_as=name)
 
 
 def _delta(options: DeltaOptions, schema: pa.Schema, name: str) -> LookupSource:
-    from watersmeet.lookup.files import FilesSource, require_delta
+    from watersmeet.lookup.file_tables import FilesSource, require_delta
 
     require_delta()
     return FilesSource(options.path, schema, delta=True, known_as=name)
@@ -63,19 +63,19 @@ _CONNECTORS: Mapping[str, _Connector[Any]] = {
 
 
 def table_options(table: StreamDef) -> LookupOptions:
-    """The options of a table, checked; ``ConfigError`` for what is missing, unknown or wrong."""
+    """Return the checked options of a table; raises ``ConfigError`` for missing, unknown or wrong ones."""
     model = LookupOptions if table.connector == FRAME else _connector(table).model
     found: LookupOptions = parse_table_options(model, table.connector, table.options)
     return found
 
 
 def open_table(table: StreamDef, columns: Sequence[str]) -> LookupSource:
-    """The source of a table for some of its columns; nothing is reached out to yet."""
+    """Return the source of a table for some of its columns. This contacts no other system."""
     return _connector(table).open(table_options(table), table_schema(table, columns), table.name)
 
 
 def table_schema(table: StreamDef, columns: Sequence[str]) -> pa.Schema:
-    """The Arrow types of some of a table's columns."""
+    """Return the Arrow types of some of a table's columns."""
     fields = []
     for name in columns:
         column = table.column(name)

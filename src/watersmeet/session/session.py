@@ -15,9 +15,10 @@ from watersmeet.catalog.streams import FRAME, StreamDef, StreamMode
 from watersmeet.catalog.workspace import make_workspace
 from watersmeet.columns import spark_name
 from watersmeet.connectors import console, registry
+from watersmeet.connectors.dataframe_source import check_order
 from watersmeet.connectors.insert import insert_values
-from watersmeet.connectors.registry import check_order
 from watersmeet.connectors.snapshot import snapshot
+from watersmeet.connectors.stream_schema import to_columns
 from watersmeet.errors import BindError, CatalogError, CheckpointError, ConfigError, UnsupportedError
 from watersmeet.lookup.source import RowsSource
 from watersmeet.lookup.tables import table_options, table_schema

@@ -13,7 +13,8 @@ from watersmeet.bind.indexes import with_index, without_index
 from watersmeet.catalog.catalog import Catalog, is_same
 from watersmeet.catalog.streams import EMBEDDED, StreamColumn, StreamDef
 from watersmeet.connectors import registry
-from watersmeet.connectors.embedded import EmbeddedLog
+from watersmeet.connectors.dataframe_source import frame_source
+from watersmeet.connectors.embedded import EmbeddedLog, embedded_log
 from watersmeet.errors import (
     BindError,
     CatalogError,
@@ -118,7 +119,7 @@ class Streams:
             error.position = statement.position
             raise
         if added and stream.connector == EMBEDDED:
-            registry.embedded_log(stream, self._workspace)
+            embedded_log(stream, self._workspace)
         return Message(f"created stream {stream.name}" if added else f"stream {stream.name} is there already")
 
     def create_table(self, statement: CreateTable) -> Message:
@@ -199,7 +200,7 @@ class Streams:
                 continue
             if key in self._registered:
                 registered, frame, order = self._registered[key]
-                found[key] = registry.frame_source(frame, registered, order)
+                found[key] = frame_source(frame, registered, order)
             else:
                 found[key] = registry.open_source(self._spark, stream, self._workspace, limited=limited, seek=seek)
         return found
@@ -243,7 +244,7 @@ class Streams:
                 f"late_rows = '{name}': that stream cannot store late rows",
                 hint="name an embedded stream (source STRING, reason STRING, raw STRING), or a new one",
             )
-        return registry.embedded_log(stream, self._workspace)
+        return embedded_log(stream, self._workspace)
 
 
 def check_connector(stream: StreamDef, statement: CreateStream) -> None:

@@ -1,4 +1,4 @@
-"""Options of WITH and SETTINGS, checked against a pydantic model, with one clear sentence for what is wrong."""
+"""Check options of WITH and SETTINGS against a pydantic model."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from watersmeet.errors import ConfigError, did_you_mean
+from watersmeet.settings.secrets import masked_value
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -19,9 +20,10 @@ def parse_options(
     *,
     nested: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Model:
-    """The options as ``model``; names that begin with one of the ``nested`` prefixes go into that field's dictionary.
+    """Return the options as a ``model``; ``what`` names in messages who takes them.
 
-    Raises ``ConfigError`` naming the first option that is missing, unknown or wrong, and what is allowed.
+    An option whose name begins with one of the ``nested`` prefixes goes into that field's dictionary. Raises
+    ``ConfigError`` for the first option that is missing, unknown or wrong, with what is allowed.
     """
     nested = nested or {}
     given: dict[str, object] = {name: {} for name in nested}
@@ -33,7 +35,8 @@ def parse_options(
         else:
             if name not in model.model_fields or name in nested:
                 known = [field for field in model.model_fields if field not in nested]
-                raise ConfigError(f"{what} has no option {name!r}", hint=did_you_mean(name, known), option=name)
+                problem = f"{what} has no option {name!r}" + ("" if known else ": it takes none")
+                raise ConfigError(problem, hint=did_you_mean(name, known), option=name)
             given[name] = value
     try:
         return model(**given)
@@ -42,4 +45,6 @@ def parse_options(
         name = str(first["loc"][0])
         if first["type"] == "missing":
             raise ConfigError(f"{what} needs the option {name}", option=name) from None
-        raise ConfigError(f"{what}: option {name} = {first['input']!r}: {first['msg'].lower()}", option=name) from None
+        value = first["input"]
+        shown = masked_value(name, value) if isinstance(value, str) else value
+        raise ConfigError(f"{what}: option {name} = {shown!r}: {first['msg'].lower()}", option=name) from None

@@ -1,4 +1,4 @@
-"""Secrets in options: by reference (``${env:NAME}``, ``${file:/path}``), resolved late, never shown.
+"""Secrets in options: written as references (``${env:NAME}``, ``${file:/path}``), resolved late and never printed.
 
 An option that holds a secret in clear text is refused where the stream is defined, since the catalogue keeps
 definitions and SHOW CREATE prints them.  A secret is one reference and nothing beside it:
@@ -16,11 +16,16 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from urllib.parse import quote
 
 from watersmeet.errors import ConfigError
+from watersmeet.settings.written_secrets import REFERENCE, is_jaas, is_secret_name, secrets_in
 
 _REFERENCE = re.compile(r"\$\{(env|file):([^}]+)\}")
 _MASK = "***"
+_SHORTEST_PART = 4
+"""Lines and other parts of a secret that are shorter than this are not hidden by themselves."""
+_JAAS_FLAG = re.compile(r"\b(required|requisite|sufficient|optional)\b", re.IGNORECASE)
 
 _SENSITIVE = re.compile(r"passw(or)?d|pwd|secret|token|jaas|credential|\.key$", re.IGNORECASE)
 _PUBLIC = re.compile(r"\.(url|id|ms|class)$", re.IGNORECASE)  # sasl.oauthbearer.token.endpoint.url and the like
@@ -57,16 +62,23 @@ def require_references(options: Mapping[str, str]) -> None:
 def resolve(text: str) -> str:
     """``text`` with every ``${env:NAME}`` and ``${file:/path}`` replaced; called as late as possible.
 
-    Raises ``ConfigError``, which names the reference and never a value, where it leads nowhere.
+    Raises ``ConfigError`` for a reference that leads nowhere; it names the reference and never a value.
     """
 
     def found(reference: re.Match[str]) -> str:
         value = _look_up(*reference.groups())
-        if value:
-            _resolved.add(value)
+        if value.strip():
+            name = "jaas" if _JAAS_FLAG.search(value) else "url"
+            _known.update({value, *(part for part in secrets_in(name, value) if len(part) >= _SHORTEST_PART)})
         return value
 
-    return _REFERENCE.sub(found, text)
+    return REFERENCE.sub(found, text)
+
+
+def remember(options: Mapping[str, str]) -> None:
+    """Hide from now on the secrets that ``options`` hold in clear text, which a catalogue may have kept earlier."""
+    for name, value in options.items():
+        _known.update(secrets_in(name, value))
 
 
 def masked(options: Mapping[str, str]) -> dict[str, str]:
@@ -160,7 +172,10 @@ def _look_up(kind: str, name: str) -> str:
     if kind == "env":
         if name not in os.environ:
             raise ConfigError(f"the environment has no variable {name}, which an option refers to")
-        return os.environ[name]
+        value = os.environ[name]
+        if not _is_text(value):
+            raise ConfigError(f"environment variable {name}, which an option refers to, is not text in UTF-8")
+        return value
     try:
         return Path(name).read_text(encoding="utf-8").rstrip("\r\n")
     except UnicodeDecodeError:

@@ -20,11 +20,11 @@ from pyspark.sql.types import BinaryType, StructType
 
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import BAD, RAW, SEQUENCE, TP_DELTA, TP_TIME
-from watersmeet.connectors.changes import with_deltas
 from watersmeet.connectors.debezium import decode_changes
+from watersmeet.connectors.deltas import with_deltas
 from watersmeet.connectors.envelope import DEBEZIUM
 from watersmeet.connectors.formats import decode
-from watersmeet.connectors.registry import spark_schema
+from watersmeet.connectors.stream_schema import spark_schema
 from watersmeet.engine.events import Event
 from watersmeet.runtime.dataflow import Source
 from watersmeet.testing.cells import Row, Value

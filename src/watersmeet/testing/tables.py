@@ -52,7 +52,7 @@ class TableFiles:
 
     def open(self, table: StreamDef, columns: Sequence[str]) -> LookupSource:
         """What a query asks."""
-        from watersmeet.lookup.files import FilesSource
+        from watersmeet.lookup.file_tables import FilesSource
 
         if not self._path(table).exists():
             self.fill(table, ())

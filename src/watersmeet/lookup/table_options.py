@@ -1,4 +1,4 @@
-"""The WITH options of a table that queries look up in."""
+"""The WITH options of external tables."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from watersmeet.settings.secrets import require_references
 
 
 class LookupOptions(BaseModel):
-    """What every table has: how long rows are kept, and what happens when the table cannot be reached."""
+    """The options of every table: how long rows are cached, and what happens when the table cannot be reached."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     lookup_cache_rows: Annotated[int, Field(ge=0)] = 100_000
-    """The most rows that a worker process keeps of the table for one query; 0 keeps none."""
+    """The most rows of the table that a worker process caches for one query; 0 caches none."""
     lookup_cache_ttl: Annotated[float, Field(ge=0)] = 60.0
-    """Seconds for which what was found, or not found, is taken to hold; written ``'60 seconds'``."""
+    """Seconds for which a result, also an empty one, is cached; written ``'60 seconds'``."""
     lookup_timeout: Annotated[float, Field(gt=0, le=3600)] = 10.0
-    """Seconds that one query, or making a connection, may take; written ``'10 seconds'``."""
+    """Seconds that one query or one connection attempt may take; written ``'10 seconds'``."""
     lookup_max_retries: Annotated[int, Field(ge=0)] = 3
-    """How often a failed query is tried again, after pauses that double from 0.2 to 10 seconds."""
+    """How often a failed query is retried, after pauses that double from 0.2 to 10 seconds."""
     lookup_on_error: Literal["fail", "null", "retry"] = "fail"
-    """After that: stop the query, take the keys as not found, or go on trying until the table is back."""
+    """After the last retry: stop the query, treat the keys as not found, or retry until the table is back."""
 
     @field_validator("lookup_cache_ttl", "lookup_timeout", mode="before")
     @classmethod
@@ -36,19 +36,19 @@ class LookupOptions(BaseModel):
 
     @property
     def retry_policy(self) -> RetryPolicy:
-        """How often to ask again."""
+        """The policy for failed queries."""
         return RetryPolicy(self.lookup_max_retries, OnError(self.lookup_on_error))
 
 
 class DatabaseOptions(BaseModel):
-    """Where a table of a database is.  References to secrets are kept as they are written."""
+    """The location of a table of a database, with unresolved references to secrets."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     url: Annotated[str, Field(pattern=r"^jdbc:\w+:.+")]
-    """``jdbc:postgresql://host:port/database``; ``?sslmode=require`` and other options of the driver after it."""
+    """``jdbc:postgresql://host:port/database``, then ``?sslmode=require`` and other options of the driver."""
     table: Annotated[str, Field(pattern=r"^[^.]+(\.[^.]+)?$")]
-    """A table or a view, with its schema before it where it has one: ``sales.customers``."""
+    """A table or a view, with its schema if needed: ``sales.customers``."""
     user: str | None = None
     password: str | None = None
 
@@ -71,7 +71,7 @@ class DeltaOptions(LookupOptions):
 
 
 def parse_table_options(model: type[Model], connector: str, options: Mapping[str, object]) -> Model:
-    """The options of a WITH clause, checked; ``ConfigError`` for what is missing, unknown or wrong.
+    """Return the checked options of a WITH clause.
 
     So too for a secret in clear text.
     """

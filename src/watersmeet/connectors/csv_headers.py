@@ -1,7 +1,7 @@
-"""The first line of CSV files that name their columns: checked against the declared ones, and left out.
+"""Header lines of CSV files: check them against the declared columns, then skip them.
 
-Cells are read by position, so a file whose columns stand in another order must not be read at all.  That a line is
-its file's first one is known only where the file is read: so each file is checked there, also one that comes later.
+Cells are read by position, so a file with another column order must not be read. Only the task that reads a file knows
+which line is its first, so each task checks the files it reads, including files that arrive later.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from pyspark.sql import DataFrame
 from watersmeet.errors import ConnectorError
 
 VALUE, PLACE = "value", "place"
-#: Ends the place of a file's first block (see ``files``): NUL, and the block's start in 16 digits.
+#: The end of the place of a file's first block (see ``files``): NUL, then the block's start in 16 digits.
 FIRST_BLOCK = "\0" + "0" * 16
 _SHOWN = 200
 _ESCAPED = {r"\t": "\t", r"\0": "\0", r"\\": "\\"}
 
 
 def skip_headers(lines: DataFrame, names: Sequence[str], options: Mapping[str, str]) -> DataFrame:
-    """``lines`` (``value``, ``place``) without the first line of each file; blank lines must be left out before.
+    """Return ``lines`` (``value``, ``place``) without the first line of each file. Remove blank lines before.
 
-    ``options`` are those of format CSV, without their prefix.  The query fails with a ``ConnectorError`` at a file
-    whose first line does not name the columns ``names`` in this order (case and blanks around a name do not count).
+    ``options`` are those of format CSV, without their prefix. The query fails with a ``ConnectorError`` at a file
+    whose first line does not name the columns ``names`` in this order; case and blanks around a name are ignored.
     """
     check = header_check(names, options)
 
@@ -37,7 +37,7 @@ def skip_headers(lines: DataFrame, names: Sequence[str], options: Mapping[str, s
 
 
 def header_check(names: Sequence[str], options: Mapping[str, str]) -> Callable[[str, str], None]:
-    """A check of the first line (and its file's name) against the declared names; it raises ``ConnectorError``."""
+    """Return a function that takes a first line and its file, and raises ``ConnectorError`` for other columns."""
     given = {name.lower(): value for name, value in options.items()}
     separator = given.get("sep", given.get("delimiter", ","))
     separator = _ESCAPED.get(separator, separator)
@@ -55,14 +55,14 @@ def header_check(names: Sequence[str], options: Mapping[str, str]) -> Callable[[
             detail=f"first line: {', '.join(found)[:_SHOWN]}\ndeclared: {', '.join(names)}",
             hint="declare the columns in the order of the files"
             if same
-            else "declare the columns as the files have them; where files have no such line, leave out header",
+            else "declare the columns as the files have them, or leave out header if the files have no such line",
         )
 
     return check
 
 
 def without_headers(batches: Iterable[pa.RecordBatch], check: Callable[[str, str], None]) -> Iterator[pa.RecordBatch]:
-    """The batches of a task without first lines of files, each of which is handed to ``check``."""
+    """Return the batches of a task without the first lines of files; each of those lines goes to ``check``."""
     last = None
     for batch in batches:
         runs = pc.run_end_encode(batch.column(PLACE))

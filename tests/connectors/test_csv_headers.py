@@ -1,4 +1,4 @@
-"""First lines of CSV files: what passes for the declared names, and which lines of a task are first lines."""
+"""Header lines of CSV files: which ones match the declared names, and which lines of a task are headers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 
-from watersmeet.connectors.headers import FIRST_BLOCK, header_check, without_headers
+from watersmeet.connectors.csv_headers import FIRST_BLOCK, header_check, without_headers
 from watersmeet.errors import ConnectorError
 
 NAMES = ("id", "Note", "a,b")

@@ -1,6 +1,6 @@
-"""Parquet files and Delta tables to look up in.
+"""Parquet files and Delta tables as external tables.
 
-Every query looks anew which files there are, so what the cache does not hold is as new as the table.
+Every query lists the files again, so rows that are not cached are as new as the table.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from watersmeet.errors import ConnectorError, did_you_mean
 from watersmeet.expressions.type_names import spark_type
 from watersmeet.filesystems import filesystem_of
 from watersmeet.lookup.source import UnavailableError, both_names, cast_columns
-from watersmeet.settings.secrets import hide, resolve
+from watersmeet.settings.secrets import hide, masked_value, resolve
 
 
 @dataclass(frozen=True, slots=True)
 class FilesSource:
-    """Parquet files under a path, or with ``delta`` the Delta table there, which SQL calls ``known_as``.
+    """Parquet files under a path, or with ``delta`` the Delta table there; its name in SQL is ``known_as``.
 
     Only columns of ``schema`` are read.
     """
@@ -38,54 +38,61 @@ class FilesSource:
 
     @property
     def name(self) -> str:
-        """The path as it was written, behind the name that SQL has for the table."""
-        return both_names(self.known_as, self.path)
+        """The table's name in SQL and its path, without secrets."""
+        return both_names(self.known_as, self._shown)
 
     @property
     def most_keys(self) -> int | None:
-        """Any number."""
+        """Any number (None)."""
         return None
 
     def check(self) -> None:
-        """See that there is a table, and that it has the columns."""
-        with _reading(self.path):
+        """Check that the table exists and has the columns."""
+        with _reading(self._shown):
             filesystem, inner = filesystem_of(resolve(self.path))
             if filesystem.get_file_info(inner).type is FileType.NotFound:
                 raise ConnectorError(
-                    f"there is no file or folder {self.path}", hint="mend the option path, or write the table first"
+                    f"there is no file or folder {self._shown}",
+                    hint="correct the option path, or write the table first",
                 )
             if self.delta and not _is_delta(resolve(self.path)):
-                raise ConnectorError(f"{self.path} is no Delta table", hint="connector = 'files' reads Parquet files")
+                raise ConnectorError(f"{self._shown} is no Delta table", hint="connector = 'files' reads Parquet files")
             self._open()
 
     def fetch(self, keys: pa.Table) -> pa.Table:
-        """The rows of the keys."""
-        with _reading(self.path):
+        """Return the rows of the keys."""
+        with _reading(self._shown):
             dataset = self._open()
             tests = [_is_in(dataset.schema.field(name), keys[name]) for name in keys.column_names]
             rows = dataset.to_table(columns=self.schema.names, filter=functools.reduce(operator.and_, tests))
-        return cast_columns(rows, self.schema, self.path)
+        return cast_columns(rows, self.schema, self._shown)
+
+    @property
+    def _shown(self) -> str:
+        return masked_value("path", self.path)
 
     def _open(self) -> ds.Dataset:
         path = resolve(self.path)
         dataset = _delta(path) if self.delta else _parquet(path)
         if not dataset.schema.names:
-            raise ConnectorError(f"{self.path} holds no Parquet file", hint="write the table first")
+            raise ConnectorError(f"{self._shown} holds no Parquet file", hint="write the table first")
         for name in self.schema.names:
             if name not in dataset.schema.names:
-                raise ConnectorError(f"{self.path} has no column {name}", hint=did_you_mean(name, dataset.schema.names))
+                raise ConnectorError(
+                    f"{self._shown} has no column {name}", hint=did_you_mean(name, dataset.schema.names)
+                )
             declared, actual = self.schema.field(name), dataset.schema.field(name)
             if not _fits(declared.type, actual.type):
                 raise ConnectorError(
-                    f"column {name} of {self.path} is {spark_type(actual.type)}: it cannot be declared as "
+                    f"column {name} of {self._shown} is {spark_type(actual.type)}: it cannot be declared as "
                     f"{spark_type(declared.type)}",
-                    hint="declare the type that the table has, or look up in a table where it is cast",
+                    hint="declare the type that the table has, or look up in a table that casts it",
                 )
         return dataset
 
 
 def require_delta() -> None:
-    """Raise ``ConnectorError`` where what the extra ``delta`` brings is not installed."""
+    """Raise ``ConnectorError`` where the package of the extra ``delta`` is not installed."""
     if importlib.util.find_spec("deltalake") is None:
         raise ConnectorError(
             "connector = 'delta' needs the package deltalake",
@@ -113,7 +120,7 @@ def _is_delta(path: str) -> bool:
 
 
 def _fits(declared: pa.DataType, actual: pa.DataType) -> bool:
-    """Whether a column of the files may be declared with a type: values of its kind, which may be too large for it."""
+    """Return whether a column may be declared with a type: it has values of that kind, which may be too large."""
     if pa.types.is_dictionary(actual):
         actual = actual.value_type
     if declared == actual or pa.types.is_null(actual):
@@ -125,7 +132,7 @@ _KINDS = (
     (pa.types.is_integer, pa.types.is_integer),
     (pa.types.is_floating, pa.types.is_floating, pa.types.is_integer, pa.types.is_decimal),
     (pa.types.is_decimal, pa.types.is_decimal, pa.types.is_integer),
-    # text of whole numbers: the names of partition folders are taken for such
+    # also whole numbers: Arrow infers them from names of partition folders
     (pa.types.is_string, pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_integer),
     (pa.types.is_binary, pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary),
     (pa.types.is_date, pa.types.is_date),
@@ -134,23 +141,23 @@ _KINDS = (
 
 
 def _is_in(field: pa.Field, keys: pa.ChunkedArray) -> pc.Expression:
-    """The condition that a column holds one of the keys; statistics of the files narrow it where types agree."""
+    """Return the condition that a column equals one of the keys. Where types agree, statistics of files apply."""
     column, wanted = pc.field(field.name), keys.combine_chunks()
     try:
         return column.isin(wanted.cast(field.type))
-    except pa.ArrowInvalid:  # keys that the column's type cannot hold
+    except pa.ArrowInvalid:  # some keys are outside the column's type
         return column.cast(wanted.type).isin(wanted)
 
 
 @contextmanager
-def _reading(path: str) -> Iterator[None]:
-    """What goes wrong while files are read: they may be just being written anew, but their types stay."""
+def _reading(shown: str) -> Iterator[None]:
+    """Translate errors of reading: files may be rewritten at this moment, so retries help; types do not change."""
     try:
         yield
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-        raise ConnectorError(_said(path, error)) from None
+        raise ConnectorError(_reason(shown, error)) from None
     except (OSError, pa.ArrowException, *_delta_errors()) as error:
-        raise UnavailableError(_said(path, error)) from error
+        raise UnavailableError(_reason(shown, error)) from error
 
 
 def _delta_errors() -> tuple[type[Exception], ...]:
@@ -161,5 +168,5 @@ def _delta_errors() -> tuple[type[Exception], ...]:
     return (DeltaError,)
 
 
-def _said(path: str, error: Exception) -> str:
-    return f"{path} cannot be read: {hide((str(error).splitlines() or [type(error).__name__])[0])}"
+def _reason(shown: str, error: Exception) -> str:
+    return f"{shown} cannot be read: {hide((str(error).splitlines() or [type(error).__name__])[0])}"

@@ -1,4 +1,4 @@
-"""Streams whose rows change, as Spark reads them: what holds, what does not any more, and what cannot be a change."""
+"""Changing streams as Spark reads them: rows that hold, retractions, and rows that are no changes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from pyspark.sql import functions as F
 from watersmeet.bind.define import define_stream
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import BAD, RAW, TP_DELTA
-from watersmeet.connectors.changes import with_deltas
 from watersmeet.connectors.debezium import decode_changes
+from watersmeet.connectors.deltas import with_deltas
+from watersmeet.connectors.embedded import embedded_log
 from watersmeet.connectors.insert import insert_values
-from watersmeet.connectors.kafka import decode_records
-from watersmeet.connectors.registry import embedded_log, spark_schema, stored_schema
+from watersmeet.connectors.kafka_source import decode_records
+from watersmeet.connectors.stream_schema import spark_schema, stored_schema
 from watersmeet.errors import BindError
 from watersmeet.sql.parse import parse
 from watersmeet.sql.statements import CreateStream, InsertValues
@@ -34,7 +35,7 @@ def stream_of(sql: str) -> StreamDef:
 
 
 def changes(frame: DataFrame, stream: StreamDef, *names: str) -> list[tuple[object, ...]]:
-    """Of each row its delta and some columns, or why it is bad and its text."""
+    """Return each row's delta and some columns, or why it is bad and its text."""
     rows: list[Row] = with_deltas(frame, stream).collect()
     assert all((row[BAD] is None) == (row[TP_DELTA] is not None) for row in rows)
     return [(row[BAD], row[RAW]) if row[BAD] else (row[TP_DELTA], *(row[name] for name in names)) for row in rows]

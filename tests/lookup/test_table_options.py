@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from watersmeet.errors import ConfigError
-from watersmeet.lookup.options import FilesTableOptions, JdbcOptions, parse_table_options
 from watersmeet.lookup.retry import OnError
+from watersmeet.lookup.table_options import FilesTableOptions, JdbcOptions, parse_table_options
 
 URL = "jdbc:postgresql://db:5432/shop"
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.lookup.tables import SCHEMA, keys, rows
 from watersmeet.errors import ConnectorError
-from watersmeet.lookup.files import FilesSource
+from watersmeet.lookup.file_tables import FilesSource
 from watersmeet.lookup.source import UnavailableError
 
 
@@ -76,7 +76,7 @@ def test_a_folder_that_is_gone_may_come_back(tmp_path: Path) -> None:
 
 def test_what_is_wrong_before_a_query_starts(tmp_path: Path) -> None:
     gone = FilesSource(str(tmp_path / "gone"), SCHEMA)
-    with pytest.raises(ConnectorError, match=r"there is no file or folder .*gone\nhint: mend the option path"):
+    with pytest.raises(ConnectorError, match=r"there is no file or folder .*gone\nhint: correct the option path"):
         gone.check()
     (tmp_path / "gone").mkdir()
     with pytest.raises(ConnectorError, match="holds no Parquet file"):

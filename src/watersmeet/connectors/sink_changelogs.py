@@ -1,4 +1,4 @@
-"""Which sinks take results that are corrected later, and on what condition."""
+"""The ways in which sinks take a changelog, and what each requires of a stream's definition."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from watersmeet.catalog.streams import EMBEDDED, StreamDef
 
 
 class Changelogs(Enum):
-    """A way in which a sink takes rows that are retracted again; the value says how, after the connector's name."""
+    """A way in which a sink takes retractions. The value follows the connector's name in messages."""
 
     BY_KEY = " with a PRIMARY KEY"
-    """As upserts and deletes of its key's rows."""
+    """As upserts and deletes of the key's row."""
     IF_ASKED = " WITH (changelog = 'true')"
-    """Appended, each row with ``_tp_delta``."""
+    """Appended, each row with its ``_tp_delta``."""
     ALWAYS = ""
 
     def fits(self, stream: StreamDef) -> bool:
-        """Whether a stream whose connector has this way is defined for it."""
+        """Return whether a stream of a connector that offers this way is defined for it."""
         match self:
             case Changelogs.BY_KEY:
                 return stream.changes
@@ -31,7 +31,7 @@ class Changelogs(Enum):
 
 
 def sinks_of_changelogs(connectors: Mapping[str, Iterable[Changelogs]]) -> str:
-    """The sinks that take a changelog, by way, as a hint names them."""
+    """Return the sinks that take a changelog, by way, as a hint names them."""
     taking = []
     for way in Changelogs:
         names = ["embedded streams" if name == EMBEDDED else name for name, ways in connectors.items() if way in ways]

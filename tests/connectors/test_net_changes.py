@@ -1,4 +1,4 @@
-"""What a batch of changes comes to by the primary key of its target."""
+"""The net changes of a batch by the primary key of its target."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from watersmeet.catalog.streams import StreamColumn, StreamDef, StreamMode
-from watersmeet.connectors.upsert import net_changes, net_frame
+from watersmeet.connectors.net_changes import net_changes, net_frame
 from watersmeet.errors import ConnectorError
 
 Row: TypeAlias = tuple[object, ...]
@@ -72,7 +72,7 @@ def test_several_rows_of_a_key_are_refused(rows: list[Row]) -> None:
     with pytest.raises(ConnectorError) as raised:
         net((1, "x", 1), *rows, (8, "y", -1))
     assert str(raised.value) == (
-        "t has the PRIMARY KEY (id), and the query gives several rows for one key\n"
+        "t has the PRIMARY KEY (id), and the query emits several rows for one key\n"
         "id = 7: 2 rows after one batch\n"
         "hint: choose a PRIMARY KEY that is unique in the results"
     )

@@ -1,4 +1,4 @@
-"""What a stream holds now, from a batch source frame: the rows that a query over ``table(name)`` sees."""
+"""The rows that a stream has now, from a batch source frame: what a query over ``table(name)`` reads."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from watersmeet.runtime.source_columns import internal_time
 _TIME, _PLACE, _RANK = "_wm_time", "_wm_place", "_wm_rank"
 
 
-def stored_rows(source: DataFrame, stream: StreamDef, *, with_arrival: bool = False) -> DataFrame:
-    """The declared columns, without ``_tp_delta``, of the rows that hold; ``with_arrival`` also their ``_tp_time``.
+def current_rows(source: DataFrame, stream: StreamDef, *, with_arrival: bool = False) -> DataFrame:
+    """Return the declared columns, without ``_tp_delta``, of the rows that hold; ``with_arrival`` adds ``_tp_time``.
 
-    All rows of a stream that appends.  Of one that changes the newest row of each primary key, in order of (event time,
-    place in the source); none where that is a delete.  Rows that a streaming query would set aside are left out.
+    For an append-only stream these are all rows. For a changing stream they are the newest row of each primary key by
+    (event time, position in the source), or none where that is a delete. Rows that a streaming query would quarantine
+    are left out.
     """
     rows = source.where(F.col(BAD).isNull()) if BAD in source.columns else source
     if stream.changes:
-        # rows that share a place (lines of a file's block, images of one change) keep the order in which they are read
+        # rows that share a position (lines of a file's block, images of one change) keep the order they are read in
         rows = rows.withColumn(_PLACE, F.monotonically_increasing_id())
     rows = rows.withColumn(_TIME, internal_time(stream.event_time))
     rows = rows.where(F.col(_TIME).between(-GREATEST_TIME, GREATEST_TIME))
@@ -34,7 +35,7 @@ def stored_rows(source: DataFrame, stream: StreamDef, *, with_arrival: bool = Fa
 
 
 def _newest(rows: DataFrame, stream: StreamDef) -> DataFrame:
-    """The newest row of each primary key, deletes too."""
+    """Return the newest row of each primary key, including deletes."""
     order = [F.col(name).desc() for name in (_TIME, SEQUENCE, _PLACE)]
     of_key = Window.partitionBy(*map(spark_name, stream.primary_key)).orderBy(*order)
     return rows.withColumn(_RANK, F.row_number().over(of_key)).where(F.col(_RANK) == 1)

@@ -1,8 +1,7 @@
-"""What the changes of a batch come to, by the primary key of the table or topic that takes them.
+"""The net changes of a batch, by the primary key of the table or topic that takes them.
 
-Per key: the row that it has after the batch (an upsert), or that it has none any more (a delete).  Changes that
-cancel each other say nothing: +new -new is no delete, and -old +old is no upsert, so that the same batch means the
-same however often it is taken.
+Per key this is the row after the batch (an upsert), or a delete where the key has no row any more. Changes that cancel
+each other have no effect: +new -new is no delete and -old +old is no upsert, so a batch can be applied repeatedly.
 
     -(1, open) +(1, paid)   upsert (1, paid)        +(2, open) -(2, open)   nothing
     -(3, open)              delete (3, open)        +(4, open) +(4, paid)   an error: key 4 has two rows
@@ -23,21 +22,21 @@ from pyspark.sql.types import StructType
 
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import TP_DELTA, spark_name
-from watersmeet.connectors.changes import DELTA_FIELD
+from watersmeet.connectors.deltas import DELTA_FIELD
 from watersmeet.errors import ConfigError, ConnectorError
 
 _PLACE, _WEIGHT = "place", "weight"
 _SHOWN = 40
-"""How many characters of a key's value an error shows."""
+"""The most characters of a key's value in an error."""
 
 
 def net_changes(changes: pa.Table, target: StreamDef, *, keep_replaced: bool = False) -> pa.Table:
-    """One row for each changed key: the deletes, with -1 in ``_tp_delta``, and after them the upserts, with +1.
+    """Return one row per changed key: deletes with -1 in ``_tp_delta``, then upserts with +1.
 
-    With ``keep_replaced`` the rows that an upsert replaces are there too, with -1.  Rows are equal as they are grouped
-    in SQL: NULL as NULL, NaN as NaN.  Without ``_tp_delta`` each row is a +1, and equal rows are one.
+    With ``keep_replaced`` the result also has the rows that an upsert replaces, with -1. Rows are compared as GROUP BY
+    compares them: NULL equals NULL, NaN equals NaN. Without ``_tp_delta`` each row is a +1, and equal rows count once.
 
-    Raises ``ConnectorError`` for a NULL in the key, for another delta than +1 and -1, and for several rows of a key.
+    Raises ``ConnectorError`` for a NULL in the key, for a delta other than +1 and -1, and for several rows of a key.
     """
     key = target.primary_key
     _require_key(changes, target)
@@ -54,7 +53,7 @@ def net_changes(changes: pa.Table, target: StreamDef, *, keep_replaced: bool = F
 
 
 def net_frame(frame: DataFrame, target: StreamDef, *, keep_replaced: bool = False) -> DataFrame:
-    """The same by Spark's workers, for a batch of any size: each takes some of the keys."""
+    """Return the same as ``net_changes``, computed by Spark's workers for a batch of any size."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if found := list(batches):
@@ -65,16 +64,16 @@ def net_frame(frame: DataFrame, target: StreamDef, *, keep_replaced: bool = Fals
 
 
 def collected(frame: DataFrame) -> pa.Table:
-    """The rows of a batch, times in UTC; for what takes a batch whole."""
+    """Return all rows of a batch as one Arrow table, with times in UTC."""
     schema = to_arrow_schema(frame.schema, timezone="UTC")
     return frame.toArrow().cast(pa.schema([field.with_nullable(True) for field in schema]))
 
 
 def require_columns_of_table(stream: StreamDef) -> None:
-    """Raise ``ConfigError`` where a table outside would have to have ``_tp_delta`` for a column."""
+    """Raise ``ConfigError`` where an external table would need a column ``_tp_delta``."""
     if stream.column(TP_DELTA) is not None:
         raise ConfigError(
-            f"{stream.name}: {TP_DELTA} is no column of the table: a row with -1 is one that is deleted there",
+            f"{stream.name}: {TP_DELTA} is no column of the table: a row with -1 is deleted there",
             hint="leave it out",
         )
 
@@ -103,10 +102,10 @@ def _weights(changes: pa.Table, target: StreamDef) -> pa.ChunkedArray | None:
 
 
 def _net(rows: pa.Table, weights: pa.ChunkedArray | None, key: Sequence[int]) -> pa.Table:
-    """The distinct rows whose weights do not cancel out, by their first place among all, in the order of places.
+    """Return the distinct rows whose weights do not cancel out, as the place of their first occurrence, in order.
 
-    With each its weight (without weights: 1), how many rows its key holds now, and its number among those of the key
-    that have a weight of that sign.
+    Each has its weight (1 without weights), the number of rows that its key holds now (``held``), and its number among
+    the key's rows with a weight of that sign (``nth``).
     """
     columns = [f"c{number}" for number in range(rows.num_columns)]
     counted = rows.rename_columns(columns)
@@ -134,7 +133,7 @@ def _several_rows(changes: pa.Table, target: StreamDef, first: dict[str, Any]) -
     values = changes.select(key).slice(first[_PLACE], 1).to_pylist()[0]
     shown = ", ".join(f"{name} = {str(value)[:_SHOWN]}" for name, value in values.items())
     return ConnectorError(
-        f"{target.name} has the PRIMARY KEY ({', '.join(key)}), and the query gives several rows for one key",
+        f"{target.name} has the PRIMARY KEY ({', '.join(key)}), and the query emits several rows for one key",
         detail=f"{shown}: {first['held']} rows after one batch",
         hint="choose a PRIMARY KEY that is unique in the results",
     )

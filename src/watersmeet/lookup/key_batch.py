@@ -1,4 +1,4 @@
-"""One batch of keys: what the cache knows, and one query for all that it does not."""
+"""Look up a batch of keys: in the cache, and by one query for all keys that it misses."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pyarrow as pa
 
 from watersmeet.errors import ConnectorError
 from watersmeet.lookup.cache import Clock, Key, LookupCache
-from watersmeet.lookup.retry import OnError, RetryPolicy, ask
+from watersmeet.lookup.retry import OnError, RetryPolicy, with_retries
 from watersmeet.lookup.source import LookupSource, UnavailableError
 
 
 @dataclass(slots=True)
 class Answer:
-    """The rows found; ``failed`` are keys of which nothing is known, since the table could not be reached."""
+    """The rows found; ``failed`` are keys without a result, because the table could not be reached."""
 
     rows: pa.Table
     failed: pa.Table
@@ -27,9 +27,9 @@ class Answer:
 
 
 def look_up(keys: pa.Table, source: LookupSource, policy: RetryPolicy, cache: LookupCache, clock: Clock) -> Answer:
-    """The rows of distinct keys without NULLs; ``keys`` has the names of the table's columns.
+    """Return the rows of distinct keys without NULLs; ``keys`` has the names of the table's columns.
 
-    Raises ``ConnectorError`` where the table cannot be reached and the policy says to fail.
+    Raises ``ConnectorError`` where the table cannot be reached and the policy is to fail.
     """
     wanted = _tuples(keys)
     known, missing = cache.get(wanted)
@@ -41,7 +41,7 @@ def look_up(keys: pa.Table, source: LookupSource, policy: RetryPolicy, cache: Lo
         asked = keys.take(np.asarray(places, dtype=np.int64))
         at = clock()
         try:
-            rows = ask(lambda asked=asked: _fetch(source, asked, answer), policy, source.name)  # type: ignore[misc]
+            rows = with_retries(lambda asked=asked: _fetch(source, asked, answer), policy, source.name)  # type: ignore[misc]
         except UnavailableError as error:
             if policy.on_error is not OnError.NULL:
                 raise _unreachable(source, error, policy) from None
@@ -66,7 +66,7 @@ def _tuples(table: pa.Table) -> list[Key]:
 
 
 def _in_order_of(keys: Sequence[Key], rows: pa.Table, names: Sequence[str]) -> tuple[pa.Table, list[int]]:
-    """The rows of the keys in the order of the keys, and how many each has; other rows are left out."""
+    """Return the rows of the keys in the order of the keys, and the number of rows per key; drop other rows."""
     place = {key: number for number, key in enumerate(keys)}
     places = np.fromiter((place.get(key, -1) for key in _tuples(rows.select(names))), np.int64, rows.num_rows)
     order = np.argsort(places, kind="stable")

@@ -6,9 +6,9 @@ import pytest
 
 from tests.lookup.tables import SCHEMA, FakeTable, Now, keys, rows
 from watersmeet.errors import ConnectorError
-from watersmeet.lookup.ask import Answer, look_up
 from watersmeet.lookup.cache import LookupCache
-from watersmeet.lookup.retry import OnError, RetryPolicy, ask
+from watersmeet.lookup.key_batch import Answer, look_up
+from watersmeet.lookup.retry import OnError, RetryPolicy, with_retries
 from watersmeet.lookup.source import UnavailableError
 
 
@@ -99,6 +99,6 @@ def test_pauses_double_up_to_a_bound_and_half_of_each_is_chance() -> None:
         if len(slept) < 9:
             raise UnavailableError
 
-    ask(attempt, RetryPolicy(on_error=OnError.RETRY, first_pause=1, longest_pause=10), "t", slept.append)
+    with_retries(attempt, RetryPolicy(on_error=OnError.RETRY, first_pause=1, longest_pause=10), "t", slept.append)
     for pause, most in zip(slept, [1, 2, 4, 8, 10, 10, 10, 10, 10], strict=True):
         assert most / 2 <= pause <= most

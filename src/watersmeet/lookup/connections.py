@@ -1,11 +1,13 @@
-"""Connections to databases: pooled per process, closed when nobody has asked for a while, cut when nobody answers."""
+"""Connections to databases: pooled per process, closed when idle, and cut when the server does not answer."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib.util
+import itertools
 import math
 import os
+import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -14,21 +16,24 @@ from typing import TYPE_CHECKING, Any
 
 from watersmeet.errors import ConfigError, ConnectorError
 from watersmeet.settings.secrets import hide, resolve
+from watersmeet.settings.written_secrets import REFERENCE
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-#: Connections that were not used for so many seconds are closed.
+#: Connections are closed after this many seconds without use.
 IDLE_SECONDS = 60.0
-#: How much longer than its own time-out the server may take before the line is cut.
+#: How long after the server's own timeout a connection is cut.
 _GRACE_SECONDS = 2.0
+
+_STAND_IN = re.compile(r"watersmeet-reference-(\d+)-")
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a database is and who asks; ``user`` and ``password`` may be references to secrets.
+    """The location of a database, and the login; every part may hold references to secrets.
 
-    Connections that ``read_only`` can change nothing there.
+    ``read_only`` connections cannot change the database.
     """
 
     url: str
@@ -38,26 +43,40 @@ class Address:
     read_only: bool = True
 
     def resolved(self) -> sa.URL:
-        """The address for SQLAlchemy, with secrets; it prints without them."""
+        """Return the address for SQLAlchemy with resolved secrets; printing it hides the password."""
         import sqlalchemy as sa
 
-        # references stay until the parts are told apart: a secret may hold @ and %
         text = self.url.removeprefix("jdbc:")
         if text.startswith("sqlite:") and not text.startswith("sqlite://"):
             return sa.URL.create("sqlite", database=resolve(text.removeprefix("sqlite:")))
+        # split the URL before resolving references, and without them: they and their secrets may contain @ : / ? %
+        references = [found[0] for found in REFERENCE.finditer(text)]
+        numbers = itertools.count()
         try:
-            url = sa.make_url(text)
+            url = sa.make_url(REFERENCE.sub(lambda _: f"watersmeet-reference-{next(numbers)}-", text))
         except (sa.exc.ArgumentError, ValueError):
-            raise ConfigError("option url cannot be read", hint="write jdbc:postgresql://host:port/database") from None
+            raise ConfigError(
+                "option url is not a database URL", hint="write jdbc:postgresql://host:port/database"
+            ) from None
+
+        def resolved(part: str) -> str:
+            return resolve(_STAND_IN.sub(lambda found: references[int(found[1])], part))
+
+        def first(*parts: object) -> str | None:
+            return next((resolved(str(part)) for part in parts if part), None)
+
         if url.drivername == "postgresql":
             url = url.set(drivername="postgresql+psycopg")
-        user = self.user or url.query.get("user") or url.username
-        password = self.password or url.query.get("password") or url.password
-        return url.difference_update_query(["user", "password"]).set(
-            host=None if url.host is None else resolve(url.host),
-            database=None if url.database is None else resolve(url.database),
-            username=None if user is None else resolve(str(user)),
-            password=None if password is None else resolve(str(password)),
+        return url.set(
+            host=first(url.host),
+            database=first(url.database),
+            username=first(self.user, url.query.get("user"), url.username),
+            password=first(self.password, url.query.get("password"), url.password),
+            query={
+                name: resolved(value) if isinstance(value, str) else tuple(map(resolved, value))
+                for name, value in url.query.items()
+                if name not in ("user", "password")
+            },
         )
 
 
@@ -78,7 +97,7 @@ _pools: dict[Address, _Pool] = {}
 
 
 def require_packages() -> None:
-    """Raise ``ConnectorError`` where what the extra ``jdbc`` brings is not installed."""
+    """Raise ``ConnectorError`` where the packages of the extra ``jdbc`` are not installed."""
     missing = [name for name in ("sqlalchemy", "psycopg") if importlib.util.find_spec(name) is None]
     if missing:
         raise ConnectorError(
@@ -88,7 +107,7 @@ def require_packages() -> None:
 
 
 def engine_of(address: Address) -> sa.Engine:
-    """The process's engine for an address; its connections are closed when it is not asked for any more."""
+    """Return the process's engine for an address. Its connections are closed when it is idle."""
     if address not in _pools:
         _pools[address] = _Pool(_new_engine(address))
     pool = _pools[address]
@@ -97,7 +116,7 @@ def engine_of(address: Address) -> sa.Engine:
 
 
 def close_all() -> None:
-    """Close all connections of this process that are not in use."""
+    """Close all unused connections of this process."""
     for pool in _pools.values():
         if pool.idle is not None:
             pool.idle.cancel()
@@ -130,23 +149,23 @@ def _new_engine(address: Address) -> sa.Engine:
     except (sa.exc.ArgumentError, ImportError) as error:
         raise ConnectorError(
             f"there is no driver for {url.drivername}: {hide(str(error))}",
-            hint="jdbc:postgresql is what is tested; other databases need their SQLAlchemy driver on every worker",
+            hint="jdbc:postgresql is tested; other databases need their SQLAlchemy driver on every worker",
         ) from None
 
 
 @dataclass(slots=True)
 class Deadline:
-    """Whether the line was cut."""
+    """Whether the connection was cut."""
 
     passed: bool = False
 
 
 @contextlib.contextmanager
 def deadline(connection: sa.Connection, seconds: float) -> Iterator[Deadline]:
-    """Cut the line if the block takes longer: a server that hangs does not mind its own time-out."""
+    """Cut the connection if the block takes longer: a hanging server ignores its own timeout."""
     state = Deadline()
     fileno = getattr(connection.connection.driver_connection, "fileno", None)
-    if fileno is None:  # no line: SQLite
+    if fileno is None:  # SQLite has no socket
         yield state
         return
     line = socket.socket(fileno=os.dup(fileno()))

@@ -1,7 +1,6 @@
-"""Streams whose rows change, in Spark: every source frame of one says of each row whether it holds.
+"""``_tp_delta`` in the source frames of changing streams: +1 for a row that holds, -1 for a retraction.
 
-``_tp_delta`` is +1 for a row that holds and -1 for one that does not any more; where the source says nothing, +1.
-Rows without a whole key and rows with another delta are bad rows.
+Where the source has no delta it is +1. Rows with a NULL in the key or with another delta are bad rows.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ DELTA_FIELD = StructField(TP_DELTA, ByteType())
 
 
 def with_deltas(frame: DataFrame, stream: StreamDef) -> DataFrame:
-    """A source frame with ``_tp_delta`` (TINYINT), and with ``_bad`` and ``_raw`` where a change cannot be one.
+    """Return a source frame with ``_tp_delta`` (TINYINT), and with ``_bad`` and ``_raw`` for rows that are no changes.
 
-    The frame of a stream that only appends stays as it is.
+    The frame of an append-only stream is returned unchanged.
     """
     if not stream.changes:
         return frame
@@ -28,7 +27,7 @@ def with_deltas(frame: DataFrame, stream: StreamDef) -> DataFrame:
         delta = F.coalesce(delta, F.lit(1))
     nothing = F.lit(None).cast("string")
     known = [F.col(BAD), F.col(RAW)] if BAD in frame.columns else [nothing, nothing]
-    # a row that is bad already has no values
+    # a row that is already bad has no values to check
     reason = F.coalesce(known[0], change_reason(stream, delta))
     if TEXT in frame.columns:
         record = F.col(TEXT)
@@ -44,7 +43,7 @@ def with_deltas(frame: DataFrame, stream: StreamDef) -> DataFrame:
 
 
 def change_reason(stream: StreamDef, delta: Column) -> Column:
-    """Why a row with these values cannot be a change; NULL where it can."""
+    """Return why a row with these values is not a change; NULL where it is one."""
     wrong: list[Column] = [
         F.when(F.col(spark_name(name)).isNull(), f"primary key column {name} is NULL") for name in stream.primary_key
     ]

@@ -1,0 +1,117 @@
+"""What a connector offers: options, checks, a source, stored rows and a sink, as one object per connector."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, TypeAlias
+
+from pydantic import BaseModel, ConfigDict
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from watersmeet.catalog.streams import StreamDef
+from watersmeet.connectors.console import Show
+from watersmeet.connectors.sink_changelogs import Changelogs
+from watersmeet.connectors.stream_schema import spark_schema
+from watersmeet.runtime.dataflow import Source
+from watersmeet.settings.option_parsing import parse_options
+from watersmeet.settings.seek import Seek
+
+#: Writes a batch: its rows, its number, and a key that names query and batch.
+WriteBatch: TypeAlias = Callable[[DataFrame, int, str], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A request for a source; ``limited`` honours limits on the size of a batch, ``seek`` says where to begin."""
+
+    spark: SparkSession
+    stream: StreamDef
+    workspace: Path
+    limited: bool = False
+    seek: Seek | None = None
+
+    @property
+    def columns(self) -> StructType:
+        """The declared columns."""
+        return spark_schema(self.stream)
+
+    @property
+    def changing(self) -> StreamDef | None:
+        """The stream, if it is a changing stream."""
+        return self.stream if self.stream.changes else None
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """A request for a sink; rows of a ``changelog`` carry ``_tp_delta``, ``show`` prints to the terminal."""
+
+    stream: StreamDef
+    workspace: Path
+    changelog: bool
+    show: Show
+
+    @property
+    def changing(self) -> StreamDef | None:
+        """The stream, if it is a changing stream: it has one row per key."""
+        return self.stream if self.stream.changes else None
+
+
+class NoOptions(BaseModel):
+    """The WITH options of a connector that takes none."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Connector(ABC):
+    """Base class of connectors. The docstring of a subclass is its reference and names every option.
+
+    ``prefixes`` maps a dictionary field of ``model`` to the prefixes of the options that go into it.
+    """
+
+    name: ClassVar[str]
+    model: ClassVar[type[BaseModel]] = NoOptions
+    prefixes: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+
+    def check(self, stream: StreamDef) -> None:
+        """Raise ``ConfigError`` for wrong options of a stream. This contacts no other system."""
+        parse_options(self.model, self.name, stream.options, nested=self.prefixes)
+
+
+class SourceConnector(Connector):
+    """A connector that streams can be read from."""
+
+    @abstractmethod
+    def open_source(self, reading: Reading) -> Source:
+        """Return the stream as a source.
+
+        Raises ``ConfigError`` for options and ``ConnectorError`` where the source cannot be reached.
+        """
+
+
+class StoredConnector(SourceConnector):
+    """A source that can also be read as a batch. It knows when rows arrived and honours ``seek``."""
+
+    @abstractmethod
+    def open_stored(self, reading: Reading) -> DataFrame:
+        """Return the rows that the stream has now, as a batch source frame; raises as ``open_source`` does."""
+
+
+class SinkConnector(Connector):
+    """A connector that results can be written to; ``changelogs`` lists the ways in which it takes retractions."""
+
+    changelogs: ClassVar[tuple[Changelogs, ...]] = ()
+
+    @abstractmethod
+    def open_sink(self, writing: Writing) -> WriteBatch:
+        """Return what writes a batch; writing the same batch again changes nothing.
+
+        Raises ``ConnectorError`` where the sink cannot be reached or does not fit the stream.
+        """
+
+    def takes_changelog(self, stream: StreamDef) -> bool:
+        """Return whether the stream is defined so that it takes a changelog."""
+        return any(way.fits(stream) for way in self.changelogs)

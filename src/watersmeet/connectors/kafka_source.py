@@ -1,0 +1,107 @@
+"""Kafka topics as source frames.
+
+``_part`` is ``topic-partition``, so each partition has its own frontier. ``_seq`` is partition and offset, which a
+replay repeats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from watersmeet.catalog.streams import StreamDef
+from watersmeet.columns import PART, SEQUENCE, TP_TIME
+from watersmeet.connectors.debezium import decode_changes
+from watersmeet.connectors.deletes import BY_KEY, KEY, MICROS, with_deletes
+from watersmeet.connectors.envelope import DEBEZIUM
+from watersmeet.connectors.formats import decode
+from watersmeet.connectors.kafka_options import KafkaOptions, client_options, options_of
+from watersmeet.connectors.packages import Package, require_package
+from watersmeet.settings.seek import Seek
+
+VALUE = "_value"
+
+
+def read_stream(
+    spark: SparkSession,
+    columns: StructType,
+    options: Mapping[str, str],
+    *,
+    limited: bool = True,
+    changing: StreamDef | None = None,
+    seek: Seek | None = None,
+) -> DataFrame:
+    """Return a streaming frame of the topic: ``columns``, ``_bad``, ``_raw``, ``_part``, ``_seq`` and ``_tp_time``.
+
+    ``_seq`` is the partition (4 bytes) and the offset (8 bytes), both big-endian; ``_tp_time`` is the record's
+    timestamp. Only committed records of transactions are read, unless ``kafka.isolation.level`` says otherwise.
+    ``limited`` honours ``max_offsets_per_trigger``. ``changing`` is the stream if it is a changing stream, where a
+    record without a value is a delete. A query without a checkpoint begins at ``seek``, else at the option
+    ``starting``.
+
+    Raises ``ConfigError`` or ``ConnectorError``. This does not contact the broker: call ``partitions`` first.
+    """
+    given = options_of(options)
+    settings = {**_source_options(spark, given), **_starting(seek, given)}
+    if given.max_offsets_per_trigger is not None and limited:
+        settings["maxOffsetsPerTrigger"] = str(given.max_offsets_per_trigger)
+    records = spark.readStream.format("kafka").options(**settings).load()
+    return decode_records(with_position(records), given.format, columns, given.format_options, changing)
+
+
+def read_stored(
+    spark: SparkSession, columns: StructType, options: Mapping[str, str], *, changing: StreamDef | None = None
+) -> DataFrame:
+    """Return a batch frame with the same columns: all records, up to the topic's end whenever the frame is read."""
+    given = options_of(options)
+    settings = {**_source_options(spark, given), "startingOffsets": "earliest", "endingOffsets": "latest"}
+    records = spark.read.format("kafka").options(**settings).load()
+    return decode_records(with_position(records), given.format, columns, given.format_options, changing)
+
+
+def _source_options(spark: SparkSession, options: KafkaOptions) -> dict[str, str]:
+    require_package(spark, Package.KAFKA)
+    return {"kafka.isolation.level": "read_committed", **client_options(options), "subscribe": options.topic}
+
+
+def _starting(seek: Seek | None, options: KafkaOptions) -> dict[str, str]:
+    """Return where a query begins. Spark honours it only for a new checkpoint."""
+    if seek is None:
+        return {"startingOffsets": options.starting}
+    if seek.to != "time" or seek.since is None:
+        return {"startingOffsets": seek.to}
+    # a partition without records since that time is read from its end
+    millis = -(-seek.since // 1000)
+    return {"startingTimestamp": str(millis), "startingOffsetsByTimestampStrategy": "latest"}
+
+
+def decode_records(
+    records: DataFrame, format: str, columns: StructType, options: Mapping[str, str], changing: StreamDef | None
+) -> DataFrame:
+    """Return the rows of the records that ``with_position`` returns, with deletes by key in a changing stream."""
+    if changing is None:
+        return decode(records.drop(KEY), VALUE, format, columns, options)
+    if format == DEBEZIUM:
+        # Debezium sends a record without a value after each delete, for the compaction of the topic
+        return decode_changes(records.where(F.col(VALUE).isNotNull()), VALUE, changing, columns, options)
+    marked = records.withColumns({BY_KEY: F.col(VALUE).isNull(), MICROS: F.unix_micros(TP_TIME)})
+    return with_deletes(decode(marked, VALUE, format, columns, options), changing, columns)
+
+
+def with_position(records: DataFrame) -> DataFrame:
+    """Return Kafka's records as ``_value`` and ``_key``, with the hidden columns of a source."""
+    # through hexadecimal text, because ANSI mode has no cast from a number to its bytes
+    hexadecimal = F.concat(
+        F.lpad(F.hex(F.col("partition").cast("bigint")), 8, "0"), F.lpad(F.hex(F.col("offset")), 16, "0")
+    )
+    part = F.concat(F.col("topic"), F.lit("-"), F.col("partition").cast("string"))
+    return records.select(
+        F.col("value").alias(VALUE),
+        F.col("key").alias(KEY),
+        F.coalesce(part, F.lit("")).alias(PART),
+        F.unhex(hexadecimal).alias(SEQUENCE),
+        F.col("timestamp").alias(TP_TIME),
+    )
