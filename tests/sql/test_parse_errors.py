@@ -542,7 +542,41 @@ CASES: dict[str, tuple[str, str]] = {
     ),
     "hint": (
         "SELECT /*+ BROADCAST(t) */ a FROM t",
-        ("a hint is not supported (line 1, column 12)\n1 | SELECT /*+ BROADCAST(t) */ a FROM t\n  |            ^"),
+        (
+            "optimizer hints are not supported: they have no effect on a streaming join (line 1, column 8)\n"
+            "1 | SELECT /*+ BROADCAST(t) */ a FROM t\n"
+            "  |        ^^^^^^^^^^^^^^^^^^^\n"
+            "hint: leave out /*+ … */"
+        ),
+    ),
+    "hint in a subquery": (
+        "SELECT a\nFROM (SELECT\n  /*+ BROADCAST(t),\n SHUFFLE_HASH(u) */ a FROM t JOIN u ON t.a = u.a)",
+        (
+            "optimizer hints are not supported: they have no effect on a streaming join (line 3, column 3)\n"
+            "3 |   /*+ BROADCAST(t),\n"
+            "  |   ^^^^^^^^^^^^^^^^^\n"
+            "hint: leave out /*+ … */"
+        ),
+    ),
+    "collation in a condition": (
+        "SELECT a FROM t JOIN u ON t.a COLLATE UTF8_LCASE = u.a",
+        (
+            "the collation UTF8_LCASE is not supported: text is compared by its bytes (UTF8_BINARY) "
+            "(line 1, column 27)\n"
+            "1 | SELECT a FROM t JOIN u ON t.a COLLATE UTF8_LCASE = u.a\n"
+            "  |                           ^\n"
+            "hint: leave it out; to ignore case, compare lower(…) of both sides"
+        ),
+    ),
+    "collation of a column": (
+        "CREATE STREAM s (a STRING COLLATE UTF8_LCASE)",
+        (
+            "the collation UTF8_LCASE is not supported: text is compared by its bytes (UTF8_BINARY) "
+            "(line 1, column 27)\n"
+            "1 | CREATE STREAM s (a STRING COLLATE UTF8_LCASE)\n"
+            "  |                           ^^^^^^^\n"
+            "hint: leave it out; to ignore case, compare lower(…) of both sides"
+        ),
     ),
     "lateral view": (
         "SELECT a FROM t LATERAL VIEW explode(x) y AS z",
@@ -727,6 +761,9 @@ UNSUPPORTED = {
     "not null",
     "for update",
     "hint",
+    "hint in a subquery",
+    "collation in a condition",
+    "collation of a column",
     "lateral view",
     "qualify",
     "natural join",

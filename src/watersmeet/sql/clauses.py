@@ -6,6 +6,7 @@ from sqlglot import exp
 
 from watersmeet.errors import UnsupportedError
 from watersmeet.expressions.positions import position_of
+from watersmeet.sql.collation import refuse_collations
 from watersmeet.sql.failures import Failures
 
 # In the order in which they stand. The name of the arg, and of what may follow once it is there.
@@ -45,8 +46,6 @@ FOREIGN_NODES: tuple[tuple[type[exp.Expr], str], ...] = (
     (exp.Placeholder, "a parameter"),
 )
 NAMES = {
-    "hint": "a hint",
-    "hints": "a hint",
     "into": "INTO",
     "sample": "TABLESAMPLE",
     "laterals": "LATERAL VIEW",
@@ -78,7 +77,8 @@ def clauses_after(query: exp.Expr) -> list[str]:
 
 
 def refuse_foreign_clauses(query: exp.Expr, failures: Failures) -> None:
-    """Raise UnsupportedError for a clause that sqlglot parsed and no later stage would look at."""
+    """Raise UnsupportedError for a clause that sqlglot parses and no later stage reads, and for collations."""
+    refuse_collations(query, failures)
     for node in query.walk():
         for kind, name in FOREIGN_NODES:
             if isinstance(node, kind):

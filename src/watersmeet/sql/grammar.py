@@ -18,6 +18,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from watersmeet.errors import Position
 from watersmeet.expressions.positions import token_position
+from watersmeet.sql.collation import BINARY, HINT, message, refuse_collations
 from watersmeet.sql.failures import is_word, nearest_keyword
 from watersmeet.sql.parts import QUERY_STARTS, PartsParser
 from watersmeet.sql.statements import (
@@ -213,11 +214,22 @@ class StatementParser(PartsParser):
             raise self.failures.expected(
                 type_token, ["a type"], after=f"the column {name}", hint=f"did you mean {nearest}?" if nearest else None
             )
+        self._refuse_collation(data_type)
         if self._curr.token_type == TokenType.PRIMARY_KEY and self._next.token_type != TokenType.L_PAREN:
             self.once("PRIMARY KEY", self._curr, body.primary_key)
             self._advance()
             body.primary_key = (name,)
         return ColumnDef(name, data_type, token_position(token))
+
+    def _refuse_collation(self, data_type: exp.DataType) -> None:
+        refuse_collations(data_type, self.failures)
+        token = self._curr
+        if not self._match(TokenType.COLLATE):
+            return
+        collation = self._curr.text if self._curr else ""
+        if collation.upper() != BINARY:
+            raise self.failures.unsupported(message(collation), token, hint=HINT)
+        self._advance()
 
     def _refuse_constraint(self) -> None:
         if self.at("NOT", "NULL"):

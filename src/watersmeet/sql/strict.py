@@ -128,6 +128,15 @@ class StrictParser(SparkParser):
             raise self.unexpected(["an expression"], after="GROUP BY")
         return group
 
+    def _parse_hint(self) -> exp.Hint | None:
+        if self._curr.token_type == TokenType.HINT:
+            raise self.failures.unsupported(
+                "optimizer hints are not supported: they have no effect on a streaming join",
+                self._curr,
+                hint="leave out /*+ … */",
+            )
+        return None
+
     def _parse_in(self, this: exp.Expr | None, alias: bool = False) -> exp.In:
         if self._curr.token_type != TokenType.L_PAREN:
             raise self.unexpected(["'('"], after="IN")
