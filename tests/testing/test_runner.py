@@ -11,11 +11,11 @@ from watersmeet.catalog.streams import StreamDef
 from watersmeet.engine.events import Event
 from watersmeet.errors import LimitError
 from watersmeet.sql.statements import Query
-from watersmeet.testing.bench import StepInput, StepOutcome
 from watersmeet.testing.case import Case
 from watersmeet.testing.harness import Harness
 from watersmeet.testing.notation import parse_cases
 from watersmeet.testing.regroup import all_at_once, row_by_row, with_restarts
+from watersmeet.testing.rig import StepInput, StepOutcome
 from watersmeet.testing.runner import Failure, run_case
 
 CASE = """\
@@ -174,7 +174,7 @@ def test_an_expected_error_that_does_not_come() -> None:
 
 
 class Broken(Harness):
-    """A bench whose step brings what it is told, or raises it."""
+    """A rig whose step brings what it is told, or raises it."""
 
     brings: StepOutcome | LimitError
 
@@ -186,9 +186,9 @@ class Broken(Harness):
 
 def run_broken(brings: StepOutcome | LimitError) -> Failure | None:
     def make(streams: Mapping[str, StreamDef], query: Query) -> Broken:
-        bench = Broken(streams, query)
-        bench.brings = brings
-        return bench
+        rig = Broken(streams, query)
+        rig.brings = brings
+        return rig
 
     return run_case(case(), make)
 

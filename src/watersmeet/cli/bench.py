@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from watersmeet.cli.options import UsageError
+from watersmeet.cli.parameters import UsageError
 from watersmeet.errors import WatersmeetError, did_you_mean
 
 

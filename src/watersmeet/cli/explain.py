@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from watersmeet.cli.options import DEFAULT_WORKSPACE, UsageError, Workspace, read_script
+from watersmeet.cli.parameters import DEFAULT_WORKSPACE, UsageError, Workspace, read_script
 from watersmeet.errors import BindError, CatalogError, ConfigError, Position, UnsupportedError, did_you_mean
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 from watersmeet.cli.bench import bench
 from watersmeet.cli.demo import demo
 from watersmeet.cli.explain import explain
-from watersmeet.cli.options import UsageError
+from watersmeet.cli.parameters import UsageError
 from watersmeet.cli.run import run
 from watersmeet.cli.shell import shell
 from watersmeet.cli.test import run_tests

@@ -21,7 +21,7 @@ from pygments.lexers.sql import SqlLexer  # type: ignore[import-untyped]
 from pygments.token import Keyword, Name  # type: ignore[import-untyped]
 
 from watersmeet.cli.live import View
-from watersmeet.cli.options import make_workspace
+from watersmeet.cli.parameters import make_workspace
 from watersmeet.errors import WatersmeetError
 from watersmeet.sql.parse import is_complete
 

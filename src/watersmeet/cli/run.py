@@ -11,7 +11,7 @@ import typer
 
 from watersmeet.cli.interrupt import Interrupt, interruptible
 from watersmeet.cli.live import View
-from watersmeet.cli.options import (
+from watersmeet.cli.parameters import (
     DEFAULT_WORKSPACE,
     STANDARD_INPUT,
     Master,

@@ -13,7 +13,7 @@ import typer
 
 from watersmeet.cli.interrupt import Interrupt, interruptible
 from watersmeet.cli.live import View
-from watersmeet.cli.options import DEFAULT_WORKSPACE, Master, Packages, ViewOption, Workspace
+from watersmeet.cli.parameters import DEFAULT_WORKSPACE, Master, Packages, ViewOption, Workspace
 from watersmeet.errors import CatalogError, ConfigError, WatersmeetError
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from watersmeet.cli.interrupt import ending_at_once
-from watersmeet.cli.options import make_workspace
+from watersmeet.cli.parameters import make_workspace
 from watersmeet.cli.rows import show_changes
 from watersmeet.errors import WatersmeetError
 

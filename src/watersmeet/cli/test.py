@@ -95,7 +95,7 @@ def _outcomes(cases: Sequence[Case], spark: bool) -> Iterator[Iterator[Failure |
         yield map(_run_in_harness, cases)
         return
     from watersmeet.cli.spark import session_of
-    from watersmeet.testing.spark_bench import run_group
+    from watersmeet.testing.spark_rig import run_group
 
     with (
         tempfile.TemporaryDirectory(prefix="watersmeet-test-", ignore_cleanup_errors=True) as folder,

@@ -6,7 +6,6 @@ import re
 
 from sqlglot import exp
 
-from watersmeet.errors import UnsupportedError
 from watersmeet.expressions.positions import position_of
 from watersmeet.sql.failures import Failures
 

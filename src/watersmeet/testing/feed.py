@@ -1,4 +1,4 @@
-"""The feed of the Spark bench: one folder of small Parquet files, a file for each step.
+"""The feed of the Spark rig: one folder of small Parquet files, a file for each step.
 
 A file holds whatever a step brings, of all streams of all queries that share the feed, control events too: so it all
 arrives in one micro-batch.  Each stream's source frame is a selection of the feed's rows.

@@ -31,9 +31,9 @@ from watersmeet.plan.worker_specs import operator_specs, pack_specs
 from watersmeet.sql.statements import Query
 from watersmeet.state.store import MemoryStore
 from watersmeet.state.working_set import WorkingSets
-from watersmeet.testing.bench import Bench, StepInput, StepOutcome
 from watersmeet.testing.cells import Row
 from watersmeet.testing.expressions import project, select, spark_types
+from watersmeet.testing.rig import Rig, StepInput, StepOutcome
 from watersmeet.testing.script import load_script
 from watersmeet.testing.source import source_table
 from watersmeet.testing.tables import HeldTable, table_rows
@@ -42,7 +42,7 @@ from watersmeet.testing.tables import HeldTable, table_rows
 __all__ = ["Harness", "StepInput", "StepOutcome", "load_script"]
 
 
-class Harness(Bench):
+class Harness(Rig):
     """One running query over given streams; ``step`` feeds it a batch."""
 
     def __init__(

@@ -11,16 +11,16 @@ from watersmeet.columns import TP_DELTA
 from watersmeet.engine.events import Event, EventKind
 from watersmeet.errors import WatersmeetError, did_you_mean
 from watersmeet.sql.statements import Query
-from watersmeet.testing.bench import Bench, PlannedQuery, StepInput, StepOutcome
 from watersmeet.testing.case import Case, Compare, Control, ControlKind, InputBlock, NotationError, Step, at_line
 from watersmeet.testing.cells import EPOCH, Row, format_row, parse_cell, parse_row
 from watersmeet.testing.diff import diff_error, diff_step, negative_rows
 from watersmeet.testing.harness import Harness
+from watersmeet.testing.rig import PlannedQuery, Rig, StepInput, StepOutcome
 from watersmeet.testing.script import load_script
 
 _CONTROLS = {kind.value for kind in ControlKind}
 
-MakeBench = Callable[[Mapping[str, StreamDef], Query], Bench]
+MakeRig = Callable[[Mapping[str, StreamDef], Query], Rig]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +45,13 @@ class Failure:
     report: str
 
 
-def run_case(case: Case, make_bench: MakeBench = Harness) -> Failure | None:
+def run_case(case: Case, make_rig: MakeRig = Harness) -> Failure | None:
     """Run all steps of a case; None where everything is as expected, else the first difference."""
     if case.error is not None:
-        return _run_error(case.error, case, make_bench)
+        return _run_error(case.error, case, make_rig)
     try:
         streams, query = load_script(case.script_in_place)
-        return _run_steps(case, streams, make_bench(streams, query))
+        return _run_steps(case, streams, make_rig(streams, query))
     except WatersmeetError as error:
         return failure_of(case, error)
 
@@ -62,18 +62,18 @@ def failure_of(case: Case, error: WatersmeetError) -> Failure:
     return Failure(line or case.line, str(error))
 
 
-def _run_error(expected: tuple[str, ...], case: Case, make_bench: MakeBench) -> Failure | None:
+def _run_error(expected: tuple[str, ...], case: Case, make_rig: MakeRig) -> Failure | None:
     rendered = None
     try:
-        make_bench(*load_script(case.script))
+        make_rig(*load_script(case.script))
     except WatersmeetError as error:
         rendered = str(error)
     report = diff_error(expected, rendered)
     return Failure(case.line, report) if report is not None else None
 
 
-def _run_steps(case: Case, streams: Mapping[str, StreamDef], bench: Bench) -> Failure | None:
-    turns = case_turns(case, streams, bench)
+def _run_steps(case: Case, streams: Mapping[str, StreamDef], rig: Rig) -> Failure | None:
+    turns = case_turns(case, streams, rig)
     outcome: StepOutcome | None = None
     while True:
         try:
@@ -82,11 +82,11 @@ def _run_steps(case: Case, streams: Mapping[str, StreamDef], bench: Bench) -> Fa
             failure: Failure | None = end.value
             return failure
         if turn.restart:
-            bench.restart()
+            rig.restart()
         try:
             for table, rows in turn.tables.items():
-                bench.fill(table, rows)
-            outcome = bench.step(turn.inputs, turn.events)
+                rig.fill(table, rows)
+            outcome = rig.step(turn.inputs, turn.events)
         except WatersmeetError as error:
             return Failure(turn.line, str(error))
 

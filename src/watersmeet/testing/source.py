@@ -18,10 +18,10 @@ from watersmeet.columns import BAD, RAW, SEQUENCE, TP_DELTA, TP_TIME
 from watersmeet.connectors.envelope import DEBEZIUM
 from watersmeet.errors import UnsupportedError
 from watersmeet.expressions.arrow_types import arrow_type
-from watersmeet.testing.bench import StepInput
 from watersmeet.testing.case import NotationError
 from watersmeet.testing.cells import Row, Value, format_value, parse_cell
 from watersmeet.testing.debezium import Change, changes_of
+from watersmeet.testing.rig import StepInput
 
 _INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 _FRACTIONS = ("FLOAT", "DOUBLE", "DECIMAL")

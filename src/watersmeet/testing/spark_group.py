@@ -29,9 +29,9 @@ from watersmeet.runtime.dataflow import Resources, build, new_buckets
 from watersmeet.runtime.failures import planning, translate
 from watersmeet.runtime.metrics import ProgressReader, counters_of
 from watersmeet.sql.statements import Query
-from watersmeet.testing.bench import PlannedQuery, StepInput, StepOutcome
 from watersmeet.testing.cells import Row, parse_cell
 from watersmeet.testing.feed import Portion, control_frame, read_feed, stream_source, write_feed
+from watersmeet.testing.rig import PlannedQuery, StepInput, StepOutcome
 from watersmeet.testing.tables import TableFiles
 
 _NAME = "of the test"

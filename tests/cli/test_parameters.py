@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from watersmeet.cli.main import app
-from watersmeet.cli.options import make_workspace, read_script
+from watersmeet.cli.parameters import make_workspace, read_script
 from watersmeet.errors import ConfigError
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"

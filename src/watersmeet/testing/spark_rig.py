@@ -13,15 +13,15 @@ from watersmeet.catalog.streams import StreamDef
 from watersmeet.engine.events import Event
 from watersmeet.errors import WatersmeetError
 from watersmeet.sql.statements import Query
-from watersmeet.testing.bench import Bench, StepInput, StepOutcome
 from watersmeet.testing.case import Case
 from watersmeet.testing.cells import Row
+from watersmeet.testing.rig import Rig, StepInput, StepOutcome
 from watersmeet.testing.runner import Failure, Turn, case_turns, failure_of, run_case
 from watersmeet.testing.script import load_script
 from watersmeet.testing.spark_group import SparkGroup
 
 
-class SparkBench(Bench):
+class SparkRig(Rig):
     """One query on Spark, as the harness is one without it; ``close`` it at the end."""
 
     def __init__(
@@ -49,17 +49,17 @@ class SparkBench(Bench):
 
 
 @contextmanager
-def spark_benches(
+def spark_rigs(
     spark: SparkSession, folder: Path
-) -> Iterator[Callable[[Mapping[str, StreamDef], Query], SparkBench]]:
+) -> Iterator[Callable[[Mapping[str, StreamDef], Query], SparkRig]]:
     """Makes benches one after another, for ``run_case``; each new one, and the end, stops the one before."""
-    made: list[SparkBench] = []
+    made: list[SparkRig] = []
     numbers = count()
 
-    def make(streams: Mapping[str, StreamDef], query: Query) -> SparkBench:
+    def make(streams: Mapping[str, StreamDef], query: Query) -> SparkRig:
         while made:
             made.pop().close()
-        made.append(SparkBench(spark, folder / f"bench-{next(numbers)}", streams, query))
+        made.append(SparkRig(spark, folder / f"rig-{next(numbers)}", streams, query))
         return made[-1]
 
     try:
@@ -83,7 +83,7 @@ def run_group(
         _run_together(group, cases, failures)
     except Exception:  # noqa: BLE001 - whatever it is, the single runs tell it again
         group.close()
-        with spark_benches(spark, folder) as make:
+        with spark_rigs(spark, folder) as make:
             return [_run_alone(case, make) for case in cases]
     finally:
         group.close()
@@ -127,7 +127,7 @@ def _run_together(group: SparkGroup, cases: Sequence[Case], failures: list[Failu
         )
 
 
-def _run_alone(case: Case, make: Callable[[Mapping[str, StreamDef], Query], SparkBench]) -> Failure | None:
+def _run_alone(case: Case, make: Callable[[Mapping[str, StreamDef], Query], SparkRig]) -> Failure | None:
     try:
         return run_case(case, make)
     except Exception as error:  # noqa: BLE001 - told as this case's failure

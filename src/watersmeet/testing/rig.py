@@ -1,4 +1,4 @@
-"""What runs a case's query step by step: the harness (harness.py) or Spark (spark_bench.py), seen from the runner."""
+"""What runs a case's query step by step: the harness (harness.py) or Spark (spark_rig.py), seen from the runner."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class PlannedQuery:
         return tuple(part.input.alias for part in self.plan.inputs if part.input.stream.name.lower() == named)
 
 
-class Bench(PlannedQuery, ABC):
+class Rig(PlannedQuery, ABC):
     """Something that runs one query, a micro-batch at a time."""
 
     @abstractmethod
