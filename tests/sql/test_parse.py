@@ -135,7 +135,7 @@ def test_types(written: str, spark: str) -> None:
     ],
 )
 def test_collations_are_refused(sql: str, col: int) -> None:
-    with pytest.raises(UnsupportedError, match="the collation .* is not supported") as refused:
+    with pytest.raises(UnsupportedError, match=r"the collation .* is not supported") as refused:
         parse(sql)
     assert refused.value.position == Position(1, col)
 

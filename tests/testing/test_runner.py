@@ -135,8 +135,27 @@ def test_a_script_without_a_query() -> None:
     assert failure(without) == (1, "a test needs a query after its CREATE STREAM statements")
 
 
+@pytest.mark.parametrize(
+    ("options", "report"),
+    [
+        ("connector = 'files', path = 'x', pathh = 'y'", "files has no option 'pathh' (line 2, column 123)"),
+        ("connector = 'filez'", "there is no connector 'filez' (line 2, column 90)"),
+        ("frobs = 3", "a stream without a connector has no option 'frobs'"),
+    ],
+)
+def test_options_are_checked_as_the_session_does(options: str, report: str) -> None:
+    line, found = failure(case("'s')", f"'s', {options})"))
+    assert (line, report in found) == (2, True), found
+
+
+def test_options_of_a_derived_stream_are_checked() -> None:
+    derived = "CREATE STREAM d WITH (connector = 'files', pathh = 'y') AS SELECT o.id"
+    line, found = failure(case("SELECT o.id", derived))
+    assert (line, "files has no option 'pathh' (line 4, column 44)" in found) == (4, True), found
+
+
 def test_raw_text_of_a_format_that_needs_spark() -> None:
-    csv = case("'s')", "'s', format = 'csv')").script
+    csv = case("'s')", "'s', connector = 'files', path = 'x', format = 'csv')").script
     text = f"=== t\n{csv}\n>>> o raw\n1,5\n<<<"
     assert failure(parse_cases(text)[0]) == (
         5,

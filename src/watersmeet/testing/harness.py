@@ -57,7 +57,7 @@ class Harness(Rig):
         self._rows_seen: Counter[str] = Counter()
         self._counters: dict[str, int] = {}
         schemas = [self._project(part, StepInput()).schema for part in self.plan.inputs]
-        numbers = tuple(range(buckets))
+        numbers = tuple(range(self.plan.query.settings.buckets or buckets))
         self._packs = pack_specs(self.plan, schemas, numbers)
         self._operators = operator_specs(self.plan, schemas, [("",)] * len(schemas), numbers)
         # a mistake in the SELECT list shows now, not at the first row

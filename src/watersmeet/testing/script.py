@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from watersmeet.bind.define import check_target, define_stream, define_table
 from watersmeet.bind.indexes import with_index
 from watersmeet.bind.select import bind
-from watersmeet.catalog.streams import StreamDef
+from watersmeet.catalog.streams import EMBEDDED, StreamDef
 from watersmeet.errors import CatalogError, UnsupportedError, did_you_mean
 from watersmeet.lookup.tables import table_options
 from watersmeet.sql.parse import parse
@@ -39,7 +39,10 @@ def load_script(script: str) -> tuple[dict[str, StreamDef], Query]:
                 if (indexed := streams.get(name.lower())) is None:
                     raise CatalogError(f"there is no stream {name}", position=statement.position)
                 streams[name.lower()] = with_index(indexed, statement)
-            case CreateStream(query=found) | Select(query=found):
+            case CreateStream(query=found):
+                _check_derived(statement)
+                query = found
+            case Select(query=found):
                 query = found
             case InsertSelect(query=found):
                 _check_insert(statement, streams)
@@ -55,10 +58,28 @@ def load_script(script: str) -> tuple[dict[str, StreamDef], Query]:
 
 def _defined(statement: CreateStream | CreateTable) -> StreamDef:
     if isinstance(statement, CreateStream):
-        return define_stream(statement)
+        stream = define_stream(statement)
+        _check_connector(stream, statement)
+        return stream
     table = define_table(statement)
     table_options(table)
     return table
+
+
+def _check_connector(stream: StreamDef, statement: CreateStream) -> None:
+    if stream.connector == EMBEDDED and not stream.options:
+        return
+    # Importing the connectors takes a second, because they import PySpark.
+    from watersmeet.session.streams import check_connector
+
+    check_connector(stream, statement)
+
+
+def _check_derived(statement: CreateStream) -> None:
+    """Check the connector and the options of CREATE STREAM ... AS, before its columns are known."""
+    options = dict(statement.options)
+    connector = options.pop("connector", EMBEDDED)
+    _check_connector(StreamDef(name=statement.name, columns=(), connector=connector, options=options), statement)
 
 
 def _check_insert(statement: InsertSelect, streams: Mapping[str, StreamDef]) -> None:

@@ -103,7 +103,7 @@ class SparkGroup:
         self._checkpoint = folder / "checkpoint"
         self._feed.mkdir(parents=True)
         self._source = read_feed(spark, self._feed)
-        self._buckets = new_buckets(spark, buckets)
+        self._default_buckets = buckets
         self._resources = Resources(cache_bytes=cache_bytes)
         self._runs: list[QueryRun] = []
         self._frames: dict[int, DataFrame] = {}
@@ -173,9 +173,8 @@ class SparkGroup:
             if not stream.outside
         }
         control = control_frame(feed, run.number)
-        dataflow = build(
-            self._spark, run.plan, sources, self._buckets, self._resources, control=control, label=run.label
-        )
+        buckets = new_buckets(self._spark, run.plan.query.settings.buckets or self._default_buckets)
+        dataflow = build(self._spark, run.plan, sources, buckets, self._resources, control=control, label=run.label)
         names = [each.name for each in run.plan.outputs]
         fields = list(dataflow.frame.schema)
         run.column_types = [each.dataType.simpleString() for each in fields[: len(names)]]

@@ -49,9 +49,7 @@ class SparkRig(Rig):
 
 
 @contextmanager
-def spark_rigs(
-    spark: SparkSession, folder: Path
-) -> Iterator[Callable[[Mapping[str, StreamDef], Query], SparkRig]]:
+def spark_rigs(spark: SparkSession, folder: Path) -> Iterator[Callable[[Mapping[str, StreamDef], Query], SparkRig]]:
     """Makes benches one after another, for ``run_case``; each new one, and the end, stops the one before."""
     made: list[SparkRig] = []
     numbers = count()
