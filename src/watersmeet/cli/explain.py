@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -35,7 +36,7 @@ Text = Annotated[str | None, typer.Option("-e", "--execute", metavar="SQL", help
 
 
 def explain(script: Script = None, execute: Text = None, workspace: Workspace = DEFAULT_WORKSPACE) -> None:
-    """Print the plan of each query: windows, keys, bounds of the state, where each condition is tested."""
+    """Print the plan of each query: windows, keys, bounds of the state, and what it held when it last ran."""
     if (script is None) == (execute is None):
         raise UsageError("explain takes either a file or -e 'SQL'")
     text = execute if execute is not None else read_script(script or "")
@@ -70,25 +71,32 @@ class _Script:
 
     def __init__(self, workspace: Path) -> None:
         from watersmeet.catalog.catalog import Catalog
+        from watersmeet.sql.query_names import NumberedNames
 
         self._streams = {stream.name.lower(): stream for stream in Catalog(workspace).streams().values()}
+        self._checkpoints = workspace / "queries"
+        self._names = NumberedNames()
 
     def explained(self, statement: Statement) -> Iterator[str]:
-        """The plan of a statement's query, if it has one; then the streams are as the statement leaves them."""
-        from watersmeet.plan.explain import explain as plan_text
+        """Yield the plan of the statement's query, if it has one, and apply the statement to the streams."""
         from watersmeet.sql import statements as sql
+        from watersmeet.sql.query_names import insert_name, select_name
 
         match statement:
             case sql.Historical() | sql.InsertHistorical() | sql.Explain(query=sql.HistoricalQuery()):
                 yield self._stored(statement)
-            case sql.Select(query=query) | sql.Explain(query=sql.Query() as query):
-                yield plan_text(self._plan(query))
+            case sql.Select():
+                yield self._text(self._plan(statement.query), select_name(statement.source))
+            case sql.Explain():
+                yield self._alone(statement)
             case sql.InsertSelect():
-                yield plan_text(self._insert(statement))
+                plan = self._insert(statement)
+                name = insert_name(self._target(statement).name, _sources(plan))
+                yield self._text(plan, self._names.name_for(name, statement.source))
             case sql.CreateStream(query=sql.Query() as query):
                 plan = self._plan(query)
                 if self._is_fed_by(statement):
-                    yield plan_text(plan)
+                    yield self._text(plan, statement.name)
                     self._add_derived(statement, query)
             case sql.CreateStream():
                 self._create(statement)
@@ -100,6 +108,28 @@ class _Script:
                 self._drop(statement)
             case sql.InsertValues(stream=name) | sql.Describe(name=name) | sql.ShowCreate(name=name):
                 self._require(name, statement.position)
+
+    def _alone(self, statement: Explain) -> str:
+        """The plan of a query that EXPLAIN names, with the streams as they are."""
+        from watersmeet.sql import statements as sql
+        from watersmeet.sql.query_names import insert_name, select_name
+
+        assert isinstance(statement.query, sql.Query)
+        plan = self._plan(statement.query)
+        match statement.statement:
+            case sql.InsertSelect() as inner:
+                name = insert_name(self._target(inner).name, _sources(plan))
+            case sql.CreateStream(name=stream):
+                name = stream
+            case inner:
+                name = select_name(inner.source)
+        return self._text(plan, name)
+
+    def _text(self, plan: PhysicalPlan, name: str) -> str:
+        """The plan, with the statistics of the last run of the query of that name, if it has run."""
+        from watersmeet.plan.explain import explain as plan_text
+
+        return plan_text(plan, _last_counters(self._checkpoints / name))
 
     def _plan(self, query: Query) -> PhysicalPlan:
         from watersmeet.bind.planning import plan_query
@@ -232,6 +262,19 @@ class _Script:
             return stream
         known = [stream.name for stream in self._streams.values()]
         raise CatalogError(f"there is no {kind} {name}", hint=did_you_mean(name, known), position=position)
+
+
+def _sources(plan: PhysicalPlan) -> list[str]:
+    return [part.input.stream.name for part in plan.inputs]
+
+
+def _last_counters(checkpoint: Path) -> dict[str, int]:
+    """The counters that the last run of a query left in its checkpoint; none if they are missing or damaged."""
+    try:
+        stored = json.loads((checkpoint / "counters.json").read_text(encoding="utf-8"))
+        return {str(name): int(value) for name, value in stored.items()}
+    except (OSError, ValueError, TypeError, AttributeError, ArithmeticError):
+        return {}
 
 
 def _check_options(stream: StreamDef, statement: CreateStream) -> None:
