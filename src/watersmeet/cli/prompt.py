@@ -22,6 +22,7 @@ from pygments.token import Keyword, Name  # type: ignore[import-untyped]
 
 from watersmeet.cli.live import View
 from watersmeet.cli.parameters import make_workspace
+from watersmeet.cli.private_files import create_private
 from watersmeet.errors import WatersmeetError
 from watersmeet.sql.parse import is_complete
 
@@ -131,11 +132,13 @@ def make_prompt(
 ) -> PromptSession[str]:
     """The input line, with its history in the workspace; ``input`` and ``output`` default to the terminal."""
     make_workspace(workspace)
+    history = workspace / HISTORY_NAME
+    create_private(history)
     return PromptSession(
         message="watersmeet> ",
         prompt_continuation=lambda _width, _line, wraps: "" if wraps else "        ... ",
         multiline=True,
-        history=FileHistory(str(workspace / HISTORY_NAME)),
+        history=FileHistory(str(history)),
         completer=SqlCompleter(streams),
         complete_while_typing=False,
         lexer=PygmentsLexer(WatersmeetSqlLexer),

@@ -10,6 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from io import TextIOWrapper
 from logging import Formatter, LogRecord
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -20,6 +21,7 @@ import typer
 
 from watersmeet.cli.interrupt import ending_at_once
 from watersmeet.cli.parameters import make_workspace
+from watersmeet.cli.private_files import open_private
 from watersmeet.cli.rows import show_changes
 from watersmeet.errors import WatersmeetError
 
@@ -126,7 +128,10 @@ def _is_of_use(record: LogRecord) -> bool:
 
 
 class _File(RotatingFileHandler):
-    """A file that a full disk leaves without some lines; said on standard error, it would come back as a line."""
+    """A log file for its owner alone.  On a full disk it drops lines: an error on standard error would be logged."""
+
+    def _open(self) -> TextIOWrapper:
+        return open(self.baseFilename, self.mode, encoding=self.encoding, errors=self.errors, opener=open_private)
 
     def handleError(self, record: LogRecord) -> None:  # noqa: N802 - logging calls it so
         """Go on."""
