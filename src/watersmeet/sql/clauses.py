@@ -1,4 +1,4 @@
-"""Which clauses a query may have: what can follow the last one, and what of Spark is refused."""
+"""The clauses that a query may have: which can follow the last one, and which of Spark's are refused."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from watersmeet.expressions.positions import position_of
 from watersmeet.sql.collation import refuse_collations
 from watersmeet.sql.failures import Failures
 
-# In the order in which they stand. The name of the arg, and of what may follow once it is there.
+# In the order of the grammar: the name of sqlglot's arg, and the keyword.
 CLAUSE_ORDER = (
     ("from_", "FROM"),
     ("joins", "JOIN"),
@@ -53,15 +53,15 @@ NAMES = {
     "when": "AT or BEFORE",
     "match_condition": "MATCH_CONDITION outside an ASOF JOIN",
     "kind": "SELECT AS",
-    "version": "FOR SYSTEM_TIME AS OF behind a subselect",
+    "version": "FOR SYSTEM_TIME AS OF after a subquery",
 }
 HINTS = {
-    "version": "put the subselect into a WITH query, and its name before FOR SYSTEM_TIME",
+    "version": "move the subquery into WITH, and write its name before FOR SYSTEM_TIME",
 }
 
 
 def clauses_after(query: exp.Expr) -> list[str]:
-    """What can stand behind a query as far as it was read, EMIT and SETTINGS aside."""
+    """Return the keywords that may follow the part of a query read so far, without EMIT and SETTINGS."""
     if not isinstance(query, exp.Select):
         return ["ORDER BY", "LIMIT"]
     present = [index for index, (arg, _) in enumerate(CLAUSE_ORDER) if query.args.get(arg)]
