@@ -115,4 +115,4 @@ def _run_in_harness(case: Case) -> Failure | None:
     try:
         return run_case(case)
     except Exception as error:  # noqa: BLE001 - one case that breaks the machine must not hide the others' results
-        return Failure(case.line, f"broke off: {type(error).__name__}: {error}")
+        return Failure(case.line, f"crashed: {type(error).__name__}: {error}")

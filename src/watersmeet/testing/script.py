@@ -15,18 +15,18 @@ from watersmeet.sql.statements import CreateIndex, CreateStream, CreateTable, In
 
 
 def load_script(script: str) -> tuple[dict[str, StreamDef], Query]:
-    """The streams that a script creates, by lower-case name, and its one query, which comes last.
+    """Return the streams that a script creates, by lower-case name, and its one query, which comes last.
 
-    Raises the errors of the SQL front end, and ``UnsupportedError`` for any other statement and for a script that has
-    no query or goes on after it.
+    Connectors and options are checked as the session checks them.  Raises the errors of the SQL front end, and
+    ``UnsupportedError`` for any other statement, a second query, or a script without a query.
     """
     streams: dict[str, StreamDef] = {}
     query: Query | None = None
     for statement in parse(script):
         if query is not None:
             raise UnsupportedError(
-                "a test has one query, and nothing comes after it",
-                hint="CREATE STREAM statements come first; a second query needs a case of its own",
+                "a test has one query, and nothing may follow it",
+                hint="CREATE STREAM statements come first; write another case for a second query",
                 position=statement.position,
             )
         match statement:
@@ -49,7 +49,7 @@ def load_script(script: str) -> tuple[dict[str, StreamDef], Query]:
                 query = found
             case _:
                 raise UnsupportedError(
-                    "a test takes CREATE STREAM, TABLE and INDEX statements, and one query", position=statement.position
+                    "a test takes CREATE STREAM, TABLE and INDEX statements and one query", position=statement.position
                 )
     if query is None:
         raise UnsupportedError("a test needs a query after its CREATE STREAM statements")

@@ -1,4 +1,4 @@
-"""Running the cases of the test notation on Spark."""
+"""Runs the cases of the test notation on Spark."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from watersmeet.testing.spark_group import SparkGroup
 
 
 class SparkRig(Rig):
-    """One query on Spark, as the harness is one without it; ``close`` it at the end."""
+    """One query on Spark, with the interface of the harness; call ``close`` at the end."""
 
     def __init__(
         self, spark: SparkSession, folder: Path, streams: Mapping[str, StreamDef], query: Query, *, buckets: int = 2
@@ -32,25 +32,25 @@ class SparkRig(Rig):
         super().__init__(self._run.plan, self._run.column_types)
 
     def restart(self) -> None:
-        """Forget everything that is not durable."""
+        """Drop everything that is not durable."""
         self._group.restart()
 
     def fill(self, table: str, rows: Sequence[Row]) -> None:
-        """Give an outside table these rows in place of those it had."""
+        """Replace the rows of an external table."""
         self._run.fill(table, rows)
 
     def step(self, inputs: Mapping[str, StepInput], events: Sequence[Event] = ()) -> StepOutcome:
-        """Feed rows by stream name and control events; what comes out comes back."""
+        """Feed rows by stream name and control events; return what the query emits."""
         return self._group.step({0: inputs}, {0: events})[0]
 
     def close(self) -> None:
-        """Stop its Spark query."""
+        """Stop the Spark query."""
         self._group.close()
 
 
 @contextmanager
 def spark_rigs(spark: SparkSession, folder: Path) -> Iterator[Callable[[Mapping[str, StreamDef], Query], SparkRig]]:
-    """Makes benches one after another, for ``run_case``; each new one, and the end, stops the one before."""
+    """Yield a maker of rigs for ``run_case``; each new rig, and the end, stops the one before."""
     made: list[SparkRig] = []
     numbers = count()
 
@@ -70,16 +70,16 @@ def spark_rigs(spark: SparkSession, folder: Path) -> Iterator[Callable[[Mapping[
 def run_group(
     spark: SparkSession, cases: Sequence[Case], folder: Path, *, buckets: int = 2, cache_bytes: int = 1 << 30
 ) -> list[Failure | None]:
-    """Run cases side by side; for each None, or the first difference.
+    """Run cases side by side; return for each one the first difference, or None.
 
-    A restart that one of them asks for restarts all, which must change nothing.  Where the machinery itself breaks
-    off, the cases are run again one by one, to tell whose fault it is.
+    A restart that one case asks for restarts all of them, which must not change any result.  If the run itself fails,
+    the cases run again one by one, to find the one at fault.
     """
     failures: list[Failure | None] = [None] * len(cases)
     group = SparkGroup(spark, folder / "group", buckets=buckets, cache_bytes=cache_bytes)
     try:
         _run_together(group, cases, failures)
-    except Exception:  # noqa: BLE001 - whatever it is, the single runs tell it again
+    except Exception:  # noqa: BLE001 - the single runs report it
         group.close()
         with spark_rigs(spark, folder) as make:
             return [_run_alone(case, make) for case in cases]
@@ -128,5 +128,5 @@ def _run_together(group: SparkGroup, cases: Sequence[Case], failures: list[Failu
 def _run_alone(case: Case, make: Callable[[Mapping[str, StreamDef], Query], SparkRig]) -> Failure | None:
     try:
         return run_case(case, make)
-    except Exception as error:  # noqa: BLE001 - told as this case's failure
-        return Failure(case.line, f"broke off: {type(error).__name__}: {error}")
+    except Exception as error:  # noqa: BLE001 - reported as this case's failure
+        return Failure(case.line, f"crashed: {type(error).__name__}: {error}")
