@@ -183,7 +183,7 @@ def test_chains_of_derived_streams() -> None:
         ("CREATE STREAM d AS SELECT id FROM o; CREATE STREAM d AS SELECT ts FROM o", "with another definition"),
         ("CREATE STREAM d AS SELECT id FROM o; INSERT INTO d SELECT id FROM o", "d is fed by its own query"),
         ("CREATE STREAM d (i INT) AS SELECT id FROM o", "takes its columns and event time from its query"),
-        ("CREATE STREAM d AS SELECT spark_alone(id) FROM o", "the columns of d cannot be worked out without Spark"),
+        ("CREATE STREAM d AS SELECT spark_alone(id) FROM o", "the columns of d cannot be derived without Spark"),
         ("CREATE STREAM f (i INT) WITH (connector = 'filez')", r"no connector 'filez' \(line 4, column 31\)"),
         ("CREATE TABLE t (i INT)", "the table t needs columns and a connector"),
     ],

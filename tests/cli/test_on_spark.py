@@ -141,7 +141,7 @@ def test_a_changelog_adds_up_to_a_table_until_the_query_is_resumed(
     # a batch that was printed and not committed before the stop is printed again
     again = {"+ 1, 8", "- 1, NULL"}
     assert set(told.out.splitlines()) - again == {"+ 2, 7", "- 2, NULL"}
-    assert "the query goes on from its checkpoint" in told.err
+    assert "the query resumes from its checkpoint" in told.err
 
 
 def test_explain_finds_what_queries_held_in_their_checkpoints(spark: SparkSession, tmp_path: Path) -> None:

@@ -284,8 +284,10 @@ def test_a_sign_where_none_can_be() -> None:
     (appended,) = parse_cases(CHANGING.replace(">>> p", ">>> o"))
     assert failure(appended) == (
         7,
-        "a row starts with a sign, but o only appends rows\n"
-        "hint: leave it out, or put a string that starts with a sign in quotes",
+        (
+            "a row starts with a sign, but o only appends rows\n"
+            "hint: leave it out, or put a string that starts with a sign in quotes"
+        ),
     )
     (declared,) = parse_cases(CHANGING.replace("p (id INT,", "p (id INT, _tp_delta INT,"))
     assert failure(declared) == (

@@ -1,4 +1,4 @@
-"""``watersmeet explain``: how the queries of a script would run, without Spark and without running any."""
+"""``watersmeet explain``: the plans of a script's queries, without Spark and without running them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Script = Annotated[
     str | None, typer.Argument(metavar="FILE", help="A file of SQL statements, or - for standard input.")
 ]
-Text = Annotated[str | None, typer.Option("-e", "--execute", metavar="SQL", help="Statements in place of a file.")]
+Text = Annotated[str | None, typer.Option("-e", "--execute", metavar="SQL", help="Statements instead of a file.")]
 
 
 def explain(script: Script = None, execute: Text = None, workspace: Workspace = DEFAULT_WORKSPACE) -> None:
@@ -47,17 +47,17 @@ def explain(script: Script = None, execute: Text = None, workspace: Workspace = 
             count += 1
     except CatalogError as error:
         if error.hint is None and not workspace.exists():
-            error.hint = f"there is no workspace {workspace}, so streams are those that this text creates"
+            error.hint = f"there is no workspace {workspace}, so only streams that the script creates are known"
         raise
     if not count:
-        raise ConfigError("there is no query here", hint="give a SELECT, after the CREATE STREAM statements it needs")
+        raise ConfigError("there is no query here", hint="add a SELECT after the CREATE STREAM statements it needs")
 
 
 def explain_script(text: str, workspace: Path) -> Iterator[str]:
-    """The plan of each query in a script.
+    """Yield the plan of each query in a script.
 
-    Queries see the streams of the workspace and what the script makes of them, which is not kept.  Raises the error
-    of the first statement that a run would refuse for what it says.
+    Queries see the streams of the workspace, with the changes that the script makes.  The changes are not stored.
+    Raises the error of the first statement that a run would refuse.
     """
     from watersmeet.sql.parse import parse
 
@@ -67,7 +67,7 @@ def explain_script(text: str, workspace: Path) -> Iterator[str]:
 
 
 class _Script:
-    """The streams as the statements of a script leave them, by lower-case name."""
+    """Explains statements one by one, and tracks the streams that they create and drop."""
 
     def __init__(self, workspace: Path) -> None:
         from watersmeet.catalog.catalog import Catalog
@@ -151,7 +151,7 @@ class _Script:
         target = self._target(statement)
         plan = self._plan(statement.query)
         check_target(target, [column.name for column in plan.outputs], statement)
-        if plan.weighted:  # the connectors are slow to load
+        if plan.weighted:  # the connectors are slow to import
             from watersmeet.session.streams import check_corrections
 
             check_corrections(target, plan, statement)
@@ -161,7 +161,7 @@ class _Script:
         target = self._require(statement.stream, statement.position)
         if target.outside:
             raise UnsupportedError(
-                f"{target.name} is an outside table: it is only looked up in", position=statement.position
+                f"{target.name} is an external table: queries can only look rows up in it", position=statement.position
             )
         if target.derived:
             raise UnsupportedError(
@@ -213,7 +213,7 @@ class _Script:
             self._streams[table.name.lower()] = table
 
     def _is_fed_by(self, statement: CreateStream) -> bool:
-        """Whether CREATE STREAM … AS starts its query: not where IF NOT EXISTS lets another stream stay."""
+        """Return whether CREATE STREAM … AS starts its query: with IF NOT EXISTS an existing stream stays."""
         from watersmeet.bind.define import check_name, refuse_definitions
 
         check_name(statement.name, statement.position)
@@ -230,7 +230,7 @@ class _Script:
         )
 
     def _add_derived(self, statement: CreateStream, query: Query) -> None:
-        """Add the stream that a query feeds; the harness works out the types of its columns."""
+        """Add the stream that a query feeds; the harness derives the types of its columns."""
         from watersmeet.plan.lineage import derived_stream
         from watersmeet.testing.harness import Harness
 
@@ -238,9 +238,9 @@ class _Script:
             harness = Harness(self._streams, query)
         except BindError as error:
             raise UnsupportedError(
-                f"the columns of {statement.name} cannot be worked out without Spark",
+                f"the columns of {statement.name} cannot be derived without Spark",
                 detail=error.message,
-                hint="EXPLAIN what comes after it in `watersmeet sql`",
+                hint="EXPLAIN the statements after it in `watersmeet sql`",
                 position=statement.position,
             ) from None
         columns = list(zip(harness.column_names, harness.column_types, strict=True))
@@ -278,7 +278,7 @@ def _last_counters(checkpoint: Path) -> dict[str, int]:
 
 
 def _check_options(stream: StreamDef, statement: CreateStream) -> None:
-    """Check connector and options; the connectors, slow to load, are asked where there is something to check."""
+    """Check the connector and its options; the connectors, which are slow to import, are only loaded if needed."""
     from watersmeet.catalog.streams import EMBEDDED
 
     if stream.connector != EMBEDDED or stream.options:
