@@ -1,16 +1,16 @@
 #!/bin/sh
-# Prints the home of the first Java of version 17 or newer; exit 1 and nothing printed where there is none.
-# Looked at in this order: JAVA_HOME, java on PATH, the usual places of Linux packages, macOS and Homebrew.
+# Prints the home of the first Java 17 or newer; prints nothing and exits with 1 if there is none.
+# Looks at JAVA_HOME, then java on PATH, then the usual places of Linux packages, macOS and Homebrew.
 set -eu
 
 least=17
 
-# The home of the java program $1, if it is new enough. Java itself is asked, which sees through links and wrappers.
+# Prints the home of the java program $1 if it is new enough. Java reports it itself, because $1 may be a link or wrapper.
 home_if_new_enough() {
   [ -x "$1" ] || return 1
-  said=$("$1" -XshowSettings:properties -version 2>&1 </dev/null) || return 1
-  version=$(printf '%s\n' "$said" | sed -n 's/^ *java\.specification\.version = \([0-9]*\).*/\1/p')
-  home=$(printf '%s\n' "$said" | sed -n 's/^ *java\.home = //p')
+  settings=$("$1" -XshowSettings:properties -version 2>&1 </dev/null) || return 1
+  version=$(printf '%s\n' "$settings" | sed -n 's/^ *java\.specification\.version = \([0-9]*\).*/\1/p')
+  home=$(printf '%s\n' "$settings" | sed -n 's/^ *java\.home = //p')
   [ "${version:-0}" -ge "$least" ] && [ -x "$home/bin/java" ] && printf '%s\n' "$home"
 }
 

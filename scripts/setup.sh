@@ -1,13 +1,13 @@
 #!/bin/sh
-# Sets up all that the project needs: .venv with the packages of requirements.lock, the project itself, and Java.
-# Safe to run again: what is there already is kept. PYTHON names another interpreter to build .venv with.
+# Sets up everything that the project needs: .venv with the packages of requirements.lock, the project itself, and Java.
+# Safe to run again: it keeps what already exists. PYTHON names another interpreter for .venv.
 set -eu
 cd "$(dirname "$0")/.."
 
 say() { printf '%s\n' "$*"; }
 fail() { say "setup: $*" >&2; exit 1; }
 
-# Runs a command as root: as it is for root, through sudo where that asks for no password; else fails.
+# Runs a command as root: directly if the user is root, else through sudo if that asks for no password; else fails.
 as_root() {
   if [ "$(id -u)" -eq 0 ]; then "$@"; return; fi
   command -v sudo >/dev/null && sudo -n true 2>/dev/null && sudo -n env DEBIAN_FRONTEND=noninteractive "$@"
@@ -24,7 +24,7 @@ apt_install() {
 
 new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
 
-# Plain python3 where it will do, else the newest other one. (Each is run: a version manager's stub may not work.)
+# Prints python3 if it is new enough, else the newest other Python. Runs each: a version manager's stub may not work.
 find_python() {
   for python in ${PYTHON:-python3 python3.14 python3.13 python3.12 python3.11}; do
     if command -v "$python" >/dev/null && new_enough "$python"; then say "$python"; return; fi
@@ -38,7 +38,7 @@ make_venv() {
   python=$(find_python) || fail "Python 3.11 or newer is needed; install it, or name one: make setup PYTHON=..."
   say "setup: .venv with $("$python" --version)"
   "$python" -m venv --clear .venv >/dev/null 2>&1 && return
-  # Debian keeps the venv module's pip in a package of its own.
+  # Debian has a separate package for the pip of the venv module.
   version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
   if command -v apt-get >/dev/null && can_be_root && apt_install "python$version-venv" >/dev/null; then
     "$python" -m venv --clear .venv >/dev/null 2>&1 && return
@@ -49,8 +49,8 @@ make_venv() {
 install_packages() {
   say "setup: packages from requirements.lock"
   pip=".venv/bin/python -m pip --disable-pip-version-check --no-input"
-  # Every package is pinned and checked against its hash. The project follows with the pinned build backend. Modules are
-  # compiled when they are first used: most never are, and compiling them takes a third of the time.
+  # Every package is pinned and checked against its hash. The project is installed last, with the pinned build backend.
+  # Modules are compiled at first use: most are never used, and compiling them takes a third of the time.
   $pip install --quiet --no-compile --require-hashes -r requirements.lock
   $pip install --quiet --no-deps --no-build-isolation --editable .
 }
@@ -59,7 +59,7 @@ install_packages() {
 
 install_java() {
   if command -v apt-get >/dev/null && can_be_root; then
-    # Older and newer releases of Debian and Ubuntu do not all have 17.
+    # Some releases of Debian and Ubuntu do not have Java 17.
     apt_install openjdk-17-jre-headless || apt_install openjdk-21-jre-headless || apt_install default-jre-headless
   elif command -v dnf >/dev/null && can_be_root; then
     as_root dnf install -y -q java-17-openjdk-headless || as_root dnf install -y -q java-21-openjdk-headless

@@ -1,7 +1,6 @@
 #!/bin/sh
-# Every test, in two processes side by side: those that share a Spark session wait more than they compute, the others
-# compute more than they wait.
-# Usage: test.sh PYTHON. The second report is printed when both have ended; the exit code is 1 where either failed.
+# Runs every test, in two processes side by side: tests on a shared Spark session mostly wait, the others mostly compute.
+# Usage: test.sh PYTHON. Prints the second report when both have ended; exits with 1 if either failed.
 set -u
 python=$1
 log=$(mktemp)

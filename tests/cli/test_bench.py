@@ -72,19 +72,19 @@ def test_nothing_is_told_of_wrong_results(measured: dict[str, dict[str, Any]]) -
     ("arguments", "message"),
     [
         (["innr"], "there is no workload innr\nhint: did you mean inner?\n"),
-        (["inner", "--flink", "python"], "--flink and --flink-script go together\n"),
+        (["inner", "--flink", "python"], "--flink and --flink-script must be used together\n"),
         (["--all", "inner", "left"], "--all takes no names\nhint: leave out --all to run inner left alone\n"),
-        (["--rows", "3"], "nothing says what to measure\nhint: name workloads, or give --all\n"),
+        (["--rows", "3"], "no workload is named\nhint: name workloads, or use --all\n"),
         (["left", "inner", "--rows", "3"], "left has 20 batches, so it needs at least 20 rows a side, not 3\n"),
         (
             ["inner", "--json", "nowhere/all.json"],
-            "--json: nowhere/all.json cannot be written\nhint: name a file in a folder that is there\n",
+            "--json: nowhere/all.json cannot be written\nhint: name a file in an existing folder\n",
         ),
         (
             ["inner", "--json", f"{__file__}/all.json"],
-            f"--json: {__file__}/all.json cannot be written\nhint: name a file in a folder that is there\n",
+            f"--json: {__file__}/all.json cannot be written\nhint: name a file in an existing folder\n",
         ),
-        (["inner", "--json", "."], "--json: . cannot be written\nhint: name a file in a folder that is there\n"),
+        (["inner", "--json", "."], "--json: . cannot be written\nhint: name a file in an existing folder\n"),
         (["inner", "--flink", "python", "--flink-script", "nowhere"], "--flink-script: there is no file nowhere\n"),
         (
             ["inner", "--flink", "/bin/false", "--flink-script", __file__],
@@ -135,7 +135,7 @@ def test_elsewhere_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.import_module", missing)
     told = CliRunner().invoke(app, ["bench"])
     assert told.exit_code == 1
-    assert "they are in the repository: run this in its folder" in told.stderr
+    assert "run this command in the folder of the repository" in told.stderr
 
 
 def test_an_engine_that_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from watersmeet.cli.explain import explain_script
 from watersmeet.cli.main import app
 from watersmeet.errors import CatalogError, WatersmeetError
 from watersmeet.sql.parse import parse
+from watersmeet.sql.query_names import select_name
 from watersmeet.sql.statements import CreateStream
 
 RUNNER = CliRunner()
@@ -43,6 +45,47 @@ def test_statements_on_the_command_line() -> None:
     assert result.exit_code == 0, result.stderr
     assert result.stdout.count("window -10 s") == 2
     assert "EMIT CHANGELOG" in result.stdout
+
+
+def leave_counters(name: str, text: str) -> None:
+    """What a run of a query leaves in its checkpoint in the workspace w."""
+    folder = Path("w", "queries", name)
+    folder.mkdir(parents=True)
+    (folder / "counters.json").write_text(text)
+
+
+def counters(rows: int) -> str:
+    return json.dumps({"join_1.state_rows": rows, "join_1.state_bytes": 4096, "join_1.segments": 2, "join_1.late.o": 7})
+
+
+def statistics(plan: str) -> list[str]:
+    return [line.strip() for line in plan.splitlines() if "statistics" in line]
+
+
+def test_what_a_query_held_when_it_last_ran() -> None:
+    sink = "CREATE STREAM S WITH (connector = 'print');"
+    leave_counters(select_name(JOIN), counters(1))
+    leave_counters("into_S_from_o_p", counters(22_000))
+    leave_counters("into_S_from_o_p_2", counters(3))
+    leave_counters("d", counters(4))
+    other = JOIN.replace("10", "11")
+    queries = [
+        *(JOIN, f"EXPLAIN  {JOIN}", f"EXPLAIN INSERT INTO s {other}", f"EXPLAIN CREATE STREAM d AS {JOIN}"),
+        *(f"INSERT INTO s {JOIN}", f"INSERT INTO s {other}", f"INSERT INTO s {JOIN}", f"CREATE STREAM d AS {JOIN}"),
+        other,
+    ]
+    found = [statistics(plan) for plan in explain_script(f"{STREAMS}{sink}{';'.join(queries)}", Path("w"))]
+    held = [line[0].split()[5] if line else None for line in found]
+    assert held == ["1", "1", "22,000", "4", "22,000", "3", "22,000", "4", None]
+    assert found[0] == ["statistics of its last batch: 1 rows held, 4,096 bytes in 2 segments"]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", "7", '{"join_1.state_rows": null}', '{"join_1.state_rows": 1e999}'])
+def test_damaged_counters_do_not_keep_a_plan_back(text: str) -> None:
+    leave_counters(select_name(JOIN), text)
+    (plan,) = explain_script(f"{STREAMS}{JOIN}", Path("w"))
+    assert statistics(plan) == []
+    assert "window -10 s <= p.ts - o.ts <= 10 s" in plan
 
 
 def test_queries_over_what_is_stored() -> None:
@@ -140,7 +183,7 @@ def test_chains_of_derived_streams() -> None:
         ("CREATE STREAM d AS SELECT id FROM o; CREATE STREAM d AS SELECT ts FROM o", "with another definition"),
         ("CREATE STREAM d AS SELECT id FROM o; INSERT INTO d SELECT id FROM o", "d is fed by its own query"),
         ("CREATE STREAM d (i INT) AS SELECT id FROM o", "takes its columns and event time from its query"),
-        ("CREATE STREAM d AS SELECT spark_alone(id) FROM o", "the columns of d cannot be worked out without Spark"),
+        ("CREATE STREAM d AS SELECT spark_alone(id) FROM o", "the columns of d cannot be derived without Spark"),
         ("CREATE STREAM f (i INT) WITH (connector = 'filez')", r"no connector 'filez' \(line 4, column 31\)"),
         ("CREATE TABLE t (i INT)", "the table t needs columns and a connector"),
     ],

@@ -15,6 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.jobs import environment, run_job
+from watersmeet.cli.explain import explain_script
 from watersmeet.cli.live import View
 from watersmeet.cli.views import show_of
 from watersmeet.runtime.query import QueryMode, RunningQuery
@@ -140,4 +141,19 @@ def test_a_changelog_adds_up_to_a_table_until_the_query_is_resumed(
     # a batch that was printed and not committed before the stop is printed again
     again = {"+ 1, 8", "- 1, NULL"}
     assert set(told.out.splitlines()) - again == {"+ 2, 7", "- 2, NULL"}
-    assert "the query goes on from its checkpoint" in told.err
+    assert "the query resumes from its checkpoint" in told.err
+
+
+def test_explain_finds_what_queries_held_in_their_checkpoints(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "o" / "1.json", [(1, 5), (2, 6)])
+    write(tmp_path / "p" / "1.json", [(1, 8)])
+    create, _, rest = JOB.format(tmp_path).rpartition("SELECT")
+    query = f"SELECT {rest.strip().rstrip(';')}"
+    job = f"""{create} CREATE STREAM IF NOT EXISTS s WITH (connector = 'blackhole');
+      INSERT INTO s {query}; INSERT INTO s {query.replace("'10'", "'100'")}; CREATE STREAM d AS {query}; {query};"""
+    session = Session(spark, tmp_path / "workspace")
+    session.show = lambda *_: None
+    run_job(session, job, QueryMode.DRAIN)
+    plans = list(explain_script(job, session.workspace))
+    assert [plan.count("3 rows held") for plan in plans] == [1, 1, 1, 1]
+    assert plans[0] == session.explain(f"INSERT INTO s {query}")

@@ -49,7 +49,7 @@ def test_current_rows_show_how_often_they_hold(capsys: pytest.CaptureFixture[str
     header, _, *rows, defect = [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()]
     assert header == ["k", "n"]
     assert rows == [["a", "5"], ["×3", "b", "NULL"], ["-1", "c", "9"]]
-    assert " ".join(defect) == "defect: rows taken back more often than they came: 1; please report this query"
+    assert " ".join(defect) == "defect: rows retracted more often than inserted: 1; please report this query"
 
 
 def test_current_rows_that_are_left_out_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -188,6 +190,15 @@ def test_ctrl_c_drops_what_was_typed(type_in: Type) -> None:
 def test_the_history_is_kept_in_the_workspace(type_in: Type, tmp_path: Path) -> None:
     type_in(answering(Message("done")), "SHOW STREAMS;\r")
     assert "+SHOW STREAMS;" in (tmp_path / "history").read_text()
+
+
+def test_the_history_is_for_its_owner_alone(type_in: Type, tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        type_in(answering(Message("done")), "SHOW STREAMS;\r")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "history").stat().st_mode) == 0o600
 
 
 def test_without_a_terminal_the_shell_points_to_run() -> None:

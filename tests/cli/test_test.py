@@ -112,7 +112,7 @@ def test_a_file_without_cases(tmp_path: Path, text: str) -> None:
 
 def test_a_folder_without_cases(tmp_path: Path) -> None:
     result = RUNNER.invoke(app, ["test", str(tmp_path)])
-    assert result.stderr == f"the folder {tmp_path} holds no .wmt files\n"
+    assert result.stderr == f"the folder {tmp_path} has no .wmt files\n"
 
 
 def test_a_case_that_breaks_the_machine_fails_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,5 +122,5 @@ def test_a_case_that_breaks_the_machine_fails_alone(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(Harness, "step", broken)
     result = RUNNER.invoke(app, ["test", write(tmp_path, "a.wmt", CASE.format(pad="NULL"))])
     assert result.exit_code == 1
-    assert "broke off: ZeroDivisionError: by nought" in result.stdout
+    assert "crashed: ZeroDivisionError: by nought" in result.stdout
     assert "0 passed, 1 failed" in result.stdout

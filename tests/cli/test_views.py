@@ -89,8 +89,7 @@ def test_too_many_rows_are_told_and_changes_go_on(
         table(NAMES, [(-1, ("c", 1))], 2)
     assert words("\n".join(terminal.lines)) == ["k n", "a 1", "b 1", "k n", "+ c 1", "k n", "- c 1"]
     assert capsys.readouterr().err == (
-        "from here on changes are shown, and no table: there are more than 2 distinct rows, too many to keep as a "
-        "table\n"
+        "displaying changes instead of a table: there are more than 2 distinct rows, too many to keep as a table\n"
     )
 
 
@@ -109,8 +108,8 @@ def test_a_query_that_is_resumed_shows_changes(capsys: pytest.CaptureFixture[str
     told = capsys.readouterr()
     assert told.out == "- a, 1\n+ a, 2\n"
     assert told.err == (
-        "from here on changes are shown, and no table: the query goes on from its checkpoint, and the rows that it "
-        "gave before are not known here\n"
+        "displaying changes instead of a table: the query resumes from its checkpoint, and rows that it "
+        "emitted before are not known\n"
     )
 
 
@@ -124,7 +123,7 @@ def test_a_query_whose_first_batch_is_empty_has_a_table(capsys: pytest.CaptureFi
 def test_a_query_that_works_on_changes_has_no_table(capsys: pytest.CaptureFixture[str]) -> None:
     text = "SELECT o.id, _tp_delta AS d FROM o LEFT JOIN p ON o.id = p.id WITHIN INTERVAL '1' HOUR EMIT CHANGELOG"
     assert show_of(statement(text), View.TABLE, in_place=True) is show_changes
-    assert "the query works on _tp_delta" in capsys.readouterr().err
+    assert "the query uses _tp_delta in an expression" in capsys.readouterr().err
     assert show_of(statement(text), View.AUTO, in_place=True) is show_changes
     assert capsys.readouterr().err == ""
 

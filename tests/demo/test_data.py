@@ -165,7 +165,7 @@ def test_an_incomplete_or_other_folder_is_written_anew(data: DemoData, tmp_path:
 
 
 def test_a_wrong_number_of_files_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="files is 0, not within 1 and 8760"):
+    with pytest.raises(ConfigError, match="files is 0, not between 1 and 8760"):
         write_events(tmp_path, files=0)
     assert list(tmp_path.iterdir()) == []
 

@@ -14,7 +14,7 @@ from sqlglot import exp
 from watersmeet.testing.harness import load_script
 from watersmeet.testing.notation import Case, read_cases
 from watersmeet.testing.regroup import variants
-from watersmeet.testing.spark_bench import run_group
+from watersmeet.testing.spark_rig import run_group
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 

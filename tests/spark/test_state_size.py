@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from watersmeet.testing.harness import StepInput, load_script
-from watersmeet.testing.spark_bench import SparkBench
+from watersmeet.testing.spark_rig import SparkRig
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -57,16 +57,16 @@ def worker_bytes() -> int:
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
 def test_state_and_memory_stay_flat(spark: SparkSession, tmp_path: Path) -> None:
-    bench = SparkBench(spark, tmp_path / "bench", *load_script(SCRIPT))
+    rig = SparkRig(spark, tmp_path / "rig", *load_script(SCRIPT))
     counts: list[tuple[int, int, int]] = []
     memory: list[int] = []
     try:
         for number in range(WARM_BATCHES + BATCHES):
-            outcome = bench.step(batch(number))
+            outcome = rig.step(batch(number))
             counts.append(tuple(outcome.count(what) for what in ("state_rows", "segments", "state_bytes")))  # type: ignore[arg-type]
             memory.append(worker_bytes())
     finally:
-        bench.close()
+        rig.close()
     early, late = counts[WARM_BATCHES : WARM_BATCHES + 15], counts[-15:]
     for what, before, after in zip(
         ("rows", "segments", "bytes"), zip(*early, strict=True), zip(*late, strict=True), strict=True

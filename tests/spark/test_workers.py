@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from watersmeet.testing.notation import read_cases
-from watersmeet.testing.spark_bench import run_group
+from watersmeet.testing.spark_rig import run_group
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 

@@ -121,8 +121,8 @@ def test_whether_arrival_is_named() -> None:
     assert not query_of("SELECT '_tp_time' FROM table(a)").names_arrival
 
 
-AT_ONCE = "leave it out: what is stored is answered once, as Spark answers any query"
-CONDITIONS = "what is stored is joined by plain conditions: ON a.id = b.id AND b.ts BETWEEN a.ts AND …"
+AT_ONCE = "leave it out: a query over stored rows runs once, like any query of Spark"
+CONDITIONS = "join stored rows by plain conditions: ON a.id = b.id AND b.ts BETWEEN a.ts AND …"
 REFUSED = {
     "SELECT * FROM table(a) EMIT CHANGELOG": ("EMIT", 24, AT_ONCE),
     "SELECT * FROM table(a) WHERE x > 1 SETTINGS seek_to = 'latest'": ("SETTINGS", 36, AT_ONCE),
@@ -132,7 +132,7 @@ REFUSED = {
     "SELECT * FROM o JOIN table(a) FOR SYSTEM_TIME AS OF o.ts ON x = y": (
         "FOR SYSTEM_TIME AS OF",
         31,
-        "streams are joined so: take away table( )",
+        "only streams can be joined this way: leave out table( )",
     ),
 }
 
@@ -143,7 +143,7 @@ def test_clauses_of_streams_are_refused(sql: str) -> None:
     with pytest.raises(UnsupportedError) as raised:
         parse(f"SELECT 1 FROM x;\n{sql}")
     assert str(raised.value) == (
-        f"{clause} does not go with table(…), which is what is stored now (line 2, column {column})\n"
+        f"{clause} cannot be used with table(…), which reads the rows stored now (line 2, column {column})\n"
         f"2 | {sql}\n  | {' ' * (column - 1)}{'^' * len(clause.split()[0])}\nhint: {hint}"
     )
 
@@ -179,7 +179,7 @@ def test_a_stream_is_not_fed_by_what_is_stored() -> None:
     with pytest.raises(UnsupportedError) as raised:
         parse("CREATE STREAM s AS SELECT *\nFROM table(a)")
     assert str(raised.value) == (
-        "CREATE STREAM … AS takes a query that runs on, but table(…) is what is stored now (line 2, column 6)\n"
+        "CREATE STREAM … AS takes a streaming query, but table(…) reads the rows stored now (line 2, column 6)\n"
         "2 | FROM table(a)\n"
         "  |      ^^^^^\n"
         "hint: CREATE STREAM s with its columns, then INSERT INTO s SELECT …"
@@ -190,7 +190,7 @@ def test_a_query_changes_nothing() -> None:
     with pytest.raises(UnsupportedError) as raised:
         parse("WITH t AS (SELECT * FROM table(a)) INSERT INTO x SELECT * FROM t")
     assert str(raised.value) == (
-        "a query over table(…) changes nothing, but here is INSERT (line 1, column 36)\n"
+        "a query over table(…) cannot INSERT (line 1, column 36)\n"
         "1 | WITH t AS (SELECT * FROM table(a)) INSERT INTO x SELECT * FROM t\n"
         "  |                                    ^^^^^^\n"
         "hint: write INSERT INTO stream WITH … SELECT …"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlglot import exp
 
-from watersmeet.errors import Position, WatersmeetError
+from watersmeet.errors import Position, UnsupportedError, WatersmeetError
 from watersmeet.expressions.nodes import StreamJoin, SystemTime, Within, interval_parts
 from watersmeet.expressions.positions import position_of
 from watersmeet.kernels.api import EmitMode
@@ -113,6 +113,45 @@ def test_a_stream_with_columns_watermark_and_options() -> None:
 def test_types(written: str, spark: str) -> None:
     (column,) = stream(f"CREATE STREAM s (c {written})").columns
     assert column.type.sql("spark") == spark
+
+
+@pytest.mark.parametrize(
+    ("sql", "col"),
+    [
+        ("SELECT a.id FROM a JOIN b ON collate(a.name, 'UNICODE_CI') = b.name", 46),
+        ("SELECT a.id FROM a JOIN b ON a.id = b.id AND a.name > b.name COLLATE 'UNICODE'", 70),
+        ("SELECT a.id FROM a WHERE a.name COLLATE UTF8_LCASE = 'x'", 26),
+        ("SELECT name COLLATE UNICODE, count(*) FROM a GROUP BY name COLLATE UNICODE", 8),
+        ("SELECT name FROM a GROUP BY name HAVING max(name) COLLATE UTF8_LCASE > 'x'", 41),
+        ("SELECT name FROM a ORDER BY name COLLATE UNICODE", 29),
+        ("SELECT CAST(a.name AS STRING COLLATE UTF8_LCASE) FROM a", 38),
+        ("SELECT a.id FROM a JOIN b ON CAST(a.names AS ARRAY<STRING COLLATE UNICODE>) = b.names", 67),
+        ("SELECT from_json(a.doc, 'name STRING COLLATE UNICODE').name FROM a", 8),
+        ("SELECT try_variant_get(a.v, '$.name', 'varchar(9) collate UNICODE') FROM a", 8),
+        ("SELECT id FROM a WHERE name IN (SELECT name COLLATE UTF8_LCASE FROM b)", 40),
+        ("CREATE STREAM s (names ARRAY<STRING COLLATE UTF8_LCASE>)", 45),
+        ("CREATE STREAM s (person STRUCT<name: STRING COLLATE UTF8_LCASE>)", 53),
+        ("CREATE TABLE s (id INT, name VARCHAR(9) COLLATE UTF8_BINARY_RTRIM)", 41),
+    ],
+)
+def test_collations_are_refused(sql: str, col: int) -> None:
+    with pytest.raises(UnsupportedError, match=r"the collation .* is not supported") as refused:
+        parse(sql)
+    assert refused.value.position == Position(1, col)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT a.id FROM a JOIN b ON a.name COLLATE UTF8_BINARY = b.name",
+        "SELECT a.id FROM a WHERE collate(a.name, 'utf8_binary') = 'STRING COLLATE UNICODE'",
+        "SELECT collation(name), is_valid_utf8(name) FROM a",
+        "CREATE STREAM s (name STRING COLLATE UTF8_BINARY, n INT)",
+        "SELECT name COLLATE UNICODE FROM table(a)",
+    ],
+)
+def test_text_compared_by_its_bytes_is_not_refused(sql: str) -> None:
+    assert len(parse(sql)) == 1
 
 
 @pytest.mark.parametrize(
@@ -266,15 +305,19 @@ def test_explain(sql: str, kind: type) -> None:
         ("FULL JOIN", "FULL", ""),
         ("FULL OUTER JOIN", "FULL", "OUTER"),
         ("LEFT SEMI JOIN", "LEFT", "SEMI"),
+        ("RIGHT SEMI JOIN", "RIGHT", "SEMI"),
+        ("RIGHT ANTI JOIN", "RIGHT", "ANTI"),
         ("LEFT ANTI JOIN", "LEFT", "ANTI"),
     ],
 )
 def test_kinds_of_joins(words: str, side: str, kind: str) -> None:
     (join,) = joins(
-        f"SELECT o.a FROM orders o {words} payments p ON o.id = p.id WITHIN INTERVAL '10' MINUTES EMIT FINAL"
+        f"SELECT o.a FROM orders o {words} payments p ON o.id = p.id WITHIN INTERVAL '10' MINUTES "
+        "GRACE PERIOD INTERVAL '1' MINUTE EMIT FINAL"
     )
     assert (join.side, join.kind, join.this.alias) == (side, kind, "p")
     assert within(join) == ((10, "MINUTE"), (10, "MINUTE"))
+    assert span(join.args["grace"]) == (1, "MINUTE")
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ CASES: dict[str, tuple[str, str]] = {
             "(line 1, column 1)\n"
             "1 | UPDATE t SET a = 1\n"
             "  | ^^^^^^\n"
-            "hint: INSERT INTO a stream with a PRIMARY KEY replaces the older row of the key"
+            "hint: INSERT INTO a stream with a PRIMARY KEY replaces the row of the same key"
         ),
     ),
     "delete": (
@@ -36,7 +36,7 @@ CASES: dict[str, tuple[str, str]] = {
             "(line 1, column 1)\n"
             "1 | DELETE FROM t\n"
             "  | ^^^^^^\n"
-            "hint: INSERT INTO a stream with a PRIMARY KEY a row whose _tp_delta is -1; DROP STREAM deletes all rows"
+            "hint: INSERT a row whose _tp_delta is -1 to delete that of its PRIMARY KEY; DROP STREAM deletes all rows"
         ),
     ),
     "unknown statement": (
@@ -113,13 +113,13 @@ CASES: dict[str, tuple[str, str]] = {
             "NOT NULL is not supported on a column (line 1, column 24)\n"
             "1 | CREATE STREAM x (a INT NOT NULL)\n"
             "  |                        ^^^\n"
-            "hint: leave it out; a row without event time goes to the quarantine in any case"
+            "hint: leave it out; a row without an event time is quarantined anyway"
         ),
     ),
     "watermark of another column": (
         "CREATE STREAM x (a INT, WATERMARK FOR b AS c)",
         (
-            "found 'c', a watermark for b is made from b (line 1, column 44)\n"
+            "found 'c', but a watermark for b uses b itself (line 1, column 44)\n"
             "1 | CREATE STREAM x (a INT, WATERMARK FOR b AS c)\n"
             "  |                                            ^\n"
             "hint: write WATERMARK FOR b AS b - INTERVAL '5' SECONDS"
@@ -137,7 +137,7 @@ CASES: dict[str, tuple[str, str]] = {
     "option without quotes": (
         "CREATE STREAM x (a INT) WITH (a = kafka)",
         (
-            "found 'kafka', expected a text, a number, TRUE or FALSE after a = (line 1, column 35)\n"
+            "found 'kafka', expected a string, a number, TRUE or FALSE after a = (line 1, column 35)\n"
             "1 | CREATE STREAM x (a INT) WITH (a = kafka)\n"
             "  |                                   ^^^^^\n"
             "hint: write 'kafka' in quotes"
@@ -154,7 +154,7 @@ CASES: dict[str, tuple[str, str]] = {
     "option twice": (
         "CREATE STREAM x (a INT) WITH (a = 1, a = 2)",
         (
-            "a is given twice (line 1, column 38)\n"
+            "a appears twice (line 1, column 38)\n"
             "1 | CREATE STREAM x (a INT) WITH (a = 1, a = 2)\n"
             "  |                                      ^"
         ),
@@ -294,7 +294,7 @@ CASES: dict[str, tuple[str, str]] = {
             "found 'WITHIN', expected ON or USING after the second stream of a JOIN (line 1, column 24)\n"
             "1 | SELECT a FROM t JOIN u WITHIN INTERVAL '5' MINUTES ON t.a = u.a\n"
             "  |                        ^^^^^^\n"
-            "hint: WITHIN and GRACE PERIOD stand behind the ON condition"
+            "hint: WITHIN and GRACE PERIOD follow the ON condition"
         ),
     ),
     "within without interval": (
@@ -346,7 +346,7 @@ CASES: dict[str, tuple[str, str]] = {
     "interval of two units": (
         "SELECT a FROM t JOIN u ON t.a = u.a WITHIN INTERVAL '1 day 2 hours'",
         (
-            "the INTERVAL after WITHIN has to be one number and one unit (line 1, column 44)\n"
+            "the INTERVAL after WITHIN must be one number and one unit (line 1, column 44)\n"
             "1 | SELECT a FROM t JOIN u ON t.a = u.a WITHIN INTERVAL '1 day 2 hours'\n"
             "  |                                            ^^^^^^^^\n"
             "hint: write INTERVAL '5' MINUTES"
@@ -372,7 +372,7 @@ CASES: dict[str, tuple[str, str]] = {
     "within twice": (
         "SELECT a FROM t JOIN u ON t.a = u.a WITHIN INTERVAL '5' MINUTES WITHIN INTERVAL '5' MINUTES",
         (
-            "a join takes one WITHIN only (line 1, column 65)\n"
+            "a join takes only one WITHIN (line 1, column 65)\n"
             "1 | SELECT a FROM t JOIN u ON t.a = u.a WITHIN INTERVAL '5' MINUTES WITHIN INTERVAL '5' "
             "MINUTES\n"
             "  |                                                                 ^^^^^^"
@@ -385,7 +385,7 @@ CASES: dict[str, tuple[str, str]] = {
             "statement (line 1, column 49)\n"
             "1 | SELECT a FROM t JOIN u ON t.a = u.a WHERE a > 1 WITHIN INTERVAL '5' MINUTES\n"
             "  |                                                 ^^^^^^\n"
-            "hint: WITHIN stands behind the ON condition of its join, before WHERE"
+            "hint: WITHIN follows the ON condition of its join, before WHERE"
         ),
     ),
     "emit nothing": (
@@ -411,13 +411,13 @@ CASES: dict[str, tuple[str, str]] = {
             "found 'WHERE', expected SETTINGS or the end of the statement (line 1, column 28)\n"
             "1 | SELECT a FROM t EMIT FINAL WHERE a > 1\n"
             "  |                            ^^^^^\n"
-            "hint: EMIT and SETTINGS stand at the end of the query"
+            "hint: EMIT and SETTINGS belong at the end of the query"
         ),
     ),
     "emit twice": (
         "SELECT a FROM t EMIT FINAL EMIT FINAL",
         (
-            "EMIT is given twice (line 1, column 28)\n"
+            "EMIT appears twice (line 1, column 28)\n"
             "1 | SELECT a FROM t EMIT FINAL EMIT FINAL\n"
             "  |                            ^^^^"
         ),
@@ -425,19 +425,19 @@ CASES: dict[str, tuple[str, str]] = {
     "emit in a subquery": (
         "SELECT a FROM (SELECT a FROM t EMIT FINAL) x",
         (
-            "EMIT cannot stand inside a subquery (line 1, column 32)\n"
+            "EMIT is not valid inside a subquery (line 1, column 32)\n"
             "1 | SELECT a FROM (SELECT a FROM t EMIT FINAL) x\n"
             "  |                                ^^^^\n"
-            "hint: EMIT belongs to the whole query: put it at the end of the statement"
+            "hint: EMIT applies to the whole query: put it at the end of the statement"
         ),
     ),
     "emit in a cte": (
         "WITH y AS (SELECT a FROM t EMIT CHANGELOG) SELECT * FROM y",
         (
-            "EMIT cannot stand inside a subquery (line 1, column 28)\n"
+            "EMIT is not valid inside a subquery (line 1, column 28)\n"
             "1 | WITH y AS (SELECT a FROM t EMIT CHANGELOG) SELECT * FROM y\n"
             "  |                            ^^^^\n"
-            "hint: EMIT belongs to the whole query: put it at the end of the statement"
+            "hint: EMIT applies to the whole query: put it at the end of the statement"
         ),
     ),
     "delete in a cte": (
@@ -454,13 +454,13 @@ CASES: dict[str, tuple[str, str]] = {
             "EMIT cannot be an alias (line 1, column 20)\n"
             "1 | SELECT a FROM t AS emit\n"
             "  |                    ^^^^\n"
-            "hint: write it in backquotes: `emit`"
+            "hint: put it in backquotes: `emit`"
         ),
     ),
     "setting without quotes": (
         "SELECT a FROM t SETTINGS a = latest",
         (
-            "found 'latest', expected a text, a number, TRUE or FALSE after a = (line 1, column 30)\n"
+            "found 'latest', expected a string, a number, TRUE or FALSE after a = (line 1, column 30)\n"
             "1 | SELECT a FROM t SETTINGS a = latest\n"
             "  |                              ^^^^^^\n"
             "hint: write 'latest' in quotes"
@@ -503,7 +503,7 @@ CASES: dict[str, tuple[str, str]] = {
     "open text": (
         "SELECT 'abc FROM t",
         (
-            "the text that begins here is not closed (line 1, column 8)\n"
+            "the string that starts here is not closed (line 1, column 8)\n"
             "1 | SELECT 'abc FROM t\n"
             "  |        ^\n"
             "hint: close it with '"
@@ -512,7 +512,7 @@ CASES: dict[str, tuple[str, str]] = {
     "open comment": (
         "SELECT /* abc FROM t",
         (
-            "the comment that begins here is not closed (line 1, column 8)\n"
+            "the comment that starts here is not closed (line 1, column 8)\n"
             "1 | SELECT /* abc FROM t\n"
             "  |        ^^\n"
             "hint: close it with */"
@@ -521,7 +521,7 @@ CASES: dict[str, tuple[str, str]] = {
     "open name": (
         "SELECT `abc FROM t",
         (
-            "the quoted name that begins here is not closed (line 1, column 8)\n"
+            "the quoted name that starts here is not closed (line 1, column 8)\n"
             "1 | SELECT `abc FROM t\n"
             "  |        ^\n"
             "hint: close it with `"
@@ -530,10 +530,10 @@ CASES: dict[str, tuple[str, str]] = {
     "as of behind the condition": (
         "SELECT a FROM t JOIN u ON t.a = u.a FOR SYSTEM_TIME AS OF t.ts",
         (
-            "FOR SYSTEM_TIME AS OF cannot stand here (line 1, column 37)\n"
+            "FOR SYSTEM_TIME AS OF is not valid here (line 1, column 37)\n"
             "1 | SELECT a FROM t JOIN u ON t.a = u.a FOR SYSTEM_TIME AS OF t.ts\n"
             "  |                                     ^^^\n"
-            "hint: it stands behind the name of its table, before ON: JOIN rates FOR SYSTEM_TIME AS OF o.ts r ON …"
+            "hint: it follows the name of its table, before ON: JOIN rates FOR SYSTEM_TIME AS OF o.ts r ON …"
         ),
     ),
     "for update": (
@@ -542,7 +542,41 @@ CASES: dict[str, tuple[str, str]] = {
     ),
     "hint": (
         "SELECT /*+ BROADCAST(t) */ a FROM t",
-        ("a hint is not supported (line 1, column 12)\n1 | SELECT /*+ BROADCAST(t) */ a FROM t\n  |            ^"),
+        (
+            "optimizer hints are not supported: they have no effect on a streaming join (line 1, column 8)\n"
+            "1 | SELECT /*+ BROADCAST(t) */ a FROM t\n"
+            "  |        ^^^^^^^^^^^^^^^^^^^\n"
+            "hint: leave out /*+ … */"
+        ),
+    ),
+    "hint in a subquery": (
+        "SELECT a\nFROM (SELECT\n  /*+ BROADCAST(t),\n SHUFFLE_HASH(u) */ a FROM t JOIN u ON t.a = u.a)",
+        (
+            "optimizer hints are not supported: they have no effect on a streaming join (line 3, column 3)\n"
+            "3 |   /*+ BROADCAST(t),\n"
+            "  |   ^^^^^^^^^^^^^^^^^\n"
+            "hint: leave out /*+ … */"
+        ),
+    ),
+    "collation in a condition": (
+        "SELECT a FROM t JOIN u ON t.a COLLATE UTF8_LCASE = u.a",
+        (
+            "the collation UTF8_LCASE is not supported: text is compared by its bytes (UTF8_BINARY) "
+            "(line 1, column 27)\n"
+            "1 | SELECT a FROM t JOIN u ON t.a COLLATE UTF8_LCASE = u.a\n"
+            "  |                           ^\n"
+            "hint: leave it out; to ignore case, compare lower(…) of both sides"
+        ),
+    ),
+    "collation of a column": (
+        "CREATE STREAM s (a STRING COLLATE UTF8_LCASE)",
+        (
+            "the collation UTF8_LCASE is not supported: text is compared by its bytes (UTF8_BINARY) "
+            "(line 1, column 27)\n"
+            "1 | CREATE STREAM s (a STRING COLLATE UTF8_LCASE)\n"
+            "  |                           ^^^^^^^\n"
+            "hint: leave it out; to ignore case, compare lower(…) of both sides"
+        ),
     ),
     "lateral view": (
         "SELECT a FROM t LATERAL VIEW explode(x) y AS z",
@@ -572,7 +606,7 @@ CASES: dict[str, tuple[str, str]] = {
     "match condition without asof": (
         "SELECT a FROM t JOIN u MATCH_CONDITION (t.a > u.a) ON t.a = u.a",
         (
-            "MATCH_CONDITION stands only in an ASOF JOIN (line 1, column 17)\n"
+            "only an ASOF JOIN takes MATCH_CONDITION (line 1, column 17)\n"
             "1 | SELECT a FROM t JOIN u MATCH_CONDITION (t.a > u.a) ON t.a = u.a\n"
             "  |                 ^^^^\n"
             "hint: write ASOF JOIN or LEFT ASOF JOIN"
@@ -620,7 +654,7 @@ CASES: dict[str, tuple[str, str]] = {
     "explain without query": (
         "EXPLAIN CREATE STREAM x (a INT) WITH (x=1)",
         (
-            "EXPLAIN takes a statement with a query (line 1, column 9)\n"
+            "EXPLAIN takes a statement that contains a query (line 1, column 9)\n"
             "1 | EXPLAIN CREATE STREAM x (a INT) WITH (x=1)\n"
             "  |         ^^^^^^\n"
             "hint: SELECT, INSERT INTO ... SELECT or CREATE STREAM ... AS"
@@ -629,7 +663,7 @@ CASES: dict[str, tuple[str, str]] = {
     "too many arguments": (
         "SELECT abs(1,2,3) FROM t",
         (
-            "the function takes at most 1 argument, 3 were given (line 1, column 17)\n"
+            "the function takes at most 1 argument, not 3 (line 1, column 17)\n"
             "1 | SELECT abs(1,2,3) FROM t\n"
             "  |                 ^"
         ),
@@ -709,7 +743,7 @@ CASES: dict[str, tuple[str, str]] = {
     "where twice": (
         "SELECT a FROM t WHERE b WHERE c",
         (
-            "WHERE is given twice (line 1, column 25)\n"
+            "WHERE appears twice (line 1, column 25)\n"
             "1 | SELECT a FROM t WHERE b WHERE c\n"
             "  |                         ^^^^^"
         ),
@@ -727,6 +761,9 @@ UNSUPPORTED = {
     "not null",
     "for update",
     "hint",
+    "hint in a subquery",
+    "collation in a condition",
+    "collation of a column",
     "lateral view",
     "qualify",
     "natural join",

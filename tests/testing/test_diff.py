@@ -50,7 +50,7 @@ def test_order_where_it_counts() -> None:
     rows = [(1, (1, 1.0)), (1, (2, 2.0))]
     assert diff_changes(rows, rows, ordered=True) is None
     report = diff_changes(rows, rows[::-1], ordered=True)
-    assert report == "the rows are right, their order is not\nrow 1: expected + 1, 1.0, found + 2, 2.0"
+    assert report == "the rows are correct, but not in the expected order\nrow 1: expected + 1, 1.0, found + 2, 2.0"
 
 
 def test_checks() -> None:
@@ -77,7 +77,7 @@ def test_errors_are_compared_by_their_essential_words() -> None:
     assert diff_error(["custmer", "line 3", "customer"], rendered) is None
     assert diff_error(["customer", "line 3"], rendered) == f"missing in the error: line 3\nthe error is:\n{rendered}"
     assert diff_error(["CUSTMER"], rendered) is not None
-    assert diff_error(["x", "y"], None) == "the script gives no error, but this was expected in one:\nx\ny"
+    assert diff_error(["x", "y"], None) == "the script raises no error, but this one was expected:\nx\ny"
 
 
 def test_negative_rows() -> None:

@@ -23,6 +23,15 @@ def test_counters_of_buckets_are_summed_and_their_frontiers_are_not() -> None:
     assert outcome.counters["join_1.frontier"] == 28_000_000
 
 
+def test_the_query_says_how_many_buckets_it_has() -> None:
+    script = SCRIPT.replace("SECONDS;", "SECONDS SETTINGS buckets = 5;")
+    rows = [(k, 20) for k in range(50)]
+    for text, buckets in ((SCRIPT, 2), (script, 5)):
+        harness = Harness(*load_script(text))
+        assert harness.step({"a": StepInput(rows), "b": StepInput(rows)}).count("state_rows") == 100
+        assert {bucket for _, bucket in harness._stores} == set(range(buckets))
+
+
 def test_a_stream_of_the_alias_frontier_is_counted_too() -> None:
     harness = Harness(*load_script(SCRIPT.replace("FROM a", "FROM a AS frontier").replace("a.k", "frontier.k")))
     outcome = harness.step({"a": StepInput([(k, 20) for k in range(9)])})

@@ -111,8 +111,8 @@ def test_line_n_of_the_script_is_line_n_after_the_title() -> None:
         (f"=== t\n{SCRIPT}\n", 1, "steps"),
         (f"=== t\n{SCRIPT}\n>>> l\n1\n", 4, "no expectation"),
         (f"=== t\n{SCRIPT}\n<<<\n+ 1\n", 4, "needs an input"),
-        (f"=== t\n{SCRIPT}\n >>> l\n<<<\n", 4, "'>>>' must stand at the start of its line"),
-        (f"=== t\n{SCRIPT}\n>>> l\n1\n\t<<<\n", 6, "'<<<' must stand at the start of its line"),
+        (f"=== t\n{SCRIPT}\n >>> l\n<<<\n", 4, "'>>>' must be at the start of its line"),
+        (f"=== t\n{SCRIPT}\n>>> l\n1\n\t<<<\n", 6, "'<<<' must be at the start of its line"),
         (f"=== t\n{SCRIPT}\n>>>\n<<<\n", 4, "'>>> STREAM'"),
         (f"=== t\n{SCRIPT}\n>>> l rows\n<<<\n", 4, "'>>> STREAM'"),
         (f"=== t\n{SCRIPT}\n>>> idle\n<<<\n", 4, "'>>> idle STREAM'"),
@@ -120,7 +120,7 @@ def test_line_n_of_the_script_is_line_n_after_the_title() -> None:
         (f"=== t\n{SCRIPT}\n>>> end now\n<<<\n", 4, "'>>> end'"),
         (f"=== t\n{SCRIPT}\n>>> l\n'1\n<<<\n", 5, "not closed"),
         (f"=== t\n{SCRIPT}\n>>> l\n'1' 2\n<<<\n", 5, "a comma is expected"),
-        (f"=== t\n{SCRIPT}\n>>> l\n1\n<<< now\n", 6, "stands alone"),
+        (f"=== t\n{SCRIPT}\n>>> l\n1\n<<< now\n", 6, "must be alone"),
         (f"=== t\n{SCRIPT}\n>>> l\n1\n<<<\n1, 2\n", 7, "'+ cells'"),
         (f"=== t\n{SCRIPT}\n>>> l\n1\n<<<\nstate -1\n", 7, "'state N'"),
         (f"=== t\n{SCRIPT}\n>>> l\n1\n<<<\nstate 1\nstate 2\n", 8, "'state N'"),
@@ -128,7 +128,7 @@ def test_line_n_of_the_script_is_line_n_after_the_title() -> None:
         (f"=== t\n{SCRIPT}\n>>> end\n<<<\n>>> l\n1\n<<<\n", 6, "nothing can follow"),
         (f"=== t\n{SCRIPT}\n!!!\n", 4, "at least one line"),
         (f"=== t\n{SCRIPT}\n!!!\noops\n>>> l\n", 6, "not both"),
-        (f"=== t\n{SCRIPT}\n!!!\noops\n=== t\n{SCRIPT}\n!!!\noops\n", 6, "line 1 already"),
+        (f"=== t\n{SCRIPT}\n!!!\noops\n=== t\n{SCRIPT}\n!!!\noops\n", 6, "line 1 has the same title"),
     ],
 )
 def test_errors_name_file_and_line(text: str, line: int, word: str) -> None:

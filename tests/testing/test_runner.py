@@ -11,11 +11,11 @@ from watersmeet.catalog.streams import StreamDef
 from watersmeet.engine.events import Event
 from watersmeet.errors import LimitError
 from watersmeet.sql.statements import Query
-from watersmeet.testing.bench import StepInput, StepOutcome
 from watersmeet.testing.case import Case
 from watersmeet.testing.harness import Harness
 from watersmeet.testing.notation import parse_cases
 from watersmeet.testing.regroup import all_at_once, row_by_row, with_restarts
+from watersmeet.testing.rig import StepInput, StepOutcome
 from watersmeet.testing.runner import Failure, run_case
 
 CASE = """\
@@ -35,7 +35,7 @@ state 3
 <<<
 + 2, NULL
 """
-ONE_QUERY = "hint: CREATE STREAM statements come first; a second query needs a case of its own"
+ONE_QUERY = "hint: CREATE STREAM statements come first; write another case for a second query"
 ERROR = "o has no column idd (line 3, column 8)\nhint: did you mean id?"
 
 
@@ -63,7 +63,7 @@ def test_a_case_that_is_right() -> None:
             "<<<\n+ 1, 8",
             ">>> END\n<<<\n+ 1, 8",
             10,
-            "the script creates no stream END\nhint: a control is written in small letters: >>> end",
+            "the script creates no stream END\nhint: controls are lower case: >>> end",
         ),
         ("state 3", ">>> idle q\n<<<", 12, "the script creates no stream q\nhint: known here: o, p"),
         ("state 3", ">>> advance q 7\n<<<", 12, "the script creates no stream q\nhint: known here: o, p"),
@@ -92,25 +92,25 @@ def test_a_case_that_is_right() -> None:
             "EMIT FINAL;",
             "EMIT FINAL; SELECT id FROM o;",
             4,
-            f"a test has one query, and nothing comes after it (line 4, column 94)\n{ONE_QUERY}",
+            f"a test has one query, and nothing may follow it (line 4, column 94)\n{ONE_QUERY}",
         ),
         (
             "SELECT",
             "INSERT INTO o VALUES (1, 2);\nSELECT",
             4,
-            "a test takes CREATE STREAM, TABLE and INDEX statements, and one query (line 4, column 1)",
+            "a test takes CREATE STREAM, TABLE and INDEX statements and one query (line 4, column 1)",
         ),
         (
             ">>> o\n1, 5\n2, 6",
             '>>> o raw\n{"id": 1, "ts": 5}\n{"id": 2, "ts": "x"}',
             10,
-            'state: expected 3, found 2\nset aside as quarantined (o): ts: "x" does not fit BIGINT',
+            'state: expected 3, found 2\nquarantined (o): ts: "x" does not fit BIGINT',
         ),
         (
             "1, 8\n<<<\n+ 1, 8\nstate 3",
             "1, 8\n>>> o raw\nno JSON\n<<<\n+ 1, 8\n>>> p\n3, 9\n<<<\n+ 3, 9",
             16,
-            "1 missing, 0 unexpected\nmissing    + 3, 9\nset aside as quarantined (o): not valid JSON",
+            "1 missing, 0 unexpected\nmissing    + 3, 9\nquarantined (o): not valid JSON",
         ),
         (
             "state 3\n",
@@ -135,8 +135,27 @@ def test_a_script_without_a_query() -> None:
     assert failure(without) == (1, "a test needs a query after its CREATE STREAM statements")
 
 
+@pytest.mark.parametrize(
+    ("options", "report"),
+    [
+        ("connector = 'files', path = 'x', pathh = 'y'", "files has no option 'pathh' (line 2, column 123)"),
+        ("connector = 'filez'", "there is no connector 'filez' (line 2, column 90)"),
+        ("frobs = 3", "a stream without a connector has no option 'frobs'"),
+    ],
+)
+def test_options_are_checked_as_the_session_does(options: str, report: str) -> None:
+    line, found = failure(case("'s')", f"'s', {options})"))
+    assert (line, report in found) == (2, True), found
+
+
+def test_options_of_a_derived_stream_are_checked() -> None:
+    derived = "CREATE STREAM d WITH (connector = 'files', pathh = 'y') AS SELECT o.id"
+    line, found = failure(case("SELECT o.id", derived))
+    assert (line, "files has no option 'pathh' (line 4, column 44)" in found) == (4, True), found
+
+
 def test_raw_text_of_a_format_that_needs_spark() -> None:
-    csv = case("'s')", "'s', format = 'csv')").script
+    csv = case("'s')", "'s', connector = 'files', path = 'x', format = 'csv')").script
     text = f"=== t\n{csv}\n>>> o raw\n1,5\n<<<"
     assert failure(parse_cases(text)[0]) == (
         5,
@@ -170,11 +189,11 @@ def test_expected_errors_count_lines_from_the_script(wanted: str, report: str | 
 
 def test_an_expected_error_that_does_not_come() -> None:
     (expecting,) = parse_cases(f"=== t\n{case().script}\n!!!\nnope")
-    assert failure(expecting) == (1, "the script gives no error, but this was expected in one:\nnope")
+    assert failure(expecting) == (1, "the script raises no error, but this one was expected:\nnope")
 
 
 class Broken(Harness):
-    """A bench whose step brings what it is told, or raises it."""
+    """A rig whose step brings what it is told, or raises it."""
 
     brings: StepOutcome | LimitError
 
@@ -186,9 +205,9 @@ class Broken(Harness):
 
 def run_broken(brings: StepOutcome | LimitError) -> Failure | None:
     def make(streams: Mapping[str, StreamDef], query: Query) -> Broken:
-        bench = Broken(streams, query)
-        bench.brings = brings
-        return bench
+        rig = Broken(streams, query)
+        rig.brings = brings
+        return rig
 
     return run_case(case(), make)
 
@@ -265,10 +284,13 @@ def test_a_sign_where_none_can_be() -> None:
     (appended,) = parse_cases(CHANGING.replace(">>> p", ">>> o"))
     assert failure(appended) == (
         7,
-        "a row begins with a sign, but o only appends rows\nhint: leave it out; a text that begins so stands in quotes",
+        (
+            "a row starts with a sign, but o only appends rows\n"
+            "hint: leave it out, or put a string that starts with a sign in quotes"
+        ),
     )
     (declared,) = parse_cases(CHANGING.replace("p (id INT,", "p (id INT, _tp_delta INT,"))
     assert failure(declared) == (
         7,
-        "a row begins with a sign, but p declares _tp_delta\nhint: write it in the cell of _tp_delta",
+        "a row starts with a sign, but p declares _tp_delta\nhint: write it in the cell of _tp_delta",
     )

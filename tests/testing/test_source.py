@@ -11,7 +11,7 @@ from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import BAD, RAW, SEQUENCE, TP_DELTA
 from watersmeet.sql.parse import parse
 from watersmeet.sql.statements import CreateStream
-from watersmeet.testing.bench import StepInput
+from watersmeet.testing.rig import StepInput
 from watersmeet.testing.script import load_script
 from watersmeet.testing.source import source_table
 

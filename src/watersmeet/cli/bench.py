@@ -1,4 +1,4 @@
-"""``watersmeet bench``: the benchmarks of the repository, each beside Spark's own operator, and Flink where it is."""
+"""``watersmeet bench``: the repository's benchmarks, compared with Spark's own operator and, optionally, Flink."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from typing import Annotated, Any
 
 import typer
 
-from watersmeet.cli.options import UsageError
+from watersmeet.cli.parameters import UsageError
 from watersmeet.errors import WatersmeetError, did_you_mean
 
 
 def bench(
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME…]", help="Workloads (none: list them).")] = None,
     every: Annotated[bool, typer.Option("--all", help="All workloads.")] = False,
-    alone: Annotated[bool, typer.Option("--alone", help="Without Spark's own operator.")] = False,
-    flink: Annotated[Path | None, typer.Option(help="A Python with apache-flink.")] = None,
+    alone: Annotated[bool, typer.Option("--alone", help="Do not run Spark's own operator.")] = False,
+    flink: Annotated[Path | None, typer.Option(help="A Python interpreter with apache-flink.")] = None,
     flink_script: Annotated[Path | None, typer.Option(help="The script that runs Flink's joins.")] = None,
-    rows: Annotated[int | None, typer.Option(min=1, help="Rows a side, in place of each workload's own.")] = None,
-    into: Annotated[Path | None, typer.Option("--json", help="A file for all figures.")] = None,
+    rows: Annotated[int | None, typer.Option(min=1, help="Rows per side (default: those of each workload).")] = None,
+    into: Annotated[Path | None, typer.Option("--json", help="Write all figures to this file.")] = None,
 ) -> None:
-    """Measure workloads, and print a table of each; figures are printed only if all results are right."""
+    """Measure workloads and print a table for each; figures are printed only if all results are correct."""
     suite = _suite()
     known = list(suite.WORKLOADS)
     if names and every:
         raise UsageError("--all takes no names", hint=f"leave out --all to run {' '.join(names)} alone")
     if not names and not every:
         if alone or into is not None or rows is not None or flink is not None or flink_script is not None:
-            raise UsageError("nothing says what to measure", hint="name workloads, or give --all")
+            raise UsageError("no workload is named", hint="name workloads, or use --all")
         for workload in suite.WORKLOADS.values():
             typer.echo(f"{workload.name:12} {workload.title}")
         return
@@ -39,9 +39,9 @@ def bench(
         if name not in known:
             raise UsageError(f"there is no workload {name}", hint=did_you_mean(name, known))
     if (flink is None) != (flink_script is None):
-        raise UsageError("--flink and --flink-script go together")
+        raise UsageError("--flink and --flink-script must be used together")
     if into is not None and not _is_writable(into):
-        raise UsageError(f"--json: {into} cannot be written", hint="name a file in a folder that is there")
+        raise UsageError(f"--json: {into} cannot be written", hint="name a file in an existing folder")
     try:
         workloads = [suite.workload_of(name, rows) for name in names or known]
         peer = suite.flink_of(flink, flink_script) if flink is not None else None
@@ -51,11 +51,11 @@ def bench(
 
 
 def _measure(suite: Any, workloads: list[Any], into: Path | None, **options: Any) -> None:
-    """Tell each workload's figures as soon as there are some; those of earlier ones stay where a later one fails."""
+    """Print and store the figures of each workload when it is done, so that they survive the failure of a later one."""
     results: list[Any] = []
     try:
         for workload in workloads:
-            results.append(suite.run(workload, progress=_tell_progress, **options))
+            results.append(suite.run(workload, progress=_print_progress, **options))
             typer.echo(suite.markdown(results[-1]) + "\n")
             if into is not None:
                 into.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
@@ -66,7 +66,7 @@ def _measure(suite: Any, workloads: list[Any], into: Path | None, **options: Any
         raise typer.Exit(130) from None
 
 
-def _tell_progress(what: str) -> None:
+def _print_progress(what: str) -> None:
     typer.echo(f"… {what}", err=True)
 
 
@@ -76,7 +76,7 @@ def _is_writable(path: Path) -> bool:
 
 
 def _suite() -> Any:
-    """The repository's package of benchmarks, which is not installed."""
+    """Import the repository's benchmarks, which are not part of the installed package."""
     sys.path.insert(0, str(Path.cwd()))
     try:
         return importlib.import_module("benchmarks.suite")
@@ -84,7 +84,7 @@ def _suite() -> Any:
         if error.name is None or error.name.split(".")[0] != "benchmarks":
             raise
         raise WatersmeetError(
-            "there are no benchmarks here", hint="they are in the repository: run this in its folder"
+            "there are no benchmarks here", hint="run this command in the folder of the repository"
         ) from None
     finally:
         sys.path.pop(0)

@@ -1,4 +1,4 @@
-"""``watersmeet demo``: a year of flights, weather and aircraft, joined, shown, and checked against a batch answer."""
+"""``watersmeet demo``: joins a year of flights, weather and aircraft, and compares the results with a batch query."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from watersmeet.runtime.query import RunningQuery
 
 _FOLDER = Path("demo-out")
-# Queries of a minute: what the JVM's second compiler would gain, its compiling costs more than once over.
+# The queries take a minute, in which the JVM's second compiler costs more time than it saves.
 _SHORT_RUN = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
 def demo() -> None:
-    """Join a year of real flights with hourly weather and a table of aircraft, and show the results."""
+    """Join a year of real flights with hourly weather and a table of aircraft, and print some results."""
     from watersmeet.cli.rows import err, show_table
     from watersmeet.demo.batch import compare
     from watersmeet.demo.data import write_events
@@ -31,25 +31,25 @@ def demo() -> None:
     for old in (_FOLDER / "workspace", _FOLDER / "results"):
         if old.exists():
             shutil.rmtree(old)
-    tell = err().print
-    tell(f"{data.flight_rows:,} flights and {data.weather_rows:,} weather reports as event files in {_FOLDER}")
+    report = err().print
+    report(f"{data.flight_rows:,} flights and {data.weather_rows:,} weather reports as event files in {_FOLDER}")
     seconds = _run(job_text(_FOLDER))
     for name, columns, rows in samples(_FOLDER / "results"):
-        tell(f"\n{name}")
+        report(f"\n{name}")
         show_table(columns, [[None if value is None else str(value) for value in row] for row in rows])
     comparisons = compare(data, _FOLDER / "results")
     for each in comparisons:
         verdict = "equal to" if each.is_equal else f"{each.missing} missing, {each.unexpected} unexpected against"
-        tell(f"{each.name}: {each.rows:,} rows, {each.padded:,} without a partner; {verdict} DuckDB's batch answer")
-    tell(f"all joins in {seconds:.0f} seconds; results in {_FOLDER}/results")
+        report(f"{each.name}: {each.rows:,} rows, {each.padded:,} without a partner; {verdict} DuckDB's batch answer")
+    report(f"all joins in {seconds:.0f} seconds; results in {_FOLDER}/results")
     if not all(each.is_equal for each in comparisons):
         raise WatersmeetError("the streaming results differ from the batch answer")
 
 
 def _run(job: str) -> float:
-    """Run the job to its end; the seconds that its queries took."""
+    """Run the job to its end; return the seconds that its queries took."""
     from watersmeet.cli.progress import screen
-    from watersmeet.cli.run import follow, tell_end
+    from watersmeet.cli.run import follow, print_summary
     from watersmeet.cli.spark import session_of
     from watersmeet.runtime.query import QueryMode
 
@@ -63,7 +63,7 @@ def _run(job: str) -> float:
             for query in queries:
                 query.stop()
         seconds = time.monotonic() - started
-    tell_end(queries)
+    print_summary(queries)
     if interrupt.asked:
         raise typer.Exit(interrupt.exit_code)
     return seconds

@@ -1,14 +1,15 @@
-"""``watersmeet explain``: how the queries of a script would run, without Spark and without running any."""
+"""``watersmeet explain``: the plans of a script's queries, without Spark and without running them."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from watersmeet.cli.options import DEFAULT_WORKSPACE, UsageError, Workspace, read_script
+from watersmeet.cli.parameters import DEFAULT_WORKSPACE, UsageError, Workspace, read_script
 from watersmeet.errors import BindError, CatalogError, ConfigError, Position, UnsupportedError, did_you_mean
 
 if TYPE_CHECKING:
@@ -31,11 +32,11 @@ if TYPE_CHECKING:
 Script = Annotated[
     str | None, typer.Argument(metavar="FILE", help="A file of SQL statements, or - for standard input.")
 ]
-Text = Annotated[str | None, typer.Option("-e", "--execute", metavar="SQL", help="Statements in place of a file.")]
+Text = Annotated[str | None, typer.Option("-e", "--execute", metavar="SQL", help="Statements instead of a file.")]
 
 
 def explain(script: Script = None, execute: Text = None, workspace: Workspace = DEFAULT_WORKSPACE) -> None:
-    """Print the plan of each query: windows, keys, bounds of the state, where each condition is tested."""
+    """Print the plan of each query: windows, keys, bounds of the state, and what it held when it last ran."""
     if (script is None) == (execute is None):
         raise UsageError("explain takes either a file or -e 'SQL'")
     text = execute if execute is not None else read_script(script or "")
@@ -46,17 +47,17 @@ def explain(script: Script = None, execute: Text = None, workspace: Workspace = 
             count += 1
     except CatalogError as error:
         if error.hint is None and not workspace.exists():
-            error.hint = f"there is no workspace {workspace}, so streams are those that this text creates"
+            error.hint = f"there is no workspace {workspace}, so only streams that the script creates are known"
         raise
     if not count:
-        raise ConfigError("there is no query here", hint="give a SELECT, after the CREATE STREAM statements it needs")
+        raise ConfigError("there is no query here", hint="add a SELECT after the CREATE STREAM statements it needs")
 
 
 def explain_script(text: str, workspace: Path) -> Iterator[str]:
-    """The plan of each query in a script.
+    """Yield the plan of each query in a script.
 
-    Queries see the streams of the workspace and what the script makes of them, which is not kept.  Raises the error
-    of the first statement that a run would refuse for what it says.
+    Queries see the streams of the workspace, with the changes that the script makes.  The changes are not stored.
+    Raises the error of the first statement that a run would refuse.
     """
     from watersmeet.sql.parse import parse
 
@@ -66,29 +67,36 @@ def explain_script(text: str, workspace: Path) -> Iterator[str]:
 
 
 class _Script:
-    """The streams as the statements of a script leave them, by lower-case name."""
+    """Explains statements one by one, and tracks the streams that they create and drop."""
 
     def __init__(self, workspace: Path) -> None:
         from watersmeet.catalog.catalog import Catalog
+        from watersmeet.sql.query_names import NumberedNames
 
         self._streams = {stream.name.lower(): stream for stream in Catalog(workspace).streams().values()}
+        self._checkpoints = workspace / "queries"
+        self._names = NumberedNames()
 
     def explained(self, statement: Statement) -> Iterator[str]:
-        """The plan of a statement's query, if it has one; then the streams are as the statement leaves them."""
-        from watersmeet.plan.explain import explain as plan_text
+        """Yield the plan of the statement's query, if it has one, and apply the statement to the streams."""
         from watersmeet.sql import statements as sql
+        from watersmeet.sql.query_names import insert_name, select_name
 
         match statement:
             case sql.Historical() | sql.InsertHistorical() | sql.Explain(query=sql.HistoricalQuery()):
                 yield self._stored(statement)
-            case sql.Select(query=query) | sql.Explain(query=sql.Query() as query):
-                yield plan_text(self._plan(query))
+            case sql.Select():
+                yield self._text(self._plan(statement.query), select_name(statement.source))
+            case sql.Explain():
+                yield self._alone(statement)
             case sql.InsertSelect():
-                yield plan_text(self._insert(statement))
+                plan = self._insert(statement)
+                name = insert_name(self._target(statement).name, _sources(plan))
+                yield self._text(plan, self._names.name_for(name, statement.source))
             case sql.CreateStream(query=sql.Query() as query):
                 plan = self._plan(query)
                 if self._is_fed_by(statement):
-                    yield plan_text(plan)
+                    yield self._text(plan, statement.name)
                     self._add_derived(statement, query)
             case sql.CreateStream():
                 self._create(statement)
@@ -100,6 +108,28 @@ class _Script:
                 self._drop(statement)
             case sql.InsertValues(stream=name) | sql.Describe(name=name) | sql.ShowCreate(name=name):
                 self._require(name, statement.position)
+
+    def _alone(self, statement: Explain) -> str:
+        """The plan of a query that EXPLAIN names, with the streams as they are."""
+        from watersmeet.sql import statements as sql
+        from watersmeet.sql.query_names import insert_name, select_name
+
+        assert isinstance(statement.query, sql.Query)
+        plan = self._plan(statement.query)
+        match statement.statement:
+            case sql.InsertSelect() as inner:
+                name = insert_name(self._target(inner).name, _sources(plan))
+            case sql.CreateStream(name=stream):
+                name = stream
+            case inner:
+                name = select_name(inner.source)
+        return self._text(plan, name)
+
+    def _text(self, plan: PhysicalPlan, name: str) -> str:
+        """The plan, with the statistics of the last run of the query of that name, if it has run."""
+        from watersmeet.plan.explain import explain as plan_text
+
+        return plan_text(plan, _last_counters(self._checkpoints / name))
 
     def _plan(self, query: Query) -> PhysicalPlan:
         from watersmeet.bind.planning import plan_query
@@ -121,7 +151,7 @@ class _Script:
         target = self._target(statement)
         plan = self._plan(statement.query)
         check_target(target, [column.name for column in plan.outputs], statement)
-        if plan.weighted:  # the connectors are slow to load
+        if plan.weighted:  # the connectors are slow to import
             from watersmeet.session.streams import check_corrections
 
             check_corrections(target, plan, statement)
@@ -131,7 +161,7 @@ class _Script:
         target = self._require(statement.stream, statement.position)
         if target.outside:
             raise UnsupportedError(
-                f"{target.name} is an outside table: it is only looked up in", position=statement.position
+                f"{target.name} is an external table: queries can only look rows up in it", position=statement.position
             )
         if target.derived:
             raise UnsupportedError(
@@ -183,7 +213,7 @@ class _Script:
             self._streams[table.name.lower()] = table
 
     def _is_fed_by(self, statement: CreateStream) -> bool:
-        """Whether CREATE STREAM … AS starts its query: not where IF NOT EXISTS lets another stream stay."""
+        """Return whether CREATE STREAM … AS starts its query: with IF NOT EXISTS an existing stream stays."""
         from watersmeet.bind.define import check_name, refuse_definitions
 
         check_name(statement.name, statement.position)
@@ -200,7 +230,7 @@ class _Script:
         )
 
     def _add_derived(self, statement: CreateStream, query: Query) -> None:
-        """Add the stream that a query feeds; the harness works out the types of its columns."""
+        """Add the stream that a query feeds; the harness derives the types of its columns."""
         from watersmeet.plan.lineage import derived_stream
         from watersmeet.testing.harness import Harness
 
@@ -208,9 +238,9 @@ class _Script:
             harness = Harness(self._streams, query)
         except BindError as error:
             raise UnsupportedError(
-                f"the columns of {statement.name} cannot be worked out without Spark",
+                f"the columns of {statement.name} cannot be derived without Spark",
                 detail=error.message,
-                hint="EXPLAIN what comes after it in `watersmeet sql`",
+                hint="EXPLAIN the statements after it in `watersmeet sql`",
                 position=statement.position,
             ) from None
         columns = list(zip(harness.column_names, harness.column_types, strict=True))
@@ -234,8 +264,21 @@ class _Script:
         raise CatalogError(f"there is no {kind} {name}", hint=did_you_mean(name, known), position=position)
 
 
+def _sources(plan: PhysicalPlan) -> list[str]:
+    return [part.input.stream.name for part in plan.inputs]
+
+
+def _last_counters(checkpoint: Path) -> dict[str, int]:
+    """The counters that the last run of a query left in its checkpoint; none if they are missing or damaged."""
+    try:
+        stored = json.loads((checkpoint / "counters.json").read_text(encoding="utf-8"))
+        return {str(name): int(value) for name, value in stored.items()}
+    except (OSError, ValueError, TypeError, AttributeError, ArithmeticError):
+        return {}
+
+
 def _check_options(stream: StreamDef, statement: CreateStream) -> None:
-    """Check connector and options; the connectors, slow to load, are asked where there is something to check."""
+    """Check the connector and its options; the connectors, which are slow to import, are only loaded if needed."""
     from watersmeet.catalog.streams import EMBEDDED
 
     if stream.connector != EMBEDDED or stream.options:

@@ -1,8 +1,8 @@
-"""Ctrl-C as a request that is looked at between two steps.
+"""Ctrl-C as a request that commands check between two steps.
 
-PySpark's own handler cancels all jobs and raises wherever the main thread stands: a query would fail in place of
-stopping, and a call into the JVM that is broken off leaves its connection half read.  So the commands wait in short
-turns, look at the request in between, and stop their queries themselves.
+PySpark's own handler cancels all jobs and raises an exception in the main thread.  A query would then fail instead of
+stopping, and an interrupted call into the JVM leaves its connection half read.  So commands wait in short intervals,
+check for a request, and stop their queries themselves.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @dataclass(slots=True)
 class Interrupt:
-    """Whether a stop was asked for, and by which signal."""
+    """Whether a signal has requested a stop, and which one."""
 
     signal_number: int = 0
 
     @property
     def asked(self) -> bool:
-        """Whether to stop."""
+        """Whether a stop was requested."""
         return self.signal_number != 0
 
     @property
     def ends_spark(self) -> bool:
-        """Whether Spark may have been asked to end as well: SIGTERM, which reaches all processes of a service."""
+        """Whether Spark may have received the signal too: SIGTERM reaches all processes of a service."""
         return self.signal_number == signal.SIGTERM
 
     @property
     def exit_code(self) -> int:
-        """The exit code that shells expect of a command ended by this signal."""
+        """The exit code that shells expect from a command ended by this signal."""
         return 128 + self.signal_number
 
 
 @contextmanager
 def interruptible(interrupt: Interrupt | None = None) -> Iterator[Interrupt]:
-    """While this is open, Ctrl-C and SIGTERM only ask; a second one raises ``KeyboardInterrupt``.
+    """Turn Ctrl-C and SIGTERM into a request; a second signal raises ``KeyboardInterrupt``.
 
-    The request is noted in ``interrupt``, or in a new one.  Outside the main thread, where Python has no signals,
-    nothing ever asks.
+    The request is stored in ``interrupt``, or in a new one.  Outside the main thread, where Python handles no signals,
+    there are no requests.
     """
     interrupt = interrupt or Interrupt()
 
@@ -67,11 +67,11 @@ def interruptible(interrupt: Interrupt | None = None) -> Iterator[Interrupt]:
 
 @contextmanager
 def ending_at_once() -> Iterator[None]:
-    """While this is open, Ctrl-C and SIGTERM end the process at once; later the handlers from before are back.
+    """Let Ctrl-C and SIGTERM end the process at once, and restore the former handlers afterwards.
 
-    For the start of Spark, which also puts its own handler in the place of Ctrl-C's.  An exception raised in the
-    middle of it would leave a JVM behind for ever: PySpark would take away the file in which the JVM is to write
-    where it listens, and a JVM that cannot write it does not notice that we end.
+    For the start of Spark, which also installs its own handler for Ctrl-C.  An exception during the start would leave
+    a JVM running for ever: PySpark would delete the file in which the JVM reports its port, and a JVM that cannot
+    write that file does not notice that this process has ended.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

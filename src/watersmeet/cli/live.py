@@ -1,4 +1,4 @@
-"""What a running query's changes add up to: its current rows, kept as a multiset with a bound; and how to show them."""
+"""The current rows of a running query: a bounded multiset to which its changes are applied, and how to display it."""
 
 from __future__ import annotations
 
@@ -18,31 +18,32 @@ if TYPE_CHECKING:
 
 MOST_KEPT = 100_000
 
-#: A row's values, made hashable: equal ones are one row.
+#: A row's values in a hashable form.
 Cells: TypeAlias = tuple[object, ...]
 
 
 class View(Enum):
-    """How a running SELECT shows its rows."""
+    """How a running SELECT displays its rows."""
 
-    AUTO = "auto"  # the table where a query aggregates, else changes
-    CHANGES = "changes"  # each change as it comes
-    TABLE = "table"  # the rows that hold now
+    AUTO = "auto"  # the table if the query aggregates, else changes
+    CHANGES = "changes"  # each change as it is emitted
+    TABLE = "table"  # the current rows
 
 
 class Outcome(Enum):
-    """What a batch of changes did to the rows that are kept."""
+    """The effect of a batch of changes on the current rows."""
 
     UNCHANGED = "unchanged"
     CHANGED = "changed"
-    FULL = "full"  # there are too many: none is kept any more
+    FULL = "full"  # too many rows: all were dropped
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Some of the current rows, each with its weight: negative ones, then those that changed last.  There are ``all``.
+    """Some of the current rows, each with its weight: negative ones first, then those that changed last.
 
-    ``negative`` counts rows that were taken back more often than they came: no query may bring that about.
+    ``all`` is the number of all current rows.  ``negative`` counts rows retracted more often than inserted, which is
+    a defect.
     """
 
     rows: tuple[tuple[int, Cells], ...] = ()
@@ -50,12 +51,12 @@ class Shown:
     negative: int = 0
 
     def sorted(self, most: int | None) -> list[tuple[int, Cells]]:
-        """The first of them (None: all), in the order of their values."""
+        """Return the first ``most`` rows (None: all), sorted by their values."""
         return sorted(self.rows[:most], key=lambda row: _order(row[1]))
 
 
 class CurrentRows:
-    """The rows that hold after all changes so far: at most ``most`` distinct ones."""
+    """The rows after all changes so far: at most ``most`` distinct ones."""
 
     def __init__(self, most: int = MOST_KEPT) -> None:
         self._most = most
@@ -63,9 +64,9 @@ class CurrentRows:
         self._negative: dict[Cells, None] = {}
 
     def apply(self, changes: Sequence[tuple[int, tuple[object, ...]]]) -> Outcome:
-        """Add a batch of (weight, row); within a batch their order means nothing.
+        """Apply a batch of (weight, row), in any order.
 
-        With more distinct rows than may be kept all are dropped, and ``FULL`` comes back.
+        If there are too many distinct rows, drop all of them and return ``FULL``.
         """
         net: dict[Cells, int] = {}
         for weight, row in changes:
@@ -83,7 +84,7 @@ class CurrentRows:
         return Outcome.FULL
 
     def shown(self, most: int) -> Shown:
-        """At most so many of the rows."""
+        """Return at most ``most`` of the rows."""
         changed_last = (cells for cells in reversed(self._weights) if cells not in self._negative)
         chosen = islice(chain(self._negative, changed_last), most)
         rows = tuple((self._weights[cells], cells) for cells in chosen)
@@ -98,14 +99,14 @@ class CurrentRows:
 
 
 def _cell(value: object) -> object:
-    """A value as part of a key: NaN is one value here, and arrays, maps and structs are their text."""
+    """Return a value in a hashable form: NaN as one value; arrays, maps and structs as text."""
     if isinstance(value, list | dict):
         return str(value)
     return nan if _is_nan(value) else value
 
 
 def _order(cells: Cells) -> tuple[tuple[int, object], ...]:
-    """By the columns from left to right; NaN after other numbers, NULL last."""
+    """Sort by the columns from left to right; NaN after other numbers, NULL last."""
     return tuple((2, 0) if cell is None else (1, 0) if _is_nan(cell) else (0, cell) for cell in cells)
 
 
@@ -117,10 +118,9 @@ def _is_nan(value: object) -> bool:
 
 
 def view_of(query: Query, asked: View) -> View:
-    """The view of a query where ``asked`` is wanted: ``CHANGES`` or ``TABLE``.
+    """Return the view of a query, ``CHANGES`` or ``TABLE``.
 
-    The table is there for queries with aggregates, whose rows mean something only as they are now; but who selects
-    ``_tp_delta`` wants to see changes.
+    ``AUTO`` is the table for queries with aggregates, unless they select ``_tp_delta``, which only changes have.
     """
     if asked is not View.AUTO:
         return asked
@@ -128,7 +128,7 @@ def view_of(query: Query, asked: View) -> View:
 
 
 def works_on_changes(query: Query) -> bool:
-    """Whether a query tests ``_tp_delta`` or computes with it: its results do not add up to a table then."""
+    """Return whether a query uses ``_tp_delta`` in an expression: its changes do not add up to a table then."""
     return any(not _is_selected(column, query) for column in _delta_columns(query))
 
 
@@ -139,14 +139,14 @@ def _aggregates(query: Query) -> bool:
 
 
 def _delta_columns(query: Query) -> list[exp.Expr]:
-    """Where the SELECT list and the conditions name ``_tp_delta``."""
+    """Return the references to ``_tp_delta`` in the SELECT list and the conditions."""
     from sqlglot import exp
 
     return [column for column in query.select.find_all(exp.Column) if column.name.lower() == TP_DELTA]
 
 
 def _is_selected(column: exp.Expr, query: Query) -> bool:
-    """Whether it stands in the SELECT list as it is, under its own name."""
+    """Return whether a reference is an item of the SELECT list, unchanged and under its own name."""
     from sqlglot import exp
 
     item = column.parent if isinstance(column.parent, exp.Alias) else column

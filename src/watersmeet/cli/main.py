@@ -1,7 +1,7 @@
 """The command ``watersmeet``.
 
-Standard output carries what was asked for (rows, plans, test reports), standard error everything about the run.
-Modules that are slow to load (Spark, DuckDB, the shell) are imported by the command that needs them.
+Results (rows, plans, test reports) go to standard output, messages about the run to standard error.  Each command
+imports the slow modules that it needs (Spark, DuckDB, the shell).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 from watersmeet.cli.bench import bench
 from watersmeet.cli.demo import demo
 from watersmeet.cli.explain import explain
-from watersmeet.cli.options import UsageError
+from watersmeet.cli.parameters import UsageError
 from watersmeet.cli.run import run
 from watersmeet.cli.shell import shell
 from watersmeet.cli.test import run_tests
@@ -24,10 +24,10 @@ from watersmeet.errors import WatersmeetError
 
 
 class _Commands(TyperGroup):
-    """The commands; an error of the user's, or the machine's, becomes its text and an exit code."""
+    """The commands; prints errors of the user or the machine as text and exits with a code."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command. Ctrl-C is left to typer, which exits with 130."""
+        """Run a command.  typer handles Ctrl-C and exits with 130."""
         try:
             return super().invoke(ctx)
         except WatersmeetError as error:
@@ -35,7 +35,7 @@ class _Commands(TyperGroup):
             raise typer.Exit(2 if isinstance(error, UsageError) else 1) from None
         except OSError as error:
             if error.errno == errno.EPIPE:
-                raise  # whoever read the output has seen enough: typer ends without a word
+                raise  # the reader of the output has closed it: typer exits silently
             typer.echo(": ".join(str(part) for part in (error.filename, error.strerror) if part), err=True)
             raise typer.Exit(1) from None
 
@@ -73,5 +73,5 @@ def _root(
 
 
 def main() -> None:
-    """The command line: exits 0 when all went well, 1 on an error, 2 on wrong usage, 130 after Ctrl-C."""
+    """Run the command line: exit with 0 on success, 1 on an error, 2 on wrong usage, 130 after Ctrl-C."""
     app()

@@ -1,4 +1,4 @@
-"""What running queries report, on standard error: live on a terminal, else as plain lines; and a table at the end."""
+"""Reports on running queries, on standard error: live on a terminal, else as plain lines; a summary at the end."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
     from watersmeet.sql.statements import Statement
 
 _PLAIN_LINES_SECONDS = 1.0
-# the head of the table of queries, and what stands around it
+# The header of the table of queries and the lines around it.
 _OTHER_LINES = 4
 
 
 class Screen(Protocol):
-    """Shows rows of queries, and how far they are."""
+    """Displays rows of queries and their progress."""
 
     def show_of(self, statement: Statement) -> Show:
-        """What shows the rows of a statement's query."""
+        """Return the display for the rows of a statement's query."""
 
     def update(self, queries: Sequence[RunningQuery]) -> None:
-        """Show what the queries report now."""
+        """Display what the queries report now."""
 
 
 class PlainLines:
-    """A line for each query that has moved on, at most once a second; tables are printed again."""
+    """Prints a line for each query that has made progress, at most once a second; prints tables again."""
 
     def __init__(self, view: View = View.AUTO) -> None:
         self._view = view
@@ -47,7 +47,7 @@ class PlainLines:
         self._due = 0.0
 
     def show_of(self, statement: Statement) -> Show:
-        """What shows the rows of a statement's query."""
+        """Return the display for the rows of a statement's query."""
         return show_of(statement, self._view, in_place=False)
 
     def update(self, queries: Sequence[RunningQuery]) -> None:
@@ -64,7 +64,7 @@ class PlainLines:
 
 
 class LiveTable:
-    """Tables that are drawn anew in their place: queries' current rows, and below them how far all queries are."""
+    """Tables redrawn in place: the queries' current rows, and below them the progress of all queries."""
 
     def __init__(self, view: View = View.AUTO) -> None:
         self._view = view
@@ -73,31 +73,31 @@ class LiveTable:
         self._lines = 0
 
     def show_of(self, statement: Statement) -> Show:
-        """What shows the rows of a statement's query."""
+        """Return the display for the rows of a statement's query."""
         show = show_of(statement, self._view, in_place=True)
         if isinstance(show, CurrentTable):
             self._tables.append(show)
         return show
 
     def update(self, queries: Sequence[RunningQuery]) -> None:
-        """Take what the queries report now."""
+        """Store what the queries report now."""
         self._progress, self._lines = progress_table(queries), len(queries) + _OTHER_LINES
 
     def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
-        """All tables, which share the terminal's lines."""
+        """Render all tables, which share the terminal's lines."""
         for table in self._tables:
             yield table.draw((options.max_height - self._lines) // len(self._tables))
         yield self._progress
 
     def end(self) -> None:
-        """Print, to stay, the rows that were drawn in place."""
+        """Print the rows that were drawn in place, so that they stay."""
         for table in self._tables:
             table.end()
 
 
 @contextmanager
 def screen(view: View = View.AUTO) -> Iterator[Screen]:
-    """Live tables where both standard output and error are terminals, else plain lines."""
+    """Yield live tables if both standard output and error are terminals, else plain lines."""
     if not (can_draw() and sys.stderr.isatty()):
         yield PlainLines(view)
         return
@@ -110,7 +110,7 @@ def screen(view: View = View.AUTO) -> Iterator[Screen]:
 
 
 def progress_line(name: str, report: Report) -> str:
-    """A query's counts so far in one line."""
+    """Return a query's counts so far in one line."""
     batches = "batch" if report.batches == 1 else "batches"
     return (
         f"{name}: {report.batches:,} {batches}, {total(report.rows_in):,} rows in, {report.rows_out:,} out, "
@@ -120,7 +120,7 @@ def progress_line(name: str, report: Report) -> str:
 
 
 def progress_table(queries: Sequence[RunningQuery]) -> Table:
-    """All queries' counts so far."""
+    """Return a table of all queries' counts so far."""
     table = _table("query", "batches", "rows in", "rows out", "late", "quarantined", "state rows", "last batch")
     for query in queries:
         report = query.report()
@@ -138,9 +138,9 @@ def progress_table(queries: Sequence[RunningQuery]) -> Table:
 
 
 def summary(queries: Sequence[RunningQuery]) -> Group:
-    """What became of every row that went in, by query and input, and what came out.
+    """Return tables that account for every input row, by query and input, and count the emitted rows.
 
-    Rows in are rows used, filtered, late or quarantined; a row where that does not hold is marked.
+    Input rows are used, filtered, late or quarantined.  Table rows whose counts do not add up are highlighted.
     """
     inputs = _table("query", "input", "rows in", "= used", "+ filtered", "+ late", "+ quarantined")
     outputs = _table("query", "batches this run", "rows out this run", "state rows", "state bytes")
@@ -171,12 +171,12 @@ def summary(queries: Sequence[RunningQuery]) -> Group:
 
 
 def accounts(report: Report) -> tuple[Mapping[str, int], ...]:
-    """Where rows can have gone, in the order of the summary's columns."""
+    """Return the counts of rows used, filtered, late and quarantined, in the order of the summary's columns."""
     return report.used, report.filtered, report.late, report.quarantined
 
 
 def total(counts: Mapping[str, int]) -> int:
-    """A count over all inputs."""
+    """Return the sum over all inputs."""
     return sum(counts.values())
 
 

@@ -1,4 +1,4 @@
-"""The shell's input line: history, completion, highlighting, and when Enter ends a statement."""
+"""The shell's prompt: history, completion, highlighting, and when Enter executes a statement."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from pygments.lexers.sql import SqlLexer  # type: ignore[import-untyped]
 from pygments.token import Keyword, Name  # type: ignore[import-untyped]
 
 from watersmeet.cli.live import View
-from watersmeet.cli.options import make_workspace
+from watersmeet.cli.parameters import make_workspace
+from watersmeet.cli.private_files import create_private
 from watersmeet.errors import WatersmeetError
 from watersmeet.sql.parse import is_complete
 
@@ -36,7 +37,7 @@ QUERIES TABLES DESCRIBE DROP EXPLAIN STOP QUERY BIGINT INT DOUBLE STRING BOOLEAN
 """
 KEYWORDS = tuple(_WORDS.split())
 
-#: Streams by name, each with its columns.
+#: Returns the streams by name, each with its columns.
 Streams = Callable[[], Mapping[str, tuple[str, ...]]]
 
 _BEGUN = re.compile(r"\w*$")
@@ -44,13 +45,13 @@ _NAMED = re.compile(r"\b(?:FROM|JOIN|,)\s+`?(\w+)`?(?:\s+(?:AS\s+)?`?(\w+)`?)?",
 
 
 class SqlCompleter(Completer):
-    """Keywords, streams and columns; after ``alias.`` the columns of its stream, after FROM and JOIN the streams."""
+    """Completes keywords, streams and columns: columns after ``alias.``, streams after FROM and JOIN."""
 
     def __init__(self, streams: Streams) -> None:
         self._streams = streams
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
-        """Names that go on from the word before the cursor."""
+        """Yield names that start with the word before the cursor."""
         begun = _BEGUN.search(document.text_before_cursor)
         word = begun[0] if begun else ""
         before = document.text_before_cursor[: len(document.text_before_cursor) - len(word)]
@@ -58,7 +59,7 @@ class SqlCompleter(Completer):
             return
         for name in self._candidates(before, document.text):
             if name.lower().startswith(word.lower()):
-                # a keyword follows the case in which it was begun
+                # Keywords keep the case of the word typed so far.
                 shown = name.lower() if name in KEYWORDS and word.islower() else name
                 yield Completion(shown, start_position=-len(word))
 
@@ -78,7 +79,7 @@ class SqlCompleter(Completer):
 
 
 def _aliases(text: str) -> dict[str, str]:
-    """The streams that a text names, in lower case, by name and by alias."""
+    """Return the streams in a text, in lower case, by name and by alias."""
     found: dict[str, str] = {}
     for match in _NAMED.finditer(text):
         name = match[1].lower()
@@ -89,28 +90,28 @@ def _aliases(text: str) -> dict[str, str]:
 
 
 class WatersmeetSqlLexer(SqlLexer):  # type: ignore[misc]
-    """SQL with the words that are ours."""
+    """Highlights SQL with the keywords of Watersmeet."""
 
     name = "Watersmeet SQL"
 
     def get_tokens_unprocessed(self, text: str, stack: Iterable[str] = ("root",)) -> Iterator[tuple[int, Any, str]]:
-        """The tokens of SQL, with our keywords among the names marked as such."""
+        """Yield the tokens of SQL; names that are keywords of Watersmeet become keywords."""
         for index, token, value in super().get_tokens_unprocessed(text, stack):
             yield index, Keyword if token in Name and value.upper() in KEYWORDS else token, value
 
 
 def is_finished(text: str) -> bool:
-    """Whether Enter carries the text out: a command of the shell, or statements up to a semicolon."""
+    """Return whether Enter executes the text: a command of the shell, or statements that end with a semicolon."""
     if text.strip().lower() in COMMANDS or text.lower().split()[:1] == [VIEW]:
         return True
     try:
         return is_complete(text)
     except WatersmeetError:
-        return True  # it can only be told what is wrong
+        return True  # executing it reports the error
 
 
 def key_bindings() -> KeyBindings:
-    """Enter begins a new line until the statement is finished; with a completion chosen, it takes that."""
+    """Return the binding of Enter: accept a selected completion, execute a finished text, else start a new line."""
     bindings = KeyBindings()
 
     @bindings.add("enter", filter=has_focus(DEFAULT_BUFFER))
@@ -129,13 +130,15 @@ def key_bindings() -> KeyBindings:
 def make_prompt(
     workspace: Path, streams: Streams, *, input: Input | None = None, output: Output | None = None
 ) -> PromptSession[str]:
-    """The input line, with its history in the workspace; ``input`` and ``output`` default to the terminal."""
+    """Return the prompt, with its history in the workspace; ``input`` and ``output`` default to the terminal."""
     make_workspace(workspace)
+    history = workspace / HISTORY_NAME
+    create_private(history)
     return PromptSession(
         message="watersmeet> ",
         prompt_continuation=lambda _width, _line, wraps: "" if wraps else "        ... ",
         multiline=True,
-        history=FileHistory(str(workspace / HISTORY_NAME)),
+        history=FileHistory(str(history)),
         completer=SqlCompleter(streams),
         complete_while_typing=False,
         lexer=PygmentsLexer(WatersmeetSqlLexer),

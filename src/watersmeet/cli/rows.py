@@ -1,4 +1,4 @@
-"""Rows on the terminal: result rows as they come, and tables to look at."""
+"""Prints rows on the terminal: changes as they are emitted, and tables."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 _UNKNOWN_WIDTH = 200
 _REDRAWS_PER_SECOND = 4
 _INSERTED, _DELETED = Text("+", style="green"), Text("-", style="red")
-_displays: list[Console] = []  # that of the live display, while there is one
+_displays: list[Console] = []  # the console of the live display, while one is open
 
 
 def out() -> Console:
-    """Standard output; not folded to 80 columns where it is no terminal."""
+    """Return the console for standard output; if that is not a terminal, lines are not wrapped at 80 columns."""
     return _displays[-1] if _displays else _console(stderr=False)
 
 
 def err() -> Console:
-    """Standard error, for what is about the run and not its result."""
+    """Return the console for standard error, for messages about the run."""
     return _displays[-1] if _displays and sys.stderr.isatty() else _console(stderr=True)
 
 
 def _console(*, stderr: bool) -> Console:
-    # made anew each time: in tests the streams change
+    # Not cached: in tests the streams change.
     console = Console(stderr=stderr, highlight=False, emoji=False, markup=False)
     return (
         console
@@ -44,16 +44,16 @@ def _console(*, stderr: bool) -> Console:
 
 
 def can_draw() -> bool:
-    """Whether standard output is a terminal that can draw in place."""
+    """Return whether standard output is a terminal that can draw in place."""
     return sys.stdout.isatty() and not out().is_dumb_terminal
 
 
 @contextmanager
 def drawing(renderable: RenderableType) -> Iterator[None]:
-    """Draw in place at the end of what is printed, until this closes.
+    """Redraw ``renderable`` in place below the printed lines until the context ends.
 
-    What is printed meanwhile must go through the very console that draws, which ``out`` and ``err`` give: the lines
-    of any other would be drawn over.
+    Meanwhile, print only through ``out`` and ``err``, which return the console that draws: it would overwrite the
+    lines of any other console.
     """
     console = out()
     _displays.append(console)
@@ -65,9 +65,9 @@ def drawing(renderable: RenderableType) -> Iterator[None]:
 
 
 def show_changes(names: Sequence[str], changes: Sequence[Change], batch: int) -> None:
-    """Print a batch's rows, each marked ``+`` (it came) or ``-`` (it was taken back); nothing of an empty batch.
+    """Print a batch's rows, each marked ``+`` (inserted) or ``-`` (retracted); print nothing for an empty batch.
 
-    A table on a terminal; elsewhere one line a row, as ``show_plainly`` prints them.
+    On a terminal the rows form a table; elsewhere each row is a line, as ``show_plainly`` prints it.
     """
     if not sys.stdout.isatty():
         from watersmeet.connectors.console import show_plainly
@@ -81,10 +81,10 @@ def show_changes(names: Sequence[str], changes: Sequence[Change], batch: int) ->
 
 
 def current_table(names: Sequence[str], shown: Shown, most: int | None = None) -> Group:
-    """The current rows of a query as a table, and below it what does not stand in it.
+    """Return a table of a query's current rows, with notes below it.
 
-    With ``most`` there are no more rows than that, each on one line.  Rows that hold more than once are marked ``×2``
-    and so on, those that cannot be with their weight.
+    With ``most``, the table has at most that many rows, each on one line.  Rows that occur several times are marked
+    ``×2`` and so on, rows with a negative weight with that weight.
     """
     rows = shown.sorted(most)
     marked = any(weight != 1 for weight, _ in rows)
@@ -96,13 +96,13 @@ def current_table(names: Sequence[str], shown: Shown, most: int | None = None) -
     if shown.all > len(rows):
         parts.append(f"… and {shown.all - len(rows):,} more")
     if shown.negative:
-        told = f"defect: rows taken back more often than they came: {shown.negative:,}; please report this query"
-        parts.append(Text(told, style="red"))
+        note = f"defect: rows retracted more often than inserted: {shown.negative:,}; please report this query"
+        parts.append(Text(note, style="red"))
     return Group(*parts)
 
 
 def show_table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print rows to look at; ``(no rows)`` where there are none."""
+    """Print rows as a table, or ``(no rows)``."""
     table = _empty(names)
     for row in rows:
         table.add_row(*map(_styled, row))
@@ -127,7 +127,7 @@ def _styled(value: object) -> Text:
 
 
 def _on_one_line(text: Text) -> Text:
-    # not a property of the column: rich would make narrow columns vanish beside wide ones
+    # Not set on the column: rich would then hide narrow columns beside wide ones.
     text.plain = " ".join(text.plain.splitlines())
     text.no_wrap, text.overflow = True, "ellipsis"
     return text

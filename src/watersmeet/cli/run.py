@@ -1,4 +1,4 @@
-"""``watersmeet run``: run a script of SQL, follow its queries and say at the end what became of every row."""
+"""``watersmeet run``: runs an SQL script, reports its progress, and accounts for every row at the end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 
 from watersmeet.cli.interrupt import Interrupt, interruptible
 from watersmeet.cli.live import View
-from watersmeet.cli.options import (
+from watersmeet.cli.parameters import (
     DEFAULT_WORKSPACE,
     STANDARD_INPUT,
     Master,
@@ -34,12 +34,12 @@ _LOOK_SECONDS = 0.2
 
 Script = Annotated[str, typer.Argument(metavar="FILE", help="A file of SQL statements, or - for standard input.")]
 Bounded = Annotated[
-    bool, typer.Option("--bounded", help="Read what is there, treat it as all there is, flush and end.")
+    bool, typer.Option("--bounded", help="Process the rows available now as the whole input, emit final results, end.")
 ]
-Drain = Annotated[bool, typer.Option("--drain", help="Process what is there and end; a later run goes on from there.")]
+Drain = Annotated[bool, typer.Option("--drain", help="Process the rows available now and end; a later run continues.")]
 CheckpointFolder = Annotated[
     str | None,
-    typer.Option("--checkpoint", metavar="DIR", help="Where queries keep their state and progress: a folder or a URI."),
+    typer.Option("--checkpoint", metavar="DIR", help="Folder or URI for the state and progress of queries."),
 ]
 
 
@@ -53,7 +53,7 @@ def run(
     master: Master = None,
     view: ViewOption = View.AUTO,
 ) -> None:
-    """Run the statements of a file; their queries run on until Ctrl-C, or to the end with --bounded or --drain."""
+    """Run the statements of a file; queries run until Ctrl-C, or to the end of input with --bounded or --drain."""
     if bounded and drain:
         raise UsageError("--bounded and --drain exclude each other", hint="--drain keeps the query resumable")
     if checkpoint == "":
@@ -62,7 +62,7 @@ def run(
 
     from watersmeet.sql.parse import parse
 
-    if not parse(text):  # a mistake shows at once, not after Spark has started
+    if not parse(text):  # reports syntax errors before Spark starts
         raise ConfigError(f"there is no statement in {script}")
 
     from watersmeet.cli.progress import screen
@@ -78,13 +78,13 @@ def run(
                 with screen(view) as shown:
                     follow(session, text, mode, checkpoint and location(checkpoint), queries, shown, interrupt)
             finally:
-                tell_end(queries)
+                print_summary(queries)
     except WatersmeetError:
         if not interrupt.ends_spark:
             raise
     if interrupt.asked:
         again = resume_command(script, mode, workspace, checkpoint, packages or (), master, view)
-        tell_interrupted(queries, again, resumable=script != STANDARD_INPUT)
+        print_interrupted(queries, again, resumable=script != STANDARD_INPUT)
         raise typer.Exit(interrupt.exit_code)
 
 
@@ -99,11 +99,10 @@ def follow(
     *,
     side_by_side: bool = False,
 ) -> None:
-    """Carry out the statements and wait for their queries, which are added to ``queries`` as they start.
+    """Execute the statements and wait for their queries, which are added to ``queries`` as they start.
 
-    A run that ends lets each query end before the next statement, which may read what it wrote, unless they are to run
-    ``side_by_side``.  Raises the error of the first query that fails; the others still run then.  All queries have
-    stopped when this is left.
+    In a bounded or draining run each query ends before the next statement, which may read its rows, unless queries are
+    to run ``side_by_side``.  Raises the error of the first query that fails.  All queries have stopped on return.
     """
     from watersmeet.runtime.query import QueryMode
     from watersmeet.session.results import Started
@@ -128,7 +127,7 @@ def follow(
 
 
 def wait_for(queries: list[RunningQuery], shown: Screen, interrupt: Interrupt) -> None:
-    """Wait until all queries have ended, one has failed (its error is raised), or a stop is asked for."""
+    """Wait until all queries have ended, one has failed (its error is raised), or a stop is requested."""
     running = list(queries)
     while running and not interrupt.asked:
         running = [query for query in running if not query.wait(_LOOK_SECONDS / len(running))]
@@ -136,7 +135,7 @@ def wait_for(queries: list[RunningQuery], shown: Screen, interrupt: Interrupt) -
 
 
 def show(result: Result, interrupt: Interrupt) -> None:
-    """Print what a statement gave; rows that Spark still works on are given up where a stop is asked for."""
+    """Print the result of a statement; a batch query is abandoned if a stop is requested."""
     from watersmeet.cli.rows import err, out, show_table
     from watersmeet.session.results import Batch, Message, Plan, Started, Table
 
@@ -156,8 +155,8 @@ def show(result: Result, interrupt: Interrupt) -> None:
             err().print(f"started {query.name}; checkpoint {query.checkpoint}", soft_wrap=True)
 
 
-def tell_end(queries: list[RunningQuery]) -> None:
-    """Print the summary of all queries; nothing where there was none."""
+def print_summary(queries: list[RunningQuery]) -> None:
+    """Print the summary of all queries, if there are any."""
     from watersmeet.cli.progress import summary
     from watersmeet.cli.rows import err
 
@@ -165,8 +164,8 @@ def tell_end(queries: list[RunningQuery]) -> None:
         err().print(summary(queries))
 
 
-def tell_interrupted(queries: list[RunningQuery], again: str, *, resumable: bool) -> None:
-    """Say where the checkpoints are and how to go on."""
+def print_interrupted(queries: list[RunningQuery], again: str, *, resumable: bool) -> None:
+    """Print where the checkpoints are, and the command that resumes the run."""
     typer.echo("stopped", err=True)
     for query in queries:
         typer.echo(f"checkpoint of {query.name}: {query.checkpoint}", err=True)
@@ -183,7 +182,7 @@ def resume_command(
     master: str | None,
     view: View = View.AUTO,
 ) -> str:
-    """The command line that runs the same script on the same checkpoints, from the same folder."""
+    """Return the command that runs the same script on the same checkpoints, from the same folder."""
     from watersmeet.runtime.query import QueryMode
 
     words = ["watersmeet", "run", script]

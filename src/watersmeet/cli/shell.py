@@ -1,4 +1,4 @@
-"""``watersmeet sql``: statements typed in, with history and completion; Spark starts with the first of them."""
+"""``watersmeet sql``: an interactive shell with history and completion; the first statement starts Spark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import typer
 
 from watersmeet.cli.interrupt import Interrupt, interruptible
 from watersmeet.cli.live import View
-from watersmeet.cli.options import DEFAULT_WORKSPACE, Master, Packages, ViewOption, Workspace
+from watersmeet.cli.parameters import DEFAULT_WORKSPACE, Master, Packages, ViewOption, Workspace
 from watersmeet.errors import CatalogError, ConfigError, WatersmeetError
 
 if TYPE_CHECKING:
@@ -28,12 +28,12 @@ LEAVE = ("exit", "quit")
 HELP = """\
 Statements end with a semicolon and may span lines; the Tab key completes keywords and names.
   CREATE STREAM … ; INSERT INTO … VALUES … ;   streams and their rows
-  SELECT … ;                                    runs and shows its rows until Ctrl-C
+  SELECT … ;                                    runs and displays its rows until Ctrl-C
   CREATE STREAM … AS SELECT … ;                 runs in the background, as does INSERT INTO … SELECT
   EXPLAIN SELECT … ;                            how a query would run
   SHOW STREAMS; DESCRIBE …; SHOW QUERIES; STOP QUERY …; DROP STREAM …;
-view changes, view table, view auto: how a SELECT shows its rows, each change or a table of those that hold
-help, exit: this text, and the way out (Ctrl-D too; background queries stop and can be resumed)"""
+view changes, view table, view auto: how a SELECT displays its rows: all changes, or a table of current rows
+help, exit: print this text, leave the shell (also Ctrl-D; background queries stop and can be resumed)"""
 
 _LOOK_SECONDS = 0.2
 
@@ -44,7 +44,7 @@ def shell(
     master: Master = None,
     view: ViewOption = View.AUTO,
 ) -> None:
-    """Type statements and see what they give."""
+    """Start an interactive shell for SQL statements."""
     if not sys.stdin.isatty():
         raise ConfigError("the shell needs a terminal", hint="watersmeet run - takes statements from standard input")
     from watersmeet.cli.prompt import make_prompt
@@ -57,7 +57,7 @@ def shell(
 
 
 class Shell:
-    """Carries out what is typed; ``open_session`` is called when the first statement needs it."""
+    """Executes what is typed; the first statement calls ``open_session``."""
 
     def __init__(self, open_session: Callable[[], Session], view: View = View.AUTO) -> None:
         self._open_session = open_session
@@ -66,13 +66,13 @@ class Shell:
         self._background: list[RunningQuery] = []
 
     def loop(self, prompt: PromptSession[str]) -> None:
-        """Read and carry out until ``exit`` or the end of input."""
+        """Read and execute until ``exit`` or the end of input."""
         while True:
-            self._tell_failures()
+            self._print_failures()
             try:
                 text = prompt.prompt()
             except KeyboardInterrupt:
-                continue  # Ctrl-C drops what was typed
+                continue  # Ctrl-C discards the line
             except EOFError:
                 return
             match text.lower().replace(";", " ").split():
@@ -86,7 +86,7 @@ class Shell:
                     self.execute(text)
 
     def execute(self, text: str) -> None:
-        """Carry out statements and print what they give; the first error ends them and is printed."""
+        """Execute statements and print their results; stop at the first error and print it."""
         from watersmeet.sql.parse import parse
 
         try:
@@ -100,7 +100,7 @@ class Shell:
 
     @contextmanager
     def opened(self) -> Iterator[Shell]:
-        """The shell; at the end its session stops, and where queries can go on is said."""
+        """Yield the shell; at the end stop its session, and print how to resume its queries."""
         try:
             yield self
         finally:
@@ -113,7 +113,7 @@ class Shell:
                 typer.echo(f"stopped {query.name}; its statement resumes it from {query.checkpoint}")
 
     def _choose_view(self, asked: str) -> None:
-        """``view`` with a name takes that view for the SELECTs that follow; without one it says which they have."""
+        """Set the view of the following SELECTs, or print it if no name is given."""
         known = [view.value for view in View]
         if asked and asked not in known:
             error = ConfigError(f"there is no view {asked}", hint=f"view {', view '.join(known)}")
@@ -134,7 +134,7 @@ class Shell:
         text = _in_place(statement)
         if isinstance(statement, Select):
             self._session.show = rows = show_of(statement, self._view, in_place=can_draw())
-            # A look at a stream begins at its beginning, each time; what it kept meanwhile is of no further use.
+            # Each SELECT reads its streams from the beginning, so its checkpoint is temporary.
             with tempfile.TemporaryDirectory(prefix="watersmeet-select-", ignore_cleanup_errors=True) as folder:
                 for result in self._session.run(text, checkpoint=folder):
                     if isinstance(result, Started):
@@ -148,8 +148,8 @@ class Shell:
             else:
                 show(result, interrupt)
 
-    def _tell_failures(self) -> None:
-        """Say, once, which background queries have failed."""
+    def _print_failures(self) -> None:
+        """Print the errors of background queries that have failed since the last call."""
         for query in list(self._background):
             if query.is_active:
                 continue
@@ -161,7 +161,7 @@ class Shell:
 
 
 def _follow(query: RunningQuery, rows: Show, interrupt: Interrupt) -> None:
-    """Let a query show its rows until it ends or Ctrl-C is pressed."""
+    """Display a query's rows until it ends or Ctrl-C is pressed."""
     from watersmeet.cli.progress import total
     from watersmeet.cli.views import drawn
 
@@ -180,14 +180,14 @@ def _follow(query: RunningQuery, rows: Show, interrupt: Interrupt) -> None:
 
 
 def _in_place(statement: Statement) -> str:
-    """The statement's text, moved so that positions in errors are those of what was typed."""
+    """Return the statement's text, padded so that positions in errors match the typed text."""
     return "\n" * (statement.position.line - 1) + " " * (statement.position.col - 1) + statement.source
 
 
 def _catalog_of(workspace: Path) -> Callable[[], dict[str, tuple[str, ...]]]:
-    """Asks the workspace for its streams and their columns, as they are then.
+    """Return a function that reads the current streams of the workspace and their columns.
 
-    Raises ``CatalogError`` where it cannot tell; what is asked later tells of none then.
+    Raises ``CatalogError`` if the catalog cannot be read; if it becomes unreadable later, there are no streams.
     """
     from watersmeet.catalog.catalog import Catalog
 
@@ -198,7 +198,7 @@ def _catalog_of(workspace: Path) -> Callable[[], dict[str, tuple[str, ...]]]:
         try:
             known = catalog.streams().values()
         except CatalogError:
-            return {}  # an error here would end the shell in the middle of a line
+            return {}  # an error would end the shell while the user types
         return {stream.name: tuple(column.name for column in stream.columns) for stream in known}
 
     return streams

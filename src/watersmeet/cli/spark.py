@@ -1,4 +1,4 @@
-"""Starting a session from the command line, with the noise of the JVM kept off the terminal."""
+"""Starts a session from the command line, and keeps the JVM's output off the terminal."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from io import TextIOWrapper
 from logging import Formatter, LogRecord
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -19,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from watersmeet.cli.interrupt import ending_at_once
-from watersmeet.cli.options import make_workspace
+from watersmeet.cli.parameters import make_workspace
+from watersmeet.cli.private_files import open_private
 from watersmeet.cli.rows import show_changes
 from watersmeet.errors import WatersmeetError
 
@@ -30,9 +32,9 @@ LOG_NAME = "spark.log"
 _LOG_BYTES = 1_000_000
 _SHOWN_LINES = 8
 _WAIT_FOR_LINES_SECONDS = 1.0
-# PySpark's workers say so, between blank lines, at every batch.
+# PySpark's workers print this, between blank lines, at every batch.
 _CHATTER = re.compile(r"\s*$|(Starting )?Streaming TransformWithStateInPandas Python worker")
-# A Java stack is of no use to whoever only wants to know which Java to install.
+# Java stack traces do not help users find out, for example, which Java to install.
 _STACK = re.compile(r"\s+at |\s+\.\.\. ")
 
 
@@ -40,10 +42,10 @@ _STACK = re.compile(r"\s+at |\s+\.\.\. ")
 def session_of(
     workspace: Path, packages: Sequence[str] = (), master: str | None = None, config: Mapping[str, str] | None = None
 ) -> Iterator[Session]:
-    """A session that is stopped at the end, and its Spark with it.
+    """Yield a session, and stop it and its Spark at the end.
 
-    Where Ctrl-C breaks in, nothing is waited for: Spark ends with this process.  ``WatersmeetError`` where Spark has
-    ended before.
+    After a ``KeyboardInterrupt`` nothing is stopped: Spark ends with this process.  Raises ``WatersmeetError`` if
+    Spark has ended by itself.
     """
     from py4j.protocol import Py4JNetworkError
 
@@ -68,15 +70,15 @@ def session_of(
 def start_session(
     workspace: Path, packages: Sequence[str] = (), master: str | None = None, config: Mapping[str, str] | None = None
 ) -> Session:
-    """Start Spark and a session on it, whose printed rows look as ``show_changes`` prints them.
+    """Start Spark and a session on it that prints rows with ``show_changes``.
 
-    Raises ``ConfigError`` and ``CatalogError`` for a workspace that cannot be used, ``WatersmeetError`` with the last
-    lines of Spark's log where Spark does not start.
+    Raises ``ConfigError`` and ``CatalogError`` for a workspace that cannot be used, and ``WatersmeetError`` with the
+    last lines of Spark's log if Spark does not start.
     """
     from watersmeet.catalog.catalog import Catalog
 
     make_workspace(workspace)
-    Catalog(workspace).streams()  # what is wrong with it shows at once, not after Spark has started
+    Catalog(workspace).streams()  # reports a damaged catalog before Spark starts
     with quiet_start(workspace):
         import watersmeet
 
@@ -95,9 +97,9 @@ def stop_session(session: Session) -> None:
 
 @contextmanager
 def quiet_start(workspace: Path) -> Iterator[None]:
-    """Say that Spark starts, and send what the JVM says from now on into a log in the workspace.
+    """Print that Spark starts, and redirect the JVM's output to a log in the workspace from now on.
 
-    A Spark session must be started within.  An error raised meanwhile gets the last lines of that log as its detail.
+    The context must start a Spark session.  Errors raised in it get the last lines of the log as their detail.
     """
     typer.echo("starting Spark …", err=True)
     log = _Log(workspace / LOG_NAME)
@@ -110,30 +112,33 @@ def quiet_start(workspace: Path) -> Iterator[None]:
 
 
 def _keep_back_traces(server: BaseServer) -> None:
-    """Of PySpark's server to which the JVM reports: that the JVM has ended is told elsewhere, and in a sentence."""
-    tell = server.handle_error
+    """Suppress the stack traces that PySpark's accumulator server prints when the JVM ends, which others report."""
+    handle = server.handle_error
 
     def handle_error(request: Any, client_address: Any) -> None:
         if not isinstance(sys.exception(), EOFError | ConnectionError):
-            tell(request, client_address)
+            handle(request, client_address)
 
     server.handle_error = handle_error  # type: ignore[method-assign]
 
 
 def _is_of_use(record: LogRecord) -> bool:
-    """Keep back the stack traces that py4j logs where one of its calls is broken off, by Ctrl-C or the JVM's end."""
+    """Return False for the stack traces that py4j logs when Ctrl-C or the end of the JVM interrupts a call."""
     return not (record.exc_info and record.module == "java_gateway")
 
 
 class _File(RotatingFileHandler):
-    """A file that a full disk leaves without some lines; said on standard error, it would come back as a line."""
+    """A log file for its owner alone.  On a full disk it drops lines: an error on standard error would be logged."""
+
+    def _open(self) -> TextIOWrapper:
+        return open(self.baseFilename, self.mode, encoding=self.encoding, errors=self.errors, opener=open_private)
 
     def handleError(self, record: LogRecord) -> None:  # noqa: N802 - logging calls it so
-        """Go on."""
+        """Ignore the error."""
 
 
 class _Log:
-    """What the JVM and the workers it starts say, read from a pipe, so that a long run's log has a bound."""
+    """The output of the JVM and its workers, read from a pipe, so that the log of a long run is bounded."""
 
     def __init__(self, path: Path) -> None:
         self._file = _File(path, maxBytes=_LOG_BYTES, backupCount=1, encoding="utf-8", delay=True)
@@ -145,7 +150,7 @@ class _Log:
 
     @contextmanager
     def taking_output(self) -> Iterator[None]:
-        """Standard output and error come here, also those of processes started meanwhile, which keep them."""
+        """Redirect standard output and error here; processes started meanwhile keep the redirection."""
         sys.stdout.flush()
         sys.stderr.flush()
         kept = {descriptor: os.dup(descriptor) for descriptor in (1, 2)}
@@ -162,8 +167,8 @@ class _Log:
                 os.close(original)
 
     def last_lines(self) -> str:
-        """The last lines that mean something to people."""
-        # A JVM that did not start has closed its end of the pipe; what it said may still be on its way.
+        """Return the last lines, without stack traces."""
+        # A JVM that failed to start has closed the pipe, but its output may not have been read yet.
         self._thread.join(_WAIT_FOR_LINES_SECONDS)
         return "\n".join(self._last)
 

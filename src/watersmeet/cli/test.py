@@ -1,4 +1,4 @@
-"""``watersmeet test``: run cases of the test notation and say what differs."""
+"""``watersmeet test``: runs cases of the test notation and reports differences."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from watersmeet.testing.notation import Case
     from watersmeet.testing.runner import Failure
 
-# Cases that share one Spark query; measured, more of them take longer together than one after the other.
+# The number of cases that share one Spark query.  Measurements show that larger groups are slower.
 _SPARK_GROUP = 2
 
 Files = Annotated[list[Path], typer.Argument(metavar="FILE…", help="Files of cases (.wmt), or folders of them.")]
-OnSpark = Annotated[bool, typer.Option("--spark", help="Run on Spark (needs Java; slow) in place of the harness.")]
+OnSpark = Annotated[bool, typer.Option("--spark", help="Run on Spark instead of the harness (needs Java; slow).")]
 Restart = Annotated[bool, typer.Option("--restart", help="Restart from the checkpoint before every step.")]
 Variants = Annotated[
     bool,
-    typer.Option("--variants", help="Run each case also all at once, row by row, and with restarts."),
+    typer.Option("--variants", help="Also run each case all at once, row by row, and with restarts."),
 ]
 
 
 def run_tests(files: Files, spark: OnSpark = False, restart: Restart = False, variants: Variants = False) -> None:
-    """Run the cases of test files, each with its expected changelog; exits 1 if any fails."""
+    """Run the cases of test files and compare their changelogs; exit with 1 if any case fails."""
     cases = [(name, case) for each in read_all(files) for name, case in ways_to_run(each, restart, variants)]
     failed = 0
     began = perf_counter()
@@ -45,9 +45,9 @@ def run_tests(files: Files, spark: OnSpark = False, restart: Restart = False, va
 
 
 def read_all(files: Iterable[Path]) -> list[Case]:
-    """The cases of all files, in order; a folder stands for its case files.
+    """Return the cases of all files, in order; a folder means all case files in it.
 
-    Raises ``ConfigError`` for what is not there, ``NotationError`` for a file that does not follow the notation.
+    Raises ``ConfigError`` for a missing file, and ``NotationError`` for a file that does not follow the notation.
     """
     from watersmeet.testing.notation import SUFFIX, read_cases
 
@@ -57,14 +57,14 @@ def read_all(files: Iterable[Path]) -> list[Case]:
             raise ConfigError(f"there is no file {path}")
         members = sorted(path.rglob(f"*{SUFFIX}")) if path.is_dir() else [path]
         if not members:
-            raise ConfigError(f"the folder {path} holds no {SUFFIX} files")
+            raise ConfigError(f"the folder {path} has no {SUFFIX} files")
         for member in members:
             found += read_cases(member)
     return found
 
 
 def ways_to_run(case: Case, restart: bool, all_ways: bool) -> Iterator[tuple[str, Case]]:
-    """The case in the ways asked for, each with a name, which is empty for the case as it is."""
+    """Yield the requested variants of a case, each with a name, which is empty for the unchanged case."""
     from watersmeet.testing.regroup import variants, with_restarts
 
     if all_ways:
@@ -78,24 +78,24 @@ def ways_to_run(case: Case, restart: bool, all_ways: bool) -> Iterator[tuple[str
 
 
 def _report(name: str, case: Case, failure: Failure | None) -> None:
-    """Print a case's line, and below it what went wrong."""
+    """Print a line for the case, and below it the report of its failure."""
     title = f"{case.title} ({name})" if name else case.title
     mark = typer.style("ok  ", fg="green") if failure is None else typer.style("FAIL", fg="red", bold=True)
     line = case.line if failure is None else failure.line
     typer.echo(f"{mark} {case.path}:{line}: {title}")
     if failure is not None:
-        for told in failure.report.splitlines():
-            typer.echo(f"       {told}")
+        for line_of_report in failure.report.splitlines():
+            typer.echo(f"       {line_of_report}")
 
 
 @contextmanager
 def _outcomes(cases: Sequence[Case], spark: bool) -> Iterator[Iterator[Failure | None]]:
-    """What running each case gives, one after the other; Spark is there only as long as this is open."""
+    """Yield the outcomes of running the cases one after the other; Spark stops when the context ends."""
     if not spark:
         yield map(_run_in_harness, cases)
         return
     from watersmeet.cli.spark import session_of
-    from watersmeet.testing.spark_bench import run_group
+    from watersmeet.testing.spark_rig import run_group
 
     with (
         tempfile.TemporaryDirectory(prefix="watersmeet-test-", ignore_cleanup_errors=True) as folder,
@@ -114,5 +114,5 @@ def _run_in_harness(case: Case) -> Failure | None:
 
     try:
         return run_case(case)
-    except Exception as error:  # noqa: BLE001 - one case that breaks the machine must not hide the others' results
-        return Failure(case.line, f"broke off: {type(error).__name__}: {error}")
+    except Exception as error:  # noqa: BLE001 - a crash in one case must not hide the results of others
+        return Failure(case.line, f"crashed: {type(error).__name__}: {error}")

@@ -1,7 +1,6 @@
 """A running query's current rows on the terminal: drawn in place, or printed again after each batch that changes them.
 
-What a query's rows are shown by is a ``Show`` of the ``print`` sink: it is called with each batch, in a thread of
-Spark's, while the main thread draws.
+The ``print`` sink calls a ``Show`` with each batch, in a thread of Spark's, while the main thread draws.
 """
 
 from __future__ import annotations
@@ -21,25 +20,25 @@ if TYPE_CHECKING:
 
 MOST_SHOWN = 100
 SEPARATOR = "---"
-# a table's head with the empty line above it, the empty line below it, and what is told there
+# A table's header with the empty line above it, the empty line below it, and the notes.
 _OTHER_LINES = 6
 
 
 def show_of(statement: Statement, asked: View, *, in_place: bool) -> Show:
-    """What shows the rows of a statement's query; those of a statement that is no SELECT are shown as changes."""
+    """Return the display for the rows of a statement's query; only a SELECT can have a table, others have changes."""
     from watersmeet.sql.statements import Select
 
     if not isinstance(statement, Select) or view_of(statement.query, asked) is View.CHANGES:
         return show_changes
     if works_on_changes(statement.query):
-        _tell_changes("the query works on _tp_delta, and its rows do not add up to a table")
+        _announce_changes("the query uses _tp_delta in an expression, so its rows do not add up to a table")
         return show_changes
     return CurrentTable(in_place=in_place)
 
 
 @contextmanager
 def drawn(show: Show) -> Iterator[None]:
-    """While this is open, draw in place the current rows that ``show`` keeps; at the end print them, to stay."""
+    """Draw the current rows of ``show`` in place until the context ends, then print them, so that they stay."""
     if not isinstance(show, CurrentTable) or not show.in_place:
         yield
         return
@@ -51,10 +50,10 @@ def drawn(show: Show) -> Iterator[None]:
 
 
 class CurrentTable:
-    """Keeps a query's current rows and shows them: drawn in place, else printed again after each change.
+    """Keeps a query's current rows and displays them: draws them in place, or prints them again after each change.
 
-    Where they cannot be kept (there are too many, or those from before a restart are missing) it says so, and shows
-    changes.
+    If it cannot keep them (there are too many, or those from before a restart are missing), it says so and displays
+    changes instead.
     """
 
     def __init__(self, *, in_place: bool, most: int = MOST_KEPT) -> None:
@@ -63,10 +62,10 @@ class CurrentTable:
         self._begun = False
         self._rows: CurrentRows | None = None
         self._names: Sequence[str] = ()
-        self._shown: Shown | None = None  # never changed but replaced: another thread draws it
+        self._shown: Shown | None = None  # replaced, never modified: another thread draws it
 
     def __call__(self, names: Sequence[str], changes: Sequence[Change], batch: int) -> None:
-        """Take the changes of a batch."""
+        """Apply and display the changes of a batch."""
         if not self._begun:
             self._begin(names, batch)
         if self._rows is None:
@@ -76,7 +75,7 @@ class CurrentTable:
         if outcome is Outcome.FULL:
             self._rows = None
             self.end()
-            _tell_changes(f"there are more than {self._most:,} distinct rows, too many to keep as a table")
+            _announce_changes(f"there are more than {self._most:,} distinct rows, too many to keep as a table")
             show_changes(names, changes, batch)
         elif outcome is Outcome.CHANGED:
             self._shown = self._rows.shown(MOST_SHOWN)
@@ -85,16 +84,16 @@ class CurrentTable:
                 out().print(current_table(names, self._shown))
 
     def draw(self, lines: int) -> RenderableType:
-        """The rows as they are now, on about so many lines."""
+        """Return the current rows on about ``lines`` lines."""
         shown = self._shown
         return Group() if shown is None else current_table(self._names, shown, max(lines - _OTHER_LINES, 1))
 
     def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
-        """All of it, for a terminal of its own."""
+        """Render the table on the whole terminal."""
         yield self.draw(options.max_height)
 
     def end(self) -> None:
-        """Print, to stay, what was drawn in place."""
+        """Print what was drawn in place, so that it stays."""
         shown, self._shown = self._shown, None
         if self.in_place and shown is not None:
             out().print(current_table(self._names, shown))
@@ -105,8 +104,8 @@ class CurrentTable:
         if batch == 0:
             self._rows = CurrentRows(self._most)
         else:
-            _tell_changes("the query goes on from its checkpoint, and the rows that it gave before are not known here")
+            _announce_changes("the query resumes from its checkpoint, and rows that it emitted before are not known")
 
 
-def _tell_changes(why: str) -> None:
-    err().print(f"from here on changes are shown, and no table: {why}", soft_wrap=True)
+def _announce_changes(why: str) -> None:
+    err().print(f"displaying changes instead of a table: {why}", soft_wrap=True)

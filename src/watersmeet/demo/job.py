@@ -1,4 +1,4 @@
-"""The demo's job, demo.sql, and a few rows of what it writes."""
+"""The demo's job, demo.sql, and a few rows of its results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SAMPLES = {
 
 
 def job_text(folder: Path) -> str:
-    """The job in demo.sql, which names its folders as seen from ``folder``, with their whole paths."""
+    """Return the job in demo.sql, with its folders as absolute paths in ``folder``."""
     text = _JOB.read_text()
     for inner in ("events", "results"):
         text = text.replace(f"'{inner}/", f"'{folder.absolute()}/{inner}/")
@@ -33,7 +33,7 @@ def job_text(folder: Path) -> str:
 
 
 def samples(results: Path) -> Iterator[tuple[str, tuple[str, ...], list[tuple[Any, ...]]]]:
-    """Of each result folder under ``results``: its name, and the columns and values of a few rows."""
+    """Yield for each result folder under ``results``: its name, and the columns and values of a few rows."""
     with duckdb.connect() as con:
         con.execute("SET TimeZone = 'UTC'")
         for name, sql in _SAMPLES.items():

@@ -1,1 +1,1 @@
-"""The SQL front end: text to statements (``watersmeet.sql.parse``), with a position for all that can be wrong."""
+"""The SQL front end: parses text into statements (``watersmeet.sql.parse``) and keeps positions for error messages."""

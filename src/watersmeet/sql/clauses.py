@@ -1,4 +1,4 @@
-"""Which clauses a query may have: what can follow the last one, and what of Spark is refused."""
+"""The clauses that a query may have: which can follow the last one, and which of Spark's are refused."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from sqlglot import exp
 
 from watersmeet.errors import UnsupportedError
 from watersmeet.expressions.positions import position_of
+from watersmeet.sql.collation import refuse_collations
 from watersmeet.sql.failures import Failures
 
-# In the order in which they stand. The name of the arg, and of what may follow once it is there.
+# In the order of the grammar: the name of sqlglot's arg, and the keyword.
 CLAUSE_ORDER = (
     ("from_", "FROM"),
     ("joins", "JOIN"),
@@ -45,8 +46,6 @@ FOREIGN_NODES: tuple[tuple[type[exp.Expr], str], ...] = (
     (exp.Placeholder, "a parameter"),
 )
 NAMES = {
-    "hint": "a hint",
-    "hints": "a hint",
     "into": "INTO",
     "sample": "TABLESAMPLE",
     "laterals": "LATERAL VIEW",
@@ -54,15 +53,15 @@ NAMES = {
     "when": "AT or BEFORE",
     "match_condition": "MATCH_CONDITION outside an ASOF JOIN",
     "kind": "SELECT AS",
-    "version": "FOR SYSTEM_TIME AS OF behind a subselect",
+    "version": "FOR SYSTEM_TIME AS OF after a subquery",
 }
 HINTS = {
-    "version": "put the subselect into a WITH query, and its name before FOR SYSTEM_TIME",
+    "version": "move the subquery into WITH, and write its name before FOR SYSTEM_TIME",
 }
 
 
 def clauses_after(query: exp.Expr) -> list[str]:
-    """What can stand behind a query as far as it was read, EMIT and SETTINGS aside."""
+    """Return the keywords that may follow the part of a query read so far, without EMIT and SETTINGS."""
     if not isinstance(query, exp.Select):
         return ["ORDER BY", "LIMIT"]
     present = [index for index, (arg, _) in enumerate(CLAUSE_ORDER) if query.args.get(arg)]
@@ -78,7 +77,8 @@ def clauses_after(query: exp.Expr) -> list[str]:
 
 
 def refuse_foreign_clauses(query: exp.Expr, failures: Failures) -> None:
-    """Raise UnsupportedError for a clause that sqlglot parsed and no later stage would look at."""
+    """Raise UnsupportedError for a clause that sqlglot parses and no later stage reads, and for collations."""
+    refuse_collations(query, failures)
     for node in query.walk():
         for kind, name in FOREIGN_NODES:
             if isinstance(node, kind):

@@ -1,6 +1,6 @@
-"""The SQL of queries: sqlglot's Spark dialect with the clauses of streams.
+"""The SQL of queries: sqlglot's Spark dialect and the clauses for streams.
 
-What is added to Spark's SELECT:
+These clauses extend Spark's SELECT:
 
     JOIN stream [alias] ON condition
       [WITHIN INTERVAL n UNIT | WITHIN (INTERVAL n UNIT, INTERVAL n UNIT)]
@@ -8,7 +8,7 @@ What is added to Spark's SELECT:
     JOIN stream [alias] FOR SYSTEM_TIME AS OF time [VERSIONED ON column] [alias] ON condition
     [LEFT] ASOF JOIN stream [alias] MATCH_CONDITION (condition) ON condition
 
-A JOIN without a condition and an unknown unit of an interval are errors.
+A JOIN without a condition is an error, as is an INTERVAL with an unknown unit.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class QueryParser(StrictParser):
             if not table.args.get("alias"):
                 table.set("alias", self._parse_table_alias(kwargs.get("alias_tokens")))
         if self.at("MATCH_CONDITION"):
-            # Belongs to the join, which is not there yet; _parse_join moves it.
+            # It belongs to the join, which does not exist yet: _parse_join moves it there.
             table.set("match_condition", self._parse_match_condition())
         return table
 
@@ -87,7 +87,7 @@ class QueryParser(StrictParser):
         return condition
 
     def _parse_join_parts(self) -> tuple[Token | None, Token | None, Token | None]:
-        # sqlglot knows ASOF LEFT JOIN only.
+        # sqlglot only parses ASOF LEFT JOIN.
         side = self._prev if self._next.token_type == TokenType.ASOF and self._match_set(self.JOIN_SIDES) else None
         method, later_side, kind = super()._parse_join_parts()
         return method, side or later_side, kind
@@ -123,7 +123,7 @@ class QueryParser(StrictParser):
         match = join.args.get("match_condition")
         if match is not None and not is_asof:
             raise self.failures.syntax(
-                "MATCH_CONDITION stands only in an ASOF JOIN", start, hint="write ASOF JOIN or LEFT ASOF JOIN"
+                "only an ASOF JOIN takes MATCH_CONDITION", start, hint="write ASOF JOIN or LEFT ASOF JOIN"
             )
         if is_asof and match is None:
             raise self.unexpected(["MATCH_CONDITION"], after="the second stream of an ASOF JOIN")
@@ -132,7 +132,7 @@ class QueryParser(StrictParser):
         if self._prev.token_type in (TokenType.ON, TokenType.USING):
             raise self.unexpected(["a condition"], after=self._prev.text.upper())
         misplaced = self.at("WITHIN") or self.at("GRACE")
-        hint = "WITHIN and GRACE PERIOD stand behind the ON condition" if misplaced else None
+        hint = "WITHIN and GRACE PERIOD follow the ON condition" if misplaced else None
         raise self.unexpected(["ON", "USING"], after="the second stream of a JOIN", hint=hint)
 
     def _parse_bounds(self, join: StreamJoin) -> None:
@@ -140,7 +140,7 @@ class QueryParser(StrictParser):
             start = self._curr
             key = "within" if self.take("WITHIN") else "grace"
             if join.args.get(key):
-                raise self.failures.syntax(f"a join takes one {start.text.upper()} only", start)
+                raise self.failures.syntax(f"a join takes only one {start.text.upper()}", start)
             if key == "within":
                 within = self._parse_within()
                 place(within, start)
@@ -164,7 +164,10 @@ class QueryParser(StrictParser):
     # Intervals
 
     def clause_interval(self, after: str, *others: str) -> exp.Interval:
-        """An interval of one number and one unit, in the normal form of ``nodes``; ``others`` could stand here too."""
+        """Parse an interval of one number and one unit into the normal form of ``expressions.nodes``.
+
+        ``others`` are what else is valid here, for the error message.
+        """
         start = self._curr
         if not self.at("INTERVAL"):
             bare = self._curr.token_type in (TokenType.NUMBER, TokenType.STRING)
@@ -185,7 +188,7 @@ class QueryParser(StrictParser):
         )
         if not simple:
             raise self.failures.syntax(
-                f"the INTERVAL after {after} has to be one number and one unit",
+                f"the INTERVAL after {after} must be one number and one unit",
                 start,
                 hint="write INTERVAL '5' MINUTES",
             )
@@ -217,10 +220,10 @@ def _is_number(text: str) -> bool:
 
 
 class Watersmeet(Spark):
-    """The dialect. Its parser takes queries only; ``watersmeet.sql.parse`` takes statements."""
+    """The dialect.  Its parser only parses queries; ``watersmeet.sql.parse`` parses statements."""
 
     class Tokenizer(Spark.Tokenizer):
-        """Spark's, without the words that turn the rest of a statement into one opaque text."""
+        """Spark's tokenizer, without the keywords that turn the rest of a statement into opaque text."""
 
         KEYWORDS: ClassVar[dict[str, TokenType]] = {
             word: token_type

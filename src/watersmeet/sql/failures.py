@@ -1,4 +1,4 @@
-"""Syntax errors: what was found, what could stand there, where, and the word that was probably meant."""
+"""Syntax errors: what was found, what was expected, where, and which word was probably meant."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KEYWORD = re.compile(r"[A-Z][A-Z_]*( [A-Z_]+)*")
 CLOSE_ENOUGH = 0.7
 LONGEST_QUOTED = 40
 
-# What sqlglot says of a missing part ("Required keyword: 'this' missing for <class '...query.Where'>"), by class.
+# The text of sqlglot's errors: "Required keyword: 'this' missing for <class '...query.Where'>", and so on.
 CONDITION_HOLDERS = {"Where", "Having", "And", "Or", "Not"}
 MISSING_PART = re.compile(r"Required keyword: '\w+' missing for <class '(?:\w+\.)*(\w+)'>")
 TOO_MANY_ARGUMENTS = re.compile(
@@ -29,18 +29,18 @@ EXPECTED_AFTER = re.compile(r"Expected (.+?)(?: but got .*)?$", re.DOTALL)
 
 
 def one_of(choices: Sequence[str]) -> str:
-    """``A``, ``A or B``, ``A, B or C``."""
+    """Return ``A``, ``A or B``, or ``A, B or C``."""
     return choices[0] if len(choices) == 1 else f"{', '.join(choices[:-1])} or {choices[-1]}"
 
 
 def is_word(token: Token | None) -> bool:
-    """Whether the token is a bare word: a name or a keyword, neither quoted nor a text nor a number."""
+    """Return whether the token is a bare word: a name or a keyword that is not quoted."""
     quoted = (TokenType.IDENTIFIER, TokenType.STRING)
     return bool(token) and token.token_type not in quoted and bool(WORD.fullmatch(token.text))  # type: ignore[union-attr]
 
 
 def nearest_keyword(word: str, keywords: Iterable[str]) -> str | None:
-    """The keyword that ``word`` is probably a misspelling of. A keyword of several words counts by its first one."""
+    """Return the keyword that ``word`` probably misspells.  Of a keyword of several words the first one counts."""
     by_head = {keyword.split(" ")[0]: keyword for keyword in keywords if KEYWORD.fullmatch(keyword)}
     close = difflib.get_close_matches(word.upper(), by_head, n=1, cutoff=CLOSE_ENOUGH)
     if not close or by_head[close[0]] == word.upper():
@@ -49,21 +49,21 @@ def nearest_keyword(word: str, keywords: Iterable[str]) -> str | None:
 
 
 class Failures:
-    """Makes the errors of one text. ``tokens`` are those of the statement that is being parsed."""
+    """Makes errors about one text; ``tokens`` are those of the statement being parsed."""
 
     def __init__(self, text: str, tokens: Sequence[Token]) -> None:
         self.text = text
         self.tokens = tokens
 
     def span(self, token: Token | None) -> tuple[int, int]:
-        """Offsets of a token; of the place right behind the statement where there is no token."""
+        """Return the offsets of a token, or of the place after the statement if there is no token."""
         if token:
             return token.start, token.end + 1
         end = self.tokens[-1].end + 1 if self.tokens else 0
         return end, end
 
     def found(self, token: Token | None) -> str:
-        """The token as it was written, in quotes, or "the end of the statement"."""
+        """Return the token as written, in quotes, or "the end of the statement"."""
         if not token:
             return "the end of the statement"
         written = self.text[token.start : token.end + 1]
@@ -74,10 +74,10 @@ class Failures:
     def expected(
         self, token: Token | None, choices: Sequence[str], *, after: str | None = None, hint: str | None = None
     ) -> SqlSyntaxError:
-        """The error for a token that cannot stand where it stands.
+        """Return the error for an unexpected token.
 
-        ``choices`` are what can: keywords in capitals, signs in quotes, all else in words. ``after`` names what came
-        before. Without a ``hint``, one is made if the token looks like a misspelt keyword.
+        ``choices`` are what is expected: keywords in capitals, signs in quotes, anything else in words.  ``after``
+        names what precedes.  Without a ``hint``, a token that looks like a misspelled keyword gets one.
         """
         place = f" after {after}" if after else ""
         if hint is None and token and is_word(token):
@@ -86,17 +86,17 @@ class Failures:
         return self.syntax(f"found {self.found(token)}, expected {one_of(choices)}{place}", token, hint=hint)
 
     def syntax(self, message: str, token: Token | None, *, hint: str | None = None) -> SqlSyntaxError:
-        """A syntax error at ``token``."""
+        """Return a syntax error at ``token``."""
         position, detail = self._where(token)
         return SqlSyntaxError(message, detail=detail, hint=hint, position=position)
 
     def unsupported(self, message: str, token: Token | None, *, hint: str | None = None) -> UnsupportedError:
-        """An error for a clause that is understood but not taken."""
+        """Return the error for a clause that is parsed but not supported."""
         position, detail = self._where(token)
         return UnsupportedError(message, detail=detail, hint=hint, position=position)
 
     def unsupported_at(self, message: str, position: Position | None, *, hint: str | None = None) -> UnsupportedError:
-        """The same, where only the position is known."""
+        """Return the same error, given the position instead of the token."""
         if position is None:
             return UnsupportedError(message, hint=hint)
         start = line_starts(self.text)[position.line - 1] + position.col - 1
@@ -104,7 +104,7 @@ class Failures:
         return UnsupportedError(message, detail=excerpt(self.text, start, end), hint=hint, position=position)
 
     def reworded(self, error: ParseError, token: Token | None) -> SqlSyntaxError:
-        """One of sqlglot's own errors, in our words."""
+        """Return one of sqlglot's own errors in the words of this module."""
         message = str(error.errors[0]["description"]) if error.errors else str(error)
         if missing := MISSING_PART.match(message):
             part = "a condition" if missing.group(1) in CONDITION_HOLDERS else "an expression"
@@ -114,11 +114,11 @@ class Failures:
         if message.startswith("Expected table name"):
             return self.expected(token, ["a stream name", "'('"], after=self._before(token))
         if arguments := TOO_MANY_ARGUMENTS.match(message):
-            given, most = arguments.groups()
+            found, most = arguments.groups()
             plural = "" if most == "1" else "s"
-            return self.syntax(f"the function takes at most {most} argument{plural}, {given} were given", token)
+            return self.syntax(f"the function takes at most {most} argument{plural}, not {found}", token)
         if twice := FOUND_MULTIPLE.match(message):
-            return self.syntax(f"{twice.group(1)} is given twice", token)
+            return self.syntax(f"{twice.group(1)} appears twice", token)
         if wanted := EXPECTED_AFTER.match(message):
             what = re.sub(r"\btype\b", "a type", wanted.group(1), flags=re.IGNORECASE)
             return self.syntax(f"found {self.found(token)}, expected {what}", token)
@@ -132,7 +132,7 @@ class Failures:
         return self.expected(token, ["','", "an operator", f"')' to close the '(' of {position}"])
 
     def _unclosed(self, token: Token | None) -> Token | None:
-        """The innermost parenthesis that is still open at ``token``."""
+        """Return the innermost parenthesis that is open at ``token``."""
         opened: list[Token] = []
         for candidate in self.tokens:
             if token and candidate.start >= token.start:
@@ -144,7 +144,7 @@ class Failures:
         return opened[-1] if opened else None
 
     def _before(self, token: Token | None) -> str | None:
-        """The text of the token before ``token``, for "expected ... after ..."."""
+        """Return the text of the token before ``token``, for "expected ... after ..."."""
         start, _ = self.span(token)
         before = [candidate for candidate in self.tokens if candidate.start < start]
         if not before:

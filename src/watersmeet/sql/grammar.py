@@ -1,4 +1,4 @@
-"""The statements around queries: CREATE, INSERT, EXPLAIN, SHOW, DESCRIBE, DROP, STOP, and EMIT and SETTINGS.
+"""The grammar of statements, with EMIT and SETTINGS at the end of queries.
 
 statement := query | CREATE ... | INSERT INTO ... | EXPLAIN statement | SHOW ... | DESCRIBE ... | DROP ... | STOP ...
 query     := select {EMIT (FINAL | CHANGELOG) | SETTINGS key = value {, key = value}} | Spark's SQL over table(name)
@@ -18,6 +18,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from watersmeet.errors import Position
 from watersmeet.expressions.positions import token_position
+from watersmeet.sql.collation import BINARY, HINT, message, refuse_collations
 from watersmeet.sql.failures import is_word, nearest_keyword
 from watersmeet.sql.parts import QUERY_STARTS, PartsParser
 from watersmeet.sql.statements import (
@@ -46,22 +47,22 @@ from watersmeet.sql.statements import (
 from watersmeet.sql.table_queries import find_historical
 
 STATEMENT_STARTS = ["SELECT", "WITH", "CREATE", "INSERT", "EXPLAIN", "SHOW", "DESCRIBE", "DROP", "STOP"]
-CHANGE_HINT = "INSERT INTO a stream with a PRIMARY KEY replaces the older row of the key"
-DELETE_HINT = "INSERT INTO a stream with a PRIMARY KEY a row whose _tp_delta is -1; DROP STREAM deletes all rows"
+CHANGE_HINT = "INSERT INTO a stream with a PRIMARY KEY replaces the row of the same key"
+DELETE_HINT = "INSERT a row whose _tp_delta is -1 to delete that of its PRIMARY KEY; DROP STREAM deletes all rows"
 START_HINTS = {
     "UPDATE": CHANGE_HINT,
     "MERGE": CHANGE_HINT,
     "UPSERT": CHANGE_HINT,
     "DELETE": DELETE_HINT,
-    "TRUNCATE": "DROP STREAM and CREATE STREAM it anew",
-    "ALTER": "DROP STREAM and CREATE STREAM it anew",
-    "SET": "settings stand at the end of a query: SELECT ... SETTINGS key = value",
+    "TRUNCATE": "DROP STREAM, then CREATE STREAM again",
+    "ALTER": "DROP STREAM, then CREATE STREAM again",
+    "SET": "settings belong at the end of a query: SELECT ... SETTINGS key = value",
 }
 
 
 @dataclass(slots=True)
 class _Body:
-    """What has been read of a CREATE statement so far."""
+    """The parts of a CREATE statement read so far."""
 
     columns: list[ColumnDef] = field(default_factory=list)
     watermark: Watermark | None = None
@@ -74,10 +75,10 @@ class _Body:
 
 
 class StatementParser(PartsParser):
-    """Parses one statement from its tokens, which are anchored (see ``positions.anchor``)."""
+    """Parses one statement from its tokens, anchored as by ``expressions.positions.anchor``."""
 
     def statement_of(self, tokens: list[Token], text: str) -> Statement:
-        """The statement that ``tokens`` (at least one, no semicolon) make up; ``text`` is the whole script.
+        """Return the statement in ``tokens`` (at least one, no semicolon); ``text`` is the whole script.
 
         Raises SqlSyntaxError or UnsupportedError.
         """
@@ -170,7 +171,7 @@ class StatementParser(PartsParser):
         )
 
     def _index_name(self, after: str) -> tuple[str, str]:
-        """The name of an index and its stream."""
+        """Parse the name of an index and the name of its stream."""
         name = self.name("an index name", after)
         if not self.take("ON"):
             raise self.unexpected(["ON"], after=name)
@@ -213,18 +214,29 @@ class StatementParser(PartsParser):
             raise self.failures.expected(
                 type_token, ["a type"], after=f"the column {name}", hint=f"did you mean {nearest}?" if nearest else None
             )
+        self._refuse_collation(data_type)
         if self._curr.token_type == TokenType.PRIMARY_KEY and self._next.token_type != TokenType.L_PAREN:
             self.once("PRIMARY KEY", self._curr, body.primary_key)
             self._advance()
             body.primary_key = (name,)
         return ColumnDef(name, data_type, token_position(token))
 
+    def _refuse_collation(self, data_type: exp.DataType) -> None:
+        refuse_collations(data_type, self.failures)
+        token = self._curr
+        if not self._match(TokenType.COLLATE):
+            return
+        collation = self._curr.text if self._curr else ""
+        if collation.upper() != BINARY:
+            raise self.failures.unsupported(message(collation), token, hint=HINT)
+        self._advance()
+
     def _refuse_constraint(self) -> None:
         if self.at("NOT", "NULL"):
             raise self.failures.unsupported(
                 "NOT NULL is not supported on a column",
                 self._curr,
-                hint="leave it out; a row without event time goes to the quarantine in any case",
+                hint="leave it out; a row without an event time is quarantined anyway",
             )
 
     def _watermark(self) -> Watermark:
@@ -235,7 +247,7 @@ class StatementParser(PartsParser):
         again = self._curr
         if self.name("the same column", "AS").lower() != column.lower():
             raise self.failures.syntax(
-                f"found {self.failures.found(again)}, a watermark for {column} is made from {column}",
+                f"found {self.failures.found(again)}, but a watermark for {column} uses {column} itself",
                 again,
                 hint=f"write WATERMARK FOR {column} AS {column} - INTERVAL '5' SECONDS",
             )
@@ -273,10 +285,10 @@ class StatementParser(PartsParser):
             else:
                 return
 
-    # Queries over what is stored
+    # Queries over stored rows
 
     def _historical(self) -> HistoricalQuery | None:
-        """The rest of the statement, if it is a query over ``table(name)``."""
+        """Parse the rest of the statement if it is a query over ``table(name)``."""
         rest = self._tokens[self._index :]
         found = find_historical(rest, self.sql)
         if found is not None:
@@ -286,7 +298,7 @@ class StatementParser(PartsParser):
     def _refuse_historical(self, kind: str, name: str) -> None:
         if (stored := find_historical(self._tokens[self._index :], self.sql)) is not None:
             raise self.failures.unsupported_at(
-                f"CREATE {kind} … AS takes a query that runs on, but table(…) is what is stored now",
+                f"CREATE {kind} … AS takes a streaming query, but table(…) reads the rows stored now",
                 stored.tables[0].position,
                 hint=f"CREATE STREAM {name} with its columns, then INSERT INTO {name} SELECT …",
             )
@@ -331,7 +343,7 @@ class StatementParser(PartsParser):
         if isinstance(statement, CreateStream) and statement.query:
             return Explain(statement.query, statement, position, source)
         raise self.failures.syntax(
-            "EXPLAIN takes a statement with a query",
+            "EXPLAIN takes a statement that contains a query",
             start,
             hint="SELECT, INSERT INTO ... SELECT or CREATE STREAM ... AS",
         )

@@ -1,4 +1,4 @@
-"""Text to statements: the way into the SQL front end."""
+"""The entry point of the SQL front end: text to statements."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from watersmeet.sql.grammar import StatementParser
 from watersmeet.sql.statements import Statement
 
 DIALECT = Watersmeet()
-# What begins something that has to be closed, and what can be skipped as a whole.
+# What opens a comment, a string or a quoted name, and what closes it.
 OPENERS = re.compile(r"--[^\n]*|/\*|\b[rR]'|\b[rR]\"|'|\"|`")
 CLOSERS = {
     "'": re.compile(r"(?:[^'\\]|\\.)*'", re.DOTALL),
@@ -24,22 +24,22 @@ CLOSERS = {
     "`": re.compile(r"[^`]*`"),
 }
 COMMENT_MARKS = re.compile(r"/\*|\*/")
-NAMES = {"'": "text", '"': "text", "r'": "text", 'r"': "text", "`": "quoted name", "/*": "comment"}
+NAMES = {"'": "string", '"': "string", "r'": "string", 'r"': "string", "`": "quoted name", "/*": "comment"}
 
 
 def parse(text: str) -> list[Statement]:
-    """The statements of ``text``, which are separated by semicolons; none for blank text and comments.
+    """Return the statements of ``text``, which semicolons separate; none for blank text and comments.
 
-    All positions are those of the whole text. Raises SqlSyntaxError for text that is not of the language, and
-    UnsupportedError for Spark's clauses that are understood but not taken.
+    Positions refer to the whole text.  Raises SqlSyntaxError for text that is not valid, and UnsupportedError for
+    clauses of Spark that are not supported.
     """
     return [StatementParser(dialect=DIALECT).statement_of(tokens, text) for tokens in _statement_tokens(text)]
 
 
 def is_complete(text: str) -> bool:
-    """Whether a shell should run ``text`` now: it ends with a semicolon, comments aside, or has no statement.
+    """Return whether a shell should run ``text`` now: it ends with a semicolon, or contains no statement.
 
-    False also inside a text, a quoted name or a comment that is still open.
+    Trailing comments do not count.  Returns False if a string, a quoted name or a comment is still open.
     """
     if _unclosed(text):
         return False
@@ -62,7 +62,7 @@ def _tokenize(text: str) -> list[Token]:
     if open_part:
         opener, offset = open_part
         raise SqlSyntaxError(
-            f"the {NAMES[opener]} that begins here is not closed",
+            f"the {NAMES[opener]} that starts here is not closed",
             detail=excerpt(text, offset, offset + len(opener)),
             hint=f"close it with {'*/' if opener == '/*' else opener[-1]}",
             position=locate(text, offset),
@@ -70,11 +70,11 @@ def _tokenize(text: str) -> list[Token]:
     try:
         tokens = DIALECT.tokenize(text)
     except TokenError as error:
-        # The error quotes 50 characters on both sides of the place.
+        # sqlglot quotes 50 characters on both sides of the failure.
         begin, end = error.start or 0, error.end or 0
         offset = begin + 50 if begin else max(end - 50, 0)
         raise SqlSyntaxError(
-            "the text from here on cannot be read as SQL",
+            "the text cannot be read as SQL from here on",
             detail=excerpt(text, offset, offset + 1),
             position=locate(text, offset),
         ) from None
@@ -83,7 +83,7 @@ def _tokenize(text: str) -> list[Token]:
 
 
 def _unclosed(text: str) -> tuple[str, int] | None:
-    """The quote or comment that is still open at the end of ``text``, and its offset."""
+    """Return the quote or comment that is still open at the end of ``text``, and its offset."""
     at = 0
     while opening := OPENERS.search(text, at):
         opener = opening.group().lower()
@@ -103,7 +103,7 @@ def _quote_end(text: str, opener: str, start: int) -> int | None:
 
 
 def _comment_end(text: str, start: int) -> int | None:
-    """Comments nest."""
+    """Return the end of a comment, in which comments may nest."""
     depth = 1
     for mark in COMMENT_MARKS.finditer(text, start):
         depth += 1 if mark.group() == "/*" else -1

@@ -1,4 +1,4 @@
-"""The parts that statements share: a query with its EMIT and SETTINGS, lists of names, ``key = value`` pairs."""
+"""The parts that statements share: queries with EMIT and SETTINGS, lists of names, ``key = value`` pairs."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from watersmeet.sql.failures import is_word, nearest_keyword
 from watersmeet.sql.statements import Query, SettingValue
 
 QUERY_STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN)
-VALUE_CHOICES = ["a text", "a number", "TRUE", "FALSE"]
+VALUE_CHOICES = ["a string", "a number", "TRUE", "FALSE"]
 _BEFORE_JOIN = {"INNER", "LEFT", "RIGHT", "FULL", "OUTER", "SEMI", "ANTI", "CROSS", "ASOF"}
 
 
 class PartsParser(QueryParser):
-    """Parses parts of statements. Each method begins at the current token and ends behind what it took."""
+    """Parses parts of statements.  Each method starts at the current token and consumes what it parses."""
 
     def query(self) -> Query:
-        """A query and what may stand at its end. Only the end of the statement can follow."""
+        """Parse a query with its EMIT and SETTINGS, up to the end of the statement."""
         start = self._curr
         if start.token_type not in QUERY_STARTS:
             raise self.unexpected(["SELECT", "WITH", "'('"])
@@ -30,7 +30,7 @@ class PartsParser(QueryParser):
         while isinstance(tree, exp.Subquery) and tree.is_wrapper:
             tree = tree.this
         if isinstance(tree, exp.Subquery):
-            raise self.failures.unsupported("a query in parentheses takes no clause of its own", start)
+            raise self.failures.unsupported("a query in parentheses takes no further clauses", start)
         if not isinstance(tree, (exp.Select, exp.SetOperation)):
             raise self.failures.syntax(f"found {self.failures.found(start)}, expected a query", start)
         emit, emit_token = None, None
@@ -65,32 +65,32 @@ class PartsParser(QueryParser):
         raise self.unexpected([mode.name for mode in EmitMode], after="EMIT")
 
     def _reject_rest(self, tree: exp.Expr, has_emit: bool, has_settings: bool) -> None:
-        """Fail at the first token behind the query: name what can follow, and guess what was meant."""
+        """Raise the error for the first token after the query: what can follow, and what was probably meant."""
         choices = [] if has_emit or has_settings else clauses_after(tree)
         choices += [] if has_emit else ["EMIT"]
         choices += [] if has_settings else ["SETTINGS"]
         choices.append("the end of the statement")
         hint = None
         if self.at("WITHIN") or self.at("GRACE"):
-            hint = f"{self._curr.text.upper()} stands behind the ON condition of its join, before WHERE"
+            hint = f"{self._curr.text.upper()} follows the ON condition of its join, before WHERE"
         elif has_emit or has_settings:
-            hint = "EMIT and SETTINGS stand at the end of the query"
+            hint = "EMIT and SETTINGS belong at the end of the query"
         elif self._curr.text.upper() in _BEFORE_JOIN:
             rest = self._tokens[self._index :]
             word = next((token for token in rest if token.text.upper() not in _BEFORE_JOIN), self._curr)
             hint = f"did you mean JOIN instead of {word.text}?" if nearest_keyword(word.text, ["JOIN"]) else None
         elif not (is_word(self._curr) and nearest_keyword(self._curr.text, choices)) and is_word(self._prev):
-            # A misspelt keyword has been taken for an alias: FROM orders WHER x = 1.
+            # The parser took a misspelled keyword for an alias: FROM orders WHER x = 1.
             keyword = nearest_keyword(self._prev.text, choices)
             hint = f"did you mean {keyword} instead of {self._prev.text}?" if keyword else None
         raise self.unexpected(choices, hint=hint)
 
     def settings(self, positions: dict[str, Position]) -> dict[str, SettingValue]:
-        """The pairs behind SETTINGS."""
+        """Parse the pairs after SETTINGS."""
         return self.pairs(positions, "SETTINGS")
 
     def pairs(self, positions: dict[str, Position], clause: str) -> dict[str, SettingValue]:
-        """``key = value`` pairs, at least one. Notes where each key stands."""
+        """Parse one or more ``key = value`` pairs, and store the position of each key in ``positions``."""
         pairs: dict[str, SettingValue] = {}
         while not pairs or self._match(TokenType.COMMA):
             token = self._curr
@@ -131,9 +131,9 @@ class PartsParser(QueryParser):
         raise self.unexpected(VALUE_CHOICES, after=f"{key} =", hint=hint)
 
     def names(self, after: str, positions: dict[str, Position] | None = None) -> tuple[str, ...]:
-        """Column names up to the closing parenthesis; the opening one is taken already.
+        """Parse column names up to the closing parenthesis; the opening one is already consumed.
 
-        Where each stands is put into ``positions``, of one that is there twice the second place.
+        Stores the position of each name in ``positions``; of a repeated name, the last one.
         """
         names: list[str] = []
         while not names or self._match(TokenType.COMMA):
@@ -145,17 +145,15 @@ class PartsParser(QueryParser):
         return tuple(names)
 
     def name(self, what: str, after: str | None) -> str:
-        """One name, in backquotes or not; no dots. ``what`` is what an error calls it."""
+        """Parse one name, without dots, in backquotes or not; ``what`` names it in errors."""
         token = self._curr
         if token.token_type == TokenType.IDENTIFIER or (is_word(token) and token.token_type in self.ID_VAR_TOKENS):
             self._advance()
             return token.text
-        hint = (
-            f"{token.text} is a keyword; as a name write it in backquotes: `{token.text}`" if is_word(token) else None
-        )
+        hint = f"{token.text} is a keyword; to use it as a name, write `{token.text}`" if is_word(token) else None
         raise self.unexpected([what], after=after, hint=hint)
 
     def once(self, clause: str, token: Token, before: object | None) -> None:
-        """Fail if ``clause``, which begins at ``token``, has been there ``before``."""
+        """Raise an error at ``token`` if ``clause`` has already appeared: ``before`` is what it held, or None."""
         if before is not None:
-            raise self.failures.syntax(f"{clause} is given twice", token)
+            raise self.failures.syntax(f"{clause} appears twice", token)

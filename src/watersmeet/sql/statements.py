@@ -1,8 +1,8 @@
-"""What the parser hands on: one frozen dataclass for each kind of statement.
+"""The parser's results: one frozen dataclass for each kind of statement.
 
-Every statement has the ``position`` of its first character in the whole text, and its own ``source``: the text
-as it was written, without the closing semicolon. The source is what the catalog stores and SHOW CREATE prints,
-for the trees are never rendered back to SQL. It takes no part in comparisons.
+Every statement has the ``position`` of its first character in the whole text, and its ``source``: the text as
+written, without the closing semicolon.  The catalog stores the source and SHOW CREATE prints it, because trees are
+never rendered back to SQL.  Comparisons ignore it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SettingValue: TypeAlias = str | int | float | bool
 
 @dataclass(frozen=True, slots=True)
 class ColumnDef:
-    """A declared column: its name as written and its Spark type."""
+    """A declared column: its name as written, and its Spark type."""
 
     name: str
     type: exp.DataType
@@ -32,8 +32,8 @@ class ColumnDef:
 class Watermark:
     """``WATERMARK FOR column AS column [- delay]``.
 
-    ``delay`` is an ``exp.Interval`` in normal form (see ``watersmeet.sql.nodes``), or a number ``exp.Literal``
-    for event times that are plain sequence numbers, or None for no delay.
+    ``delay`` is an ``exp.Interval`` in normal form (see ``watersmeet.expressions.nodes``), a number ``exp.Literal``
+    for event times that are sequence numbers, or None for no delay.
     """
 
     column: str
@@ -43,9 +43,9 @@ class Watermark:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A SELECT, or several under UNION, INTERSECT or EXCEPT, with the clauses that stand at its end.
+    """A SELECT, or several under UNION, INTERSECT or EXCEPT, with the clauses at its end.
 
-    ``settings_positions`` says where each key of ``settings`` stands.
+    ``settings_positions`` has the position of each key in ``settings``.
     """
 
     select: exp.Select | exp.SetOperation
@@ -58,9 +58,9 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A name behind FROM or JOIN, alone or as ``table(name)``; ``start`` and ``end`` are offsets in the script.
+    """A name after FROM or JOIN, alone or as ``table(name)``; ``start`` and ``end`` are offsets in the script.
 
-    ``takes_alias``: what follows shows that it has no alias, and could have one.
+    ``takes_alias`` is true if no alias follows, and one could be inserted.
     """
 
     name: str
@@ -72,10 +72,10 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class HistoricalQuery:
-    """A query over ``table(name)``: Spark's own SQL over what is stored, from ``start`` to ``end`` in the script.
+    """A query over ``table(name)``: Spark SQL over stored rows, from ``start`` to ``end`` in the script.
 
-    ``tables`` are its ``table(name)``, ``others`` the plain names that stand where a stream could (those of its CTEs
-    aside), ``empty_counts`` the offsets of the closing parenthesis in each ``count()``.
+    ``tables`` are its ``table(name)``, ``others`` the plain names in places where a stream could be (except names of
+    CTEs), ``empty_counts`` the offsets of the closing parenthesis in each ``count()``.
     """
 
     script: str
@@ -91,7 +91,7 @@ class HistoricalQuery:
 
 @dataclass(frozen=True, slots=True)
 class CreateStream:
-    """CREATE [MUTABLE] STREAM. ``options`` are those of WITH; ``query`` is there for CREATE STREAM ... AS."""
+    """CREATE [MUTABLE] STREAM.  ``options`` are those of WITH; ``query`` is set for CREATE STREAM ... AS."""
 
     name: str
     columns: tuple[ColumnDef, ...]
@@ -111,7 +111,7 @@ class CreateStream:
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """CREATE TABLE: an outside table for lookups. The same shape as a stream; ``mutable`` is always false."""
+    """CREATE TABLE: an external table for lookups.  It has the fields of a stream; ``mutable`` is always false."""
 
     name: str
     columns: tuple[ColumnDef, ...]
@@ -157,7 +157,7 @@ class DropIndex:
 class InsertValues:
     """INSERT INTO stream [(columns)] VALUES rows.
 
-    ``columns`` is empty if none were named. The lengths of the rows are not checked here.
+    ``columns`` is empty if none are named.  The parser does not check the lengths of the rows.
     """
 
     stream: str
@@ -189,7 +189,7 @@ class Select:
 
 @dataclass(frozen=True, slots=True)
 class Historical:
-    """A query over what is stored, on its own."""
+    """A query over stored rows, on its own."""
 
     query: HistoricalQuery
     position: Position
@@ -198,7 +198,7 @@ class Historical:
 
 @dataclass(frozen=True, slots=True)
 class InsertHistorical:
-    """INSERT INTO stream [(columns)] query, where the query is one over what is stored."""
+    """INSERT INTO stream [(columns)] query, for a query over stored rows."""
 
     stream: str
     columns: tuple[str, ...]
@@ -209,7 +209,7 @@ class InsertHistorical:
 
 @dataclass(frozen=True, slots=True)
 class Explain:
-    """EXPLAIN of a statement that has a query; ``statement`` is that statement, ``query`` its query."""
+    """EXPLAIN statement; ``query`` is the query of the statement."""
 
     query: Query | HistoricalQuery
     statement: Select | InsertSelect | CreateStream | Historical | InsertHistorical
@@ -246,7 +246,7 @@ class Describe:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """DROP STREAM | TABLE [IF EXISTS] name. ``kind`` is the word that was written."""
+    """DROP STREAM | TABLE [IF EXISTS] name.  ``kind`` is the keyword as written."""
 
     name: str
     if_exists: bool

@@ -1,9 +1,9 @@
-"""What all our parsing stands on: sqlglot's Spark parser made strict, with positions and with errors in our words.
+"""The base of all parsing: sqlglot's Spark parser made strict, with positions and readable errors.
 
-A trailing comma, an empty select list and an empty GROUP BY are errors here, clauses of Spark's that no later stage
-looks at are refused where they stand, and no statement becomes an opaque ``exp.Command``. EMIT, SETTINGS, WITHIN,
-GRACE, VERSIONED and MATCH_CONDITION are no keywords of the tokenizer (columns may have these names), but they are
-never taken for an alias.
+A trailing comma, an empty select list and an empty GROUP BY are errors.  Clauses of Spark that no later stage reads
+are refused with their position.  No statement becomes an opaque ``exp.Command``.  EMIT, SETTINGS, WITHIN, GRACE,
+VERSIONED and MATCH_CONDITION are not keywords of the tokenizer, so columns may have these names, but the parser never
+takes them for an alias.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ def _taking_nulls(function: type[exp.Func]) -> Callable[[list[exp.Expr]], exp.Ex
 def _refuse_clause(parser: StrictParser) -> tuple[str, Any]:
     if parser.at("FOR", "SYSTEM_TIME"):
         raise parser.failures.syntax(
-            "FOR SYSTEM_TIME AS OF cannot stand here",
+            "FOR SYSTEM_TIME AS OF is not valid here",
             parser._curr,
-            hint="it stands behind the name of its table, before ON: JOIN rates FOR SYSTEM_TIME AS OF o.ts r ON …",
+            hint="it follows the name of its table, before ON: JOIN rates FOR SYSTEM_TIME AS OF o.ts r ON …",
         )
     raise parser.foreign(parser._curr.text.upper())
 
 
 class StrictParser(SparkParser):
-    """Errors: SqlSyntaxError where the cause is known, sqlglot's ParseError elsewhere (see ``Failures.reworded``)."""
+    """Raises SqlSyntaxError for known causes, and sqlglot's ParseError for others (see ``Failures.reworded``)."""
 
     FUNCTIONS: ClassVar[dict[str, Callable[..., exp.Expr]]] = {
         **SparkParser.FUNCTIONS,
@@ -71,43 +71,43 @@ class StrictParser(SparkParser):
 
     @property
     def failures(self) -> Failures:
-        """Maker of errors for the statement that is being parsed."""
+        """The maker of errors about the statement being parsed."""
         return Failures(self.sql, self._tokens)
 
     def unexpected(self, choices: list[str], *, after: str | None = None, hint: str | None = None) -> SqlSyntaxError:
-        """The error to raise where the current token is none of ``choices``."""
+        """Return the error to raise if the current token is none of ``choices``."""
         return self.failures.expected(self._curr, choices, after=after, hint=hint)
 
     def at(self, *words: str) -> bool:
-        """Whether these bare words come next."""
+        """Return whether the next tokens are these bare words."""
         following = self._tokens[self._index : self._index + len(words)]
         return len(following) == len(words) and all(
             is_word(token) and token.text.upper() == word for token, word in zip(following, words, strict=True)
         )
 
     def take(self, *words: str) -> bool:
-        """Step over these bare words if they come next."""
+        """Consume these bare words if they are the next tokens; return whether they were."""
         found = self.at(*words)
         if found:
             self._advance(len(words))
         return found
 
     def require(self, token_type: TokenType, name: str, *, after: str | None = None) -> None:
-        """Step over a sign, or fail."""
+        """Consume a sign, or raise an error that calls it ``name``."""
         if not self._match(token_type):
             raise self.unexpected([name], after=after)
 
     # Errors and strictness
 
     def raise_error(self, message: str, token: Token | None = None) -> None:
-        """Keep the token at fault with sqlglot's error, which still has to be a ParseError for its backtracking."""
+        """Raise sqlglot's error with the token at fault.  sqlglot's backtracking requires a ParseError."""
         error = ParseError.new(message, description=message)
-        # At a CASE without END sqlglot points before the token that stands in its place.
+        # For a CASE without END sqlglot points to the token before the unexpected one.
         error.errors[0]["token"] = self._curr if message.startswith("Expected END") else token or self._curr
         raise error
 
     def foreign(self, name: str) -> UnsupportedError:
-        """The error to raise for a clause of Spark's that begins at the current token."""
+        """Return the error to raise for a clause of Spark that starts at the current token."""
         return self.failures.unsupported(f"{name} is not supported", self._curr)
 
     def _parse_csv(self, parse_method: Callable[[], T | None], sep: TokenType = TokenType.COMMA) -> list[T]:
@@ -125,14 +125,14 @@ class StrictParser(SparkParser):
         for word in ("EMIT", "SETTINGS"):
             if self.at(word):
                 raise self.failures.syntax(
-                    f"{word} cannot stand inside a subquery",
+                    f"{word} is not valid inside a subquery",
                     self._curr,
-                    hint=f"{word} belongs to the whole query: put it at the end of the statement",
+                    hint=f"{word} applies to the whole query: put it at the end of the statement",
                 )
         super()._match_r_paren(expression)
 
     def _parse_statement(self) -> exp.Expr | None:
-        # sqlglot comes here for the body of a CTE and for what follows a WITH.
+        # sqlglot calls this for the body of a CTE and for the query after WITH.
         starts = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN, TokenType.VALUES)
         if self._curr.token_type not in starts:
             raise self.unexpected(["SELECT", "WITH", "'('"])
@@ -149,6 +149,15 @@ class StrictParser(SparkParser):
         if group is not None and not any(group.args.values()):
             raise self.unexpected(["an expression"], after="GROUP BY")
         return group
+
+    def _parse_hint(self) -> exp.Hint | None:
+        if self._curr.token_type == TokenType.HINT:
+            raise self.failures.unsupported(
+                "optimizer hints are not supported: they have no effect on a streaming join",
+                self._curr,
+                hint="leave out /*+ … */",
+            )
+        return None
 
     def _parse_in(self, this: exp.Expr | None, alias: bool = False) -> exp.In:
         if self._curr.token_type != TokenType.L_PAREN:
@@ -185,12 +194,12 @@ class StrictParser(SparkParser):
         word = self._next.text if self._curr.token_type == TokenType.ALIAS and is_word(self._next) else ""
         if word.upper() in NEVER_ALIASES:
             raise self.failures.syntax(
-                f"{word.upper()} cannot be an alias", self._next, hint=f"write it in backquotes: `{word}`"
+                f"{word.upper()} cannot be an alias", self._next, hint=f"put it in backquotes: `{word}`"
             )
         return super()._parse_table_alias(alias_tokens)
 
     def _parse_string_as_identifier(self) -> exp.Identifier | None:
-        return None  # A text is no name.
+        return None  # a string is not a name
 
     def _at_clause(self) -> bool:
         return is_word(self._curr) and self._curr.text.upper() in NEVER_ALIASES

@@ -1,7 +1,7 @@
-"""Queries over what is stored: which ``table(name)`` they read, and their text for Spark.
+"""Queries over stored rows: which ``table(name)`` they read, and their text for Spark.
 
-Such a query is Spark's own SQL, with all that it can do, so it is not parsed here.  Its tokens tell where
-``table(name)`` and an empty ``count()`` stand; these are replaced in the text, and every other character stays.
+Such a query may use everything in Spark SQL, so it is not parsed here.  This module finds ``table(name)`` and empty
+``count()`` among the tokens and replaces them in the text.  Every other character stays.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _AFTER_FROM = {
     _T.SELECT, _T.WHERE, _T.GROUP_BY, _T.HAVING, _T.ORDER_BY, _T.SORT_BY, _T.CLUSTER_BY, _T.DISTRIBUTE_BY, _T.LIMIT,
     _T.OFFSET, _T.WINDOW, _T.QUALIFY, _T.UNION, _T.EXCEPT, _T.INTERSECT,
 }  # fmt: skip
-# What shows, right behind a relation, that it has no alias.
+# A relation that one of these follows has no alias.
 _NO_ALIAS = _AFTER_FROM | {
     _T.COMMA, _T.R_PAREN, _T.JOIN, _T.INNER, _T.LEFT, _T.RIGHT, _T.FULL, _T.CROSS, _T.NATURAL, _T.SEMI, _T.ANTI,
     _T.ON, _T.USING,
 }  # fmt: skip
 _CHANGING = (_T.INSERT, _T.UPDATE, _T.DELETE, _T.MERGE)
-_JOIN_HINT = "what is stored is joined by plain conditions: ON a.id = b.id AND b.ts BETWEEN a.ts AND …"
-_AT_ONCE = "leave it out: what is stored is answered once, as Spark answers any query"
-# Clauses of streams: the words that begin them behind FROM, where none of Spark's clauses does, and what to do.
+_JOIN_HINT = "join stored rows by plain conditions: ON a.id = b.id AND b.ts BETWEEN a.ts AND …"
+_AT_ONCE = "leave it out: a query over stored rows runs once, like any query of Spark"
+# Clauses for streams: their name, their first words, which start no clause of Spark after FROM, and a hint.
 _OF_STREAMS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("EMIT", ("EMIT", "FINAL"), _AT_ONCE),
     ("EMIT", ("EMIT", "CHANGELOG"), _AT_ONCE),
@@ -42,7 +42,7 @@ _OF_STREAMS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("GRACE PERIOD", ("GRACE", "PERIOD"), _JOIN_HINT),
     ("ASOF JOIN", ("ASOF", "JOIN"), _JOIN_HINT),
     ("MATCH_CONDITION", ("MATCH_CONDITION", "("), _JOIN_HINT),
-    ("FOR SYSTEM_TIME AS OF", ("FOR", "SYSTEM_TIME"), "streams are joined so: take away table( )"),
+    ("FOR SYSTEM_TIME AS OF", ("FOR", "SYSTEM_TIME"), "only streams can be joined this way: leave out table( )"),
 )
 
 
@@ -50,9 +50,9 @@ _OF_STREAMS: tuple[tuple[str, tuple[str, ...], str], ...] = (
 
 
 def find_historical(tokens: Sequence[Token], script: str) -> HistoricalQuery | None:
-    """The query that the tokens (anchored, to the end of a statement) make up, if it reads ``table(name)``, else None.
+    """Return the query in the tokens (anchored, to the end of a statement), or None if it reads no ``table(name)``.
 
-    Raises SqlSyntaxError for a ``table(`` without a name, and UnsupportedError for clauses that only streams have and
+    Raises SqlSyntaxError for ``table(`` without a name, and UnsupportedError for clauses that only streams have and
     for statements that change data.
     """
     if not any(_is(tokens, index, _T.TABLE, _T.L_PAREN) for index in range(len(tokens))):
@@ -83,7 +83,7 @@ def find_historical(tokens: Sequence[Token], script: str) -> HistoricalQuery | N
 
 @dataclass(slots=True)
 class _Level:
-    """What was read within one pair of parentheses so far; ``opener`` is the index of the opening one."""
+    """The state of the scan inside one pair of parentheses; ``opener`` is the index of the opening one."""
 
     opener: int
     lists_relations: bool = False
@@ -93,7 +93,7 @@ class _Level:
 
 @dataclass(slots=True)
 class _Scan:
-    """One walk over the tokens: parentheses, and whether a list behind FROM goes on within them."""
+    """One pass over the tokens that tracks parentheses, and the lists of relations after FROM."""
 
     tokens: Sequence[Token]
     failures: Failures
@@ -101,7 +101,7 @@ class _Scan:
     others: list[Relation] = field(default_factory=list)
     ctes: set[str] = field(default_factory=set)
     refused: UnsupportedError | None = None
-    """What is wrong if it is a query over what is stored, which only its end shows."""
+    """The error to raise if this turns out to be a query over stored rows, which only its end shows."""
 
     def __post_init__(self) -> None:
         levels = [_Level(-1)]
@@ -121,7 +121,7 @@ class _Scan:
             self._follow(index, levels[-1])
 
     def _at_relation(self, index: int, level: _Level) -> bool:
-        """Whether the token stands where FROM and JOIN name what they read."""
+        """Return whether the token is in a place where FROM and JOIN name a relation."""
         if index == 0 or not level.lists_relations:
             return False
         before = self.tokens[index - 1].token_type
@@ -133,14 +133,14 @@ class _Scan:
             self._note_cte(closed.opener - 1)
 
     def _note_cte(self, index: int) -> None:
-        """A name before ``AS (``, or before the column names before that."""
+        """Add the name of a CTE: the one before ``AS (``, or before the column names that precede it."""
         if index < 1 or not _is_name(self.tokens[index]):
             return
         if self.tokens[index - 1].token_type in (_T.WITH, _T.RECURSIVE, _T.COMMA):
             self.ctes.add(self.tokens[index].text.lower())
 
     def _follow(self, index: int, level: _Level) -> None:
-        """Note what the token says of the list behind FROM."""
+        """Update the level: whether the next token continues a list of relations."""
         kind = self.tokens[index].token_type
         before = self.tokens[index - 1].token_type if index else None
         if kind == _T.SELECT:
@@ -175,18 +175,18 @@ class _Scan:
             for clause, words, hint in _OF_STREAMS:
                 if self._reads(index, words):
                     self.refused = self.failures.unsupported(
-                        f"{clause} does not go with table(…), which is what is stored now", token, hint=hint
+                        f"{clause} cannot be used with table(…), which reads the rows stored now", token, hint=hint
                     )
                     return
         if level.opener == -1 and not level.selects and token.token_type in _CHANGING:
             self.refused = self.failures.unsupported(
-                f"a query over table(…) changes nothing, but here is {token.text.upper()}",
+                f"a query over table(…) cannot {token.text.upper()}",
                 token,
                 hint="write INSERT INTO stream WITH … SELECT …",
             )
 
     def _reads(self, index: int, words: Sequence[str]) -> bool:
-        """Whether the tokens read so from there on; ``*`` is any name."""
+        """Return whether the tokens from ``index`` on are these words; ``*`` matches any name."""
         found = self.tokens[index : index + len(words)]
         return len(found) == len(words) and all(
             _is_name(token) if word == "*" else token.text.upper() == word and token.token_type != _T.IDENTIFIER
@@ -199,7 +199,7 @@ def _token(tokens: Sequence[Token], index: int) -> Token | None:
 
 
 def _is(tokens: Sequence[Token], index: int, *kinds: TokenType) -> bool:
-    """Whether tokens of these kinds stand there."""
+    """Return whether the tokens from ``index`` on are of these kinds."""
     found = tokens[index : index + len(kinds)]
     return [token.token_type for token in found] == list(kinds)
 
@@ -213,14 +213,14 @@ def _is_name(token: Token) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SparkText:
-    """A query's text for Spark; ``edits`` are the offsets of each replaced part here, and in the script."""
+    """A query's text for Spark; ``edits`` are the offsets of each replaced part in the text and in the script."""
 
     text: str
     query: HistoricalQuery
     edits: tuple[tuple[int, int, int, int], ...]
 
     def place(self, line: int, column: int) -> tuple[Position, str]:
-        """Where a place in this text (line from 1, column from 0) stands in the script, and what to show of it."""
+        """Map a place in this text (line from 1, column from 0) to its position in the script and an excerpt."""
         starts = line_starts(self.text)
         offset = min(starts[min(line, len(starts)) - 1] + column, len(self.text))
         shift = self.query.start
@@ -234,7 +234,7 @@ class SparkText:
 
 
 def spark_text(query: HistoricalQuery, views: Mapping[str, str]) -> SparkText:
-    """The query over ``views`` (by lower-case name of the stream); a view without an alias gets the stream's name."""
+    """Return the query over ``views`` (by the stream's lower-case name); the stream's name becomes a missing alias."""
     parts = [(each.start, each.end, _view(each, views[each.name.lower()])) for each in query.tables]
     parts += [(offset, offset, "*") for offset in query.empty_counts]
     text, edits, at = "", [], query.start

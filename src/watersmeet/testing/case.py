@@ -1,4 +1,4 @@
-"""A test case as plain data: what a file in the notation says (see notation.py), before any of it is run."""
+"""A test case as plain data: the content of a file in the notation (see notation.py)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ Cells = tuple[str | None, ...]
 """The cells of a row as text; None is NULL."""
 
 COUNTERS = ("late", "quarantined", "filtered", "behind")
-"""What is counted for each stream, since the query began."""
+"""The counters that a case can check for each stream; they count from the start of the query."""
 
 
 class NotationError(WatersmeetError):
-    """A case file, or a cell in it, does not follow the notation; ``line`` is its line in the file, where known."""
+    """A case file, or a cell in it, does not follow the notation; ``line`` is the line in the file, if known."""
 
     def __init__(
         self, message: str, *, detail: str | None = None, hint: str | None = None, line: int | None = None
@@ -28,7 +28,7 @@ class NotationError(WatersmeetError):
 
 @contextmanager
 def at_line(line: int) -> Iterator[None]:
-    """Gives a ``NotationError`` raised within the line that it lacks."""
+    """Add the line to a ``NotationError`` that is raised inside without one."""
     try:
         yield
     except NotationError as error:
@@ -37,7 +37,7 @@ def at_line(line: int) -> Iterator[None]:
 
 
 class ControlKind(Enum):
-    """What a control input does."""
+    """The kinds of control inputs."""
 
     END = "end"
     IDLE = "idle"
@@ -46,15 +46,15 @@ class ControlKind(Enum):
 
 
 class Compare(Enum):
-    """What a run of the case is compared with."""
+    """What to compare the run of a case with."""
 
-    STEPS = "each step's changes with that step's expectation, and its checks"
-    TOTAL = "the consolidated changes of all steps with the last step's expectation"
+    STEPS = "the changes of each step with its expectation, and its checks"
+    TOTAL = "the consolidated changes of all steps with the expectation of the last step"
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One expected output row: weight +1 (inserted) or -1 (deleted); a consolidated one may have any but 0."""
+    """One expected output row: weight +1 (inserted) or -1 (deleted).  Consolidated, its weight is any number but 0."""
 
     weight: int
     cells: Cells
@@ -63,9 +63,9 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What a step must bring; ``line`` is that of ``<<<``.
+    """The expected outcome of a step; ``line`` is the line of ``<<<``.
 
-    ``counts`` has a value for each (counter, stream) that is checked, ``state`` the rows held (None: not checked).
+    ``counts`` has the value of each (counter, stream) to check, ``state`` the number of stored rows (None: no check).
     """
 
     rows: tuple[Change, ...] = ()
@@ -76,10 +76,10 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class InputBlock:
-    """Rows for one stream: either ``cells`` or ``raw`` records, and the line of each; ``line`` is that of ``>>>``.
+    """Rows for one stream: ``cells`` or ``raw`` records, and the line of each; ``line`` is the line of ``>>>``.
 
-    For an outside table (``is_table``) they are all its rows from this step on.
-    ``deltas`` is beside ``cells`` where a row begins with its sign: +1, -1, or None for a row without one.
+    For an external table (``is_table``) these are all its rows from this step on.  If any row starts with a sign,
+    ``deltas`` has +1, -1, or None for no sign, for each of ``cells``.
     """
 
     stream: str
@@ -93,7 +93,7 @@ class InputBlock:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """A control input; ``stream`` for IDLE and ADVANCE, ``value`` (text, in the unit of its stream) for ADVANCE."""
+    """A control input.  IDLE and ADVANCE have a ``stream``, ADVANCE a ``value`` (text, in the stream's unit)."""
 
     kind: ControlKind
     stream: str = ""
@@ -103,7 +103,7 @@ class Control:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One micro-batch and what it must bring. ``line`` is that of its first input or control."""
+    """One micro-batch and its expected outcome.  ``line`` is the line of its first input or control."""
 
     inputs: tuple[InputBlock, ...]
     controls: tuple[Control, ...]
@@ -113,7 +113,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One test case. ``error`` is None unless the script must fail; ``line`` is that of the title."""
+    """One test case.  ``error`` is None unless the script must fail; ``line`` is the line of the title."""
 
     title: str
     line: int
@@ -126,5 +126,5 @@ class Case:
 
     @property
     def script_in_place(self) -> str:
-        """The script after as many blank lines as stand before it in the file: positions in it are the file's."""
+        """The script after as many empty lines as precede it in the file, so that its positions are the file's."""
         return "\n" * self.line + self.script

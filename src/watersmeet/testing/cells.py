@@ -1,4 +1,4 @@
-"""Rows of the test notation: their cells as text, as Python values by Spark type, and back to text.
+"""Rows of the test notation: converts cells between text and Python values, by Spark type.
 
 Integers become int, FLOAT and DOUBLE float, DECIMAL Decimal, STRING str, BOOLEAN bool, DATE date, TIMESTAMP a datetime
 in UTC, TIMESTAMP_NTZ a datetime without zone, BINARY (hexadecimal digits) bytes, NULL None.
@@ -23,10 +23,10 @@ R = TypeVar("R", bound=Row)
 V = TypeVar("V", bound=Value)
 
 NULLS = ("NULL", "∅")
-"""What stands for NULL where it is not in quotes."""
+"""Cells that mean NULL, unless they are in quotes."""
 
 MARKERS = ("===", ">>>", "<<<", "!!!")
-"""What begins a line that is no row."""
+"""The starts of lines that are not rows."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INTEGER_BITS = {
@@ -37,7 +37,7 @@ _TYPE = re.compile(r"\s*(?P<name>[A-Za-z_]+)\s*(?:\(\s*(?P<args>[\d\s,]+)\))?\s*
 
 
 def split_cells(line: str) -> Cells:
-    """The cells of one row. Raises ValueError saying what is wrong with a quote."""
+    """Return the cells of one row.  Raises ValueError for a misplaced quote."""
     cells: list[str | None] = []
     at = 0
     while True:
@@ -58,10 +58,10 @@ def split_cells(line: str) -> Cells:
 
 
 def parse_cell(cell: str | None, type_name: str) -> Value:
-    """The value of one cell of a column of Spark type ``type_name`` (``INT``, ``decimal(10, 2)``, ``string``...).
+    """Return the value of a cell in a column of Spark type ``type_name`` (``INT``, ``decimal(10, 2)``, ``string``...).
 
-    A TIMESTAMP is ``2020-01-01 00:00:00[.ffffff]`` (UTC unless it names an offset), or short: ``HH:MM:SS[.f]`` or
-    ``MM:SS[.f]`` on 1970-01-01. Raises NotationError where the text does not fit the type.
+    A TIMESTAMP is ``2020-01-01 00:00:00[.ffffff]`` (UTC unless it has an offset), or short: ``HH:MM:SS[.f]`` or
+    ``MM:SS[.f]`` on 1970-01-01.  Raises NotationError if the text does not fit the type.
     """
     if cell is None:
         return None
@@ -82,7 +82,7 @@ def parse_cell(cell: str | None, type_name: str) -> Value:
 
 
 def parse_row(cells: Cells, type_names: Sequence[str]) -> Row:
-    """The values of a row. Raises NotationError where a cell does not fit or their number differs."""
+    """Return the values of a row.  Raises NotationError for a cell that does not fit, or a wrong number of cells."""
     if len(cells) != len(type_names):
         shown = ", ".join("NULL" if cell is None else cell for cell in cells)
         raise NotationError(
@@ -93,7 +93,7 @@ def parse_row(cells: Cells, type_names: Sequence[str]) -> Row:
 
 
 def format_value(value: Value) -> str:
-    """The cell that ``parse_cell`` reads as ``value``; timestamps on 1970-01-01 in the short form ``HH:MM:SS``."""
+    """Return the cell that ``parse_cell`` reads as ``value``; timestamps on 1970-01-01 become ``HH:MM:SS``."""
     if value is None:
         return "NULL"
     if isinstance(value, bool):
@@ -113,15 +113,15 @@ def format_value(value: Value) -> str:
 
 
 def format_row(row: Sequence[Value]) -> str:
-    """The row as a line of cells."""
+    """Return the row as a line of cells."""
     return ", ".join(format_value(value) for value in row)
 
 
 def canonical(value: Value) -> Hashable:
-    """A form by which values that count as equal in a test compare and hash equal.
+    """Return a form in which values that are equal in a test compare and hash equal.
 
-    Equal are 1 and 1.0, 1.5 and 1.50, NaN and NaN, 0.0 and -0.0, one instant with and without zone, and NULL and
-    NULL: rows are compared here, not joined.
+    Tests compare rows, they do not join them.  Equal are 1 and 1.0, 1.5 and 1.50, NaN and NaN, 0.0 and -0.0, an
+    instant with and without a zone, and NULL and NULL.
     """
     if isinstance(value, float) and math.isnan(value):
         return ("NaN",)
@@ -131,12 +131,12 @@ def canonical(value: Value) -> Hashable:
 
 
 def canonical_row(row: Sequence[Value]) -> tuple[Hashable, ...]:
-    """``canonical`` of each value."""
+    """Return ``canonical`` of each value."""
     return tuple(canonical(value) for value in row)
 
 
 def consolidate(changes: Iterable[tuple[int, R]]) -> list[tuple[int, R]]:
-    """The changes with the weights of equal rows summed and zeros dropped, in order of first appearance."""
+    """Sum the weights of equal rows and drop zeros; the order is that of first appearance."""
     first: dict[Hashable, R] = {}
     weights: Counter[Hashable] = Counter()
     for weight, row in changes:
@@ -147,7 +147,7 @@ def consolidate(changes: Iterable[tuple[int, R]]) -> list[tuple[int, R]]:
 
 
 def _quoted(line: str, start: int) -> tuple[str, int]:
-    """The text of the quoted cell at ``start``, and where its comma or the end of the line is."""
+    """Return the text of the quoted cell at ``start``, and the offset of its comma or of the end of the line."""
     quote = line[start]
     at = start + 1
     text = ""
@@ -180,7 +180,7 @@ def _counted(count: int, what: str) -> str:
 
 
 def _read(convert: Callable[[str], V], cell: str, what: str) -> V:
-    """The cell's value; ValueError in our words where it has none."""
+    """Return the cell's value; a ValueError says what is expected."""
     try:
         return convert(cell)
     except (ValueError, InvalidOperation):

@@ -1,4 +1,4 @@
-"""Debezium's change records in the harness, as connectors/debezium.py reads them in Spark."""
+"""Debezium's change records in the harness; connectors/debezium.py reads them in Spark, with the same results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from watersmeet.testing.cells import EPOCH, Value
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One image of a row, by lower-case column name; ``time`` stands in for its event time where ``is_timed``."""
+    """One image of a row, by lower-case column name; ``time`` replaces its event time if ``is_timed``."""
 
     image: Mapping[str, object]
     delta: int
@@ -23,7 +23,7 @@ class Change:
 
 
 def changes_of(record: Mapping[str, object], stream: StreamDef) -> Iterator[Change]:
-    """The changes that an envelope brings, in their order; ValueError says what is wrong with it."""
+    """Yield the changes of an envelope, in order; a ValueError says what is wrong with it."""
     envelope = _object(record, "payload") if record.get("op") is None and record.get("payload") else record
     op = envelope.get("op")
     if op is None:
@@ -53,15 +53,15 @@ def changes_of(record: Mapping[str, object], stream: StreamDef) -> Iterator[Chan
         yield Change(image, 1, happened, is_timed=time not in image)
 
 
-def _object(given: Mapping[str, object], name: str) -> dict[str, object]:
-    found = given[name]
+def _object(record: Mapping[str, object], name: str) -> dict[str, object]:
+    found = record[name]
     if not isinstance(found, dict):
         raise ValueError("not a JSON object")
     return {key.lower(): value for key, value in found.items()}
 
 
 def _happened(envelope: Mapping[str, object], stream: StreamDef) -> Value:
-    """When the change happened, as a value of the event-time column."""
+    """Return when the change happened, as a value of the event-time column."""
     source = envelope.get("source")
     millis = source.get("ts_ms") if isinstance(source, dict) else None
     millis = envelope.get("ts_ms") if millis is None else millis

@@ -1,12 +1,12 @@
-"""A readable, deterministic difference between the changes a step must bring and those it brought.
+"""A readable, deterministic difference between the expected changes of a step and the actual ones.
 
-A line of the report begins with one of::
+A line of the report starts with one of::
 
-               + 1, 8        expected and there
-    missing    + 2, NULL     expected, not there
-    unexpected - 1, 8        there, not expected
+               + 1, 8        expected and emitted
+    missing    + 2, NULL     expected, not emitted
+    unexpected - 1, 8        emitted, not expected
 
-Counts stand in brackets where a row is there more than once.
+A count in brackets follows a row that occurs more than once.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Changes = Sequence[tuple[int, Row]]
 
 
 def expected_changes(expected: Expectation, type_names: Sequence[str]) -> list[tuple[int, Row]]:
-    """The expectation's rows as values, by the query's output types.
+    """Return the expected rows as values of the query's output types.
 
-    Raises NotationError with the row's line for a cell that does not fit.
+    Raises NotationError, with the row's line, for a cell that does not fit.
     """
     found = []
     for change in expected.rows:
@@ -34,20 +34,20 @@ def expected_changes(expected: Expectation, type_names: Sequence[str]) -> list[t
 
 
 def diff_changes(expected: Changes, actual: Changes, *, ordered: bool = False) -> str | None:
-    """None where both bring the same rows (in the same order, if ``ordered``), else a report in plain text.
+    """Return None if both have the same rows (in the same order, if ``ordered``), else a report in plain text.
 
-    Both sides are consolidated first, so a row that comes and goes within the step does not count.
+    Both sides are consolidated first, so a row that the step inserts and deletes again does not count.
     """
-    wanted, brought = consolidate(expected), consolidate(actual)
+    wanted, emitted = consolidate(expected), consolidate(actual)
     wanted_weights = {canonical_row(row): weight for weight, row in wanted}
-    brought_weights = {canonical_row(row): weight for weight, row in brought}
-    if wanted_weights == brought_weights:
-        return _diff_order(_flat(wanted), _flat(brought)) if ordered else None
-    rows = {canonical_row(row): row for _, row in [*brought, *wanted]}
+    emitted_weights = {canonical_row(row): weight for weight, row in emitted}
+    if wanted_weights == emitted_weights:
+        return _diff_order(_flat(wanted), _flat(emitted)) if ordered else None
+    rows = {canonical_row(row): row for _, row in [*emitted, *wanted]}
     lines: list[str] = []
     missing = unexpected = 0
     for key, row in sorted(rows.items(), key=lambda item: _sort_key(item[1])):
-        want, have = wanted_weights.get(key, 0), brought_weights.get(key, 0)
+        want, have = wanted_weights.get(key, 0), emitted_weights.get(key, 0)
         shared = min(abs(want), abs(have)) if want * have > 0 else 0
         sign = 1 if want > 0 else -1
         lines += _line("", sign * shared, row)
@@ -67,10 +67,10 @@ def diff_step(
     counts: Mapping[tuple[str, str], int] | None = None,
     state: int | None = None,
 ) -> str | None:
-    """None where the step brought what it must and every stated check holds, else a report in plain text.
+    """Return None if the step has the expected changes and all its checks hold, else a report in plain text.
 
-    ``counts`` are cumulative, by counter and stream (0 where there is none); ``state`` is the number of live rows in
-    all operators.  Raises NotationError where an expected cell does not fit the query's output types.
+    ``counts`` are cumulative, by counter and stream (0 if missing); ``state`` is the number of live rows in all
+    operators.  Raises NotationError for an expected cell that does not fit the query's output types.
     """
     rows = diff_changes(expected_changes(expected, type_names), actual, ordered=ordered)
     reports = [] if rows is None else [rows]
@@ -84,12 +84,12 @@ def diff_step(
 
 
 def diff_error(expected: Sequence[str], rendered: str | None) -> str | None:
-    """None where every line of ``expected`` occurs in the rendered error, in order, else a report in plain text.
+    """Return None if every line of ``expected`` occurs in the rendered error, in order, else a report in plain text.
 
-    ``rendered`` is None where the script gave no error.
+    ``rendered`` is None if the script raised no error.
     """
     if rendered is None:
-        return "\n".join(["the script gives no error, but this was expected in one:", *expected])
+        return "\n".join(["the script raises no error, but this one was expected:", *expected])
     at = 0
     for line in expected:
         found = rendered.find(line, at)
@@ -100,16 +100,16 @@ def diff_error(expected: Sequence[str], rendered: str | None) -> str | None:
 
 
 def negative_rows(changes: Iterable[tuple[int, Row]]) -> list[Row]:
-    """Rows whose accumulated weight is below zero: deleted more often than inserted. Always empty in a right run."""
+    """Return the rows deleted more often than inserted.  A correct run has none."""
     return [row for weight, row in consolidate(changes) if weight < 0]
 
 
-def _diff_order(wanted: list[tuple[int, Row]], brought: list[tuple[int, Row]]) -> str | None:
-    pairs = list(zip_longest(wanted, brought))
+def _diff_order(wanted: list[tuple[int, Row]], emitted: list[tuple[int, Row]]) -> str | None:
+    pairs = list(zip_longest(wanted, emitted))
     for number, (want, have) in enumerate(pairs, start=1):
         if want is None or have is None or _key(want) != _key(have):
             shown = [f"row {number}: expected {_show(want)}, found {_show(have)}"]
-            return "\n".join(["the rows are right, their order is not", *shown])
+            return "\n".join(["the rows are correct, but not in the expected order", *shown])
     return None
 
 
@@ -133,7 +133,7 @@ def _line(mark: str, weight: int, row: Row) -> list[str]:
 
 
 def _sort_key(row: Row) -> tuple[tuple[int, float, str], ...]:
-    """Numbers by value, all else by text, NULLs last: the same order whatever came first."""
+    """Sort numbers by value, anything else by text, NULLs last: an order that does not depend on the input's."""
     keys: list[tuple[int, float, str]] = []
     for value in row:
         if value is None:

@@ -1,4 +1,4 @@
-"""Row-wise expressions (filters, computed columns, the SELECT list), evaluated by DuckDB in place of Spark."""
+"""Evaluates row-wise expressions (filters, computed columns, the SELECT list) with DuckDB instead of Spark."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _HINT = "without Spark, DuckDB evaluates expressions; if Spark knows this one, r
 
 
 def project(part: PhysicalInput, rows: pa.Table) -> pa.Table:
-    """A source's rows with all that packing and the operators need; see ``_project`` of runtime/dataflow.py."""
+    """Return a source's rows with the columns that packing and the operators need (as runtime/dataflow.py does)."""
     input = part.input
-    items = [f"{_axis_sql(input)} AS {quote(TIME)}"]
+    items = [f"{_internal_time_sql(input)} AS {quote(TIME)}"]
     for name in part.carried:
         if name == part.sequence:
             items.append(f"{SEQUENCE} AS {quote(name)}")
@@ -40,7 +40,7 @@ def project(part: PhysicalInput, rows: pa.Table) -> pa.Table:
     record = f"CAST(to_json(struct_pack({fields})) AS VARCHAR)"
     items += [f'{BAD} AS "$bad"', f"coalesce({RAW}, {record}) AS {quote(RAW_TEXT)}"]
     try:
-        return _run(f"SELECT {', '.join(items)} FROM given", rows)
+        return _run(f"SELECT {', '.join(items)} FROM input_rows", rows)
     except duckdb.Error as error:
         raise BindError(
             f"an expression over {input.stream.name} cannot be evaluated: {_first_line(error)}", hint=_HINT
@@ -48,10 +48,10 @@ def project(part: PhysicalInput, rows: pa.Table) -> pa.Table:
 
 
 def select(plan: PhysicalPlan, changes: pa.Table) -> pa.Table:
-    """The SELECT list over the last operator's results, with ``$w`` last."""
+    """Evaluate the SELECT list over the last operator's results; ``$w`` is the last column."""
     weight = f"CAST({quote(WEIGHT) if plan.weighted else 1} AS TINYINT)"
     restored = [f"{_restored_sql(input)} AS {quote(name)}" for name, input in plan.restored()]
-    source = f"SELECT *, {', '.join([*restored, f'{weight} AS {quote(TP_DELTA)}'])} FROM given"
+    source = f"SELECT *, {', '.join([*restored, f'{weight} AS {quote(TP_DELTA)}'])} FROM input_rows"
     items = [f"{each.expression.sql(dialect='duckdb')} AS {quote(each.name)}" for each in plan.outputs]
     where = " AND ".join(f"({condition.sql(dialect='duckdb')})" for condition in plan.post_filters) or "TRUE"
     try:
@@ -66,26 +66,26 @@ def select(plan: PhysicalPlan, changes: pa.Table) -> pa.Table:
 
 
 def spark_types(schema: pa.Schema) -> list[str]:
-    """The Spark type names of result columns, for reading expected cells; of types without cells, STRING."""
+    """Return the Spark type names of result columns, to parse expected cells; STRING for types without cells."""
     return [_cell_type(field.type) for field in schema if field.name != WEIGHT]
 
 
 @cache
 def _connection() -> duckdb.DuckDBPyConnection:
-    """One database for this process: opening one takes longer than a case."""
+    """Return this process's one connection: opening another takes longer than running a case."""
     connection = duckdb.connect(config={"threads": 1})
     connection.execute("SET TimeZone = 'UTC'")
     return connection
 
 
-def _run(sql: str, given: pa.Table) -> pa.Table:
-    """The query's answer over the table ``given``."""
+def _run(sql: str, rows: pa.Table) -> pa.Table:
+    """Return the result of a query over ``rows``, which is called ``input_rows`` in SQL."""
     connection = _connection()
-    connection.register("given", given)
+    connection.register("input_rows", rows)
     try:
         return connection.sql(sql).to_arrow_table()
     finally:
-        connection.unregister("given")
+        connection.unregister("input_rows")
 
 
 def _first_line(error: duckdb.Error) -> str:
@@ -93,7 +93,7 @@ def _first_line(error: duckdb.Error) -> str:
 
 
 def _sql(expression: exp.Expr, input: Input) -> str:
-    """DuckDB SQL of an expression over one input's declared columns."""
+    """Return the DuckDB SQL of an expression over one input's declared columns."""
 
     def declared(node: exp.Expr) -> exp.Expr:
         return _column(input.declared(node.name)) if isinstance(node, exp.Column) else node
@@ -106,13 +106,13 @@ def _column(name: str) -> exp.Expr:
 
 
 def _hash_sql(keys: Iterable[exp.Expr], input: Input) -> str:
-    """A key's hash, which chooses the bucket; unlike Spark's, but any will do."""
+    """Return the SQL of a key's hash, which decides its bucket.  It differs from Spark's, but any hash is valid."""
     operands = [_sql(key, input) for key in keys]
     no_value = " AND ".join(f"({operand}) IS NULL" for operand in operands)
     return f"CASE WHEN {no_value} THEN {NULL_HASH} ELSE CAST(hash({', '.join(operands)}) >> 1 AS BIGINT) END"
 
 
-def _axis_sql(input: Input) -> str:
+def _internal_time_sql(input: Input) -> str:
     column = quote(input.time.column)
     if not input.time.unit.is_integer:
         return f"epoch_us({column})"
@@ -120,12 +120,12 @@ def _axis_sql(input: Input) -> str:
 
 
 def _restored_sql(input: Input) -> str:
-    axis = quote(input.time_name)
+    internal_time = quote(input.time_name)
     if input.time.unit is TimeUnit.TIMESTAMP:
-        return f"CAST(make_timestamp({axis}) AS TIMESTAMPTZ)"
+        return f"CAST(make_timestamp({internal_time}) AS TIMESTAMPTZ)"
     declared = input.stream.column(input.time.column)
     assert declared is not None
-    return f"CAST({axis} // {input.time.unit.scale} AS {declared.type})"
+    return f"CAST({internal_time} // {input.time.unit.scale} AS {declared.type})"
 
 
 def _cell_type(kind: pa.DataType) -> str:

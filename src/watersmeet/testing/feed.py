@@ -1,7 +1,7 @@
-"""The feed of the Spark bench: one folder of small Parquet files, a file for each step.
+"""The feed of the Spark rig: one folder of small Parquet files, a file for each step.
 
-A file holds whatever a step brings, of all streams of all queries that share the feed, control events too: so it all
-arrives in one micro-batch.  Each stream's source frame is a selection of the feed's rows.
+A file holds everything that a step feeds: rows of all streams of all queries, and control events.  So all of it
+arrives in one micro-batch.  The source frame of each stream selects its rows from the feed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from watersmeet.engine.events import Event
 from watersmeet.runtime.dataflow import Source
 from watersmeet.testing.cells import Row, Value
 
-# names that no stream can declare
+# Names that no stream can declare.
 _QUERY, _STREAM, _NUMBER, _ARRIVED = "$query", "$stream", "$number", "$arrived"
 _CELLS, _RECORD, _EVENT = "$cells", "$record", "$event"
 _SCHEMA = pa.schema(
@@ -39,7 +39,7 @@ _SCHEMA = pa.schema(
         (_NUMBER, pa.int64()),  # of the row in its stream
         (_ARRIVED, pa.int64()),  # rows of its stream before this step: the arrival time, in microseconds
         (_CELLS, pa.list_(pa.string())),
-        (_RECORD, pa.string()),  # a record as text, in place of cells
+        (_RECORD, pa.string()),  # a record as text, instead of cells
         (_EVENT, pa.string()),
     ]
 )
@@ -47,7 +47,7 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """What a step brings for one stream of one query."""
+    """What a step feeds to one stream of one query."""
 
     query: int
     stream: str
@@ -57,13 +57,13 @@ class Portion:
 
 
 def write_feed(folder: Path, step: int, portions: Sequence[Portion], events: Mapping[int, Sequence[Event]]) -> bool:
-    """Put the file of a step into the feed, whole; False where there is nothing to put."""
+    """Add the file of a step to the feed, atomically; return False if there is nothing to write."""
     lines: list[dict[str, object]] = []
     for portion in portions:
         head = {_QUERY: portion.query, _STREAM: portion.stream, _ARRIVED: portion.arrived}
-        given: list[dict[str, object]] = [{_CELLS: [_text(value) for value in row]} for row in portion.rows]
-        given += [{_RECORD: record} for record in portion.raw]
-        lines += [{**head, _NUMBER: portion.arrived + i, **each} for i, each in enumerate(given)]
+        content: list[dict[str, object]] = [{_CELLS: [_text(value) for value in row]} for row in portion.rows]
+        content += [{_RECORD: record} for record in portion.raw]
+        lines += [{**head, _NUMBER: portion.arrived + i, **each} for i, each in enumerate(content)]
     lines += [{_QUERY: query, _EVENT: event.to_json().decode()} for query, found in events.items() for event in found]
     if not lines:
         return False
@@ -74,17 +74,17 @@ def write_feed(folder: Path, step: int, portions: Sequence[Portion], events: Map
 
 
 def read_feed(spark: SparkSession, folder: Path) -> DataFrame:
-    """The feed as one stream."""
+    """Return the feed as one stream."""
     return spark.readStream.schema(from_arrow_schema(_SCHEMA)).parquet(str(folder))
 
 
 def control_frame(feed: DataFrame, query: int) -> DataFrame:
-    """The control events of one query, as ``build`` takes them."""
+    """Return the control events of one query, in the form that ``build`` expects."""
     return feed.where((F.col(_QUERY) == query) & F.col(_EVENT).isNotNull()).select(F.col(_EVENT).alias("value"))
 
 
 def stream_source(feed: DataFrame, query: int, stream: StreamDef, *, has_raw: bool) -> Source:
-    """One stream of one query; ``has_raw`` where records come as text too, to be decoded in the stream's format."""
+    """Return one stream of one query; with ``has_raw``, records arrive as text too, in the stream's format."""
     columns = spark_schema(stream)
     rows = feed.where((F.col(_QUERY) == query) & (F.col(_STREAM) == stream.name.lower()))
     hidden = [F.encode(F.lpad(F.hex(_NUMBER), 16, "0"), "UTF-8").alias(SEQUENCE)]
@@ -98,18 +98,18 @@ def stream_source(feed: DataFrame, query: int, stream: StreamDef, *, has_raw: bo
     decoded = _decoded(rows, stream, columns)
     is_text = F.col(_CELLS).isNull()
     if hides_delta:
-        told = F.col(TP_DELTA) if TP_DELTA in decoded.columns else F.lit(1)
-        hidden.append(F.when(is_text, told).otherwise(delta).alias(TP_DELTA))
+        decoded_delta = F.col(TP_DELTA) if TP_DELTA in decoded.columns else F.lit(1)
+        hidden.append(F.when(is_text, decoded_delta).otherwise(delta).alias(TP_DELTA))
     typed = [
         F.when(is_text, F.col(f"`{field.name}`")).otherwise(cell).alias(field.name)
         for field, cell in zip(columns, _typed(columns), strict=True)
     ]
-    set_aside = [F.when(is_text, F.col(name)).alias(name) for name in (BAD, RAW)]
-    return Source(with_deltas(decoded.select(*typed, *hidden, *set_aside), stream))
+    quarantined = [F.when(is_text, F.col(name)).alias(name) for name in (BAD, RAW)]
+    return Source(with_deltas(decoded.select(*typed, *hidden, *quarantined), stream))
 
 
 def _decoded(rows: DataFrame, stream: StreamDef, columns: StructType) -> DataFrame:
-    """The records in the stream's format."""
+    """Decode the records, which are in the stream's format."""
     format = stream.options.get("format", "json")
     if format == DEBEZIUM:
         return decode_changes(rows, _RECORD, stream, columns, stream.options)
@@ -117,7 +117,7 @@ def _decoded(rows: DataFrame, stream: StreamDef, columns: StructType) -> DataFra
 
 
 def _typed(columns: StructType) -> list[Column]:
-    """The cells as values of the declared types."""
+    """Return the cells as values of the declared types."""
     cells = [F.get(_CELLS, i) for i in range(len(columns))]
     return [
         (F.unhex(cell) if isinstance(field.dataType, BinaryType) else cell.cast(field.dataType)).alias(field.name)
@@ -126,7 +126,7 @@ def _typed(columns: StructType) -> list[Column]:
 
 
 def _text(value: Value) -> str | None:
-    """A cell as text that Spark casts to its type."""
+    """Return a cell as text that Spark can cast to its type."""
     match value:
         case None:
             return None

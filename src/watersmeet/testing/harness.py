@@ -1,7 +1,7 @@
-"""The test harness: a whole query in one process, without Spark, one step at a time.
+"""The test harness: runs a whole query in one process, without Spark, one step at a time.
 
-It plans the query as Spark's runtime does and runs the very same packing, operators, state and frontiers; only the
-row-wise expressions are evaluated by DuckDB in place of Spark (expressions.py).
+It plans the query as the session does, and runs the same packing, operators, state and frontiers.  Only row-wise
+expressions differ: DuckDB evaluates them instead of Spark (expressions.py).
 """
 
 from __future__ import annotations
@@ -31,19 +31,22 @@ from watersmeet.plan.worker_specs import operator_specs, pack_specs
 from watersmeet.sql.statements import Query
 from watersmeet.state.store import MemoryStore
 from watersmeet.state.working_set import WorkingSets
-from watersmeet.testing.bench import Bench, StepInput, StepOutcome
 from watersmeet.testing.cells import Row
 from watersmeet.testing.expressions import project, select, spark_types
+from watersmeet.testing.rig import Rig, StepInput, StepOutcome
 from watersmeet.testing.script import load_script
 from watersmeet.testing.source import source_table
 from watersmeet.testing.tables import HeldTable, table_rows
 
-# a test needs all of these: harness = Harness(*load_script(sql)); harness.step({"orders": StepInput(rows)})
+# Tests use them together: harness = Harness(*load_script(sql)); harness.step({"orders": StepInput(rows)})
 __all__ = ["Harness", "StepInput", "StepOutcome", "load_script"]
 
 
-class Harness(Bench):
-    """One running query over given streams; ``step`` feeds it a batch."""
+class Harness(Rig):
+    """One running query; ``step`` feeds it a batch.
+
+    ``buckets`` is the number of buckets of a query whose SETTINGS do not name one.
+    """
 
     def __init__(
         self, streams: Mapping[str, StreamDef], query: Query, *, buckets: int = 2, memory_limit: str | None = None
@@ -54,13 +57,13 @@ class Harness(Bench):
         self._working_sets = _working_sets(memory_limit)
         self._stores: dict[tuple[str, int], MemoryStore] = defaultdict(MemoryStore)
         self._hot_keys: dict[str, HeldHotKeys] = defaultdict(HeldHotKeys)  # by operator
-        self._rows_seen: Counter[str] = Counter()
+        self._rows_fed: Counter[str] = Counter()
         self._counters: dict[str, int] = {}
         schemas = [self._project(part, StepInput()).schema for part in self.plan.inputs]
-        numbers = tuple(range(buckets))
+        numbers = tuple(range(self.plan.query.settings.buckets or buckets))
         self._packs = pack_specs(self.plan, schemas, numbers)
         self._operators = operator_specs(self.plan, schemas, [("",)] * len(schemas), numbers)
-        # a mistake in the SELECT list shows now, not at the first row
+        # An error in the SELECT list is raised now, not at the first row.
         result = select(self.plan, self._operators[-1].output.empty_table())
         super().__init__(self.plan, spark_types(result.schema))
         self.restart()
@@ -73,21 +76,21 @@ class Harness(Bench):
                 forget_cache(spec.kernel.cache)
 
     def fill(self, table: str, rows: Sequence[Row]) -> None:
-        """Give an outside table these rows in place of those it had."""
+        """Replace the rows of an external table."""
         self._tables[table.lower()] = table_rows(self.streams[table.lower()], rows)
 
     def step(self, inputs: Mapping[str, StepInput], events: Sequence[Event] = ()) -> StepOutcome:
-        """Feed rows by stream name, then control events; what comes out comes back."""
-        given = {name.lower(): rows for name, rows in inputs.items()}
-        for name in given:
+        """Feed rows by stream name, then control events; return what the query emits."""
+        by_stream = {name.lower(): rows for name, rows in inputs.items()}
+        for name in by_stream:
             if name not in self.streams:
                 raise CatalogError(f"there is no stream {name}")
         packed = [
-            self._pack(part, rows, spec) if (rows := given.get(_stream(part))) else []
+            self._pack(part, rows, spec) if (rows := by_stream.get(_stream(part))) else []
             for part, spec in zip(self.plan.inputs, self._packs, strict=True)
         ]
-        for name, rows in given.items():
-            self._rows_seen[name] += len(rows.rows) + len(rows.raw)
+        for name, rows in by_stream.items():
+            self._rows_fed[name] += len(rows.rows) + len(rows.raw)
         sent: list[list[Frame]] = []  # by each operator
         for operator, spec in zip(self.plan.operators, self._operators, strict=True):
             arriving = [frame for feed in operator.feeds if feed.source is not None for frame in packed[feed.source]]
@@ -99,15 +102,15 @@ class Harness(Bench):
         return HeldTable(table.name.lower(), table_schema(table, columns), self._tables)
 
     def _project(self, part: PhysicalInput, rows: StepInput) -> pa.Table:
-        """A source's rows as packing takes them."""
-        return project(part, source_table(part.input.stream, rows, self._rows_seen[_stream(part)]))
+        """Return a source's rows with the columns that packing needs."""
+        return project(part, source_table(part.input.stream, rows, self._rows_fed[_stream(part)]))
 
     def _pack(self, part: PhysicalInput, rows: StepInput, spec: PackSpec) -> list[Frame]:
         hot_keys = self._hot_keys[spec.operator].read()
         return list(pack(self._project(part, rows).to_batches(), spec, hot_keys))
 
     def _operate(self, spec: OperatorSpec, arriving: Iterable[Frame]) -> list[Frame]:
-        """One operator's step, bucket by bucket; what it sends comes back."""
+        """Run one operator's step, bucket by bucket; return the frames that it sends."""
         by_bucket: dict[int, list[Frame]] = defaultdict(list)
         for frame in arriving:
             by_bucket[frame.bucket].append(frame)
@@ -127,16 +130,16 @@ class Harness(Bench):
     def _outcome(self, results: Iterable[Frame]) -> StepOutcome:
         outcome = StepOutcome()
         tables = [self._operators[-1].output.empty_table()]
-        told: dict[str, list[int]] = defaultdict(list)
+        reported: dict[str, list[int]] = defaultdict(list)
         for frame in results:
             if frame.kind is FrameKind.ROWS:
                 tables.append(decode_table(frame.payload))
             elif frame.kind is FrameKind.SIDE:
                 outcome.side += decode_table(frame.payload).to_pylist()
             elif frame.kind is FrameKind.COUNTER:
-                told[frame.part].append(frame.frontier)
-        # all buckets of an operator tell their counters, cumulative, or none does
-        self._counters |= {name: _over_buckets(name, values) for name, values in told.items()}
+                reported[frame.part].append(frame.frontier)
+        # Counters are cumulative, and either all buckets of an operator report them or none does.
+        self._counters |= {name: _over_buckets(name, values) for name, values in reported.items()}
         outcome.counters = dict(self._counters)
         result = select(self.plan, pa.concat_tables(tables))
         weights = result[WEIGHT].to_pylist()
@@ -146,7 +149,7 @@ class Harness(Bench):
 
 
 class HeldHotKeys:
-    """The hot keys of an operator, held by the test."""
+    """The hot keys of an operator, kept in memory."""
 
     def __init__(self) -> None:
         self._entry = Entry()
@@ -156,7 +159,7 @@ class HeldHotKeys:
         return self._entry
 
     def settle(self, before: Entry, after: HotKeys, seen: Sequence[int]) -> Entry:
-        """One more entry, if it says something new."""
+        """Add an entry if the hot keys have changed."""
         if after != before.keys:
             self._entry = Entry(0 if before.batch is None else before.batch + 1, after)
         return self._entry
@@ -172,11 +175,11 @@ def _stream(part: PhysicalInput) -> str:
 
 
 def _control_frames(spec: OperatorSpec, events: Iterable[Event]) -> list[Frame]:
-    """Every control event, as a frame to every bucket."""
+    """Return every control event as a frame to every bucket."""
     return [Frame(bucket, 0, "", FrameKind.CONTROL, 0, event.to_json()) for event in events for bucket in spec.buckets]
 
 
 def _over_buckets(name: str, values: Sequence[int]) -> int:
-    """A counter of all buckets: the sum; of their frontiers the least, as in runtime/metrics.py."""
+    """Combine a counter of all buckets: the sum, or the minimum of frontiers, as in runtime/metrics.py."""
     _, counter, *_ = name.split(".", 2)
     return min(values) if counter == "frontier" else sum(values)

@@ -1,6 +1,6 @@
-"""The text notation of streaming test cases: SQL, timed input rows and the expected changelog, step by step.
+"""The text notation of streaming test cases: SQL, input rows and the expected changelog, step by step.
 
-A file (suffix ``.wmt``) holds cases. A case is a title, an SQL script and then steps; a step is one micro-batch::
+A file (suffix ``.wmt``) holds cases.  A case is a title, an SQL script and then steps; a step is one micro-batch::
 
     === a left join pads once the window is over
     CREATE STREAM o (id INT, ts BIGINT, WATERMARK FOR ts AS ts) WITH (event_time_unit = 's');
@@ -21,24 +21,24 @@ A file (suffix ``.wmt``) holds cases. A case is a title, an SQL script and then 
 Markers, each at the start of a line:
 
 ``=== TITLE``              a case; ``[as written]`` at the end forbids regrouping of its steps
-``>>> STREAM``             input rows, one a line, cells in the order of the declared columns; in a stream that changes
-                           a row may begin with ``- `` (it does not hold any more) or ``+ `` (it does, as without)
-``>>> STREAM raw``         records as raw text in the stream's format, one a line
-``>>> table TABLE``        all rows that an outside table has from this step on (none before), whatever its connector
+``>>> STREAM``             input rows, one per line, cells in the order of the declared columns; in a stream that
+                           changes a row may start with ``- `` (the row is deleted) or ``+ `` (the default)
+``>>> STREAM raw``         records as raw text in the stream's format, one per line
+``>>> table TABLE``        all rows of an external table from this step on (none before), whatever its connector
 ``>>> end``                end of all input
-``>>> idle STREAM``        the stream stops holding the frontier back until it speaks again
+``>>> idle STREAM``        the stream does not hold the frontier back until its next row
 ``>>> advance STREAM T``   rows of the stream before T are no longer expected
 ``>>> restart``            stop, and start again from the checkpoint, before this step's rows
-``<<<``                    what the step must bring: ``+ cells``, ``- cells``, and the checks ``late STREAM N``,
+``<<<``                    the expected outcome: ``+ cells``, ``- cells``, and the checks ``late STREAM N``,
                            ``quarantined STREAM N``, ``filtered STREAM N``, ``behind STREAM N`` (all cumulative),
                            ``state N`` (live rows)
-``!!!``                    in place of steps: lines that must occur, in order, in the error the script gives (in it
-                           line 1 is the script's first)
-``--``                     a comment (not within raw input)
+``!!!``                    instead of steps: lines that must occur, in order, in the error of the script (line 1 in it
+                           is the first line of the script)
+``--``                     a comment (not in raw input)
 
-Rows of a step are judged by the frontiers before it; its controls take effect with its rows, at its end.
-Cells are separated by commas and may stand in single or double quotes (a quote within is doubled). A bare ``NULL``
-or ``∅`` is null; in quotes it is text.
+A row is late by the frontiers before its step.  Controls take effect at the end of the step, with its rows.  Commas
+separate cells, which may be in single or double quotes (double a quote to include it).  A bare ``NULL`` or ``∅`` is
+null; in quotes it is text.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ _CONTROLS = "'>>> end', '>>> restart', '>>> idle STREAM' or '>>> advance STREAM 
 
 
 def read_cases(path: Path | str) -> list[Case]:
-    """The cases of one file. Raises NotationError where the file is not UTF-8 text or breaks the notation."""
+    """Return the cases of one file.  Raises NotationError if it is not UTF-8 text or not in the notation."""
     try:
-        text = Path(path).read_text(encoding="utf-8-sig")  # some editors begin a file with a byte order mark
+        text = Path(path).read_text(encoding="utf-8-sig")  # some editors write a byte order mark
     except UnicodeDecodeError as error:
         raise NotationError(f"{path} is not UTF-8 text: byte {error.start} cannot be read") from None
     except OSError as error:
@@ -80,15 +80,15 @@ def read_cases(path: Path | str) -> list[Case]:
 
 
 def parse_cases(text: str, path: str = "<text>") -> list[Case]:
-    """The cases in ``text``, one at least; ``path`` stands in errors. Raises NotationError with FILE:LINE."""
+    """Return the cases in ``text``, at least one.  Raises NotationError with FILE:LINE, where FILE is ``path``."""
     return _Parser(text, path).cases()
 
 
 class _Parser:
-    """Reads a file line by line; ``at`` is the index of the next line."""
+    """Parses a file line by line; ``at`` is the index of the next line."""
 
     def __init__(self, text: str, path: str) -> None:
-        # not splitlines: raw records may hold the other characters that it takes for ends of lines
+        # Not splitlines: raw records may contain other characters that it treats as line ends.
         self.lines = _LINE_END.split(text)
         self.path = path
         self.at = 0
@@ -97,14 +97,14 @@ class _Parser:
         found: list[Case] = []
         while (line := self._next_content()) is not None:
             if not line.startswith("==="):
-                raise self._error("a case begins with '=== TITLE'", found=line)
+                raise self._error("a case starts with '=== TITLE'", found=line)
             found.append(self._case(line))
         if not found:
-            raise self._error("there is no case here", 1, hint="a case begins with '=== TITLE'")
+            raise self._error("there is no case here", 1, hint="a case starts with '=== TITLE'")
         titles: dict[str, int] = {}
         for case in found:
             if case.title in titles:
-                raise self._error(f"the title stands at line {titles[case.title]} already", case.line, case.title)
+                raise self._error(f"line {titles[case.title]} has the same title", case.line, case.title)
             titles[case.title] = case.line
         return found
 
@@ -186,7 +186,7 @@ class _Parser:
             case ["advance", stream, value]:
                 return Control(ControlKind.ADVANCE, stream, value.strip().strip("'\""), self.at)
             case ["idle" | "advance" | "end" | "restart" as word, *_]:
-                raise self._error(f"the control {word!r} is not complete or has too much: {_CONTROLS} is expected")
+                raise self._error(f"the control {word!r} is incomplete or has extra words: expected {_CONTROLS}")
         return None
 
     def _input(self, words: list[str]) -> InputBlock:
@@ -229,7 +229,7 @@ class _Parser:
                     state = int(count)
                 case [name, stream, count] if name in COUNTERS and count.isdecimal():
                     if (name, stream) in counts:
-                        raise self._error(f"'{name} {stream}' stands twice in this step", number, text)
+                        raise self._error(f"'{name} {stream}' appears twice in this step", number, text)
                     counts[name, stream] = int(count)
                 case _:
                     allowed = "'+ cells', '- cells', 'late|quarantined|filtered|behind STREAM N' or one 'state N'"
@@ -237,7 +237,7 @@ class _Parser:
         return Expectation(tuple(rows), counts, state, line)
 
     def _block(self, *, raw: bool = False) -> list[tuple[int, str]]:
-        """The lines up to the next marker with their numbers, without blank ones and comments (raw text has none)."""
+        """Return the lines up to the next marker, with numbers, without blank lines and comments (kept in raw text)."""
         content: list[tuple[int, str]] = []
         while (line := self._content_line(raw=raw)) is not None:
             self.at += 1
@@ -254,22 +254,22 @@ class _Parser:
     def _bare_marker(self, marker: str) -> None:
         self.at += 1
         if self.lines[self.at - 1].strip() != marker:
-            raise self._error(f"{marker!r} stands alone on its line", found=self.lines[self.at - 1])
+            raise self._error(f"{marker!r} must be alone on its line", found=self.lines[self.at - 1])
 
     def _peek(self) -> str | None:
         return self.lines[self.at] if self.at < len(self.lines) else None
 
     def _content_line(self, *, raw: bool = False) -> str | None:
-        """The next line, which is not taken; None at a marker or at the end."""
+        """Return the next line without consuming it; None at a marker or at the end."""
         line = self._peek()
         if line is None or line.startswith(MARKERS):
             return None
         if not raw and (marker := line.lstrip()[:3]) in MARKERS:
-            raise self._error(f"'{marker}' must stand at the start of its line", self.at + 1, line)
+            raise self._error(f"'{marker}' must be at the start of its line", self.at + 1, line)
         return line
 
     def _next_content(self, stop: str | None = None) -> str | None:
-        """Steps over blank lines and comments, then takes a line; at the end, or before ``stop``, takes none."""
+        """Skip blank lines and comments, then consume a line; consume none at the end, or before ``stop``."""
         while (line := self._peek()) is not None and (not line.strip() or line.startswith("--")):
             self.at += 1
         if line is None or (stop and line.startswith(stop)):
@@ -286,5 +286,5 @@ class _Parser:
 
 
 def _sign(row: str) -> int | None:
-    """What a row begins with, where that is a sign and a blank."""
+    """Return the sign at the start of a row, if a blank follows it."""
     return {"+": 1, "-": -1}.get(row[0]) if row[1:2].isspace() else None

@@ -1,8 +1,8 @@
-"""The same case with its input cut otherwise: where no row becomes late, the consolidated result must not change.
+"""Variants of a case that split its input differently: if no row becomes late, the total result must not change.
 
-Each function takes a case and gives a new one; none looks at the SQL. A case ``[as written]`` (late counts, or a
-meaning that hangs on where the batches end) is not regrouped, only restarted; nor is one that changes an outside table
-after its first step.
+Each function returns a new case; none reads the SQL.  A case ``[as written]`` (it counts late rows, or depends on
+where batches end) is only restarted, never regrouped.  The same applies to a case that changes an external table after
+its first step.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ RESTART = Control(ControlKind.RESTART)
 
 
 def total(case: Case) -> Expectation:
-    """What all steps together must bring, without the checks, which hold only for the steps as written."""
+    """Return the expected total of all steps, without their checks, which only hold for the steps as written."""
     changes = ((change.weight, change.cells) for step in case.steps for change in step.expected.rows)
     rows = tuple(Change(weight, cells) for weight, cells in consolidate(changes))
     return Expectation(rows, line=case.steps[-1].expected.line)
 
 
 def all_at_once(case: Case) -> Case:
-    """One step with all rows, the controls at its end, and the total; restarts fall away."""
+    """Return the case as one step with all rows, the controls, and the total; restarts are dropped."""
     controls = [control for step in case.steps for control in step.controls if control != RESTART]
     step = Step(
         inputs=tuple(block for step in case.steps for block in step.inputs),
@@ -36,14 +36,14 @@ def all_at_once(case: Case) -> Case:
 
 
 def row_by_row(case: Case) -> Case:
-    """A step for each row or record, in the order written, and one for each control; only the total is compared."""
+    """Return a step for each row, record and control, in the order written; only the total is compared."""
     steps = [small for step in case.steps for small in _single_rows(step)]
     steps[-1] = replace(steps[-1], expected=total(case))
     return replace(case, steps=tuple(steps), compare=Compare.TOTAL)
 
 
 def with_restarts(case: Case) -> Case:
-    """The same steps with a restart before each but the first; the expectations stay."""
+    """Return the same steps and expectations, with a restart before every step but the first."""
     first, *rest = case.steps
     restarted = [
         step if RESTART in step.controls else replace(step, controls=(RESTART, *step.controls)) for step in rest
@@ -52,7 +52,7 @@ def with_restarts(case: Case) -> Case:
 
 
 def variants(case: Case) -> Iterator[tuple[str, Case]]:
-    """The case in all the ways it is to be run, each with a name; a case that expects an error has one way."""
+    """Yield all variants of a case to run, each with a name; a case that expects an error has only one."""
     yield "as written", case
     if case.error is not None:
         return

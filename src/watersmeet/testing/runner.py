@@ -1,4 +1,4 @@
-"""Running the cases of the test notation, in the harness or on Spark, and telling what differs."""
+"""Runs the cases of the test notation, in the harness or on Spark, and reports the differences."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from watersmeet.columns import TP_DELTA
 from watersmeet.engine.events import Event, EventKind
 from watersmeet.errors import WatersmeetError, did_you_mean
 from watersmeet.sql.statements import Query
-from watersmeet.testing.bench import Bench, PlannedQuery, StepInput, StepOutcome
 from watersmeet.testing.case import Case, Compare, Control, ControlKind, InputBlock, NotationError, Step, at_line
 from watersmeet.testing.cells import EPOCH, Row, format_row, parse_cell, parse_row
 from watersmeet.testing.diff import diff_error, diff_step, negative_rows
 from watersmeet.testing.harness import Harness
+from watersmeet.testing.rig import PlannedQuery, Rig, StepInput, StepOutcome
 from watersmeet.testing.script import load_script
 
 _CONTROLS = {kind.value for kind in ControlKind}
 
-MakeBench = Callable[[Mapping[str, StreamDef], Query], Bench]
+MakeRig = Callable[[Mapping[str, StreamDef], Query], Rig]
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one step feeds, by stream name, and what ``tables`` hold from it on.
+    """What one step feeds, by stream name, and the rows that ``tables`` have from then on.
 
-    ``restart``: from the checkpoint, before it; ``line`` is the step's.
+    ``restart`` asks for a restart from the checkpoint before the step; ``line`` is the line of the step.
     """
 
     inputs: Mapping[str, StepInput]
@@ -39,54 +39,54 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Where a case went wrong: the line in its file and a report in plain text."""
+    """The line in the file where a case failed, and a report in plain text."""
 
     line: int
     report: str
 
 
-def run_case(case: Case, make_bench: MakeBench = Harness) -> Failure | None:
-    """Run all steps of a case; None where everything is as expected, else the first difference."""
+def run_case(case: Case, make_rig: MakeRig = Harness) -> Failure | None:
+    """Run all steps of a case; return the first difference, or None if there is none."""
     if case.error is not None:
-        return _run_error(case.error, case, make_bench)
+        return _run_error(case.error, case, make_rig)
     try:
         streams, query = load_script(case.script_in_place)
-        return _run_steps(case, streams, make_bench(streams, query))
+        return _run_steps(case, streams, make_rig(streams, query))
     except WatersmeetError as error:
         return failure_of(case, error)
 
 
 def failure_of(case: Case, error: WatersmeetError) -> Failure:
-    """An error that the case does not expect, at its line: of the notation, else of the SQL, else of the title."""
+    """Return the failure for an unexpected error, at its line in the notation or the SQL, or else at the title."""
     line = error.line if isinstance(error, NotationError) else error.position.line if error.position else None
     return Failure(line or case.line, str(error))
 
 
-def _run_error(expected: tuple[str, ...], case: Case, make_bench: MakeBench) -> Failure | None:
+def _run_error(expected: tuple[str, ...], case: Case, make_rig: MakeRig) -> Failure | None:
     rendered = None
     try:
-        make_bench(*load_script(case.script))
+        make_rig(*load_script(case.script))
     except WatersmeetError as error:
         rendered = str(error)
     report = diff_error(expected, rendered)
     return Failure(case.line, report) if report is not None else None
 
 
-def _run_steps(case: Case, streams: Mapping[str, StreamDef], bench: Bench) -> Failure | None:
-    turns = case_turns(case, streams, bench)
+def _run_steps(case: Case, streams: Mapping[str, StreamDef], rig: Rig) -> Failure | None:
+    turns = case_turns(case, streams, rig)
     outcome: StepOutcome | None = None
     while True:
         try:
-            turn = turns.send(outcome)  # type: ignore[arg-type]  # the first one takes None
+            turn = turns.send(outcome)  # type: ignore[arg-type]  # the first call sends None
         except StopIteration as end:
             failure: Failure | None = end.value
             return failure
         if turn.restart:
-            bench.restart()
+            rig.restart()
         try:
             for table, rows in turn.tables.items():
-                bench.fill(table, rows)
-            outcome = bench.step(turn.inputs, turn.events)
+                rig.fill(table, rows)
+            outcome = rig.step(turn.inputs, turn.events)
         except WatersmeetError as error:
             return Failure(turn.line, str(error))
 
@@ -94,22 +94,22 @@ def _run_steps(case: Case, streams: Mapping[str, StreamDef], bench: Bench) -> Fa
 def case_turns(
     case: Case, streams: Mapping[str, StreamDef], query: PlannedQuery
 ) -> Generator[Turn, StepOutcome, Failure | None]:
-    """What to feed step by step; each turn wants to be sent its outcome, and the end says what went wrong.
+    """Yield what to feed, step by step; the caller sends the outcome of each turn.  Returns the failure, if any.
 
-    Whoever drives it may drive other cases in between: many queries can share one micro-batch.
-    Raises NotationError for what does not fit the script: streams that are not there, rows that do not fit.
+    A caller can interleave several cases, so many queries can share one micro-batch.  Raises NotationError for steps
+    that do not fit the script: an unknown stream, or rows that do not fit its columns.
     """
     names = _Names(streams, query)
-    seen: list[tuple[int, Row]] = []
+    emitted: list[tuple[int, Row]] = []
     outcome = StepOutcome()
-    aside: list[str] = []  # may be why a row is missing, now or in a later step
+    quarantined: list[str] = []  # a row may be missing because of them, also in a later step
     for step in case.steps:
         restart = any(control.kind is ControlKind.RESTART for control in step.controls)
         tables = {block.stream: _table(block, names) for block in step.inputs if block.is_table}
         outcome = yield Turn(_inputs(step, names), tuple(_events(step, names)), restart, step.line, tables)
-        seen += outcome.changes
-        aside += [f"set aside as {row['kind']} ({row['source']}): {row['reason']}" for row in outcome.side]
-        if deleted := negative_rows((weight, query.without_delta(row)) for weight, row in seen):
+        emitted += outcome.changes
+        quarantined += [f"{row['kind']} ({row['source']}): {row['reason']}" for row in outcome.side]
+        if deleted := negative_rows((weight, query.without_delta(row)) for weight, row in emitted):
             rows = "\n".join(format_row(row) for row in deleted)
             return Failure(step.expected.line, f"deleted more often than inserted:\n{rows}")
         if case.compare is Compare.STEPS:
@@ -122,16 +122,17 @@ def case_turns(
                 state=outcome.count("state_rows"),
             )
             if report is not None:
-                return Failure(step.expected.line, "\n".join([report, *aside, *_late(outcome, query)]))
+                return Failure(step.expected.line, "\n".join([report, *quarantined, *_late(outcome, query)]))
     if case.compare is Compare.TOTAL:
         last = case.steps[-1].expected
-        report = diff_step(last, seen, query.column_types, ordered=query.is_ordered)
-        return Failure(last.line, "\n".join([report, *aside, *_late(outcome, query)])) if report is not None else None
+        report = diff_step(last, emitted, query.column_types, ordered=query.is_ordered)
+        if report is not None:
+            return Failure(last.line, "\n".join([report, *quarantined, *_late(outcome, query)]))
     return None
 
 
 def _late(outcome: StepOutcome, query: PlannedQuery) -> Iterator[str]:
-    """How many rows were late so far, which is why results may be missing."""
+    """Yield how many rows were late so far: results may be missing because of them."""
     for part in query.plan.inputs:
         if late := outcome.count("late", (part.input.alias,)):
             yield f"late so far: {late} of {part.input.alias} ({part.input.stream.name})"
@@ -139,25 +140,25 @@ def _late(outcome: StepOutcome, query: PlannedQuery) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """What the names of streams in a case stand for."""
+    """Resolves the names of streams in a case."""
 
     streams: Mapping[str, StreamDef]
     query: PlannedQuery
 
     def inputs_of(self, name: str, line: int) -> tuple[str, ...]:
-        """The aliases under which the query reads a stream of that name."""
+        """Return the aliases under which the query reads the stream."""
         inputs = self.query.inputs_of(name)
         if not inputs:
             read = [stream.name for stream in self.streams.values() if self.query.inputs_of(stream.name)]
             missing = "the script creates no" if name.lower() not in self.streams else "the query does not read the"
             hint = did_you_mean(name, read)
             if name.lower() in _CONTROLS:
-                hint = f"a control is written in small letters: >>> {name.lower()}"
+                hint = f"controls are lower case: >>> {name.lower()}"
             raise NotationError(f"{missing} stream {name}", hint=hint, line=line)
         return inputs
 
     def stream(self, name: str, line: int) -> StreamDef:
-        """The stream of that name, which the query reads."""
+        """Return the stream; NotationError if the query does not read it."""
         self.inputs_of(name, line)
         return self.streams[name.lower()]
 
@@ -179,7 +180,9 @@ def _table(block: InputBlock, names: _Names) -> tuple[Row, ...]:
     if table is None or not names.query.looks_up(table.name):
         known = [each.name for each in names.streams.values() if names.query.looks_up(each.name)]
         raise NotationError(
-            f"the query looks up in no table {block.stream}", hint=did_you_mean(block.stream, known), line=block.line
+            f"the query does not look up the table {block.stream}",
+            hint=did_you_mean(block.stream, known),
+            line=block.line,
         )
     return tuple(_rows(block, table))
 
@@ -198,12 +201,12 @@ def _rows(block: InputBlock, stream: StreamDef) -> Iterator[Row]:
 def _check_sign(stream: StreamDef) -> None:
     if not stream.changes:
         raise NotationError(
-            f"a row begins with a sign, but {stream.name} only appends rows",
-            hint="leave it out; a text that begins so stands in quotes",
+            f"a row starts with a sign, but {stream.name} only appends rows",
+            hint="leave it out, or put a string that starts with a sign in quotes",
         )
     if stream.column(TP_DELTA) is not None:
         raise NotationError(
-            f"a row begins with a sign, but {stream.name} declares {TP_DELTA}",
+            f"a row starts with a sign, but {stream.name} declares {TP_DELTA}",
             hint=f"write it in the cell of {TP_DELTA}",
         )
 
@@ -217,13 +220,13 @@ def _events(step: Step, names: _Names) -> Iterator[Event]:
                 yield Event(EventKind.IDLE, names.inputs_of(control.stream, control.line))
             case ControlKind.ADVANCE:
                 inputs = names.inputs_of(control.stream, control.line)
-                yield Event(EventKind.ADVANCE, inputs, frontier=_on_axis(control, names))
+                yield Event(EventKind.ADVANCE, inputs, frontier=_internal_time(control, names))
             case ControlKind.RESTART:
                 pass
 
 
-def _on_axis(control: Control, names: _Names) -> int:
-    """A time written as a cell of the stream's event-time column, on the operators' axis."""
+def _internal_time(control: Control, names: _Names) -> int:
+    """Return the internal event time of a cell written for the stream's event-time column."""
     stream = names.stream(control.stream, control.line)
     column = stream.column(stream.time_column)
     with at_line(control.line):
@@ -231,12 +234,12 @@ def _on_axis(control: Control, names: _Names) -> int:
     if isinstance(value, datetime):
         instant = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
         return (instant - EPOCH) // timedelta(microseconds=1)
-    assert isinstance(value, int)  # an event time is nothing else
+    assert isinstance(value, int)  # the only other type of event times
     return value * stream.time_unit.scale
 
 
 def _counts(step: Step, outcome: StepOutcome, names: _Names) -> dict[tuple[str, str], int]:
-    """The counters that are checked; where a query reads a stream twice, what one of its inputs counted."""
+    """Return the counters that the step checks; if a query reads a stream twice, those of one of its inputs."""
     return {
         (what, stream): max(outcome.count(what, (alias,)) for alias in names.inputs_of(stream, step.expected.line))
         for what, stream in step.expected.counts

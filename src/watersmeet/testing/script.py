@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from watersmeet.bind.define import check_target, define_stream, define_table
 from watersmeet.bind.indexes import with_index
 from watersmeet.bind.select import bind
-from watersmeet.catalog.streams import StreamDef
+from watersmeet.catalog.streams import EMBEDDED, StreamDef
 from watersmeet.errors import CatalogError, UnsupportedError, did_you_mean
 from watersmeet.lookup.tables import table_options
 from watersmeet.sql.parse import parse
@@ -15,18 +15,18 @@ from watersmeet.sql.statements import CreateIndex, CreateStream, CreateTable, In
 
 
 def load_script(script: str) -> tuple[dict[str, StreamDef], Query]:
-    """The streams that a script creates, by lower-case name, and its one query, which comes last.
+    """Return the streams that a script creates, by lower-case name, and its one query, which comes last.
 
-    Raises the errors of the SQL front end, and ``UnsupportedError`` for any other statement and for a script that has
-    no query or goes on after it.
+    Connectors and options are checked as the session checks them.  Raises the errors of the SQL front end, and
+    ``UnsupportedError`` for any other statement, a second query, or a script without a query.
     """
     streams: dict[str, StreamDef] = {}
     query: Query | None = None
     for statement in parse(script):
         if query is not None:
             raise UnsupportedError(
-                "a test has one query, and nothing comes after it",
-                hint="CREATE STREAM statements come first; a second query needs a case of its own",
+                "a test has one query, and nothing may follow it",
+                hint="CREATE STREAM statements come first; write another case for a second query",
                 position=statement.position,
             )
         match statement:
@@ -39,14 +39,17 @@ def load_script(script: str) -> tuple[dict[str, StreamDef], Query]:
                 if (indexed := streams.get(name.lower())) is None:
                     raise CatalogError(f"there is no stream {name}", position=statement.position)
                 streams[name.lower()] = with_index(indexed, statement)
-            case CreateStream(query=found) | Select(query=found):
+            case CreateStream(query=found):
+                _check_derived(statement)
+                query = found
+            case Select(query=found):
                 query = found
             case InsertSelect(query=found):
                 _check_insert(statement, streams)
                 query = found
             case _:
                 raise UnsupportedError(
-                    "a test takes CREATE STREAM, TABLE and INDEX statements, and one query", position=statement.position
+                    "a test takes CREATE STREAM, TABLE and INDEX statements and one query", position=statement.position
                 )
     if query is None:
         raise UnsupportedError("a test needs a query after its CREATE STREAM statements")
@@ -55,10 +58,28 @@ def load_script(script: str) -> tuple[dict[str, StreamDef], Query]:
 
 def _defined(statement: CreateStream | CreateTable) -> StreamDef:
     if isinstance(statement, CreateStream):
-        return define_stream(statement)
+        stream = define_stream(statement)
+        _check_connector(stream, statement)
+        return stream
     table = define_table(statement)
     table_options(table)
     return table
+
+
+def _check_connector(stream: StreamDef, statement: CreateStream) -> None:
+    if stream.connector == EMBEDDED and not stream.options:
+        return
+    # Importing the connectors takes a second, because they import PySpark.
+    from watersmeet.session.streams import check_connector
+
+    check_connector(stream, statement)
+
+
+def _check_derived(statement: CreateStream) -> None:
+    """Check the connector and the options of CREATE STREAM ... AS, before its columns are known."""
+    options = dict(statement.options)
+    connector = options.pop("connector", EMBEDDED)
+    _check_connector(StreamDef(name=statement.name, columns=(), connector=connector, options=options), statement)
 
 
 def _check_insert(statement: InsertSelect, streams: Mapping[str, StreamDef]) -> None:

@@ -1,6 +1,6 @@
-"""A stream's rows in the harness: what a connector brings on Spark, hidden columns included.
+"""A stream's rows in the harness, with the hidden columns that a connector adds on Spark.
 
-Raw text is decoded as connectors/formats.py does it in Spark, for JSON only, in plain Python.
+Raw text is decoded in plain Python, JSON only, with the results of connectors/formats.py.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from watersmeet.columns import BAD, RAW, SEQUENCE, TP_DELTA, TP_TIME
 from watersmeet.connectors.envelope import DEBEZIUM
 from watersmeet.errors import UnsupportedError
 from watersmeet.expressions.arrow_types import arrow_type
-from watersmeet.testing.bench import StepInput
 from watersmeet.testing.case import NotationError
 from watersmeet.testing.cells import Row, Value, format_value, parse_cell
 from watersmeet.testing.debezium import Change, changes_of
+from watersmeet.testing.rig import StepInput
 
 _INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 _FRACTIONS = ("FLOAT", "DOUBLE", "DECIMAL")
@@ -29,7 +29,7 @@ _FRACTIONS = ("FLOAT", "DOUBLE", "DECIMAL")
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """One row, or why there is none; ``place`` is that of what it was read from."""
+    """One row, or the reason why it is bad; ``place`` is the place of its record in the step."""
 
     place: int
     values: Row
@@ -38,13 +38,13 @@ class _Read:
     raw: str | None = None
 
 
-def source_table(stream: StreamDef, given: StepInput, seen: int) -> pa.Table:
-    """A step's rows, then its records, the bad ones last; ``seen`` rows of the stream came before.
+def source_table(stream: StreamDef, step: StepInput, fed: int) -> pa.Table:
+    """Return a step's rows, then its records, bad ones last; earlier steps have fed ``fed`` rows of the stream.
 
-    The time of arrival is the number of rows seen, in microseconds.
+    The time of arrival is the number of rows fed before, in microseconds.
     """
-    read = [_row(place, row, stream) for place, row in enumerate(given.rows)]
-    read += _decode(given.raw, stream, len(given.rows))
+    read = [_row(place, row, stream) for place, row in enumerate(step.rows)]
+    read += _decode(step.raw, stream, len(step.rows))
     if stream.changes:
         read = [replace(each, reason=each.reason or _change_reason(each, stream)) for each in read]
     read.sort(key=lambda each: each.reason is not None)
@@ -54,17 +54,17 @@ def source_table(stream: StreamDef, given: StepInput, seen: int) -> pa.Table:
         )
         for i, column in enumerate(stream.columns)
     }
-    columns.setdefault(TP_TIME, pa.array([seen] * len(read), pa.int64()).cast(pa.timestamp("us", tz="UTC")))
+    columns.setdefault(TP_TIME, pa.array([fed] * len(read), pa.int64()).cast(pa.timestamp("us", tz="UTC")))
     if stream.changes:
         columns[TP_DELTA] = pa.array([None if each.reason else each.delta for each in read], pa.int8())
-    columns[SEQUENCE] = pa.array([(seen + each.place).to_bytes(8, "big") for each in read], pa.binary())
+    columns[SEQUENCE] = pa.array([(fed + each.place).to_bytes(8, "big") for each in read], pa.binary())
     columns[BAD] = pa.array([each.reason for each in read], pa.string())
     columns[RAW] = pa.array([each.raw if each.reason else None for each in read], pa.string())
     return pa.table(columns)
 
 
 def _row(place: int, values: Row, stream: StreamDef) -> _Read:
-    """A row; in a stream that changes its weight may stand in it, or after it where that is not declared."""
+    """Return a row with its delta, which is in its column if that is declared, and otherwise may follow the row."""
     names = [column.name for column in stream.columns]
     if TP_DELTA in names:
         return _Read(place, values, values[names.index(TP_DELTA)])
@@ -72,7 +72,7 @@ def _row(place: int, values: Row, stream: StreamDef) -> _Read:
 
 
 def _change_reason(read: _Read, stream: StreamDef) -> str | None:
-    """As in connectors/changes.py: why a row cannot be a change."""
+    """Return why a row is not a valid change, in the words of connectors/changes.py."""
     by_name = dict(zip((column.name for column in stream.columns), read.values, strict=True))
     for name in stream.primary_key:
         if by_name[name] is None:
@@ -83,7 +83,7 @@ def _change_reason(read: _Read, stream: StreamDef) -> str | None:
 
 
 def _decode(records: Sequence[str], stream: StreamDef, first: int) -> Iterator[_Read]:
-    """The rows of the records, whose places count on from ``first``."""
+    """Yield the rows of the records, whose places start at ``first``."""
     format = stream.options.get("format", "json").lower()
     if records and format not in ("json", DEBEZIUM):
         raise UnsupportedError(
@@ -111,18 +111,18 @@ def _json_row(fields: Mapping[str, object], stream: StreamDef) -> Row:
 
 
 def _change_row(change: Change, stream: StreamDef) -> Row:
-    """The row of a change, with its delta in the declared column or after the others."""
+    """Return the row of a change, with its delta in the declared column or after the others."""
     row = _json_row(change.image, stream)
-    told: dict[str, Value] = {TP_DELTA: change.delta}
+    overridden: dict[str, Value] = {TP_DELTA: change.delta}
     if change.is_timed:
-        told[stream.time_column] = change.time
+        overridden[stream.time_column] = change.time
     names = [column.name for column in stream.columns]
-    values = tuple(told.get(name, value) for name, value in zip(names, row, strict=True))
+    values = tuple(overridden.get(name, value) for name, value in zip(names, row, strict=True))
     return values if TP_DELTA in names else (*values, change.delta)
 
 
 def _fields(record: str) -> dict[str, object]:
-    """The values of a JSON object by lower-case name."""
+    """Return the values of a JSON object by lower-case name."""
     try:
         document = json.loads(record, parse_float=Decimal)
     except ValueError:

@@ -1,8 +1,8 @@
 """Queries of test cases that run side by side in one Spark query, step i of each in the same micro-batch.
 
-Every query keeps its own operators, state and frontiers; their results are united, each row tagged with its query.
-Two in one Spark query are as fast as one after the other and share what a restart costs; from four on, planning eats
-the gain.
+Every query has its own operators, state and frontiers.  The results are combined by UNION; each row has the number of
+its query.  Two queries at once are as fast as one after the other, and share the cost of restarts.  With four or more,
+planning takes longer than that saves.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from watersmeet.runtime.dataflow import Resources, build, new_buckets
 from watersmeet.runtime.failures import planning, translate
 from watersmeet.runtime.metrics import ProgressReader, counters_of
 from watersmeet.sql.statements import Query
-from watersmeet.testing.bench import PlannedQuery, StepInput, StepOutcome
 from watersmeet.testing.cells import Row, parse_cell
 from watersmeet.testing.feed import Portion, control_frame, read_feed, stream_source, write_feed
+from watersmeet.testing.rig import PlannedQuery, StepInput, StepOutcome
 from watersmeet.testing.tables import TableFiles
 
 _NAME = "of the test"
-#: Each file that Spark's default manager creates on a local disk forks a process; no test must outlive a crash of the
-#: machine.
+#: Spark's default manager forks a process for each file that it creates on a local disk.  Tests need not survive a
+#: crash of the machine.
 QUICK_FILES = {
     "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing."
     "FileSystemBasedCheckpointFileManager",
@@ -46,7 +46,7 @@ QUICK_FILES = {
 
 
 class QueryRun(PlannedQuery):
-    """One query of a group: what a case asks of it, and what it has brought."""
+    """One query of a group, and what it has emitted."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class QueryRun(PlannedQuery):
         *,
         has_raw: bool,
     ) -> None:
-        super().__init__(plan, ())  # the types of its columns are known once it is built
+        super().__init__(plan, ())  # the types of its columns are known once its dataflow is built
         self._tables = tables
         self.number = number
         self.streams = streams
@@ -68,32 +68,33 @@ class QueryRun(PlannedQuery):
 
     @property
     def label(self) -> str:
-        """What tells its metrics from those of its neighbours."""
+        """The suffix of its metrics, unique in the group."""
         return f"_{self.number}"
 
     def fill(self, table: str, rows: Sequence[Row]) -> None:
-        """Give an outside table these rows in place of those it had."""
+        """Replace the rows of an external table."""
         self._tables.fill(self.streams[table.lower()], rows)
 
     def portions(self, inputs: Mapping[str, StepInput]) -> Iterator[Portion]:
-        """The step's rows for the feed, numbered on from those before."""
-        for name, given in inputs.items():
+        """Yield the step's rows for the feed; row numbers continue from the steps before."""
+        for name, rows in inputs.items():
             if name.lower() not in self.streams:
                 raise CatalogError(f"there is no stream {name}")
-            yield Portion(self.number, name.lower(), self.fed[name.lower()], given.rows, given.raw)
-            self.fed[name.lower()] += len(given.rows) + len(given.raw)
+            yield Portion(self.number, name.lower(), self.fed[name.lower()], rows.rows, rows.raw)
+            self.fed[name.lower()] += len(rows.rows) + len(rows.raw)
 
     def take(self) -> StepOutcome:
-        """What has come since the last call."""
+        """Return what the query has emitted since the last call."""
         outcome = StepOutcome(self.changes, counters=dict(self.counters))
         self.changes = []
         return outcome
 
 
 class SparkGroup:
-    """Several queries in one Spark query over one feed, in a folder of their own; ``close`` it at the end.
+    """Several queries in one Spark query over one feed, in a folder of their own; call ``close`` at the end.
 
-    ``add`` the queries first; the first step starts them.  With ``cache_bytes = 1`` a worker keeps one bucket's set.
+    Call ``add`` for all queries before the first ``step``, which starts them.  ``buckets`` applies to queries whose
+    SETTINGS do not name a number.  With ``cache_bytes = 1`` a worker keeps the working set of one bucket only.
     """
 
     def __init__(self, spark: SparkSession, folder: Path, *, buckets: int = 2, cache_bytes: int = 1 << 30) -> None:
@@ -103,7 +104,7 @@ class SparkGroup:
         self._checkpoint = folder / "checkpoint"
         self._feed.mkdir(parents=True)
         self._source = read_feed(spark, self._feed)
-        self._buckets = new_buckets(spark, buckets)
+        self._default_buckets = buckets
         self._resources = Resources(cache_bytes=cache_bytes)
         self._runs: list[QueryRun] = []
         self._frames: dict[int, DataFrame] = {}
@@ -112,7 +113,7 @@ class SparkGroup:
         self._steps = 0
 
     def add(self, streams: Mapping[str, StreamDef], query: Query, *, has_raw: bool = True) -> QueryRun:
-        """Take one more query in; raises what is wrong with it."""
+        """Add a query; raises the errors of its plan."""
         tables = TableFiles(self._folder / f"tables-{len(self._runs)}")
         plan = plan_query(query, streams, tables.open)
         run = QueryRun(len(self._runs), streams, plan, tables, has_raw=has_raw)
@@ -122,7 +123,7 @@ class SparkGroup:
         return run
 
     def restart(self) -> None:
-        """Stop; the next step goes on from the checkpoint, with nothing in the workers' memory."""
+        """Stop; the next step continues from the checkpoint, with nothing in the workers' memory."""
         if self._query is not None:
             self.close()
             self._frames = {}
@@ -130,12 +131,12 @@ class SparkGroup:
     def step(
         self, inputs: Mapping[int, Mapping[str, StepInput]], events: Mapping[int, Sequence[Event]]
     ) -> dict[int, StepOutcome]:
-        """One micro-batch with rows and control events of any of the queries, by number; outcomes of all."""
+        """Run one micro-batch with the queries' rows and control events, by number; return the outcomes of all."""
         if self._query is None:
             self._start()
         assert self._query is not None
         by_number = {run.number: run for run in self._runs}
-        portions = [portion for number, given in inputs.items() for portion in by_number[number].portions(given)]
+        portions = [portion for number, rows in inputs.items() for portion in by_number[number].portions(rows)]
         if write_feed(self._feed, self._steps, portions, events):
             self._steps += 1
             try:
@@ -146,7 +147,7 @@ class SparkGroup:
         return {run.number: run.take() for run in self._runs}
 
     def close(self) -> None:
-        """Stop the Spark query; the folder stays."""
+        """Stop the Spark query; keep the folder."""
         if self._query is not None:
             with suppress(PySparkException, Py4JError):
                 self._query.stop()
@@ -162,9 +163,9 @@ class SparkGroup:
             self._query = writer.start()
 
     def _build(self, run: QueryRun) -> DataFrame:
-        """The query's results as (query, weight, cells as text).
+        """Return the query's results as (query, weight, cells as text).
 
-        All queries select from one and the same frame: so Spark lists the feed once for all of them in each batch.
+        All queries select from the same frame, so Spark lists the feed once per batch for all of them.
         """
         feed = self._source
         sources = {
@@ -173,9 +174,8 @@ class SparkGroup:
             if not stream.outside
         }
         control = control_frame(feed, run.number)
-        dataflow = build(
-            self._spark, run.plan, sources, self._buckets, self._resources, control=control, label=run.label
-        )
+        buckets = new_buckets(self._spark, run.plan.query.settings.buckets or self._default_buckets)
+        dataflow = build(self._spark, run.plan, sources, buckets, self._resources, control=control, label=run.label)
         names = [each.name for each in run.plan.outputs]
         fields = list(dataflow.frame.schema)
         run.column_types = [each.dataType.simpleString() for each in fields[: len(names)]]
@@ -205,13 +205,13 @@ class SparkGroup:
 def _failed(error: PySparkException) -> WatersmeetError:
     translated = translate(error, _NAME)
     if type(translated) is WatersmeetError:
-        translated.hint = None  # it speaks of a checkpoint, and a test's is gone
+        translated.hint = None  # it mentions the checkpoint, which a test does not keep
     return translated
 
 
 @contextmanager
 def _settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
-    """Settings that a query takes with it when it starts; the session has its own again afterwards."""
+    """Set Spark settings, which a query keeps when it starts, and restore the session's own afterwards."""
     before = {name: spark.conf.get(name, None) for name in wanted}
     for name, value in wanted.items():
         spark.conf.set(name, value)

@@ -1,4 +1,4 @@
-"""Outside tables in tests: they hold what a case says, wherever their connector would look."""
+"""External tables in tests: they have the rows of the case, whatever their connector."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from watersmeet.testing.cells import Row
 
 
 def table_rows(table: StreamDef, rows: Sequence[Row] = ()) -> pa.Table:
-    """Rows of a table, in the order of its declared columns."""
+    """Return rows of a table, whose values are in the order of its declared columns."""
     schema = table_schema(table, [column.name for column in table.columns])
     columns = [pa.array([row[i] for row in rows], field.type) for i, field in enumerate(schema)]
     return pa.table(columns, schema=schema)
@@ -24,7 +24,7 @@ def table_rows(table: StreamDef, rows: Sequence[Row] = ()) -> pa.Table:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeldTable:
-    """A table whose rows, by its name, may be changed while queries run in the same process."""
+    """A table in the memory of this process; ``held`` has its rows by name, and may change while a query runs."""
 
     name: str
     schema: pa.Schema
@@ -32,20 +32,20 @@ class HeldTable:
 
     @property
     def most_keys(self) -> int | None:
-        """Any number."""
+        """None: a fetch may ask for any number of keys."""
         return None
 
     def check(self) -> None:
-        """Nothing can be wrong with it."""
+        """Do nothing: the table is always valid."""
 
     def fetch(self, keys: pa.Table) -> pa.Table:
-        """All rows there are now."""
+        """Return all rows that the table has now."""
         rows = self.held.get(self.name)
         return self.schema.empty_table() if rows is None else rows.select(self.schema.names)
 
 
 class TableFiles:
-    """Tables as one Parquet file each, for queries that run in other processes."""
+    """Tables as Parquet files, one for each table, for queries that run in other processes."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -59,7 +59,7 @@ class TableFiles:
         return FilesSource(str(self._path(table)), table_schema(table, columns))
 
     def fill(self, table: StreamDef, rows: Sequence[Row]) -> None:
-        """The table has these rows from now on, and no others."""
+        """Replace the rows of a table."""
         self._folder.mkdir(parents=True, exist_ok=True)
         written = self._path(table).with_suffix(".tmp")
         pq.write_table(table_rows(table, rows), written)

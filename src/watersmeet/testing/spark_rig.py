@@ -1,4 +1,4 @@
-"""Running the cases of the test notation on Spark."""
+"""Runs the cases of the test notation on Spark."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from watersmeet.catalog.streams import StreamDef
 from watersmeet.engine.events import Event
 from watersmeet.errors import WatersmeetError
 from watersmeet.sql.statements import Query
-from watersmeet.testing.bench import Bench, StepInput, StepOutcome
 from watersmeet.testing.case import Case
 from watersmeet.testing.cells import Row
+from watersmeet.testing.rig import Rig, StepInput, StepOutcome
 from watersmeet.testing.runner import Failure, Turn, case_turns, failure_of, run_case
 from watersmeet.testing.script import load_script
 from watersmeet.testing.spark_group import SparkGroup
 
 
-class SparkBench(Bench):
-    """One query on Spark, as the harness is one without it; ``close`` it at the end."""
+class SparkRig(Rig):
+    """One query on Spark, with the interface of the harness; call ``close`` at the end."""
 
     def __init__(
         self, spark: SparkSession, folder: Path, streams: Mapping[str, StreamDef], query: Query, *, buckets: int = 2
@@ -32,34 +32,32 @@ class SparkBench(Bench):
         super().__init__(self._run.plan, self._run.column_types)
 
     def restart(self) -> None:
-        """Forget everything that is not durable."""
+        """Drop everything that is not durable."""
         self._group.restart()
 
     def fill(self, table: str, rows: Sequence[Row]) -> None:
-        """Give an outside table these rows in place of those it had."""
+        """Replace the rows of an external table."""
         self._run.fill(table, rows)
 
     def step(self, inputs: Mapping[str, StepInput], events: Sequence[Event] = ()) -> StepOutcome:
-        """Feed rows by stream name and control events; what comes out comes back."""
+        """Feed rows by stream name and control events; return what the query emits."""
         return self._group.step({0: inputs}, {0: events})[0]
 
     def close(self) -> None:
-        """Stop its Spark query."""
+        """Stop the Spark query."""
         self._group.close()
 
 
 @contextmanager
-def spark_benches(
-    spark: SparkSession, folder: Path
-) -> Iterator[Callable[[Mapping[str, StreamDef], Query], SparkBench]]:
-    """Makes benches one after another, for ``run_case``; each new one, and the end, stops the one before."""
-    made: list[SparkBench] = []
+def spark_rigs(spark: SparkSession, folder: Path) -> Iterator[Callable[[Mapping[str, StreamDef], Query], SparkRig]]:
+    """Yield a maker of rigs for ``run_case``; each new rig, and the end, stops the one before."""
+    made: list[SparkRig] = []
     numbers = count()
 
-    def make(streams: Mapping[str, StreamDef], query: Query) -> SparkBench:
+    def make(streams: Mapping[str, StreamDef], query: Query) -> SparkRig:
         while made:
             made.pop().close()
-        made.append(SparkBench(spark, folder / f"bench-{next(numbers)}", streams, query))
+        made.append(SparkRig(spark, folder / f"rig-{next(numbers)}", streams, query))
         return made[-1]
 
     try:
@@ -72,18 +70,18 @@ def spark_benches(
 def run_group(
     spark: SparkSession, cases: Sequence[Case], folder: Path, *, buckets: int = 2, cache_bytes: int = 1 << 30
 ) -> list[Failure | None]:
-    """Run cases side by side; for each None, or the first difference.
+    """Run cases side by side; return for each one the first difference, or None.
 
-    A restart that one of them asks for restarts all, which must change nothing.  Where the machinery itself breaks
-    off, the cases are run again one by one, to tell whose fault it is.
+    A restart that one case asks for restarts all of them, which must not change any result.  If the run itself fails,
+    the cases run again one by one, to find the one at fault.
     """
     failures: list[Failure | None] = [None] * len(cases)
     group = SparkGroup(spark, folder / "group", buckets=buckets, cache_bytes=cache_bytes)
     try:
         _run_together(group, cases, failures)
-    except Exception:  # noqa: BLE001 - whatever it is, the single runs tell it again
+    except Exception:  # noqa: BLE001 - the single runs report it
         group.close()
-        with spark_benches(spark, folder) as make:
+        with spark_rigs(spark, folder) as make:
             return [_run_alone(case, make) for case in cases]
     finally:
         group.close()
@@ -127,8 +125,8 @@ def _run_together(group: SparkGroup, cases: Sequence[Case], failures: list[Failu
         )
 
 
-def _run_alone(case: Case, make: Callable[[Mapping[str, StreamDef], Query], SparkBench]) -> Failure | None:
+def _run_alone(case: Case, make: Callable[[Mapping[str, StreamDef], Query], SparkRig]) -> Failure | None:
     try:
         return run_case(case, make)
-    except Exception as error:  # noqa: BLE001 - told as this case's failure
-        return Failure(case.line, f"broke off: {type(error).__name__}: {error}")
+    except Exception as error:  # noqa: BLE001 - reported as this case's failure
+        return Failure(case.line, f"crashed: {type(error).__name__}: {error}")

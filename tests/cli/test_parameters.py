@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from watersmeet.cli.main import app
-from watersmeet.cli.options import make_workspace, read_script
+from watersmeet.cli.parameters import make_workspace, read_script
 from watersmeet.errors import ConfigError
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -26,11 +26,11 @@ def test_a_script_from_another_system(tmp_path: Path) -> None:
 def test_what_is_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
     path = tmp_path / "job.sql"
     path.write_bytes(content)
-    with pytest.raises(ConfigError, match=r"job.sql is not text in UTF-8"):
+    with pytest.raises(ConfigError, match=r"job.sql is not UTF-8 text"):
         read_script(str(path))
     # whatever this process takes for the encoding of its standard input
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content), encoding="latin-1"))
-    with pytest.raises(ConfigError, match="standard input is not text in UTF-8"):
+    with pytest.raises(ConfigError, match="standard input is not UTF-8 text"):
         read_script("-")
 
 
@@ -59,14 +59,14 @@ def test_a_workspace_that_is_a_file(tmp_path: Path, below: str) -> None:
     with pytest.raises(ConfigError) as refused:
         make_workspace(tmp_path / "a" / below)
     assert str(refused.value) == (
-        f"{tmp_path / 'a' / below} cannot be the workspace: it is a file, or stands below one\n"
+        f"{tmp_path / 'a' / below} cannot be the workspace: it is a file, or inside one\n"
         "hint: name another folder with --workspace"
     )
 
 
 def test_a_workspace_is_a_folder_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match="it is a folder of this machine"):
+    with pytest.raises(ConfigError, match="it must be a local folder"):
         make_workspace(Path("s3a://bucket/x"))
     assert not list(tmp_path.iterdir())
 
@@ -74,7 +74,7 @@ def test_a_workspace_is_a_folder_of_this_machine(tmp_path: Path, monkeypatch: py
 def test_a_workspace_that_may_not_be_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # the tests may run as root, who may write everywhere
     monkeypatch.setattr(os, "access", lambda *_: False)
-    with pytest.raises(ConfigError, match="it may not be written to"):
+    with pytest.raises(ConfigError, match="it is not writable"):
         make_workspace(tmp_path)
 
     def refuse(*_: object, **__: object) -> None:
@@ -86,7 +86,7 @@ def test_a_workspace_that_may_not_be_written_to(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize(
-    ("workspace", "told"), [("job.sql", "it is a file, or stands below one"), ("broken", "is not a catalogue")]
+    ("workspace", "told"), [("job.sql", "it is a file, or inside one"), ("broken", "is not a catalogue")]
 )
 def test_no_spark_starts_on_a_workspace_that_cannot_be_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workspace: str, told: str

@@ -1,4 +1,4 @@
-"""Options and inputs that several commands share."""
+"""Parameters and inputs that several commands share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEFAULT_WORKSPACE = Path(".watersmeet")
 
 Workspace = Annotated[
     Path,
-    typer.Option("--workspace", "-w", metavar="DIR", help="Folder of the streams, their data and the checkpoints."),
+    typer.Option("--workspace", "-w", metavar="DIR", help="Folder of streams, their data and checkpoints."),
 ]
 Packages = Annotated[
     list[str] | None,
@@ -30,33 +30,33 @@ Master = Annotated[
 ]
 ViewOption = Annotated[
     View,
-    typer.Option("--view", help="How a SELECT shows its rows: each change, a table of those that hold, or as it fits."),
+    typer.Option("--view", help="How a SELECT displays rows: all changes, a table of current rows, or automatic."),
 ]
 
-#: The name that stands for standard input.
+#: The file name that means standard input.
 STANDARD_INPUT = "-"
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
 class UsageError(ConfigError):
-    """Arguments that do not go together; exit code 2, as for any wrong usage."""
+    """Invalid arguments; exit code 2, as for any wrong usage."""
 
 
 def read_script(name: str) -> str:
-    """The SQL in a file, or on standard input for ``-``; ``ConfigError`` where it cannot be read as UTF-8 text."""
-    told = "standard input" if name == STANDARD_INPUT else name
+    """Return the SQL in a file, or on standard input for ``-``; ``ConfigError`` if it is not readable UTF-8 text."""
+    source = "standard input" if name == STANDARD_INPUT else name
     try:
         text = _read(name).decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError:
         text = None
     if text is None or "\0" in text:
-        raise ConfigError(f"{told} is not text in UTF-8", hint="a script holds SQL statements")
+        raise ConfigError(f"{source} is not UTF-8 text", hint="a script contains SQL statements")
     return text
 
 
 def location(name: str) -> str:
-    """A folder by a name that stays right wherever Spark stands: a URI as it is, a path in full."""
+    """Return a folder's name for Spark, whatever its working directory: a URI unchanged, a path made absolute."""
     return name if _URI.match(name) else str(Path(name).absolute())
 
 
@@ -76,7 +76,7 @@ def _read(name: str) -> bytes:
 
 
 def make_workspace(workspace: Path) -> None:
-    """Make the workspace folder; ``ConfigError`` where it cannot be one, or not be written to."""
+    """Create the workspace folder; ``ConfigError`` if it cannot be created or written to."""
     reason = _unfit(workspace)
     if reason is not None:
         raise ConfigError(f"{workspace} cannot be the workspace: {reason}", hint="name another folder with --workspace")
@@ -84,11 +84,11 @@ def make_workspace(workspace: Path) -> None:
 
 def _unfit(workspace: Path) -> str | None:
     if _URI.match(str(workspace)):
-        return "it is a folder of this machine (--checkpoint may be a URI)"
+        return "it must be a local folder (--checkpoint may be a URI)"
     try:
         workspace.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
-        return "it is a file, or stands below one"
+        return "it is a file, or inside one"
     except OSError as error:
         return str(error.strerror)
-    return None if os.access(workspace, os.W_OK | os.X_OK) else "it may not be written to"
+    return None if os.access(workspace, os.W_OK | os.X_OK) else "it is not writable"

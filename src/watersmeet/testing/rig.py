@@ -1,4 +1,4 @@
-"""What runs a case's query step by step: the harness (harness.py) or Spark (spark_bench.py), seen from the runner."""
+"""The runner's interface to what runs a query step by step: the harness (harness.py) or Spark (spark_rig.py)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from watersmeet.testing.cells import Row
 class StepInput:
     """Rows for one stream, in the order of its declared columns, then records as raw text in its format.
 
-    In a stream that changes one more value may follow where ``_tp_delta`` is not declared: +1 (so by default) or -1.
+    A row of a stream that changes may have one more value if ``_tp_delta`` is not declared: +1 (the default) or -1.
     """
 
     rows: Sequence[Row] = ()
@@ -27,14 +27,14 @@ class StepInput:
 
 @dataclass(slots=True)
 class StepOutcome:
-    """What a step brought: changes with their weights, rows set aside, and cumulative counters."""
+    """The outcome of a step: changes with their weights, rows of the side output, and cumulative counters."""
 
     changes: list[tuple[int, Row]] = field(default_factory=list)
     side: list[dict[str, str]] = field(default_factory=list)
     counters: dict[str, int] = field(default_factory=dict)
 
     def count(self, what: str, stream_inputs: Sequence[str] = ()) -> int:
-        """The sum of a counter over operators, for some inputs (by alias) or for all."""
+        """Return the sum of a counter over operators, for some inputs (by alias) or for all."""
         total = 0
         for name, value in self.counters.items():
             _, counter, *source = name.split(".", 2)
@@ -44,7 +44,7 @@ class StepOutcome:
 
 
 class PlannedQuery:
-    """What a case must know of its query: the plan, and the Spark type names of the result's columns."""
+    """What a case needs to know about its query: the plan, and the Spark type names of the result's columns."""
 
     def __init__(self, plan: PhysicalPlan, column_types: Sequence[str]) -> None:
         self.plan = plan
@@ -56,7 +56,7 @@ class PlannedQuery:
         return [column.name for column in self.plan.outputs]
 
     def without_delta(self, row: Row) -> Row:
-        """A row without the columns that tell a change from its retraction."""
+        """Return a row without the columns that distinguish a change from its retraction."""
         return tuple(
             cell
             for cell, output in zip(row, self.plan.outputs, strict=True)
@@ -65,30 +65,30 @@ class PlannedQuery:
 
     @property
     def is_ordered(self) -> bool:
-        """Whether results come in the order of ORDER BY."""
+        """Whether results are in the order of ORDER BY."""
         return self.plan.query.ordering is not None
 
     def looks_up(self, table: str) -> bool:
-        """Whether the query looks up in an outside table."""
+        """Return whether the query looks up rows in this external table."""
         return any(input.stream.name.lower() == table.lower() for input in self.plan.tables)
 
     def inputs_of(self, stream: str) -> tuple[str, ...]:
-        """The aliases under which the query reads a stream."""
+        """Return the aliases under which the query reads a stream."""
         named = stream.lower()
         return tuple(part.input.alias for part in self.plan.inputs if part.input.stream.name.lower() == named)
 
 
-class Bench(PlannedQuery, ABC):
-    """Something that runs one query, a micro-batch at a time."""
+class Rig(PlannedQuery, ABC):
+    """Runs one query, one micro-batch at a time."""
 
     @abstractmethod
     def restart(self) -> None:
-        """Forget everything that is not durable, and go on from the rest."""
+        """Drop everything that is not durable, and continue from the rest."""
 
     @abstractmethod
     def fill(self, table: str, rows: Sequence[Row]) -> None:
-        """Give an outside table these rows, in the order of its declared columns, in place of those it had."""
+        """Replace the rows of an external table; values are in the order of its declared columns."""
 
     @abstractmethod
     def step(self, inputs: Mapping[str, StepInput], events: Sequence[Event] = ()) -> StepOutcome:
-        """Feed one batch: rows by stream name, and control events; what comes out comes back."""
+        """Feed one batch: rows by stream name, and control events; return what the query emits."""
