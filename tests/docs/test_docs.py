@@ -37,7 +37,8 @@ from watersmeet.testing.notation import parse_cases
 from watersmeet.testing.runner import run_case
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md")), *sorted((DOCS / "sql").glob("*.md"))]
 EXAMPLES = ROOT / "examples"
 _FENCE = re.compile(
     r"(?:^<!--\s*(?P<mark>[^\n]*?)\s*-->\n)?^```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE
@@ -72,7 +73,7 @@ def blocks_of(page: Path) -> list[Block]:
 
 def pages_with(*kinds: str) -> list[object]:
     return [
-        pytest.param(page, id=page.stem)
+        pytest.param(page, id=page.relative_to(ROOT).with_suffix("").as_posix().removeprefix("docs/"))
         for page in PAGES
         if any(block.kind in kinds and block.mark != "not run" for block in blocks_of(page))
     ]
