@@ -2,8 +2,8 @@
 
 ``sql`` blocks run as ``watersmeet run --bounded`` runs a file, ``python`` blocks in one namespace, both in one
 workspace per page; ``wmt`` blocks run in the harness in several ways.  What a block gives may stand in the next
-block, if that is ``text``: its lines must be there, and result rows must be just these.  A comment above a block marks
-it:
+block, if that is ``text``, or below a ``python`` block as a table: its lines must be there, and result rows must be just
+these.  A comment above a block marks it:
 
 ``<!-- fails: TEXT -->``    the block must fail with an error that holds TEXT
 ``<!-- planned -->``        the block's queries are explained, not run
@@ -43,7 +43,8 @@ EXAMPLES = ROOT / "examples"
 _FENCE = re.compile(
     r"(?:^<!--\s*(?P<mark>[^\n]*?)\s*-->\n)?^```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE
 )
-_ROW = re.compile(r"[+-] ")
+_TABLE = re.compile(r"\s*(?P<text>(?:^\|.*\n)+)", re.MULTILINE)
+_ROW = re.compile(r"[+|-] ")
 _RUN_KINDS = ("sql", "python")
 
 
@@ -64,7 +65,9 @@ def blocks_of(page: Path) -> list[Block]:
     for number, match in enumerate(found):
         follows = found[number + 1] if number + 1 < len(found) else None
         output = None
-        if follows is not None and follows["kind"] == "text":
+        if match["kind"] == "python" and (table := _TABLE.match(text, match.end())):
+            output = tuple(table["text"].splitlines())
+        elif follows is not None and follows["kind"] == "text":
             output = tuple(line.strip() for line in follows["text"].splitlines() if line.strip())
         line = text.count("\n", 0, match.start()) + 1
         blocks.append(Block(match["kind"], match["text"], match["mark"] or "", line, output))
