@@ -1,9 +1,9 @@
 """The examples of the documentation run and give what stands below them.
 
 ``sql`` blocks run as ``watersmeet run --bounded`` runs a file, ``python`` blocks in one namespace, both in one
-workspace per page; ``wmt`` blocks run in the harness in several ways.  What a block gives may stand in the next
-block, if that is ``text``, or below a ``python`` block as a table: its lines must be there, and result rows must be just
-these.  A comment above a block marks it:
+workspace per page; ``wmt`` blocks run in the harness in several ways.  The expected output of a block is the next
+block, if that is ``text``, or the table directly below a ``python`` block: all its lines must be printed, and no other
+result rows.  A comment above a block marks it:
 
 ``<!-- fails: TEXT -->``    the block must fail with an error that holds TEXT
 ``<!-- planned -->``        the block's queries are explained, not run
