@@ -1,9 +1,9 @@
 """The examples of the documentation run and give what stands below them.
 
 ``sql`` blocks run as ``watersmeet run --bounded`` runs a file, ``python`` blocks in one namespace, both in one
-workspace per page; ``wmt`` blocks run in the harness in several ways.  What a block gives may stand in the next
-block, if that is ``text``: its lines must be there, and result rows must be just these.  A comment above a block marks
-it:
+workspace per page; ``wmt`` blocks run in the harness in several ways.  The expected output of a block is the next
+block, if that is ``text``, or the table directly below a ``python`` block: all its lines must be printed, and no other
+result rows.  A comment above a block marks it:
 
 ``<!-- fails: TEXT -->``    the block must fail with an error that holds TEXT
 ``<!-- planned -->``        the block's queries are explained, not run
@@ -37,12 +37,14 @@ from watersmeet.testing.notation import parse_cases
 from watersmeet.testing.runner import run_case
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md")), *sorted((DOCS / "sql").glob("*.md"))]
 EXAMPLES = ROOT / "examples"
 _FENCE = re.compile(
     r"(?:^<!--\s*(?P<mark>[^\n]*?)\s*-->\n)?^```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE
 )
-_ROW = re.compile(r"[+-] ")
+_TABLE = re.compile(r"\s*(?P<text>(?:^\|.*\n)+)", re.MULTILINE)
+_ROW = re.compile(r"[+|-] ")
 _RUN_KINDS = ("sql", "python")
 
 
@@ -63,7 +65,9 @@ def blocks_of(page: Path) -> list[Block]:
     for number, match in enumerate(found):
         follows = found[number + 1] if number + 1 < len(found) else None
         output = None
-        if follows is not None and follows["kind"] == "text":
+        if match["kind"] == "python" and (table := _TABLE.match(text, match.end())):
+            output = tuple(table["text"].splitlines())
+        elif follows is not None and follows["kind"] == "text":
             output = tuple(line.strip() for line in follows["text"].splitlines() if line.strip())
         line = text.count("\n", 0, match.start()) + 1
         blocks.append(Block(match["kind"], match["text"], match["mark"] or "", line, output))
@@ -72,7 +76,7 @@ def blocks_of(page: Path) -> list[Block]:
 
 def pages_with(*kinds: str) -> list[object]:
     return [
-        pytest.param(page, id=page.stem)
+        pytest.param(page, id=page.relative_to(ROOT).with_suffix("").as_posix().removeprefix("docs/"))
         for page in PAGES
         if any(block.kind in kinds and block.mark != "not run" for block in blocks_of(page))
     ]
