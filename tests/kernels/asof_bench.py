@@ -19,7 +19,7 @@ from watersmeet.kernels.asof.changelog import AsofChangelog
 from watersmeet.kernels.asof.match import AsofMatch, Direction, Versions
 from watersmeet.kernels.match import Key, SideColumns
 from watersmeet.state.store import MemoryStore
-from watersmeet.state.working_set import WorkingSets
+from watersmeet.state.working_sets import WorkingSets
 
 DELAY = 3
 END = Frame(0, 0, "", FrameKind.CONTROL, 0, Event(EventKind.END).to_json())

@@ -98,7 +98,7 @@ def settling(at: int) -> pytest.MonkeyPatch:
     """Rows are settled from so many on; where that is not at once, stored rows are sought by an index."""
     patch = pytest.MonkeyPatch()
     if at:
-        patch.setattr(asof_step, "FAR_MORE", 0)
+        patch.setattr(asof_step, "STORED_PER_LOOKUP", 0)
         patch.setattr(working_set, "LEAST_INDEXED", 1)
     patch.setattr(asof_step, "LEAST_SETTLED", at)
     patch.setattr(asof_changelog, "LEAST_SETTLED", at)

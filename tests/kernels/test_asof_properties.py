@@ -73,7 +73,7 @@ def test_every_row_meets_the_nearest_of_its_key(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(asof_step, "LEAST_SETTLED", settles_at)
         if settles_at:  # seek stored rows by an index, which only pays where there are many
-            patch.setattr(asof_step, "FAR_MORE", 0)
+            patch.setattr(asof_step, "STORED_PER_LOOKUP", 0)
             patch.setattr(working_set, "LEAST_INDEXED", 1)
         for passed, batch, restarts in steps:
             floor, newest = newest - DELAY, newest + passed

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from tests.kernels.changing_model import Change, Query, Result, TemporalJoin
 from tests.kernels.changing_queries import changes, query, streams
-from watersmeet.kernels.changelog import stored
+from watersmeet.kernels.changelog import stored_rows
 from watersmeet.testing.harness import Harness, StepInput, load_script
 
 EXAMPLES = max(settings.default.max_examples // 16, 1) if settings.default else 3
@@ -78,7 +78,7 @@ def check(rng: random.Random, draw: Callable[[], Query]) -> None:
     total: Counter[Result] = Counter()
     log = [sql.replace(";", ";\n"), f"{buckets} buckets"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stored, "LEAST_WORN", rng.choice([1, 3, 20_000]))
+        patch.setattr(stored_rows, "LEAST_DEAD", rng.choice([1, 3, 20_000]))
         for batch, answer in zip(case.batches, case.answers(), strict=True):
             if rng.random() < 0.4:
                 harness.restart()

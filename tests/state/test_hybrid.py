@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from watersmeet.state.cold import ColdDatabase
+from watersmeet.state.cold_database import ColdDatabase
 from watersmeet.testing.harness import Harness, StepInput, load_script
 
 SQL = """

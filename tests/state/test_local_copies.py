@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from watersmeet.columns import TIME, WEIGHT
-from watersmeet.engine import host
+from watersmeet.engine import host, segment_log
 from watersmeet.runtime.run_folder import new_folder, remove_abandoned
 from watersmeet.state.local_copies import LocalCopies
 from watersmeet.state.segments import Segment, read_segment
@@ -76,7 +76,7 @@ def run(copies: bool, monkeypatch: pytest.MonkeyPatch, folder: Path) -> tuple[Co
         return host.process(spec, bucket, frames, store, working_set, local, hot_keys)
 
     with monkeypatch.context() as patched:
-        patched.setattr(host, "read_segment", count)
+        patched.setattr(segment_log, "read_segment", count)
         patched.setattr("watersmeet.testing.harness.process", with_copies)
         harness = Harness(
             *load_script(

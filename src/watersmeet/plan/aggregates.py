@@ -203,7 +203,7 @@ def _operator(name: str, kernel: Aggregate, feed: Feed, route: tuple[str, ...]) 
         kernel=kernel,
         feeds=(feed,),
         routed_by=(route,),
-        output=tuple(kernel.given),
+        output=tuple(kernel.output_types),
         single_bucket=not route,
         weighted=True,
     )

@@ -133,7 +133,7 @@ def _output_schema(operator: PhysicalOperator, inputs: Sequence[InputSpec]) -> p
     if isinstance(operator.kernel, LookupJoin):
         types.update(operator.kernel.looked_up)
     if isinstance(operator.kernel, Aggregate):
-        types.update(operator.kernel.given)
+        types.update(operator.kernel.output_types)
     fields = [pa.field(name, types[name]) for name in operator.output]
     if operator.weighted:
         fields.append(pa.field(WEIGHT, pa.int8()))

@@ -17,7 +17,7 @@ from watersmeet.runtime.hot_key_files import HotKeyFiles
 from watersmeet.runtime.worker_memory import give_back
 from watersmeet.state.local_copies import LocalCopies
 from watersmeet.state.store import Store
-from watersmeet.state.working_set import WorkingSets
+from watersmeet.state.working_sets import WorkingSets
 
 
 @cache

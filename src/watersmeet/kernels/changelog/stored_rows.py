@@ -1,9 +1,12 @@
-"""Stored rows of which some have gone since: a log of rows, of the numbers of those that went, and of counts.
+"""Stored rows that may be removed: a log of rows, a log of the ids of removed rows, and a log of counts.
 
-Nothing is updated in place: rows that go are named in a relation of their own, as are changes of a row's count.  Once
-what is named, and tombstones that keep nothing out any more, are half of what is stored, the rows that still hold are
-written anew, so that state follows the rows that hold and not the changes that they saw, at a cost of a constant number
-of writes for each change.
+    left         rows as they were stored, with a first count
+    left_gone    ids of rows that were removed
+    left_counts  changes of counts, by row id
+
+Nothing is updated in place.  Once log entries and expired tombstones are half of the stored rows (and 20,000), the rows
+that still hold are rewritten.  So the size of the state follows the rows that hold, not their changes, and each change
+costs a constant number of writes: with 100,000 rows stored, a rewrite follows 50,000 entries.
 """
 
 from __future__ import annotations
@@ -17,19 +20,19 @@ import pyarrow as pa
 from watersmeet.columns import RID
 from watersmeet.kernels.api import FOREVER, GONE, NEVER, StateView, StepResult, quote
 
-#: How often a row counts (its partners): stored with the row and, as it changes, logged.
+#: The count of a row (its partners): stored with the row, with changes in a log.
 COUNT = "$n"
-#: State with fewer changes is not worth writing anew.
-LEAST_WORN = 20_000
-#: Tombstones are looked for among all stored rows so often that it costs each step what so many rows cost,
-FEW = 100_000
-#: and as many again for each row that it brings.
-FEW_FOR_EACH = 16
+#: State with fewer dead rows than this (log entries, expired tombstones) is not rewritten.
+LEAST_DEAD = 20_000
+#: To count expired tombstones takes a full scan.  A step has a budget of this many rows for it,
+SCAN_ROWS_PER_STEP = 100_000
+#: and of this many more for each new row.
+SCAN_ROWS_PER_NEW_ROW = 16
 
 
 @dataclass(frozen=True, slots=True)
 class StoredRows:
-    """The rows of one relation of the state; ``counted`` where they have a count."""
+    """The rows of one relation of the state and its logs; ``counted`` if rows have a count."""
 
     state: StateView
     relation: str
@@ -37,50 +40,51 @@ class StoredRows:
 
     @property
     def gone(self) -> str:
-        """The relation that names rows which have gone."""
+        """The relation with the ids of removed rows."""
         return f"{self.relation}{GONE}"
 
     @property
     def counts(self) -> str:
-        """The relation of changes to rows' counts."""
+        """The relation with changes of counts."""
         return f"{self.relation}_counts"
 
     @property
     def relations(self) -> tuple[str, ...]:
-        """All that the state holds of them."""
+        """The relation and its logs."""
         return (self.relation, self.gone, *((self.counts,) if self.counted else ()))
 
     def live(self) -> str | None:
-        """SQL of all rows that have not gone, with their counts; None without any."""
+        """Return SQL for all rows that still hold, with their counts; None if no row is stored."""
         stored = self.state.scan(self.relation, NEVER, FOREVER)
         if stored is None:
             return None
-        return self._now(stored, lambda log: self.state.scan(log, NEVER, FOREVER))
+        return self._without_removed(stored, lambda log: self.state.scan(log, NEVER, FOREVER))
 
     @contextmanager
     def find(self, by: Sequence[str], probes: pa.Table, where: str, low: int, high: int) -> Iterator[str | None]:
-        """SQL of the rows ``s`` that meet a condition and have not gone, with their counts; None without any.
+        """Yield SQL for the rows ``s`` that meet ``where`` and still hold, with their counts; None if no row is stored.
 
-        Columns ``by`` of a row that meets it equal those of a row of ``probes``, and ``low <= $t <= high``.
+        ``where`` must imply that the ``by`` columns equal those of a row of ``probes``, and that
+        ``low <= $t <= high``.
         """
-        stored = self.state.matching(self.relation, by, probes, low, high)
+        stored = self.state.rows_with_keys(self.relation, by, probes, low, high)
         if stored is None:
             yield None
             return
         con, found = self.state.connection, quote(f"{self.relation}_found")
         try:
             con.execute(f"CREATE TEMP TABLE {found} AS SELECT * FROM {stored} AS s WHERE {where}")
-            numbers = con.sql(f"SELECT {quote(RID)} FROM {found}").to_arrow_table()
-            yield self._now(found, lambda log: self.state.matching(log, [RID], numbers, NEVER, FOREVER))
+            rids = con.sql(f"SELECT {quote(RID)} FROM {found}").to_arrow_table()
+            yield self._without_removed(found, lambda log: self.state.rows_with_keys(log, [RID], rids))
         finally:
             con.execute(f"DROP TABLE IF EXISTS {found}")
 
-    def _now(self, rows: str, read: Callable[[str], str | None]) -> str:
-        """SQL of stored rows with their counts, without those that have gone.
+    def _without_removed(self, rows: str, read: Callable[[str], str | None]) -> str:
+        """Return SQL for ``rows`` that still hold, with their counts.
 
-        ``read`` gives SQL of a log, with what it says of these rows and perhaps of others; None where it is empty.
+        ``read`` returns SQL for a log: its entries for these rows, and possibly others; None if it is empty.
         """
-        # what was found is small beside the logs, so each log is probed with it
+        # the rows are few beside the logs, so each log is probed with them
         names = [f"found AS MATERIALIZED (SELECT * FROM {rows})"]
         rid, of_found = quote(RID), f"{quote(RID)} IN (SELECT {quote(RID)} FROM found)"
         now = "SELECT f.* FROM found AS f"
@@ -94,46 +98,48 @@ class StoredRows:
             now += f" WHERE f.{rid} NOT IN (SELECT {rid} FROM away)"
         return f"(WITH {', '.join(names)} {now})"
 
-    def write_anew(self, result: StepResult, still: str, passed: str | None = None) -> None:
-        """Let the rows that hold take the place of all that is stored, if that is worn.
+    def rewrite_if_due(self, result: StepResult, still: str, passed: str | None = None) -> None:
+        """Replace the relation and its logs by the rows that hold, if half of what is stored is dead.
 
-        What ``result`` says of them so far becomes part of it.  ``still`` is SQL: whether a row, as ``s``, is kept;
-        ``passed``, where there are tombstones: whether it is one that is not needed any more.
+        The rows and log entries in ``result.store`` become part of the rewrite.  ``still`` is SQL that tests whether a
+        row ``s`` is to be kept; ``passed``, if there are tombstones, whether ``s`` is an expired one.
         """
-        if not self._is_worn(result, passed):
+        if not self._is_due(result, passed):
             return
         fresh = {name: result.store.pop(name) for name in self.relations}
-        new = {name: self.state.show(rows) for name, rows in fresh.items()}
+        new = {name: self.state.register(rows) for name, rows in fresh.items()}
         columns = ", ".join(quote(name) for name in fresh[self.relation].column_names)
         parts = [f"SELECT {columns} FROM {new[self.relation]}"]
         if (live := self.live()) is not None:
             parts.append(f"SELECT {columns} FROM {live}")
-        rid, shown, counted = quote(RID), "s.*", ""
+        rid, items, counted = quote(RID), "s.*", ""
         if self.counted:
             added = f"SELECT {rid}, sum({quote(COUNT)}) AS n FROM {new[self.counts]} GROUP BY {rid}"
-            shown = f"s.* REPLACE (CAST(s.{quote(COUNT)} + coalesce(a.n, 0) AS INT) AS {quote(COUNT)})"
+            items = f"s.* REPLACE (CAST(s.{quote(COUNT)} + coalesce(a.n, 0) AS INT) AS {quote(COUNT)})"
             counted = f" LEFT JOIN ({added}) AS a ON a.{rid} = s.{rid}"
-        rows = f"SELECT {shown} FROM ({' UNION ALL '.join(parts)}) AS s{counted}"
+        rows = f"SELECT {items} FROM ({' UNION ALL '.join(parts)}) AS s{counted}"
         rows += f" WHERE s.{rid} NOT IN (SELECT {rid} FROM {new[self.gone]}) AND {still}"
         rows += f" AND NOT ({passed})" if passed else ""
         result.replace[self.relation] = self.state.connection.sql(rows).to_arrow_table()
         for name in self.relations[1:]:
             result.replace[name] = fresh[name].slice(0, 0)
 
-    def _is_worn(self, result: StepResult, passed: str | None) -> bool:
+    def _is_due(self, result: StepResult, passed: str | None) -> bool:
         total = self._rows(self.relation, result)
-        worn = sum(self._rows(name, result) for name in self.relations[1:])
+        dead = sum(self._rows(name, result) for name in self.relations[1:])
         new = int(result.store[self.relation].num_rows)
-        if passed is not None and self.state.may_scan(self.relation, FEW + FEW_FOR_EACH * new):
-            worn += self._passed(passed)
-        return worn >= max(LEAST_WORN, total // 2)
+        if passed is not None and self.state.spend_scan_budget(
+            self.relation, SCAN_ROWS_PER_STEP + SCAN_ROWS_PER_NEW_ROW * new
+        ):
+            dead += self._passed(passed)
+        return dead >= max(LEAST_DEAD, total // 2)
 
     def _rows(self, relation: str, result: StepResult) -> int:
-        """Rows of a relation, stored and new."""
+        """Return the number of rows of a relation, stored and new."""
         return self.state.count(relation, NEVER) + int(result.store[relation].num_rows)
 
     def _passed(self, passed: str) -> int:
-        """How many stored tombstones are not needed any more."""
+        """Return how many stored tombstones are expired."""
         stored = self.state.scan(self.relation, NEVER, FOREVER)
         if stored is None:
             return 0
