@@ -1,4 +1,4 @@
-"""Hot keys: which keys are, the steps that each takes, where its rows go; results are those of keys that stay home."""
+"""Hot keys: detection, phases, routing; results equal those without spreading."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from watersmeet.runtime.hot_key_files import HotKeyFiles
 from watersmeet.testing.harness import Harness, StepInput, load_script
 
 RULE = SpreadRule((0,), 100, reach=1000)
-#: Where whole queries run, a key goes home after so many batches.
+#: In tests of whole queries, a key goes home after this many cold batches.
 COLD = 3
 MANY = {0: RowCounts(1000, {7: 500})}
 FEW = {0: RowCounts(1000, {7: 20})}
@@ -136,7 +136,7 @@ def script(join: str, emit: str, skew: str = "spread") -> str:
 
 @st.composite
 def batches(draw: st.DrawFn) -> list[dict[str, StepInput]]:
-    """Rows mostly of one key for a while, later of others, so that it is hot, and then no more."""
+    """Rows mostly of one key for a while, later of others, so that it is hot at first and cold later."""
     found = []
     number = 0
     hot_for = draw(st.integers(3, 8))
@@ -257,7 +257,7 @@ SPREAD = {7: HotKey(0, Phase.SPREAD)}
 
 @pytest.fixture
 def task(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What Spark tells the running task."""
+    """The batch, query and run that Spark reports to the running task."""
     told = {"batch_id": 0, "query_id": "q", "run_id": "first"}
     for name in tuple(told):
         monkeypatch.setattr(hot_key_files, name, lambda name=name: told[name])

@@ -1,4 +1,4 @@
-"""The state of streams that change follows the keys that hold, not the changes that they saw."""
+"""The state of changing streams follows the keys that hold, not the number of changes."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_deleted_keys_leave_the_state_once_a_watermark_has_passed_them(
     step(running, range(1, 101), 0, 1)
     deleted = step(running, range(1, 101), 0, 2, delta=-1)
     assert deleted.count("state_rows") > 100, "tombstones keep older rows out"
-    # an older row is on time still, and brings nothing back
+    # an older row is still on time, and restores nothing
     assert not step(running, range(1, 101), 9, 0).changes
     passed = gauges(step(running, last, 1, 2 + DELAY + 1))
     assert passed["state_rows"] == one_key["state_rows"]
@@ -88,7 +88,7 @@ def test_deleted_keys_leave_the_state_once_a_watermark_has_passed_them(
 def test_keys_that_come_once_and_go_once_leave_nothing_behind(
     query: str, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each leaves a row, its number among those that went, and a tombstone: never half of what is stored was named.
+    """Each leaves a row, its id in the log of removed rows, and a tombstone: the log never reaches half of the rows.
 
     Of many rows not every step looks for tombstones.
     """

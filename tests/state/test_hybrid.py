@@ -1,4 +1,4 @@
-"""Joins that keep only the rows in use in memory: the same results, over state many times the memory given."""
+"""Joins that keep only the rows in use in memory: the same results, over state many times the size of the memory."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from watersmeet.state import key_index
 from watersmeet.state.key_hashes import key_hashes
 from watersmeet.state.key_index import KeyIndex
 
-# hashes that begin alike, and some that differ in the bits that are not kept only
+# hashes with equal prefixes, and some that differ only in bits that the index drops
 HASHES = [high << shift | low for high in (0, 1, 2, 7) for shift in (61, 40, 32) for low in (0, 5)]
 BLOCKS = st.lists(st.lists(st.sampled_from(HASHES), min_size=1, max_size=12), min_size=1, max_size=12)
 
@@ -58,7 +58,7 @@ def test_rows_that_are_too_many_are_not_counted() -> None:
     assert index.find(hashes_of([1 << 40]), [0], 90) is not None
     assert index.find(hashes_of([1 << 40]), [0], 89) is None
     assert index.find(hashes_of([1 << 40]), [0], 2) is None
-    assert index.find(hashes_of([1 << 40]), [], 0) is not None  # those of other blocks do not count
+    assert index.find(hashes_of([1 << 40]), [], 0) is not None  # entries of other blocks do not count
 
 
 def test_entries_of_what_was_left_out_go_in_time() -> None:

@@ -1,4 +1,4 @@
-"""Copies of segments for other workers: a cache beside the state store, which has what is missing."""
+"""Copies of segments for other workers: a cache beside the state store, which holds every segment."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_copy_is_there_until_it_is_removed(tmp_path: Path) -> None:
     one.remove("1-left-a")
     one.remove("1-left-a")
     assert one.get("1-left-a") is None
-    assert mapped == ROWS  # what was mapped stays
+    assert mapped == ROWS  # a mapped table stays
 
 
 @pytest.mark.parametrize("content", [b"", b"ARROW1", b"no Arrow at all"])
@@ -63,7 +63,7 @@ def test_folders_of_killed_processes_go_after_a_day(monkeypatch: pytest.MonkeyPa
 
 
 def run(copies: bool, monkeypatch: pytest.MonkeyPatch, folder: Path) -> tuple[Counter[Any], int]:
-    """What a join of changes comes to with a worker that has forgotten everything before each step; segments read."""
+    """Return the results of a join whose worker forgets everything before each step, and the segments read."""
     read = 0
 
     def count(store: Store, segment: Segment) -> pa.Table:

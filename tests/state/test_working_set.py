@@ -1,4 +1,4 @@
-"""Working sets are a cache: brought up by set difference, trimmed by use, and never needed for a right answer."""
+"""Working sets are a cache: synced by set difference, trimmed by use, and never needed for a correct result."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Hot keys: keys with so many rows in a batch that one bucket would do the work of all.
 
 For a hot key, the rows of one side are spread over the buckets, and the rows of the other side go to all buckets as
-copies.  A pair is still formed once: each spread row lies in one bucket and meets every partner there.  So only the
+copies.  A pair is still formed once: each spread row lies in one bucket and finds every partner there.  So only the
 spread side may be one whose rows are emitted alone.  (Fragment and replicate, chosen for hot keys only: Xu et al.,
 "Handling data skew in parallel joins in shared-nothing systems", SIGMOD 2008.)
 

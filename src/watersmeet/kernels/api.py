@@ -118,7 +118,7 @@ class StateView(Protocol):
     def register(self, rows: pa.Table) -> str:
         """Return a name by which SQL finds these rows until the step ends."""
 
-    def scan(self, relation: str, low: int, high: int) -> str | None:
+    def scan(self, relation: str, low: int = NEVER, high: int = FOREVER) -> str | None:
         """Return SQL for all stored rows with ``low <= $t <= high``."""
 
     def rows_with_keys(

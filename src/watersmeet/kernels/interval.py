@@ -10,7 +10,7 @@ State        rows that are not final, and marks of those that have found a partn
              a left row that had a partner when it arrived
 
 Example, FINAL, left join, bounds ±10: l@5 has no partner.  At F = 15 it is still open: r@15 may arrive, and 5 + 10 < 15
-is false.  At F = 16 it is emitted padded.  Had it met r@14, its mark would say so, even after r was forgotten.
+is false.  At F = 16 it is emitted padded.  Had it matched r@14, its mark would say so, even after r was forgotten.
 
 A step, with new rows ``new`` and stored rows ``old``::
 

@@ -10,8 +10,6 @@ import pyarrow.compute as pc
 
 from watersmeet.columns import ID, MATCHED, RID, TIME, WEIGHT
 from watersmeet.kernels.api import (
-    FOREVER,
-    NEVER,
     EmitMode,
     JoinKind,
     Side,
@@ -192,7 +190,7 @@ class _Step:
             for left, right, on in self.meetings()
         ]
         found = f"SELECT DISTINCT lid, ltime FROM ({' UNION ALL '.join(selects)})"
-        marks = self.state.scan(_marks(Side.LEFT), NEVER, FOREVER)
+        marks = self.state.scan(_marks(Side.LEFT))
         return found if marks is None else f"{found} WHERE lid NOT IN (SELECT {quote(RID)} FROM {marks})"
 
     # -- shared ----------------------------------------------------------------------------------------------------
@@ -260,7 +258,7 @@ class _Step:
 
     def unmarked(self, side: Side, id: str = quote(RID)) -> str:
         """Return `` AND id has no mark``, over the marks of earlier steps."""
-        marks = self.state.scan(_marks(side), NEVER, FOREVER)
+        marks = self.state.scan(_marks(side))
         return "" if marks is None else f" AND {id} NOT IN (SELECT {quote(RID)} FROM {marks})"
 
     def store(self, side: Side, *, where: str = "TRUE") -> None:

@@ -30,7 +30,7 @@ import pyarrow as pa
 
 from watersmeet.columns import TIME, WEIGHT
 from watersmeet.kernels.aggregate.parts import Bag
-from watersmeet.kernels.api import FOREVER, NEVER, StateView, StepResult, quote
+from watersmeet.kernels.api import NEVER, StateView, StepResult, quote
 
 if TYPE_CHECKING:
     from watersmeet.kernels.aggregate.kernel import Aggregate
@@ -267,7 +267,7 @@ class _Step:
         if new.num_rows + self.state.count(relation, NEVER) < most:
             self.result.store[relation] = new
             return
-        log, before = (self.state.scan(name, NEVER, FOREVER) for name in (relation, settled(relation)))
+        log, before = (self.state.scan(name) for name in (relation, settled(relation)))
         rows = " UNION ALL ".join(f"SELECT {columns} FROM {part}" for part in (_new(relation), log, before) if part)
         self.result.replace[settled(relation)] = self.fetch(f"SELECT *, {time} FROM ({self.together(relation, rows)})")
         self.result.replace[relation] = new.slice(0, 0)

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.columns import TIME
-from watersmeet.kernels.api import FOREVER, NEVER, Side, StateView, StepFrontiers, StepResult, quote
+from watersmeet.kernels.api import NEVER, Side, StateView, StepFrontiers, StepResult, quote
 from watersmeet.kernels.asof.match import AsofMatch, Direction
 from watersmeet.kernels.asof.step import AsofStep, step_tables
 from watersmeet.kernels.match import number_rows
@@ -68,7 +68,7 @@ class AsofAtOnce:
         return result
 
     def _count_behind(self, step: AsofStep, inputs: Mapping[int, pa.Table], result: StepResult) -> None:
-        stored = step.state.scan(_JOINED, NEVER, FOREVER)
+        stored = step.state.scan(_JOINED)
         joined = step.rows(f"SELECT max({quote(TIME)}) FROM {stored}")[0][0] if stored else NEVER
         behind = pc.sum(pc.less_equal(inputs[Side.RIGHT.index][TIME], joined)).as_py() or 0
         result.counters[self.behind] = behind

@@ -10,7 +10,7 @@ State        left rows that are not final, and their results as emitted; right r
 A step joins only affected left rows, and emits the difference::
 
     affected = new left rows
-             + stored left rows, not final, that may meet an entity with a new or retracted version
+             + stored left rows, not final, that may match an entity with a new or retracted version
     now      = affected joined with all right rows
     emit     + now - emitted before              both as bags of right columns: equal results cancel out
              - emitted before, of retracted left rows
@@ -62,7 +62,7 @@ class AsofChangelog:
         return {_LEFT: final, _SETTLED[_LEFT]: final, "right": NEVER, "settled": NEVER}
 
     def final_before(self, frontier: int) -> int:
-        """Return the time below which left rows are final, whatever they have met."""
+        """Return the time below which left rows are final, whatever their partner."""
         if self.match.direction in (Direction.BACKWARD, Direction.CURRENT):
             return frontier
         return shift(frontier, None if self.match.tolerance is None else -self.match.tolerance)
@@ -143,7 +143,7 @@ class _Step:
         if not scans:
             return None
         rows = " UNION ALL ".join(self.columns(scan) for scan in scans)
-        gone = self.state.scan("gone", NEVER, FOREVER)
+        gone = self.state.scan("gone")
         where = f" WHERE {quote(RID)} NOT IN (SELECT {quote(RID)} FROM {gone})" if gone else ""
         return f"(SELECT * FROM ({rows}){where})"
 
@@ -170,7 +170,7 @@ class _Step:
             where.append(f"{time} >= (SELECT min({changed}) FROM {self.right_new})")
         if self.match.direction is Direction.FORWARD:
             where.append(f"{time} <= (SELECT max({changed}) FROM {self.right_new})")
-        # the version met before may have had another key than the entity's versions have now
+        # the version matched before may have had another key than the entity's versions have now
         if same_key := self.match.same_key(by=self.match.meets_one):
             where.append(f"EXISTS (SELECT 1 FROM ({self.step.changed_entities()}) AS r WHERE {' AND '.join(same_key)})")
         names = ", ".join(f"l.{quote(name)}" for name in self.left_names)
@@ -235,7 +235,7 @@ class _Step:
         return f"SELECT {columns} FROM difference AS d JOIN ({rows}) AS l USING ({quote(RID)})"
 
     def untimed_retractions(self) -> str:
-        """Return SQL for retracted padded rows whose left rows have no time: they met nothing and were not stored."""
+        """Return SQL for retracted padded rows whose left rows have no time: they matched nothing and were not stored."""
         padding = self.match.output(Side.RIGHT, "FALSE")
         columns = [*self.match.output(Side.LEFT), *padding, f"CAST(-1 AS TINYINT) AS {quote(WEIGHT)}"]
         columns += [_KEPT_ID] if self.kernel.gives_ids else []

@@ -9,7 +9,7 @@ Ties         of right rows with equal key and time, the last in the order of the
 Deletes      see ``Versions`` in match.py
 NULL keys    match nothing, unless the key is null-safe; NULL times (padded rows of an earlier join) match nothing
 Several      if the key does not name one entity (a table with a primary key is joined by other columns), the left row
-             meets every version that has the key and holds at its time
+             matches every version that has the key and holds at its time
 Late rows    never reach the kernel
 Final        once no nearer right row can arrive, F being the operator's frontier after the batch:
              BACKWARD  l.$t < F
@@ -56,7 +56,7 @@ class AsofJoin:
     def step(
         self, state: StateView, inputs: Mapping[int, pa.Table], frontiers: StepFrontiers, first_rid: int
     ) -> StepResult:
-        """Emit the left rows that have become final; store the others, and the right rows that later ones may meet."""
+        """Emit the left rows that have become final; store the others, and the right rows that later ones may match."""
         left, right = state.register(number_rows(inputs[0], first_rid)), state.register(inputs[1])
         with step_tables(state):
             return _Step(self.match, state, left, right, frontiers).run()

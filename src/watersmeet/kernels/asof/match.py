@@ -74,7 +74,7 @@ class AsofMatch:
 
     @property
     def meets_one(self) -> bool:
-        """Whether the keys name one entity; otherwise a left row may meet versions of several."""
+        """Whether the keys name one entity; otherwise a left row may match versions of several."""
         return set(self.versions.by) <= {key.right for key in self.keys}
 
     @property

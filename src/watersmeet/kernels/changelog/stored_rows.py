@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from watersmeet.columns import RID
-from watersmeet.kernels.api import FOREVER, GONE, NEVER, StateView, StepResult, quote
+from watersmeet.kernels.api import GONE, NEVER, StateView, StepResult, quote
 
 #: The count of a row (its partners): stored with the row, with changes in a log.
 COUNT = "$n"
@@ -55,14 +55,14 @@ class StoredRows:
 
     def live(self) -> str | None:
         """Return SQL for all rows that still hold, with their counts; None if no row is stored."""
-        stored = self.state.scan(self.relation, NEVER, FOREVER)
+        stored = self.state.scan(self.relation)
         if stored is None:
             return None
-        return self._without_removed(stored, lambda log: self.state.scan(log, NEVER, FOREVER))
+        return self._without_removed(stored, self.state.scan)
 
     @contextmanager
     def find(self, by: Sequence[str], probes: pa.Table, where: str, low: int, high: int) -> Iterator[str | None]:
-        """Yield SQL for the rows ``s`` that meet ``where`` and still hold, with their counts; None if no row is stored.
+        """Yield SQL for the rows ``s`` that satisfy ``where`` and still hold, with their counts; None if no row is stored.
 
         ``where`` must imply that the ``by`` columns equal those of a row of ``probes``, and that
         ``low <= $t <= high``.
@@ -140,7 +140,7 @@ class StoredRows:
 
     def _passed(self, passed: str) -> int:
         """Return how many stored tombstones are expired."""
-        stored = self.state.scan(self.relation, NEVER, FOREVER)
+        stored = self.state.scan(self.relation)
         if stored is None:
             return 0
         ((rows,),) = self.state.connection.execute(f"SELECT count(*) FROM {stored} AS s WHERE {passed}").fetchall()
