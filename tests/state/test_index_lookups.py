@@ -11,7 +11,7 @@ import pytest
 from tests.support.index_lookups import always_looked_up
 from watersmeet.columns import TIME
 from watersmeet.kernels.api import FOREVER, NEVER
-from watersmeet.state import keyed_segments, small_segments, working_set
+from watersmeet.state import keyed_segments, segment_index, small_segments, working_set
 from watersmeet.state.keyed_segments import KeyedSegments
 from watersmeet.state.segments import Segment
 from watersmeet.state.working_set import LEAST_PROBED_ROWS, ROWS_PER_FOUND, ROWS_PER_PROBE, WorkingSet
@@ -85,7 +85,30 @@ def test_rows_of_a_key_are_found(probed: pa.Table, low: int, high: int, expected
     assert [held.count("left", low) for low in (0, 3, 8, 9)] == [9, 6, 1, 0]
 
 
-def test_what_comes_and_goes_later_is_found_and_not_found() -> None:
+@pytest.mark.parametrize("in_arrow", [False, True])
+@pytest.mark.parametrize(
+    ("key", "low", "high", "expected"),
+    [("1", NEVER, FOREVER, [0, 3, 4]), ("1", 1, 3, [3]), ("NULL", NEVER, FOREVER, [2, 5]), ("9", NEVER, FOREVER, [])],
+)
+def test_probes_in_sql_find_the_rows_of_their_keys(
+    key: str, low: int, high: int, expected: list[int], in_arrow: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tables have an index by key and time; rows in Arrow are scanned."""
+    monkeypatch.setattr(working_set, "LEAST_INDEXED", 1)
+    monkeypatch.setattr(segment_index, "CHUNK", 1)
+    held = holding(WorkingSets(most_bytes=1 << 30))
+    if in_arrow:
+        held.rows_with_keys("left", ["k"], probes(k=[1]))
+        held.release()
+    probe = f"(SELECT CAST({key} AS INTEGER) AS k)"
+    found = times_of(held, held.rows_with_keys("left", ["k"], probe, low, high))
+    assert found == ([t for t in range(9) if low <= t <= high] if in_arrow else expected)
+    assert times_of(held, held.rows_with_keys("left", [], probe, low, high)) == times_of(
+        held, held.scan("left", low, high)
+    )
+
+
+def test_segments_added_and_removed_later_are_looked_up_too() -> None:
     held = holding(WorkingSets(most_bytes=1 << 30))
     one = probes(k=[1])
     held.rows_with_keys("left", ["k"], one)

@@ -87,7 +87,7 @@ class _Step:
         """Return SQL for new pairs; with ``ids``, also row ids and whether a stored row had a partner on arrival."""
         columns = self.match.output_sql()
         selects = []
-        for left, right, condition in self.meetings():
+        for left, right, condition in self.joins():
             extra = self.weight_column("1", id="NULL")
             if ids:
                 extra = ", " + ", ".join(self.id_columns(Side.LEFT, left) + self.id_columns(Side.RIGHT, right))
@@ -187,7 +187,7 @@ class _Step:
         join = "SEMI JOIN" if self.match.keys else "JOIN"
         selects = [
             f"SELECT l.{quote(RID)} AS lid, l.{quote(TIME)} AS ltime FROM {left} AS l {join} {right} AS r ON {on}"
-            for left, right, on in self.meetings()
+            for left, right, on in self.joins()
         ]
         found = f"SELECT DISTINCT lid, ltime FROM ({' UNION ALL '.join(selects)})"
         marks = self.state.scan(_marks(Side.LEFT))
@@ -195,7 +195,7 @@ class _Step:
 
     # -- shared ----------------------------------------------------------------------------------------------------
 
-    def meetings(self) -> list[tuple[str, str, str]]:
+    def joins(self) -> list[tuple[str, str, str]]:
         """Return (left relation, right relation, condition) of every join that may form a new pair."""
         on = self.match.condition_sql()
         found = []

@@ -23,8 +23,8 @@ class WorkingSets:
     """Working sets by key, in one DuckDB.
 
     Sets are kept until they hold more than ``most_bytes`` together, or have not been used for ``idle_seconds``: then
-    their query has ended, or runs elsewhere.  With a ``memory_limit`` all rows stay in DuckDB, which counts and spills
-    them.
+    their query has ended, or runs elsewhere.  With a ``memory_limit``, all large segments stay in DuckDB, which counts
+    and spills them.
     """
 
     def __init__(self, *, most_bytes: int, memory_limit: str | None = None, idle_seconds: float = IDLE_SECONDS) -> None:

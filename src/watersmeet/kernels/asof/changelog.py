@@ -235,7 +235,7 @@ class _Step:
         return f"SELECT {columns} FROM difference AS d JOIN ({rows}) AS l USING ({quote(RID)})"
 
     def untimed_retractions(self) -> str:
-        """Return SQL for retracted padded rows whose left rows have no time: they matched nothing and were not stored."""
+        """Return SQL for retracted padded rows of left rows without a time: these match nothing and are not stored."""
         padding = self.match.output(Side.RIGHT, "FALSE")
         columns = [*self.match.output(Side.LEFT), *padding, f"CAST(-1 AS TINYINT) AS {quote(WEIGHT)}"]
         columns += [_KEPT_ID] if self.kernel.gives_ids else []

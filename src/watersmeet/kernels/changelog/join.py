@@ -126,11 +126,11 @@ class _Step:
             alias = side.alias
             columns += [f"{alias}.{quote(RID)} AS {alias}id", f"{alias}.{quote(step.name)} AS {alias}name"]
             columns.append(f"{alias}.w AS {alias}w")
-        meetings = (("delta", "kept", ""), ("kept", "delta", ""), ("delta", "delta", " AND l.w = r.w"))
+        joins = (("delta", "kept", ""), ("kept", "delta", ""), ("delta", "delta", " AND l.w = r.w"))
         return " UNION ALL ".join(
             f"SELECT {', '.join(columns)}, CAST(CASE l.w WHEN 0 THEN r.w ELSE l.w END AS TINYINT) AS w "
             f"FROM {_rows('l', left)} AS l JOIN {_rows('r', right)} AS r ON {self.match.condition_sql()}{also}"
-            for left, right, also in meetings
+            for left, right, also in joins
         )
 
     # -- results ---------------------------------------------------------------------------------------------------

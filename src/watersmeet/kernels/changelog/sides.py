@@ -149,8 +149,8 @@ class SideStep:
     def store(self, result: StepResult, met: str, settled: int, frontier: int) -> None:
         """Store new rows, ids of gone rows, and changed counts of kept rows.
 
-        ``met`` is SQL of (id, by): the number of partners that rows have gained or lost.  Rows below ``settled`` are final and
-        are not stored.  A tombstone below ``frontier`` is no longer needed: an older row of its key would be late.
+        ``met`` is SQL of (id, by): how many partners rows gained or lost.  Rows below ``settled`` are final and are not
+        stored.  A tombstone below ``frontier`` is no longer needed: an older row of its key would be late.
         """
         stored, rid = self.stored, quote(RID)
         lasting = f"s.{quote(TIME)} >= {settled}"

@@ -62,10 +62,10 @@ class StoredRows:
 
     @contextmanager
     def find(self, by: Sequence[str], probes: pa.Table, where: str, low: int, high: int) -> Iterator[str | None]:
-        """Yield SQL for the rows ``s`` that satisfy ``where`` and still hold, with their counts; None if no row is stored.
+        """Yield SQL for rows ``s`` that satisfy ``where`` and still hold, with their counts; None if no row is stored.
 
-        ``where`` must imply that the ``by`` columns equal those of a row of ``probes``, and that
-        ``low <= $t <= high``.
+        It looks up rows with ``low <= $t <= high`` only.  ``where`` must imply that the ``by`` columns equal those of a
+        row of ``probes``.
         """
         stored = self.state.rows_with_keys(self.relation, by, probes, low, high)
         if stored is None:
