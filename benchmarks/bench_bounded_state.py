@@ -28,7 +28,7 @@ from watersmeet.kernels.changelog.join import ChangelogJoin
 from watersmeet.kernels.changelog.newest import Newest
 from watersmeet.kernels.match import Key, SideColumns, WindowMatch
 from watersmeet.state.store import MemoryStore
-from watersmeet.state.working_set import WorkingSets
+from watersmeet.state.working_sets import WorkingSets
 
 _SHOWN = (1, 2, 10, 50, 100)
 OUTPUT = pa.schema([("l:k", pa.int64()), ("l:v", pa.int64()), ("r:v", pa.int64()), (WEIGHT, pa.int8())])

@@ -26,7 +26,7 @@ from watersmeet.kernels.asof.at_once import AsofAtOnce
 from watersmeet.kernels.asof.match import AsofMatch, Direction, Versions
 from watersmeet.kernels.match import Key, SideColumns
 from watersmeet.state.store import MemoryStore
-from watersmeet.state.working_set import WorkingSets
+from watersmeet.state.working_sets import WorkingSets
 
 BATCH = 1_000
 SPACING = 1_000

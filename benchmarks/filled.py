@@ -17,7 +17,8 @@ from watersmeet.kernels.interval import IntervalJoin
 from watersmeet.kernels.match import Key, SideColumns, WindowMatch
 from watersmeet.state.local_copies import LocalCopies
 from watersmeet.state.store import MemoryStore
-from watersmeet.state.working_set import WorkingSet, WorkingSets
+from watersmeet.state.working_set import WorkingSet
+from watersmeet.state.working_sets import WorkingSets
 
 _WINDOW = 1_000_000_000
 _OUTPUT = pa.schema([("l:id", pa.int64()), ("r:id", pa.int64())])

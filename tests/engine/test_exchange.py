@@ -29,7 +29,7 @@ def test_a_large_payload_lies_in_a_file(tmp_path: Path) -> None:
     assert rows.part == ""
     assert mark == frames()[1]
     file.unlink()
-    assert decode_table(rows.payload) == ROWS  # what was received stays
+    assert decode_table(rows.payload) == ROWS  # received rows stay
 
 
 @pytest.mark.parametrize("folder", [None, "here"])

@@ -17,14 +17,16 @@ from watersmeet.columns import TIME
 from watersmeet.engine.events import Event, EventKind
 from watersmeet.engine.frames import Frame, FrameKind, decode_table, mark_frame, row_frames
 from watersmeet.engine.host import process
-from watersmeet.engine.pack import RAW_TEXT, Told
+from watersmeet.engine.pack import RAW_TEXT
+from watersmeet.engine.pack_report import PackReport
 from watersmeet.engine.specs import InputSpec, OperatorSpec
 from watersmeet.errors import CheckpointError, LimitError
 from watersmeet.kernels.api import FOREVER, EmitMode, JoinKind
 from watersmeet.kernels.interval import IntervalJoin
 from watersmeet.kernels.match import Key, SideColumns, WindowMatch
 from watersmeet.state.store import MemoryStore
-from watersmeet.state.working_set import WorkingSet, WorkingSets
+from watersmeet.state.working_set import WorkingSet
+from watersmeet.state.working_sets import WorkingSets
 
 Step = list[Frame]
 Sent = Counter[tuple[Any, ...]]
@@ -199,7 +201,7 @@ def test_a_limit_counts_for_all_buckets_together(workers: list[WorkingSets]) -> 
         (1_000, 1_700_000_000_000_000, "the frontier 1700000000000"),
         (None, 1_767_225_600_500_000, "the frontier 2026-01-01 00:00:00.500000+00:00"),
         (None, 2**60, "the frontier, 1152921504606846976 microseconds from 1970"),
-        (None, FOREVER, "the end of the stream, which has been told"),
+        (None, FOREVER, "the end of the stream, which has been declared"),
     ],
 )
 def test_the_reason_of_a_late_row_tells_time_as_its_column_does(
@@ -257,7 +259,7 @@ def test_time_waits_for_every_part(workers: list[WorkingSets]) -> None:
 def test_a_retried_batch_counts_its_rows_once(workers: list[WorkingSets]) -> None:
     (worker, other) = fresh(workers)
     store = MemoryStore()
-    counted = Frame(BUCKET, 0, "", FrameKind.MARK, -(2**63), Told(Counter({"in": 3, "filtered": 1})).to_json())
+    counted = Frame(BUCKET, 0, "", FrameKind.MARK, -(2**63), PackReport(Counter({"in": 3, "filtered": 1})).to_json())
     step = [*rows("l", (5, 1, 1), (6, 1, 2)), counted, mark("l", 6)]
     process(spec(), BUCKET, step, MemoryStore(store), worker)
     found = counters(process(spec(), BUCKET, step[::-1], store, other))

@@ -1,4 +1,4 @@
-"""Hot keys: which keys are, the steps that each takes, where its rows go; results are those of keys that stay home."""
+"""Hot keys: detection, phases, routing; results equal those without spreading."""
 
 from __future__ import annotations
 
@@ -13,19 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from watersmeet.engine import hot_keys
+from watersmeet.engine import hot_key_decision
 from watersmeet.engine.events import Event, EventKind
+from watersmeet.engine.hot_key_decision import COLD_BATCHES, RowCounts, next_keys
 from watersmeet.engine.hot_keys import (
-    COLD_BATCHES,
     Entry,
     HotKey,
+    KeySample,
     Phase,
-    Sampled,
-    Seen,
     SpreadRule,
-    copied,
-    next_keys,
-    place,
+    assign_spread_rows,
+    rows_to_copy,
 )
 from watersmeet.engine.pack import pack
 from watersmeet.errors import CheckpointError
@@ -35,13 +33,13 @@ from watersmeet.runtime.hot_key_files import HotKeyFiles
 from watersmeet.testing.harness import Harness, StepInput, load_script
 
 RULE = SpreadRule((0,), 100, reach=1000)
-#: Where whole queries run, a key goes home after so many batches.
+#: In tests of whole queries, a key goes home after this many cold batches.
 COLD = 3
-MANY = {0: Seen(1000, {7: 500})}
-FEW = {0: Seen(1000, {7: 20})}
+MANY = {0: RowCounts(1000, {7: 500})}
+FEW = {0: RowCounts(1000, {7: 20})}
 
 
-def after(keys: dict[int, HotKey], seen: dict[int, Seen], newest: int = 50, closed: int = 0) -> dict[int, HotKey]:
+def after(keys: dict[int, HotKey], seen: dict[int, RowCounts], newest: int = 50, closed: int = 0) -> dict[int, HotKey]:
     return next_keys(keys, seen, (newest, newest), (closed, closed), RULE, 2)
 
 
@@ -71,11 +69,11 @@ def test_a_key_that_cools_before_it_was_spread_goes_home_at_once() -> None:
     [(1000, 100, 2, True), (1000, 99, 2, False), (10_000, 300, 2, False), (10_000, 300, 8, True)],
 )
 def test_a_key_is_hot_by_its_rows_and_by_its_share(rows: int, of_key: int, buckets: int, hot: bool) -> None:
-    assert bool(next_keys({}, {0: Seen(rows, {7: of_key})}, (5, 5), (0, 0), RULE, buckets)) is hot
+    assert bool(next_keys({}, {0: RowCounts(rows, {7: of_key})}, (5, 5), (0, 0), RULE, buckets)) is hot
 
 
 def test_of_two_sides_that_may_be_spread_it_is_the_larger() -> None:
-    seen = {0: Seen(1000, {7: 200}), 1: Seen(1000, {7: 300})}
+    seen = {0: RowCounts(1000, {7: 200}), 1: RowCounts(1000, {7: 300})}
     keys = next_keys({}, seen, (40, 60), (0, 0), SpreadRule((0, 1), 100, reach=1000), 2)
     assert keys == {7: HotKey(1, Phase.COPIED, until=40)}
 
@@ -86,7 +84,7 @@ def test_no_key_is_begun_where_the_newest_rows_are_not_known() -> None:
 
 def test_a_sample_finds_the_frequent_keys() -> None:
     rng = np.random.default_rng(3)
-    sampled = Sampled()
+    sampled = KeySample()
     for _ in range(3):
         sampled.add(np.where(rng.random(50_000) < 0.1, 7, rng.integers(100, 10_000, 50_000)))
     ((key, rows),) = sampled.frequent(2).items()
@@ -94,10 +92,10 @@ def test_a_sample_finds_the_frequent_keys() -> None:
     assert 13_000 < rows < 17_000
     sampled.add(np.full(3000, 9))
     assert set(sampled.frequent(2)) == {7}, "a small portion counts as much as it has"
-    in_turn = Sampled()
+    in_turn = KeySample()
     in_turn.add(np.arange(1_000_000) % 2)
     assert in_turn.frequent(2).keys() == {0, 1}
-    assert Sampled().frequent(2) == {}
+    assert KeySample().frequent(2) == {}
 
 
 def test_spread_rows_go_by_their_time_and_copies_are_those_of_the_other_side() -> None:
@@ -105,19 +103,19 @@ def test_spread_rows_go_by_their_time_and_copies_are_those_of_the_other_side() -
     times = np.arange(4, dtype=np.int64)
     keys = {7: HotKey(0, Phase.SPREAD)}
     indexes = np.zeros(4, dtype=np.uint16)
-    place(indexes, hashes, times, keys, 0, 5)
+    assign_spread_rows(indexes, hashes, times, keys, 0, 5)
     alone = np.zeros(2, dtype=np.uint16)
-    place(alone, hashes[2:], times[2:], keys, 0, 5)
+    assign_spread_rows(alone, hashes[2:], times[2:], keys, 0, 5)
     assert indexes[1] == 0
     assert indexes[2:].tolist() == alone.tolist()
     assert len(set(indexes.tolist())) > 1
-    chosen = copied(hashes, keys, 1)
+    chosen = rows_to_copy(hashes, keys, 1)
     assert chosen is not None
     assert chosen.tolist() == [True, False, True, True]
-    assert copied(hashes, keys, 0) is None
+    assert rows_to_copy(hashes, keys, 0) is None
     home = {7: replace(keys[7], phase=Phase.COPIED)}
     unmoved = np.zeros(4, dtype=np.uint16)
-    place(unmoved, hashes, times, home, 0, 5)
+    assign_spread_rows(unmoved, hashes, times, home, 0, 5)
     assert not unmoved.any()
 
 
@@ -138,7 +136,7 @@ def script(join: str, emit: str, skew: str = "spread") -> str:
 
 @st.composite
 def batches(draw: st.DrawFn) -> list[dict[str, StepInput]]:
-    """Rows mostly of one key for a while, later of others, so that it is hot, and then no more."""
+    """Rows mostly of one key for a while, later of others, so that it is hot at first and cold later."""
     found = []
     number = 0
     hot_for = draw(st.integers(3, 8))
@@ -182,7 +180,7 @@ def test_spreading_changes_no_result(
 ) -> None:
     at_home, _ = results(script(join, emit, "keep"), steps, 1, restart=False)
     with pytest.MonkeyPatch.context() as sooner:
-        sooner.setattr(hot_keys, "COLD_BATCHES", COLD)
+        sooner.setattr(hot_key_decision, "COLD_BATCHES", COLD)
         spread, _ = results(script(join, emit), steps, buckets, restart)
     assert spread == at_home
 
@@ -200,7 +198,7 @@ def skewed(batches: int, hot: int) -> list[dict[str, StepInput]]:
 
 @pytest.mark.parametrize("join", JOINS)
 def test_a_hot_key_is_spread_and_goes_home_again(join: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hot_keys, "COLD_BATCHES", COLD)
+    monkeypatch.setattr(hot_key_decision, "COLD_BATCHES", COLD)
     steps = skewed(16, hot=7)
     _, counters = results(script(join, "FINAL"), steps, 3, restart=False)
     assert counters["ever hot"] == (0 if join == "FULL JOIN" else 1)
@@ -233,8 +231,8 @@ def test_no_key_is_begun_while_rows_lie_far_ahead() -> None:
 
 
 def test_a_key_is_not_begun_where_many_more_rows_would_be_copied() -> None:
-    assert after({}, {**MANY, 1: Seen(9000, {7: 1000})}) != {}
-    assert after({}, {**MANY, 1: Seen(9000, {7: 1001})}) == {}
+    assert after({}, {**MANY, 1: RowCounts(9000, {7: 1000})}) != {}
+    assert after({}, {**MANY, 1: RowCounts(9000, {7: 1001})}) == {}
 
 
 def test_a_key_that_is_hot_on_the_other_side_alone_cools() -> None:
@@ -259,7 +257,7 @@ SPREAD = {7: HotKey(0, Phase.SPREAD)}
 
 @pytest.fixture
 def task(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What Spark tells the running task."""
+    """The batch, query and run that Spark reports to the running task."""
     told = {"batch_id": 0, "query_id": "q", "run_id": "first"}
     for name in tuple(told):
         monkeypatch.setattr(hot_key_files, name, lambda name=name: told[name])

@@ -125,7 +125,7 @@ def test_quarantined_rows_say_why_and_keep_their_text() -> None:
 
 @pytest.mark.parametrize("extreme", [2**63 - 1, 2**62 + 1, -(2**62) - 1, -(2**63) + 1, -(2**63)])
 def test_a_time_at_the_end_of_the_axis_is_quarantined(extreme: int) -> None:
-    """A window added to it would overflow in the kernel: the batch would fail, and every retry of it, for ever."""
+    """A window added to it would overflow in the kernel: the batch and all its retries would fail."""
     frames = list(pack([batch([{"t": 5}, {"t": extreme}])], spec()))
     assert [row[TIME] for row in packed(frames)] == [5]
     assert side(frames)[0]["reason"] == "the event time is out of range"
@@ -182,6 +182,6 @@ def test_a_stored_frontier_counts_in_place_of_the_newest_time() -> None:
 
 
 def test_a_stored_frontier_that_comes_alone_counts_too() -> None:
-    """The producer had nothing new to say but the time: readers must not wait for its next row."""
+    """The producer reported only a time: readers must not wait for its next row."""
     frames = list(pack([stored((None, 50))], spec()))
     assert frontiers(frames) == {bucket: {"": 50} for bucket in BUCKETS}

@@ -1,4 +1,4 @@
-"""Parquet files read in the worker: what Spark would have read, or a clear refusal."""
+"""Parquet files read in the worker: the rows that Spark would read, or a clear error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What packing needs of a source's rows, computed in the worker."""
+"""Projection in the worker: event times, hashes, filters, computed columns, changes and texts."""
 
 from __future__ import annotations
 

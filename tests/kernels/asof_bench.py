@@ -19,7 +19,7 @@ from watersmeet.kernels.asof.changelog import AsofChangelog
 from watersmeet.kernels.asof.match import AsofMatch, Direction, Versions
 from watersmeet.kernels.match import Key, SideColumns
 from watersmeet.state.store import MemoryStore
-from watersmeet.state.working_set import WorkingSets
+from watersmeet.state.working_sets import WorkingSets
 
 DELAY = 3
 END = Frame(0, 0, "", FrameKind.CONTROL, 0, Event(EventKind.END).to_json())
@@ -27,7 +27,7 @@ OUTPUT = pa.schema([(name, pa.int64()) for name in ("l:$t", "l:v", "r:v", "r:$t"
 _LEFT = pa.schema([(TIME, pa.int64()), ("l:k", pa.int64()), ("l:v", pa.int64())])
 _CHANGING = _LEFT.append(pa.field(WEIGHT, pa.int8())).append(pa.field(ID, pa.string()))
 _RIGHT = pa.schema([(TIME, pa.int64()), *((f"r:{name}", pa.int64()) for name in ("k", "v", "$seq", "pk", "w"))])
-#: The join by k of left rows with the newest right row; tests replace what they need.
+#: The join by k of left rows with the newest right row; tests replace parts of it.
 MATCH = AsofMatch(
     left=SideColumns(("l:$t", "l:v"), ("l:k", "l:v"), "l:$t"),
     right=SideColumns(("r:v", "r:$t"), ("r:k", "r:v"), "r:$t"),

@@ -1,4 +1,4 @@
-"""Joins of streams that change, in SQL and in nested loops over the rows that hold.
+"""Joins of changing streams, in SQL and in nested loops over the rows that hold.
 
 The loops share no code with the kernels, and no DuckDB: NULL is None, and a condition may be None (unknown).
 """
@@ -14,7 +14,7 @@ from tests.support.reference import standing, versions_at
 
 
 class Row(NamedTuple):
-    """What a change says of its key; all None in place of a row that is padded."""
+    """The values that a change sets for its key; all None in place of a padded row."""
 
     id: int | None = None
     g: int | None = None
@@ -24,7 +24,7 @@ class Row(NamedTuple):
 
 
 PADDED = Row()
-Change = tuple[Row, int]  # with its delta
+Change = tuple[Row, int]  # row, delta
 Changes = Mapping[str, Sequence[Change]]  # by stream, in the order of the source
 Joined = Mapping[str, Row]  # by alias
 Result = tuple[Any, ...]
@@ -32,7 +32,7 @@ Result = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Stream:
-    """A stream of rows by primary key, or (without one) of rows that are only added."""
+    """A changing stream by primary key, or, without one, an append-only stream."""
 
     name: str
     key: tuple[str, ...] = ("id",)
@@ -48,7 +48,7 @@ class Stream:
         return f"CREATE STREAM {self.name} ({columns}){key} WITH (event_time_unit = 's'){mode};\n"
 
     def fed(self, changes: Sequence[Change]) -> list[tuple[Any, ...]]:
-        """Changes as the harness takes them."""
+        """Return changes as input of the harness."""
         return [(*row, delta) if self.key else tuple(row) for row, delta in changes]
 
     def key_of(self, row: Row) -> Result:
@@ -60,7 +60,8 @@ class Stream:
         if not self.key:
             return [row for row, _ in changes]
         newest: dict[Result, Change] = {}
-        for row, delta in sorted(changes, key=lambda change: change[0].ts or 0):  # of one time the later in the source
+        # sorted is stable: of equal times, the later in the source holds
+        for row, delta in sorted(changes, key=lambda change: change[0].ts or 0):
             newest[self.key_of(row)] = row, delta
         return [row for row, delta in newest.values() if delta > 0]
 
@@ -78,13 +79,13 @@ class Term:
 
 
 def hold(terms: Sequence[Term], x: Row, y: Row) -> bool:
-    """Whether all of them are true."""
+    """Return whether all conditions are true."""
     return all(term.test(x, y) is True for term in terms)
 
 
 @dataclass(frozen=True)
 class Form:
-    """What stands in FROM: a stream, or a subselect of one that keeps some rows, or makes others of them."""
+    """An item of FROM: a stream, or a subselect of one that filters or computes rows."""
 
     sql: str
     keeps: Callable[[Row], bool | None] = lambda row: True
@@ -103,7 +104,7 @@ class Source:
     form: Form = PLAIN
 
     def sql(self) -> str:
-        """As it stands in FROM."""
+        """Return its SQL in FROM."""
         return f"{self.form.sql.format(stream=self.stream.name)} {self.alias}"
 
     def rows(self, given: Changes) -> list[Row]:
@@ -124,7 +125,7 @@ JOINS = {
 
 @dataclass(frozen=True)
 class Join:
-    """A join of what stands before it, by conditions over its own row and that of one alias ``x``."""
+    """A join with the joins before it, by conditions over its own row and that of one alias ``x``."""
 
     kind: str
     source: Source
@@ -134,11 +135,11 @@ class Join:
 
     @property
     def shows(self) -> bool:
-        """Whether its own columns can be seen."""
+        """Whether its own columns can be selected."""
         return self.kind not in ("semi", "anti")
 
     def sql(self) -> str:
-        """As it stands after FROM."""
+        """Return its SQL after FROM."""
         on = " AND ".join(term.of(self.x, self.source.alias) for term in self.terms)
         return f"{JOINS[self.kind]} {self.source.sql()} ON {on}{f' {self.within.sql}' if self.within else ''}"
 
@@ -169,7 +170,7 @@ class TemporalJoin:
     shows: bool = True
 
     def sql(self) -> str:
-        """As it stands after FROM."""
+        """Return its SQL after FROM."""
         stream, alias = self.source.stream.name, self.source.alias
         on = " AND ".join(term.of(self.x, alias) for term in self.terms)
         return f"{JOINS[self.kind]} {stream} FOR SYSTEM_TIME AS OF {self.x}.ts {alias} ON {on}"
@@ -225,7 +226,7 @@ class Subquery:
 
 @dataclass(frozen=True)
 class Query:
-    """A chain of joins, what WHERE says, and the columns that are shown."""
+    """A chain of joins, the conditions of WHERE, and the selected columns."""
 
     first: Source
     joins: tuple[Join | TemporalJoin, ...]
@@ -235,7 +236,7 @@ class Query:
 
     @property
     def sources(self) -> list[Source]:
-        """All that it reads."""
+        """All items that it reads."""
         return [self.first, *(each.source for each in (*self.joins, *self.subqueries))]
 
     @property
@@ -253,7 +254,7 @@ class Query:
         return f"{streams}SELECT {items} FROM {self.first.sql()}{joins}{where} EMIT CHANGELOG;"
 
     def answer(self, given: Changes) -> Counter[Result]:
-        """What it gives once all changes have come."""
+        """Return the results over all changes."""
         found: list[Joined] = [{self.first.alias: row} for row in self.first.rows(given)]
         aliases = [self.first.alias]
         for join in self.joins:

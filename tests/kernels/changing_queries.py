@@ -1,4 +1,4 @@
-"""Random streams that change, random changes of them, and random queries over them."""
+"""Random changing streams, random changes of them, and random queries over them."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def changes(rng: random.Random, stream: Stream, now: int, known: Sequence[Change
 
 
 def streams(rng: random.Random, *appended: str) -> dict[str, Stream]:
-    """Three streams, of which some are ``appended``; of those that change, some have no WATERMARK."""
+    """Return three streams; some are ``appended``, and some changing ones have no WATERMARK."""
     found = {}
     for name in NAMES:
         if name in appended:
@@ -133,7 +133,7 @@ def streams(rng: random.Random, *appended: str) -> dict[str, Stream]:
 def query(
     rng: random.Random, given: Sequence[Stream], *, windowed: Sequence[Stream] = (), table: Stream | None = None
 ) -> Query:
-    """A chain of joins of the given streams, with what WHERE may say of rows, of results and of other streams.
+    """A chain of joins of the given streams, with conditions in WHERE over rows, results and other streams.
 
     It begins with a windowed join of ``windowed``, where there are some, and may end with a temporal join of ``table``.
     """

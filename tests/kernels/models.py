@@ -1,4 +1,4 @@
-"""What the property tests share: random windowed joins as SQL, their rows, and the obvious model of both.
+"""Shared by the property tests: random windowed joins as SQL, their rows, and a simple model of both.
 
 The model is written from the documents alone: a frontier per input (newest time - delay - grace), the operator's the
 least of them, a row late when its time is below the operator's frontier before the batch, a row final when the time
@@ -121,7 +121,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Feed:
-    """One step: (stream, row) in order of arrival, and whether the process starts anew before it."""
+    """One step: (stream, row) in order of arrival, and whether the process restarts before it."""
 
     rows: tuple[tuple[str, tuple[Any, ...]], ...]
     restart: bool = False
@@ -234,7 +234,7 @@ class Model:
         return bool(last < self.frontier)
 
     def results(self) -> Counter[Any]:
-        """What must stand in the accumulated output now."""
+        """Return the expected accumulated output."""
         found: Counter[Any] = Counter()
         for pair in self.shape.reference(self.accepted["l"], self.accepted["r"]):
             is_pair = self.shape.kind == "semi" or (pair[0] is not None and pair[1] is not None)
@@ -245,5 +245,5 @@ class Model:
         return found
 
     def state_rows(self) -> int:
-        """How many rows a partner may still come for."""
+        """Return for how many rows a partner may still arrive."""
         return sum(not self.is_final(row, name) for name in STREAMS for row in self.kept[name])

@@ -1,4 +1,4 @@
-"""Aggregates over changelogs: after each step, what has come adds up to the answer over the rows that hold.
+"""Aggregates over changelogs: after each step, the changes add up to the answer over the rows that hold.
 
 Rows come and go through a stream with deletes (mode changelog_kv): a row with an id replaces the one with that id, and
 one with -1 takes it away.
@@ -33,7 +33,7 @@ NAN, INFINITY = math.nan, math.inf
 
 
 class Feed:
-    """A query over the stream ``t``, the rows that hold, and what has come out."""
+    """A query over the stream ``t``, the rows that hold, and the results emitted so far."""
 
     def __init__(self, select: str, *, stream: str = STREAM, buckets: int = 2) -> None:
         self.harness = Harness(*load_script(stream + select), buckets=buckets)
@@ -42,7 +42,7 @@ class Feed:
         self.now = 0
 
     def step(self, *changes: Row | int) -> list[tuple[int, tuple[Any, ...]]]:
-        """Rows that come, and ids of rows that go; the changes of the result come back, those taken back first."""
+        """Feed rows and ids of rows to retract; return the changes of the result, retractions first."""
         given = []
         for change in changes:
             self.now += 1
@@ -57,7 +57,7 @@ class Feed:
     def taken(self, outcome: StepOutcome) -> list[tuple[int, tuple[Any, ...]]]:
         for weight, row in outcome.changes:
             self.shown[tuple(map(canonical, row))] += weight
-        assert min(self.shown.values(), default=0) >= 0, "taken back more often than given"
+        assert min(self.shown.values(), default=0) >= 0, "retracted more often than emitted"
         self.state = outcome.counters.get("aggregate.state_rows", 0)
         return sorted(outcome.changes, key=lambda change: change[0])
 
@@ -67,7 +67,7 @@ class Feed:
 
 @pytest.fixture(params=[0, step.LEAST_SETTLED])
 def settles_at(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is stored is put together at once, or never."""
+    """State is settled at once, or never."""
     monkeypatch.setattr(step, "LEAST_SETTLED", request.param)
 
 
@@ -93,9 +93,9 @@ def test_a_group_follows_its_rows(settles_at: None) -> None:
         (1, ("ada", 1, 4, 4.0, 4, 4)),
         (1, ("bob", 2, 12, 6.0, 5, 7)),
     ]
-    # ada's last order is cancelled: nothing takes the place of her row
+    # ada's last order is cancelled: her row is retracted without a new one
     assert feed.step(2) == [(-1, ("ada", 1, 4, 4.0, 4, 4))]
-    # bob gets an order that changes nothing that is shown of him? no: the count
+    # bob's new order leaves his amounts as they were, but not his count
     assert feed.step({"id": 4, "k": "bob", "x": 6}) == [
         (-1, ("bob", 2, 12, 6.0, 5, 7)),
         (1, ("bob", 3, 18, 6.0, 5, 7)),
@@ -160,13 +160,13 @@ def test_nan_is_the_greatest_and_one_value_and_there_is_one_zero(settles_at: Non
 
 
 def test_what_left_a_sum_of_doubles_leaves_no_trace(settles_at: None) -> None:
-    """1e300 + 1 - 1e300 is 1, which a running sum would have as 0; infinity would never leave it."""
+    """1e300 + 1 - 1e300 is 1, where a running sum would return 0, and keep an infinity for ever."""
     feed = Feed("SELECT sum(d), avg(d), var_pop(d) FROM t", buckets=1)
     feed.step({"id": 1, "d": 1e300}, {"id": 2, "d": INFINITY}, {"id": 3, "d": NAN})
     feed.step({"id": 4, "d": 1.0})
     assert feed.step(1, 2, 3)[1] == (1, (1.0, 1.0, 0.0))
     feed.step({"id": 5, "d": 1e300}, {"id": 6, "d": -1e300}, {"id": 7, "d": 5e-324}, {"id": 8, "d": -5e-324})
-    assert [row[0] for row in +feed.shown] == [1.0]  # also while they all are there
+    assert [row[0] for row in +feed.shown] == [1.0]  # also while all of them hold
     tenths = Feed("SELECT sum(d) FROM t", buckets=1)
     for number in range(10):
         tenths.step({"id": number, "d": 0.1})
@@ -237,7 +237,7 @@ def test_state_follows_the_groups_and_not_their_changes(monkeypatch: pytest.Monk
     for n in range(60 if ALL else 24):
         feed.step({"id": 1, "k": "a", "x": n}, {"id": 2, "k": "b", "x": -n, "d": float(n)})
         held.append(feed.state)
-    assert held[-1] == held[1] == 2 * 4  # of each group totals, one value in each bag, and what is shown
+    assert held[-1] == held[1] == 2 * 4  # of each group totals, one value in each bag, and the emitted result
     feed.step(1, 2)
     assert feed.state <= 8
     feed.step({"id": 3, "k": "c", "x": 1})
@@ -251,11 +251,11 @@ def test_of_rows_that_only_come_no_more_is_kept_than_counts(monkeypatch: pytest.
     newest = 29 if ALL else 19
     for n in range(newest + 1):
         feed.taken(feed.harness.step({"t": StepInput([(n, "a", n, None, None, None, n)])}))
-    assert feed.state == 1 + 2 + 2 + 1  # totals, both ends of x by value and by time, what is shown
+    assert feed.state == 1 + 2 + 2 + 1  # totals, both ends of x by value and by time, the emitted result
     assert +feed.shown == Counter({("a", 0, newest, 0, newest): 1})
 
 
-# -- against the obvious -----------------------------------------------------------------------------------------------
+# -- against a simple model --------------------------------------------------------------------------------------------
 
 Reference = Callable[[Sequence[Row]], Any]
 

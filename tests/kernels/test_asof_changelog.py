@@ -1,4 +1,4 @@
-"""The changelog kernel of joins as of a time, and the one that joins at once, against the obvious answer."""
+"""The changelog kernel of joins as of a time, and the one that joins at once, against a simple model."""
 
 from __future__ import annotations
 
@@ -95,10 +95,10 @@ class Feed:
 
 
 def settling(at: int) -> pytest.MonkeyPatch:
-    """Rows are settled from so many on; where that is not at once, stored rows are sought by an index."""
+    """Rows are settled from ``settles_at`` on; unless that is at once, stored rows are looked up by an index."""
     patch = pytest.MonkeyPatch()
     if at:
-        patch.setattr(asof_step, "FAR_MORE", 0)
+        patch.setattr(asof_step, "STORED_PER_LOOKUP", 0)
         patch.setattr(working_set, "LEAST_INDEXED", 1)
     patch.setattr(asof_step, "LEAST_SETTLED", at)
     patch.setattr(asof_changelog, "LEAST_SETTLED", at)
@@ -106,7 +106,7 @@ def settling(at: int) -> pytest.MonkeyPatch:
 
 
 def run(bench: AsofBench, feed: Feed, steps: Steps, settles_at: int, answer: Answer) -> None:
-    """After every step what was given, less what was taken back, is the answer over all rows so far."""
+    """After every step, emitted minus retracted results are the answer over all rows so far."""
     patch = settling(settles_at)
     try:
         for step in steps:
@@ -176,7 +176,7 @@ def test_a_table_that_changes_is_joined_as_of_the_row_s_time_at_every_moment(
         return found
 
     run(bench, Feed(bench, keyed=True, left_changes=left_changes), steps, settles_at, answer)
-    # once all is final, a query that waits gives the same
+    # once all is final, a query that waits emits the same
     waiting = AsofBench(AsofJoin(match))
     patch = settling(settles_at)
     feed = Feed(waiting, keyed=True, left_changes=False)

@@ -19,7 +19,7 @@ from watersmeet.kernels.match import Key
 from watersmeet.state import working_set
 
 Name = Literal["backward", "forward", "nearest"]
-Batch = list[tuple[str, int, int | None, int]]  # side, time behind the newest that may come, key, value
+Batch = list[tuple[str, int, int | None, int]]  # side, time behind the newest allowed, key, value
 
 
 @settings(max_examples=settings.default.max_examples // 4 if settings.default else 12)
@@ -72,8 +72,8 @@ def test_every_row_meets_the_nearest_of_its_key(
     newest = 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(asof_step, "LEAST_SETTLED", settles_at)
-        if settles_at:  # seek stored rows by an index, which only pays where there are many
-            patch.setattr(asof_step, "FAR_MORE", 0)
+        if settles_at:  # look stored rows up by an index, even if there are few
+            patch.setattr(asof_step, "STORED_PER_LOOKUP", 0)
             patch.setattr(working_set, "LEAST_INDEXED", 1)
         for passed, batch, restarts in steps:
             floor, newest = newest - DELAY, newest + passed
@@ -106,7 +106,7 @@ def test_every_row_meets_the_nearest_of_its_key(
 
 
 def test_the_state_is_the_newest_version_of_each_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Versions below the frontier go, but for the newest of each key, which later rows must still meet (trap 21)."""
+    """Versions below the frontier are dropped, except the newest of each key, which later rows must meet (trap 21)."""
     monkeypatch.setattr(asof_step, "LEAST_SETTLED", 50)
     bench = AsofBench(AsofJoin(MATCH))
     for now in range(0, 1000, 10):

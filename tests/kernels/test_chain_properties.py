@@ -1,4 +1,4 @@
-"""Two joins in a chain against nested loops, and what a chain has got wrong before (named below)."""
+"""Two joins in a chain against nested loops, and regressions (named below)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def stream(name: str, delay: int = 0) -> str:
 
 
 def run(sql: str, steps: list[Rows], *, buckets: int = 2) -> Counter[Any]:
-    """Everything that comes out of the steps and the end of input."""
+    """Return all changes of the steps and the end of input."""
     harness = Harness(*load_script(sql), buckets=buckets)
     found: Counter[Any] = Counter()
     for step in steps:
@@ -127,7 +127,7 @@ def test_a_chain_is_exact_under_disorder_restarts_and_any_cut(chain: Chain, data
         if chain.changelog:
             assert +seen == chain.reference(so_far)
         else:
-            assert seen <= whole, "EMIT FINAL gave a row that does not last"
+            assert seen <= whole, "EMIT FINAL emitted a row that is not final"
     for weight, values in harness.step({}, [Event(EventKind.END)]).changes:
         seen[values] += weight
     assert min(seen.values(), default=0) >= 0
@@ -135,7 +135,7 @@ def test_a_chain_is_exact_under_disorder_restarts_and_any_cut(chain: Chain, data
 
 
 def by_cuts(sql: str, batches: list[Rows]) -> tuple[Counter[Any], Counter[Any]]:
-    """What the batches bring one after the other, and all in one."""
+    """Return the changes of the batches, one after the other, and in a single batch."""
     together: Rows = {}
     for batch in batches:
         for name, rows in batch.items():

@@ -1,4 +1,4 @@
-"""Chains of joins of every kind under EMIT CHANGELOG: after each step, what has come adds up to the batch answer.
+"""Chains of joins of every kind under EMIT CHANGELOG: after each step, the changes add up to the batch answer.
 
 An outer or anti join feeds the next join with corrections, so the next one must take back what hung on them.
 """

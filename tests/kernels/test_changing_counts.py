@@ -1,4 +1,4 @@
-"""What becomes of the changes of a stream: used, late or quarantined; outdated, or deletes of what was never there."""
+"""Counters of a changing stream: used, late, quarantined, outdated, and deletes of unknown keys."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_every_row_is_counted_once_and_only_those_used_count(
         # rows that replace each other within the join share its frontier; before it, each stream has its own
         frontiers = {name: together if by is BY_PRIMARY_KEY else account.frontier for name, account in accounts.items()}
         if not right.key and by is BY_ANOTHER:
-            frontiers["r"] = float("-inf")  # nothing says how late the rows are that it meets
+            frontiers["r"] = float("-inf")  # nothing bounds how late the rows are that it joins
         fed = {
             name: StepInput([(*row, delta) if accounts[name].source.stream.key else tuple(row) for row, delta in rows])
             for name, rows in given.items()
@@ -138,7 +138,7 @@ def test_deletes_of_what_was_never_there_and_changes_that_come_too_late_are_coun
     # the key is known by its tombstone now; an older row changes nothing, nor does a second delete
     assert counts(harness.step({"l": StepInput([(1, 1, 10, 90, 1), (1, 1, 10, 95, -1)])})) == (1, 1)
     assert counts(harness.step({"l": StepInput([(1, 1, 10, 105, -1)])})) == (1, 1)
-    # what a batch brings and takes away again was there
+    # a row that a batch adds and deletes was known
     assert counts(harness.step({"l": StepInput([(2, 1, 10, 100, 1), (2, 1, 10, 101, -1)])})) == (1, 1)
     outcome = harness.step({"l": StepInput([(3, 1, 10, 100, -1), (3, 1, 10, 101, -1), (2, 1, 11, 100, 1)])})
     assert counts(outcome) == (2, 2)

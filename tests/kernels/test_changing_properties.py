@@ -1,4 +1,4 @@
-"""Joins of streams that change, against nested loops over the newest rows, after every batch.
+"""Joins of changing streams, against nested loops over the newest rows, after every batch.
 
 However rows are cut, updated, deleted, brought back or late: what was given, less what was taken back, is the answer.
 """
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from tests.kernels.changing_model import Change, Query, Result, TemporalJoin
 from tests.kernels.changing_queries import changes, query, streams
-from watersmeet.kernels.changelog import stored
+from watersmeet.kernels.changelog import stored_rows
 from watersmeet.testing.harness import Harness, StepInput, load_script
 
 EXAMPLES = max(settings.default.max_examples // 16, 1) if settings.default else 3
@@ -32,7 +32,7 @@ class Case:
     batches: list[dict[str, list[Change]]]
 
     def answers(self) -> Iterator[Counter[Result]]:
-        """What the query gives after each batch."""
+        """Return the results after each batch."""
         fed: dict[str, list[Change]] = {name: [] for name in self.query.streams}
         for batch in self.batches:
             for name, rows in batch.items():
@@ -41,13 +41,13 @@ class Case:
 
     @property
     def taken_back(self) -> int:
-        """How many results are taken back again."""
+        """Return how many results are retracted."""
         answers = list(self.answers())
         return sum((before - after).total() for before, after in pairwise(answers))
 
     @property
     def shows_all(self) -> bool:
-        """Whether rows that differ for the last join differ in what is shown of them.
+        """Whether rows that differ for the last join differ in the selected columns.
 
         That is not so of what WHERE reads of results, and of what is computed.  A temporal join revises by left row.
         """
@@ -56,7 +56,7 @@ class Case:
 
 
 def lively(rng: random.Random, draw: Callable[[], Query]) -> Case:
-    """A random case in which a stream changes and results are taken back; of many, few may be so."""
+    """Return a random case with a changing stream and retracted results, which few random cases are."""
     while True:
         asked, now = draw(), 20
         case = Case(asked, [])
@@ -71,14 +71,14 @@ def lively(rng: random.Random, draw: Callable[[], Query]) -> Case:
 
 
 def check(rng: random.Random, draw: Callable[[], Query]) -> None:
-    """Feed random batches, with restarts, where state is written anew at once, soon or never."""
+    """Feed random batches, with restarts, where state is rewritten at once, soon or never."""
     case = lively(rng, draw)
     sql, buckets = case.query.sql(), rng.choice([1, 1, 2, 3])
     harness = Harness(*load_script(sql), buckets=buckets)
     total: Counter[Result] = Counter()
     log = [sql.replace(";", ";\n"), f"{buckets} buckets"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stored, "LEAST_WORN", rng.choice([1, 3, 20_000]))
+        patch.setattr(stored_rows, "LEAST_DEAD", rng.choice([1, 3, 20_000]))
         for batch, answer in zip(case.batches, case.answers(), strict=True):
             if rng.random() < 0.4:
                 harness.restart()
@@ -138,7 +138,7 @@ def test_a_row_that_changes_meets_the_version_of_its_time(seed: int) -> None:
 
 
 def outcomes(query: str, *steps: dict[str, list[tuple[Any, ...]]]) -> list[list[tuple[int, Any]]]:
-    """What each step brings, as it comes, of a query over l and r with (id, k, v, ts) and the primary key id."""
+    """Return the changes of each step, in order, of a query over l and r with (id, k, v, ts) and the primary key id."""
     streams = "".join(
         f"CREATE MUTABLE STREAM {name} (id INT, k INT, v INT, ts BIGINT) PRIMARY KEY (id) "
         "WITH (event_time_unit = 's');\n"

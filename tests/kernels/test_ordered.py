@@ -27,7 +27,7 @@ def rows_of(outcome: StepOutcome) -> list[tuple[Any, ...]]:
 
 
 def test_a_row_comes_out_once_though_its_segment_lives_on() -> None:
-    """Rows 5, 12 and 14 share a segment, which is there until 14 is final: 5 must not come out with each step."""
+    """Rows 5, 12 and 14 share a segment, which is there until 14 is final: 5 must not be emitted in each step."""
     harness = Harness(*load_script(stream("a", 10) + "SELECT v, ts FROM a ORDER BY ts EMIT FINAL"))
     steps = [[(1, 0, 5), (1, 1, 12), (1, 2, 14)], [(1, 3, 16)], [(1, 4, 17)], [(1, 5, 24)]]
     found = [rows_of(harness.step({"a": StepInput(rows)})) for rows in steps]
@@ -82,7 +82,7 @@ def test_a_join_comes_out_sorted_across_steps(data: st.DataObject) -> None:
 
 
 def test_late_rows_of_one_ordered_stream_are_counted() -> None:
-    """A row that can no longer take its place is late: it is not to be counted as used and then vanish."""
+    """A row that can no longer be emitted in order is late; it must not be counted as used and then lost."""
     harness = Harness(*load_script(stream("a", 0) + "SELECT v, ts FROM a ORDER BY ts EMIT FINAL"))
     harness.step({"a": StepInput([(1, 0, 5), (1, 1, 20)])})
     outcome = harness.step({"a": StepInput([(1, 2, 7), (1, 3, 30)])})

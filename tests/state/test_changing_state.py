@@ -1,4 +1,4 @@
-"""The state of streams that change follows the keys that hold, not the changes that they saw."""
+"""The state of changing streams follows the keys that hold, not the number of changes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from watersmeet.kernels.changelog import stored
+from watersmeet.kernels.changelog import stored_rows
 from watersmeet.testing.harness import Harness, StepInput, StepOutcome, load_script
 
 KEYS = 2_000
@@ -50,7 +50,7 @@ def gauges(outcome: StepOutcome) -> Gauges:
 def test_a_hundred_rounds_of_updates_leave_what_two_leave(
     query: str, rounds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stored, "LEAST_WORN", KEYS)
+    monkeypatch.setattr(stored_rows, "LEAST_DEAD", KEYS)
     running = harness(query)
     after = [
         # one side changes in every round, the other in some: counts of its rows change with the partners
@@ -66,14 +66,14 @@ def test_a_hundred_rounds_of_updates_leave_what_two_leave(
 def test_deleted_keys_leave_the_state_once_a_watermark_has_passed_them(
     query: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stored, "LEAST_WORN", 1)
+    monkeypatch.setattr(stored_rows, "LEAST_DEAD", 1)
     running = harness(query)
     last = [0]
     one_key = gauges(step(running, last, 0, 0))
     step(running, range(1, 101), 0, 1)
     deleted = step(running, range(1, 101), 0, 2, delta=-1)
     assert deleted.count("state_rows") > 100, "tombstones keep older rows out"
-    # an older row is on time still, and brings nothing back
+    # an older row is still on time, and restores nothing
     assert not step(running, range(1, 101), 9, 0).changes
     passed = gauges(step(running, last, 1, 2 + DELAY + 1))
     assert passed["state_rows"] == one_key["state_rows"]
@@ -88,12 +88,12 @@ def test_deleted_keys_leave_the_state_once_a_watermark_has_passed_them(
 def test_keys_that_come_once_and_go_once_leave_nothing_behind(
     query: str, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each leaves a row, its number among those that went, and a tombstone: never half of what is stored was named.
+    """Each leaves a row, its id in the log of removed rows, and a tombstone: the log never reaches half of the rows.
 
     Of many rows not every step looks for tombstones.
     """
-    monkeypatch.setattr(stored, "LEAST_WORN", 100)
-    monkeypatch.setattr(stored, "FEW", few)
+    monkeypatch.setattr(stored_rows, "LEAST_DEAD", 100)
+    monkeypatch.setattr(stored_rows, "SCAN_ROWS_PER_STEP", few)
     running = harness(query)
     step(running, range(50), 0, 0)  # that stay
     held = []
@@ -109,9 +109,9 @@ def test_keys_that_come_once_and_go_once_leave_nothing_behind(
 def test_tombstones_of_many_rows_go_in_some_steps_though_few_rows_come(
     query: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stored, "LEAST_WORN", 1)
-    monkeypatch.setattr(stored, "FEW", 10)
-    monkeypatch.setattr(stored, "FEW_FOR_EACH", 1)
+    monkeypatch.setattr(stored_rows, "LEAST_DEAD", 1)
+    monkeypatch.setattr(stored_rows, "SCAN_ROWS_PER_STEP", 10)
+    monkeypatch.setattr(stored_rows, "SCAN_ROWS_PER_NEW_ROW", 1)
     running = harness(query)
     one_key = gauges(step(running, [0], 0, 0))
     step(running, range(1, 101), 0, 1)

@@ -156,6 +156,6 @@ def test_state_that_grows_without_end_stays_in_few_segments_and_no_step_merges_m
         of_step = sum(one.nbytes for group in groups for one in group)
         assert of_step <= -(-2 * pieces // FAN_IN) * FAN_IN * MAX_MERGE_BYTES
         merged += of_step
-        waiting = 2 * pieces * (2 * FAN_IN - 1)  # until four are there, and then for their turn
+        waiting = 2 * pieces * (2 * FAN_IN - 1)  # for a fourth, and then for their turn
         assert len(held) <= MOST_LARGE + waiting + brought // MAX_MERGE_BYTES
     assert merged <= 2 * brought

@@ -1,4 +1,4 @@
-"""Joins that keep only the rows in use in memory: the same results, over state many times the memory given."""
+"""Joins that keep only the rows in use in memory: the same results, over state many times the size of the memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from watersmeet.state.cold import ColdDatabase
+from watersmeet.state.cold_database import ColdDatabase
 from watersmeet.testing.harness import Harness, StepInput, load_script
 
 SQL = """

@@ -1,4 +1,4 @@
-"""The index by key finds every row of a hash, wherever runs were merged and whatever has been left out."""
+"""The index by key finds every row of a hash, wherever runs were merged and whatever has been removed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from watersmeet.state import key_index
 from watersmeet.state.key_hashes import key_hashes
 from watersmeet.state.key_index import KeyIndex
 
-# hashes that begin alike, and some that differ in the bits that are not kept only
+# hashes with equal prefixes, and some that differ only in bits that the index drops
 HASHES = [high << shift | low for high in (0, 1, 2, 7) for shift in (61, 40, 32) for low in (0, 5)]
 BLOCKS = st.lists(st.lists(st.sampled_from(HASHES), min_size=1, max_size=12), min_size=1, max_size=12)
 
@@ -24,7 +24,7 @@ def hashes_of(values: list[int]) -> np.ndarray:
 
 @pytest.mark.parametrize("most_merged", [0, 20, 1_000])
 @given(blocks=BLOCKS, data=st.data())
-def test_all_rows_of_a_hash_are_found_and_none_that_was_left_out(
+def test_all_rows_of_a_hash_are_found_and_none_that_was_removed(
     most_merged: int, blocks: list[list[int]], data: st.DataObject
 ) -> None:
     index = KeyIndex()
@@ -39,16 +39,16 @@ def test_all_rows_of_a_hash_are_found_and_none_that_was_left_out(
             first += len(block) + data.draw(st.integers(0, 2))
             if data.draw(st.booleans()):
                 gone = data.draw(st.sampled_from(sorted(held)))
-                index.leave_out(gone)
+                index.remove(gone)
                 del held[gone]
-            sought = data.draw(st.lists(st.sampled_from(HASHES), max_size=5))
+            drawn = data.draw(st.lists(st.sampled_from(HASHES), max_size=5))
             within = data.draw(st.sets(st.sampled_from(sorted(held)))) if held else set()
-            wanted = {each >> 32 for each in sought}
+            wanted = {each >> 32 for each in drawn}
             expected = [at + n for at in within for n, each in enumerate(held[at]) if each >> 32 in wanted]
-            found = index.find(hashes_of(sought), within, 1_000)
+            found = index.find(hashes_of(drawn), within, 1_000)
             assert found is not None
             assert found.tolist() == sorted(expected)
-            assert index.find(hashes_of(sought), within, len(expected) - 1) is None
+            assert index.find(hashes_of(drawn), within, len(expected) - 1) is None
             assert index.blocks == held.keys()
 
 
@@ -58,7 +58,7 @@ def test_rows_that_are_too_many_are_not_counted() -> None:
     assert index.find(hashes_of([1 << 40]), [0], 90) is not None
     assert index.find(hashes_of([1 << 40]), [0], 89) is None
     assert index.find(hashes_of([1 << 40]), [0], 2) is None
-    assert index.find(hashes_of([1 << 40]), [], 0) is not None  # those of other blocks do not count
+    assert index.find(hashes_of([1 << 40]), [], 0) is not None  # entries of other blocks do not count
 
 
 def test_entries_of_what_was_left_out_go_in_time() -> None:
@@ -69,13 +69,13 @@ def test_entries_of_what_was_left_out_go_in_time() -> None:
     for number in range(400):
         index.add(number * block, random.integers(0, 2**64, block, dtype=np.uint64))
         if number >= window:
-            index.leave_out((number - window) * block)
+            index.remove((number - window) * block)
         assert sum(len(run.entries) for run in index._runs) <= 2 * (window + 1) * block
         assert len(index._runs) <= 12
 
 
 @pytest.mark.parametrize(
-    ("stored", "sought"),
+    ("stored", "probed"),
     [
         (pa.array([1, -1, 0, None, 2**62], pa.int64()), pa.array([1, -1, 0, None, 2**62], pa.int64())),
         (pa.array([1, -1, 127], pa.int8()), pa.array([1, -1, 127], pa.int64())),
@@ -85,9 +85,9 @@ def test_entries_of_what_was_left_out_go_in_time() -> None:
     ],
     ids=["integers", "of two widths", "floats", "texts", "bytes"],
 )
-def test_what_is_equal_has_one_hash(stored: pa.Array, sought: pa.Array) -> None:
+def test_what_is_equal_has_one_hash(stored: pa.Array, probed: pa.Array) -> None:
     connection = duckdb.connect()
-    hashes = [key_hashes(connection, pa.table({"k": each})) >> np.uint64(32) for each in (stored, sought)]
+    hashes = [key_hashes(connection, pa.table({"k": each})) >> np.uint64(32) for each in (stored, probed)]
     assert (hashes[0] == hashes[1]).all()
     assert len(set(hashes[0].tolist())) == len(stored)
 

@@ -1,4 +1,4 @@
-"""Copies of segments for other workers: a cache beside the state store, which has what is missing."""
+"""Copies of segments for other workers: a cache beside the state store, which holds every segment."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_copy_is_there_until_it_is_removed(tmp_path: Path) -> None:
     one.remove("1-left-a")
     one.remove("1-left-a")
     assert one.get("1-left-a") is None
-    assert mapped == ROWS  # what was mapped stays
+    assert mapped == ROWS  # a mapped table stays
 
 
 @pytest.mark.parametrize("content", [b"", b"ARROW1", b"no Arrow at all"])
@@ -48,7 +48,7 @@ def test_where_nothing_can_be_written_there_are_no_copies(tmp_path: Path) -> Non
 
 
 def run(copies: bool, monkeypatch: pytest.MonkeyPatch, folder: Path) -> tuple[Counter[Any], int]:
-    """What a join of changes comes to with a worker that has forgotten everything before each step; segments read."""
+    """Return the results of a join whose worker forgets everything before each step, and the segments read."""
     read = 0
 
     def count(store: Store, segment: Segment) -> pa.Table:
@@ -61,7 +61,7 @@ def run(copies: bool, monkeypatch: pytest.MonkeyPatch, folder: Path) -> tuple[Co
         return host.process(spec, bucket, frames, store, working_set, local, hot_keys)
 
     with monkeypatch.context() as patched:
-        patched.setattr(host, "read_segment", count)
+        patched.setattr(segment_log, "read_segment", count)
         patched.setattr("watersmeet.testing.harness.process", with_copies)
         harness = Harness(
             *load_script(

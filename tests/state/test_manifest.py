@@ -26,7 +26,7 @@ def stored(manifest: Manifest) -> MemoryStore:
 
 def test_all_of_it_comes_back() -> None:
     manifest = Manifest("p", step=3, next_rid=2**40, frontier=-5, counters={"join.late.a": 2})
-    manifest.hear(0, "topic-1", 12)
+    manifest.report_frontier(0, "topic-1", 12)
     manifest.parts[1] = {"": PartFrontier(NEVER, idle=True)}
     manifest.segments.append(Segment("3-left-x", "left", 5, 80, -4, 2**62, 1))
     assert read_manifest(stored(manifest), "p", {}) == manifest
@@ -34,11 +34,11 @@ def test_all_of_it_comes_back() -> None:
 
 def test_a_new_one_waits_for_every_expected_part() -> None:
     manifest = read_manifest(MemoryStore(), "p", {0: ("t-0", "t-1"), 1: ("",)})
-    manifest.hear(0, "t-0", 10)
-    manifest.hear(1, "", 20)
+    manifest.report_frontier(0, "t-0", 10)
+    manifest.report_frontier(1, "", 20)
     manifest.advance({0: 0, 1: 0})
     assert manifest.frontier == NEVER
-    manifest.hear(0, "t-1", 15)
+    manifest.report_frontier(0, "t-1", 15)
     manifest.advance({0: 0, 1: 0})
     assert manifest.frontier == 10
 
@@ -70,7 +70,7 @@ def test_the_frontier_is_the_least_over_parts_and_inputs_and_never_goes_back(
     newest = {(i, part): NEVER for i in (0, 1) for part in "xy"}
     for i, part, frontier in heard:
         before = manifest.frontier
-        manifest.hear(i, part, frontier)
+        manifest.report_frontier(i, part, frontier)
         manifest.advance(dict(enumerate(lags)))
         newest[i, part] = max(newest[i, part], frontier)
         each = [min(newest[i, "x"], newest[i, "y"]) for i in (0, 1)]
@@ -81,12 +81,12 @@ def test_the_frontier_is_the_least_over_parts_and_inputs_and_never_goes_back(
 
 def test_an_idle_part_does_not_hold_time_back_until_it_speaks() -> None:
     manifest = read_manifest(MemoryStore(), "p", {0: ("x", "y")})
-    manifest.hear(0, "x", 10)
+    manifest.report_frontier(0, "x", 10)
     manifest.parts[0]["y"].idle = True
     manifest.advance({0: 0})
     assert manifest.frontier == 10
-    manifest.hear(0, "y", 4)
-    manifest.hear(0, "x", 30)
+    manifest.report_frontier(0, "y", 4)
+    manifest.report_frontier(0, "x", 30)
     manifest.advance({0: 0})
     assert manifest.frontier == 10
 
@@ -104,7 +104,7 @@ def test_when_all_are_idle_the_furthest_counts() -> None:
 def test_a_manifest_of_the_format_before_is_read() -> None:
     store = MemoryStore()
     manifest = read_manifest(store, "f", {0: ("",)})
-    manifest.hear(0, "", 7)
+    manifest.report_frontier(0, "", 7)
     manifest.advance({0: 2})
     write_manifest(store, manifest)
     fields = json.loads(store["manifest"])
@@ -114,11 +114,11 @@ def test_a_manifest_of_the_format_before_is_read() -> None:
     assert (read.frontier, read.own) == (5, {})
 
 
-def test_an_input_aside_has_a_frontier_of_its_own_and_holds_nothing_back() -> None:
+def test_an_excluded_input_has_a_frontier_of_its_own_and_holds_nothing_back() -> None:
     manifest = Manifest("f", parts={0: {"": PartFrontier()}, 1: {"": PartFrontier()}})
-    manifest.hear(0, "", 9)
-    manifest.advance({0: 0, 1: 0}, aside=[1])
+    manifest.report_frontier(0, "", 9)
+    manifest.advance({0: 0, 1: 0}, excluded=[1])
     assert (manifest.frontier, manifest.own) == (9, {0: 9, 1: NEVER})
-    manifest.hear(1, "", 4)
-    manifest.advance({0: 0, 1: 0}, aside=[1])
+    manifest.report_frontier(1, "", 4)
+    manifest.advance({0: 0, 1: 0}, excluded=[1])
     assert (manifest.frontier, manifest.own) == (9, {0: 9, 1: 4})

@@ -29,7 +29,7 @@ def test_the_newest_row_of_a_key_is_among_those_found(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(segment_index, "CHUNK", chunk)
         index = SegmentIndex(con, "stored", ["k"] if keyed else [])
-    found = {n for _, _, n in con.sql(index.near("probes")).fetchall()}
+    found = {n for _, _, n in con.sql(index.as_of("probes")).fetchall()}
     for key, time in probes:
         before = [(t, n) for n, (k, t) in enumerate(rows) if t <= time and (k == key or not keyed)]
         newest = max((t for t, _ in before), default=None)
@@ -42,6 +42,6 @@ def test_few_probes_read_few_rows() -> None:
     con = duckdb.connect()
     con.execute(f'CREATE TABLE stored AS SELECT i % 3 AS k, i AS "{TIME}" FROM range(100000) AS r(i)')
     con.execute(f'CREATE TABLE probes AS SELECT 1 AS k, 50000 AS "{TIME}"')
-    found = con.sql(SegmentIndex(con, "stored", ["k"]).near("probes")).fetchall()
+    found = con.sql(SegmentIndex(con, "stored", ["k"]).as_of("probes")).fetchall()
     assert (1, 49999) in found
     assert len(found) <= 3 * segment_index.CHUNK

@@ -1,4 +1,4 @@
-"""Segments: what is written is read again, in small pieces, under ids that tell contents apart."""
+"""Segments: what is written is read again, in small pieces, under ids that differ by content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""State larger than the memory given to it: it is spilled to disk, and no row is lost (trap 10)."""
+"""State larger than its memory: it is spilled to disk, and no row is lost (trap 10)."""
 
 from __future__ import annotations
 

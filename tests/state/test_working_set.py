@@ -1,4 +1,4 @@
-"""Working sets are a cache: brought up by set difference, trimmed by use, and never needed for a right answer."""
+"""Working sets are a cache: synced by set difference, trimmed by use, and never needed for a correct result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from watersmeet.engine.events import Event, EventKind
 from watersmeet.state.segments import Segment, read_segment, write_segment
 from watersmeet.state.small_segments import SMALL_BYTES, SMALL_ROWS
 from watersmeet.state.store import MemoryStore
-from watersmeet.state.working_set import WorkingSet, WorkingSets
+from watersmeet.state.working_set import WorkingSet
+from watersmeet.state.working_sets import WorkingSets
 from watersmeet.testing.harness import Harness, StepInput, load_script
 
 

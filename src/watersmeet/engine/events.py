@@ -1,7 +1,7 @@
-"""Control events: what enters a query beside its data.
+"""Control events: the input of a query beside its data.
 
-No worker reads a clock.  End of input, idle inputs and frontiers set by hand are events in the query's control input,
-whose offsets Spark logs, so that a batch that is run again sees the same ones.
+No worker reads a clock.  End of input, idle inputs and frontiers set by hand are events in the query's control input.
+Spark logs its offsets, so a batch that runs again reads the same events.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from enum import Enum
 
 
 class EventKind(Enum):
-    """What a control event says."""
+    """The kind of a control event."""
 
-    END = "end"  # no input brings any further row
-    IDLE = "idle"  # an input (or some of its parts) is silent and must not hold time back until it speaks again
-    ADVANCE = "advance"  # rows before a time are no longer expected
+    END = "end"  # no input brings further rows
+    IDLE = "idle"  # an input, or parts of it, must not hold the frontier back until it brings rows again
+    ADVANCE = "advance"  # rows before ``frontier`` are no longer expected
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event; ``inputs`` are aliases and ``parts`` parts of them (None: all), ``frontier`` lies on the axis.
+    """One event for some inputs, by alias, and their parts (None: all); ``frontier`` is in units of ``$t``.
 
-    ``observed`` goes with IDLE: the parts' ``heard`` counter when the silence was seen (None: idle in any case).
+    ``observed``, for IDLE, is the parts' ``heard`` counter when they were observed to be idle (None: idle in any case).
     """
 
     kind: EventKind
@@ -33,12 +33,12 @@ class Event:
     observed: int | None = None
 
     def to_json(self) -> bytes:
-        """The event as one line of JSON."""
+        """Encode the event as one line of JSON."""
         return json.dumps({**asdict(self), "kind": self.kind.value}).encode()
 
     @classmethod
     def from_json(cls, text: bytes | str) -> Event:
-        """The event that ``to_json`` wrote."""
+        """Decode what ``to_json`` wrote."""
         fields = json.loads(text)
         inputs, parts = (None if fields[name] is None else tuple(fields[name]) for name in ("inputs", "parts"))
         return cls(EventKind(fields["kind"]), inputs, parts, fields["frontier"], fields["observed"])

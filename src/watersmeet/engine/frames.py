@@ -1,22 +1,21 @@
 """Frames: how rows cross Spark.
 
-One Spark row of ``FRAME_SCHEMA`` carries up to some thousands of rows as an Arrow IPC stream.  All rows of a ROWS frame
-go to one bucket and one input of the operator that receives it; COPIES are rows of hot keys that are counted elsewhere
-(hot_keys.py); SIDE and COUNTER frames are no operator's input and are handed on to the end of the query.  What a frame
-says is its ``kind``:
+One Spark row of ``FRAME_SCHEMA`` carries thousands of rows as an Arrow IPC stream.  All rows of a ROWS frame go to one
+bucket and one input of the receiving operator.  COPIES are rows of hot keys that another bucket counts (hot_keys.py).
+SIDE and COUNTER frames are forwarded to the end of the query.  The ``kind`` defines the other fields:
 
 ========== ============================================ ============================== ======================
 kind       payload                                      ``part``                       ``frontier``
 ========== ============================================ ============================== ======================
 ROWS       rows of the input's schema                   the file that has the payload  –
 COPIES     the same                                     the same                       –
-MARK       what the sending task has seen, or empty     where the frontier comes from  the frontier itself
+MARK       the sending task's report, or empty          where the frontier comes from  the frontier itself
 CONTROL    JSON control event                           –                              –
 SIDE       late and quarantined rows (``SIDE_SCHEMA``)  –                              –
 COUNTER    empty                                        the counter's name             its value
 ========== ============================================ ============================== ======================
 
-Spark keeps no order between rows of a shuffle, and nothing rests on the order of frames.
+A shuffle of Spark does not keep the order of rows, and no result depends on the order of frames.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ FRAME_DDL = (
     "kind INT NOT NULL, frontier BIGINT NOT NULL, payload BINARY NOT NULL"
 )
 
-#: Rows that are not joined but kept visible: late ones and bad ones.
+#: Side output: late and quarantined rows.
 SIDE_SCHEMA = pa.schema(
     [
         pa.field("kind", pa.string(), nullable=False),  # 'late' or 'quarantined'
@@ -52,12 +51,12 @@ SIDE_SCHEMA = pa.schema(
     ]
 )
 
-#: Rows are cut into frames of about this many bytes (large values are slow in Spark's shuffle and state store).
+#: The size of a frame's payload, about: large values are slow in Spark's shuffle and state store.
 MAX_PAYLOAD_BYTES = 4 * 1024 * 1024
 
 
 class FrameKind(IntEnum):
-    """What a frame says."""
+    """The kind of a frame."""
 
     ROWS = 0
     MARK = 1
@@ -68,13 +67,13 @@ class FrameKind(IntEnum):
 
     @property
     def has_rows(self) -> bool:
-        """Whether its payload is rows of an operator's input."""
+        """Whether the payload is rows of an operator's input."""
         return self in (FrameKind.ROWS, FrameKind.COPIES)
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One frame."""
+    """One frame; the module says what the fields hold for each kind."""
 
     bucket: int
     input: int
@@ -85,7 +84,7 @@ class Frame:
 
 
 def encode_table(table: pa.Table | pa.RecordBatch) -> pa.Buffer:
-    """An Arrow IPC stream of the table, in just as much memory as it needs."""
+    """Encode a table as an Arrow IPC stream, in a buffer of exactly its size."""
     measure = pa.MockOutputStream()
     _write_stream(table, measure)
     payload = pa.allocate_buffer(measure.size())
@@ -94,12 +93,12 @@ def encode_table(table: pa.Table | pa.RecordBatch) -> pa.Buffer:
 
 
 def decode_table(payload: bytes | pa.Buffer) -> pa.Table:
-    """The table of an Arrow IPC stream; its buffers lie in ``payload``, nothing is copied."""
+    """Decode an Arrow IPC stream without a copy: the table's buffers lie in ``payload``."""
     return pa.ipc.open_stream(pa.py_buffer(payload)).read_all()
 
 
 def row_frames(table: pa.Table, *, bucket: int, input: int, kind: FrameKind = FrameKind.ROWS) -> Iterator[Frame]:
-    """The table as frames of equally many rows, of ``MAX_PAYLOAD_BYTES`` at most on average, made one by one."""
+    """Yield the table as frames of equally many rows, of at most ``MAX_PAYLOAD_BYTES`` on average."""
     pieces = max(1, -(-table.nbytes // MAX_PAYLOAD_BYTES))
     step = max(1, -(-table.num_rows // pieces))
     for start in range(0, table.num_rows, step):
@@ -107,23 +106,23 @@ def row_frames(table: pa.Table, *, bucket: int, input: int, kind: FrameKind = Fr
 
 
 def side_frame(table: pa.Table, *, bucket: int) -> Frame:
-    """Late or quarantined rows (``SIDE_SCHEMA``) as one frame, however large."""
+    """Encode late or quarantined rows (``SIDE_SCHEMA``) as one frame, however large."""
     return Frame(bucket, 0, "", FrameKind.SIDE, 0, encode_table(table))
 
 
 def side_rows(kind: str, source: str, reason: pa.Array, raw: pa.Array) -> pa.Table:
-    """Rows that are set aside, ``kind`` being late or quarantined."""
+    """Return rows of the side output; ``kind`` is late or quarantined."""
     count = len(raw)
     return pa.table([pa.array([kind] * count), pa.array([source] * count), reason, raw], schema=SIDE_SCHEMA)
 
 
-def mark_frame(bucket: int, input: int, part: str, frontier: int, seen: bytes = b"") -> Frame:
-    """A frontier, with what the sender has seen where this bucket is the one that keeps it."""
-    return Frame(bucket, input, part, FrameKind.MARK, frontier, seen)
+def mark_frame(bucket: int, input: int, part: str, frontier: int, report: bytes = b"") -> Frame:
+    """Return a mark with a frontier, and the sender's report if the bucket is the operator's first."""
+    return Frame(bucket, input, part, FrameKind.MARK, frontier, report)
 
 
 def to_record_batch(frames: Iterable[Frame]) -> pa.RecordBatch:
-    """Frames as one Arrow batch of ``FRAME_SCHEMA``."""
+    """Return frames as one Arrow batch of ``FRAME_SCHEMA``."""
     rows = list(frames)
     heads = FRAME_SCHEMA.names[:-1]
     columns = [pa.array([getattr(frame, name) for frame in rows], FRAME_SCHEMA.field(name).type) for name in heads]
@@ -132,7 +131,7 @@ def to_record_batch(frames: Iterable[Frame]) -> pa.RecordBatch:
 
 
 def from_record_batch(batch: pa.RecordBatch) -> Iterator[Frame]:
-    """The frames of an Arrow batch of ``FRAME_SCHEMA``; payloads stay where they lie."""
+    """Yield the frames of an Arrow batch of ``FRAME_SCHEMA``; payloads are not copied."""
     heads = [batch.column(name).to_pylist() for name in FRAME_SCHEMA.names[:-1]]
     payload = batch.column("payload")
     for i, (bucket, input, part, kind, frontier) in enumerate(zip(*heads, strict=True)):

@@ -1,8 +1,8 @@
 """Spark's ``xxhash64`` over Arrow columns, so that rows hashed in a worker and rows hashed by Spark share buckets.
 
-Columns are hashed one after the other, each with the hash so far as its seed; NULL leaves it as it is.  Whole numbers
-of up to 32 bits, dates and booleans are hashed as 4 bytes, longer ones, timestamps and short decimals as 8, text and
-binary as they are.  Algorithm: XXH64, https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md.
+Columns are hashed in order, each with the hash so far as its seed; NULL does not change the hash.  Integers of up to 32
+bits, dates, booleans and FLOAT are hashed as 4 bytes; longer integers, DOUBLE, timestamps and short decimals as 8; text
+and binary as their bytes.  Algorithm: XXH64, https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _P1, _P2, _P3, _P4, _P5 = (
         0x27D4EB2F165667C5,
     )
 )
-#: Decimals of more digits are hashed by Spark as bytes of Java's own numbers.
+#: Spark hashes decimals of more digits as the bytes of a Java BigInteger.
 _LONGEST_DECIMAL = 18
 
 
 def can_hash(kind: pa.DataType) -> bool:
-    """Whether columns of a type can be hashed here."""
+    """Return whether columns of a type can be hashed here."""
     if pa.types.is_decimal(kind):
         return bool(kind.precision <= _LONGEST_DECIMAL)
     return _is_text(kind) or _width(kind) is not None
 
 
 def xxhash64(columns: Sequence[pa.ChunkedArray]) -> np.ndarray:
-    """The hash (int64) of each row of some columns, at least one, of types that ``can_hash``."""
+    """Return the hash (int64) of each row of some columns, at least one, of types that ``can_hash``."""
     hashes = np.full(len(columns[0]), _SEED, dtype=np.uint64)
     for column in columns:
         hashed = _hashed(column, hashes)
@@ -46,7 +46,7 @@ def xxhash64(columns: Sequence[pa.ChunkedArray]) -> np.ndarray:
 
 
 def _hashed(column: pa.ChunkedArray, seeds: np.ndarray) -> np.ndarray:
-    """Hashes of a column's values; of NULLs anything."""
+    """Return the hashes of a column's values; those of NULLs are undefined."""
     if _is_text(column.type):
         return _of_bytes(column, seeds)
     values = _bits(column)
@@ -60,7 +60,7 @@ def _hashed(column: pa.ChunkedArray, seeds: np.ndarray) -> np.ndarray:
 
 
 def _bits(column: pa.ChunkedArray) -> np.ndarray:
-    """Values as unsigned 64-bit numbers; NULL is 0."""
+    """Return values as unsigned 64-bit integers; NULL is 0."""
     kind = column.type
     if pa.types.is_decimal(kind):
         chunk = column.combine_chunks()
@@ -69,7 +69,7 @@ def _bits(column: pa.ChunkedArray) -> np.ndarray:
         return unscaled
     if pa.types.is_floating(kind):
         numbers = pc.fill_null(column, 0.0).to_numpy() + kind.to_pandas_dtype()(0.0)  # -0.0 equals 0.0
-        numbers[np.isnan(numbers)] = np.nan  # one of the many
+        numbers[np.isnan(numbers)] = np.nan  # one of the many NaNs
         bits: np.ndarray = numbers.view(np.int32 if pa.types.is_float32(kind) else np.int64)
         return bits.astype(np.int64).view(np.uint64)
     if pa.types.is_boolean(kind):
@@ -104,7 +104,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _width(kind: pa.DataType) -> int | None:
-    """As how many bytes a value of fixed size is hashed."""
+    """Return the number of bytes that a value of this type is hashed as; None if the type has no fixed size."""
     if pa.types.is_decimal(kind) or pa.types.is_timestamp(kind) or pa.types.is_int64(kind) or pa.types.is_float64(kind):
         return 8
     if pa.types.is_boolean(kind) or pa.types.is_date32(kind) or pa.types.is_float32(kind):

@@ -1,9 +1,9 @@
 """Parquet files as a stream's rows, read in the worker.
 
-Spark lists the files and says which of them a batch has; a task gets their names and reads them itself, so that rows
-do not pass through the JVM one by one.  What comes out is what Spark would have read: columns by name, case aside, one
-that a file lacks as NULL; of ``NAME=VALUE`` in a file's path the value, as Spark finds partitions; whole numbers and
-fractions widened to the declared type, every other difference refused.
+Spark lists the files and assigns them to batches; a task gets their names and reads them itself, so rows do not pass
+through the JVM one by one.  The rows are those that Spark would read: columns by name, ignoring case; NULL for a column
+that a file lacks; partition values from ``NAME=VALUE`` in a file's path; numbers widened to the declared type.  Any
+other difference of types is an error.
 """
 
 from __future__ import annotations
@@ -25,11 +25,10 @@ _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 @dataclass(frozen=True, slots=True)
 class ParquetRows:
-    """What is read of each file.
+    """What to read of each file.
 
-    ``schema`` names columns as they are declared, with the types that Spark gives them; folders below ``root`` may be
-    named after columns.  ``_seq``, where it is ``numbered``, is the file's place and the row's number in it, as bytes
-    that sort as they do.
+    ``schema`` has the declared columns with Spark's types for them.  Folders below ``root`` may hold partition values.
+    If ``numbered``, rows get a column ``_seq``: the file's place and the row's number in it, as bytes in that order.
     """
 
     schema: pa.Schema
@@ -39,7 +38,7 @@ class ParquetRows:
 
 @dataclass(frozen=True, slots=True)
 class ParquetFile:
-    """One file: where it is (a URI), its place among the others, and when its rows arrived (None: the rows say it)."""
+    """One file: its URI, its place among the files, and its rows' arrival time (None: the rows hold it)."""
 
     uri: str
     place: str
@@ -47,7 +46,7 @@ class ParquetFile:
 
 
 def read_parquet(file: ParquetFile, wanted: ParquetRows) -> Iterator[pa.Table]:
-    """The rows of a file; raises ``ConnectorError`` where it cannot be read as declared."""
+    """Yield the rows of a file; raises ``ConnectorError`` if it cannot be read as declared."""
     path = unquote(urlsplit(file.uri).path)
     try:
         with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as opened:
@@ -84,7 +83,7 @@ def _read(opened: pq.ParquetFile, path: str, file: ParquetFile, wanted: ParquetR
 
 
 def _by_name(names: Iterable[str], path: str) -> dict[str, str]:
-    """The file's columns by lower-case name."""
+    """Return the file's columns by lower-case name."""
     found: dict[str, str] = {}
     for name in names:
         if (other := found.setdefault(name.lower(), name)) != name:
@@ -93,7 +92,7 @@ def _by_name(names: Iterable[str], path: str) -> dict[str, str]:
 
 
 def _partitions(path: str) -> dict[str, str | None]:
-    """What the folders of a path below the root say: the columns that they name, in lower case, and their values."""
+    """Return the partition values in a path below the root, by lower-case column name."""
     pairs = (part.split("=", 1) for part in path.split("/")[:-1] if "=" in part)
     return {unquote(name).lower(): None if value == _NO_VALUE else unquote(value) for name, value in pairs}
 
@@ -121,7 +120,7 @@ def _as_declared(column: pa.Array, field: pa.Field, path: str) -> pa.Array:
 
 
 def _places(place: str, first: int, count: int) -> pa.Array:
-    """The file's place and each row's number in eight bytes, which sort as numbers do."""
+    """Return the file's place followed by each row's number in eight big-endian bytes, which sort like numbers."""
     head = np.frombuffer(place.encode(), dtype=np.uint8)
     numbers = np.arange(first, first + count, dtype=">u8")
     text = np.empty((count, len(head) + numbers.itemsize), dtype=np.uint8)

@@ -1,8 +1,8 @@
-"""Which bucket a row belongs to, and which number a bucket has.
+"""Routing: which bucket a row belongs to, and which number a bucket has.
 
-Buckets are the parallel pieces of an operator's state.  Spark computes a 64-bit hash of the key columns before rows
-are packed (``xxhash64``, which is stable and follows Spark's equality); here the hashes of a key's groups are
-combined and taken modulo the number of buckets.  A padded row has no hash; NULL hashes like Spark's NULL.
+Buckets are the parallel pieces of an operator's state.  Before rows are packed, ``xxhash64`` of the key columns is
+computed, which is stable and follows Spark's equality.  Here, the hashes of a key's columns are combined, and the
+bucket is the hash modulo the number of buckets.  The hash of a padded row is NULL, which counts as the hash of NULL.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NULL_HASH = 42
 
 
 def key_hashes(table: pa.Table, hash_columns: Sequence[str]) -> np.ndarray:
-    """For each row the hash of its whole key; without hash columns (no key) all rows have the same."""
+    """Return the hash of each row's whole key; without hash columns (no key), all rows have the same hash."""
     combined = np.zeros(table.num_rows, dtype=np.int64)
     for name in hash_columns:
         column = pc.fill_null(table[name], NULL_HASH).to_numpy()
@@ -27,12 +27,12 @@ def key_hashes(table: pa.Table, hash_columns: Sequence[str]) -> np.ndarray:
 
 
 def home_indexes(hashes: np.ndarray, buckets: int) -> np.ndarray:
-    """For each key hash the index of the bucket that it belongs to."""
+    """Return the index of each key's home bucket."""
     return (hashes % buckets).astype(np.uint16)
 
 
 def split_by_bucket(table: pa.Table, indexes: np.ndarray, buckets: int) -> Iterator[tuple[int, pa.Table]]:
-    """The rows of each bucket that has some, by bucket index; order within a bucket is kept."""
+    """Yield (bucket index, rows) for each bucket with rows; the order within a bucket is kept."""
     if table.num_rows == 0:
         return
     if buckets == 1:
@@ -49,10 +49,10 @@ def split_by_bucket(table: pa.Table, indexes: np.ndarray, buckets: int) -> Itera
 
 
 def bucket_numbers(buckets: int, partitions: int) -> tuple[int, ...]:
-    """Numbers for buckets that Spark's hash partitioning spreads evenly over its shuffle partitions.
+    """Return numbers for buckets that Spark's hash partitioning spreads evenly over its shuffle partitions.
 
-    Spark places a row with grouping key n in partition ``pmod(murmur3(n), partitions)``; 0 and 1 may share one.
-    Numbers are taken in rising order such that bucket i lies in partition i modulo ``partitions``.
+    Spark places a row with grouping key n in partition ``pmod(murmur3(n), partitions)``, where 0 and 1 may collide.
+    Numbers are chosen in ascending order, such that bucket i lies in partition i modulo ``partitions``.
     """
     found: list[int] = []
     for index in range(buckets):
@@ -64,7 +64,7 @@ def bucket_numbers(buckets: int, partitions: int) -> tuple[int, ...]:
 
 
 def murmur3_int(value: int, seed: int = 42) -> int:
-    """Spark's hash of an INT column (Murmur3 x86 32-bit, as its ``Murmur3_x86_32``), signed."""
+    """Return Spark's hash of an INT column: Murmur3 x86 32-bit, signed."""
     k = value * 0xCC9E2D51 & 0xFFFFFFFF
     k = (k << 15 | k >> 17) & 0xFFFFFFFF
     k = k * 0x1B873593 & 0xFFFFFFFF

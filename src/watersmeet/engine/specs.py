@@ -1,4 +1,4 @@
-"""What the planner tells the workers: plain data, shipped with each task."""
+"""Specs: the physical plan as plain data for the workers, shipped with each task."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ from watersmeet.kernels.api import Kernel
 class PackSpec:
     """How rows of one ``source`` become frames of one ``operator``'s ``input``.
 
-    The columns of ``schema`` (``$t`` among them) go into the frames; ``hashes`` route them and are dropped unless
-    they stand in the schema too.  ``delay`` is the declared delay plus grace, in units of the time axis.
-    ``sequence`` names the column with a row's place in its source, where rows carry it.
-    With ``spreads`` rows of hot keys may go to other buckets than that of their key (hot_keys.py).
-    ``fails_on_bad`` stops at the first malformed row in place of setting it aside.
-    Rows may bring further columns: ``$keep`` (the filter), ``$part`` (where a frontier comes from), ``$bad`` (why a row
-    is malformed), ``$raw`` (the text of rows that may have to be set aside) and ``$frontier`` (a frontier stored by the
-    stream's producer, in rows of their own).  With ``keeps_late`` the text travels in the frames.
+    - ``schema``: the columns of the frames, ``$t`` among them.
+    - ``hashes``: the columns that route rows; they are dropped unless they are in the schema.
+    - ``delay``: the declared delay plus the grace period, in units of ``$t``.
+    - ``sequence``: the column with a row's place in its source, if rows carry it.
+    - ``spreads``: rows of hot keys may go to other buckets than their home (hot_keys.py).
+    - ``fails_on_bad``: the first malformed row stops the query; otherwise bad rows are quarantined.
+    - ``keeps_late``: frames carry the text of rows, for the side output of late rows.
+
+    Rows may have further columns: ``$keep`` (the filter), ``$part`` (where a frontier comes from), ``$bad`` (why a row
+    is malformed), ``$raw`` (the text for the side output) and ``$frontier`` (a frontier that the stream's producer
+    stored, in a row of its own).
     """
 
     source: str
@@ -41,12 +44,12 @@ class PackSpec:
 class InputSpec:
     """One input of an operator: a source, or the output of an earlier operator (then ``source`` is None).
 
-    ``lag`` is how far the event time of its rows may lie behind the frontier that its sender tells (None: any far, so
-    the input has no frontier before its end);
-    ``origin`` says what its columns are made of, so that stored ones are never taken for others;
-    ``parts`` are the senders that must be heard before the input has a frontier.
-    One that does not ``hold back`` leaves the operator's frontier to the others; its rows are late by its own.
-    ``scale`` tells people its times: units of the axis in one of the event time's column (None: they are timestamps).
+    - ``parts``: the senders that must report before the input has a frontier.
+    - ``lag``: how far event times may lie behind the frontier that the sender reports, in units of ``$t`` (None:
+      without limit, so the input has no frontier before its end).
+    - ``origin``: what the columns are computed from, so that stored columns are not mistaken for others.
+    - ``holds_back``: if False, the operator's frontier ignores the input, and its rows are late by its own frontier.
+    - ``scale``: units of ``$t`` in one unit of the event-time column, for error texts (None: a timestamp).
     """
 
     schema: pa.Schema
@@ -60,12 +63,12 @@ class InputSpec:
 
 @dataclass(frozen=True, slots=True)
 class Downstream:
-    """Where an operator's results go next: an input of another operator, by that operator's key."""
+    """The input of another operator that receives an operator's results, routed by that operator's key."""
 
     input: int
     hashes: tuple[str, ...]
     buckets: tuple[int, ...]
-    times: tuple[str, ...]  # the result columns that are the event time there: the first that is not NULL
+    times: tuple[str, ...]  # result columns; the first that is not NULL is the event time there
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,6 @@ class OperatorSpec:
     output: pa.Schema
     downstream: Downstream | None = None
     max_state_bytes: int | None = None  # of all buckets together
-    most_hot_rows: int | None = None  # of each bucket in memory, the others on disk (None: all in memory)
-    accepts_late: bool = False  # no window is ever closed: rows are never late
-    spread: SpreadRule | None = None  # rows of hot keys may be spread over the buckets (None: each key has one)
+    most_hot_rows: int | None = None  # rows of each bucket in memory, others on disk (None: all in memory)
+    accepts_late: bool = False  # no window ever closes: rows are never late
+    spread: SpreadRule | None = None  # how rows of hot keys are spread over buckets (None: never)

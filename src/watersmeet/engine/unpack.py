@@ -1,6 +1,6 @@
-"""Frames into rows, at the end of a query (runs in a Spark task).
+"""Frames into rows, at the end of a query, in a Spark task.
 
-Late and quarantined rows are written to files beside the checkpoint, named by batch and bucket, so that a batch that
+Late and quarantined rows are written to files beside the checkpoint.  File names hold batch and bucket, so a batch that
 runs twice writes the same files again.
 """
 
@@ -21,9 +21,9 @@ FRONTIER = "$frontier"
 def unpack(
     batches: Iterable[Iterable[Frame]], schema: pa.Schema, side_folder: str | None, batch_id: int
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of all ROWS frames; side rows go to ``side_folder`` (a path or URI; None: they are not kept).
+    """Yield the rows of all ROWS frames; write side rows to ``side_folder`` (a path or URI; None: drop them).
 
-    Where ``schema`` has a column ``$frontier``, the operator's frontier comes out too, as a row of that column alone.
+    If ``schema`` has a column ``$frontier``, the operator's frontier is a row in which only that column is not NULL.
     """
     written = 0
     with_frontier = FRONTIER in schema.names

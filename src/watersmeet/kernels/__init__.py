@@ -1,1 +1,1 @@
-"""The operators: what comes out and what is stored, from new rows, stored rows and frontiers."""
+"""The operators: what they emit and store, computed from new rows, stored rows and frontiers."""

@@ -1,9 +1,9 @@
-"""What every kernel takes and gives.
+"""The interface of kernels.
 
-A kernel computes from (stored rows, new rows, frontiers) what comes out, what to store and what to forget.  It keeps
-nothing between two steps and changes no stored row itself; the temporary tables of a step are gone when it ends, also
-where it fails.  It knows Arrow, DuckDB SQL, event times as int64, weights and frontiers; it knows nothing of Spark,
-frames or durability.  So the same kernel runs in Spark and in the test harness.
+A kernel computes from stored rows, new rows and frontiers what to emit, what to store and what to forget.  It keeps
+nothing between two steps, changes no stored row itself, and drops the temporary tables of a step even if the step
+fails.  It knows Arrow, DuckDB SQL, event times as int64, weights and frontiers; it knows nothing of Spark, frames or
+durability.  So the same kernel runs in Spark and in the test harness.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Protocol
 import duckdb
 import pyarrow as pa
 
-#: The ends of the event-time axis: nothing heard yet, and end of input.
+#: The ends of internal event time: nothing reported yet, and end of input.
 NEVER = -(2**63)
 FOREVER = 2**63 - 1
 
-#: What ends the name of a relation whose rows name (by ``$rid``) rows of another one that have gone.
+#: Suffix of a relation that lists, by ``$rid``, the rows of another relation that were retracted or replaced.
 GONE = "_gone"
 
 
 class EmitMode(Enum):
-    """When results come out: once they can no longer change, or at once, to be retracted where they do."""
+    """When results are emitted: once they are final, or at once, with retractions when they change."""
 
     FINAL = "FINAL"
     CHANGELOG = "CHANGELOG"
@@ -44,17 +44,17 @@ class Side(Enum):
 
     @property
     def alias(self) -> str:
-        """What stands for a row of it in SQL: ``l`` or ``r``."""
+        """The alias of its rows in SQL: ``l`` or ``r``."""
         return self.value[0]
 
     @property
     def other(self) -> Side:
-        """The side across."""
+        """The opposite side."""
         return Side.RIGHT if self is Side.LEFT else Side.LEFT
 
 
 class JoinKind(Enum):
-    """The kinds of join, and what each of them gives and must remember."""
+    """The kinds of join: what each emits and must remember."""
 
     INNER = "inner"
     LEFT = "left"
@@ -64,36 +64,36 @@ class JoinKind(Enum):
     ANTI = "anti"
 
     def keeps(self, side: Side) -> bool:
-        """Rows of that side without a partner come out."""
+        """Whether rows of that side without a partner are emitted."""
         if side is Side.LEFT:
             return self in (JoinKind.LEFT, JoinKind.FULL, JoinKind.ANTI)
         return self in (JoinKind.RIGHT, JoinKind.FULL)
 
     def shows(self, side: Side) -> bool:
-        """Results hold columns of that side."""
+        """Whether results have columns of that side."""
         return self.pairs or side is Side.LEFT
 
     def pads(self, side: Side) -> bool:
-        """Results may hold NULLs in place of a row of that side."""
+        """Whether results may have NULLs in place of a row of that side."""
         return self.shows(side) and self.keeps(side.other)
 
     def tracks(self, side: Side) -> bool:
-        """It must be known which rows of that side have found a partner."""
+        """Whether the state must record which rows of that side have found a partner."""
         return self.keeps(side) or (self is JoinKind.SEMI and side is Side.LEFT)
 
     @property
     def pairs(self) -> bool:
-        """Results are pairs of rows, padded or not; else they are rows of the left side."""
+        """Whether results are pairs of rows, padded or not; otherwise they are rows of the left side."""
         return self not in (JoinKind.SEMI, JoinKind.ANTI)
 
     @property
     def retracts(self) -> bool:
-        """Results given at once may have to be retracted."""
+        """Whether results that are emitted at once may have to be retracted."""
         return self.keeps(Side.LEFT) or self.keeps(Side.RIGHT)
 
 
 def shift(frontier: int, by: int | None) -> int:
-    """``frontier + by`` on the axis; its ends stay where they are, and without a bound (None) nothing is ever past.
+    """Return ``frontier + by``; NEVER and FOREVER stay, and without a bound (None) the result is NEVER.
 
     >>> shift(100, -5), shift(FOREVER, -5) == FOREVER, shift(100, None) == NEVER
     (95, True, True)
@@ -106,47 +106,57 @@ def shift(frontier: int, by: int | None) -> int:
 
 
 class StateView(Protocol):
-    """Stored rows of an operator's bucket, as relations of the kernel's own naming."""
+    """The stored rows of an operator's bucket, as relations that the kernel names.
+
+    Methods that return SQL return a table expression, valid until the step ends, or None if no row is stored.
+    """
 
     @property
     def connection(self) -> duckdb.DuckDBPyConnection:
-        """The DuckDB connection that holds them."""
+        """The DuckDB connection that holds the rows."""
 
-    def show(self, rows: pa.Table) -> str:
-        """The name by which SQL finds these rows, until the step ends."""
+    def register(self, rows: pa.Table) -> str:
+        """Return a name by which SQL finds these rows until the step ends."""
 
-    def scan(self, relation: str, low: int, high: int) -> str | None:
-        """SQL of a table expression over the stored rows with ``low <= $t <= high``; None where there are none."""
+    def scan(self, relation: str, low: int = NEVER, high: int = FOREVER) -> str | None:
+        """Return SQL for all stored rows with ``low <= $t <= high``."""
 
-    def matching(self, relation: str, by: Sequence[str], probes: pa.Table, low: int, high: int) -> str | None:
-        """SQL over stored rows with ``low <= $t <= high``, among them all whose columns ``by`` equal those of a probe.
+    def rows_with_keys(
+        self, relation: str, by: Sequence[str], probes: pa.Table | str, low: int = NEVER, high: int = FOREVER
+    ) -> str | None:
+        """Return SQL for stored rows with ``low <= $t <= high``.
 
-        ``probes`` has columns of the types of ``by``, in their order; NULL equals NULL.  Where it has few rows, it
-        costs what they cost, not what is stored.  Without columns all rows are equal.
+        The result contains every row whose ``by`` columns equal a probe's; it may contain others.  NULL equals NULL,
+        and without ``by`` columns every row equals every probe.
+
+        ``probes`` has the columns ``by``, of their types.  An Arrow table, whose columns are in the order of ``by``, is
+        hashed; SQL of a table expression is joined in DuckDB.  The cost follows the probes and the rows found, not the
+        rows stored; where a scan is as fast, the result is a scan.
+        """
+
+    def rows_as_of(self, relation: str, by: Sequence[str], probes: str) -> str | None:
+        """Return SQL for stored rows as of the times of probes.
+
+        The result contains, for each probe, the newest rows with equal ``by`` columns at or before its ``$t``; it may
+        contain others.  NULL equals nothing.  ``probes`` is SQL of a table expression with the columns ``by`` and
+        ``$t``.  The cost follows the probes, not the rows stored.
         """
 
     def count(self, relation: str, low: int) -> int:
-        """How many rows are stored of a relation with ``$t >= low``."""
+        """Return how many stored rows of a relation have ``$t >= low``."""
 
-    def may_scan(self, relation: str, rows: int) -> bool:
-        """Whether a step may look at all rows of a relation, where each that asks has ``rows`` of them to spend on it.
+    def spend_scan_budget(self, relation: str, rows: int) -> bool:
+        """Return whether a step may scan all rows of a relation.
 
-        What is not spent is kept for the steps to come, while the bucket stays in this process.
+        Every call adds ``rows`` to the relation's budget.  A budget that covers all stored rows is spent, and the
+        result is True.  So n stored rows are scanned once in n / rows steps.  The budget is lost when the bucket moves
+        to another process.
         """
-
-    def near(self, relation: str, by: Sequence[str], probes: str) -> str | None:
-        """SQL over stored rows among which are the newest with equal ``by`` at or before ``$t`` of each probe.
-
-        ``probes`` is a relation with the columns ``by`` and ``$t``.  It costs what the probes cost, not what is stored.
-        """
-
-    def of_keys(self, relation: str, by: Sequence[str], probes: str) -> str | None:
-        """SQL over stored rows among which are all with columns ``by`` equal to those of one of ``probes``."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepFrontiers:
-    """The operator's frontier as it stood before the batch and as it stands after it, and each input's own."""
+    """The operator's frontier before the batch and after it, and each input's own frontier after it."""
 
     before: int
     after: int
@@ -155,12 +165,13 @@ class StepFrontiers:
 
 @dataclass(slots=True)
 class StepResult:
-    """What one step gives.
+    """The result of one step.
 
-    ``changes`` are result rows (with a ``$w`` column in a changelog); ``store`` are rows to add to the state, by
-    relation; ``forget`` says for a relation that rows with ``$t`` below the value will never be asked for again.
-    ``replace`` are rows that take the place of all that a relation holds.  ``counters`` are added to those that the
-    operator keeps; the operator's spec names them.
+    - ``changes``: rows to emit, with a ``$w`` column in a changelog.
+    - ``store``: rows to add to the state, by relation.
+    - ``forget``: by relation, the ``$t`` below which rows will never be read again.
+    - ``replace``: rows that replace all rows of a relation.
+    - ``counters``: increments of the operator's counters, by name.
     """
 
     changes: pa.Table | None = None
@@ -175,17 +186,17 @@ class Kernel(Protocol):
 
     @property
     def partition_width(self) -> int | None:
-        """How wide a time partition of the stored rows should be (None: they have no bound in time)."""
+        """The width of a time partition of stored rows, in units of ``$t`` (None: rows have no bound in time)."""
 
     def live_relations(self, frontier: int) -> dict[str, int]:
-        """Relations of the state that hold rows, and the event time from which their rows still count."""
+        """Return the relations whose rows count as state, and the event time from which each row counts."""
 
     def step(
         self, state: StateView, inputs: Mapping[int, pa.Table], frontiers: StepFrontiers, first_rid: int
     ) -> StepResult:
-        """Apply the new rows of each input; none of them is late.  New rows are numbered from ``first_rid``."""
+        """Apply the new rows of each input; none of them is late.  Row ids from ``first_rid`` on are free."""
 
 
 def quote(name: str) -> str:
-    """A DuckDB identifier."""
+    """Quote a DuckDB identifier."""
     return '"' + name.replace('"', '""') + '"'

@@ -1,4 +1,4 @@
-"""Rows as they come: the operator of a query over one stream.  It keeps no rows, only frontier and counters."""
+"""Forward: the operator of a query over one stream.  It emits every row at once and stores none."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from watersmeet.kernels.api import StateView, StepFrontiers, StepResult
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """The kernel; its results have the columns of ``output``, the event time among them under the name ``time``."""
+    """The kernel; its results have the columns of ``output``, in which ``time`` names the event time."""
 
     output: tuple[str, ...]
     time: str
 
     @property
     def partition_width(self) -> int | None:
-        """No rows are stored."""
+        """None: no rows are stored."""
         return None
 
     def live_relations(self, frontier: int) -> dict[str, int]:
-        """No rows are stored."""
+        """Return nothing: no rows are stored."""
         return {}
 
     def step(
         self, state: StateView, inputs: Mapping[int, pa.Table], frontiers: StepFrontiers, first_rid: int
     ) -> StepResult:
-        """Give the new rows."""
+        """Emit the new rows."""
         columns = [TIME if name == self.time else name for name in self.output]
         return StepResult(changes=inputs[0].select(columns).rename_columns(list(self.output)))

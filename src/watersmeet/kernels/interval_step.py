@@ -1,4 +1,4 @@
-"""One step of the interval join, as DuckDB SQL over new and stored rows (what it computes stands in interval.py)."""
+"""One step of the interval join, as DuckDB SQL over new and stored rows (interval.py says what it computes)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import pyarrow.compute as pc
 
 from watersmeet.columns import ID, MATCHED, RID, TIME, WEIGHT
 from watersmeet.kernels.api import (
-    FOREVER,
-    NEVER,
     EmitMode,
     JoinKind,
     Side,
@@ -33,7 +31,7 @@ def run(
     frontiers: StepFrontiers,
     first_rid: int,
 ) -> StepResult:
-    """Join the new rows of both sides with each other and with what is stored; none of them is late."""
+    """Join the new rows of both sides, none of them late, with each other and with stored rows."""
     left = number_rows(inputs[0], first_rid)
     right = number_rows(inputs[1], first_rid + left.num_rows)
     step = _Step(match, emit, gives_ids, state, frontiers, first_rid, {Side.LEFT: left, Side.RIGHT: right})
@@ -45,7 +43,7 @@ def run(
 
 @dataclass(slots=True)
 class _Step:
-    """One step over new rows and the stored rows that can meet them."""
+    """One step over new rows and the stored rows that may match them."""
 
     match: WindowMatch
     emit: EmitMode
@@ -55,8 +53,8 @@ class _Step:
     first_rid: int
     new: dict[Side, pa.Table]
     result: StepResult = field(default_factory=StepResult)
-    shown: dict[Side, str] = field(default_factory=dict)
-    found: dict[Side, str | None] = field(default_factory=dict)
+    registered: dict[Side, str] = field(default_factory=dict)
+    looked_up: dict[Side, str | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for side in Side:
@@ -64,10 +62,10 @@ class _Step:
 
     def close(self) -> None:
         con = self.state.connection
-        if any(self.tracks(side) for side in Side):  # else pairs have no table
+        if any(self.tracks(side) for side in Side):  # otherwise pairs have no table
             con.execute("DROP TABLE IF EXISTS pairs")
 
-    # -- joins that give pairs: inner, left, right, full ----------------------------------------------------------
+    # -- joins that emit pairs: inner, left, right, full ----------------------------------------------------------
 
     def run_pairs(self) -> StepResult:
         tracked = [side for side in Side if self.tracks(side)]
@@ -86,10 +84,10 @@ class _Step:
         return self.result
 
     def pairs(self, *, ids: bool) -> str:
-        """SQL of the new pairs; with the ids of their rows and whether a stored row had a partner when it came."""
+        """Return SQL for new pairs; with ``ids``, also row ids and whether a stored row had a partner on arrival."""
         columns = self.match.output_sql()
         selects = []
-        for left, right, condition in self.meetings():
+        for left, right, condition in self.joins():
             extra = self.weight_column("1", id="NULL")
             if ids:
                 extra = ", " + ", ".join(self.id_columns(Side.LEFT, left) + self.id_columns(Side.RIGHT, right))
@@ -100,7 +98,7 @@ class _Step:
         alias = side.alias
         if not self.tracks(side):
             return []
-        had_partner = f"{alias}.{quote(MATCHED)}" if relation not in self.shown.values() else "FALSE"
+        had_partner = f"{alias}.{quote(MATCHED)}" if relation not in self.registered.values() else "FALSE"
         return [
             f"{alias}.{quote(RID)} AS {alias}id",
             f"{alias}.{quote(TIME)} AS {alias}time",
@@ -108,7 +106,7 @@ class _Step:
         ]
 
     def padding(self, side: Side) -> list[str]:
-        """SQL of the padded rows of a side that come out in this step, and of those retracted."""
+        """Return SQL for the padded rows of a side that this step emits or retracts."""
         alias = side.alias
         unmatched_new = f"{quote(RID)} NOT IN (SELECT {alias}id FROM pairs WHERE {alias}id >= {self.first_rid})"
         if self.emit is EmitMode.CHANGELOG:
@@ -124,7 +122,7 @@ class _Step:
         return selects
 
     def padded(self, side: Side, relation: str, where: str, weight: str) -> str:
-        """Rows of one side beside NULLs of the other's types."""
+        """Return SQL for rows of one side beside NULLs of the other's types."""
         alias = side.alias
         columns = self.match.output_sql() + self.weight_column(weight, id=_id_of(side))
         return (
@@ -133,7 +131,7 @@ class _Step:
         )
 
     def first_partner(self, side: Side) -> str:
-        """SQL of the ids of stored rows that meet their first partner in this step."""
+        """Return SQL for the ids of stored rows that match their first partner in this step."""
         alias = side.alias
         return (
             f"SELECT {alias}id FROM pairs WHERE {alias}id < {self.first_rid} AND NOT {alias}had"
@@ -141,14 +139,14 @@ class _Step:
         )
 
     def mark(self, side: Side) -> None:
-        """Log marks for stored rows that met their first partner and are not final yet."""
+        """Store marks for stored rows that matched their first partner and are not final yet."""
         alias = side.alias
         self.result.store[_marks(side)] = self.table(
             f"SELECT {alias}id AS {quote(RID)}, any_value({alias}time) AS {quote(TIME)} FROM pairs "
             f"WHERE {alias}id IN ({self.first_partner(side)}) AND {alias}time >= {self.closed(side)} GROUP BY {alias}id"
         )
 
-    # -- joins that give left rows: semi, anti ---------------------------------------------------------------------
+    # -- joins that emit left rows: semi, anti ---------------------------------------------------------------------
 
     def run_semi_anti(self) -> StepResult:
         self.state.connection.execute(f"CREATE TEMP TABLE pairs AS {self.matched_left()}")
@@ -178,27 +176,27 @@ class _Step:
             f"SELECT lid AS {quote(RID)}, ltime AS {quote(TIME)} FROM pairs "
             f"WHERE lid < {self.first_rid} AND ltime >= {self.closed(Side.LEFT)}"
         )
-        # a left row that has its partner never comes out again: it need not be kept
+        # a left row that has its partner is never emitted again: it need not be stored
         self.store(Side.LEFT, where=f"NOT {new_matched}")
         self.store(Side.RIGHT)
         return self.result
 
     def matched_left(self) -> str:
-        """SQL of the left rows that meet their first partner in this step."""
-        # without an equality DuckDB 2.0 takes an inequality join, whose SEMI form forgets the other conditions
+        """Return SQL for the left rows that match their first partner in this step."""
+        # without an equality DuckDB 2.0 uses an inequality join, whose SEMI form drops the other conditions
         join = "SEMI JOIN" if self.match.keys else "JOIN"
         selects = [
             f"SELECT l.{quote(RID)} AS lid, l.{quote(TIME)} AS ltime FROM {left} AS l {join} {right} AS r ON {on}"
-            for left, right, on in self.meetings()
+            for left, right, on in self.joins()
         ]
         found = f"SELECT DISTINCT lid, ltime FROM ({' UNION ALL '.join(selects)})"
-        marks = self.state.scan(_marks(Side.LEFT), NEVER, FOREVER)
+        marks = self.state.scan(_marks(Side.LEFT))
         return found if marks is None else f"{found} WHERE lid NOT IN (SELECT {quote(RID)} FROM {marks})"
 
     # -- shared ----------------------------------------------------------------------------------------------------
 
-    def meetings(self) -> list[tuple[str, str, str]]:
-        """(left relation, right relation, condition) of everything that can give a new pair."""
+    def joins(self) -> list[tuple[str, str, str]]:
+        """Return (left relation, right relation, condition) of every join that may form a new pair."""
         on = self.match.condition_sql()
         found = []
         if self.new[Side.LEFT].num_rows:
@@ -208,13 +206,13 @@ class _Step:
         return found or [(self.fresh(Side.LEFT), self.fresh(Side.RIGHT), "FALSE")]
 
     def fresh(self, side: Side) -> str:
-        """The relation of a side's new rows, made when it is first asked for: of few rows that takes a while."""
-        if side not in self.shown:
-            self.shown[side] = self.state.show(self.new[side])
-        return self.shown[side]
+        """Return the relation of a side's new rows, registered on first use: of a small step that is a large part."""
+        if side not in self.registered:
+            self.registered[side] = self.state.register(self.new[side])
+        return self.registered[side]
 
     def old_and_new(self, side: Side) -> str:
-        """SQL of the stored rows of a side that new ones of the other may meet, and of its new ones."""
+        """Return SQL for a side's new rows, and its stored rows that new rows of the other side may match."""
         old = self.old(side)
         if old is None:
             return self.fresh(side)
@@ -230,7 +228,7 @@ class _Step:
         return self.match.kind.tracks(side)
 
     def weight_column(self, weight: str, *, id: str) -> str:
-        """``, weight AS $w`` where results carry one, and ``, id AS $id`` where a later join needs it."""
+        """Return ``, weight AS $w`` if results carry one, and ``, id AS $id`` if a following join needs it."""
         if self.emit is EmitMode.FINAL:
             return ""
         ids = f", CAST({id} AS VARCHAR) AS {quote(ID)}" if self.gives_ids else ""
@@ -241,33 +239,30 @@ class _Step:
         return tuple(dict.fromkeys((*self.match.columns(side).stored, *extra)))
 
     def closed(self, side: Side) -> int:
-        """Rows of a side with a time below this are final after the step."""
+        """Return the time below which rows of a side are final after the step."""
         return self.match.closed_before(side, self.frontiers.after)
 
     def old(self, side: Side) -> str | None:
-        """Stored rows of a side among which are all that new rows of the other may meet."""
-        if side not in self.found:
-            self.found[side] = self.sought(side)
-        return self.found[side]
-
-    def sought(self, side: Side) -> str | None:
-        new = self.new[side.other]
-        times = self.match.partner_times(side, *time_range(new))
-        probes = self.match.probes(side.other, new)
-        return self.state.matching(side.value, self.match.key_columns(side), probes, *times)
+        """Return SQL for stored rows of a side, all that new rows of the other side may match among them."""
+        if side not in self.looked_up:
+            new = self.new[side.other]
+            times = self.match.partner_times(side, *time_range(new))
+            probes = self.match.probes(side.other, new)
+            self.looked_up[side] = self.state.rows_with_keys(side.value, self.match.key_columns(side), probes, *times)
+        return self.looked_up[side]
 
     def due(self, side: Side) -> str | None:
-        """Stored rows of a side that become final in this step."""
+        """Return SQL for the stored rows of a side that become final in this step."""
         before = self.match.closed_before(side, self.frontiers.before)
         return self.state.scan(side.value, before, self.closed(side) - 1)
 
     def unmarked(self, side: Side, id: str = quote(RID)) -> str:
-        """`` AND id has no mark`` over the marks of earlier steps."""
-        marks = self.state.scan(_marks(side), NEVER, FOREVER)
+        """Return `` AND id has no mark``, over the marks of earlier steps."""
+        marks = self.state.scan(_marks(side))
         return "" if marks is None else f" AND {id} NOT IN (SELECT {quote(RID)} FROM {marks})"
 
     def store(self, side: Side, *, where: str = "TRUE") -> None:
-        """Log the new rows of a side that are not final yet."""
+        """Store the new rows of a side that are not final yet."""
         if not self.tracks(side) and where == "TRUE":
             rows = self.new[side].select(list(self.stored_columns(side)))
             self.result.store[side.value] = rows.filter(pc.greater_equal(rows[TIME], self.closed(side)))
@@ -286,10 +281,10 @@ class _Step:
 
 
 def _marks(side: Side) -> str:
-    """The relation of the marks of a side's stored rows."""
+    """Return the relation with the marks of a side's stored rows."""
     return f"{side.value}_matched"
 
 
 def _id_of(side: Side) -> str:
-    """SQL of the id under which a row of a side that came out alone may be retracted."""
+    """Return SQL for the ``$id`` of a row of a side that is emitted alone."""
     return f"'{side.alias}' || CAST({side.alias}.{quote(RID)} AS VARCHAR)"

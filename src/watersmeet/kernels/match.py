@@ -1,4 +1,4 @@
-"""What both kernels of the windowed join share: when two rows match, and what each side brings."""
+"""The match of a windowed join, and the keys and columns that all joins share."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from watersmeet.kernels.api import FOREVER, NEVER, JoinKind, Side, quote, shift
 
 @dataclass(frozen=True, slots=True)
 class SideColumns:
-    """The columns that results need of a side, and those that the condition needs (keys, residual).
+    """A side's columns in results (``output``), and those in conditions: keys and residual.
 
-    ``time`` is the name under which results carry the side's event time, where they do.
+    ``time`` names the side's event time in results (None: they do not have it).
     """
 
     output: tuple[str, ...]
@@ -25,31 +25,31 @@ class SideColumns:
 
     @property
     def stored(self) -> tuple[str, ...]:
-        """What the state must hold of a row, beside its event time."""
+        """The columns of a row in the state, beside its event time."""
         return tuple(name for name in dict.fromkeys((*self.condition, *self.output)) if name != self.time)
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """An equality of a column of each side; null-safe: NULL equals NULL."""
+    """An equality of a left and a right column; if ``null_safe``, NULL equals NULL."""
 
     left: str
     right: str
     null_safe: bool = False
 
     def of(self, side: Side) -> str:
-        """The column of one side."""
+        """Return the column of one side."""
         return self.left if side is Side.LEFT else self.right
 
 
 @dataclass(frozen=True, slots=True)
 class WindowMatch:
-    """A windowed join as it was asked for; input 0 is the left stream, input 1 the right one.
+    """A windowed join; input 0 is the left stream, input 1 the right one.
 
-    Rows l and r match where the keys are equal, ``lower <= r.$t - l.$t <= upper`` (None: no such bound), and the
-    ``residual`` is true: DuckDB SQL over ``l`` and ``r``, rendered by the planner from a bound expression.  Results
-    have the columns of ``left.output`` and then of ``right.output``, which is empty for semi and anti joins.
-    ``slack`` is how far the frontier is expected to lie behind the newest rows.
+    Rows l and r match if ``lower <= r.$t - l.$t <= upper`` (None: no such bound), the keys are equal, and the
+    ``residual`` is true: DuckDB SQL over ``l`` and ``r``, which the planner renders from a bound expression.  Results
+    have the columns of ``left.output``, then of ``right.output``, which is empty for semi and anti joins.
+    ``slack`` is the expected distance of the frontier from the newest rows.  Bounds and slack are in units of ``$t``.
     """
 
     kind: JoinKind
@@ -62,7 +62,7 @@ class WindowMatch:
     slack: int = 0
 
     def columns(self, side: Side) -> SideColumns:
-        """The columns of one side."""
+        """Return the columns of one side."""
         return self.left if side is Side.LEFT else self.right
 
     @property
@@ -73,13 +73,13 @@ class WindowMatch:
     # -- keys ------------------------------------------------------------------------------------------------------
 
     def key_columns(self, side: Side) -> list[str]:
-        """The columns of one side that must equal the other's."""
+        """Return the key columns of one side."""
         return [key.of(side) for key in self.keys]
 
     def probes(self, side: Side, rows: pa.Table) -> pa.Table:
-        """The keys of rows of a side, by which rows of the other are sought; NULL where it meets nothing is left out.
+        """Return the keys of a side's rows, to look up rows of the other side; without NULLs that match nothing.
 
-        They are of the other side's types: the planner sees to it.
+        The planner makes sure that both sides' key columns have equal types.
         """
         probes = rows.select(self.key_columns(side))
         for number, key in enumerate(self.keys):
@@ -91,19 +91,22 @@ class WindowMatch:
 
     @property
     def partition_width(self) -> int | None:
-        """How wide a time partition of the state should be: an eighth of what rows lie apart."""
+        """The width of a time partition of the state: an eighth of the time that rows stay.
+
+        With bounds of ±10 minutes and 4 minutes of slack, (10 + 10 + 4) / 8 = 3 minutes.
+        """
         if self.lower is None or self.upper is None:
             return None
         return max((self.upper - self.lower + self.slack) // 8, 1)
 
     def closed_before(self, side: Side, frontier: int) -> int:
-        """Rows of a side with ``$t`` below this have all their partners at ``frontier``: their window has closed."""
+        """Return the time below which rows of a side have all their partners at ``frontier``."""
         if side is Side.LEFT:
             return shift(frontier, None if self.upper is None else -self.upper)
         return shift(frontier, self.lower)
 
     def partner_times(self, side: Side, low: int, high: int) -> tuple[int, int]:
-        """Between which times rows of a side lie that can match rows across with ``low <= $t <= high``."""
+        """Return the least and greatest time of a side's rows that may match others at ``low`` to ``high``."""
         if side is Side.LEFT:  # r - upper <= l <= r - lower
             first = NEVER if self.upper is None else shift(low, -self.upper)
             last = FOREVER if self.lower is None else shift(high, -self.lower)
@@ -115,7 +118,7 @@ class WindowMatch:
     # -- SQL -------------------------------------------------------------------------------------------------------
 
     def condition_sql(self) -> str:
-        """The match, over ``l`` and ``r``."""
+        """Return the match condition over ``l`` and ``r``."""
         terms = [
             f"l.{quote(key.left)} {'IS NOT DISTINCT FROM' if key.null_safe else '='} r.{quote(key.right)}"
             for key in self.keys
@@ -129,7 +132,7 @@ class WindowMatch:
         return " AND ".join(terms) or "TRUE"
 
     def output_sql(self) -> str:
-        """The result columns, taken from ``l`` and ``r``."""
+        """Return the result columns, selected from ``l`` and ``r``."""
         return ", ".join(
             f"{side.alias}.{quote(TIME if name == self.columns(side).time else name)} AS {quote(name)}"
             for side in Side
@@ -138,12 +141,12 @@ class WindowMatch:
 
 
 def number_rows(rows: pa.Table, first: int) -> pa.Table:
-    """Give each row its id."""
+    """Append row ids, from ``first`` on."""
     return rows.append_column(RID, pa.array(np.arange(first, first + rows.num_rows, dtype=np.int64)))
 
 
 def time_range(rows: pa.Table) -> tuple[int, int]:
-    """Least and greatest event time; an empty range where there is none."""
+    """Return the least and greatest event time; (FOREVER, NEVER) if there is none."""
     times = pc.min_max(rows[TIME])
     if not times["min"].is_valid:
         return FOREVER, NEVER

@@ -1,13 +1,15 @@
-"""Rows in order of event time, within a step and across steps.
+"""Ordered emit: rows in order of event time, within a step and across steps.
 
-Comes out    every row once its time t is final: t < F, F being the operator's frontier after the batch
-Ties         by the columns of ``ties``: the further ones of ORDER BY, then the rows' places in their sources, then all
-             other columns that come in: rows that still tie are alike
-NULL times   (padded rows) come out in the step that brings them, before the others
-Late rows    never reach the kernel
-State        rows with t >= F
+Emits       every row once its time is final: t < F, F being the operator's frontier after the batch
+Ties        by the columns of ``ties``: the further ones of ORDER BY, then the rows' places in their sources, then all
+            other columns, so rows that still tie are equal
+NULL times  (padded rows) are emitted in the step that brings them, before the others
+Late rows   never reach the kernel
+State       rows with t >= F
 
-Since every row below F has come out, and no row below F can still come, the order holds across steps.
+All rows below F have been emitted, and no row below F can still arrive: so the order holds across steps.
+
+Example: rows at 5, 12 and 8 arrive, and F rises to 10.  The step emits 5 and 8 and stores 12.
 """
 
 from __future__ import annotations
@@ -23,10 +25,10 @@ from watersmeet.kernels.api import StateView, StepFrontiers, StepResult, quote
 
 @dataclass(frozen=True, slots=True)
 class OrderedEmit:
-    """The kernel; its one input's rows come out with the columns of ``output``.
+    """The kernel; it emits its one input's rows with the columns of ``output``.
 
-    ``time`` is the name under which results carry the event time, ``ties`` are (column, descending) pairs; NULLs come
-    first in rising order, last in falling order.
+    ``time`` names the event time in results.  ``ties`` are (column, descending) pairs; NULLs are first in ascending
+    order, last in descending order.
     """
 
     output: tuple[str, ...]
@@ -35,18 +37,18 @@ class OrderedEmit:
 
     @property
     def partition_width(self) -> int | None:
-        """Rows are stored in one partition."""
+        """None: rows are stored in one partition."""
         return None
 
     def live_relations(self, frontier: int) -> dict[str, int]:
-        """Rows wait until their time is final."""
+        """Return the rows whose time is not final."""
         return {"rows": frontier}
 
     def step(
         self, state: StateView, inputs: Mapping[int, pa.Table], frontiers: StepFrontiers, first_rid: int
     ) -> StepResult:
-        """Give what has become final, in order; keep the rest."""
-        new = state.show(inputs[0])
+        """Emit what has become final, in order; store the rest."""
+        new = state.register(inputs[0])
 
         def fetch(sql: str) -> pa.Table:
             return state.connection.sql(sql).to_arrow_table()

@@ -1,11 +1,14 @@
-"""The normaliser: a stream that changes as a changelog, -1 of the row that held and +1 of the row that holds now.
+"""Upsert: turns a changing stream into a changelog, -1 of the replaced row and +1 of the row that replaces it.
 
-What holds, what is older, filters and tombstones: see changelog/newest.py.
+Which row of a key holds, and what filters and tombstones do: see changelog/newest.py.
 
-Comes out  for each key whose row is another one after the step: the old row with -1, the new one with +1, under ids by
-           which a join that follows takes the old one back
-Late rows  where the stream declares a WATERMARK; else no row is late
-State      one row a key
+Emits      for each key whose row differs after the step, the old row with -1 and the new row with +1.  Both carry
+           the ``$id`` by which a following join retracts the old row
+Late rows  only if the stream declares a WATERMARK
+Final      never: a newer row of the key may still arrive
+State      one row per key
+
+Example: (k, 1) at 10:00 and (k, 2) at 10:05 in two steps emit + (k, 1), then - (k, 1) and + (k, 2).
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import pyarrow as pa
 from watersmeet.columns import ID, RID, TIME, WEIGHT
 from watersmeet.kernels.api import NEVER, StateView, StepFrontiers, StepResult, quote
 from watersmeet.kernels.changelog.newest import OLD, OLD_THERE, SAME, THERE, Newest, passed_tombstones
-from watersmeet.kernels.changelog.stored import StoredRows
+from watersmeet.kernels.changelog.stored_rows import StoredRows
 from watersmeet.kernels.match import number_rows
 
 _ROWS = "rows"
@@ -26,9 +29,9 @@ _ROWS = "rows"
 
 @dataclass(frozen=True, slots=True)
 class Upsert:
-    """The kernel; its one input's rows come out with the columns of ``output``.
+    """The kernel; it emits its one input's rows with the columns of ``output``.
 
-    ``time`` is the name under which results carry the event time.
+    ``time`` names the event time in results.
     """
 
     newest: Newest
@@ -37,17 +40,17 @@ class Upsert:
 
     @property
     def partition_width(self) -> int | None:
-        """Rows have no bound in time."""
+        """None: rows have no bound in time."""
         return None
 
     def live_relations(self, frontier: int) -> dict[str, int]:
-        """The newest change of every key."""
+        """Return the newest change of every key."""
         return {_ROWS: NEVER}
 
     def step(
         self, state: StateView, inputs: Mapping[int, pa.Table], frontiers: StepFrontiers, first_rid: int
     ) -> StepResult:
-        """Give what holds now in place of what held."""
+        """Emit the rows that hold now, and retract those that they replace."""
         try:
             return self._applied(StoredRows(state, _ROWS), number_rows(inputs[0], first_rid), frontiers)
         finally:
@@ -60,22 +63,22 @@ class Upsert:
         def fetch(sql: str) -> pa.Table:
             return stored.state.connection.sql(sql).to_arrow_table()
 
-        shown = tuple(TIME if name == self.time else name for name in self.output)
-        result.counters = self.newest.find(stored, changes, shown, "winning")
+        emitted = tuple(TIME if name == self.time else name for name in self.output)
+        result.counters = self.newest.find(stored, changes, emitted, "winning")
         differs = f"NOT {quote(SAME)}"
         went = f"SELECT {quote(OLD)} FROM winning WHERE {quote(OLD_THERE)} AND {differs}"
         result.changes = fetch(
             f"{self._results('winning_current', -1)} WHERE {quote(RID)} IN ({went}) UNION ALL "
             f"{self._results('winning', 1)} WHERE {quote(THERE)} AND {differs}"
         )
-        columns = dict.fromkeys((RID, ID, TIME, THERE, *self.newest.stored, *shown))
+        columns = dict.fromkeys((RID, ID, TIME, THERE, *self.newest.stored, *emitted))
         result.store = {
             stored.relation: fetch(f"SELECT {', '.join(map(quote, columns))} FROM winning"),
             stored.gone: fetch(
                 f"SELECT {quote(OLD)} AS {quote(RID)}, {quote(TIME)} FROM winning WHERE {quote(OLD)} IS NOT NULL"
             ),
         }
-        stored.write_anew(result, "TRUE", passed_tombstones(frontiers.after))
+        stored.rewrite_if_due(result, "TRUE", passed_tombstones(frontiers.after))
         return result
 
     def _results(self, rows: str, weight: int) -> str:

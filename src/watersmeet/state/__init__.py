@@ -1,1 +1,1 @@
-"""Durable state: segments and their manifest, and the working set that is made from them."""
+"""Durable state: segments and their manifest, and the working set that is built from them."""

@@ -1,15 +1,19 @@
-"""Which segments to merge, so that the number of live ones stays small whatever the window.
+"""Compaction: which segments to merge, so that few segments are live whatever the window.
 
-Segments are grouped by relation, time partition and size tier (each tier four times the one below).  Four of one
-group become one of the next tier, so a partition keeps at most three segments a tier.  Where the rows lie further
-apart than expected (an input that is far behind), partitions are widened until there are at most
-``MOST_PARTITIONS``.
+Segments are grouped by relation, time partition and size tier.  Tier 0 holds segments of up to 64 KiB, tier 1 up to
+256 KiB, tier 2 up to 1 MiB: each is four times the one below.  Four segments of a group become one of the next tier,
+so a partition keeps at most three segments of each tier.  If rows lie further apart than expected (an input is far
+behind), partitions are widened until there are at most ``MOST_PARTITIONS``.
 
-Large segments of rows that go with their time partition are left as they are: a join reads two in the time that it
-takes for one of twice the rows.  Only where ``MOST_LARGE`` segments hold a bucket's relation are the smaller of them
-merged too.  Where rows have no bound in time (versions that joins as of a time seek by an index, rows by key, joins
-without a window) they stay, and a seek is the cheaper the fewer segments there are.  Large segments are merged four at
-a time, a quarter of the groups that are due in each step; those above ``MAX_MERGE_BYTES`` never.
+Large segments, of more than 4 MiB:
+
+- Rows with a bound in time are dropped with their partition, and a join reads two segments as fast as one of twice the
+  rows.  So large segments are merged only if a relation has ``MOST_LARGE`` segments, and then only those up to its
+  average size: 128 segments with 1 GiB are merged up to 8 MiB.
+- Rows without a bound in time stay (versions, rows by primary key, joins without a window), and an index lookup is
+  cheaper with fewer segments.  So large segments are merged too, up to ``MAX_MERGE_BYTES``.
+
+Each step merges all due groups of small segments, and a quarter of the due groups of large ones.
 """
 
 from __future__ import annotations
@@ -28,16 +32,19 @@ _SMALLEST_TIER_BYTES = 64 * 1024
 
 
 def plan_merges(segments: Iterable[Segment], width: int | None) -> list[list[Segment]]:
-    """Groups of segments, each to be rewritten as one; partitions are ``width`` wide or wider (None: there is one)."""
+    """Return groups of segments, each to be rewritten as one.
+
+    ``width`` is the least width of a time partition in the units of ``$t`` (None: one partition).
+    """
     by_relation: dict[str, list[Segment]] = defaultdict(list)
     for segment in segments:
         by_relation[segment.relation].append(segment)
-    return [group for held in by_relation.values() for group in _merges_of_relation(held, width)]
+    return [group for each in by_relation.values() for group in _merges_of_relation(each, width)]
 
 
-def _merges_of_relation(held: list[Segment], width: int | None) -> list[list[Segment]]:
-    most = _most_bytes(held, width)
-    candidates = [segment for segment in held if segment.nbytes <= most]
+def _merges_of_relation(segments: list[Segment], width: int | None) -> list[list[Segment]]:
+    most = _most_bytes(segments, width)
+    candidates = [segment for segment in segments if segment.nbytes <= most]
     groups: dict[tuple[int, int], list[Segment]] = defaultdict(list)
     fitting = _fitting_width(candidates, width)
     for segment in candidates:
@@ -48,13 +55,13 @@ def _merges_of_relation(held: list[Segment], width: int | None) -> list[list[Seg
     return small + large[: -(-len(large) // FAN_IN)]
 
 
-def _most_bytes(held: list[Segment], width: int | None) -> int:
-    """The size of the largest segments of a relation that are merged."""
+def _most_bytes(segments: list[Segment], width: int | None) -> int:
+    """Return the size above which a relation's segments are not merged."""
     if width is None:
         return MAX_MERGE_BYTES
-    if len(held) < MOST_LARGE:
+    if len(segments) < MOST_LARGE:
         return LARGE_BYTES
-    return min(max(LARGE_BYTES, sum(segment.nbytes for segment in held) // MOST_LARGE), MAX_MERGE_BYTES)
+    return min(max(LARGE_BYTES, sum(segment.nbytes for segment in segments) // MOST_LARGE), MAX_MERGE_BYTES)
 
 
 def _is_large(group: list[Segment]) -> bool:
@@ -62,7 +69,7 @@ def _is_large(group: list[Segment]) -> bool:
 
 
 def _fitting_width(segments: list[Segment], width: int | None) -> int | None:
-    """The width, doubled until the segments lie in few enough partitions."""
+    """Double the width until the segments lie in few enough partitions."""
     while width is not None and len({segment.high // width for segment in segments}) > MOST_PARTITIONS:
         width *= 2
     return width

@@ -1,4 +1,4 @@
-"""Hashes of keys for an index: equal for rows whose columns DuckDB holds equal."""
+"""Hashes of keys for an index: rows whose columns are equal to DuckDB have equal hashes."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ Numbers = np.ndarray[tuple[int], np.dtype[np.uint64]]
 #: The odd number next to 2**64 divided by the golden ratio: Fibonacci hashing (Knuth, TAOCP 3, 6.4).
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _HALF = np.uint64(32)
-#: What NULL is hashed as, among integers: one that is no more frequent than others.
+#: NULL is hashed as this integer, which is no more frequent than others.
 _NULL = -0x61C8864680B583EB
 _PLACE = "place"
 
 
 def key_hashes(connection: duckdb.DuckDBPyConnection, keys: pa.Table) -> Numbers:
-    """One hash for each row, of all its columns, the high bits of which differ; NULL equals NULL."""
+    """Return a hash of all columns for each row.  NULL equals NULL; the high bits are well mixed."""
     if all(pa.types.is_integer(field.type) for field in keys.schema):
         return _of_integers(keys)
     columns = [f"key_{number}" for number in range(keys.num_columns)]
-    # DuckDB does not promise the order
+    # DuckDB does not guarantee the order of rows
     rows = keys.rename_columns(columns).append_column(_PLACE, pa.array(np.arange(keys.num_rows)))
     found = connection.from_arrow(rows).select(f"hash({', '.join(columns)}) AS hash, {_PLACE}").to_arrow_table()
     hashes = np.empty(keys.num_rows, dtype=np.uint64)
@@ -31,7 +31,7 @@ def key_hashes(connection: duckdb.DuckDBPyConnection, keys: pa.Table) -> Numbers
 
 
 def _of_integers(keys: pa.Table) -> Numbers:
-    """As the others, without a statement, which for a few rows takes longer than all the rest."""
+    """Hash integers without a SQL statement, which for a few rows would take longer than all the rest."""
     mixed = np.zeros(keys.num_rows, dtype=np.uint64)
     for column in keys.columns:
         mixed ^= pc.fill_null(column.cast(pa.int64()), _NULL).to_numpy().view(np.uint64)

@@ -1,9 +1,9 @@
-"""An index of rows by a hash of their key: where, among all rows of a relation, those of some keys lie.
+"""A hash index: the places of rows, by a hash of their key, over all segments of a relation.
 
-Entries are single numbers, a hash above a *place*, in sorted runs: those of the segments that were added, merged four
-of a size into one, as in a log-structured merge tree (O'Neil et al., 1996).  Each run knows how its hashes begin and
-where those that begin alike start, so what a search costs follows the keys that are sought and the number of runs, not
-the rows.  Rows of one hash need not be of one key: whoever asks compares the keys.
+An entry is one 64-bit number: the high half of a row's hash above its place.  Entries lie in sorted runs, one for each
+segment added.  Four runs of similar size are merged into one, as in a log-structured merge tree (O'Neil et al., 1996).
+Each run has a table of where the entries with a given hash prefix start, so a lookup costs by the number of keys and of
+runs, not of rows.  Different keys may share a hash: callers must compare the keys themselves.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from watersmeet.state.key_hashes import Numbers
 Counts = np.ndarray[tuple[int], np.dtype[np.int32]]
 
 FAN_IN = 4
-#: Runs of more entries are not merged: they go as a whole when the rows of an earlier time go.
+#: Longer runs are not merged: they are dropped whole once the rows of their time are past.
 MOST_MERGED = 1_000_000
-#: A place is a number below this; the hash has the bits above.
+#: A place is below this and takes the low 32 bits of an entry; the hash has the high 32 bits.
 MOST_PLACES = 1 << 32
 _PLACE = np.uint64(MOST_PLACES - 1)
 _HASH = ~_PLACE
-#: Of the beginnings of hashes by which a run is searched, about: few that are not sought are seen …
-_BEGINNINGS_PER_ENTRY = 8
-#: … and few entries are looked at for one that is.
+#: A run's filter has at least 8 bits for each entry, so at most 1 in 8 hashes that are not in the run passes.
+_FILTER_BITS_PER_ENTRY = 8
+#: At most 2 entries on average share a prefix in the table of starts.
 _ENTRIES_PER_START = 2
-#: If more entries must be looked at for each row that may be found, it is not worth to count the rows.
-_LOOKED_AT_PER_ROW = 4
+#: A lookup gives up if it would compare more than 4 entries for each row that it may return.
+_COMPARED_PER_ROW = 4
 
 
 class KeyIndex:
-    """Places by hash, added and left out again in *blocks*: the rows of one segment, from a first place on."""
+    """Places by hash, added and removed in *blocks*: the consecutive places of one segment's rows."""
 
     def __init__(self) -> None:
         self._runs: list[_Run] = []
-        self._rows: dict[int, int] = {}  # of each block that is not left out, by its first place
+        self._rows: dict[int, int] = {}  # of each live block, by its first place
 
     @property
     def blocks(self) -> Set[int]:
-        """The first places of all blocks that are not left out."""
+        """The first places of all live blocks."""
         return self._rows.keys()
 
     def add(self, first: int, hashes: Numbers) -> None:
@@ -53,8 +53,8 @@ class KeyIndex:
         self._runs.append(_Run(entries, {first}))
         self._merge()
 
-    def leave_out(self, first: int) -> None:
-        """Take a block away, if there is one."""
+    def remove(self, first: int) -> None:
+        """Remove a block, if it is in the index; runs that are half dead are rewritten."""
         if self._rows.pop(first, None) is None:
             return
         kept = []
@@ -67,16 +67,16 @@ class KeyIndex:
         self._runs = kept
 
     def find(self, hashes: Numbers, blocks: Collection[int], most: int) -> Numbers | None:
-        """The places, in order, of all rows with one of these hashes in some blocks, by their first places.
+        """Return the places, ascending, of all rows in ``blocks`` with one of these hashes; None if more than ``most``.
 
-        None where they are more than ``most``.
+        ``blocks`` are first places of live blocks.
         """
-        sought = np.sort(hashes & _HASH)
-        sought = sought[np.append(True, sought[1:] != sought[:-1])[: len(sought)]]
-        near = [run.near(sought) for run in self._runs if not run.blocks.isdisjoint(blocks)]
-        if sum(each.count() for each in near) > _LOOKED_AT_PER_ROW * most:
+        wanted = np.sort(hashes & _HASH)
+        wanted = wanted[np.append(True, wanted[1:] != wanted[:-1])[: len(wanted)]]
+        candidates = [run.candidates(wanted) for run in self._runs if not run.blocks.isdisjoint(blocks)]
+        if sum(each.count() for each in candidates) > _COMPARED_PER_ROW * most:
             return None
-        places = np.sort(np.concatenate([np.empty(0, np.uint64), *(each.equal() for each in near)]) & _PLACE)
+        places = np.sort(np.concatenate([np.empty(0, np.uint64), *(each.equal() for each in candidates)]) & _PLACE)
         places = places[self._is_in(blocks, places)]
         return places if len(places) <= most else None
 
@@ -86,22 +86,24 @@ class KeyIndex:
             self._runs.append(self._merged(due))
 
     def _tiers(self) -> Mapping[int, list[_Run]]:
+        """Group runs by size: each tier holds runs four times as long as the one below."""
         tiers: dict[int, list[_Run]] = defaultdict(list)
         for run in self._runs:
             if len(run.entries) <= MOST_MERGED:
-                tiers[(len(run.entries).bit_length() + 1) // 2].append(run)  # four times as many, one more
+                tiers[(len(run.entries).bit_length() + 1) // 2].append(run)  # 16 to 63 entries: tier 3
         return tiers
 
     def _merged(self, runs: list[_Run]) -> _Run:
+        """Merge runs into one, without entries of removed blocks."""
         blocks = set().union(*(run.blocks for run in runs))
         entries = np.concatenate([run.entries for run in runs])
         if not blocks <= self._rows.keys():
             entries = entries[self._is_in(self._rows, entries & _PLACE)]
-        entries.sort(kind="stable")  # it merges what is sorted already
+        entries.sort(kind="stable")  # merges sorted runs in linear time
         return _Run(entries, blocks & self._rows.keys())
 
     def _is_in(self, blocks: Collection[int], places: Numbers) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """Of each place whether it is of one of some blocks that are not left out."""
+        """Return, for each place, whether it lies in one of these live blocks."""
         firsts = np.array(sorted(blocks), dtype=np.uint64)
         ends = firsts + np.array([self._rows[int(first)] for first in firsts], dtype=np.uint64)
         block = np.searchsorted(firsts, places, side="right")
@@ -114,31 +116,31 @@ class _Run:
     def __init__(self, entries: Numbers, blocks: set[int]) -> None:
         self.entries = entries
         self.blocks = blocks
-        # which beginnings there are, one bit each: most hashes that are sought are not in most runs
-        self._bits_seen = _bits_of(len(entries) * _BEGINNINGS_PER_ENTRY)
-        seen = np.zeros(1 << self._bits_seen, dtype=np.bool_)
-        seen[_beginnings(entries, self._bits_seen)] = True
-        self._seen = np.packbits(seen, bitorder="little")
-        # where those entries start that begin alike
+        # a filter of prefixes, one bit each: most hashes are not in most runs
+        self._filter_bits = _bits_of(len(entries) * _FILTER_BITS_PER_ENTRY)
+        present = np.zeros(1 << self._filter_bits, dtype=np.bool_)
+        present[_prefixes(entries, self._filter_bits)] = True
+        self._filter = np.packbits(present, bitorder="little")
+        # where the entries of each prefix start
         self._bits = _bits_of(len(entries) // _ENTRIES_PER_START)
         self._starts = np.zeros((1 << self._bits) + 1, dtype=np.int32)
-        np.cumsum(np.bincount(_beginnings(entries, self._bits), minlength=1 << self._bits), out=self._starts[1:])
+        np.cumsum(np.bincount(_prefixes(entries, self._bits), minlength=1 << self._bits), out=self._starts[1:])
 
-    def near(self, sought: Numbers) -> _Near:
-        """The entries that begin like these hashes."""
-        seen = _beginnings(sought, self._bits_seen)
-        sought = sought[(self._seen[seen >> 3] >> (seen & 7).astype(np.uint8) & 1).view(np.bool_)]
-        beginnings = _beginnings(sought, self._bits)
-        starts = self._starts[beginnings]
-        return _Near(self.entries, sought, starts, self._starts[beginnings + 1] - starts)
+    def candidates(self, hashes: Numbers) -> _Candidates:
+        """Return the entries that share a prefix with one of these hashes."""
+        prefixes = _prefixes(hashes, self._filter_bits)
+        hashes = hashes[(self._filter[prefixes >> 3] >> (prefixes & 7).astype(np.uint8) & 1).view(np.bool_)]
+        prefixes = _prefixes(hashes, self._bits)
+        starts = self._starts[prefixes]
+        return _Candidates(self.entries, hashes, starts, self._starts[prefixes + 1] - starts)
 
 
 @dataclass(slots=True)
-class _Near:
-    """Entries that begin like hashes that are sought: for each hash where they start, and how many they are."""
+class _Candidates:
+    """Entries that share a prefix with a hash: for each hash, where they start and how many there are."""
 
     entries: Numbers
-    sought: Numbers
+    hashes: Numbers
     starts: Counts
     numbers: Counts
 
@@ -146,11 +148,11 @@ class _Near:
         return int(self.numbers.sum(dtype=np.int64))
 
     def equal(self) -> Numbers:
-        """Those with one of the hashes."""
-        # all of them, one after the other
+        """Return the entries whose hash equals one of the hashes."""
+        # starts [10, 50] and numbers [2, 3] make the positions 10 11 50 51 52
         shift = np.repeat(self.starts - (np.cumsum(self.numbers) - self.numbers), self.numbers)
         entries = self.entries[np.arange(len(shift)) + shift]
-        equal: Numbers = entries[(entries & _HASH) == np.repeat(self.sought, self.numbers)]
+        equal: Numbers = entries[(entries & _HASH) == np.repeat(self.hashes, self.numbers)]
         return equal
 
 
@@ -158,6 +160,6 @@ def _bits_of(number: int) -> int:
     return max(number, 1).bit_length()
 
 
-def _beginnings(hashes: Numbers, bits: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """The highest bits of hashes, or of entries."""
+def _prefixes(hashes: Numbers, bits: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Return the highest bits of hashes, or of entries."""
     return (hashes >> np.uint64(64 - bits)).view(np.int64)

@@ -1,7 +1,7 @@
-"""Segments of a relation in which the rows of a few keys are sought: Arrow tables, and an index of them by key.
+"""Keyed segments: a relation's segments as Arrow tables, with a hash index by key.
 
-A join of few new rows with many stored ones need not read them all.  DuckDB has no way to fetch rows by their places
-that does not look at every row's, which takes as long as a join; of an Arrow table a row is taken where it lies.
+A join of few new rows with many stored ones looks up the rows of their keys instead of reading all.  Rows lie in Arrow
+because DuckDB fetches rows by position only with a full scan, which takes as long as a join.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from watersmeet.state.small_segments import alike
 
 
 class KeyedSegments:
-    """A relation's segments; ``name`` begins the names of all that it registers with DuckDB."""
+    """A relation's segments; ``name`` is the prefix of the names that it registers with DuckDB."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, name: str) -> None:
         self._connection = connection
@@ -37,10 +37,10 @@ class KeyedSegments:
         return segment_id in self._rows
 
     def add(self, segment: Segment, rows: pa.Table) -> None:
-        """Hold a segment's rows; they are copied where they lie in the memory of a larger batch."""
+        """Add a segment's rows; rows that are a slice of a larger batch are copied."""
         if self._end + segment.rows > MOST_PLACES:
-            self._begin_anew()
-        self._rows[segment.id] = _alone(rows.combine_chunks())
+            self._renumber()
+        self._rows[segment.id] = _detached(rows.combine_chunks())
         self._first[segment.id] = self._end
         self._end += segment.rows
 
@@ -50,18 +50,18 @@ class KeyedSegments:
         first = self._first.pop(segment_id)
         self._unregister(self._view_of(first))
         for index in self._indexes.values():
-            index.leave_out(first)
+            index.remove(first)
 
     def rows(self, segment_id: str) -> pa.Table:
-        """The rows of a segment."""
+        """Return the rows of a segment."""
         return self._rows[segment_id]
 
     def count(self, segment_id: str, low: int) -> int:
-        """Rows of a segment with ``$t >= low``."""
+        """Return how many rows of a segment have ``$t >= low``."""
         return pc.sum(pc.greater_equal(self._rows[segment_id][TIME], low)).as_py() or 0
 
     def view(self, segment_id: str) -> str:
-        """The name under which DuckDB finds a segment's rows."""
+        """Return the name by which DuckDB finds a segment's rows."""
         name = self._view_of(self._first[segment_id])
         if name not in self._views:
             self._connection.register(name, self._rows[segment_id])
@@ -69,19 +69,19 @@ class KeyedSegments:
         return name
 
     def find(self, by: Sequence[str], probes: pa.Table, segments: Iterable[str], most: int) -> list[pa.Table] | None:
-        """All rows of some segments with columns ``by`` equal to those of a row of ``probes``, and perhaps others.
+        """Return rows of some segments: every row whose ``by`` columns equal a probe's, and possibly others.
 
-        None where there are more than ``most``.
+        Returns None if there are more than ``most``.  The tables differ in their types (see ``alike``).
         """
         index = self._indexes.setdefault(tuple(by), KeyIndex())
         blocks = {self._first[id]: id for id in segments}
         for first in blocks.keys() - index.blocks:
             index.add(first, key_hashes(self._connection, self._rows[blocks[first]].select(list(by))))
         places = index.find(key_hashes(self._connection, probes), blocks.keys(), most)
-        return None if places is None else alike(self._taken(places))
+        return None if places is None else alike(self._take(places))
 
-    def _taken(self, places: Numbers) -> list[pa.Table]:
-        """The rows at some places, in ascending order, of each segment that has any."""
+    def _take(self, places: Numbers) -> list[pa.Table]:
+        """Return the rows at these ascending places, a table for each segment that has any."""
         firsts = np.fromiter(self._first.values(), np.uint64, len(self._first))
         cuts = [*np.searchsorted(places, firsts).tolist(), len(places)]
         return [
@@ -90,8 +90,8 @@ class KeyedSegments:
             if start < end
         ]
 
-    def _begin_anew(self) -> None:
-        """Give all rows places from 0 on."""
+    def _renumber(self) -> None:
+        """Number all rows from place 0 on."""
         for name in list(self._views):
             self._unregister(name)
         self._indexes.clear()
@@ -109,7 +109,7 @@ class KeyedSegments:
             self._views.remove(view)
 
 
-def _alone(rows: pa.Table) -> pa.Table:
-    """The rows, not kept in memory by the rest of a batch of which they are a part."""
+def _detached(rows: pa.Table) -> pa.Table:
+    """Copy rows that are a slice of a larger batch, so that they do not keep the batch in memory."""
     is_part = rows.get_total_buffer_size() > 2 * rows.nbytes
     return rows.take(pa.array(np.arange(rows.num_rows))) if is_part else rows

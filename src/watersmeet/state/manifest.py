@@ -1,8 +1,8 @@
-"""The manifest: what an operator's bucket knows durably, beside the rows of its segments.
+"""The manifest: the durable state of an operator's bucket, beside the rows of its segments.
 
 One JSON value per bucket: format version, plan fingerprint, number of steps taken, frontiers of every part of every
 input, the operator's own frontier, the newest event times, counters, and the live segments (a few hundred at most, see
-compaction).  A batch is real once its manifest is committed; segments that no manifest names do not exist.
+compaction.py).  A batch counts once its manifest is committed; segments that no manifest names do not exist.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from watersmeet.state.segments import Segment
 from watersmeet.state.store import Store
 
 FORMAT_VERSION = 3
-_READABLE = (1, 2, FORMAT_VERSION)  # 1 had no ``own``, 2 did not note the newest event times
+_READABLE = (1, 2, FORMAT_VERSION)  # 1 lacks ``own``, 2 lacks ``newest``
 _NAME = "manifest"
 
 
 @dataclass(slots=True)
 class PartFrontier:
-    """How far one part of an input has come, and in which step it was last heard.
+    """The frontier of one part of an input, and the step in which the part last reported (``heard``).
 
     An idle part does not hold the operator back.
     """
@@ -36,15 +36,15 @@ class PartFrontier:
 
 @dataclass(slots=True)
 class Manifest:
-    """What one bucket of one operator knows durably, beside its rows."""
+    """The durable state of one bucket of one operator, beside its rows."""
 
     fingerprint: str
     step: int = 0
     next_rid: int = 0
     frontier: int = NEVER
-    own: dict[int, int] = field(default_factory=dict)  # of each input; it never goes back
+    own: dict[int, int] = field(default_factory=dict)  # the frontier of each input, which never decreases
     parts: dict[int, dict[str, PartFrontier]] = field(default_factory=dict)
-    # the first bucket's alone: the newest event time of each input (FOREVER: not known), and the batch of the newest
+    # in the first bucket only: the newest event time of each input (FOREVER: unknown), and the batch of the newest
     # entry in the log of hot keys
     newest: dict[int, int] = field(default_factory=dict)
     hot_keys: int | None = None
@@ -53,29 +53,29 @@ class Manifest:
 
     @property
     def sealed(self) -> bool:
-        """End of input has been declared: no further row is accepted."""
+        """Whether the end of input has been declared: then every further row is late."""
         return self.frontier == FOREVER
 
     def count(self, name: str, by: int) -> None:
         """Add to a counter."""
         self.counters[name] = self.counters.get(name, 0) + by
 
-    def hear(self, input: int, part: str, frontier: int) -> None:
-        """A part of an input has come to ``frontier`` (it never goes back) and is not idle."""
+    def report_frontier(self, input: int, part: str, frontier: int) -> None:
+        """Raise the frontier of a part of an input (it never decreases); the part is no longer idle."""
         known = self.parts.setdefault(input, {}).setdefault(part, PartFrontier())
         known.frontier = max(known.frontier, frontier)
         known.idle = False
         known.heard = self.step + 1
 
-    def see(self, input: int, newest: int) -> None:
-        """Rows of an input have come, the newest of this event time."""
+    def report_newest(self, input: int, newest: int) -> None:
+        """Raise the newest event time of an input."""
         self.newest[input] = max(self.newest.get(input, NEVER), newest)
 
     def input_frontier(self, input: int) -> tuple[bool, int]:
-        """Whether all parts of an input are idle, and its frontier.
+        """Return whether all parts of an input are idle, and its frontier.
 
-        That is the minimum over the parts that are not idle.  Where all are, nothing holds back what the furthest of
-        them has told, so it is their maximum.
+        The frontier is the minimum over the parts that are not idle.  If all are idle, no part holds back the furthest
+        one, and it is their maximum.
         """
         parts = self.parts.get(input, {}).values()
         live = [part.frontier for part in parts if not part.idle]
@@ -83,42 +83,42 @@ class Manifest:
             return False, min(live)
         return True, max((part.frontier for part in parts), default=NEVER)
 
-    def advance(self, lags: dict[int, int | None], aside: Container[int] = ()) -> None:
-        """Move every input's frontier, behind by its lag, and the operator's to their minimum; never back.
+    def advance(self, lags: dict[int, int | None], excluded: Container[int] = ()) -> None:
+        """Advance each input's frontier to that of its parts minus its lag, and the operator's to their minimum.
 
-        An input without a lag has no frontier before its end.  For the operator inputs ``aside`` do not count, nor do
-        idle ones; where all others are idle, the furthest does.
+        Frontiers never decrease.  An input whose lag is None has no frontier before its end.  Inputs in ``excluded``
+        and idle inputs do not hold the operator back; if all others are idle, the furthest of them counts.
         """
-        told = []
+        reported = []
         for input, lag in lags.items():
             idle, frontier = self.input_frontier(input)
             if frontier not in (NEVER, FOREVER):
                 frontier = NEVER if lag is None else frontier - lag
             self.own[input] = max(self.own.get(input, NEVER), frontier)
-            if input not in aside:
-                told.append((idle, frontier))
-        live = [frontier for idle, frontier in told if not idle]
-        self.frontier = max(self.frontier, min(live) if live else max(frontier for _, frontier in told))
+            if input not in excluded:
+                reported.append((idle, frontier))
+        live = [frontier for idle, frontier in reported if not idle]
+        self.frontier = max(self.frontier, min(live) if live else max(frontier for _, frontier in reported))
 
     def to_json(self) -> bytes:
-        """The manifest as it is stored."""
+        """Encode the manifest for the store."""
         fields = {"version": FORMAT_VERSION, **_fields(self)}
         return json.dumps(fields, separators=(",", ":"), default=_fields).encode()
 
 
 def _fields(record: Manifest | PartFrontier | Segment) -> dict[str, Any]:
-    """A record's fields by name; unlike ``asdict`` it copies none of them, which takes a millisecond."""
+    """Return a record's fields by name; ``asdict`` would copy them all, which takes a millisecond."""
     return {name: getattr(record, name) for name in record.__slots__}
 
 
 def read_manifest(
     store: Store, fingerprint: str, expected_parts: dict[int, tuple[str, ...]], first_rid: int = 0
 ) -> Manifest:
-    """The manifest of a bucket, or a new one in which every expected part has not been heard from.
+    """Return the manifest of a bucket, or a new one in which no expected part has reported yet.
 
-    Rows are numbered from ``first_rid``, so that numbers are unique over all buckets of an operator.
+    A new bucket numbers its rows from ``first_rid`` on.
 
-    Raises ``CheckpointError`` where it was written by another version of the format or for another plan.
+    Raises ``CheckpointError`` if the manifest has an unknown format or belongs to another plan.
     """
     stored = store.get(_NAME)
     if stored is None:
@@ -129,7 +129,7 @@ def read_manifest(
     if version not in _READABLE:
         formats = ", ".join(str(each) for each in _READABLE)
         raise CheckpointError(
-            f"the checkpoint has state format {version}, this version of Watersmeet reads formats {formats}",
+            f"the checkpoint has state format {version}; this version of Watersmeet reads formats {formats}",
             hint="run it with the version that wrote it, or start on a new checkpoint",
         )
     if fields["fingerprint"] != fingerprint:
@@ -153,5 +153,5 @@ def read_manifest(
 
 
 def write_manifest(store: Store, manifest: Manifest) -> None:
-    """Put the manifest into the store: with the batch, it makes the step real."""
+    """Write the manifest to the store: once the batch commits, the step counts."""
     store.put(_NAME, manifest.to_json())

@@ -1,9 +1,12 @@
-"""An index of a segment in the working set: its rows by some columns (a key), and of each key by time.
+"""An index of one large segment, by key columns and event time.
 
-It finds, for a few keys and times, the rows among which is the newest of the key at or before the time, without sorting
-the segment again: rows are sorted once and cut into small chunks; of each key in a chunk the oldest time is a *fence*.
-The last fence at or before a time names the one chunk to look into.  Like all of the working set it is made from what
-is stored, when it is first asked for, and is never stored itself.
+Rows are sorted once by (key, ``$t``) and cut into small chunks.  For each key in a chunk, the oldest time is a *fence*:
+the last fence of a key at or before a time names the one chunk to read.
+
+    chunk 0: (a, 10) (a, 20)    chunk 1: (a, 30) (b, 5)      fences: a 10 → 0, a 30 → 1, b 5 → 1
+    as of (a, 25): the last fence of a at or before 25 is 10, so chunk 0 holds the row: (a, 20)
+
+An index is built at the first request and never stored, like all of the working set.
 """
 
 from __future__ import annotations
@@ -15,12 +18,12 @@ import duckdb
 from watersmeet.columns import TIME
 from watersmeet.kernels.api import quote
 
-#: Moments of a key in one chunk: of more, more rows are read for nothing; of fewer, there are more fences to search.
+#: Distinct (key, time) pairs in a chunk.  Larger chunks read more rows in vain; smaller ones have more fences.
 CHUNK = 32
 
 
 class SegmentIndex:
-    """The index of one DuckDB table by some columns and ``$t``; rows of one key and time are never parted."""
+    """The index of one DuckDB table by some columns and ``$t``; a chunk never splits rows of equal key and time."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, table: str, by: Sequence[str], number: int = 0) -> None:
         self._connection = connection
@@ -40,19 +43,25 @@ class SegmentIndex:
             f"FROM {self._rows} AS i JOIN {table} AS s ON s.rowid = i.row GROUP BY {columns}"
         )
 
-    def near(self, probes: str) -> str:
-        """SQL of the segment's rows to look into for the relation ``probes``, which has the key columns and ``$t``."""
+    def as_of(self, probes: str) -> str:
+        """Return SQL for the chunks that may hold, for each probe, the newest rows of its key at or before its ``$t``.
+
+        ``probes`` is a relation with the key columns and ``$t``.
+        """
         same = [f"p.{quote(name)} = f.{quote(name)}" for name in self._by]
         on = " AND ".join([*same, f"p.{quote(TIME)} >= f.{quote(TIME)}"])
-        # an ASOF JOIN sorts all fences that it is given
-        asked = f"SELECT * FROM {self._fences} AS f"
+        # ASOF JOIN sorts every fence that it reads: leave out those of other keys
+        fences = f"SELECT * FROM {self._fences} AS f"
         if same:
-            asked += f" WHERE EXISTS (SELECT 1 FROM {probes} AS p WHERE {' AND '.join(same)})"
-        return self._in_chunks(f"SELECT f.chunk FROM {probes} AS p ASOF JOIN ({asked}) AS f ON {on}")
+            fences += f" WHERE EXISTS (SELECT 1 FROM {probes} AS p WHERE {' AND '.join(same)})"
+        return self._in_chunks(f"SELECT f.chunk FROM {probes} AS p ASOF JOIN ({fences}) AS f ON {on}")
 
-    def of_keys(self, probes: str) -> str:
-        """SQL of rows among which are all with the key of one of ``probes``."""
-        same = " AND ".join(f"p.{quote(name)} = f.{quote(name)}" for name in self._by)
+    def with_keys(self, probes: str) -> str:
+        """Return SQL for the chunks that hold rows with the key of a probe; NULL equals NULL.
+
+        As that of ``as_of``, the statement ends in a WHERE clause, to which conditions may be added.
+        """
+        same = " AND ".join(f"p.{quote(name)} IS NOT DISTINCT FROM f.{quote(name)}" for name in self._by)
         return self._in_chunks(
             f"SELECT f.chunk FROM {self._fences} AS f WHERE EXISTS (SELECT 1 FROM {probes} AS p WHERE {same})"
         )
@@ -62,6 +71,6 @@ class SegmentIndex:
         return f"SELECT * FROM {self._table} WHERE rowid IN ({rows})"
 
     def drop(self) -> None:
-        """Take it away."""
+        """Drop the index's tables."""
         for name in (self._rows, self._fences):
             self._connection.execute(f"DROP TABLE {name}")

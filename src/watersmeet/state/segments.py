@@ -1,8 +1,8 @@
 """Segments: the immutable pieces of an operator's durable state.
 
 A segment holds rows of one relation, as Arrow IPC streams (lz4) of at most ``MAX_CHUNK_BYTES`` each: large values
-are slow in a state store.  Its id is made of the step that wrote it, the relation and a hash of its content, so that
-two attempts at one batch that saw rows in another order never share an id by accident.
+are slow in a state store.  Its id consists of the step that wrote it, the relation and a hash of its content, so two
+attempts at one batch that received rows in different orders write different ids.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from watersmeet.columns import TIME
 from watersmeet.state.store import Store
 
 MAX_CHUNK_BYTES = 4 * 1024 * 1024
-#: So few rows are not parted: each segment costs a step some milliseconds, and they are soon merged with others.
+#: Fewer rows than this are not split: each segment costs a step some milliseconds, and compaction soon merges them.
 FEW_ROWS = 10_000
-#: A worker has one core, and of few rows it took longer to call threads than to compress.
+#: A worker has one core, and for few rows it takes longer to start threads than to compress.
 _WRITE_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """What the manifest knows of a segment: how much, and which event times (inclusive) it holds."""
+    """What the manifest records of a segment: its size and its event times, ``low`` to ``high`` inclusive."""
 
     id: str
     relation: str
@@ -38,7 +38,7 @@ class Segment:
 
 
 def write_segment(store: Store, step: int, relation: str, table: pa.Table) -> Segment:
-    """Put the rows (at least one) into the store; what the manifest must remember comes back."""
+    """Write rows (at least one) to the store; return the segment to record in the manifest."""
     pieces = max(1, -(-table.nbytes // MAX_CHUNK_BYTES))
     per_chunk = -(-table.num_rows // pieces)
     payloads = [_encode(table.slice(start, per_chunk)) for start in range(0, table.num_rows, per_chunk)]
@@ -61,27 +61,27 @@ def write_segment(store: Store, step: int, relation: str, table: pa.Table) -> Se
 
 
 def read_segment(store: Store, segment: Segment) -> pa.Table:
-    """The rows of a segment that stands in the manifest."""
+    """Read the rows of a segment of the manifest; raises ``LookupError`` if the store lacks a chunk."""
     tables = []
     for number in range(segment.chunks):
         payload = store.get(_name(segment.id, number))
         if payload is None:
-            raise LookupError(f"segment {segment.id} stands in the manifest, but chunk {number} is not in the store")
+            raise LookupError(f"segment {segment.id} is in the manifest, but its chunk {number} is not in the store")
         tables.append(pa.ipc.open_stream(pa.py_buffer(payload)).read_all())
     return pa.concat_tables(tables)
 
 
 def drop_segment(store: Store, segment: Segment) -> None:
-    """Take all chunks of a segment out of the store."""
+    """Delete all chunks of a segment from the store."""
     for number in range(segment.chunks):
         store.delete(_name(segment.id, number))
 
 
 def split_by_time(table: pa.Table, width: int | None, *, most: int = 16, few: int = FEW_ROWS) -> list[pa.Table]:
-    """The rows cut into partitions of ``width`` on the time axis, so that whole segments fall out of a window.
+    """Split rows into time partitions of ``width``, so that whole segments fall out of a window.
 
-    At most ``most`` pieces: a batch that spans more is cut into wider ones (width doubled until it fits).  Fewer
-    rows than ``few`` stay together.
+    Returns at most ``most`` pieces: the width is doubled until they are few enough.  Fewer rows than ``few`` stay
+    together, and so do all rows if ``width`` is None.
     """
     if table.num_rows == 0:
         return []

@@ -1,7 +1,7 @@
-"""Segments of so few rows that a table of each would cost more than it holds: one table for all of a relation's.
+"""Small segments: one table for all segments of a relation that have few rows.
 
-Each statement over tables costs what their number costs, some tenths of a millisecond for each, and each table that is
-made or dropped a millisecond.  A stream of small batches leaves a segment with every batch, soon to be merged.
+A statement costs some tenths of a millisecond for each table that it reads, and to create or drop a table costs a
+millisecond.  A stream of small batches writes a segment with every batch, and compaction soon merges it.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ import pyarrow.compute as pc
 from watersmeet.columns import TIME
 from watersmeet.state.segments import Segment
 
-#: Segments of fewer rows than DuckDB works on at a time are small …
+#: A segment with fewer rows than one DuckDB vector is small …
 SMALL_ROWS = 2_048
-#: … unless their rows are large: they stay in memory.
+#: … unless it has this many bytes: small segments always stay in memory.
 SMALL_BYTES = 256 * 1024
 
 
 def is_small(segment: Segment) -> bool:
-    """Whether a segment's rows are to lie beside others in one table."""
+    """Return whether a segment shares a table with others."""
     return segment.rows < SMALL_ROWS and segment.nbytes < SMALL_BYTES
 
 
 class SmallSegments:
-    """A relation's small segments; ``table`` is the DuckDB table that has their rows while they are asked for."""
+    """A relation's small segments; ``table`` is the name of the DuckDB table that they share."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, table: str) -> None:
         self._connection = connection
@@ -37,7 +37,7 @@ class SmallSegments:
         self._is_filled = False
 
     def add(self, segment: Segment, rows: pa.Table) -> None:
-        """Hold a copy of a segment's rows, which may lie in the memory of a large batch."""
+        """Add a copy of a segment's rows: they may be a slice of a large batch."""
         self._rows[segment.id] = rows.take(pa.array(range(rows.num_rows), pa.int32()))
         self._is_filled = False
 
@@ -49,15 +49,15 @@ class SmallSegments:
             self._connection.execute(f"DROP TABLE IF EXISTS {self._table}")
 
     def rows(self, segment_id: str) -> pa.Table:
-        """The rows of a segment."""
+        """Return the rows of a segment."""
         return self._rows[segment_id]
 
     def count(self, segment_id: str, low: int) -> int:
-        """Rows of a segment with ``$t >= low``."""
+        """Return how many rows of a segment have ``$t >= low``."""
         return pc.sum(pc.greater_equal(self._rows[segment_id][TIME], low)).as_py() or 0
 
     def table(self) -> str:
-        """The table with the rows of all of them."""
+        """Return the name of the table with the rows of all segments, filled if they have changed."""
         if not self._is_filled:
             first, *others = alike(self._rows.values())
             self._fill(f"CREATE OR REPLACE TABLE {self._table} AS", first)
@@ -67,13 +67,13 @@ class SmallSegments:
         return self._table
 
     def _fill(self, how: str, rows: pa.Table) -> None:
-        self._connection.execute(f"{how} SELECT * FROM rows")  # DuckDB finds them by this name
+        self._connection.execute(f"{how} SELECT * FROM rows")  # DuckDB finds the variable by its name
 
 
 def alike(tables: Iterable[pa.Table]) -> list[pa.Table]:
-    """The rows of tables that have the same columns: one table, or another of those that came out of DuckDB.
+    """Concatenate tables of equal schema; the rows of a relation come in one or two schemas.
 
-    It has types of its own for some of Arrow's, which Arrow does not always cast back.
+    DuckDB returns some Arrow types as other types, which Arrow cannot always cast back.
     """
     by_schema: dict[pa.Schema, list[pa.Table]] = defaultdict(list)
     for table in tables:

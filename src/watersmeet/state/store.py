@@ -1,6 +1,6 @@
-"""Where durable state lives: a map from names to bytes, committed with the micro-batch.
+"""The store of durable state: a map from names to bytes, committed with the micro-batch.
 
-On Spark it is a ``MapState`` (see runtime/processor.py), in the harness and in tests a dictionary.
+On Spark it is a ``MapState`` (runtime/processor.py); in the harness and in tests, a dictionary.
 """
 
 from __future__ import annotations
@@ -9,25 +9,25 @@ from typing import Protocol
 
 
 class Store(Protocol):
-    """Durable bytes by name.  What is written in a batch that fails is never seen again."""
+    """Durable bytes by name.  Writes of a batch that fails are rolled back."""
 
     def get(self, name: str) -> bytes | None:
-        """The value under a name."""
+        """Return the value of a name; None if there is none."""
 
     def put(self, name: str, value: bytes) -> None:
-        """Put a value under a name."""
+        """Set the value of a name."""
 
     def delete(self, name: str) -> None:
-        """Take a value away."""
+        """Delete a name."""
 
 
 class MemoryStore(dict[str, bytes]):
     """A store in memory for the harness and for tests."""
 
     def put(self, name: str, value: bytes) -> None:
-        """Put a value under a name."""
+        """Set the value of a name."""
         self[name] = bytes(value)
 
     def delete(self, name: str) -> None:
-        """Take a value away."""
+        """Delete a name."""
         del self[name]

@@ -1,1 +1,1 @@
-"""Aggregates over changelogs: what is added up, what is kept, and the kernel."""
+"""Aggregates over append-only streams and changelogs: the functions, what they store, and the kernel."""

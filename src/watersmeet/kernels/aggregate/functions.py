@@ -1,14 +1,14 @@
-"""The aggregate functions: what each of them keeps, what comes out, and how results of parts are put together.
+"""The aggregate functions: what each of them stores, what it returns, and how partial results combine.
 
-A function's result is made of *terms* (a count, a sum, a mean …).  They come from the rows themselves (``of_rows``), or
-from the terms of several buckets, each over a part of the rows (``of_parts``); ``result`` makes the function's value of
-them.  So a global aggregate over many buckets goes through the same three steps as one over a single bucket.
+A function's result is computed from *terms* (a count, a sum, a mean ...).  ``of_rows`` computes the terms from rows,
+``of_parts`` from the terms of several buckets, each over a part of the rows.  ``result`` computes the value from the
+terms.  So a global aggregate over many buckets uses the same code as one over a single bucket.
 
-count, sum, avg   are exact running totals, of FLOAT and DOUBLE too (binary.py): what is taken away leaves no trace
+count, sum, avg   exact running totals, also for FLOAT and DOUBLE (exact_sums.py): a retraction leaves no trace
 min, max, first, last, count(DISTINCT), approx_count_distinct, variances
-                  are computed anew from the values that are there
-first, last       by event time; of one time the least (first) or greatest (last) value, NULL only where all are
-Doubles           NaN is the greatest, and equal to itself
+                  computed again from the current values of the group
+first, last       by event time; of equal times the least (first) or greatest (last) value; NULL only if all are NULL
+doubles           NaN is the greatest value and equals itself
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from enum import Enum
 import pyarrow as pa
 from sqlglot import exp
 
-from watersmeet.kernels.aggregate.binary import binary_sum
+from watersmeet.kernels.aggregate.exact_sums import exact_double_sum
 from watersmeet.kernels.aggregate.parts import Parts
 from watersmeet.kernels.api import quote
 
@@ -28,14 +28,14 @@ _COUNT = "BIGINT"
 _FIRST, _LAST = "v1, v0 NULLS LAST", "v1 DESC, v0 DESC NULLS LAST"
 _MEAN = "sum(CAST(v0 AS DOUBLE) * w ORDER BY v0) / sum(w)"
 _SQUARES = "sum(w * (CAST(v0 AS DOUBLE) - mean) ^ 2 ORDER BY v0)"
-# of parts (count, mean, sum of squared distances from the mean)
+# over terms of parts: v0 = count, v1 = mean, v2 = sum of squared distances from the mean
 _BY_MEAN = "ORDER BY v1, v0, v2"
 _MEAN_OF_PARTS = f"sum(v0 * v1 * w {_BY_MEAN}) / sum(v0 * w)"
 _SQUARES_OF_PARTS = f"sum(w * (v2 + v0 * (v1 - mean) ^ 2) {_BY_MEAN})"
 
 
 class Function(Enum):
-    """An aggregate function, by its name in SQL."""
+    """An aggregate function; the value is its name in SQL."""
 
     COUNT = "count"
     SUM = "sum"
@@ -53,40 +53,41 @@ class Function(Enum):
 
     @property
     def adds(self) -> bool:
-        """It adds values up."""
+        """Whether it adds values up."""
         return self in (Function.SUM, Function.AVG)
 
     @property
     def spreads(self) -> bool:
-        """It tells how far values lie apart."""
+        """Whether it measures how far values lie apart."""
         return self in (Function.STDDEV_SAMP, Function.STDDEV_POP, Function.VAR_SAMP, Function.VAR_POP)
 
     @property
     def is_running(self) -> bool:
-        """Running totals are all that is kept."""
+        """Whether its state is running totals only."""
         return self is Function.COUNT or self.adds
 
     @property
     def takes_numbers(self) -> bool:
-        """Its argument is a number."""
+        """Whether its argument must be a number."""
         return self.adds or self.spreads
 
     @property
     def is_distinct(self) -> bool:
-        """Equal values count once."""
+        """Whether equal values count once."""
         return self in (Function.COUNT_DISTINCT, Function.APPROX_COUNT_DISTINCT)
 
     @property
     def is_timed(self) -> bool:
-        """It goes by the event time of the values."""
+        """Whether it orders values by event time."""
         return self in (Function.FIRST, Function.LAST)
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function over an argument: SQL over the input rows (None: the rows themselves) and its type.
+    """A function over an argument: SQL over the input rows (None: the rows themselves) of a type.
 
-    ``time`` is SQL of the argument's event time, where that counts.  ``text`` is the call as its author wrote it.
+    ``time`` is SQL for the argument's event time, if the function needs it.  ``text`` is the call as written in the
+    query.
     """
 
     name: str
@@ -98,12 +99,12 @@ class Call:
 
     @property
     def is_exact(self) -> bool:
-        """Sums of the argument are exact."""
+        """Whether sums of the argument are integers or decimals."""
         return bool(pa.types.is_integer(self.type) or pa.types.is_decimal(self.type))
 
     @property
     def result_type(self) -> pa.DataType:
-        """The type of the result, as Spark has it."""
+        """The type of the result, the same as in Spark."""
         function = self.function
         if function is Function.COUNT or function.is_distinct:
             return pa.int64()
@@ -121,7 +122,7 @@ Terms = dict[str, tuple[str, pa.DataType]]
 
 
 def of_rows(call: Call, parts: Parts) -> Terms:
-    """The terms of a call over all rows that an operator takes."""
+    """Return the terms of a call over the input rows."""
     argument = call.argument if call.argument is not None else "1"
     if call.function is Function.COUNT:
         return {"n": (parts.total(_is_there(argument), _COUNT), pa.int64())}
@@ -140,7 +141,7 @@ def of_rows(call: Call, parts: Parts) -> Terms:
 
 
 def of_parts(call: Call, parts: Parts) -> Terms:
-    """The terms of a call over input rows that have its terms over a part of the rows each."""
+    """Return the terms of a call over partial results: input rows that each hold the terms over a part of the rows."""
     if call.function is Function.COUNT or call.function.is_distinct:
         return {"n": (parts.total(_term(call, "n"), _COUNT), pa.int64())}
     if call.function.adds:
@@ -156,7 +157,7 @@ def of_parts(call: Call, parts: Parts) -> Terms:
 
 
 def result(call: Call, terms: Terms) -> str:
-    """SQL of a call's value."""
+    """Return SQL for a call's value."""
     sql = {name: sql for name, (sql, _) in terms.items()}
     match call.function:
         case Function.COUNT | Function.COUNT_DISTINCT | Function.APPROX_COUNT_DISTINCT:
@@ -179,12 +180,12 @@ def result(call: Call, terms: Terms) -> str:
 
 
 def term_name(call: Call, term: str) -> str:
-    """What the column of a term is called between two operators."""
+    """Return the name of a term's column between two operators."""
     return f"{call.name}:{term}"
 
 
 def same_float(sql: str, type: pa.DataType) -> str:
-    """SQL of a value of which equal ones are the same: there is one NaN and one zero."""
+    """Return SQL that normalizes a float, so that equal values are identical: one NaN and one zero."""
     if not pa.types.is_floating(type):
         return sql
     kind = "FLOAT" if pa.types.is_float32(type) else "DOUBLE"
@@ -199,15 +200,15 @@ def _term(call: Call, name: str) -> str:
 
 
 def _is_there(argument: str) -> str:
-    """SQL of 1 where a row has a value, else NULL."""
+    """Return SQL that is 1 if a row has a value, else NULL."""
     return f"CASE WHEN {argument} IS NOT NULL THEN 1 END"
 
 
 def _added(call: Call, value: str, count: str, parts: Parts) -> Terms:
-    """A sum, and how many values there are: without any it is NULL."""
+    """Return the terms of a sum: the sum and the number of values, without which it is NULL."""
     n = (parts.total(count, _COUNT), pa.int64())
     if not call.is_exact:
-        return {"sum": (binary_sum(value, parts), pa.float64()), "n": n}
+        return {"sum": (exact_double_sum(value, parts), pa.float64()), "n": n}
     scale = call.type.scale if pa.types.is_decimal(call.type) else 0
     exact = f"CAST({value} AS HUGEINT)" if scale == 0 else value
     total = parts.total(exact, f"DECIMAL({_MOST_DIGITS}, {scale})")
@@ -237,7 +238,7 @@ def _sql_type(type: pa.DataType) -> str:
 
 
 def _fitting(call: Call, total: str) -> str:
-    """SQL of a sum in its type; one that does not fit there is an error, and no wrong number."""
+    """Return SQL for a sum in its type; a sum that does not fit raises an error instead of wrapping around."""
     type = _sql_type(call.result_type)
     message = exp.Literal.string(f"{call.text} does not fit in {type}: it is ").sql(dialect="duckdb")
     fits = f"TRY_CAST({total} AS {type})"
@@ -248,9 +249,9 @@ def _fitting(call: Call, total: str) -> str:
 
 
 def _decimal_mean(call: Call, terms: dict[str, str]) -> str:
-    """SQL of the mean of decimals, rounded half away from zero.
+    """Return SQL for the mean of decimals, rounded half away from zero.
 
-    In whole numbers: with sum s and count n, 1.00 / 3 at six digits is 100 * 10000 / 3 = 333333, and so 0.333333.
+    It computes with integers: 1.00 / 3 to six digits is 100 * 10,000 / 3 = 333,333, so 0.333333.
     """
     type = call.result_type
     total, n = terms["sum"], f"CAST({terms['n']} AS HUGEINT)"

@@ -1,16 +1,17 @@
-"""Aggregates of groups over a changelog, kept right as rows come and go.
+"""Aggregates of groups, updated as rows arrive and are retracted.
 
-Comes out  for each group whose results are others after the step: -1 of what was shown of it, and +1 of what holds
-           now; only +1 for a group's first rows, only -1 where no row is left.  A global aggregate has one row from
-           the first step on, whatever there is
-NULLs      in the keys make one group; as an argument they are left out (functions.py)
-Late rows  none: times play no part, but for first and last
-Takes back what was shown: it is stored as it went out, and never computed again
-Cost       follows the groups that rows came to or went from: of these, running totals are brought forward, and bags of
-           values are read whole
-State      running totals, values and what is shown: of each a log of what each step added, and what was settled
-           before.  The log is put together with that once it has as many rows, so state follows the number of groups
-           (and of values, where those are kept) and not of the changes they saw
+Emits      at once, for each group whose result differs after the step: -1 of the result emitted before, +1 of the new
+           one; only +1 for a new group, only -1 for a group without rows.  A global aggregate has one row from the
+           first step on, even without input
+NULLs      in the keys form one group; NULL arguments are ignored (functions.py)
+Late rows  none: only first and last use event times
+Final      never
+State      per group, running totals, bags of values and the emitted result: of each a log of what steps added, and a
+           settled part.  A log with as many rows as the settled part (and 10,000) is merged into it.  So the size of
+           the state follows the groups (and the values in bags), not their changes
+Cost       follows the groups that a step touches: their totals are updated, and their bags are read whole
+
+A retraction repeats the stored result; it is never computed again.
 
     +1 (a, 5)              ⇒  + (a, count 1, min 5)
     +1 (a, 3)  +1 (b, 1)   ⇒  - (a, 1, 5)  + (a, 2, 3)  + (b, 1, 1)
@@ -33,7 +34,7 @@ from watersmeet.kernels.api import NEVER, StateView, StepFrontiers, StepResult
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A column that comes out: SQL over a group's totals and figures, and its type."""
+    """A result column: SQL over a group's totals and figures, and its type."""
 
     name: str
     sql: str
@@ -42,10 +43,10 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """The kernel; ``keys`` are (name, SQL over the input rows, type), rows for which not ``where`` are left out.
+    """The kernel; ``keys`` are (name, SQL over the input rows, type), and ``where`` filters the input rows.
 
-    With ``changes`` rows carry ``$w``.  ``always`` shows a row though there is nothing.  The output has the columns of
-    ``keys`` and then of ``outputs``.
+    With ``changes``, rows carry ``$w``.  With ``always``, there is a result even without rows.  Results have the
+    columns of ``keys``, then of ``outputs``.
     """
 
     keys: tuple[tuple[str, str, pa.DataType], ...]
@@ -58,36 +59,36 @@ class Aggregate:
 
     @property
     def partition_width(self) -> int | None:
-        """Nothing is stored by time."""
+        """None: rows have no bound in time."""
         return None
 
     @property
-    def given(self) -> dict[str, pa.DataType]:
-        """The columns that come out, and their types."""
+    def output_types(self) -> dict[str, pa.DataType]:
+        """The result columns, and their types."""
         return {**{name: type for name, _, type in self.keys}, **{each.name: each.type for each in self.outputs}}
 
     @property
     def relations(self) -> tuple[str, ...]:
-        """What the state holds, beside what was settled of each."""
+        """The relations of the state, each of which also has a settled part."""
         return (TOTALS, *(bag.name for bag in self.bags), SHOWN)
 
     def live_relations(self, frontier: int) -> dict[str, int]:
-        """All that is stored."""
+        """Return all relations."""
         return {name: NEVER for relation in self.relations for name in (relation, settled(relation))}
 
     def step(
         self, state: StateView, inputs: Mapping[int, pa.Table], frontiers: StepFrontiers, first_rid: int
     ) -> StepResult:
-        """Apply the rows that come and go; give the difference that it makes."""
+        """Apply new and retracted rows; emit the difference that they make."""
         try:
             return run(self, state, inputs[0], first_rid)
         except (duckdb.InvalidInputException, duckdb.OutOfRangeException, duckdb.ConversionException) as error:
             raise LimitError(
-                f"an aggregate has left its type: {_first_line(error)}",
+                f"an aggregate has left the range of its type: {_first_line(error)}",
                 hint="CAST its argument to a type with more digits, on a new checkpoint; nothing was lost",
             ) from None
 
 
 def _first_line(error: duckdb.Error) -> str:
-    """What DuckDB says of an error, without its class."""
+    """Return DuckDB's message of an error, without the error's class."""
     return str(error).splitlines()[0].split(" Error: ", 1)[-1]

@@ -1,7 +1,7 @@
-"""What an aggregate keeps of the rows of a group: running totals, and bags of values.
+"""What an aggregate stores for each group: running totals, and bags of values.
 
-SQL here is DuckDB's.  That of totals and bags' columns reads the operator's input rows; that of figures reads the bag,
-with columns ``v0``, ``v1`` … and ``w``, how often the values are there.
+All SQL is DuckDB's.  SQL of totals and of a bag's columns reads the operator's input rows.  SQL of a bag's figures
+reads the bag, with the columns ``v0``, ``v1`` ... and ``w``, the number of times that the values occur.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from watersmeet.kernels.api import quote
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """A sum that is exact, so that what a row added can be taken off again; ``type`` is that of the sum."""
+    """An exact sum, from which the value of a retracted row can be subtracted; ``type`` is the type of the sum."""
 
     name: str
     sql: str
@@ -22,13 +22,13 @@ class Total:
 
 @dataclass(frozen=True, slots=True)
 class Bag:
-    """The values (tuples of what ``columns`` give) that are there now; those whose last one is NULL are left out.
+    """The current values of a group: tuples of ``columns``, without those whose last element is NULL.
 
-    ``figures`` are computed from them anew whenever one comes or goes; ``centre`` is one that others need first: it
-    stands in each row as ``mean``.  Where rows only ever come, and nothing but the first in some orders counts
-    (``ends``, as ORDER BY has them), no others are kept.
+    ``figures`` are computed from the whole bag whenever it changes.  ``centre`` is a figure that others need first:
+    each row has it as ``mean``.  If rows are append-only and only the first values in some orders count (``ends``, in
+    the syntax of ORDER BY), no others are stored.
 
-    With an ``amount`` (SQL of a whole number) ``w`` is the sum of these over equal values, which may be below zero.
+    With an ``amount`` (SQL of an integer), ``w`` is the sum of amounts over equal values, which may be negative.
     """
 
     name: str
@@ -40,20 +40,20 @@ class Bag:
 
     @property
     def values(self) -> tuple[str, ...]:
-        """The names of the values' columns."""
+        """The names of the columns of a tuple."""
         return tuple(f"v{number}" for number in range(len(self.columns)))
 
 
 @dataclass(slots=True)
 class Parts:
-    """Collects what some functions need, each total and bag once; gives the names of their results."""
+    """Collects the totals and bags that functions need, each once, and names their results."""
 
     append_only: bool
     _totals: dict[tuple[str, str], str] = field(default_factory=dict)
     _bags: dict[tuple[tuple[str, ...], str | None], _Figures] = field(default_factory=dict)
 
     def total(self, sql: str, type: str) -> str:
-        """A running total of what ``sql`` gives, as SQL; rows for which that is NULL add nothing."""
+        """Return SQL for a running total of ``sql``; rows for which it is NULL add nothing."""
         return quote(self._totals.setdefault((sql, type), f"$total{len(self._totals)}"))
 
     def figure(
@@ -65,7 +65,7 @@ class Parts:
         end: str | None = None,
         amount: str | None = None,
     ) -> str:
-        """A figure of a bag of values, as SQL; ``end`` is the order of which it needs only the first value."""
+        """Return SQL for a figure of a bag; ``end`` is the order in which it needs only the first value."""
         figures = self._bags.setdefault((columns, amount), _Figures(len(self._bags)))
         figures.centre = figures.centre or centre
         figures.ends.append(end)
@@ -94,7 +94,7 @@ class Parts:
 
 @dataclass(slots=True)
 class _Figures:
-    """What is asked of one bag."""
+    """The figures of one bag."""
 
     number: int
     names: dict[str, str] = field(default_factory=dict)  # by SQL
@@ -103,6 +103,6 @@ class _Figures:
 
     @property
     def only_ends(self) -> tuple[str, ...]:
-        """The orders of which the first values are enough; none where some figure needs them all."""
+        """The orders whose first values are enough; none if some figure needs all values."""
         found = [end for end in self.ends if end is not None]
         return tuple(dict.fromkeys(found)) if len(found) == len(self.ends) else ()

@@ -1,7 +1,23 @@
-"""One step of an aggregate, as DuckDB SQL over new rows and what is stored (what it computes stands in kernel.py).
+"""One step of an aggregate, as DuckDB SQL over new and stored rows (kernel.py says what it computes).
 
-Everything is stored as a log of what steps added: to the running totals of a group, to how often a value is there, and
-as what is shown of it.  From time to time the log is settled: put together with what was settled before.
+Each relation (totals, one for each bag, and "shown": the emitted results) is a log of what steps added, and a settled
+part::
+
+    arrived     = input rows that pass ``where``, with keys, totals and bag values computed
+    no row arrived: done, unless a global aggregate has no result yet
+    groups      = the distinct keys of arrived; everything below is about these groups only
+    new_totals  = sum of +- each total over arrived, by group
+    new_<bag>   = sum of weights by group and value, without those that cancel out;
+                  ends: only values that may be first in an order
+    totals      = new_totals + log + settled part
+    figures     = computed from new_<bag> + log + settled part, for each bag
+    now         = results from totals and figures, of groups with rows   (always: of every group)
+    before      = the last entry of each group in "shown", unless it says that the group is gone
+    difference  = groups whose now and before differ
+    emit        - before, + now, of each group in difference
+    each relation: log + new rows >= max(10,000, settled part)?  settle : append the new rows to the log
+
+To settle a relation is to merge log and settled part: sums that became 0 and groups that are gone are dropped.
 """
 
 from __future__ import annotations
@@ -14,12 +30,12 @@ import pyarrow as pa
 
 from watersmeet.columns import TIME, WEIGHT
 from watersmeet.kernels.aggregate.parts import Bag
-from watersmeet.kernels.api import FOREVER, NEVER, StateView, StepResult, quote
+from watersmeet.kernels.api import NEVER, StateView, StepResult, quote
 
 if TYPE_CHECKING:
     from watersmeet.kernels.aggregate.kernel import Aggregate
 
-#: A log with fewer rows is not worth settling.
+#: A shorter log is not settled.
 LEAST_SETTLED = 10_000
 TOTALS, SHOWN = "totals", "shown"
 _ROWS = "$rows"  # how many rows a group has
@@ -28,13 +44,13 @@ _STEP, _GONE = "$step", "$gone"
 
 
 def settled(relation: str) -> str:
-    """The relation of what was settled of one."""
+    """Return the name of a relation's settled part."""
     return f"{relation}_settled"
 
 
 def run(kernel: Aggregate, state: StateView, rows: pa.Table, first_rid: int) -> StepResult:
-    """Apply rows that come and go; give the difference that it makes."""
-    step = _Step(kernel, state, state.show(rows), first_rid)
+    """Apply new and retracted rows; emit the difference that they make."""
+    step = _Step(kernel, state, state.register(rows), first_rid)
     try:
         return step.run()
     finally:
@@ -43,9 +59,9 @@ def run(kernel: Aggregate, state: StateView, rows: pa.Table, first_rid: int) -> 
 
 @dataclass(slots=True)
 class _Step:
-    """One step over tables: ``arrived`` rows, what is new of each relation, and the ``difference`` that it makes.
+    """One step over the tables ``arrived``, ``new_...`` of each relation, and ``difference``.
 
-    The new totals have one row for each group that the step touches, with its number within the step.
+    ``new_totals`` has a row for each group that the step touches, with a number that identifies it within the step.
     """
 
     kernel: Aggregate
@@ -58,7 +74,7 @@ class _Step:
     def run(self) -> StepResult:
         self.make("arrived", self.arrived())
         if self.kernel.always and not any(self.state.count(name, NEVER) for name in (SHOWN, settled(SHOWN))):
-            self.number -= 1  # it may bring no rows, and then the next step has the same number
+            self.number -= 1  # a step without rows does not use up a row id: the next one has the same number
         elif not self.count("arrived"):
             return self.result
         self.make(_new(TOTALS), self.new_totals())
@@ -84,11 +100,11 @@ class _Step:
 
     @property
     def totals(self) -> dict[str, str]:
-        """The columns of totals, and their types."""
+        """The columns of the totals, and their types."""
         return {_ROWS: "BIGINT", **{total.name: total.type for total in self.kernel.totals}}
 
     def same_group(self, left: str, right: str) -> str:
-        """Whether two rows have the same keys; NULL is like NULL."""
+        """Return SQL that tests whether two rows have equal keys; NULL equals NULL."""
         terms = [f"{left}.{quote(name)} IS NOT DISTINCT FROM {right}.{quote(name)}" for name in self.keys]
         return " AND ".join(terms) or "TRUE"
 
@@ -97,14 +113,14 @@ class _Step:
         return f" GROUP BY {', '.join(names)}" if names else ""
 
     def first_of_group(self, order: str) -> str:
-        """Whether a row is the first one of its group in an order."""
+        """Return SQL that tests whether a row is the first of its group in an order."""
         keys = f"PARTITION BY {_names(self.keys)} " if self.keys else ""
         return f"row_number() OVER ({keys}ORDER BY {order}) = 1"
 
-    # -- what is new -----------------------------------------------------------------------------------------------
+    # -- new rows --------------------------------------------------------------------------------------------------
 
     def arrived(self) -> str:
-        """SQL of the rows with all that is computed of them."""
+        """Return SQL for the input rows with keys, totals and bag values computed."""
         kernel = self.kernel
         items = [f"{sql} AS {quote(name)}" for name, sql, _ in kernel.keys]
         items += [f"{total.sql} AS {quote(total.name)}" for total in kernel.totals]
@@ -116,7 +132,7 @@ class _Step:
         return f"SELECT {', '.join(items)} FROM {self.arriving} WHERE {kernel.where or 'TRUE'}"
 
     def new_totals(self) -> str:
-        """SQL of what the step adds to the totals of each group."""
+        """Return SQL for what the step adds to the totals of each group."""
         weight = quote(WEIGHT)
         items = [*map(quote, self.keys), f"CAST(coalesce(sum({weight}), 0) AS BIGINT) AS {quote(_ROWS)}"]
         for total in self.kernel.totals:
@@ -127,7 +143,7 @@ class _Step:
         return f"SELECT row_number() OVER () AS {quote(_GROUP)}, * FROM ({sums})"
 
     def new_values(self, bag: Bag) -> str:
-        """SQL of the values that come and go: how much more or less often they are there."""
+        """Return SQL for the values whose number of occurrences the step changes, and by how much."""
         items = [*map(quote, self.keys), *(f"{_value(bag, name)} AS {name}" for name in bag.values)]
         there = f"{_value(bag, bag.values[-1])} IS NOT NULL"
         weight = quote(WEIGHT) if bag.amount is None else f"{_value(bag, 'w')} * {quote(WEIGHT)}"
@@ -141,32 +157,32 @@ class _Step:
         return f"SELECT {names}, CAST(sum(w) AS {kind}) AS w FROM ({rows}){by} HAVING sum(w) <> 0"
 
     def of_ends(self, bag: Bag, rows: str) -> str:
-        """SQL of the values that may be first in one of the bag's orders; all of them where it has none."""
+        """Return SQL for the values that may be first in one of the bag's orders; all if it has none."""
         if not bag.ends:
             return rows
         return f"SELECT * FROM ({rows}) QUALIFY {' OR '.join(map(self.first_of_group, bag.ends))}"
 
-    # -- what is stored of the groups ------------------------------------------------------------------------------
+    # -- stored rows of the step's groups --------------------------------------------------------------------------
 
     def found(self, relation: str) -> list[str]:
-        """SQL of what is stored of a relation, in parts, among it all of the step's groups."""
+        """Return SQL for log and settled part of a relation, with all rows of the step's groups among them."""
         names = (relation, settled(relation))
-        parts = (self.state.matching(name, self.keys, self.groups, NEVER, FOREVER) for name in names)
+        parts = (self.state.rows_with_keys(name, self.keys, self.groups) for name in names)
         return [part for part in parts if part is not None]
 
     def of_groups(self, rows: str, columns: Sequence[str]) -> str:
-        """SQL of the rows that are of the step's groups, under the groups' numbers."""
+        """Return SQL for the rows of the step's groups, with the groups' numbers in place of keys."""
         names = ", ".join((f"g.{quote(_GROUP)}", *(f"s.{name}" for name in columns)))
         return f"SELECT {names} FROM {rows} AS s JOIN {_new(TOTALS)} AS g ON {self.same_group('s', 'g')}"
 
     def of_groups_now(self, relation: str, columns: Sequence[str]) -> str:
-        """SQL of what is stored of the step's groups, and of what is new."""
+        """Return SQL for the new and stored rows of the step's groups."""
         return " UNION ALL ".join(self.of_groups(rows, columns) for rows in (_new(relation), *self.found(relation)))
 
-    # -- what comes out --------------------------------------------------------------------------------------------
+    # -- results ---------------------------------------------------------------------------------------------------
 
     def difference(self) -> str:
-        """SQL of the groups of which something else is to be shown: what was (``b``) and what is (``n``)."""
+        """Return SQL for the groups whose result changes: the columns before (``b...``) and now (``n...``)."""
         group = quote(_GROUP)
         parts = [f"totals AS ({self.now_totals()})"]
         parts += [part for bag in self.kernel.bags for part in self.figures(bag)]
@@ -181,13 +197,13 @@ class _Step:
         return f"WITH {', '.join(parts)} SELECT {', '.join(items)} FROM {joined} WHERE {where}"
 
     def now_totals(self) -> str:
-        """SQL of the totals of each group, with the step's."""
+        """Return SQL for the totals of each group, the step's included."""
         sums = [f"CAST(sum({quote(name)}) AS {type}) AS {quote(name)}" for name, type in self.totals.items()]
         rows = self.of_groups_now(TOTALS, list(map(quote, self.totals)))
         return f"SELECT {quote(_GROUP)}, {', '.join(sums)} FROM ({rows}) GROUP BY {quote(_GROUP)}"
 
     def figures(self, bag: Bag) -> list[str]:
-        """SQL, named, of the values that are there and how often, and of the figures of each group that has some."""
+        """Return named SQL for the current values of a bag, and for its figures of each group with values."""
         group, rows = quote(_GROUP), f"now_{bag.name}"
         by = ", ".join((group, *bag.values))
         found = self.of_groups_now(bag.name, (*bag.values, "w"))
@@ -203,7 +219,7 @@ class _Step:
         ]
 
     def now(self) -> str:
-        """SQL of what holds now of the groups that have rows."""
+        """Return SQL for the current results of groups with rows."""
         group = quote(_GROUP)
         items = [group, *(f"{each.sql} AS {quote(each.name)}" for each in self.kernel.outputs)]
         rows = "totals"
@@ -213,7 +229,7 @@ class _Step:
         return f"SELECT {', '.join(items)} FROM {rows} WHERE {there}"
 
     def before(self) -> str:
-        """SQL of what is shown of the groups."""
+        """Return SQL for the results emitted before."""
         names = [quote(name) for name in self.outputs]
         columns = [*names, quote(_STEP), quote(_GONE)]
         parts = [self.of_groups(rows, columns) for rows in self.found(SHOWN)]
@@ -225,7 +241,7 @@ class _Step:
         return f"SELECT {rows} FROM ({latest}) WHERE NOT {quote(_GONE)}"
 
     def changes(self) -> str:
-        """SQL of what goes out."""
+        """Return SQL for the changes to emit."""
         keys = [quote(name) for name in self.keys]
         parts = []
         for row, there, weight in (("b", "was", -1), ("n", "is_now", 1)):
@@ -235,7 +251,7 @@ class _Step:
         return " UNION ALL ".join(parts)
 
     def new_shown(self) -> str:
-        """SQL of what is shown from now on of the groups that changed."""
+        """Return SQL for the results that stand from now on, of groups that changed."""
         items = [*map(quote, self.keys), *(f"{quote('n' + name)} AS {quote(name)}" for name in self.outputs)]
         items += [f"CAST({self.number} AS BIGINT) AS {quote(_STEP)}", f"NOT is_now AS {quote(_GONE)}"]
         return f"SELECT {', '.join(items)} FROM difference"
@@ -243,7 +259,7 @@ class _Step:
     # -- state -----------------------------------------------------------------------------------------------------
 
     def keep(self, relation: str) -> None:
-        """Log what is new of a relation, or settle it with all that is stored."""
+        """Append the new rows of a relation to its log, or settle it."""
         columns = self.stored(relation)
         time = f"CAST(0 AS BIGINT) AS {quote(TIME)}"
         new = self.fetch(f"SELECT {columns}, {time} FROM {_new(relation)}")
@@ -251,13 +267,13 @@ class _Step:
         if new.num_rows + self.state.count(relation, NEVER) < most:
             self.result.store[relation] = new
             return
-        log, before = (self.state.scan(name, NEVER, FOREVER) for name in (relation, settled(relation)))
+        log, before = (self.state.scan(name) for name in (relation, settled(relation)))
         rows = " UNION ALL ".join(f"SELECT {columns} FROM {part}" for part in (_new(relation), log, before) if part)
         self.result.replace[settled(relation)] = self.fetch(f"SELECT *, {time} FROM ({self.together(relation, rows)})")
         self.result.replace[relation] = new.slice(0, 0)
 
     def stored(self, relation: str) -> str:
-        """The columns that are stored of a relation, beside the time."""
+        """Return the stored columns of a relation, beside the time."""
         if relation == TOTALS:
             return _names((*self.keys, *self.totals))
         if relation == SHOWN:
@@ -266,7 +282,7 @@ class _Step:
         return _names((*self.keys, *bag.values, "w"))
 
     def together(self, relation: str, rows: str) -> str:
-        """SQL of what a log comes to: sums that are not nothing, and of what was shown what still is."""
+        """Return SQL that merges a log: sums that are not 0, or the results that still stand."""
         if relation == SHOWN:
             newest = self.first_of_group(f"{quote(_STEP)} DESC")
             return f"SELECT * FROM (SELECT * FROM ({rows}) QUALIFY {newest}) WHERE NOT {quote(_GONE)}"
@@ -300,10 +316,10 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _new(relation: str) -> str:
-    """The table of what a step adds to a relation."""
+    """Return the table of what a step adds to a relation."""
     return f"new_{relation}"
 
 
 def _value(bag: Bag, name: str) -> str:
-    """The column of arrived rows that holds a value of a bag."""
+    """Return the column of ``arrived`` with a value of a bag."""
     return quote(f"{bag.name}_{name}")

@@ -1,1 +1,1 @@
-"""Joins as of a time: ASOF joins, and joins with the version of a table that held at a row's time or holds now."""
+"""Joins as of a time: ASOF joins, and joins with the version of a table that holds at a row's time, or now."""

@@ -1,13 +1,19 @@
-"""The join as of a time that gives its results at once and never revises them; it keeps no left rows at all.
+"""The join as of a time that emits at once and never revises.
 
-Matches, residual, ties, NULLs: as in final.py, over the right rows known at the step, its own among them.
-BACKWARD     (``SETTINGS temporal_wait = 'none'``) the version that held at the left row's time.  A version that comes
-             after a row has been joined that is as new, in the same bucket, is counted
-CURRENT      (``AS OF PROCTIME()``) the newest version, whatever its time
-State        right rows from the least frontier on to which rows may still come (CURRENT: the right side's own), and of
-             each key the newest below it; BACKWARD also the newest time joined
+Matches      over the right rows known when the left row arrives, those of its step included:
+             BACKWARD (``SETTINGS temporal_wait = 'none'``)  r.$t <= l.$t, the newest
+             CURRENT (``AS OF PROCTIME()``)                  the newest, whatever its time
+Residual, ties, deletes, NULL keys: as in final.py
+Late rows    never reach the kernel.  A right row is behind if its time is at or before the newest left row already
+             joined in its bucket: then some left row may have missed it, and it is counted
+Final        at once
+State        no left rows.  Right rows at or after F, and the newest below F of each key, F being the lower of both
+             sides' frontiers (CURRENT: the right side's); BACKWARD also the newest left time joined
 
-The right side's frontier does not hold the operator back (see ``waits`` in engine/spec.py).
+The right side's frontier does not hold the operator back (``InputSpec.holds_back``).
+
+Example, BACKWARD: rate 1.1 at 10:00 is stored.  An order at 10:07 is emitted with 1.1; rate 1.2 at 10:05 comes in a
+later step, does not revise it, and is counted as behind.
 """
 
 from __future__ import annotations
@@ -19,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.columns import TIME
-from watersmeet.kernels.api import FOREVER, NEVER, Side, StateView, StepFrontiers, StepResult, quote
+from watersmeet.kernels.api import NEVER, Side, StateView, StepFrontiers, StepResult, quote
 from watersmeet.kernels.asof.match import AsofMatch, Direction
 from watersmeet.kernels.asof.step import AsofStep, step_tables
 from watersmeet.kernels.match import number_rows
@@ -29,27 +35,27 @@ _JOINED = "joined"
 
 @dataclass(frozen=True, slots=True)
 class AsofAtOnce:
-    """The kernel; ``behind`` names the counter of versions that came after rows that they would have met."""
+    """The kernel; ``behind`` names the counter of versions that came too late for left rows already joined."""
 
     match: AsofMatch
     behind: str = "behind"
 
     @property
     def partition_width(self) -> int | None:
-        """Rows have no bound in time."""
+        """None: rows have no bound in time."""
         return None
 
     def live_relations(self, frontier: int) -> dict[str, int]:
-        """No left rows; what is stored of the right side is needed, whatever the frontier."""
+        """Return the right rows: all are needed, whatever the frontier."""
         return {"right": NEVER, "settled": NEVER}
 
     def step(
         self, state: StateView, inputs: Mapping[int, pa.Table], frontiers: StepFrontiers, first_rid: int
     ) -> StepResult:
-        """Apply new right rows, then join the new left ones."""
+        """Join the new left rows with all right rows, new ones included."""
         is_current = self.match.direction is Direction.CURRENT
         result = StepResult()
-        left_new, right_new = state.show(number_rows(inputs[0], first_rid)), state.show(inputs[1])
+        left_new, right_new = state.register(number_rows(inputs[0], first_rid)), state.register(inputs[1])
         with step_tables(state):
             right = frontiers.inputs[Side.RIGHT.index]
             step = AsofStep(self.match, state, right_new, right if is_current else min(right, frontiers.after))
@@ -62,7 +68,7 @@ class AsofAtOnce:
         return result
 
     def _count_behind(self, step: AsofStep, inputs: Mapping[int, pa.Table], result: StepResult) -> None:
-        stored = step.state.scan(_JOINED, NEVER, FOREVER)
+        stored = step.state.scan(_JOINED)
         joined = step.rows(f"SELECT max({quote(TIME)}) FROM {stored}")[0][0] if stored else NEVER
         behind = pc.sum(pc.less_equal(inputs[Side.RIGHT.index][TIME], joined)).as_py() or 0
         result.counters[self.behind] = behind

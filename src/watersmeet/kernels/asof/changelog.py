@@ -1,17 +1,25 @@
-"""The join as of a time under EMIT CHANGELOG: results at once, revised when a nearer right row comes or the one goes.
+"""The join as of a time under EMIT CHANGELOG: results at once, revised when a left row's partner changes.
 
-Matches, residual, ties, deletes, NULLs: as in final.py.
-Affected     new left rows; and where right rows come or go, the stored left rows that may meet their things and are not
-             final.  Only these are joined again, with all right rows
-Corrections  what an affected row's results are now, less what was shown of them: both as bags of right columns.  What
-             was shown is stored as it went out, and that is what is retracted (never a row that is looked up again)
-Retractions  of left rows (a changelog) name by ``$id`` a row that came before: all that was shown of it is retracted
-State        left rows that are not final and what was shown of them; right rows as in final.py.  A correction for a
-             row that is final cannot come: it would be late
-CURRENT      (``AS OF PROCTIME()``, where left rows are a changelog) a row is joined once, with what is known then; only
-             its own retraction revises it
+Matches, residual, ties, deletes, NULL keys, late rows: as in final.py
+CURRENT      (``AS OF PROCTIME()`` over a changelog) a left row is joined once, with the rows known then; only its own
+             retraction revises it
+Retractions  of left rows name an earlier row by ``$id``: all results of that row are retracted
+Final        as in final.py: a right row that would revise a final row would be late
+State        left rows that are not final, and their results as emitted; right rows as in final.py
 
-The difference of two results as the unit of work is the idea of incremental view maintenance: Budiu et al., DBSP, 2022.
+A step joins only affected left rows, and emits the difference::
+
+    affected = new left rows
+             + stored left rows, not final, that may match an entity with a new or retracted version
+    now      = affected joined with all right rows
+    emit     + now - emitted before              both as bags of right columns: equal results cancel out
+             - emitted before, of retracted left rows
+
+A retraction repeats a stored result; it is never computed again.  (The difference of two results as the unit of work
+is the idea of incremental view maintenance: Budiu et al., DBSP, 2022.)
+
+Example, BACKWARD: an order at 10:07 is emitted with rate 1.1 of 10:00.  Rate 1.2 of 10:05 arrives: - (order, 1.1),
++ (order, 1.2).
 """
 
 from __future__ import annotations
@@ -28,7 +36,7 @@ from watersmeet.kernels.asof.match import AsofMatch, Direction
 from watersmeet.kernels.asof.step import LEAST_SETTLED, AsofStep, step_tables
 from watersmeet.kernels.match import number_rows
 
-_FOUND = "$found"  # the time of the right row that was picked, whether it passed the tests or not
+_FOUND = "$found"  # the time of the nearest right row, whether it passed the residual or not
 _LEFT, _SHOWN, _PICKED = "left", "shown", "picked"
 _STEP = "$step"
 _KEPT_ID = f"'n' || l.{quote(ID)}"
@@ -37,7 +45,7 @@ _SETTLED = {_LEFT: "left_settled", _SHOWN: "shown_settled", _PICKED: "picked_set
 
 @dataclass(frozen=True, slots=True)
 class AsofChangelog:
-    """The kernel; with ``left_changes`` left rows carry ``$w`` and ``$id``, with ``gives_ids`` results an ``$id``."""
+    """The kernel; left rows carry ``$w`` and ``$id`` with ``left_changes``, results ``$id`` with ``gives_ids``."""
 
     match: AsofMatch
     left_changes: bool = False
@@ -45,16 +53,16 @@ class AsofChangelog:
 
     @property
     def partition_width(self) -> int | None:
-        """Rows have no bound in time."""
+        """None: rows have no bound in time."""
         return None
 
     def live_relations(self, frontier: int) -> dict[str, int]:
-        """Left rows that may still be revised, and right rows."""
+        """Return the left rows that may still be revised, and all right rows."""
         final = self.final_before(frontier)
         return {_LEFT: final, _SETTLED[_LEFT]: final, "right": NEVER, "settled": NEVER}
 
     def final_before(self, frontier: int) -> int:
-        """Left rows below this are final, whatever they have met."""
+        """Return the time below which left rows are final, whatever their partner."""
         if self.match.direction in (Direction.BACKWARD, Direction.CURRENT):
             return frontier
         return shift(frontier, None if self.match.tolerance is None else -self.match.tolerance)
@@ -62,12 +70,12 @@ class AsofChangelog:
     def step(
         self, state: StateView, inputs: Mapping[int, pa.Table], frontiers: StepFrontiers, first_rid: int
     ) -> StepResult:
-        """Apply what comes and goes on both sides; give the difference that it makes."""
+        """Apply the new and retracted rows of both sides; emit the difference that they make."""
         left = inputs[Side.LEFT.index]
         if not self.left_changes:
             left = left.append_column(WEIGHT, pa.array([1] * left.num_rows, pa.int8()))
             left = left.append_column(ID, pa.nulls(left.num_rows, pa.string()))
-        arriving, right_new = state.show(number_rows(left, first_rid)), state.show(inputs[Side.RIGHT.index])
+        arriving, right_new = state.register(number_rows(left, first_rid)), state.register(inputs[Side.RIGHT.index])
         with step_tables(state):
             step = _Step(self, state, arriving, right_new, frontiers, first_rid, inputs[Side.RIGHT.index].num_rows > 0)
             try:
@@ -78,6 +86,8 @@ class AsofChangelog:
 
 @dataclass(slots=True)
 class _Step:
+    """One step over the tables ``waiting`` (affected rows), ``known`` (their results so far) and ``difference``."""
+
     kernel: AsofChangelog
     state: StateView
     arriving: str
@@ -128,12 +138,12 @@ class _Step:
         return f"SELECT {', '.join(quote(name) for name in self.left_names)} FROM {rows}"
 
     def live(self) -> str | None:
-        """SQL of the stored left rows that are not final and have not been retracted."""
+        """Return SQL for the stored left rows that are not final and not retracted."""
         scans = self.stored(_LEFT)
         if not scans:
             return None
         rows = " UNION ALL ".join(self.columns(scan) for scan in scans)
-        gone = self.state.scan("gone", NEVER, FOREVER)
+        gone = self.state.scan("gone")
         where = f" WHERE {quote(RID)} NOT IN (SELECT {quote(RID)} FROM {gone})" if gone else ""
         return f"(SELECT * FROM ({rows}){where})"
 
@@ -143,14 +153,14 @@ class _Step:
         return [scan for scan in scans if scan is not None]
 
     def retracted(self) -> str:
-        """SQL of the stored left rows that are taken away."""
+        """Return SQL for the stored left rows that this step retracts."""
         live = self.live() if self.kernel.left_changes else None
         if live is None:
             return f"{self.columns('left_new')} WHERE FALSE"
         return f"SELECT * FROM {live} WHERE {quote(ID)} IN (SELECT {quote(ID)} FROM left_retractions)"
 
     def affected(self) -> str:
-        """SQL of the stored left rows whose partner may be another one now."""
+        """Return SQL for the stored left rows whose partner may have changed."""
         live = self.live() if self.right_changed and self.match.direction is not Direction.CURRENT else None
         if live is None:
             return f"{self.columns('left_new')} WHERE FALSE"
@@ -160,9 +170,9 @@ class _Step:
             where.append(f"{time} >= (SELECT min({changed}) FROM {self.right_new})")
         if self.match.direction is Direction.FORWARD:
             where.append(f"{time} <= (SELECT max({changed}) FROM {self.right_new})")
-        # of one thing any version may be the one met before, whatever else it has in the key now
+        # the version matched before may have had another key than the entity's versions have now
         if same_key := self.match.same_key(by=self.match.meets_one):
-            where.append(f"EXISTS (SELECT 1 FROM ({self.step.changed_things()}) AS r WHERE {' AND '.join(same_key)})")
+            where.append(f"EXISTS (SELECT 1 FROM ({self.step.changed_entities()}) AS r WHERE {' AND '.join(same_key)})")
         names = ", ".join(f"l.{quote(name)}" for name in self.left_names)
         rows = f"SELECT {names} FROM {live} AS l WHERE {' AND '.join(where)}"
         scans = self.stored(_PICKED)
@@ -171,48 +181,43 @@ class _Step:
         return self.not_final(rows, [f"SELECT * FROM {scan}" for scan in scans], self.frontiers.before)
 
     def not_final(self, rows: str, picked: Sequence[str], frontier: int) -> str:
-        """SQL of the left rows ``l`` among ``rows`` whose pick may still change."""
+        """Return SQL for the left rows ``l`` among ``rows`` whose nearest right row may still change."""
         time = f"arg_max_null({quote(_FOUND)}, {quote(_STEP)}) AS t"
         latest = f"SELECT {quote(RID)}, {time} FROM ({' UNION ALL '.join(picked)}) GROUP BY ALL"
         final = is_final(self.match, frontier, "p.t")
         return f"SELECT l.* FROM ({rows}) AS l LEFT JOIN ({latest}) AS p USING ({quote(RID)}) WHERE NOT {final}"
 
-    # -- what is shown ---------------------------------------------------------------------------------------------
-
-    def shown(self) -> str:
-        """SQL of what stands of each stored left row: shown and not retracted; empty where there is nothing."""
-        scans = self.stored(_SHOWN)
-        return self.standing(scans) if scans else ""
+    # -- results ---------------------------------------------------------------------------------------------------
 
     def standing(self, rows: Sequence[str]) -> str:
-        """SQL of what was shown and not retracted, of relations of both."""
+        """Return SQL for results that were emitted and not retracted; ``rows`` are relations of emitted results."""
         names = ", ".join(quote(name) for name in (RID, ID, TIME, *self.match.right.output))
         both = " UNION ALL ".join(f"SELECT {names}, {quote(WEIGHT)} FROM {part}" for part in rows)
         return f"SELECT {names} FROM ({both}) GROUP BY {names} HAVING sum({quote(WEIGHT)}) > 0"
 
     def known(self) -> str:
-        """SQL of what stands of the rows of this step."""
+        """Return SQL for the standing results of this step's left rows."""
         rows = f"SELECT {quote(RID)} FROM waiting UNION ALL SELECT {quote(RID)} FROM retracted"
-        if shown := self.shown():
-            return f"SELECT * FROM ({shown}) WHERE {quote(RID)} IN ({rows})"
+        if scans := self.stored(_SHOWN):
+            return f"SELECT * FROM ({self.standing(scans)}) WHERE {quote(RID)} IN ({rows})"
         names = ", ".join(
             (f"l.{quote(RID)}", f"l.{quote(ID)}", f"l.{quote(TIME)}", *self.match.output(Side.RIGHT, "FALSE"))
         )
         return f"SELECT {names} FROM left_new AS l LEFT JOIN candidates AS r ON FALSE WHERE FALSE"
 
     def difference(self) -> str:
-        """SQL of the results to come and go: left row's id, its time, weight, the result's id, right columns."""
+        """Return SQL for changed results: the left row's id and time, right columns, weight, and result id."""
         bag = ", ".join(quote(name) for name in (RID, TIME, *self.match.right.output))
         kept = "TRUE" if self.match.outer else self.step.matches()
         columns = [f"l.{quote(RID)}", f"l.{quote(TIME)}", *self.match.output(Side.RIGHT, self.step.matches())]
         now = f"SELECT {', '.join(columns)} FROM {self.step.joined()} WHERE {kept}"
-        # equal results of one row are told apart by number
+        # a number distinguishes equal results of one row
         nth = f"row_number() OVER (PARTITION BY {bag}) AS nth"
         both = (
             f"SELECT {bag}, NULL AS id, 1 AS w, {nth} FROM ({now}) UNION ALL "
             f"SELECT {bag}, {quote(ID)} AS id, -1 AS w, {nth} FROM known"
         )
-        # what stands on one side only; not by its sum, whose range DuckDB 2.0 gets wrong above an outer join
+        # rows of one side only; not by the sum of w, whose range DuckDB 2.0 gets wrong above an outer join
         changed = f"SELECT {bag}, max(id) AS id, max(w) AS w FROM ({both}) GROUP BY {bag}, nth HAVING count(*) = 1"
         new = f"'{self.first_rid}:' || CAST(row_number() OVER () AS VARCHAR)"
         return (
@@ -220,17 +225,17 @@ class _Step:
         )
 
     def changes(self) -> str:
-        """SQL of the results as they go out."""
+        """Return SQL for the results to emit."""
         left = ", ".join(self.match.output(Side.LEFT))
         right = ", ".join(f"d.{quote(name)}" for name in self.match.right.output)
-        # a row without a time is not stored: its results keep the id that it came with, marked as such
+        # a row without a time is not stored: its results carry its own id, with a prefix
         id = f"CASE WHEN l.{quote(TIME)} IS NULL THEN {_KEPT_ID} ELSE d.{quote(ID)} END AS {quote(ID)}"
-        shown = ", ".join(filter(None, (left, right, f"d.{quote(WEIGHT)}", id if self.kernel.gives_ids else "")))
+        columns = ", ".join(filter(None, (left, right, f"d.{quote(WEIGHT)}", id if self.kernel.gives_ids else "")))
         rows = f"{self.columns('waiting')} UNION ALL {self.columns('retracted')}"
-        return f"SELECT {shown} FROM difference AS d JOIN ({rows}) AS l USING ({quote(RID)})"
+        return f"SELECT {columns} FROM difference AS d JOIN ({rows}) AS l USING ({quote(RID)})"
 
     def untimed_retractions(self) -> str:
-        """SQL of padded rows that go: their left rows had no time, met nothing, and were not stored."""
+        """Return SQL for retracted padded rows of left rows without a time: these match nothing and are not stored."""
         padding = self.match.output(Side.RIGHT, "FALSE")
         columns = [*self.match.output(Side.LEFT), *padding, f"CAST(-1 AS TINYINT) AS {quote(WEIGHT)}"]
         columns += [_KEPT_ID] if self.kernel.gives_ids else []
@@ -242,7 +247,7 @@ class _Step:
     # -- state -----------------------------------------------------------------------------------------------------
 
     def keep_left(self) -> None:
-        """Store new left rows, those taken away, and what was shown or retracted."""
+        """Store new left rows, the ids of retracted ones, and the results of this step."""
         final = self.kernel.final_before(self.frontiers.after)
         names = ", ".join(quote(name) for name in (RID, ID, TIME, WEIGHT, *self.match.right.output))
         lasting = f"{quote(TIME)} >= {final}"
@@ -265,10 +270,10 @@ class _Step:
             self.settle(new, final)
 
     def settle(self, new: dict[str, str], final: int) -> None:
-        """Rewrite left rows and what stands of them as one set, without what is final, retracted or gone."""
+        """Rewrite left rows and their standing results, without those that are final or retracted."""
         stored = self.live()
         rows = new[_LEFT] if stored is None else f"{new[_LEFT]} UNION ALL {self.columns(stored)}"
-        shown = self.standing([f"({new[_SHOWN]})", *self.stored(_SHOWN)])
+        results = self.standing([f"({new[_SHOWN]})", *self.stored(_SHOWN)])
         there = f"{quote(TIME)} >= {final} AND {quote(RID)} NOT IN (SELECT {quote(RID)} FROM retracted)"
         rows = f"SELECT * FROM ({rows}) WHERE {there}"
         picked = [f"SELECT * FROM {scan}" for scan in self.stored(_PICKED)]
@@ -280,7 +285,7 @@ class _Step:
         self.result.store = {
             _SETTLED[_LEFT]: self.step.table("SELECT * FROM lasting"),
             _SETTLED[_SHOWN]: self.step.table(
-                f"SELECT *, CAST(1 AS TINYINT) AS {quote(WEIGHT)} FROM ({shown}) {of_lasting}"
+                f"SELECT *, CAST(1 AS TINYINT) AS {quote(WEIGHT)} FROM ({results}) {of_lasting}"
             ),
         }
         if picked:

@@ -1,20 +1,27 @@
-"""The join as of a time under EMIT FINAL: each left row with the one right row of its key that holds, once it is sure.
+"""The join as of a time under EMIT FINAL: each left row, once, with the one right row of its key that holds.
 
-Matches      keys equal; of the right rows on the side asked for, and within the tolerance, the one nearest in time:
-             BACKWARD the newest at or before the left row's time, FORWARD the oldest at or after it, NEAREST the
-             nearer of both (at equal distance the earlier).  ``strict`` leaves out equal times.
-Residual     tested on that one row: a left row whose nearest fails it has no partner
-Ties         of right rows with one key and time the last in the order of their source counts
+Matches      keys equal, |l.$t - r.$t| <= tolerance, and nearest in time:
+             BACKWARD  r.$t <= l.$t, the newest     (strict: r.$t < l.$t)
+             FORWARD   r.$t >= l.$t, the oldest     (strict: r.$t > l.$t)
+             NEAREST   the nearer of both; at equal distance the earlier
+Residual     tested on that one row: a left row whose nearest row fails it has no partner
+Ties         of right rows with equal key and time, the last in the order of their source counts
 Deletes      see ``Versions`` in match.py
 NULL keys    match nothing, unless the key is null-safe; NULL times (padded rows of an earlier join) match nothing
-Several      where the key is not that by which versions follow each other (a table with a primary key, joined by other
-             columns), the row meets each version that holds at its time and has the key
-Final        once no right row can come that is nearer: BACKWARD when l.$t < F; FORWARD when the one found lies below F
-             or l.$t + tolerance < F; NEAREST when one of both holds, or the earlier one is nearer than F
-State        left rows that are not final; right rows at or after F, and of each key the newest below F (FORWARD: none)
+Several      if the key does not name one entity (a table with a primary key is joined by other columns), the left row
+             matches every version that has the key and holds at its time
+Late rows    never reach the kernel
+Final        once no nearer right row can arrive, F being the operator's frontier after the batch:
+             BACKWARD  l.$t < F
+             FORWARD   r.$t < F, or l.$t + tolerance < F
+             NEAREST   the same for the later neighbor r, or 2 l.$t - b.$t < F for the earlier neighbor b
+State        left rows that are not final; right rows at or after F, and the newest below F of each key (FORWARD: none)
 
-A temporal join in event time (FOR SYSTEM_TIME AS OF) is this join BACKWARD, the versions being the right side.
-That the newest version below the frontier must be kept for each key is the lesson of RisingWave's issue 25939.
+A temporal join in event time (FOR SYSTEM_TIME AS OF) is this join BACKWARD, with the versions on the right side.  It
+must keep the newest version below the frontier for each key: see RisingWave's issue 25939.
+
+Example, NEAREST: l@10 has the neighbors b@7 and r@15.  b is 3 away, r is 5 away.  At F = 14, 2 * 10 - 7 = 13 < 14: a
+row that still arrives is at least 4 away, so l is emitted with b.
 """
 
 from __future__ import annotations
@@ -33,24 +40,24 @@ from watersmeet.kernels.match import number_rows
 
 @dataclass(frozen=True, slots=True)
 class AsofJoin:
-    """The kernel."""
+    """The kernel; it emits each left row in the step that makes it final."""
 
     match: AsofMatch
 
     @property
     def partition_width(self) -> int | None:
-        """Rows have no bound in time."""
+        """None: rows have no bound in time."""
         return None
 
     def live_relations(self, frontier: int) -> dict[str, int]:
-        """What is stored is needed, whatever the frontier."""
+        """Return all stored rows: all are needed, whatever the frontier."""
         return {"left": NEVER, "right": NEVER, "settled": NEVER}
 
     def step(
         self, state: StateView, inputs: Mapping[int, pa.Table], frontiers: StepFrontiers, first_rid: int
     ) -> StepResult:
-        """Give the left rows that have become final; keep the rest, and what later ones may meet."""
-        left, right = state.show(number_rows(inputs[0], first_rid)), state.show(inputs[1])
+        """Emit the left rows that have become final; store the others, and the right rows that later ones may match."""
+        left, right = state.register(number_rows(inputs[0], first_rid)), state.register(inputs[1])
         with step_tables(state):
             return _Step(self.match, state, left, right, frontiers).run()
 
@@ -63,7 +70,7 @@ class _Step:
         self.left_new = left_new
         self.frontier = frontiers.after
         self.is_backward = match.direction is Direction.BACKWARD
-        # rows below these are done with, though segments may still hold them
+        # left rows below this have been emitted, though segments may still hold them
         self.low_left = frontiers.before if self.is_backward else NEVER
         is_forward = match.direction is Direction.FORWARD
         self.step = AsofStep(match, state, right_new, self.frontier, frontiers.before if is_forward else NEVER)
@@ -78,7 +85,7 @@ class _Step:
         return result
 
     def _waiting(self) -> str:
-        """Left rows that may have become final."""
+        """Return SQL for the left rows that may have become final."""
         high = FOREVER
         if self.is_backward and self.frontier != FOREVER:
             high = self.frontier - 1
@@ -102,13 +109,13 @@ class _Step:
         result.store["left"] = self.step.table(
             f"SELECT {columns} FROM {self.step.joined()} WHERE ({self._is_final()}) IS NOT TRUE"
         )
-        result.forget["left"] = FOREVER  # those stored before stand in the new rows, where they wait still
+        result.forget["left"] = FOREVER  # stored rows that still wait are written again
 
 
 def is_final(match: AsofMatch, frontier: int, partner: str | None = None) -> str:
-    """SQL over ``joined``: no right row that comes at or after the frontier is nearer than the one found.
+    """Return SQL over ``AsofStep.joined``: no right row at or after the frontier can be nearer than the row found.
 
-    With ``partner``, a column with the time of the row found, in place of what ``joined`` has.
+    ``partner`` is SQL for the time of the row found, if it is not that of ``joined``.
     """
     time = f"l.{quote(TIME)}"
     if frontier == FOREVER:

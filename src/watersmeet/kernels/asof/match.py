@@ -1,4 +1,4 @@
-"""What a join as of a time asks for: which right row a left row is to meet, and how right rows follow each other."""
+"""The match of a join as of a time: which right row is a left row's partner, and how right rows follow each other."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from watersmeet.kernels.match import Key, SideColumns
 
 
 class Direction(Enum):
-    """On which side of the left row's time its partner is looked for; CURRENT: the newest there is, whatever its time.
+    """Where a left row's partner lies in time.
 
-    NEAREST takes the nearer of both sides, at equal distance the earlier.
+    BACKWARD: at or before the left row.  FORWARD: at or after it.  NEAREST: the nearer of both, at equal distance the
+    earlier.  CURRENT: the newest row known, whatever its time.
     """
 
     BACKWARD = "backward"
@@ -26,15 +27,15 @@ class Direction(Enum):
 class Versions:
     """How right rows follow each other.
 
-    Rows with equal ``by`` are versions of one thing, of which one holds at a time; of one time the last in the order
-    of ``sequence``.  Where rows can be taken away, ``weight`` is the column with +1 and -1, and what a row with -1
-    says is told by the rows that share its ``identity`` and time, in the order of ``sequence``:
+    Rows with equal ``by`` columns are versions of one *entity*, and one version holds at a time.  Of versions of equal
+    time, the last by ``sequence`` counts.  If rows can be retracted, ``weight`` is the column with +1 and -1.  The
+    effect of a -1 follows from the rows that share its ``identity`` and time, in the order of ``sequence``:
 
-    it takes away     where one with +1 came before it, and ``takes_away``
-    it ends validity  else, where ``ends``: nothing holds from its time on
-    nothing           else: it takes away a row that was never there
+    retracts       if ``takes_away`` and a +1 precedes it
+    ends validity  otherwise, if ``ends``: nothing holds from its time on
+    is ignored     otherwise: it retracts a row that never was
 
-    By ``index``, columns of the join's key, things are sought where the key does not name one.
+    ``index`` holds columns of the join's key, by which entities are looked up if the key does not name one.
     """
 
     by: tuple[str, ...]
@@ -43,11 +44,11 @@ class Versions:
     weight: str | None = None
     takes_away: bool = False
     ends: bool = False
-    index: tuple[str, ...] = field(default=(), repr=False)  # it changes no result, so state fits with any
+    index: tuple[str, ...] = field(default=(), repr=False)  # changes no result: state is compatible with any
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What must be known of a right row beside its time."""
+        """The columns of a right row that decide which version holds, beside its time."""
         weight = () if self.weight is None else (self.weight,)
         return tuple(dict.fromkeys((*self.by, *self.identity, self.sequence, *weight)))
 
@@ -56,9 +57,9 @@ class Versions:
 class AsofMatch:
     """The join; input 0 is the left stream, input 1 the right one.
 
-    ``residual`` is DuckDB SQL over ``l`` and ``r``, tested on the row that holds; ``tolerance`` the greatest distance,
-    in units of the axis.  With ``outer`` left rows without a partner come out padded.  Results have the columns of
-    ``left.output`` and then of ``right.output``.
+    ``residual`` is DuckDB SQL over ``l`` and ``r``, tested on the row that holds.  ``tolerance`` is the greatest
+    distance of partners, in units of ``$t``.  With ``outer``, left rows without a partner are emitted padded.  Results
+    have the columns of ``left.output``, then of ``right.output``.
     """
 
     left: SideColumns
@@ -73,16 +74,16 @@ class AsofMatch:
 
     @property
     def meets_one(self) -> bool:
-        """The keys name one thing of which one version holds; else a left row may meet several."""
+        """Whether the keys name one entity; otherwise a left row may match versions of several."""
         return set(self.versions.by) <= {key.right for key in self.keys}
 
     @property
     def right_columns(self) -> tuple[str, ...]:
-        """What the state must hold of a right row, the time first."""
+        """The columns of a right row in the state, its time first."""
         return tuple(dict.fromkeys((TIME, *self.right.stored, *self.versions.columns)))
 
     def same_key(self, *, by: bool = False) -> list[str]:
-        """The equalities of the key as SQL over ``l`` and ``r``; with ``by`` only those that name the thing."""
+        """Return the key's equalities as SQL over ``l`` and ``r``; with ``by``, only those that name the entity."""
         return [
             f"l.{quote(key.left)} {'IS NOT DISTINCT FROM' if key.null_safe else '='} r.{quote(key.right)}"
             for key in self.keys
@@ -90,7 +91,7 @@ class AsofMatch:
         ]
 
     def output(self, side: Side, where: str | None = None) -> list[str]:
-        """SQL of a side's result columns; NULL but ``where`` a condition holds."""
+        """Return SQL for a side's result columns; with ``where``, NULL unless that condition holds."""
         columns = self.left if side is Side.LEFT else self.right
         found = []
         for name in columns.output:

@@ -1,7 +1,31 @@
-"""What the steps of all joins as of a time share: the right rows that may hold, the join, and the right side's state.
+"""The part of a step that all joins as of a time share: candidates, the join, and the right side's state.
 
-A step makes two tables: ``waiting``, the left rows to be joined (each kernel chooses its own), and ``candidates``, the
-right rows that may hold for one of them.  In a step that settles right rows all of those are among the candidates.
+The kernel makes the table ``waiting``, the left rows to join.  Then::
+
+    find_candidates:
+        rows = new right rows + stored right rows, all with a time
+        BACKWARD:  drop rows newer than the newest waiting row        (but none below the floor if the step settles)
+        step settles:                 read all stored rows: settling needs them, whatever is waiting
+        waiting * 100 < stored:       read the stored rows that an index lookup returns, if an index fits
+        waiting * 4 < stored:         drop rows of entities that no waiting row asks for
+        candidates = the row that counts for each entity and time     (see Versions in match.py)
+        BACKWARD, key names no entity: $until = time of the entity's next candidate
+
+    joined: for each waiting row l
+        BACKWARD, key names an entity      ASOF JOIN: newest r.$t <= l.$t     (strict: <)
+        BACKWARD, otherwise                every r with r.$t <= l.$t < r.$until
+        FORWARD                            ASOF JOIN: oldest r.$t >= l.$t     (strict: >)
+        NEAREST                            both of them, the nearer as r, at equal distance the earlier
+        CURRENT                            the newest candidate of each entity
+
+    keep_right, floor = the least time that a later step may ask for:
+        FORWARD         store new rows at or after the floor, forget stored ones below it
+        not settling    store new rows in "right"
+        settling        "right"   = all rows at or after the floor
+                        "settled" = of each entity the newest row below it, unless that ends validity
+
+A step settles once max(50,000, rows in "settled") rows below the floor are new or in "right".  With 80,000 settled
+rows, the next step that settles is the one that finds 80,000 of them.
 """
 
 from __future__ import annotations
@@ -17,18 +41,18 @@ from watersmeet.columns import RID, TIME
 from watersmeet.kernels.api import FOREVER, NEVER, Side, StateView, StepResult, quote
 from watersmeet.kernels.asof.match import AsofMatch, Direction
 
-#: What is fresh is put together with what was settled before once there is so much of it …
+#: Fewer fresh rows than this are never settled.
 LEAST_SETTLED = 50_000
-#: Stored rows for each waiting one from which an index pays …
-FAR_MORE = 100
-#: … and right rows for each waiting one from which it pays to leave out those of keys that nobody asks for.
-MORE = 4
+#: An index lookup pays from this many stored rows for each waiting row on,
+STORED_PER_LOOKUP = 100
+#: and a filter by the keys of waiting rows from this many on.
+STORED_PER_FILTER = 4
 _GONE, _UNTIL = "$gone", "$until"
 
 
 @contextmanager
 def step_tables(state: StateView) -> Iterator[None]:
-    """Tables that a step makes are gone in the end."""
+    """Drop the step's tables at the end."""
     try:
         yield
     finally:
@@ -38,10 +62,10 @@ def step_tables(state: StateView) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class AsofStep:
-    """One step's tables and SQL; ``right_new`` is the relation of the right rows that arrived.
+    """One step's tables and SQL; ``right_new`` is the relation of new right rows.
 
-    What comes after this step is not older than ``floor``: right rows below it stay as they are (FORWARD: are done
-    with).  Those below ``low_right`` are done with, though segments may hold them.
+    Later steps bring no row below ``floor``, so right rows below it no longer change (FORWARD: are no longer needed).
+    Rows below ``low_right`` are no longer needed, though segments may still hold them.
     """
 
     match: AsofMatch
@@ -52,10 +76,9 @@ class AsofStep:
 
     @cached_property
     def settles(self) -> bool:
-        """Whether right rows are settled in this step: of those below the floor only what holds then is kept.
+        """Whether this step settles right rows: below the floor it keeps only the newest row of each entity.
 
-        They are, once as many are fresh as have been settled: each row so is rewritten a bounded number of times for
-        each doubling.
+        It does once there are as many fresh rows as settled ones, so a settled row is rewritten once for each doubling.
         """
         if self.match.direction is Direction.FORWARD or self.floor == NEVER:
             return False
@@ -65,9 +88,9 @@ class AsofStep:
     # -- the join --------------------------------------------------------------------------------------------------
 
     def find_candidates(self) -> None:
-        """Make ``candidates``: of the right rows that may hold for a row of ``waiting`` the ones that count.
+        """Make the table ``candidates``: the right rows that may hold for a waiting row.
 
-        In a step that settles right rows, also of all below the floor.
+        In a step that settles, it also has all rows below the floor that count.
         """
         where = [f"{quote(TIME)} IS NOT NULL"]
         if self.match.direction is Direction.BACKWARD:
@@ -75,10 +98,10 @@ class AsofStep:
             where.append(f"({quote(TIME)} <= (SELECT max({quote(TIME)}) FROM waiting){settled})")
         ((waiting,),) = self.rows("SELECT count(*) FROM waiting")
         stored = self.count("right") + self.count("settled")
-        may_leave_out = not self.settles  # to settle rows all are needed, whoever asks for them
-        find = self._find() if may_leave_out and 0 < waiting * FAR_MORE < stored else None
+        may_skip_rows = not self.settles
+        find = self._index_lookup() if may_skip_rows and 0 < waiting * STORED_PER_LOOKUP < stored else None
         rows = f"SELECT {self._right_names()} FROM ({self._right_rows(find)}) WHERE {' AND '.join(where)}"
-        if self.match.keys and may_leave_out and waiting * MORE < stored:
+        if self.match.keys and may_skip_rows and waiting * STORED_PER_FILTER < stored:
             rows = f"SELECT {self._right_names()} FROM ({rows}) AS r WHERE {self._may_meet(rows)}"
         self._make_candidates(rows)
         if self.match.direction is Direction.BACKWARD and not self.match.meets_one:
@@ -89,9 +112,9 @@ class AsofStep:
             )
 
     def joined(self) -> str:
-        """FROM clause: each row of ``waiting`` as ``l`` with what may hold as ``r`` (``matches`` says whether it does).
+        """Return a FROM clause: each waiting row as ``l`` and a candidate as ``r``; ``matches`` tests whether it holds.
 
-        For NEAREST also ``n``, with the times ``before`` and ``after`` of both neighbours.
+        For NEAREST, ``n`` has the times ``before`` and ``after`` of both neighbors.
         """
         match self.match.direction:
             case Direction.NEAREST:
@@ -103,18 +126,18 @@ class AsofStep:
         right, on = "candidates", [*self.match.same_key(), *self._tests()]
         if self.match.direction is Direction.CURRENT:
             right = f"({self._newest('candidates')})"
-        else:  # BACKWARD: the versions of several things
+        else:  # BACKWARD: the versions of several entities
             time, until = f"l.{quote(TIME)}", f"r.{quote(_UNTIL)}"
             on.append(f"r.{quote(TIME)} <= {time} AND ({until} IS NULL OR {time} < {until})")
         return f"waiting AS l LEFT JOIN {right} AS r ON {' AND '.join(on) or 'TRUE'}"
 
     def matches(self) -> str:
-        """Whether what stands beside a row in ``joined`` is its partner."""
+        """Return SQL that tests whether the candidate in ``joined`` is the left row's partner."""
         checked = [term for term in self.match.same_key() if term not in self.match.same_key(by=True)]
         return " AND ".join([f"r.{quote(TIME)} IS NOT NULL", *checked, *self._tests()])
 
     def results_sql(self) -> str:
-        """SQL of the results for all rows of ``waiting``; it ends in a condition, to which more may be added."""
+        """Return SQL for the results of all waiting rows; it ends in a WHERE clause that may be extended."""
         outer = self.match.outer
         columns = [*self.match.output(Side.LEFT), *self.match.output(Side.RIGHT, self.matches() if outer else None)]
         return f"SELECT {', '.join(columns)} FROM {self.joined()} WHERE {'TRUE' if outer else self.matches()}"
@@ -135,21 +158,21 @@ class AsofStep:
         return f"waiting AS l ASOF LEFT JOIN candidates AS r ON {' AND '.join(on)}"
 
     def _nearest(self) -> str:
-        """Both neighbours of each row, and the nearer of them as ``r``."""
+        """Return a FROM clause with both neighbors of each waiting row as ``n``, and the nearer one as ``r``."""
         time, rid = quote(TIME), quote(RID)
-        neighbours = [
+        neighbors = [
             f"(SELECT l.{rid}, l.{time}, r.{time} AS t, r.rowid AS row FROM {self._asof(sign)}) AS {alias}"
             for sign, alias in ((">", "b"), ("<", "a"))
         ]
         earlier = f"a.t IS NULL OR b.{time} - b.t <= a.t - b.{time}"
         nearer = f"b.t AS before, a.t AS after, CASE WHEN {earlier} THEN b.row ELSE a.row END AS row"
-        both = f"SELECT b.{rid}, {nearer} FROM {neighbours[0]} JOIN {neighbours[1]} USING ({rid})"
+        both = f"SELECT b.{rid}, {nearer} FROM {neighbors[0]} JOIN {neighbors[1]} USING ({rid})"
         return f"waiting AS l JOIN ({both}) AS n USING ({rid}) LEFT JOIN candidates AS r ON r.rowid = n.row"
 
     # -- right rows ------------------------------------------------------------------------------------------------
 
     def _right_rows(self, find: Callable[[str], str | None] | None = None) -> str:
-        """SQL of the new and the stored right rows, or of those stored that ``find`` gives of each relation."""
+        """Return SQL for the new right rows and, of each relation, the stored ones or those that ``find`` returns."""
         find = find or self._stored
         parts = [self.right_new, *(scan for name in ("right", "settled") if (scan := find(name)) is not None)]
         return " UNION ALL ".join(f"SELECT {self._right_names()} FROM {part}" for part in parts)
@@ -157,66 +180,66 @@ class AsofStep:
     def _right_names(self) -> str:
         return ", ".join(quote(name) for name in self.match.right_columns)
 
-    def _find(self) -> Callable[[str], str | None] | None:
-        """How the right rows for a few waiting ones are sought by an index; None where there is none."""
+    def _index_lookup(self) -> Callable[[str], str | None] | None:
+        """Return how to look up a relation's rows for the waiting rows; None if no index fits."""
         match = self.match
         if any(key.null_safe for key in match.keys) or not match.keys:
             return None
         if not match.meets_one:
-            return self._of_things if match.versions.index else None
-        # the newest row at or before a time says what holds then, unless another may have taken it away
+            return self._versions_by_index if match.versions.index else None
+        # the newest row at or before a time holds then, unless another row may have retracted it
         is_newest = match.direction is Direction.BACKWARD and not match.strict and not match.versions.takes_away
-        return self._near if is_newest else self._of_keys
+        return self._versions_as_of if is_newest else self._versions_by_key
 
-    def _near(self, relation: str) -> str | None:
-        """The newest versions at or before the times of the waiting rows."""
+    def _versions_as_of(self, relation: str) -> str | None:
+        """Look up the newest versions at or before the times of the waiting rows."""
         by = self.match.versions.by
-        return self.state.near(relation, by, self._probes(by, TIME))
+        return self.state.rows_as_of(relation, by, self._probes(by, TIME))
 
-    def _of_keys(self, relation: str) -> str | None:
-        """All versions of the things that waiting rows ask for."""
+    def _versions_by_key(self, relation: str) -> str | None:
+        """Look up all versions of the entities that waiting rows ask for."""
         by = self.match.versions.by
-        return self.state.of_keys(relation, by, self._probes(by))
+        return self.state.rows_with_keys(relation, by, self._probes(by))
 
-    def _of_things(self, relation: str) -> str | None:
-        """All versions of the things of which one, as the index knows, has the key of a waiting row."""
+    def _versions_by_index(self, relation: str) -> str | None:
+        """Look up all versions of the entities that have a version with the key of a waiting row."""
         by = ", ".join(quote(name) for name in self.match.versions.by)
         index = self.match.versions.index
         found = [
             f"SELECT {by} FROM {rows}"
             for each in ("right", "settled")
-            if (rows := self.state.of_keys(each, index, self._probes(index))) is not None
+            if (rows := self.state.rows_with_keys(each, index, self._probes(index))) is not None
         ]
-        things = " UNION ".join([f"SELECT {by} FROM {self.right_new}", *found])
-        return self.state.of_keys(relation, self.match.versions.by, f"({things})")
+        entities = " UNION ".join([f"SELECT {by} FROM {self.right_new}", *found])
+        return self.state.rows_with_keys(relation, self.match.versions.by, f"({entities})")
 
     def _probes(self, names: Sequence[str], *more: str) -> str:
-        """A relation of what waiting rows have for columns of the right side's key."""
+        """Return SQL for the distinct keys of waiting rows, under the names of the right side's columns."""
         left = {key.right: key.left for key in self.match.keys}
         columns = [f"{quote(left[name])} AS {quote(name)}" for name in names]
         return f"(SELECT DISTINCT {', '.join([*columns, *map(quote, more)])} FROM waiting)"
 
     def _may_meet(self, rows: str) -> str:
-        """Whether a right row ``r`` is of a thing that some waiting row asks for."""
+        """Return SQL that tests whether a right row ``r`` belongs to an entity that a waiting row asks for."""
         asked_for = f"EXISTS (SELECT 1 FROM waiting AS l WHERE {' AND '.join(self.match.same_key(by=True))})"
         if self.match.meets_one:
             return asked_for
-        # a version says nothing of the key that another version of the same thing has
+        # another version of the same entity may have another key
         by = ", ".join(quote(name) for name in self.match.versions.by)
         same_key = " AND ".join(self.match.same_key())
         return f"({by}) IN (SELECT {by} FROM ({rows}) AS r WHERE EXISTS (SELECT 1 FROM waiting AS l WHERE {same_key}))"
 
-    def changed_things(self) -> str:
-        """SQL of right rows of the things of which a version came or went: with all the keys that they had."""
+    def changed_entities(self) -> str:
+        """Return SQL for all versions of the entities with a new or retracted version, so for all keys they had."""
         if self.match.meets_one:
             return f"SELECT * FROM {self.right_new}"
         by = ", ".join(quote(name) for name in self.match.versions.by)
         return f"SELECT * FROM ({self._right_rows()}) WHERE ({by}) IN (SELECT {by} FROM {self.right_new})"
 
     def _make_candidates(self, rows: str) -> None:
-        """Make ``candidates`` of those right rows that say what holds from their time on; ``$gone``: nothing.
+        """Make ``candidates`` of the right rows that count; from the time of a row with ``$gone`` on, nothing holds.
 
-        Only rows that share their moment with others are sorted: most often there are none.
+        Only rows that tie with others (same entity and time) are sorted.  Usually there are none.
         """
         versions = self.match.versions
         moment = [quote(name) for name in (*versions.by, TIME)]
@@ -238,7 +261,7 @@ class AsofStep:
             )
 
     def _last_of_moments(self, rows: str) -> str:
-        """SQL of the rows that count of those that share their moment."""
+        """Return SQL for the rows that count among ``rows``, each of which ties with another."""
         versions = self.match.versions
         order = f"ORDER BY {quote(versions.sequence)} DESC"
         if versions.weight is not None:
@@ -254,7 +277,7 @@ class AsofStep:
         return f"SELECT * FROM {rows} QUALIFY row_number() OVER (PARTITION BY {moment} {order}) = 1"
 
     def _newest(self, rows: str) -> str:
-        """SQL of the rows of each thing's newest moment."""
+        """Return SQL for the newest rows of each entity."""
         by = [quote(name) for name in self.match.versions.by]
         newest = f"SELECT {', '.join([*by, f'max({quote(TIME)}) AS {quote(TIME)}'])} FROM {rows} GROUP BY ALL"
         same = " AND ".join([*(f"r.{name} IS NOT DISTINCT FROM n.{name}" for name in by), "r.{0} = n.{0}"])
@@ -263,7 +286,7 @@ class AsofStep:
     # -- state -----------------------------------------------------------------------------------------------------
 
     def keep_right(self, result: StepResult) -> None:
-        """Store the new right rows; in a step that settles, all anew, and of those below the floor what holds then."""
+        """Store the new right rows; a step that settles rewrites all, and below the floor keeps what holds there."""
         names = self._right_names()
         new = f"SELECT {names} FROM {self.right_new} WHERE {quote(TIME)} IS NOT NULL"
         if self.match.direction is Direction.FORWARD:
@@ -275,7 +298,7 @@ class AsofStep:
             return
         fresh = f"SELECT * FROM ({self._right_rows()}) WHERE {quote(TIME)} >= {self.floor}"
         past = self._newest(f"(SELECT * FROM candidates WHERE {quote(TIME)} < {self.floor})")
-        # no row can come any more that a row which ends validity would have to keep out
+        # a row that ends validity has no effect without an older row of its entity
         holds = f" WHERE NOT {quote(_GONE)}" if self.match.versions.ends else ""
         result.store["right"] = self.table(fresh)
         result.store["settled"] = self.table(f"SELECT {names} FROM ({past}){holds}")
@@ -285,20 +308,20 @@ class AsofStep:
         return self.state.scan(relation, self.low_right, FOREVER)
 
     def count(self, relation: str, high: int = FOREVER) -> int:
-        """Stored rows of a relation up to a time."""
+        """Return how many rows of a relation are stored up to a time."""
         scan = self.state.scan(relation, NEVER, high)
         return 0 if scan is None else int(self.rows(f"SELECT count(*) FROM {scan}")[0][0])
 
     # -- SQL -------------------------------------------------------------------------------------------------------
 
     def execute(self, sql: str) -> None:
-        """Carry out a statement."""
+        """Execute a statement."""
         self.state.connection.execute(sql)
 
     def rows(self, sql: str) -> list[tuple[int, ...]]:
-        """The rows of a query that counts something."""
+        """Return the rows of a query that counts."""
         return self.state.connection.execute(sql).fetchall()
 
     def table(self, sql: str) -> pa.Table:
-        """The rows of a query."""
+        """Return the rows of a query as an Arrow table."""
         return self.state.connection.sql(sql).to_arrow_table()

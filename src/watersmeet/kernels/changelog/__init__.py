@@ -1,1 +1,1 @@
-"""Joins over rows that come and go: results come at once, and go with the rows that they are made of."""
+"""Joins over changelogs and changing streams: results are emitted at once and retracted with their rows."""

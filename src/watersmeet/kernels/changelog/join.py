@@ -1,20 +1,26 @@
-"""The join of inputs whose rows come and go: streams that change, and results that may be taken back.
+"""The join of changing streams and changelogs: inputs whose rows may be replaced or retracted.
 
-Matches, NULLs, window, late rows: as in interval.py.  Results come at once, and go with the rows that they are made of:
-they are the difference of two joins, before and after the step.  Of each side (sides.py) some rows are new, some gone,
-the others kept; ``delta`` are new rows with weight +1 and gone ones with -1::
+Matches     as in interval.py: lower <= r.$t - l.$t <= upper (or no window), keys equal, residual true
+Ties, NULL keys, late rows: as in interval.py; which change of a primary key holds: see newest.py
+Emits       at once, the difference of the join after the step and before it.  If no join follows, a result that is
+            retracted and emitted again with equal values cancels out; otherwise results carry an ``$id``
+Final       never without a window; with one, a row is final once no partner can arrive (as in interval.py) and no
+            retraction (``$t < F``)
+State       rows that hold, of both sides, until they are final
+
+A step divides each side's rows (sides.py) into new, gone (retracted or replaced), and kept ones; ``delta`` is new rows
+with weight +1 and gone rows with -1::
 
     pairs   = delta_l x kept_r  +  kept_l x delta_r  +  new_l x new_r  -  gone_l x gone_r
-    partners of a row, before and after: a count that is stored with the row and logged as it changes
-    padding = + new rows with no partner  - gone rows that had none  ± kept rows whose count left or came to 0
+    count   = partners of a row: stored with the row, changes of it logged
+    padding = + new rows without a partner  - gone rows that had none
+              + kept rows whose count fell to 0  - kept rows whose count rose from 0
 
-(The product rule of differences: Budiu et al., DBSP, 2022.)  A count per row, not a look at the other side, decides on
-padding: partners may have been forgotten.
+(The product rule of differences: Budiu et al., DBSP, 2022.)  The count decides on padding, not a scan of the other
+side: partners may have been forgotten.
 
-State       rows that hold, in both inputs; with a window, a row until no retraction of it can still come (``$t < F``)
-            and no partner can (as in interval.py), whichever is later
-Ids         results carry an ``$id`` of their own, made of what both rows are called, where a join follows
-Nothing new a pair that goes and comes again looking the same leaves no trace
+Example, LEFT JOIN: (l, 1) is emitted padded.  (r, 1) arrives: - (1, NULL) + (1, 1).  (r, 2) replaces it under the same
+key: - (1, 1) + (1, 2).
 """
 
 from __future__ import annotations
@@ -28,13 +34,13 @@ from watersmeet.columns import ID, RID, TIME, WEIGHT
 from watersmeet.kernels.api import FOREVER, NEVER, JoinKind, Side, StateView, StepFrontiers, StepResult, quote
 from watersmeet.kernels.changelog.newest import Newest
 from watersmeet.kernels.changelog.sides import Change, SideStep
-from watersmeet.kernels.changelog.stored import COUNT
+from watersmeet.kernels.changelog.stored_rows import COUNT
 from watersmeet.kernels.match import WindowMatch, time_range
 
 
 @dataclass(frozen=True, slots=True)
 class ChangelogJoin:
-    """The kernel; ``changes`` says of the left and of the right side how its rows come and go."""
+    """The kernel; ``changes`` says how the rows of the left and the right side change."""
 
     match: WindowMatch
     changes: tuple[Change | Newest, Change | Newest]
@@ -42,21 +48,21 @@ class ChangelogJoin:
 
     @property
     def partition_width(self) -> int | None:
-        """That of the window."""
+        """The partition width of the window."""
         return self.match.partition_width
 
     def settled_before(self, side: Side, frontier: int) -> int:
-        """Rows of a side below this have all their partners, and can no longer be retracted."""
+        """Return the time below which rows of a side have all their partners and can no longer be retracted."""
         return min(self.match.closed_before(side, frontier), frontier)
 
     def live_relations(self, frontier: int) -> dict[str, int]:
-        """Both sides, each from the time at which a row may still change."""
+        """Return both sides, each from the time at which a row may still change."""
         return {side.value: self.settled_before(side, frontier) for side in Side}
 
     def step(
         self, state: StateView, inputs: Mapping[int, pa.Table], frontiers: StepFrontiers, first_rid: int
     ) -> StepResult:
-        """Apply rows that come and rows that go."""
+        """Apply new rows and retractions."""
         step = _Step(self, state, frontiers)
         try:
             return step.run(inputs, first_rid)
@@ -66,7 +72,7 @@ class ChangelogJoin:
 
 @dataclass(slots=True)
 class _Step:
-    """One step over the tables of both sides and the ``pairs`` that come or go."""
+    """One step over the tables of both sides and the table ``pairs`` of new and retracted pairs."""
 
     kernel: ChangelogJoin
     state: StateView
@@ -96,9 +102,10 @@ class _Step:
         return self.result
 
     def reach(self, inputs: Mapping[int, pa.Table]) -> tuple[int, int]:
-        """The event times of stored rows that this step can touch.
+        """Return the least and greatest event time of stored rows that this step can touch.
 
-        Gone rows are looked up among them, and partners of those, so the range grows by their times.
+        With rows at 10 to 20 and bounds of -5 and +3, that is 10 - 5 = 5 to 20 + 5 = 25.  A retraction carries the time
+        of the row that it retracts.
         """
         lower, upper = self.match.lower, self.match.upper
         if lower is None or upper is None:
@@ -110,26 +117,26 @@ class _Step:
         return low - span, high + span
 
     def pairs(self) -> str:
-        """SQL of pairs that come (w = 1) and go (w = -1): result columns, numbers of both rows, and how they change.
+        """Return SQL for new (w = 1) and retracted (w = -1) pairs: result columns, ids of both rows, and their weights.
 
-        ``lw`` and ``rw`` are 1 for a row that is new, -1 for one that is gone, 0 for one that is kept.
+        ``lw`` and ``rw`` are 1 for a new row, -1 for a gone one, 0 for a kept one.
         """
         columns = [self.match.output_sql()] if self.match.output else []
         for side, step in self.sides.items():
             alias = side.alias
             columns += [f"{alias}.{quote(RID)} AS {alias}id", f"{alias}.{quote(step.name)} AS {alias}name"]
             columns.append(f"{alias}.w AS {alias}w")
-        meetings = (("delta", "kept", ""), ("kept", "delta", ""), ("delta", "delta", " AND l.w = r.w"))
+        joins = (("delta", "kept", ""), ("kept", "delta", ""), ("delta", "delta", " AND l.w = r.w"))
         return " UNION ALL ".join(
             f"SELECT {', '.join(columns)}, CAST(CASE l.w WHEN 0 THEN r.w ELSE l.w END AS TINYINT) AS w "
             f"FROM {_rows('l', left)} AS l JOIN {_rows('r', right)} AS r ON {self.match.condition_sql()}{also}"
-            for left, right, also in meetings
+            for left, right, also in joins
         )
 
     # -- results ---------------------------------------------------------------------------------------------------
 
     def changes(self) -> str:
-        """SQL of the results to come and to go."""
+        """Return SQL for the results to emit."""
         kind = self.match.kind
         columns = ", ".join(quote(name) for name in self.match.output)
         changes = []
@@ -140,56 +147,56 @@ class _Step:
             if kind.tracks(side):
                 changes += self.alone(side, matched=kind is JoinKind.SEMI)
         everything = " UNION ALL ".join(changes)
-        if self.kernel.gives_ids or not self.may_look_the_same():
+        if self.kernel.gives_ids or not self.may_cancel_out():
             return everything
-        # of rows that look the same only the balance goes out, each as often as it says
+        # emit only the balance of equal rows, each as often as the balance says
         balance = f"SELECT {columns}, CAST(sum({quote(WEIGHT)}) AS BIGINT) AS n FROM ({everything}) GROUP BY ALL"
         sign = f"CAST(sign(n) AS TINYINT) AS {quote(WEIGHT)}"
         return f"SELECT {columns}, {sign} FROM (SELECT *, unnest(range(abs(n))) FROM ({balance}))"
 
-    def may_look_the_same(self) -> bool:
-        """Whether results that come may look like results that go."""
-        return not all(self.tells_apart(side) for side in Side if self.match.kind.shows(side))
+    def may_cancel_out(self) -> bool:
+        """Return whether a new result may equal a retracted one."""
+        return not all(self.distinguishes(side) for side in Side if self.match.kind.shows(side))
 
-    def tells_apart(self, side: Side) -> bool:
-        """Whether results show enough of a side's rows to tell one that comes from one that goes, and from padding."""
+    def distinguishes(self, side: Side) -> bool:
+        """Return whether a new row of a side always differs, in results, from a gone one and from padding."""
         match, step = self.match, self.sides[side]
         if step.change is Change.RETRACTED:
-            return False  # a sender takes back a row and gives one that looks the same where what it tests has changed
-        shown = set(match.columns(side).output)
-        if match.kind is JoinKind.INNER:  # one of two equal columns is enough to see
-            shown |= {key.of(side) for key in match.keys if key.of(side.other) in match.columns(side.other).output}
+            return False  # a sender may retract a row and emit an equal one, if a column of its condition changed
+        emitted = set(match.columns(side).output)
+        if match.kind is JoinKind.INNER:  # one of two equal columns is enough
+            emitted |= {key.of(side) for key in match.keys if key.of(side.other) in match.columns(side.other).output}
         by = step.newest.by if step.newest is not None else ()
-        if not {match.columns(side).time if name == TIME else name for name in (*by, *step.shown)} <= shown:
+        if not {match.columns(side).time if name == TIME else name for name in (*by, *step.visible)} <= emitted:
             return False
-        # what is never NULL tells a row from padding: a primary key, or a key that met one
+        # a column that is never NULL distinguishes a row from padding: a primary key, or a key that matched
         return not match.kind.pads(side) or bool(by) or not all(key.null_safe for key in match.keys)
 
     def alone(self, side: Side, *, matched: bool) -> list[str]:
-        """SQL of the rows of a side that come out, or are taken back, because they have no partner (or one: semi)."""
+        """Return SQL for rows of a side to emit or retract because they have no partner (``matched``: have one)."""
         alias = side.alias
         met = f"SELECT {alias}id FROM pairs WHERE {alias}w = 1"
-        shown_before = f"{quote(COUNT)} {'> 0' if matched else '= 0'}"
-        shown_after = f"{quote(COUNT)} + c.by {'> 0' if matched else '= 0'}"
+        is_before = f"{quote(COUNT)} {'> 0' if matched else '= 0'}"
+        is_after = f"{quote(COUNT)} + c.by {'> 0' if matched else '= 0'}"
         kept = f"SELECT k.*, c.by FROM {alias}_kept AS k JOIN ({self.met(side)}) AS c ON k.{quote(RID)} = c.id"
         found = [
             self.row(side, f"SELECT * FROM {alias}_new WHERE {quote(RID)} {'' if matched else 'NOT '}IN ({met})", 1),
-            self.row(side, f"SELECT * FROM {alias}_gone WHERE {shown_before}", -1),
-            self.row(side, f"SELECT * FROM ({kept}) AS c WHERE NOT ({shown_before}) AND {shown_after}", 1),
-            self.row(side, f"SELECT * FROM ({kept}) AS c WHERE {shown_before} AND NOT ({shown_after})", -1),
+            self.row(side, f"SELECT * FROM {alias}_gone WHERE {is_before}", -1),
+            self.row(side, f"SELECT * FROM ({kept}) AS c WHERE NOT ({is_before}) AND {is_after}", 1),
+            self.row(side, f"SELECT * FROM ({kept}) AS c WHERE {is_before} AND NOT ({is_after})", -1),
         ]
         if self.sides[side].change is Change.RETRACTED and not matched:
-            # a row without an event time meets nothing and is not stored: its retraction needs no look-up
+            # a row without an event time matches nothing and is not stored: its retraction needs no lookup
             untimed = f"SELECT * FROM {self.sides[side].arriving} WHERE {quote(WEIGHT)} < 0 AND {quote(TIME)} IS NULL"
             found.append(self.row(side, untimed, -1))
         return found
 
     def met(self, side: Side) -> str:
-        """SQL of (id, by): how many partners rows of a side have gained or lost."""
+        """Return SQL for (id, by): how many partners each row of a side has gained or lost."""
         return f"SELECT {side.alias}id AS id, sum(w) AS by FROM pairs GROUP BY ALL"
 
     def row(self, side: Side, rows: str, weight: int) -> str:
-        """SQL of rows of one side alone: beside NULLs of the other's types, or as they are (semi, anti)."""
+        """Return SQL for rows of one side: beside NULLs of the other's types, or alone (semi, anti)."""
         alias, other = side.alias, side.other.alias
         id = f", {self.id_alone(side)} AS {quote(ID)}" if self.kernel.gives_ids else ""
         padding = f" LEFT JOIN (SELECT * FROM {other}_new WHERE FALSE) AS {other} ON FALSE"
@@ -199,13 +206,12 @@ class _Step:
         )
 
     def id_alone(self, side: Side) -> str:
-        """SQL of the id of a result of one row alone."""
+        """Return SQL for the ``$id`` of a result of one row."""
         alias = side.alias
         own = f"'{alias}' || CAST({alias}.{quote(self.sides[side].name)} AS VARCHAR)"
         if self.sides[side].change is not Change.RETRACTED:
             return own
-        # a row without a time keeps the id it came with, since its number is not stored; marked, for its sender's ids
-        # and those given here are of one form
+        # a row without a time is not stored and keeps its sender's id; the prefix separates it from ids made here
         return f"CASE WHEN {alias}.{quote(TIME)} IS NULL THEN '{alias}n' || {alias}.{quote(ID)} ELSE {own} END"
 
     def close(self) -> None:
@@ -215,7 +221,7 @@ class _Step:
 
 
 def _rows(alias: str, kind: str) -> str:
-    """SQL of a side's rows with ``w``: those that are kept, or those that come and go."""
+    """Return SQL for a side's rows with ``w``: kept rows, or new and gone ones."""
     if kind == "kept":
         return f"(SELECT *, 0 AS w FROM {alias}_kept)"
     return f"(SELECT *, 1 AS w FROM {alias}_new UNION ALL SELECT *, -1 AS w FROM {alias}_gone)"

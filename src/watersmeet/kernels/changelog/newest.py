@@ -1,17 +1,18 @@
-"""The newest change of each key: which rows hold now, and which do no longer.
+"""The newest change of each key of a changing stream: which rows hold now.
 
-Rows of a stream that changes say what their primary key has from then on: values (+1), or nothing (-1, a tombstone).
-Of all changes of a key the newest holds, in the order of (event time, place in the source), however they arrive.
+A row of a changing stream sets the value of its primary key (+1) or deletes it (-1, a tombstone).  The newest change of
+a key holds, by (event time, place in the source), in whatever order changes arrive.
 
-Older changes  leave no trace; a tombstone keeps its time, so that no older row brings its key back (KAFKA-14834)
+Older changes  are dropped; a tombstone keeps its time, so no older row restores its key (KAFKA-14834)
 Filters        a row that fails the filter of its stream (``passes``) is a tombstone for the query
-Nothing new    a row that shows the same as the one it replaces is stored in its place, and nothing comes out
-State          one row a key, tombstones too; a tombstone goes when state is written anew and its time is below the
-               frontier: an older row would be late then
+Equal rows     a row that equals the one it replaces, in the columns that results need, is stored in its place, and
+               nothing is emitted
+State          one row per key, tombstones included; a rewrite of the state drops tombstones below the frontier, since
+               an older row would be late
 
     +1 (k, 1) at 10:00   ⇒  + (k, 1)
     +1 (k, 2) at 10:05   ⇒  - (k, 1)  + (k, 2)
-    +1 (k, 9) at 10:03   ⇒  nothing: it is older than what holds
+    +1 (k, 9) at 10:03   ⇒  nothing: it is older than the row that holds
     -1 (k)    at 10:07   ⇒  - (k, 2)
 """
 
@@ -24,25 +25,25 @@ import pyarrow as pa
 
 from watersmeet.columns import ID, RID, TIME
 from watersmeet.kernels.api import FOREVER, NEVER, quote
-from watersmeet.kernels.changelog.stored import COUNT, StoredRows
+from watersmeet.kernels.changelog.stored_rows import COUNT, StoredRows
 
-#: Whether a key's newest change is a row that holds; else it is a tombstone.
+#: Whether a key's newest change is a row that holds; otherwise it is a tombstone.
 THERE = "$there"
-#: Of a newest change: the number and count of the row that it replaces, whether that one held, and shows the same.
+#: Of a newest change: the row id and count of the change that it replaces, whether that one held, and was equal.
 OLD, OLD_COUNT, OLD_THERE, SAME = "$old", "$old_n", "$old_there", "$same"
 
 
 def passed_tombstones(frontier: int) -> str:
-    """SQL of whether a stored change ``s`` is a tombstone that keeps no older row out: such a row would be late."""
+    """Return SQL that tests whether a stored change ``s`` is a tombstone that is no longer needed."""
     return f"NOT s.{quote(THERE)} AND s.{quote(TIME)} < {frontier}"
 
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """How changes of one stream follow each other; all names are of columns that travel.
+    """The columns that say how changes of one stream follow each other.
 
-    ``by`` is the primary key; ``weight`` says what a change does, ``passes`` (where there is one) whether the row
-    passes the stream's filter; ``alias`` is what the stream is called in counters.
+    ``by`` is the primary key, ``sequence`` the place in the source, ``weight`` +1 or -1, and ``passes`` (if the stream
+    has a filter) whether the row passes it.  ``alias`` is the stream's name in counters.
     """
 
     by: tuple[str, ...]
@@ -53,45 +54,50 @@ class Newest:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What rows must bring, beside their time, for the newest to be found."""
+        """The columns of an arriving change that decide whether it is the newest, beside its time."""
         found = (*self.stored, self.weight, *((self.passes,) if self.passes else ()))
         return tuple(dict.fromkeys(found))
 
     @property
     def stored(self) -> tuple[str, ...]:
-        """What the state must hold of a change, beside its time."""
+        """The columns of a change in the state, beside its time."""
         return tuple(name for name in dict.fromkeys((*self.by, self.sequence)) if name != TIME)
 
     @property
     def outdated(self) -> str:
-        """The counter of keys to which a batch brought only changes older than the newest known."""
+        """The counter of keys for which a batch brought only changes older than the stored one."""
         return f"outdated.{self.alias}"
 
     @property
     def ignored_deletes(self) -> str:
-        """The counter of deletes whose key had never been seen."""
+        """The counter of deletes of unknown keys."""
         return f"ignored_deletes.{self.alias}"
 
-    def find(self, stored: StoredRows, changes: pa.Table, shown: Sequence[str], into: str) -> dict[str, int]:
-        """Make the relation ``into`` of the changes that are their key's newest; what was counted comes back.
+    def find(self, stored: StoredRows, changes: pa.Table, visible: Sequence[str], into: str) -> dict[str, int]:
+        """Make the table ``into`` of the changes that are the newest of their key; return counters.
 
-        ``changes`` have their ``$rid``; ``shown`` are the columns in which a row must differ from the one that it
-        replaces for anything to come out.  Beside what arrived ``into`` has the columns named above, and the ``$id``
-        that the row goes by: that of the row which showed the same, else its own number.
+            latest  = the latest of the arriving changes of each key
+            current = the stored changes of these keys
+            into    = latest without a current change, or with an older one:
+                      $old, $old_n, $old_there  from current
+                      $same                     both hold, and are equal in the columns ``visible``
+                      $id                       that of current if $same, else the own $rid
+
+        ``changes`` have a ``$rid``.  The table ``{into}_current`` stays too.
         """
         con = stored.state.connection
-        latest = self._find_latest(stored, stored.state.show(changes), f"{into}_latest")
+        latest = self._find_latest(stored, stored.state.register(changes), f"{into}_latest")
         same_key = " AND ".join(f"a.{quote(name)} = s.{quote(name)}" for name in self.by)
-        names = (RID, ID, TIME, THERE, *self.stored, *shown, *((COUNT,) if stored.counted else ()))
-        is_sought = f"EXISTS (SELECT 1 FROM {into}_latest AS a WHERE {same_key})"
+        names = (RID, ID, TIME, THERE, *self.stored, *visible, *((COUNT,) if stored.counted else ()))
+        has_key = f"EXISTS (SELECT 1 FROM {into}_latest AS a WHERE {same_key})"
         columns = ", ".join(quote(name) for name in dict.fromkeys(names))
-        with stored.find(self.by, changes.select(list(self.by)), is_sought, NEVER, FOREVER) as current:
+        with stored.find(self.by, changes.select(list(self.by)), has_key, NEVER, FOREVER) as current:
             if current is None:
                 missing = f"NULL::VARCHAR AS {quote(ID)}, 0 AS {quote(COUNT)}"
                 current = f"(SELECT *, {missing} FROM {into}_latest WHERE FALSE)"
             con.execute(f"CREATE TEMP TABLE {into}_current AS SELECT {columns} FROM {current}")
         both_there = f"a.{quote(THERE)} AND s.{quote(THERE)}"
-        same = " AND ".join([both_there, *(f"a.{quote(n)} IS NOT DISTINCT FROM s.{quote(n)}" for n in shown)])
+        same = " AND ".join([both_there, *(f"a.{quote(n)} IS NOT DISTINCT FROM s.{quote(n)}" for n in visible)])
         older = f"(s.{quote(TIME)}, s.{quote(self.sequence)}) < (a.{quote(TIME)}, a.{quote(self.sequence)})"
         old_count = f"s.{quote(COUNT)}" if stored.counted else "0"
         con.execute(
@@ -108,9 +114,9 @@ class Newest:
         return {self.outdated: latest - newest, self.ignored_deletes: ignored}
 
     def _find_latest(self, stored: StoredRows, arriving: str, into: str) -> int:
-        """Make the relation ``into`` of the latest of the arriving changes of each key; how many they are comes back.
+        """Make the table ``into`` of the latest arriving change of each key; return how many there are.
 
-        Places are compared only where a key's latest time is that of several changes.
+        Places are compared only if several changes of a key share its latest time.
         """
         con = stored.state.connection
         keys = ", ".join(map(quote, self.by))

@@ -1,8 +1,11 @@
-"""One side of a join over rows that come and go: in each step the rows that come, that go, and that stay.
+"""One side of a join over changelogs: in each step its new rows, its gone rows, and the kept ones.
 
-How a side's rows change (``Change``, or ``Newest`` by primary key) is told apart here and nowhere else.  A side's step
-makes three tables, called by the side's letter: ``l_new``, ``l_gone`` and ``l_kept``, the stored rows that stay and may
-meet one of the other side that comes or goes.
+Only this module distinguishes how a side's rows change: ``Change``, or ``Newest`` by primary key.  A side's step makes
+three tables, named after its letter::
+
+    l_new    rows that hold after the step and did not before
+    l_gone   rows that held before the step and do not after it: retracted or replaced
+    l_kept   stored rows that hold before and after, with the key of a new or gone row of the other side
 """
 
 from __future__ import annotations
@@ -16,17 +19,17 @@ import pyarrow.compute as pc
 from watersmeet.columns import ID, RID, TIME, WEIGHT
 from watersmeet.kernels.api import Side, StateView, StepResult, quote
 from watersmeet.kernels.changelog.newest import OLD, OLD_COUNT, OLD_THERE, SAME, THERE, Newest, passed_tombstones
-from watersmeet.kernels.changelog.stored import COUNT, StoredRows
+from watersmeet.kernels.changelog.stored_rows import COUNT, StoredRows
 from watersmeet.kernels.match import WindowMatch, number_rows
 
 
 class Change(Enum):
-    """How the rows of a side come and go."""
+    """How the rows of a side without a primary key change."""
 
     APPENDED = "appended"
-    """They only come."""
+    """Append-only: they are never retracted."""
     RETRACTED = "retracted"
-    """They carry ``$w``, and a -1 names by its ``$id`` a row that came before."""
+    """They carry ``$w``, and a -1 names by its ``$id`` an earlier row."""
 
 
 @dataclass(slots=True)
@@ -41,55 +44,58 @@ class SideStep:
 
     @property
     def alias(self) -> str:
-        """What its tables' names begin with."""
+        """The prefix of its tables' names."""
         return self.side.alias
 
     @property
     def newest(self) -> Newest | None:
-        """How rows replace each other, where they do."""
+        """How rows replace each other, if they do."""
         return self.change if isinstance(self.change, Newest) else None
 
     @property
     def name(self) -> str:
-        """The column by which a row is called in the ids of results."""
+        """The column that identifies a row in the ids of results."""
         return ID if self.newest is not None else RID
 
     @property
     def stored(self) -> StoredRows:
-        """Its rows in the state; a row that must be known to have partners counts them."""
+        """Its rows in the state; they count their partners if the join must know who has any."""
         return StoredRows(self.state, self.side.value, counted=self.match.kind.tracks(self.side))
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What its tables have of a row, beside its count."""
+        """The columns of its tables, beside the count."""
         of_newest = self.newest.stored if self.newest is not None else ()
         return tuple(dict.fromkeys((*self.match.columns(self.side).stored, *of_newest, TIME, RID, ID)))
 
     @property
-    def shown(self) -> tuple[str, ...]:
-        """What of a row can be seen in results, or in whether there are any."""
+    def visible(self) -> tuple[str, ...]:
+        """The columns that affect results: their values, or whether there are any."""
         columns = self.match.columns(self.side)
         bounded = self.match.lower is not None or self.match.upper is not None
         tested = f"{self.alias}.{quote(TIME)}" in (self.match.residual or "")
         timed = columns.time in columns.output or bounded or tested
         return (*columns.stored, *((TIME,) if timed else ()))
 
-    # -- what comes and goes ---------------------------------------------------------------------------------------
+    # -- new, gone and kept rows -----------------------------------------------------------------------------------
 
     def arrive(self, rows: pa.Table, first_rid: int, low: int, high: int) -> dict[str, int]:
-        """Make the tables of rows that come and that go; ``low`` to ``high`` are the times of rows that can go."""
+        """Make the tables of new and gone rows; return counters.
+
+        Rows that can be retracted are stored at ``low`` to ``high``.
+        """
         if self.change is Change.APPENDED:
             rows = rows.append_column(ID, pa.nulls(rows.num_rows, pa.string()))
             rows = rows.append_column(WEIGHT, pa.array([1] * rows.num_rows, pa.int8()))
         rows = number_rows(rows, first_rid)
         if self.newest is not None:
             return self._replace(self.newest, rows)
-        self.arriving = self.state.show(rows)
+        self.arriving = self.state.register(rows)
         self._retract(rows, low, high)
         return {}
 
     def _retract(self, rows: pa.Table, low: int, high: int) -> None:
-        """Rows come with +1; with -1 one is named that came before."""
+        """Split rows by weight: +1 are new, -1 name a stored row that is gone."""
         self._create("new", f"{self._select(f'{self.arriving} AS s', '0')} WHERE {quote(WEIGHT)} > 0")
         ids = rows.filter(pc.less(rows[WEIGHT], 0)).select([ID])
         named = f"s.{quote(ID)} IN (SELECT {quote(ID)} FROM {self.arriving} WHERE {quote(WEIGHT)} < 0)"
@@ -100,9 +106,9 @@ class SideStep:
             self._create("gone", self._select(f"{gone} AS s") if gone else self._nothing())
 
     def _replace(self, newest: Newest, rows: pa.Table) -> dict[str, int]:
-        """Of each key the newest row comes, and the one before it goes."""
+        """Find the newest row of each key: it is new, and the row that it replaces is gone."""
         winning = self._table("winning")
-        counts = newest.find(self.stored, rows, self.shown, winning)
+        counts = newest.find(self.stored, rows, self.visible, winning)
         differs = f"NOT {quote(SAME)}"
         self._create("new", f"{self._select(f'{winning} AS s', '0')} WHERE {quote(THERE)} AND {differs}")
         went = f"SELECT {quote(OLD)} FROM {winning} WHERE {quote(OLD_THERE)} AND {differs}"
@@ -110,16 +116,18 @@ class SideStep:
         return counts
 
     def keep(self, low: int, high: int) -> None:
-        """Make the table of rows that stay and have the key of a row of the other side that comes or goes."""
+        """Make the table of kept rows: those with the key of a new or gone row of the other side."""
         other = self.side.other
         same_key = [
             f"d.{quote(key.of(other))} {'IS NOT DISTINCT FROM' if key.null_safe else '='} s.{quote(key.of(self.side))}"
             for key in self.match.keys
         ]
-        keys = ", ".join(map(quote, dict.fromkeys(self.match.key_columns(other)))) or "1"  # one may meet two columns
+        # a column may equal two of the other side
+        keys = ", ".join(map(quote, dict.fromkeys(self.match.key_columns(other)))) or "1"
         changed = self._fetch(f"SELECT {keys} FROM {other.alias}_new UNION ALL SELECT {keys} FROM {other.alias}_gone")
-        # an index may find rows of other keys too
-        touched = [f"EXISTS (SELECT 1 FROM {self.state.show(changed)} AS d WHERE {' AND '.join(same_key) or 'TRUE'})"]
+        # an index lookup may return rows of other keys too
+        changed_keys = self.state.register(changed)
+        touched = [f"EXISTS (SELECT 1 FROM {changed_keys} AS d WHERE {' AND '.join(same_key) or 'TRUE'})"]
         if self.newest is not None:
             touched.append(f"s.{quote(THERE)}")
         probes = self.match.probes(other, changed)
@@ -128,21 +136,21 @@ class SideStep:
             self._create("kept", self._staying(found) if found else self._nothing())
 
     def _staying(self, found: str) -> str:
-        """SQL of the rows of ``found`` that this step does not take away."""
+        """Return SQL for the rows of ``found`` that are not gone."""
         kept = f"{self._select(f'{found} AS s')} WHERE {quote(RID)} NOT IN ({self._leaving()})"
         if self.newest is None:
             return kept
-        # stored anew under another number, though it shows the same
+        # rows that were replaced by equal ones: stored again under another row id
         again = self._select(f"{self._table('winning')} AS s", f"s.{quote(OLD_COUNT)}")
         return f"{kept} UNION ALL {again} WHERE {quote(SAME)}"
 
     # -- state -----------------------------------------------------------------------------------------------------
 
     def store(self, result: StepResult, met: str, settled: int, frontier: int) -> None:
-        """Log rows that came, rows that went, and changed counts of rows that stay.
+        """Store new rows, ids of gone rows, and changed counts of kept rows.
 
-        ``met`` is SQL of (id, by): partners that rows have gained, or lost.  Rows whose time is below ``settled`` can
-        meet no other and are not kept; a tombstone whose time is below ``frontier`` keeps no older row out any more.
+        ``met`` is SQL of (id, by): how many partners rows gained or lost.  Rows below ``settled`` are final and are not
+        stored.  A tombstone below ``frontier`` is no longer needed: an older row of its key would be late.
         """
         stored, rid = self.stored, quote(RID)
         lasting = f"s.{quote(TIME)} >= {settled}"
@@ -166,7 +174,7 @@ class SideStep:
                 f"SELECT s.{rid}, s.{quote(TIME)}, CAST(c.by AS INT) AS {quote(COUNT)} FROM {self._table('kept')} AS s "
                 f"JOIN ({met}) AS c ON s.{rid} = c.id WHERE {lasting} AND c.by <> 0{stored_now}"
             )
-        stored.write_anew(result, lasting, passed_tombstones(frontier) if self.newest is not None else None)
+        stored.rewrite_if_due(result, lasting, passed_tombstones(frontier) if self.newest is not None else None)
         for relation in stored.relations:
             result.forget[relation] = settled
 
@@ -179,7 +187,7 @@ class SideStep:
     # -- SQL -------------------------------------------------------------------------------------------------------
 
     def _leaving(self, *, timed: bool = False) -> str:
-        """SQL of the numbers (and times) of stored rows that go, or that others take the place of."""
+        """Return SQL for the ids (and times) of stored rows that are gone or stored again."""
         time = f", {quote(TIME)}" if timed else ""
         if self.newest is None:
             return f"SELECT {quote(RID)}{time} FROM {self._table('gone')}"
@@ -187,7 +195,7 @@ class SideStep:
         return f"SELECT {old} AS {quote(RID)}{time} FROM {self._table('winning')} WHERE {old} IS NOT NULL"
 
     def _select(self, rows: str, count: str = "") -> str:
-        """SQL of rows ``s`` with the columns of this side's tables."""
+        """Return SQL for rows ``s`` with the columns of this side's tables."""
         columns = ", ".join(f"s.{quote(name)}" for name in self.columns)
         counted = count or (f"s.{quote(COUNT)}" if self.stored.counted else "0")
         return f"SELECT {columns}, {counted} AS {quote(COUNT)} FROM {rows}"

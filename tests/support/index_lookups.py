@@ -1,4 +1,4 @@
-"""Stored rows that are sought by key where a scan would be as fast: of tests' few rows none would be sought else."""
+"""Index lookups of stored rows where a scan would be as fast: tests have too few rows for lookups otherwise."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pytest
 from watersmeet.state import key_index, small_segments, working_set
 from watersmeet.state.keyed_segments import KeyedSegments
 
-#: The columns by which rows were sought, and in how many segments some were found.
+#: The columns of a lookup, and in how many segments it found rows.
 Search = tuple[tuple[str, ...], int]
 
 
 @contextmanager
-def always_sought() -> Iterator[list[Search]]:
-    """All searches so far; every segment is large, and keys are always sought."""
+def always_looked_up() -> Iterator[list[Search]]:
+    """Yield all lookups so far; every segment is large, and keys are always looked up."""
     searches: list[Search] = []
     find = KeyedSegments.find
 
@@ -29,7 +29,7 @@ def always_sought() -> Iterator[list[Search]]:
         return tables
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(working_set, "LEAST_SOUGHT", 0)
+        patch.setattr(working_set, "LEAST_PROBED_ROWS", 0)
         patch.setattr(working_set, "ROWS_PER_PROBE", 0)
         patch.setattr(working_set, "ROWS_PER_FOUND", 0.001)
         patch.setattr(small_segments, "SMALL_ROWS", 0)

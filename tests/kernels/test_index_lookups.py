@@ -1,4 +1,4 @@
-"""Operators that seek stored rows by key give what they give where they scan."""
+"""Operators that look stored rows up by key emit the same results as with a scan."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.kernels import test_aggregate, test_changing_properties
 from tests.kernels.changing_queries import query, streams
 from tests.kernels.models import KINDS, STREAMS, cut, disorder, rows_of, shapes
 from tests.kernels.test_interval_properties import check, per_kind
+from tests.support.index_lookups import Search, always_looked_up
 from tests.support.reference import Kind
-from tests.support.seeking import Search, always_sought
 from watersmeet.state import keyed_segments, working_set
 from watersmeet.state.working_set import WorkingSet
 from watersmeet.testing.cells import Value
@@ -30,7 +30,7 @@ EXAMPLES = max(settings.default.max_examples // 4, 1) if settings.default else 1
 @pytest.fixture(scope="module", autouse=True)
 def searches() -> Iterator[list[Search]]:
     """All searches so far."""
-    with always_sought() as searches:
+    with always_looked_up() as searches:
         yield searches
 
 
@@ -74,7 +74,7 @@ CREATE MUTABLE STREAM r (id INT, k STRING, v INT, ts BIGINT) PRIMARY KEY (id) WI
         ("SELECT k, count(*) AS n, min(v) AS v FROM l GROUP BY k", {"l:id", "$rid", "$g0"}),
     ],
 )
-def test_what_is_stored_of_streams_that_change_is_sought(searches: list[Search], query: str, by: set[str]) -> None:
+def test_what_is_stored_of_streams_that_change_is_looked_up(searches: list[Search], query: str, by: set[str]) -> None:
     harness = Harness(*load_script(f"{CHANGING} {query} EMIT CHANGELOG;"), buckets=1)
     searches.clear()
     for number in range(3):
@@ -103,20 +103,20 @@ def test_a_column_may_meet_two_of_the_other_side(on: str, met: list[int | None])
 
 
 def test_what_is_scanned_stays_in_duckdb(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There it counts against a memory_limit; what is shown does not."""
-    shown = []
-    show = WorkingSet.show
+    """There it counts against a memory_limit; what is registered does not."""
+    registered = []
+    register = WorkingSet.register
 
     def counting(held: WorkingSet, rows: pa.Table) -> str:
-        shown.append(rows)
-        return show(held, rows)
+        registered.append(rows)
+        return register(held, rows)
 
     harness = Harness(*load_script(f"{CHANGING} SELECT l.k, r.v FROM l JOIN r ON l.v < r.v EMIT CHANGELOG;"), buckets=1)
     harness.step({"l": StepInput([(id, "a", 1, 1) for id in range(100)])})
-    monkeypatch.setattr(working_set, "LEAST_SOUGHT", 1_000)
-    monkeypatch.setattr(WorkingSet, "show", counting)
+    monkeypatch.setattr(working_set, "LEAST_PROBED_ROWS", 1_000)
+    monkeypatch.setattr(WorkingSet, "register", counting)
     assert len(harness.step({"r": StepInput([(1, "a", 2, 2)])}).changes) == 100
-    assert not [rows for rows in shown if rows.num_rows > 1 and rows.num_columns > 1]
+    assert not [rows for rows in registered if rows.num_rows > 1 and rows.num_columns > 1]
 
 
 def test_a_step_that_fails_holds_no_rows(searches: list[Search], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,9 +126,9 @@ def test_a_step_that_fails_holds_no_rows(searches: list[Search], monkeypatch: py
         patch.setattr("watersmeet.kernels.interval_step._Step.table", failing_table)
         with pytest.raises(MemoryError):
             harness.step({"l": StepInput([(3, 2)])})
-    shown = [each._shown for each in harness._working_sets._sets.values()]
+    registered = [each._registered for each in harness._working_sets._sets.values()]
     assert searches[-1][1] == 1
-    assert [slot.rows for each in shown for slot in each._slots.values()] == [None, None]
+    assert [slot.rows for each in registered for slot in each._slots.values()] == [None, None]
     assert harness.step({"l": StepInput([(3, 2)])}).changes == [(1, (3, 3))]
 
 
@@ -136,7 +136,7 @@ def failing_table(step: object, sql: str) -> pa.Table:
     raise MemoryError
 
 
-def test_null_keys_are_not_sought_where_they_meet_nothing(searches: list[Search]) -> None:
+def test_null_keys_are_not_looked_up_where_they_meet_nothing(searches: list[Search]) -> None:
     harness = Harness(*load_script(KEYS.format(left="INT", right="INT")), buckets=1)
     harness.step({"r": StepInput([(None, 1), (3, 1)])})
     searches.clear()

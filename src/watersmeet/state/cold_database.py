@@ -1,4 +1,4 @@
-"""Where segments lie that are not in use: a database on the worker's disk, beside the tables in memory."""
+"""The cold database: segments that are not in use, in a database on the worker's disk."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _NAME = "cold"
 
 
 class ColdDatabase:
-    """A database of tables on disk, attached to a connection when it is first asked for.
+    """A database on disk, attached to a connection at the first request for a table.
 
-    It is a cache like all of the working set: its file has no name as soon as it is open, so that it goes with the
-    process however that ends, and no write to it waits for the disk.
+    It is a cache, like all of the working set.  Its file is unlinked as soon as it is open, so it vanishes with the
+    process however that ends, and no write waits for the disk.
     """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
@@ -27,27 +27,27 @@ class ColdDatabase:
         self._is_open = False
 
     def table(self, name: str) -> str:
-        """The full name of a table in it."""
+        """Return the full name of a table in this database."""
         if not self._is_open:
             folder = Path(tempfile.mkdtemp(prefix="watersmeet-"))
             atexit.register(shutil.rmtree, folder, ignore_errors=True)
             path = folder / "cold.db"
             self._connection.execute(f"ATTACH '{path}' AS {_NAME} (RECOVERY_MODE NO_WAL_WRITES)")
-            path.unlink()  # its folder stays: a checkpoint makes a file there
+            path.unlink()  # the folder stays: a checkpoint creates a file there
             self._is_open = True
         return f"{_NAME}.{name}"
 
 
 def is_cold(table: str) -> bool:
-    """Whether a table of that full name lies on disk."""
+    """Return whether the table with this full name lies on disk."""
     return table.startswith(f"{_NAME}.")
 
 
-def hot(live: Sequence[Segment], most_rows: int | None) -> set[str]:
-    """The ids of the newest segments that have so many rows together (None: of all).
+def newest_segments(live: Sequence[Segment], most_rows: int | None) -> set[str]:
+    """Return the ids of the newest segments with at most ``most_rows`` rows together (None: of all segments).
 
-    ``live`` are segments in the order in which they were written.  Rows that change are written anew, so the newest
-    segments have the rows in use.
+    ``live`` is in the order of writing.  Rows that change are written again, so the newest segments hold the rows in
+    use.
     """
     if most_rows is None:
         return {segment.id for segment in live}

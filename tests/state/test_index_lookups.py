@@ -1,4 +1,4 @@
-"""Seeking stored rows by key gives what a scan gives of those keys, and is done only where it may be and pays."""
+"""An index lookup finds the rows of its keys that a scan finds, and replaces the scan only where it pays."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from tests.support.seeking import always_sought
+from tests.support.index_lookups import always_looked_up
 from watersmeet.columns import TIME
 from watersmeet.kernels.api import FOREVER, NEVER
-from watersmeet.state import keyed_segments, small_segments, working_set
+from watersmeet.state import keyed_segments, segment_index, small_segments, working_set
 from watersmeet.state.keyed_segments import KeyedSegments
 from watersmeet.state.segments import Segment
-from watersmeet.state.working_set import LEAST_SOUGHT, ROWS_PER_FOUND, ROWS_PER_PROBE, WorkingSet, WorkingSets
+from watersmeet.state.working_set import LEAST_PROBED_ROWS, ROWS_PER_FOUND, ROWS_PER_PROBE, WorkingSet
+from watersmeet.state.working_sets import WorkingSets
 
 
 @pytest.fixture(autouse=True)
-def seeks() -> Iterator[None]:
-    """Keys are sought whatever there is, unless a test says otherwise."""
-    with always_sought():
+def look_ups() -> Iterator[None]:
+    """Keys are looked up whatever is stored, unless a test says otherwise."""
+    with always_looked_up():
         yield
 
 
@@ -63,7 +64,7 @@ def probes(**columns: list[object]) -> pa.Table:
 
 
 @pytest.mark.parametrize(
-    ("sought", "low", "high", "expected"),
+    ("probed", "low", "high", "expected"),
     [
         (probes(k=[1]), NEVER, FOREVER, [0, 3, 4]),
         (probes(k=[1, 3, 9, 1]), NEVER, FOREVER, [0, 3, 4, 6]),
@@ -76,23 +77,46 @@ def probes(**columns: list[object]) -> pa.Table:
         (probes(k=[]), NEVER, FOREVER, []),
     ],
 )
-def test_rows_of_a_key_are_found(sought: pa.Table, low: int, high: int, expected: list[int]) -> None:
+def test_rows_of_a_key_are_found(probed: pa.Table, low: int, high: int, expected: list[int]) -> None:
     held = holding(WorkingSets(most_bytes=1 << 30))
-    assert times_of(held, held.matching("left", sought.column_names, sought, low, high)) == expected
-    held.let_go()
+    assert times_of(held, held.rows_with_keys("left", probed.column_names, probed, low, high)) == expected
+    held.release()
     assert times_of(held, held.scan("left", low, high)) == [t for t in range(9) if low <= t <= high]
     assert [held.count("left", low) for low in (0, 3, 8, 9)] == [9, 6, 1, 0]
 
 
-def test_what_comes_and_goes_later_is_found_and_not_found() -> None:
+@pytest.mark.parametrize("in_arrow", [False, True])
+@pytest.mark.parametrize(
+    ("key", "low", "high", "expected"),
+    [("1", NEVER, FOREVER, [0, 3, 4]), ("1", 1, 3, [3]), ("NULL", NEVER, FOREVER, [2, 5]), ("9", NEVER, FOREVER, [])],
+)
+def test_probes_in_sql_find_the_rows_of_their_keys(
+    key: str, low: int, high: int, expected: list[int], in_arrow: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tables have an index by key and time; rows in Arrow are scanned."""
+    monkeypatch.setattr(working_set, "LEAST_INDEXED", 1)
+    monkeypatch.setattr(segment_index, "CHUNK", 1)
+    held = holding(WorkingSets(most_bytes=1 << 30))
+    if in_arrow:
+        held.rows_with_keys("left", ["k"], probes(k=[1]))
+        held.release()
+    probe = f"(SELECT CAST({key} AS INTEGER) AS k)"
+    found = times_of(held, held.rows_with_keys("left", ["k"], probe, low, high))
+    assert found == ([t for t in range(9) if low <= t <= high] if in_arrow else expected)
+    assert times_of(held, held.rows_with_keys("left", [], probe, low, high)) == times_of(
+        held, held.scan("left", low, high)
+    )
+
+
+def test_segments_added_and_removed_later_are_looked_up_too() -> None:
     held = holding(WorkingSets(most_bytes=1 << 30))
     one = probes(k=[1])
-    held.matching("left", ["k"], one)
-    held.let_go()
+    held.rows_with_keys("left", ["k"], one)
+    held.release()
     held.remove("0-left")
     more = table(20, [1, 1], ["x", "y"])
     held.add(segment(3, more), more)
-    assert times_of(held, held.matching("left", ["k"], one)) == [4, 20, 21]
+    assert times_of(held, held.rows_with_keys("left", ["k"], one)) == [4, 20, 21]
     assert held.read([segment(1, ROWS[1]), segment(3, more)]).num_rows == 4
     held.close()
     assert held.connection.sql("FROM duckdb_views() WHERE NOT internal").fetchall() == []
@@ -102,23 +126,24 @@ def test_what_comes_and_goes_later_is_found_and_not_found() -> None:
 def test_small_segments_are_beside_those_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(small_segments, "SMALL_ROWS", 3)
     held = holding(WorkingSets(most_bytes=1 << 30))
-    assert times_of(held, held.matching("left", ["k"], probes(k=[1]))) == [0, 3, 4, 5]  # 4 and 5 are in the small one
+    found = times_of(held, held.rows_with_keys("left", ["k"], probes(k=[1])))
+    assert found == [0, 3, 4, 5]  # 4 and 5 are in the small one
 
 
 def test_a_memory_limit_holds_of_all_rows() -> None:
     """What is held as Arrow is not in DuckDB's limit, and cannot be spilled."""
     held = holding(WorkingSets(most_bytes=1 << 30, memory_limit="1GB"))
-    assert times_of(held, held.matching("left", ["k"], probes(k=[1]))) == list(range(9))
+    assert times_of(held, held.rows_with_keys("left", ["k"], probes(k=[1]))) == list(range(9))
 
 
 def test_rows_beyond_the_cache_are_held_in_tables() -> None:
     held = holding(WorkingSets(most_bytes=sum(each.nbytes for each in ROWS)))
-    held.matching("left", ["k"], probes(k=[1]))
+    held.rows_with_keys("left", ["k"], probes(k=[1]))
     for number in (3, 4):
         more = table(10 * number, [1, 2], ["x", "y"])
         held.add(segment(number, more), more)
-        assert 10 * number in times_of(held, held.matching("left", ["k"], probes(k=[1])))
-        held.let_go()
+        assert 10 * number in times_of(held, held.rows_with_keys("left", ["k"], probes(k=[1])))
+        held.release()
     assert (
         len(held.connection.sql("FROM duckdb_tables()").fetchall()) == 2
     )  # the last two; those before were never keyed
@@ -128,21 +153,21 @@ def test_the_hot_rows_of_a_hybrid_join_stay_as_few() -> None:
     held = WorkingSets(most_bytes=1 << 30).get("run", "join", "0")
     segments = [segment(number, each) for number, each in enumerate(ROWS)]
     held.sync(segments, lambda each: ROWS[segments.index(each)], most_hot=3)
-    assert times_of(held, held.matching("left", ["k"], probes(k=[1]))) == list(range(9))
+    assert times_of(held, held.rows_with_keys("left", ["k"], probes(k=[1]))) == list(range(9))
 
 
 def test_few_rows_and_many_probes_are_joined_by_a_scan(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(working_set, "LEAST_SOUGHT", LEAST_SOUGHT)
+    monkeypatch.setattr(working_set, "LEAST_PROBED_ROWS", LEAST_PROBED_ROWS)
     monkeypatch.setattr(working_set, "ROWS_PER_PROBE", ROWS_PER_PROBE)
-    keys = list(range(LEAST_SOUGHT))
+    keys = list(range(LEAST_PROBED_ROWS))
     rows = table(0, [*keys], ["a"] * len(keys))
-    held = holding(WorkingSets(most_bytes=1 << 30), [rows.slice(0, LEAST_SOUGHT - 1)])
-    assert len(times_of(held, held.matching("left", ["k"], probes(k=[1])))) == LEAST_SOUGHT - 1
-    last = rows.slice(LEAST_SOUGHT - 1)
+    held = holding(WorkingSets(most_bytes=1 << 30), [rows.slice(0, LEAST_PROBED_ROWS - 1)])
+    assert len(times_of(held, held.rows_with_keys("left", ["k"], probes(k=[1])))) == LEAST_PROBED_ROWS - 1
+    last = rows.slice(LEAST_PROBED_ROWS - 1)
     held.add(segment(1, last), last)
-    many = probes(k=[*range(LEAST_SOUGHT // ROWS_PER_PROBE + 1)])
-    assert len(times_of(held, held.matching("left", ["k"], many))) == LEAST_SOUGHT
-    assert times_of(held, held.matching("left", ["k"], many.slice(1))) == [*range(1, many.num_rows)]
+    many = probes(k=[*range(LEAST_PROBED_ROWS // ROWS_PER_PROBE + 1)])
+    assert len(times_of(held, held.rows_with_keys("left", ["k"], many))) == LEAST_PROBED_ROWS
+    assert times_of(held, held.rows_with_keys("left", ["k"], many.slice(1))) == [*range(1, many.num_rows)]
 
 
 def test_keys_of_many_rows_are_joined_by_a_scan(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,35 +178,35 @@ def test_keys_of_many_rows_are_joined_by_a_scan(monkeypatch: pytest.MonkeyPatch)
     number = sum(each.num_rows for each in rows)
     everything, few = probes(k=[*range(1_000)]), probes(k=[1, 2])
     # the first look is into a table: where its rows have many of the keys, they stay there
-    assert len(times_of(held, held.matching("left", ["k"], everything))) == number
+    assert len(times_of(held, held.rows_with_keys("left", ["k"], everything))) == number
     assert len(held.connection.sql("FROM duckdb_tables()").fetchall()) == 2
-    assert len(times_of(held, held.matching("left", ["k"], few))) == 8
-    held.let_go()
+    assert len(times_of(held, held.rows_with_keys("left", ["k"], few))) == 8
+    held.release()
     assert held.connection.sql("FROM duckdb_tables()").fetchall() == []
     # later ones are into the index
-    assert len(times_of(held, held.matching("left", ["k"], everything))) == number
+    assert len(times_of(held, held.rows_with_keys("left", ["k"], everything))) == number
 
 
 def test_rows_out_of_reach_are_not_counted_as_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(working_set, "ROWS_PER_FOUND", 4)
     rows = [table(0, [1] * 40, ["a"] * 40), table(50, [*range(1, 51)], ["a"] * 50)]
     held = holding(WorkingSets(most_bytes=1 << 30), rows)
-    held.matching("left", ["k"], probes(k=[2]))
-    held.let_go()
-    assert times_of(held, held.matching("left", ["k"], probes(k=[1]), 50, FOREVER)) == [50]
-    assert len(times_of(held, held.matching("left", ["k"], probes(k=[1])))) == 90
+    held.rows_with_keys("left", ["k"], probes(k=[2]))
+    held.release()
+    assert times_of(held, held.rows_with_keys("left", ["k"], probes(k=[1]), 50, FOREVER)) == [50]
+    assert len(times_of(held, held.rows_with_keys("left", ["k"], probes(k=[1])))) == 90
 
 
 def test_a_part_of_a_batch_does_not_keep_the_batch() -> None:
     held = holding(WorkingSets(most_bytes=1 << 30))
-    held.matching("left", ["k"], probes(k=[1]))
-    held.let_go()
+    held.rows_with_keys("left", ["k"], probes(k=[1]))
+    held.release()
     before = pa.total_allocated_bytes()
     rows = table(10, [*range(100_000)], ["some text"] * 100_000)
     held.add(segment(3, rows.slice(0, 10)), rows.slice(0, 10))
     del rows
     assert pa.total_allocated_bytes() - before < 10_000
-    assert times_of(held, held.matching("left", ["k"], probes(k=[9]))) == [19]
+    assert times_of(held, held.rows_with_keys("left", ["k"], probes(k=[9]))) == [19]
 
 
 @pytest.mark.parametrize("fails", [1, 2, 3])
@@ -199,9 +224,9 @@ def test_what_fails_between_leaves_all_rows(monkeypatch: pytest.MonkeyPatch, fai
     with monkeypatch.context() as patch:
         patch.setattr(KeyedSegments, "add", failing)
         with pytest.raises(MemoryError):
-            held.matching("left", ["k"], probes(k=[1]))
+            held.rows_with_keys("left", ["k"], probes(k=[1]))
     assert times_of(held, held.scan("left")) == list(range(9))
-    assert {0, 3, 4} <= set(times_of(held, held.matching("left", ["k"], probes(k=[1]))))
+    assert {0, 3, 4} <= set(times_of(held, held.rows_with_keys("left", ["k"], probes(k=[1]))))
     held.close()
     assert held.connection.sql("SHOW TABLES").fetchall() == []
 
@@ -210,10 +235,10 @@ def test_places_are_given_anew_when_they_run_out(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(keyed_segments, "MOST_PLACES", 12)
     held = holding(WorkingSets(most_bytes=1 << 30))
     for number in range(3, 30):
-        held.matching("left", ["k"], probes(k=[1]))
-        held.let_go()
+        held.rows_with_keys("left", ["k"], probes(k=[1]))
+        held.release()
         held.remove(f"{number - 3}-left")
         more = table(10 * number, [100 + number, 1], ["x", "y"])
         held.add(segment(number, more), more)
-        assert 10 * number + 1 in times_of(held, held.matching("left", ["k"], probes(k=[1])))
-        assert times_of(held, held.matching("left", ["k"], probes(k=[100 + number]))) == [10 * number]
+        assert 10 * number + 1 in times_of(held, held.rows_with_keys("left", ["k"], probes(k=[1])))
+        assert times_of(held, held.rows_with_keys("left", ["k"], probes(k=[100 + number]))) == [10 * number]

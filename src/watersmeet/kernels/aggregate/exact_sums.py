@@ -1,12 +1,12 @@
-"""Sums of doubles that are exact, so that what a row added can be taken off again.
+"""Exact sums of doubles, from which the value of a retracted row can be subtracted again.
 
 A running sum of doubles drifts with every rounding, and 1e300 or infinity never leaves it.  Here each finite value is
-split into a whole number m and a power of two, x = m * 2**e, with few different e (multiples of 32), and the m of each
-e are added up as whole numbers.  The sum is put together from these, the greatest first, only when it is shown.
+split into an integer m and a power of two, x = m * 2**e, where e is a multiple of 32.  The m of each e are added up as
+integers.  Only a result combines them into a double, the greatest e first.
 
-    1e300 + 1.0 - 1e300    is  {e = 928: m - m, e = -64: 2**64}  and so 1.0
+    1e300 + 1.0 - 1e300    is  {e = 928: m - m, e = -64: 2**64}, so 1.0
 
-Of a double m has 86 binary digits at most, so 2**40 values fit in the sum of one e.
+An m has at most 86 bits: 2**40 of them fit in the 127 bits of one e's sum.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from watersmeet.kernels.aggregate.parts import Parts
 
 _STEP = 32
 _LEAST = -1074  # the power of two of the least double
-# In place of a power of two: what is no finite number, and how often it is there.
+# In place of a power of two: values that are not finite, which are counted.
 _INFINITE, _MINUS_INFINITE, _NAN = 10_000, 10_001, 10_002
 
 
-def binary_sum(value: str, parts: Parts) -> str:
-    """SQL of the sum of a column of doubles, 0 where there is none; ``value`` is SQL over the input rows."""
+def exact_double_sum(value: str, parts: Parts) -> str:
+    """Return SQL for the sum of doubles, 0 if there are none; ``value`` is SQL over the input rows."""
     x = f"CAST({value} AS DOUBLE)"
-    # 54 below that of the value, so that m is whole though log2 may be off by one
+    # 54 below the exponent of the value: m is an integer even if log2 is off by one
     last = f"greatest(CAST(floor(log2(abs({x}))) AS INT) - 54, {_LEAST})"
     power = f"greatest(CAST(floor({last} / {_STEP}.0) AS INT) * {_STEP}, {_LEAST})"
     finite = f"isfinite({x}) AND {x} <> 0"

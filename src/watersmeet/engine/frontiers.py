@@ -1,0 +1,57 @@
+"""How a batch moves an operator's frontiers: marks, reports of packing tasks, and control events."""
+
+from __future__ import annotations
+
+from watersmeet.engine.events import Event, EventKind
+from watersmeet.engine.inbox import Inbox
+from watersmeet.engine.specs import OperatorSpec
+from watersmeet.kernels.api import FOREVER, NEVER, StepFrontiers
+from watersmeet.state.manifest import Manifest, PartFrontier
+
+
+def late_bounds(spec: OperatorSpec, manifest: Manifest) -> list[int]:
+    """Return, for each input, the frontier below which its rows are late.
+
+    Call this before ``advance_frontiers``: a row is late by the frontier as it stood before the batch.
+    """
+    if spec.accepts_late and not manifest.sealed:
+        return [NEVER] * len(spec.inputs)
+    return [
+        manifest.frontier if input.holds_back else manifest.own.get(number, NEVER)
+        for number, input in enumerate(spec.inputs)
+    ]
+
+
+def advance_frontiers(spec: OperatorSpec, manifest: Manifest, inbox: Inbox) -> StepFrontiers:
+    """Apply marks, reports and control events, then advance the frontiers of the inputs and of the operator."""
+    before = manifest.frontier
+    for mark in inbox.marks:
+        if mark.frontier != NEVER:
+            manifest.report_frontier(mark.input, mark.part, mark.frontier)
+    for number, report in inbox.reports:
+        manifest.report_newest(number, report.newest)
+        for name, by in report.counters.items():
+            manifest.count(f"{spec.name}.{name}.{spec.inputs[number].source}", by)
+    for control in inbox.controls:
+        _apply_control(spec, manifest, Event.from_json(bytes(control.payload)))
+    lags = {number: input.lag for number, input in enumerate(spec.inputs)}
+    manifest.advance(lags, [number for number, input in enumerate(spec.inputs) if not input.holds_back])
+    own = tuple(manifest.own[number] for number in range(len(spec.inputs)))
+    return StepFrontiers(before, manifest.frontier, own)
+
+
+def _apply_control(spec: OperatorSpec, manifest: Manifest, event: Event) -> None:
+    for number, input in enumerate(spec.inputs):
+        if input.source is None or not (event.inputs is None or input.source in event.inputs):
+            continue
+        parts = manifest.parts.setdefault(number, {})
+        for name in list(parts) or [""]:
+            match event.kind:
+                case EventKind.END:
+                    manifest.report_frontier(number, name, FOREVER)
+                case EventKind.ADVANCE:
+                    manifest.report_frontier(number, name, event.frontier)
+                case EventKind.IDLE if event.parts is None or name in event.parts:
+                    part = parts.setdefault(name, PartFrontier())
+                    # a part that reported since its silence was observed is not idle
+                    part.idle = event.observed in (None, part.heard * len(spec.buckets))

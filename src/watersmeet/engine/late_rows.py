@@ -1,0 +1,67 @@
+"""Late rows: split from those on time, counted, and kept as side output where the query asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from watersmeet.columns import TIME
+from watersmeet.engine.frames import side_rows
+from watersmeet.engine.inbox import Inbox
+from watersmeet.engine.pack import RAW_TEXT
+from watersmeet.engine.specs import OperatorSpec
+from watersmeet.kernels.api import FOREVER
+from watersmeet.state.manifest import Manifest
+
+
+def split_late_rows(
+    spec: OperatorSpec, manifest: Manifest, inbox: Inbox, bounds: Sequence[int]
+) -> tuple[dict[int, pa.Table], list[pa.Table]]:
+    """Return the kernel's inputs, which hold no late row, and the late rows of each input that keeps them.
+
+    ``bounds`` are those of ``late_bounds``.  The manifest counts late and used rows of every source; copies are counted
+    by the bucket of their key.
+    """
+    inputs: dict[int, pa.Table] = {}
+    side: list[pa.Table] = []
+    for number, input in enumerate(spec.inputs):
+        bound = bounds[number]
+        on_time, late = _split(inbox.rows[number], bound)
+        if input.source is not None:
+            manifest.count(f"{spec.name}.late.{input.source}", late.num_rows)
+            manifest.count(f"{spec.name}.used.{input.source}", on_time.num_rows)
+            if late.num_rows and RAW_TEXT in late.column_names:
+                reason = f"its event time is before {_time_text(bound, input.scale)}"
+                side.append(side_rows("late", input.source, pa.array([reason] * late.num_rows), late[RAW_TEXT]))
+        copies_on_time, _ = _split(inbox.copies[number], bound)
+        inputs[number] = pa.concat_tables(
+            [each.select(input.schema.names).cast(input.schema) for each in (on_time, copies_on_time)]
+        )
+    return inputs, side
+
+
+def _split(rows: pa.Table, bound: int) -> tuple[pa.Table, pa.Table]:
+    """Return rows on time (``$t >= bound``, or NULL in a padded row) and late rows."""
+    if not rows.num_rows:
+        return rows, rows
+    late = pc.fill_null(pc.less(rows[TIME], pa.scalar(bound, pa.int64())), False)
+    if not pc.any(late).as_py():
+        return rows, rows.slice(0, 0)
+    return rows.filter(pc.invert(late)), rows.filter(late)
+
+
+def _time_text(frontier: int, scale: int | None) -> str:
+    """Describe a frontier in the units of the event time's column."""
+    if frontier == FOREVER:
+        return "the end of the stream, which has been declared"
+    if scale is not None:
+        return f"the frontier {Decimal(frontier) / scale:f}"
+    try:
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=frontier)
+    except OverflowError:
+        return f"the frontier, {frontier} microseconds from 1970"
+    return f"the frontier {moment.isoformat(sep=' ')}"

@@ -1,0 +1,96 @@
+"""The outbox: the frames that a step sends on, to the next operator or to the end of the query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from watersmeet.columns import TIME
+from watersmeet.engine.frames import Frame, FrameKind, mark_frame, row_frames, side_frame
+from watersmeet.engine.routing import home_indexes, key_hashes, split_by_bucket
+from watersmeet.engine.specs import OperatorSpec
+from watersmeet.kernels.api import GONE
+from watersmeet.state.manifest import Manifest
+from watersmeet.state.working_set import WorkingSet
+
+
+@dataclass(frozen=True, slots=True)
+class Outbox:
+    """What a step sends on.  Results are encoded during iteration, so only one frame of them is in memory twice."""
+
+    spec: OperatorSpec
+    bucket: int
+    changes: pa.Table | None
+    others: Sequence[Frame]
+
+    def __iter__(self) -> Iterator[Frame]:
+        yield from self.others
+        yield from _result_frames(self.spec, self.bucket, self.changes)
+
+
+def forwarded(spec: OperatorSpec, bucket: int, frames: Sequence[Frame]) -> list[Frame]:
+    """Address frames of earlier operators to the next one."""
+    return [replace(frame, bucket=_next_bucket(spec, bucket)) for frame in frames]
+
+
+def side_frames(spec: OperatorSpec, bucket: int, tables: Sequence[pa.Table]) -> list[Frame]:
+    """Encode late rows, a frame for each table."""
+    return [side_frame(table, bucket=_next_bucket(spec, bucket)) for table in tables]
+
+
+def frontier_marks(spec: OperatorSpec, bucket: int, manifest: Manifest) -> list[Frame]:
+    """Report the operator's frontier from this bucket to every bucket downstream, or to the result."""
+    to = spec.downstream
+    part = str(bucket)
+    if to is None:
+        return [mark_frame(bucket, 0, part, manifest.frontier)]
+    return [mark_frame(each, to.input, part, manifest.frontier) for each in to.buckets]
+
+
+def counter_frames(
+    spec: OperatorSpec, bucket: int, manifest: Manifest, working_set: WorkingSet, loaded: int
+) -> list[Frame]:
+    """Report the counters since the query began and the size of this bucket's state; ``loaded`` is in bytes."""
+    live = spec.kernel.live_relations(manifest.frontier)
+    gauges = {
+        f"{spec.name}.state_rows": sum(
+            working_set.count(relation, low) - working_set.count(relation + GONE, low) for relation, low in live.items()
+        ),
+        f"{spec.name}.state_bytes": sum(segment.nbytes for segment in manifest.segments),
+        f"{spec.name}.segments": len(manifest.segments),
+        f"{spec.name}.frontier": manifest.frontier,
+        f"{spec.name}.loaded_bytes": loaded,
+    }
+    for number, input in enumerate(spec.inputs):
+        if input.source is not None:
+            for part in input.parts:
+                gauges[f"{spec.name}.heard.{input.source}.{part}"] = manifest.parts[number][part].heard
+    return [
+        Frame(_next_bucket(spec, bucket), 0, name, FrameKind.COUNTER, value, b"")
+        for name, value in {**manifest.counters, **gauges}.items()
+    ]
+
+
+def _next_bucket(spec: OperatorSpec, bucket: int) -> int:
+    """Return the bucket for frames that belong to no bucket's state: the first downstream, or this one at the end."""
+    return spec.downstream.buckets[0] if spec.downstream else bucket
+
+
+def _result_frames(spec: OperatorSpec, bucket: int, changes: pa.Table | None) -> Iterator[Frame]:
+    if changes is None or changes.num_rows == 0:
+        return
+    changes = changes.cast(spec.output)
+    to = spec.downstream
+    if to is None:
+        yield from row_frames(changes, bucket=bucket, input=0)
+        return
+    if len(to.times) == 1:
+        changes = changes.rename_columns([TIME if name == to.times[0] else name for name in changes.column_names])
+    else:
+        changes = changes.append_column(TIME, pc.coalesce(*(changes[name] for name in to.times)))
+    indexes = home_indexes(key_hashes(changes, to.hashes), len(to.buckets))
+    for index, rows in split_by_bucket(changes, indexes, len(to.buckets)):
+        yield from row_frames(rows, bucket=to.buckets[index], input=to.input)
