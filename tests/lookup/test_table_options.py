@@ -37,7 +37,7 @@ def test_what_is_written() -> None:
         ({"lookup_cache_row": "1"}, "did you mean lookup_cache_rows"),
         ({"url": "postgresql://db/shop"}, "url"),
         ({"table": "a.b.c"}, "table"),
-        ({"password": "geheim"}, "holds a secret in clear text"),
+        ({"password": "geheim"}, "holds a secret written out"),
     ],
 )
 def test_what_is_refused(options: dict[str, object], message: str) -> None:
@@ -54,7 +54,7 @@ def test_what_is_refused(options: dict[str, object], message: str) -> None:
     ],
 )
 def test_a_password_within_the_url_is_refused_and_not_shown(url: str) -> None:
-    with pytest.raises(ConfigError, match="url holds a secret in clear text") as error:
+    with pytest.raises(ConfigError, match="url holds a secret written out") as error:
         jdbc(url=url)
     assert "geheim" not in str(error.value)
 

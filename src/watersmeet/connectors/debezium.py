@@ -1,8 +1,8 @@
 """Debezium's change records as rows: a JSON envelope has the row's image before and after a change.
 
-In a versioned_kv stream ``after`` is the key's newest version, and a delete ends the key when it happened.  In a
-changelog_kv stream each image stands for itself: ``before`` does not hold any more, ``after`` does, in this order.
-Rows of one record share its position in the source; packing keeps the order of rows that share one.
+In a versioned_kv stream ``after`` is the key's newest version, and a delete ends the key at its time. In a changelog_kv
+stream ``before`` is a retraction and ``after`` a new row, in this order. Rows of one record share its position in the
+source; packing keeps the order of such rows.
 """
 
 from __future__ import annotations

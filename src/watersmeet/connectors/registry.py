@@ -32,7 +32,7 @@ from watersmeet.connectors.print_sink import PrintConnector
 from watersmeet.connectors.sink_changelogs import Changelogs, sinks_of_changelogs
 from watersmeet.errors import ConfigError, UnsupportedError, did_you_mean
 from watersmeet.runtime.dataflow import Source
-from watersmeet.settings.secrets import require_references
+from watersmeet.settings.secrets import remember, require_references
 from watersmeet.settings.seek import Seek
 
 CONNECTORS: Mapping[str, Connector] = {
@@ -62,7 +62,7 @@ class Sink:
 def check_connector(stream: StreamDef) -> None:
     """Raise ``ConfigError`` for an unknown connector, a wrong option or a secret in clear text.
 
-    So too for a secret in clear text.
+    This contacts no other system.
     """
     connector = _connector(stream)
     require_references(stream.options)

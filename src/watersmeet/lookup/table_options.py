@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from watersmeet.lookup.retry import OnError, RetryPolicy
-from watersmeet.settings.durations import seconds
 from watersmeet.settings.option_parsing import Model, parse_options
+from watersmeet.settings.query_settings import seconds
 from watersmeet.settings.secrets import require_references
 
 
@@ -73,7 +73,7 @@ class DeltaOptions(LookupOptions):
 def parse_table_options(model: type[Model], connector: str, options: Mapping[str, object]) -> Model:
     """Return the checked options of a WITH clause.
 
-    So too for a secret in clear text.
+    Raises ``ConfigError`` for a secret in clear text, and for missing, unknown or wrong options.
     """
     require_references({name: str(value) for name, value in options.items()})
     return parse_options(model, connector, options)

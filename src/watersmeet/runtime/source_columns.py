@@ -9,8 +9,8 @@ from sqlglot import exp
 from watersmeet.columns import BAD, PART, RAW, SEQUENCE, STORED_FRONTIER, TEXT, TIME, spark_name
 from watersmeet.engine.pack import GREATEST_TIME, RAW_TEXT
 from watersmeet.expressions.times import EventTime, TimeUnit
-from watersmeet.plan.logical.query import Input
-from watersmeet.plan.physical import PhysicalInput
+from watersmeet.plan.logical.tree import Input
+from watersmeet.plan.physical_plan import PhysicalInput
 
 
 def source_columns(

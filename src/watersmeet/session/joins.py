@@ -24,7 +24,6 @@ from watersmeet.session.join_clauses import (
 )
 from watersmeet.session.results import Stream
 from watersmeet.session.session import Session, connect
-from watersmeet.settings.durations import split_duration
 
 How: TypeAlias = Literal["inner", "left", "right", "full", "semi", "anti"]
 _JOINS: dict[str, str] = {
@@ -523,47 +522,3 @@ def _select(session: Session, query: str) -> DataFrame:
         raise
     assert isinstance(result, Stream)
     return result.frame
-
-
-def _condition(on: Keys, where: str | None) -> str:
-    pairs = [on] if isinstance(on, str) else on
-    terms = [f"`left`.{_name(a)} = `right`.{_name(b)}" for a, b in map(_pair, pairs)]
-    if where is not None:
-        terms.append(f"({where})")
-    return " AND ".join(terms)
-
-
-def _pair(names: str | tuple[str, str]) -> tuple[str, str]:
-    return (names, names) if isinstance(names, str) else names
-
-
-def _columns(names: str | Sequence[str]) -> Sequence[str]:
-    return [names] if isinstance(names, str) else names
-
-
-def _rows(span: Span) -> str:
-    """A number of rows."""
-    found = re.fullmatch(r"\s*(\d+)(\s+rows?)?\s*", span) if isinstance(span, str) else None
-    if found is None:
-        raise ConfigError(f"{span!r} is no number of rows", hint="write '10'")
-    return found[1]
-
-
-def _name(column: str) -> str:
-    return exp.to_identifier(column, quoted=True).sql(dialect="spark")
-
-
-def _words(span: Span) -> str:
-    return f"{span // timedelta(microseconds=1)} microseconds" if isinstance(span, timedelta) else span
-
-
-def _interval(span: Span) -> str:
-    try:
-        amount, unit = split_duration(_words(span))
-    except ValueError:
-        raise ConfigError(f"{span!r} is not a duration", hint="write '10 minutes', or use a timedelta") from None
-    if unit not in INTERVAL_UNITS:
-        raise ConfigError(
-            f"{span!r} has no unit of time", hint=f"units are {', '.join(INTERVAL_UNITS).lower()}; or use a timedelta"
-        )
-    return f"INTERVAL '{amount}' {unit}"

@@ -13,7 +13,7 @@ from watersmeet.catalog.workspace import make_workspace
 from watersmeet.connectors import console, registry
 from watersmeet.errors import CatalogError
 from watersmeet.plan.lineage import event_time_output
-from watersmeet.plan.physical import PhysicalPlan
+from watersmeet.plan.physical_plan import PhysicalPlan
 from watersmeet.runtime.checkpoint import Checkpoint
 from watersmeet.runtime.late_rows import keep_late_rows
 from watersmeet.runtime.query import Job, QueryMode, RunningQuery, start_query

@@ -15,17 +15,15 @@ from watersmeet.catalog.streams import FRAME, StreamDef, StreamMode
 from watersmeet.catalog.workspace import make_workspace
 from watersmeet.columns import spark_name
 from watersmeet.connectors import console, registry
-from watersmeet.connectors.dataframe_source import check_order
 from watersmeet.connectors.insert import insert_values
+from watersmeet.connectors.registry import check_order
 from watersmeet.connectors.snapshot import snapshot
-from watersmeet.connectors.stream_schema import to_columns
 from watersmeet.errors import BindError, CatalogError, CheckpointError, ConfigError, UnsupportedError
 from watersmeet.lookup.source import RowsSource
 from watersmeet.lookup.tables import table_options, table_schema
 from watersmeet.plan.explain import explain
-from watersmeet.plan.lineage import derived_stream, event_time_output
+from watersmeet.plan.lineage import derived_stream
 from watersmeet.plan.physical_plan import PhysicalPlan
-from watersmeet.runtime.checkpoint import Checkpoint
 from watersmeet.runtime.dataflow import Resources, build, new_buckets
 from watersmeet.runtime.failures import planning
 from watersmeet.runtime.query import QueryMode, RunningQuery
@@ -35,8 +33,6 @@ from watersmeet.session.results import Batch, Message, Plan, Result, Started, St
 from watersmeet.session.spark import open_spark
 from watersmeet.session.streams import Streams, check_connector, check_corrections
 from watersmeet.session.table_queries import batch_frame, insert_rows
-from watersmeet.settings.query_settings import QuerySettings
-from watersmeet.settings.secrets import hide
 from watersmeet.settings.seek import resolve
 from watersmeet.sql.parse import parse
 from watersmeet.sql.statements import (
@@ -266,9 +262,7 @@ class Session:
             case Show():
                 return self.streams.show()
             case ShowCreate():
-                stream = self.streams.require(statement.name, statement)
-                # a catalogue may be older than the check for secrets in clear text
-                return Table(("statement",), [(hide(stream.definition, stream.options),)])
+                return Table(("statement",), [(self.streams.require(statement.name, statement).definition,)])
             case Describe():
                 return description(self.streams.require(statement.name, statement))
             case Drop():

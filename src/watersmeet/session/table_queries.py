@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from watersmeet.bind.table_queries import stored_streams
-from watersmeet.connectors.current_rows import current_rows
+from watersmeet.connectors.current_rows import stored_rows
 from watersmeet.errors import BindError, SqlSyntaxError, WatersmeetError
 from watersmeet.runtime.failures import first_sentence, known_error, translate, without_stacks
 from watersmeet.session.streams import Streams

@@ -1,66 +1,44 @@
 """Secrets in options: written as references (``${env:NAME}``, ``${file:/path}``), resolved late and never printed.
 
-An option that holds a secret in clear text is refused where the stream is defined, since the catalogue keeps
-definitions and SHOW CREATE prints them.  A secret is one reference and nothing beside it:
-
-    an option whose name says so    kafka.ssl.truststore.password = '${env:TRUST}'
-    a value in a JAAS configuration kafka.sasl.jaas.config = '… required username="app" password="${env:PW}";'
-    a part of a URL                 url = 'jdbc:postgresql://app:${env:PW}@db/shop'
-
-Text that other programs write (errors, logs) is shown with secrets hidden.
+A stream or table is refused where an option holds a secret in clear text, because the catalogue keeps definitions and
+SHOW CREATE prints them. Text that other programs write (errors, logs) is printed with secrets hidden.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import quote
 
 from watersmeet.errors import ConfigError
 from watersmeet.settings.written_secrets import REFERENCE, is_jaas, is_secret_name, secrets_in
 
-_REFERENCE = re.compile(r"\$\{(env|file):([^}]+)\}")
 _MASK = "***"
 _SHORTEST_PART = 4
 """Lines and other parts of a secret that are shorter than this are not hidden by themselves."""
 _JAAS_FLAG = re.compile(r"\b(required|requisite|sufficient|optional)\b", re.IGNORECASE)
 
-_SENSITIVE = re.compile(r"passw(or)?d|pwd|secret|token|jaas|credential|\.key$", re.IGNORECASE)
-_PUBLIC = re.compile(r"\.(url|id|ms|class)$", re.IGNORECASE)  # sasl.oauthbearer.token.endpoint.url and the like
-_COLUMN = "columns."  # an expression for a made-up column, whatever its name
-_BROKERS = ("brokers", "kafka.bootstrap.servers")
-
-#: Options of login modules that hold no secret; every other one does.
-_HARMLESS_LOGIN = frozenset(
-    ("username", "user", "servicename", "service_name", "principal", "keytab", "usekeytab", "storekey", "clientid")
-    + ("useticketcache", "ticketcache", "renewtgt", "donotprompt", "refreshkrb5config", "debug", "isinitiator", "scope")
-    + ("usefirstpass", "tryfirstpass", "tokenauth")
-)
-_LOGIN_OPTION = re.compile(r"""([^\s=;"']+)\s*=\s*("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|[^\s;]*)""")
-_LOGIN_FRAME = re.compile(r"(\s*[\w.$]*(\s+(required|requisite|sufficient|optional))?\s*;?\s*)*", re.IGNORECASE)
-
-#: ``user:password@`` after ``://``; a number and a slash after the colon are a port.
-_USER_INFO = re.compile(r"://[^\s/?#:@]*:(?!\d+/)([^@\s]*)@")
-_ORACLE_LOGIN = re.compile(r"^jdbc:oracle:\w+:[^/@\s]+/([^@\s]+)@")
-_PARAMETER = re.compile(r"[?&;]([\w.-]+)=([^&;#\s]*)")
-_SECRET_PARAMETER = re.compile(
-    r"passw(or)?d|pwd|secret|token|sig$|signature|credential|api_?key|access_?key", re.IGNORECASE
-)
-
-_resolved: set[str] = set()  # values that references led to, so that they can be hidden
+_known: set[str] = set()  # resolved and written secrets of this process, so that they can be hidden
 
 
 def require_references(options: Mapping[str, str]) -> None:
-    """Raise ``ConfigError`` for the first option that holds a secret in clear text."""
+    """Raise ``ConfigError`` for the first option that holds a secret in clear text.
+
+    Every secret must be a whole reference. The error names the option and never its value.
+    """
     for name, value in options.items():
-        if any(_clear_text(name, value)):
-            raise ConfigError(f"option {name} holds a secret in clear text", hint=_hint(name), option=name)
+        if secrets_in(name, value):
+            raise ConfigError(
+                f"option {name} holds a secret written out, which the catalogue would keep",
+                hint=_what_to_write(name),
+                option=name,
+            )
 
 
 def resolve(text: str) -> str:
-    """``text`` with every ``${env:NAME}`` and ``${file:/path}`` replaced; called as late as possible.
+    """Replace every ``${env:NAME}`` and ``${file:/path}`` in ``text``. Call it as late as possible.
 
     Raises ``ConfigError`` for a reference that leads nowhere; it names the reference and never a value.
     """
@@ -82,90 +60,67 @@ def remember(options: Mapping[str, str]) -> None:
 
 
 def masked(options: Mapping[str, str]) -> dict[str, str]:
-    """The options as they may be printed: references as written, secrets in clear text hidden."""
-    return {name: hide(value, {name: value}) for name, value in options.items()}
+    """Return the options for printing: references stay, every value that holds a secret becomes ``***``."""
+    return {name: masked_value(name, value) for name, value in options.items()}
+
+
+def masked_value(name: str, value: str) -> str:
+    """Return the value of option ``name`` for printing."""
+    return _MASK if secrets_in(name, value) else value
+
+
+def masked_definition(text: str, options: Mapping[str, str]) -> str:
+    """Return a CREATE statement for printing: ``***`` in place of the values of ``options`` that hold a secret."""
+    from sqlglot.dialects.dialect import Dialect
+
+    written = {value for name, value in options.items() if secrets_in(name, value)}
+    if not written:
+        return text
+    kept, place = [], 0
+    for token in Dialect.get_or_raise("spark").tokenize(text):
+        if token.text in written:
+            kept += [text[place : token.start], f"'{_MASK}'"]
+            place = token.end + 1
+    parts = {part for name, value in options.items() for part in secrets_in(name, value)}
+    return _without("".join([*kept, text[place:]]), (part for part in parts if len(part) >= _SHORTEST_PART))
 
 
 def hide(text: str, options: Mapping[str, str] | None = None) -> str:
-    """``text`` without any secret resolved so far, or in clear text in ``options``."""
-    written = {secret for name, value in (options or {}).items() for secret in _clear_text(name, value)}
-    for secret in sorted(filter(None, _resolved | written), key=len, reverse=True):
-        text = text.replace(secret, _MASK)
+    """Replace secrets in ``text`` that another program wrote: all known ones, and those written in ``options``.
+
+    Known are resolved references and what ``remember`` was called with. Percent-encoded, quoted and multi-line forms
+    of a secret are replaced too.
+    """
+    written = {secret for name, value in (options or {}).items() for secret in secrets_in(name, value)}
+    return _without(text, _known | written)
+
+
+def _without(text: str, secrets: Iterable[str]) -> str:
+    for form in sorted(_forms(secrets), key=len, reverse=True):
+        text = text.replace(form, _MASK)
     return text
 
 
-def _hint(name: str) -> str:
-    if "jaas" in name.lower():
-        return 'write each secret value as one reference: password="${env:NAME}" or "${file:/path}"'
-    if _is_sensitive(name):
-        return f"refer to it: '{name}' = '${{env:NAME}}' or '${{file:/path}}', with nothing beside it"
-    return "leave the credentials out, or write the password as one reference: scheme://user:${env:NAME}@host"
+def _forms(secrets: Iterable[str]) -> set[str]:
+    """Return the ways in which other programs write the secrets."""
+    found: set[str] = set()
+    for secret in secrets:
+        found |= {secret, quote(secret, safe=""), quote(secret), re.sub(r"([\\\"'])", r"\\\1", secret)}
+        found.update(line for line in secret.splitlines() if len(line) >= _SHORTEST_PART)
+    return found
 
 
-# -- secrets in clear text ---------------------------------------------------------------------------------------------
-
-
-def _clear_text(name: str, value: str) -> Iterator[str]:
-    """The secrets that stand in an option in clear text."""
-    if name.startswith(_COLUMN):
-        return
-    if "jaas" in name.lower():
-        yield from _in_login(value)
-    elif _is_sensitive(name) and value and not _is_reference(value):
-        yield value
-    urls = [f"://{each.strip()}" for each in value.split(",")] if name in _BROKERS else [value]
-    for url in urls:
-        yield from _in_url(url)
-
-
-def _is_sensitive(name: str) -> bool:
-    return _SENSITIVE.search(name) is not None and _PUBLIC.search(name) is None
-
-
-def _is_reference(value: str) -> bool:
-    return _REFERENCE.fullmatch(value.strip()) is not None
-
-
-def _in_login(configuration: str) -> Iterator[str]:
-    """The secrets of a JAAS configuration: ``Module flag name=value name="value" …;``."""
-    if not configuration.strip() or _is_reference(configuration):
-        return
-    text, references = _without_references(configuration)
-    for name, given in _LOGIN_OPTION.findall(text):
-        value = given[1:-1] if given[:1] in ("'", '"') else given
-        is_plain = value.lower() in ("", "true", "false") or name.lower() in _HARMLESS_LOGIN
-        if not is_plain and value not in references:
-            yield _with_references(value, references)
-    if _LOGIN_FRAME.fullmatch(_LOGIN_OPTION.sub(" ", text)) is None:
-        yield configuration  # not understood, so nobody knows what it holds
-
-
-def _in_url(value: str) -> Iterator[str]:
-    """The passwords in a URL: before the host, and in parameters."""
-    if "://" not in value and not value.startswith("jdbc:"):
-        return
-    text, references = _without_references(value)
-    found = [*_USER_INFO.findall(text), *_ORACLE_LOGIN.findall(text)]
-    found += [given for name, given in _PARAMETER.findall(text) if _SECRET_PARAMETER.search(name)]
-    for secret in found:
-        if secret and secret not in references:
-            yield _with_references(secret, references)
-
-
-def _without_references(text: str) -> tuple[str, dict[str, str]]:
-    """The text with a private character in place of each reference, and which reference each stands for."""
-    references: dict[str, str] = {}
-
-    def stand_in(reference: re.Match[str]) -> str:
-        mark = chr(0xE000 + len(references))
-        references[mark] = reference[0]
-        return mark
-
-    return _REFERENCE.sub(stand_in, text), references
-
-
-def _with_references(text: str, references: Mapping[str, str]) -> str:
-    return "".join(references.get(char, char) for char in text)
+def _what_to_write(name: str) -> str:
+    whole = f"'{name}' = '${{env:NAME}}' or '${{file:/path}}'"
+    if is_jaas(name):
+        return f'refer to each secret in it, as in password="${{env:NAME}}", or to all of it: {whole}'
+    if is_secret_name(name):
+        return f"refer to it: {whole}"
+    if name == "url":
+        return "leave it out of the url, and add password = '${env:NAME}' or '${file:/path}'"
+    if name == "path":
+        return "leave it out of the path: configure credentials where the file system is configured"
+    return "write ${env:NAME} or ${file:/path} in its place, and nothing beside it"
 
 
 def _look_up(kind: str, name: str) -> str:
@@ -178,8 +133,17 @@ def _look_up(kind: str, name: str) -> str:
         return value
     try:
         return Path(name).read_text(encoding="utf-8").rstrip("\r\n")
+    except OSError as error:
+        raise ConfigError(f"{name}, which an option refers to, cannot be read ({error.strerror})") from None
     except UnicodeDecodeError:
-        raise ConfigError(f"{name}, which an option refers to, is not UTF-8 text") from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "not a path"
-        raise ConfigError(f"{name}, which an option refers to, cannot be read ({reason})") from None
+        raise ConfigError(f"{name}, which an option refers to, is not text in UTF-8") from None
+    except ValueError:  # a NUL in the path
+        raise ConfigError(f"{name!r}, which an option refers to, is not a path") from None
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # the bytes of a variable that is not UTF-8 arrive as lone surrogates
+        return False
+    return True

@@ -51,7 +51,7 @@ class TableFiles:
         self._folder = folder
 
     def open(self, table: StreamDef, columns: Sequence[str]) -> LookupSource:
-        """What a query asks."""
+        """Return the lookup source of a table."""
         from watersmeet.lookup.file_tables import FilesSource
 
         if not self._path(table).exists():
