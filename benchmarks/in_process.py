@@ -17,7 +17,7 @@ from watersmeet.engine.specs import OperatorSpec
 from watersmeet.plan.worker_projection import worker_projection
 from watersmeet.plan.worker_specs import operator_specs, pack_specs
 from watersmeet.state.store import MemoryStore
-from watersmeet.state.working_set import WorkingSets
+from watersmeet.state.working_sets import WorkingSets
 from watersmeet.testing.expressions import project, select
 from watersmeet.testing.harness import HeldHotKeys, load_script
 from watersmeet.testing.rig import StepInput

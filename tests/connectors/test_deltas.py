@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
-from watersmeet.testing.bench import StepInput
 
 from watersmeet.bind.define import define_stream
 from watersmeet.catalog.streams import StreamDef
@@ -23,6 +22,7 @@ from watersmeet.connectors.stream_schema import spark_schema, stored_schema
 from watersmeet.errors import BindError
 from watersmeet.sql.parse import parse
 from watersmeet.sql.statements import CreateStream, InsertValues
+from watersmeet.testing.rig import StepInput
 from watersmeet.testing.source import source_table
 
 TS = 1_600_000_000_000

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from watersmeet.columns import TIME, WEIGHT
-from watersmeet.engine import host
+from watersmeet.engine import host, segment_log
 from watersmeet.state.local_copies import LocalCopies
 from watersmeet.state.segments import Segment, read_segment
 from watersmeet.state.store import MemoryStore, Store

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import BAD, SEQUENCE, TP_DELTA, TP_TIME, spark_name
 from watersmeet.engine.pack import GREATEST_TIME
-from watersmeet.runtime.dataflow import on_axis
+from watersmeet.runtime.source_columns import internal_time
 
 _TIME, _PLACE, _RANK = "_wm_time", "_wm_place", "_wm_rank"
 
@@ -24,7 +24,7 @@ def current_rows(source: DataFrame, stream: StreamDef, *, with_arrival: bool = F
     if stream.changes:
         # rows that share a position (lines of a file's block, images of one change) keep the order they are read in
         rows = rows.withColumn(_PLACE, F.monotonically_increasing_id())
-    rows = rows.withColumn(_TIME, on_axis(stream.event_time))
+    rows = rows.withColumn(_TIME, internal_time(stream.event_time))
     rows = rows.where(F.col(_TIME).between(-GREATEST_TIME, GREATEST_TIME))
     if stream.changes:
         rows = _newest(rows, stream).where(F.col(TP_DELTA) == 1)

@@ -27,7 +27,7 @@ from watersmeet.lookup.jdbc import same_name
 from watersmeet.lookup.jdbc_types import fits, python_type
 from watersmeet.lookup.table_options import DatabaseOptions, parse_table_options
 from watersmeet.lookup.tables import table_schema
-from watersmeet.settings.query_settings import seconds
+from watersmeet.settings.durations import seconds
 from watersmeet.settings.secrets import hide
 
 if TYPE_CHECKING:

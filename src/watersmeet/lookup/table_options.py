@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from watersmeet.lookup.retry import OnError, RetryPolicy
+from watersmeet.settings.durations import seconds
 from watersmeet.settings.option_parsing import Model, parse_options
-from watersmeet.settings.query_settings import seconds
 from watersmeet.settings.secrets import require_references
 
 

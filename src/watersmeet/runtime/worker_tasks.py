@@ -24,7 +24,7 @@ from watersmeet.runtime.exchange import Exchange, batch_id
 from watersmeet.runtime.hot_key_files import HotKeyFiles
 from watersmeet.state.local_copies import LocalCopies
 from watersmeet.state.store import Store
-from watersmeet.state.working_set import WorkingSets
+from watersmeet.state.working_sets import WorkingSets
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from watersmeet.catalog.streams import EMBEDDED, StreamDef
 from watersmeet.catalog.workspace import make_workspace
 from watersmeet.connectors import console, registry
+from watersmeet.connectors.stream_schema import to_columns
 from watersmeet.errors import CatalogError
 from watersmeet.plan.lineage import event_time_output
 from watersmeet.plan.physical_plan import PhysicalPlan
@@ -122,7 +123,7 @@ class Queries:
         late_log = None if late_rows == "drop" else self._streams.late_log(late_rows)
 
         def write(frame: DataFrame, batch_id: int, key: str) -> None:
-            sink.write(registry.to_columns(frame, target, columns), batch_id, key)
+            sink.write(to_columns(frame, target, columns), batch_id, key)
             if late_log is not None:
                 keep_late_rows(self._spark, checkpoint.side, batch_id, late_log, key)
 

@@ -15,9 +15,10 @@ from watersmeet.catalog.streams import FRAME, StreamDef, StreamMode
 from watersmeet.catalog.workspace import make_workspace
 from watersmeet.columns import spark_name
 from watersmeet.connectors import console, registry
+from watersmeet.connectors.dataframe_source import check_order
 from watersmeet.connectors.insert import insert_values
-from watersmeet.connectors.registry import check_order
 from watersmeet.connectors.snapshot import snapshot
+from watersmeet.connectors.stream_schema import to_columns
 from watersmeet.errors import BindError, CatalogError, CheckpointError, ConfigError, UnsupportedError
 from watersmeet.lookup.source import RowsSource
 from watersmeet.lookup.tables import table_options, table_schema
@@ -33,6 +34,7 @@ from watersmeet.session.results import Batch, Message, Plan, Result, Started, St
 from watersmeet.session.spark import open_spark
 from watersmeet.session.streams import Streams, check_connector, check_corrections
 from watersmeet.session.table_queries import batch_frame, insert_rows
+from watersmeet.settings.secrets import masked_definition
 from watersmeet.settings.seek import resolve
 from watersmeet.sql.parse import parse
 from watersmeet.sql.statements import (
@@ -262,7 +264,8 @@ class Session:
             case Show():
                 return self.streams.show()
             case ShowCreate():
-                return Table(("statement",), [(self.streams.require(statement.name, statement).definition,)])
+                stream = self.streams.require(statement.name, statement)
+                return Table(("statement",), [(masked_definition(stream.definition, stream.options),)])
             case Describe():
                 return description(self.streams.require(statement.name, statement))
             case Drop():
@@ -322,7 +325,7 @@ class Session:
         check_target(target, frame.columns, statement)
         if target.columns:  # by position: two columns of Spark SQL may have one name
             frame = frame.toDF(*(statement.columns or [column.name for column in target.columns]))
-        rows = registry.to_columns(frame, target, statement.columns)
+        rows = to_columns(frame, target, statement.columns)
         batch = 0  # the only one: the key is used once
         key = f"into_{target.name}_{short_hash(statement.source)}-{uuid.uuid4().hex}-{batch:012d}"
         count = insert_rows(rows, lambda counted: sink.write(counted, batch, key))

@@ -13,19 +13,18 @@ from watersmeet.bind.indexes import with_index, without_index
 from watersmeet.catalog.catalog import Catalog, is_same
 from watersmeet.catalog.streams import EMBEDDED, StreamColumn, StreamDef
 from watersmeet.connectors import registry
-from watersmeet.connectors.embedded import EmbeddedLog
+from watersmeet.connectors.dataframe_source import frame_source
+from watersmeet.connectors.embedded import EmbeddedLog, embedded_log
 from watersmeet.errors import (
     BindError,
     CatalogError,
     ConfigError,
-    ConnectorError,
     Position,
     UnsupportedError,
     WatersmeetError,
     did_you_mean,
 )
-from watersmeet.kernels.lookup import LookupJoin
-from watersmeet.lookup.source import LookupSource, RowsSource, UnavailableError
+from watersmeet.lookup.source import LookupSource, RowsSource
 from watersmeet.lookup.tables import open_table, table_options
 from watersmeet.plan.physical_plan import PhysicalPlan
 from watersmeet.runtime.dataflow import Source
@@ -119,7 +118,7 @@ class Streams:
             error.position = statement.position
             raise
         if added and stream.connector == EMBEDDED:
-            registry.embedded_log(stream, self._workspace)
+            embedded_log(stream, self._workspace)
         return Message(f"created stream {stream.name}" if added else f"stream {stream.name} is there already")
 
     def create_table(self, statement: CreateTable) -> Message:
@@ -200,7 +199,7 @@ class Streams:
                 continue
             if key in self._registered:
                 registered, frame, order = self._registered[key]
-                found[key] = registry.frame_source(frame, registered, order)
+                found[key] = frame_source(frame, registered, order)
             else:
                 found[key] = registry.open_source(self._spark, stream, self._workspace, limited=limited, seek=seek)
         return found
@@ -224,15 +223,7 @@ class Streams:
         secret that only the workers have.
         """
         for operator in plan.operators:
-            if not isinstance(operator.kernel, LookupJoin):
-                continue
-            try:
-                operator.kernel.source.check()
-            except (UnavailableError, ConfigError):
-                continue
-            except ConnectorError as error:
-                error.position = plan.table_of(operator.kernel.names).position
-                raise
+            operator.check()
 
     def stored(self, stream: StreamDef) -> DataFrame:
         """The stored rows of a stream, as a batch source frame; ``UnsupportedError`` if it stores none."""
@@ -252,7 +243,7 @@ class Streams:
                 f"late_rows = '{name}': that stream cannot store late rows",
                 hint="name an embedded stream (source STRING, reason STRING, raw STRING), or a new one",
             )
-        return registry.embedded_log(stream, self._workspace)
+        return embedded_log(stream, self._workspace)
 
 
 def check_connector(stream: StreamDef, statement: CreateStream) -> None:

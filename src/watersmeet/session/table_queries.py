@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from watersmeet.bind.table_queries import stored_streams
-from watersmeet.connectors.current_rows import stored_rows
+from watersmeet.connectors.current_rows import current_rows
 from watersmeet.errors import BindError, SqlSyntaxError, WatersmeetError
 from watersmeet.runtime.failures import first_sentence, known_error, translate, without_stacks
 from watersmeet.session.streams import Streams
@@ -43,7 +43,7 @@ def batch_frame(spark: SparkSession, query: HistoricalQuery, streams: Streams) -
         for key, stream in found.items():
             try:
                 with spark_errors():
-                    rows = stored_rows(streams.stored(stream), stream, with_arrival=query.names_arrival)
+                    rows = current_rows(streams.stored(stream), stream, with_arrival=query.names_arrival)
                     rows.createOrReplaceTempView(views[key])
             except WatersmeetError as error:
                 first = next(table for table in query.tables if table.name.lower() == key)

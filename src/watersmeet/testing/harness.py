@@ -30,7 +30,7 @@ from watersmeet.plan.physical_plan import PhysicalInput
 from watersmeet.plan.worker_specs import operator_specs, pack_specs
 from watersmeet.sql.statements import Query
 from watersmeet.state.store import MemoryStore
-from watersmeet.state.working_set import WorkingSets
+from watersmeet.state.working_sets import WorkingSets
 from watersmeet.testing.cells import Row
 from watersmeet.testing.expressions import project, select, spark_types
 from watersmeet.testing.rig import Rig, StepInput, StepOutcome

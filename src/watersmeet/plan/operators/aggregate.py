@@ -51,7 +51,7 @@ class AggregateOperator(PhysicalOperator):
     @property
     def added_types(self) -> Mapping[str, pa.DataType]:
         """Keys and the functions' values."""
-        return self.kernel.given
+        return self.kernel.output_types
 
     @property
     def passes_any_time(self) -> bool:
@@ -157,7 +157,7 @@ class AggregatePlan:
             kernel=kernel,
             feeds=(feed,),
             routed_by=(route,),
-            output=tuple(kernel.given),
+            output=tuple(kernel.output_types),
             single_bucket=not route,
             weighted=True,
             stage=stage,
