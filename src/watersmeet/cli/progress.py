@@ -19,8 +19,8 @@ from watersmeet.cli.views import CurrentTable, show_of
 
 if TYPE_CHECKING:
     from watersmeet.connectors.console import Show
+    from watersmeet.runtime.query import RunningQuery
     from watersmeet.runtime.report import Report
-from watersmeet.runtime.query import RunningQuery
     from watersmeet.sql.statements import Statement
 
 _PLAIN_LINES_SECONDS = 1.0

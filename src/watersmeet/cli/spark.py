@@ -15,7 +15,7 @@ from logging import Formatter, LogRecord
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from socketserver import BaseServer
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
@@ -131,7 +131,8 @@ class _File(RotatingFileHandler):
     """A log file for its owner alone.  On a full disk it drops lines: an error on standard error would be logged."""
 
     def _open(self) -> TextIOWrapper:
-        return open(self.baseFilename, self.mode, encoding=self.encoding, errors=self.errors, opener=open_private)
+        file = open(self.baseFilename, self.mode, encoding=self.encoding, errors=self.errors, opener=open_private)
+        return cast("TextIOWrapper", file)
 
     def handleError(self, record: LogRecord) -> None:  # noqa: N802 - logging calls it so
         """Ignore the error."""
