@@ -105,7 +105,11 @@ def test_watersmeet_explain_knows_tables(tmp_path: Path) -> None:
         (f"{TABLE}, lookup_cache_row = 1)", ConfigError, r"no option 'lookup_cache_row' \(line 1, column 2\d\d\)"),
         (f"{TABLE}); DROP STREAM customers", CatalogError, "there is no stream customers"),
         (f"{TABLE}); DROP TABLE customers; {STREAMS}{QUERY}", CatalogError, "there is no stream customers"),
-        (f"{STREAMS}{TABLE}); INSERT INTO customers SELECT id, s, s, s FROM o", UnsupportedError, "only looked up in"),
+        (
+            f"{STREAMS}{TABLE}); INSERT INTO customers SELECT id, s, s, s FROM o",
+            UnsupportedError,
+            "queries can only look rows up in it",
+        ),
     )
     for text, kind, message in refused:
         with pytest.raises(kind, match=message):

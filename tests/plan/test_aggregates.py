@@ -134,7 +134,7 @@ def test_explain_names_functions_as_they_were_written() -> None:
     found = lines("SELECT k, count_if(x > 1), any_value(x) FROM a GROUP BY k")
     assert found[2:4] == [
         "  running totals: count_if(a.x > 1)",
-        "  computed anew where values come or go: any_value(a.x)",
+        "  recomputed when values are added or retracted: any_value(a.x)",
     ]
 
 

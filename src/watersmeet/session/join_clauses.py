@@ -46,7 +46,7 @@ def interval(span: Span) -> str:
     try:
         float(amount)
     except ValueError:
-        raise ConfigError(f"{span!r} is no length of time", hint="write '10 minutes', or use a timedelta") from None
+        raise ConfigError(f"{span!r} is not a duration", hint="write '10 minutes', or use a timedelta") from None
     word = unit.strip().upper()
     if word.removesuffix("S") not in INTERVAL_UNITS:
         raise ConfigError(
