@@ -14,8 +14,9 @@ from watersmeet.columns import TP_DELTA
 from watersmeet.errors import BindError, Position, UnsupportedError
 from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.text import plain_sql
+from watersmeet.expressions.type_groups import NUMBERS
 from watersmeet.kernels.aggregate.functions import Function
-from watersmeet.plan.logical.certain_types import FRACTIONS, INTEGERS, certain_type
+from watersmeet.plan.logical.certain_types import certain_type
 from watersmeet.plan.logical.conditions import inputs_of
 from watersmeet.plan.logical.query import AggregateCall, Aggregation, GroupKey, OutputColumn
 from watersmeet.plan.logical.tree import Input, InputColumn
@@ -314,7 +315,7 @@ def _check_type(
     function: Function, argument: exp.Expr, kind: exp.DataType, text: str, position: Position | None
 ) -> None:
     """Raise ``BindError`` where a function cannot do with values of a type."""
-    if function.takes_numbers and not kind.is_type(*INTEGERS, *FRACTIONS, _T.DECIMAL):
+    if function.takes_numbers and not kind.is_type(*NUMBERS):
         raise BindError(
             f"{text}: {plain_sql(argument)} is {kind.sql(dialect='spark')}, and {function.value} takes numbers",
             hint="CAST it, if it holds numbers",
