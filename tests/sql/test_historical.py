@@ -234,8 +234,8 @@ STREAMS = streams_of("""
             "SELECT * FROM table(people)",
             UnsupportedError,
             (
-                "people is an external table: table(…) is what is stored of a stream (line 1, column 15)\n"
-                "hint: a stream looks up in it: JOIN people FOR SYSTEM_TIME AS OF PROCTIME()"
+                "people is an external table: table(…) reads the stored rows of a stream (line 1, column 15)\n"
+                "hint: join a stream with it: JOIN people FOR SYSTEM_TIME AS OF PROCTIME()"
             ),
         ),
     ],
@@ -254,14 +254,14 @@ def test_a_cte_hides_a_stream() -> None:
 def test_explain() -> None:
     query = query_of("SELECT count() FROM table(orders) o JOIN table(Stock) ON o.id = stock.item")
     assert explain_stored(query, STREAMS, STREAMS["shown"]).splitlines() == [
-        "batch query of Spark's over what is stored now: it ends by itself and keeps no state",
+        "Spark batch query over the rows stored now: it ends by itself and keeps no state",
         "table orders (embedded), for Spark the view watersmeet_orders…",
         "  all rows",
-        "  left out: bad rows, which streaming queries set aside",
+        "  without bad rows, which streaming queries quarantine",
         "table stock (embedded), for Spark the view watersmeet_stock…",
         "  of each shop, item the newest row by ts, of one time the last in its source; none where that is a delete",
-        "  left out: bad rows, which streaming queries set aside",
-        "its rows go into shown (print), once",
+        "  without bad rows, which streaming queries quarantine",
+        "writes its rows to shown (print), once",
         "Spark SQL: SELECT count(*) FROM `watersmeet_orders` o JOIN `watersmeet_stock` AS `Stock` ON o.id = stock.item",
     ]
 

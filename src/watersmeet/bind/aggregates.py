@@ -88,7 +88,7 @@ def bind_aggregates(
         _refuse_delta(condition)
     if select.args.get("order"):
         raise UnsupportedError(
-            "ORDER BY emits rows once they are final, but the rows of an aggregate are corrected as long as it runs",
+            "ORDER BY emits rows once they are final, but an aggregate updates its rows as long as it runs",
             hint="leave out ORDER BY",
             position=position_of(select.args["order"].expressions[0]),
         )
@@ -149,7 +149,9 @@ class _AggregateBinder:
     def having(self, condition: exp.Expr, select: exp.Select) -> exp.Expr:
         """A condition of HAVING: names outside of functions may be those of the SELECT list."""
         for nested in condition.find_all(exp.Select, exp.Window):
-            raise UnsupportedError("HAVING takes no subquery and no window", position=position_of(nested))
+            raise UnsupportedError(
+                "HAVING cannot contain a subquery or a window function", position=position_of(nested)
+            )
 
         def replace(node: exp.Expr) -> exp.Expr:
             if not is_aggregate(node) and not isinstance(node, exp.Column):
@@ -178,7 +180,7 @@ class _AggregateBinder:
                 if (unknown := node.find_ancestor(exp.Anonymous)) is not None:
                     hint += f"; {unknown.name} is no aggregate here: there are {_NAMES}"
                 raise BindError(
-                    f"{name} is neither grouped nor aggregated: a group may have several",
+                    f"{name} is neither grouped nor aggregated: a group may have several values",
                     hint=hint,
                     position=position_of(node),
                 )
@@ -274,7 +276,7 @@ def _function_of(node: exp.Expr) -> tuple[Function, list[exp.Expr]]:
         first, more = node.this, node.expressions
     if function is None:
         raise UnsupportedError(
-            f"{plain_sql(node)}: there is no such aggregate over streams",
+            f"{plain_sql(node)}: this aggregate is not supported over streams",
             hint=f"there are {_NAMES}, and count(DISTINCT …)",
             position=position_of(node),
         )
@@ -328,8 +330,8 @@ def _check_type(
 def _check_comparable(kind: exp.DataType, what: str, position: Position | None) -> None:
     if kind.is_type(*_UNCOMPARED):
         raise BindError(
-            f"{what}: values of {kind.sql(dialect='spark')} are not compared here",
-            hint="take a part of it, or cast it to a text with to_json",
+            f"{what}: values of {kind.sql(dialect='spark')} cannot be compared",
+            hint="use a part of it, or to_json",
             position=position,
         )
 
@@ -339,7 +341,7 @@ def _refuse_nested(expression: exp.Expr, inside: str, near: exp.Expr) -> None:
     for node in expression.walk():
         if is_aggregate(node) or isinstance(node, exp.Window | exp.Select):
             raise UnsupportedError(
-                f"{inside} takes no aggregate, no window and no subquery",
+                f"{inside} cannot contain an aggregate, a window function or a subquery",
                 position=position_of(node) or position_of(near),
             )
 
@@ -348,7 +350,7 @@ def _refuse_delta(expression: exp.Expr) -> None:
     for column in expression.find_all(exp.Column):
         if column.name == TP_DELTA:
             raise BindError(
-                f"{TP_DELTA} belongs to the results of an aggregate, not to the rows that it takes",
+                f"{TP_DELTA} belongs to the results of an aggregate, not to its input rows",
                 hint=f"select it: SELECT …, {TP_DELTA}",
                 position=position_of(column),
             )

@@ -18,13 +18,13 @@ def bind_condition(term: exp.Expr, scope: Scope) -> exp.Expr:
     """Resolve a condition; ``UnsupportedError`` if it contains a subquery or an aggregate."""
     for nested in term.find_all(exp.Select):
         raise UnsupportedError(
-            "a subquery stands here only as [NOT] EXISTS or [NOT] IN, joined by AND",
+            "a subquery is allowed here only as [NOT] EXISTS or [NOT] IN, combined by AND",
             position=position_of(nested),
         )
     for aggregate in term.find_all(exp.AggFunc):
         raise UnsupportedError(
-            f"{aggregate.sql('spark')}: no aggregate here",
-            hint="conditions over aggregates stand in HAVING",
+            f"{aggregate.sql('spark')}: aggregates are not allowed here",
+            hint="write conditions over aggregates in HAVING",
             position=position_of(aggregate),
         )
     return scope.substitute(term)

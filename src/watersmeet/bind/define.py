@@ -44,7 +44,7 @@ def define_stream(statement: CreateStream) -> StreamDef:
         unit = _unit(columns[time_column.lower()].type, time_column, statement)
     elif _UNIT_OPTION in statement.options:
         raise ConfigError(
-            f"event_time_unit is for event times that are whole numbers, but {statement.name} has its time of arrival",
+            f"event_time_unit is for event times that are integers, but {statement.name} uses arrival time",
             hint="name the column: WATERMARK FOR column AS column - INTERVAL '5' SECONDS",
             position=statement.options_positions.get(_UNIT_OPTION),
         )
@@ -92,18 +92,20 @@ def define_table(statement: CreateTable) -> StreamDef:
     for what, position in refused.items():
         if position is not None:
             raise BindError(
-                f"{statement.name} is an external table, which is only looked up in: it has no use for {what}",
+                f"{statement.name} is an external table: {what} is not supported",
                 hint="leave it out, or CREATE STREAM",
                 position=position,
             )
     for hidden in (TP_TIME, TP_DELTA):
         if hidden in columns:
-            raise BindError(f"{hidden} is a name of streams, not of tables", position=columns[hidden].position)
+            raise BindError(
+                f"{hidden} is reserved for streams; tables do not have it", position=columns[hidden].position
+            )
     if not columns or "connector" not in statement.options:
         raise BindError(
-            f"the table {statement.name} needs columns and a connector: it is one that is there already, outside",
-            hint="CREATE TABLE name (id BIGINT, …) WITH (connector = 'jdbc', url = …, table = …); for rows that are"
-            " inserted here use CREATE MUTABLE STREAM",
+            f"the table {statement.name} needs columns and a connector: it refers to an existing external table",
+            hint="CREATE TABLE name (id BIGINT, …) WITH (connector = 'jdbc', url = …, table = …); for a table that"
+            " Watersmeet stores use CREATE MUTABLE STREAM",
             position=statement.position,
         )
     return StreamDef(
@@ -128,7 +130,7 @@ def define_outside(name: str, columns: str, options: Mapping[str, str]) -> Strea
     except SqlSyntaxError:
         statements = []
     if len(statements) != 1 or not isinstance(statements[0], CreateTable) or statements[0].options:
-        raise BindError(f"{columns!r} are no columns", hint="write 'id BIGINT, name STRING'")
+        raise BindError(f"{columns!r} is not a list of columns", hint="write 'id BIGINT, name STRING'")
     try:
         return define_table(replace(statements[0], name=name, options=dict(options), source=""))
     except WatersmeetError as error:
@@ -145,10 +147,10 @@ def _columns(statement: CreateStream | CreateTable) -> dict[str, ColumnDef]:
         arrow_type(column.type)
         if set(column.name) & set('.`:$"'):
             raise BindError(
-                f"{column.name} cannot be a column's name: it holds one of . ` : $ \"", position=column.position
+                f'{column.name} is not a valid column name: it contains one of . ` : $ "', position=column.position
             )
         if column.name.lower() in RESERVED:
-            raise BindError(f"{column.name} is a name that sources use themselves", position=column.position)
+            raise BindError(f"{column.name} is a reserved column name", position=column.position)
     return columns
 
 
@@ -222,7 +224,7 @@ def refuse_definitions(statement: CreateStream) -> None:
         if position is not None:
             raise BindError(
                 f"CREATE STREAM {statement.name} AS … takes its columns and event time from its query, not {what}",
-                hint="leave it out; settings of the query stand at its end",
+                hint="leave it out; write settings at the end of the query",
                 position=position,
             )
 
@@ -231,8 +233,8 @@ def check_name(name: str, position: Position | None = None) -> None:
     """Raise ``BindError`` for a name that could not be that of a folder in the workspace."""
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         raise BindError(
-            f"{name} cannot be the name of a stream",
-            hint="use letters, digits and _, and no digit first",
+            f"{name} is not a valid stream name",
+            hint="use letters, digits and _; do not begin with a digit",
             position=position,
         )
 
@@ -253,7 +255,7 @@ def check_target(stream: StreamDef, given: Sequence[str], statement: InsertSelec
         return
     if len(given) != len(targets):
         raise BindError(
-            f"the query gives {len(given)} columns, {stream.name} takes {len(targets)}",
+            f"the query returns {len(given)} columns, {stream.name} takes {len(targets)}",
             detail=f"given: {', '.join(given)}\ntaken: {', '.join(targets)}",
             position=statement.position,
         )
@@ -326,14 +328,14 @@ def _delay(statement: CreateStream, unit: TimeUnit) -> int:
     if isinstance(delay, exp.Literal):
         if not unit.is_integer:
             raise BindError(
-                "a delay of a TIMESTAMP is an interval, not a number",
+                "the delay of a TIMESTAMP is an interval, not a number",
                 hint="write INTERVAL '5' SECONDS",
                 position=position_of(delay),
             )
         amount = int(delay.name) * unit.scale
     elif unit is TimeUnit.ROWS:
         raise BindError(
-            "event_time_unit = 'row' counts rows: its delay is a number, not an interval",
+            "event_time_unit = 'row' counts rows: the delay is a number, not an interval",
             hint="write … AS sn - 10",
             position=position_of(delay),
         )

@@ -15,13 +15,13 @@ def with_index(stream: StreamDef, statement: CreateIndex) -> StreamDef:
     """
     if stream.outside:
         raise BindError(
-            f"{stream.name} is an external table: what is looked up in it is found by its own indexes",
-            hint="create the index where the table is",
+            f"{stream.name} is an external table: lookups use its own indexes",
+            hint="create the index in the external system",
             position=statement.position,
         )
     if not stream.changes:
         raise BindError(
-            f"{stream.name} has no PRIMARY KEY: its rows are only sought by the key of the join, which needs no index",
+            f"{stream.name} has no PRIMARY KEY: its rows are looked up only by join keys, which needs no index",
             hint="leave it out, or give the stream a PRIMARY KEY and a mode",
             position=statement.position,
         )

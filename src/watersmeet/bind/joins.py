@@ -60,7 +60,7 @@ def _grace(grace: exp.Expr | None, inputs: Iterable[Input]) -> int:
     for input in inputs:
         if input.time.unit is TimeUnit.ROWS:
             raise UnsupportedError(
-                f"GRACE PERIOD is a length of time, but {input.alias} counts rows",
+                f"GRACE PERIOD is a duration, but {input.alias} counts rows",
                 hint="declare a larger delay: WATERMARK FOR sn AS sn - 10",
                 position=position_of(grace),
             )
@@ -97,7 +97,7 @@ def _system_time(version: SystemTime, scope: Scope) -> exp.Expr | None:
         return scope.substitute(time)
     except BindError as error:
         if isinstance(time, exp.Column) and time.name.upper() == "PROCTIME":
-            error.hint = "for the version that is known now write PROCTIME()"
+            error.hint = "for the current version write PROCTIME()"
         raise
 
 

@@ -25,7 +25,7 @@ def stream_mode(statement: CreateStream) -> StreamMode:
         if name != "mode":
             raise ConfigError(
                 f"CREATE STREAM has no setting {name}",
-                hint="its one setting is mode; settings of a query stand at the query's end",
+                hint="its only setting is mode; write a query's settings at the end of the query",
                 position=position,
             )
         if value not in _MODES:
@@ -50,7 +50,7 @@ def stream_mode(statement: CreateStream) -> StreamMode:
     if mode is not StreamMode.APPEND and not statement.primary_key:
         raise BindError(
             f"{statement.name} is {'MUTABLE' if statement.mutable else f'of mode {mode.value}'} and has no PRIMARY KEY,"
-            " which says what row replaces what other",
+            " which identifies the rows that replace each other",
             hint="add PRIMARY KEY (column, …)",
             position=position,
         )
@@ -73,12 +73,12 @@ def primary_key(statement: CreateStream, columns: Mapping[str, ColumnDef]) -> tu
             raise BindError(f"PRIMARY KEY names {column.name} twice", position=place)
         if column.type.is_type(*_UNCOMPARED):
             raise BindError(
-                f"{column.name} is {column.type.sql('spark')}: a PRIMARY KEY takes values that can be compared",
+                f"{column.name} is {column.type.sql('spark')}: a PRIMARY KEY cannot have this type",
                 position=column.position,
             )
         if column.name.lower() == TP_DELTA:
             raise BindError(
-                f"{TP_DELTA} cannot be in the PRIMARY KEY: it says whether the row holds", position=column.position
+                f"{TP_DELTA} cannot be in the PRIMARY KEY: it marks inserts and deletes", position=column.position
             )
         names.append(column.name)
     return tuple(names)
@@ -90,7 +90,7 @@ def check_delta(column: ColumnDef | None, mode: StreamMode) -> None:
         return
     if mode is StreamMode.APPEND:
         raise BindError(
-            f"{TP_DELTA} says that a row holds (+1) or does not any more (-1), but this stream only appends rows",
+            f"{TP_DELTA} marks inserts (+1) and deletes (-1), but this stream is append-only",
             hint=f"add PRIMARY KEY (…) {_CHANGING}; or give the column another name",
             position=column.position,
         )

@@ -42,7 +42,7 @@ def bind_ordering(
     for term in order.expressions:
         if bool(term.args.get("nulls_first")) == bool(term.args.get("desc")):
             raise UnsupportedError(
-                "ORDER BY puts NULLs first in rising order, last in falling order",
+                "ORDER BY sorts NULLs first in ascending order, last in descending order",
                 hint="leave out NULLS FIRST and NULLS LAST",
                 position=position_of(term),
             )

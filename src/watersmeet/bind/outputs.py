@@ -35,9 +35,9 @@ def refuse_clauses(select: exp.Select, *, nested: bool = False) -> None:
             first = node[0] if isinstance(node, list) else node
             raise UnsupportedError(
                 f"{clause} over streams is not supported",
-                hint="GROUP BY all columns gives each row once"
+                hint="GROUP BY all columns returns each row once"
                 if arg == "distinct"
-                else "take the join's result as a Spark DataFrame and go on from there",
+                else "do this on the join's result as a Spark DataFrame",
                 position=position_of(first) or position_of(select),
             )
     for item in select.expressions:
@@ -45,13 +45,13 @@ def refuse_clauses(select: exp.Select, *, nested: bool = False) -> None:
             what = "a subquery" if isinstance(node, exp.Select) else node.sql("spark")
             raise UnsupportedError(
                 f"{what} in the SELECT list over streams is not supported",
-                hint="take the join's result as a Spark DataFrame and go on from there",
+                hint="do this on the join's result as a Spark DataFrame",
                 position=position_of(node),
             )
     if nested and is_aggregated(select):
         raise UnsupportedError(
             "an aggregate in a subquery is not supported yet",
-            hint="aggregate in the outermost SELECT, or write the subquery's rows into a stream of its own first",
+            hint="aggregate in the outermost SELECT, or write the subquery's rows into a stream first",
             position=position_of(_first_aggregate(select)),
         )
 

@@ -91,8 +91,8 @@ class Scope:
         for call in expression.find_all(exp.Anonymous):
             if call.name.upper() == "PROCTIME":
                 raise BindError(
-                    "PROCTIME() stands for a time only in FOR SYSTEM_TIME AS OF PROCTIME()",
-                    hint="for the time at which a row arrived use its column _tp_time",
+                    "PROCTIME() is allowed only in FOR SYSTEM_TIME AS OF PROCTIME()",
+                    hint="for a row's arrival time use its column _tp_time",
                     position=position_of(call),
                 )
 

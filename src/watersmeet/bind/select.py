@@ -127,17 +127,17 @@ class _Binder:
         alias = source.alias_or_name
         if scope.relation(alias) is not None:
             raise BindError(
-                f"{alias} stands in FROM twice", hint="give each its own alias", position=position_of(source)
+                f"{alias} appears in FROM twice", hint="give each its own alias", position=position_of(source)
             )
         if isinstance(source, exp.Subquery) and isinstance(source.this, exp.Select):
             return self._subselect(source.this, alias, scope, ctes, source)
         if not isinstance(source, exp.Table) or not isinstance(source.this, exp.Identifier):
             raise UnsupportedError(
-                f"{source.sql('spark')} cannot stand in FROM", hint="name a stream", position=position_of(source)
+                f"{source.sql('spark')} is not supported in FROM", hint="name a stream", position=position_of(source)
             )
         if source.args.get("version") is not None:
             raise UnsupportedError(
-                "FOR SYSTEM_TIME AS OF stands only on the right side of a JOIN", position=position_of(source)
+                "FOR SYSTEM_TIME AS OF is allowed only on the right side of a JOIN", position=position_of(source)
             )
         if (cte := ctes.get(source.name.lower())) is not None and not source.db:
             return self._subselect(cte, alias, scope, ctes, source)

@@ -40,14 +40,14 @@ def _stored_stream(table: Relation, streams: Mapping[str, StreamDef]) -> StreamD
         )
     if stream.outside:
         raise UnsupportedError(
-            f"{stream.name} is an external table: table(…) is what is stored of a stream",
-            hint=f"a stream looks up in it: JOIN {stream.name} FOR SYSTEM_TIME AS OF PROCTIME()",
+            f"{stream.name} is an external table: table(…) reads the stored rows of a stream",
+            hint=f"join a stream with it: JOIN {stream.name} FOR SYSTEM_TIME AS OF PROCTIME()",
             position=table.position,
         )
     if stream.connector == FRAME:
         raise UnsupportedError(
-            f"{stream.name} is a DataFrame that was registered: nothing is stored of it",
-            hint="write it to a stream (INSERT INTO … SELECT), or ask Spark itself",
+            f"{stream.name} is a registered DataFrame: it has no stored rows",
+            hint="write it to a stream (INSERT INTO … SELECT), or query it with Spark",
             position=table.position,
         )
     return stream
@@ -70,14 +70,14 @@ def _mixed(stream: StreamDef, query: HistoricalQuery, place: Relation) -> Unsupp
 
 
 def _lines(query: HistoricalQuery, found: Mapping[str, StreamDef], target: StreamDef | None) -> Iterator[str]:
-    yield "batch query of Spark's over what is stored now: it ends by itself and keeps no state"
+    yield "Spark batch query over the rows stored now: it ends by itself and keeps no state"
     views = {key: f"watersmeet_{key}" for key in found}
     for key, stream in found.items():
         yield f"table {stream.name} ({stream.connector}), for Spark the view {views[key]}…"
         yield f"  {_rows(stream)}"
-        yield "  left out: bad rows, which streaming queries set aside"
+        yield "  without bad rows, which streaming queries quarantine"
     if target is not None:
-        yield f"its rows go into {target.name} ({target.connector}), once"
+        yield f"writes its rows to {target.name} ({target.connector}), once"
     yield f"Spark SQL: {spark_text(query, views).text}"
 
 
