@@ -1,6 +1,6 @@
-"""GROUP BY, HAVING and aggregate functions: what groups rows, what is computed of them, and what is left to Spark.
+"""GROUP BY, HAVING and aggregate functions.
 
-Keys and values of functions become columns (``$g0``, ``$a0``), over which the SELECT list and HAVING are rewritten.
+Keys and values of functions become columns (``$g0``, ``$a0``); the SELECT list and HAVING are rewritten over them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _FUNCTIONS: dict[type[exp.Expr], Function] = {
     exp.ApproxDistinct: Function.APPROX_COUNT_DISTINCT,
 }
 _OTHER_NAMES = {"mean": Function.AVG, "std": Function.STDDEV_SAMP}
-# Spark's further aggregates that sqlglot takes for functions of one row.
+# Other aggregates of Spark that sqlglot parses as scalar functions.
 _UNKNOWN_NAMES = {
     "any", "count_min_sketch", "every", "histogram_numeric", "hll_sketch_agg", "hll_union_agg", "product", "some",
     "try_avg", "try_sum",
@@ -51,21 +51,21 @@ _GROUPINGS = {"rollup": "ROLLUP", "cube": "CUBE", "grouping_sets": "GROUPING SET
 
 
 def is_aggregate(node: exp.Expr) -> bool:
-    """Whether a node is an aggregate function, known here or not."""
+    """Whether a node is an aggregate function, supported or not."""
     if isinstance(node, exp.Anonymous):
         return node.name.lower() in _UNKNOWN_NAMES | _OTHER_NAMES.keys()
     return isinstance(node, exp.AggFunc | exp.Any | exp.Filter)
 
 
 def is_aggregated(select: exp.Select) -> bool:
-    """Whether a select groups rows, or aggregates all of them."""
+    """Whether a select has GROUP BY, HAVING or aggregates."""
     if select.args.get("group") or select.args.get("having"):
         return True
     return any(is_aggregate(node) for item in select.expressions for node in item.walk())
 
 
 def call_name(node: exp.Expr) -> str:
-    """What a column is called that is an aggregate function without an alias: the call, as it was written."""
+    """Return the column name of an aggregate without an alias: the call as written; '' for other expressions."""
     return _text(node) if is_aggregate(node) or isinstance(node, exp.IgnoreNulls) else ""
 
 
@@ -77,12 +77,12 @@ def bind_aggregates(
     columns: Mapping[str, InputColumn],
     conditions: Sequence[exp.Expr],
 ) -> tuple[Aggregation, list[OutputColumn], list[exp.Expr]]:
-    """What a select aggregates, its outputs over the results, and the conditions of HAVING over them.
+    """Return the aggregation of a select, its outputs over the results, and the conditions of HAVING over them.
 
-    ``outputs`` are its columns with all names resolved, ``conditions`` those of WHERE that stand above all joins.
+    ``outputs`` are its columns with all names resolved, ``conditions`` those of WHERE.
 
-    Raises ``BindError`` for columns that are neither grouped nor aggregated and for types that do not fit, and
-    ``UnsupportedError`` for functions and clauses that there are not.
+    Raises ``BindError`` for columns that are neither grouped nor aggregated and for invalid types, and
+    ``UnsupportedError`` for functions and clauses that are not supported.
     """
     for condition in conditions:
         _refuse_delta(condition)
@@ -113,7 +113,7 @@ class _AggregateBinder:
     # -- GROUP BY --------------------------------------------------------------------------------------------------
 
     def group_by(self, group: exp.Group, select: exp.Select, outputs: Sequence[OutputColumn]) -> None:
-        """The keys: expressions, ordinals and aliases of the SELECT list."""
+        """Add the keys: expressions, ordinals and aliases of the SELECT list."""
         position = position_of(group)
         for arg, clause in _GROUPINGS.items():
             if group.args.get(arg):
@@ -147,7 +147,7 @@ class _AggregateBinder:
     # -- HAVING ----------------------------------------------------------------------------------------------------
 
     def having(self, condition: exp.Expr, select: exp.Select) -> exp.Expr:
-        """A condition of HAVING: names outside of functions may be those of the SELECT list."""
+        """Resolve a condition of HAVING; names outside of functions may be aliases of the SELECT list."""
         for nested in condition.find_all(exp.Select, exp.Window):
             raise UnsupportedError(
                 "HAVING cannot contain a subquery or a window function", position=position_of(nested)
@@ -165,7 +165,7 @@ class _AggregateBinder:
     # -- expressions over aggregates -------------------------------------------------------------------------------
 
     def rewrite(self, expression: exp.Expr) -> exp.Expr:
-        """An expression over the columns of keys and of functions' values."""
+        """Rewrite an expression over the columns of keys and of functions' values."""
 
         def replace(node: exp.Expr) -> exp.Expr:
             plain = node.unnest()
@@ -189,7 +189,7 @@ class _AggregateBinder:
         return expression.copy().transform(replace, copy=False)
 
     def _call(self, node: exp.Expr) -> str:
-        """The name of the column of a call's value; equal calls share one."""
+        """Return the column of a call's value; equal calls share one."""
         call = self._bound(node)
         for known in self.calls:
             if (known.function, known.arguments, known.condition) == (call.function, call.arguments, call.condition):
@@ -212,7 +212,7 @@ class _AggregateBinder:
         if function is Function.COUNT and all(isinstance(each, exp.Literal) for each in arguments):
             arguments = []
         if len(arguments) > 1 and not function.is_distinct:
-            # a count of several counts the rows that have all of them
+            # count(a, b) counts the rows in which neither is NULL
             there = [_is_there(argument) for argument in arguments]
             condition = exp.and_(*([condition] if condition is not None else []), *there, copy=True)
             arguments = []
@@ -233,7 +233,7 @@ class _AggregateBinder:
         )
 
     def _time_of(self, argument: exp.Expr, text: str, position: Position | None) -> int:
-        """The input by whose event time the values of an argument are in order."""
+        """Return the input whose event time orders the values of an argument."""
         read = inputs_of(argument, dict(self.columns))
         if len(read) != 1:
             count = "no stream" if not read else f"{len(read)} streams"
@@ -267,7 +267,7 @@ class _AggregateBinder:
 
 
 def _function_of(node: exp.Expr) -> tuple[Function, list[exp.Expr]]:
-    """The function of a call and its arguments; none where it counts rows."""
+    """Return the function of a call and its arguments; no arguments if it counts rows."""
     if isinstance(node, exp.Anonymous):
         function = _OTHER_NAMES.get(node.name.lower())
         first, *more = node.expressions or [None]
@@ -298,7 +298,7 @@ def _function_of(node: exp.Expr) -> tuple[Function, list[exp.Expr]]:
 
 
 def _text(node: exp.Expr) -> str:
-    """A call as its author would write it."""
+    """Return a call as users write it."""
     if isinstance(node, exp.Filter):
         return f"{_text(node.this)} FILTER (WHERE {plain_sql(node.expression.this)})"
     if isinstance(node, exp.IgnoreNulls):
@@ -316,7 +316,7 @@ def _text(node: exp.Expr) -> str:
 def _check_type(
     function: Function, argument: exp.Expr, kind: exp.DataType, text: str, position: Position | None
 ) -> None:
-    """Raise ``BindError`` where a function cannot do with values of a type."""
+    """Raise ``BindError`` if a function does not accept values of a type."""
     if function.takes_numbers and not kind.is_type(*NUMBERS):
         raise BindError(
             f"{text}: {plain_sql(argument)} is {kind.sql(dialect='spark')}, and {function.value} takes numbers",
@@ -337,7 +337,7 @@ def _check_comparable(kind: exp.DataType, what: str, position: Position | None) 
 
 
 def _refuse_nested(expression: exp.Expr, inside: str, near: exp.Expr) -> None:
-    """Raise ``UnsupportedError`` for what cannot stand within a key or an argument."""
+    """Raise ``UnsupportedError`` for nodes that a key or an argument cannot contain."""
     for node in expression.walk():
         if is_aggregate(node) or isinstance(node, exp.Window | exp.Select):
             raise UnsupportedError(
@@ -363,7 +363,7 @@ def _no_grouping(clause: str, position: Position | None) -> UnsupportedError:
 
 
 def _named(node: exp.Expr, select: exp.Select) -> exp.Expr | None:
-    """What a name without a qualifier stands for in the SELECT list, if it is an alias there."""
+    """Return the expression of an unqualified name that is an alias in the SELECT list; None otherwise."""
     if not isinstance(node, exp.Column) or node.table:
         return None
     for item in select.expressions:

@@ -1,4 +1,4 @@
-"""ASOF JOIN … MATCH_CONDITION and FOR SYSTEM_TIME AS OF: which right row of a key a left row is to meet."""
+"""ASOF JOIN … MATCH_CONDITION and FOR SYSTEM_TIME AS OF: which right row of its key a left row matches."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NO_WITHIN_OF_TABLE = (
 
 
 class AsofBinder:
-    """Reads the clause of one join, whose columns have been resolved to physical ones."""
+    """Reads the clause of one join, with columns resolved to physical ones."""
 
     def __init__(
         self, join: Join, inputs: Sequence[Input], columns: Mapping[str, InputColumn], *, of_table: bool
@@ -60,10 +60,10 @@ class AsofBinder:
         self._is_external = self.right.stream.outside
 
     def match_condition(self, condition: exp.Expr) -> AsofClause:
-        """What MATCH_CONDITION says.
+        """Read MATCH_CONDITION.
 
-        Raises ``BindError`` where it does not compare the event times of both sides, ``UnsupportedError`` for
-        anything beyond a comparison and a tolerance.
+        Raises ``BindError`` unless it compares the event times of both sides, ``UnsupportedError`` for anything
+        beyond a comparison and a tolerance.
         """
         if self._is_external:
             raise self._only_now(None)
@@ -96,10 +96,10 @@ class AsofBinder:
         return AsofClause(one, other, direction, strict, self._tolerance(one, direction, others))
 
     def system_time(self, version: SystemTime, time: exp.Expr | None) -> AsofClause:
-        """What FOR SYSTEM_TIME AS OF says: the newest version at or before ``time``, its resolved operand.
+        """Read FOR SYSTEM_TIME AS OF: the newest version at or before ``time``, its resolved operand.
 
-        Without one (PROCTIME()) it is the newest that is known.  Raises ``BindError`` for an operand that is no event
-        time and for a wrong VERSIONED ON, ``UnsupportedError`` for a table that cannot be versioned.
+        ``time`` None (PROCTIME()) means the newest version known. Raises ``BindError`` for an operand that is not an
+        event time and for an invalid VERSIONED ON, ``UnsupportedError`` for a table that cannot be versioned.
         """
         if self._is_external and (time is not None or version.args.get("versioned_on") is not None):
             raise self._only_now(position_of(version))
@@ -137,7 +137,7 @@ class AsofBinder:
         )
 
     def _version_on(self, named: exp.Expr, position: Position | None) -> None:
-        """Take a declared column for the event time of the right side; its delay stays as it was declared."""
+        """Use a declared column as the event time of the right side; the declared delay still applies."""
         stream = self.right.stream
         if self.right.is_time(named.name):
             return
@@ -166,7 +166,7 @@ class AsofBinder:
         )
 
     def _time(self, operand: exp.Expr, candidates: frozenset[int]) -> int:
-        """The input whose event time an operand is; ``candidates`` are named where it is none."""
+        """Return the input whose event time an operand is; ``candidates`` are listed in the error."""
         operand = operand.unnest()
         known = self._columns.get(operand.name) if isinstance(operand, exp.Column) else None
         if known is None or not self._inputs[known.input].is_time(known.column):
@@ -179,7 +179,7 @@ class AsofBinder:
         return known.input
 
     def _tolerance(self, left: int, direction: Direction, terms: Sequence[exp.Expr]) -> int | None:
-        """The greatest distance that the further terms allow; None where there are none."""
+        """Return the largest distance that the further terms allow; None without terms."""
         pair = (left, self.right.index)
         reaches = []
         for term in terms:
@@ -212,7 +212,7 @@ def _is_nearest(term: exp.Expr) -> bool:
 
 
 def _reach(distance: Interval, direction: Direction) -> int | None:
-    """The d of a distance that is bounded by d just where a partner is looked for; None of any other."""
+    """Return the bound of a distance if it is bounded only in the direction of the match; None otherwise."""
     before, after = None if distance.lower is None else -distance.lower, distance.upper
     match direction:
         case Direction.BACKWARD:

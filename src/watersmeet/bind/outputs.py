@@ -1,4 +1,4 @@
-"""The SELECT list: stars, names of columns, and the clauses that queries over streams do not have."""
+"""The SELECT list: stars and column names; and the clauses that queries over streams do not support."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _REFUSED = {
 
 
 def refuse_clauses(select: exp.Select, *, nested: bool = False) -> None:
-    """Raise ``UnsupportedError`` for clauses that have no meaning over the join of streams, or none yet.
+    """Raise ``UnsupportedError`` for clauses that are not supported over streams.
 
-    Only the outermost select aggregates: not one that is ``nested`` in it.
+    A ``nested`` select cannot aggregate, only the outermost one.
     """
     for arg, clause in _REFUSED.items():
         node = select.args.get(arg)
@@ -63,7 +63,7 @@ def _first_aggregate(select: exp.Select) -> exp.Expr:
 
 
 def output_columns(select: exp.Select, scope: Scope) -> list[OutputColumn]:
-    """The columns that a select gives; of columns with one name the later ones become ``alias_column``."""
+    """Return the columns of a select; a repeated name becomes ``alias_column``."""
     found: list[tuple[str, str, exp.Expr]] = []
     for number, item in enumerate(select.expressions, 1):
         if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
@@ -101,7 +101,7 @@ def _starred(item: exp.Expr, scope: Scope) -> list[Relation]:
 
 
 def _owner(column: exp.Expr, scope: Scope) -> str:
-    """The alias of the relation that an unqualified column belongs to."""
+    """Return the alias of the relation that an unqualified column belongs to."""
     if not isinstance(column, exp.Column):
         return ""
     return next((relation.alias for relation in scope.relations if relation.find(column.name) is not None), "")

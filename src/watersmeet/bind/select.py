@@ -28,10 +28,10 @@ from watersmeet.sql.statements import Query
 
 
 def bind(query: Query, streams: Streams) -> LogicalQuery:
-    """The logical form of a query over ``streams`` (by lower-case name).
+    """Return the logical form of a query over ``streams`` (by lower-case name).
 
-    Raises ``BindError`` and ``CatalogError`` for names and types that do not fit, ``UnsupportedError`` for clauses that
-    queries over streams do not have.
+    Raises ``BindError`` and ``CatalogError`` for invalid names and types, ``UnsupportedError`` for clauses that are not
+    supported over streams.
     """
     select = query.select
     if not isinstance(select, exp.Select):

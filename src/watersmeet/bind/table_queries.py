@@ -1,4 +1,4 @@
-"""Queries over what is stored: the streams that they read, and their EXPLAIN."""
+"""Queries over stored rows: the streams that they read, and their EXPLAIN."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from watersmeet.sql.table_queries import spark_text
 
 
 def stored_streams(query: HistoricalQuery, streams: Mapping[str, StreamDef]) -> dict[str, StreamDef]:
-    """The streams behind the query's ``table(name)``, by lower-case name.
+    """Return the streams that the query reads as ``table(name)``, by lower-case name.
 
-    Raises ``CatalogError`` with the nearest names where there is no such stream, and ``UnsupportedError`` for outside
-    tables, for DataFrames that were registered, and for streams that stand in the query without ``table()``.
+    Raises ``CatalogError`` with the nearest names if there is no such stream, and ``UnsupportedError`` for external
+    tables, registered DataFrames, and streams in the query without ``table()``.
     """
     found: dict[str, StreamDef] = {}
     for table in query.tables:
@@ -27,7 +27,7 @@ def stored_streams(query: HistoricalQuery, streams: Mapping[str, StreamDef]) -> 
 
 
 def explain_stored(query: HistoricalQuery, streams: Mapping[str, StreamDef], target: StreamDef | None = None) -> str:
-    """The text of EXPLAIN; raises as ``stored_streams`` does."""
+    """Return the text of EXPLAIN; raises like ``stored_streams``."""
     return "\n".join(_lines(query, stored_streams(query, streams), target))
 
 

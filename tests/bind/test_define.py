@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from watersmeet.bind.define import check_target, define_frame, define_stream, takes_column
+from watersmeet.bind.define import define_frame, define_stream
+from watersmeet.bind.insert_target import check_target, takes_column
 from watersmeet.catalog.streams import FRAME, StreamDef, StreamMode
 from watersmeet.errors import BindError, WatersmeetError
 from watersmeet.sql.parse import parse
