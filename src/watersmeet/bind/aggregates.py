@@ -65,7 +65,7 @@ def is_aggregated(select: exp.Select) -> bool:
 
 
 def call_name(node: exp.Expr) -> str:
-    """Return the column name of an aggregate without an alias: the call as written; '' for other expressions."""
+    """What a column is called that is an aggregate function without an alias: the call, as it was written."""
     return _text(node) if is_aggregate(node) or isinstance(node, exp.IgnoreNulls) else ""
 
 

@@ -197,7 +197,7 @@ def define_frame(
 
 
 def _span(text: str, unit: str) -> exp.Expr:
-    """Parse a length such as '5 seconds'; for sequence numbers, a number of rows."""
+    """A length such as '5 seconds'; for sequence numbers a number of rows."""
     amount, _, word = text.strip().partition(" ")
     try:
         Decimal(amount)
