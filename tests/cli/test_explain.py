@@ -95,7 +95,7 @@ def test_queries_over_what_is_stored() -> None:
     _, first, second, third = explain_script(script, Path("w"))
     assert first == second
     assert first.splitlines()[1] == "table o (embedded), for Spark the view watersmeet_o…"
-    assert "its rows go into s (print), once" in third.splitlines()
+    assert "writes its rows to s (print), once" in third.splitlines()
     with pytest.raises(CatalogError, match=r"there is no stream oo \(line 1, column 15\)"):
         list(explain_script("SELECT * FROM table(oo)", Path("w")))
 
@@ -178,7 +178,7 @@ def test_chains_of_derived_streams() -> None:
         ("INSERT INTO nowhere SELECT id FROM o", "there is no stream nowhere"),
         ("INSERT INTO nowhere VALUES (1)", "there is no stream nowhere"),
         ("DESCRIBE nowhere", "there is no stream nowhere"),
-        ("INSERT INTO p SELECT id FROM o", "the query gives 1 columns, p takes 2"),
+        ("INSERT INTO p SELECT id FROM o", "the query returns 1 columns, p takes 2"),
         ("EXPLAIN CREATE STREAM d AS SELECT id FROM o; SELECT * FROM d", "there is no stream d"),
         ("CREATE STREAM d AS SELECT id FROM o; CREATE STREAM d AS SELECT ts FROM o", "with another definition"),
         ("CREATE STREAM d AS SELECT id FROM o; INSERT INTO d SELECT id FROM o", "d is fed by its own query"),

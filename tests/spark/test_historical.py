@@ -351,7 +351,7 @@ def test_the_answer_goes_into_streams(sides: Session, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("sql", "error", "message"),
     [
-        ("INSERT INTO left_mu SELECT 1 FROM table(left_mu)", BindError, "the query gives 1 columns, left_mu takes 3"),
+        ("INSERT INTO left_mu SELECT 1 FROM table(left_mu)", BindError, "the query returns 1 columns, left_mu takes 3"),
         (
             "INSERT INTO left_mu SELECT 1 / (i - 1), k, k FROM table(left_mu)",
             WatersmeetError,
@@ -383,7 +383,7 @@ def test_the_command_line_prints_it_as_a_table(sides: Session, capsys: pytest.Ca
     assert header.split() == ["i", "k", "k", "nothing", "at"]
     assert row.split() == ["1", "a", "a", "NULL", "2026-01-01", "10:00:00"]
     assert nothing == "(no rows)"
-    assert plan.startswith("batch query of Spark's over what is stored now")
+    assert plan.startswith("Spark batch query over the rows stored now")
 
 
 def test_ctrl_c_gives_up_an_answer(sides: Session, capsys: pytest.CaptureFixture[str]) -> None:

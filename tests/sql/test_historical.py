@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from watersmeet.bind.define import define_outside, define_stream
-from watersmeet.bind.table_queries import explain_stored, stored_streams
-from watersmeet.catalog.streams import StreamDef
-from watersmeet.errors import CatalogError, SqlSyntaxError, UnsupportedError, WatersmeetError
+from watersmeet.errors import SqlSyntaxError, UnsupportedError
 from watersmeet.sql.parse import parse
 from watersmeet.sql.statements import (
-    CreateStream,
     Explain,
     Historical,
     HistoricalQuery,
@@ -36,11 +32,6 @@ def query_of(sql: str) -> HistoricalQuery:
 def for_spark(sql: str) -> str:
     query = query_of(sql)
     return spark_text(query, {table.name.lower(): f"v_{table.name.lower()}" for table in query.tables}).text
-
-
-def streams_of(script: str) -> dict[str, StreamDef]:
-    statements = [statement for statement in parse(script) if isinstance(statement, CreateStream)]
-    return {statement.name.lower(): define_stream(statement) for statement in statements}
 
 
 @pytest.mark.parametrize(
@@ -195,75 +186,6 @@ def test_a_query_changes_nothing() -> None:
         "  |                                    ^^^^^^\n"
         "hint: write INSERT INTO stream WITH … SELECT …"
     )
-
-
-STREAMS = streams_of("""
-    CREATE STREAM orders (id INT, ts TIMESTAMP);
-    CREATE MUTABLE STREAM stock (shop INT, item INT, ts TIMESTAMP) PRIMARY KEY (shop, item);
-    CREATE STREAM shown WITH (connector = 'print');
-""") | {"people": define_outside("people", "id INT", {"connector": "files", "path": "x"})}
-
-
-@pytest.mark.parametrize(
-    ("sql", "error", "message"),
-    [
-        (
-            "SELECT * FROM table(order)",
-            CatalogError,
-            "there is no stream order (line 1, column 15)\nhint: did you mean orders?",
-        ),
-        (
-            "SELECT * FROM table(orders) o\nJOIN Stock s ON o.id = s.item",
-            UnsupportedError,
-            (
-                "stock is a stream whose rows come as the query runs, but table(orders) is what is stored now: one "
-                "query takes either (line 2, column 6)\n"
-                "hint: write table(stock), or leave out table( ): a stream joins a table FOR SYSTEM_TIME AS OF a time"
-            ),
-        ),
-        (
-            "SELECT * FROM people p JOIN table(orders) o ON o.id = p.id",
-            UnsupportedError,
-            (
-                "people is an external table: table(orders) is stored, and only streams look up in one "
-                "(line 1, column 15)\n"
-                "hint: leave out table( ), and join people FOR SYSTEM_TIME AS OF PROCTIME()"
-            ),
-        ),
-        (
-            "SELECT * FROM table(people)",
-            UnsupportedError,
-            (
-                "people is an external table: table(…) is what is stored of a stream (line 1, column 15)\n"
-                "hint: a stream looks up in it: JOIN people FOR SYSTEM_TIME AS OF PROCTIME()"
-            ),
-        ),
-    ],
-)
-def test_what_table_takes(sql: str, error: type[WatersmeetError], message: str) -> None:
-    with pytest.raises(error) as raised:
-        stored_streams(query_of(sql), STREAMS)
-    assert str(raised.value) == message
-
-
-def test_a_cte_hides_a_stream() -> None:
-    sql = "WITH stock AS (SELECT * FROM table(orders)) SELECT * FROM stock"
-    assert list(stored_streams(query_of(sql), STREAMS)) == ["orders"]
-
-
-def test_explain() -> None:
-    query = query_of("SELECT count() FROM table(orders) o JOIN table(Stock) ON o.id = stock.item")
-    assert explain_stored(query, STREAMS, STREAMS["shown"]).splitlines() == [
-        "batch query of Spark's over what is stored now: it ends by itself and keeps no state",
-        "table orders (embedded), for Spark the view watersmeet_orders…",
-        "  all rows",
-        "  left out: bad rows, which streaming queries set aside",
-        "table stock (embedded), for Spark the view watersmeet_stock…",
-        "  of each shop, item the newest row by ts, of one time the last in its source; none where that is a delete",
-        "  left out: bad rows, which streaming queries set aside",
-        "its rows go into shown (print), once",
-        "Spark SQL: SELECT count(*) FROM `watersmeet_orders` o JOIN `watersmeet_stock` AS `Stock` ON o.id = stock.item",
-    ]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
-"""GROUP BY, HAVING and aggregate functions: what groups rows, what is computed of them, and what is left to Spark.
+"""GROUP BY, HAVING and aggregate functions.
 
-Keys and values of functions become columns (``$g0``, ``$a0``), over which the SELECT list and HAVING are rewritten.
+Keys and values of functions become columns (``$g0``, ``$a0``); the SELECT list and HAVING are rewritten over them.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from watersmeet.columns import TP_DELTA
 from watersmeet.errors import BindError, Position, UnsupportedError
 from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.text import plain_sql
+from watersmeet.expressions.type_groups import NUMBERS
 from watersmeet.kernels.aggregate.functions import Function
-from watersmeet.plan.logical.certain_types import FRACTIONS, INTEGERS, certain_type
+from watersmeet.plan.logical.certain_types import certain_type
 from watersmeet.plan.logical.conditions import inputs_of
 from watersmeet.plan.logical.query import AggregateCall, Aggregation, GroupKey, OutputColumn
 from watersmeet.plan.logical.tree import Input, InputColumn
@@ -43,7 +44,7 @@ _FUNCTIONS: dict[type[exp.Expr], Function] = {
 # Functions that are computed as another one and keep their own name in results and errors.
 _OWN_NAMES: dict[type[exp.Expr], str] = {exp.CountIf: "count_if", exp.AnyValue: "any_value"}
 _OTHER_NAMES = {"mean": Function.AVG, "std": Function.STDDEV_SAMP}
-# Spark's further aggregates that sqlglot takes for functions of one row.
+# Other aggregates of Spark that sqlglot parses as scalar functions.
 _UNKNOWN_NAMES = {
     "any", "count_min_sketch", "every", "histogram_numeric", "hll_sketch_agg", "hll_union_agg", "product", "some",
     "try_avg", "try_sum",
@@ -58,14 +59,14 @@ _GROUPINGS = {"rollup": "ROLLUP", "cube": "CUBE", "grouping_sets": "GROUPING SET
 
 
 def is_aggregate(node: exp.Expr) -> bool:
-    """Whether a node is an aggregate function, known here or not."""
+    """Whether a node is an aggregate function, supported or not."""
     if isinstance(node, exp.Anonymous):
         return node.name.lower() in _UNKNOWN_NAMES | _OTHER_NAMES.keys()
     return isinstance(node, exp.AggFunc | exp.Any | exp.Filter)
 
 
 def is_aggregated(select: exp.Select) -> bool:
-    """Whether a select groups rows, or aggregates all of them."""
+    """Whether a select has GROUP BY, HAVING or aggregates."""
     if select.args.get("group") or select.args.get("having"):
         return True
     return any(is_aggregate(node) for item in select.expressions for node in item.walk())
@@ -84,18 +85,18 @@ def bind_aggregates(
     columns: Mapping[str, InputColumn],
     conditions: Sequence[exp.Expr],
 ) -> tuple[Aggregation, list[OutputColumn], list[exp.Expr]]:
-    """What a select aggregates, its outputs over the results, and the conditions of HAVING over them.
+    """Return the aggregation of a select, its outputs over the results, and the conditions of HAVING over them.
 
-    ``outputs`` are its columns with all names resolved, ``conditions`` those of WHERE that stand above all joins.
+    ``outputs`` are its columns with all names resolved, ``conditions`` those of WHERE.
 
-    Raises ``BindError`` for columns that are neither grouped nor aggregated and for types that do not fit, and
-    ``UnsupportedError`` for functions and clauses that there are not.
+    Raises ``BindError`` for columns that are neither grouped nor aggregated and for invalid types, and
+    ``UnsupportedError`` for functions and clauses that are not supported.
     """
     for condition in conditions:
         _refuse_delta(condition)
     if select.args.get("order"):
         raise UnsupportedError(
-            "ORDER BY emits rows once they are final, but the rows of an aggregate are corrected as long as it runs",
+            "ORDER BY emits rows once they are final, but an aggregate updates its rows as long as it runs",
             hint="leave out ORDER BY",
             position=position_of(select.args["order"].expressions[0]),
         )
@@ -120,7 +121,7 @@ class _AggregateBinder:
     # -- GROUP BY --------------------------------------------------------------------------------------------------
 
     def group_by(self, group: exp.Group, select: exp.Select, outputs: Sequence[OutputColumn]) -> None:
-        """The keys: expressions, ordinals and aliases of the SELECT list."""
+        """Add the keys: expressions, ordinals and aliases of the SELECT list."""
         position = position_of(group)
         for arg, clause in _GROUPINGS.items():
             if group.args.get(arg):
@@ -154,9 +155,11 @@ class _AggregateBinder:
     # -- HAVING ----------------------------------------------------------------------------------------------------
 
     def having(self, condition: exp.Expr, select: exp.Select) -> exp.Expr:
-        """A condition of HAVING: names outside of functions may be those of the SELECT list."""
+        """Resolve a condition of HAVING; names outside of functions may be aliases of the SELECT list."""
         for nested in condition.find_all(exp.Select, exp.Window):
-            raise UnsupportedError("HAVING takes no subquery and no window", position=position_of(nested))
+            raise UnsupportedError(
+                "HAVING cannot contain a subquery or a window function", position=position_of(nested)
+            )
 
         def replace(node: exp.Expr) -> exp.Expr:
             if not is_aggregate(node) and not isinstance(node, exp.Column):
@@ -170,7 +173,7 @@ class _AggregateBinder:
     # -- expressions over aggregates -------------------------------------------------------------------------------
 
     def rewrite(self, expression: exp.Expr) -> exp.Expr:
-        """An expression over the columns of keys and of functions' values."""
+        """Rewrite an expression over the columns of keys and of functions' values."""
 
         def replace(node: exp.Expr) -> exp.Expr:
             plain = node.unnest()
@@ -185,7 +188,7 @@ class _AggregateBinder:
                 if (unknown := node.find_ancestor(exp.Anonymous)) is not None:
                     hint += f"; {unknown.name} is no aggregate here: there are {_NAMES}"
                 raise BindError(
-                    f"{name} is neither grouped nor aggregated: a group may have several",
+                    f"{name} is neither grouped nor aggregated: a group may have several values",
                     hint=hint,
                     position=position_of(node),
                 )
@@ -194,7 +197,7 @@ class _AggregateBinder:
         return expression.copy().transform(replace, copy=False)
 
     def _call(self, node: exp.Expr) -> str:
-        """The name of the column of a call's value; equal calls share one."""
+        """Return the column of a call's value; equal calls share one."""
         call = self._bound(node)
         for known in self.calls:
             if (known.function, known.arguments, known.condition) == (call.function, call.arguments, call.condition):
@@ -219,7 +222,7 @@ class _AggregateBinder:
         if function is Function.COUNT and all(isinstance(each, exp.Literal) for each in arguments):
             arguments = []
         if len(arguments) > 1 and not function.is_distinct:
-            # a count of several counts the rows that have all of them
+            # count(a, b) counts the rows in which neither is NULL
             there = [_is_there(argument) for argument in arguments]
             condition = exp.and_(*([condition] if condition is not None else []), *there, copy=True)
             arguments = []
@@ -240,7 +243,7 @@ class _AggregateBinder:
         )
 
     def _time_of(self, argument: exp.Expr, text: str, position: Position | None) -> int:
-        """The input by whose event time the values of an argument are in order."""
+        """Return the input whose event time orders the values of an argument."""
         read = inputs_of(argument, dict(self.columns))
         if len(read) != 1:
             count = "no stream" if not read else f"{len(read)} streams"
@@ -286,7 +289,7 @@ def _unwrapped(node: exp.Expr) -> tuple[exp.Expr, exp.Expr | None, bool]:
 
 
 def _function_of(node: exp.Expr) -> tuple[Function, list[exp.Expr]]:
-    """The function of a call and its arguments; none where it counts rows."""
+    """Return the function of a call and its arguments; no arguments if it counts rows."""
     if isinstance(node, exp.Anonymous):
         function = _OTHER_NAMES.get(node.name.lower())
         first, *more = node.expressions or [None]
@@ -295,7 +298,7 @@ def _function_of(node: exp.Expr) -> tuple[Function, list[exp.Expr]]:
         first, more = node.this, node.expressions
     if function is None:
         raise UnsupportedError(
-            f"{plain_sql(node)}: there is no such aggregate over streams",
+            f"{plain_sql(node)}: this aggregate is not supported over streams",
             hint=f"there are {_NAMES}, and count(DISTINCT …)",
             position=position_of(node),
         )
@@ -319,7 +322,7 @@ def _function_of(node: exp.Expr) -> tuple[Function, list[exp.Expr]]:
 
 
 def _text(node: exp.Expr) -> str:
-    """A call as its author would write it."""
+    """Return a call as users write it."""
     if isinstance(node, exp.Filter):
         return f"{_text(node.this)} FILTER (WHERE {plain_sql(node.expression.this)})"
     if isinstance(node, _NULLS):
@@ -345,8 +348,8 @@ def _name(node: exp.Expr) -> str | None:
 def _check_type(
     function: Function, argument: exp.Expr, kind: exp.DataType, text: str, position: Position | None
 ) -> None:
-    """Raise ``BindError`` where a function cannot do with values of a type."""
-    if function.takes_numbers and not kind.is_type(*INTEGERS, *FRACTIONS, _T.DECIMAL):
+    """Raise ``BindError`` if a function does not accept values of a type."""
+    if function.takes_numbers and not kind.is_type(*NUMBERS):
         raise BindError(
             f"{text}: {plain_sql(argument)} is {kind.sql(dialect='spark')}, and {function.value} takes numbers",
             hint="CAST it, if it holds numbers",
@@ -368,18 +371,18 @@ def _check_truth(kind: exp.DataType, test: exp.Expr, text: str, position: Positi
 def _check_comparable(kind: exp.DataType, what: str, position: Position | None) -> None:
     if kind.is_type(*_UNCOMPARED):
         raise BindError(
-            f"{what}: values of {kind.sql(dialect='spark')} are not compared here",
-            hint="take a part of it, or cast it to a text with to_json",
+            f"{what}: values of {kind.sql(dialect='spark')} cannot be compared",
+            hint="use a part of it, or to_json",
             position=position,
         )
 
 
 def _refuse_nested(expression: exp.Expr, inside: str, near: exp.Expr) -> None:
-    """Raise ``UnsupportedError`` for what cannot stand within a key or an argument."""
+    """Raise ``UnsupportedError`` for nodes that a key or an argument cannot contain."""
     for node in expression.walk():
         if is_aggregate(node) or isinstance(node, exp.Window | exp.Select):
             raise UnsupportedError(
-                f"{inside} takes no aggregate, no window and no subquery",
+                f"{inside} cannot contain an aggregate, a window function or a subquery",
                 position=position_of(node) or position_of(near),
             )
 
@@ -388,7 +391,7 @@ def _refuse_delta(expression: exp.Expr) -> None:
     for column in expression.find_all(exp.Column):
         if column.name == TP_DELTA:
             raise BindError(
-                f"{TP_DELTA} belongs to the results of an aggregate, not to the rows that it takes",
+                f"{TP_DELTA} belongs to the results of an aggregate, not to its input rows",
                 hint=f"select it: SELECT …, {TP_DELTA}",
                 position=position_of(column),
             )
@@ -401,7 +404,7 @@ def _no_grouping(clause: str, position: Position | None) -> UnsupportedError:
 
 
 def _named(node: exp.Expr, select: exp.Select) -> exp.Expr | None:
-    """What a name without a qualifier stands for in the SELECT list, if it is an alias there."""
+    """Return the expression of an unqualified name that is an alias in the SELECT list; None otherwise."""
     if not isinstance(node, exp.Column) or node.table:
         return None
     for item in select.expressions:

@@ -1,4 +1,4 @@
-"""ASOF JOIN … MATCH_CONDITION and FOR SYSTEM_TIME AS OF: which right row of a key a left row is to meet."""
+"""ASOF JOIN … MATCH_CONDITION and FOR SYSTEM_TIME AS OF: which right row of its key a left row matches."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _TURNED = {Direction.BACKWARD: Direction.FORWARD, Direction.FORWARD: Direction.B
 _FORM = "write MATCH_CONDITION (t.ts >= q.ts), with >= > <= < or NEAREST(t.ts, q.ts), and a tolerance after AND"
 _NO_WITHIN = "write a tolerance: MATCH_CONDITION (t.ts >= q.ts AND t.ts - q.ts <= INTERVAL '5' SECONDS)"
 _NO_WITHIN_OF_TABLE = (
-    "leave it out: what the table holds at that time is joined, however old it is; an ASOF JOIN takes a tolerance"
+    "leave it out: the version at that time matches, however old it is; an ASOF JOIN takes a tolerance"
 )
 
 
 class AsofBinder:
-    """Reads the clause of one join, whose columns have been resolved to physical ones."""
+    """Reads the clause of one join, with columns resolved to physical ones."""
 
     def __init__(
         self, join: Join, inputs: Sequence[Input], columns: Mapping[str, InputColumn], *, of_table: bool
@@ -44,8 +44,8 @@ class AsofBinder:
         self._columns = columns
         if join.kind not in (JoinKind.INNER, JoinKind.LEFT):
             raise UnsupportedError(
-                f"{join.kind.value.upper()} JOIN cannot be as of a time",
-                hint="it is INNER or LEFT",
+                f"{join.kind.value.upper()} JOIN as of a time is not supported",
+                hint="use INNER or LEFT",
                 position=join.position,
             )
         if join.within is not None:
@@ -60,17 +60,17 @@ class AsofBinder:
         self._is_external = self.right.stream.outside
 
     def match_condition(self, condition: exp.Expr) -> AsofClause:
-        """What MATCH_CONDITION says.
+        """Read MATCH_CONDITION.
 
-        Raises ``BindError`` where it does not compare the event times of both sides, ``UnsupportedError`` for
-        anything beyond a comparison and a tolerance.
+        Raises ``BindError`` unless it compares the event times of both sides, ``UnsupportedError`` for anything
+        beyond a comparison and a tolerance.
         """
         if self._is_external:
             raise self._only_now(None)
         if self.right.stream.mode is StreamMode.VERSIONED:
             raise UnsupportedError(
                 f"{self.right.stream.name} has mode versioned_kv: its rows are versions of a table",
-                hint="use FOR SYSTEM_TIME AS OF, or mode = 'changelog_kv', whose rows stand until they are taken away",
+                hint="use FOR SYSTEM_TIME AS OF, or mode = 'changelog_kv', whose rows stay until they are retracted",
                 position=self._join.position,
             )
         first, *others = conjuncts(condition)
@@ -81,7 +81,7 @@ class AsofBinder:
             operands = [first.this, first.expression]
         else:
             raise BindError(
-                f"{plain_sql(first)} does not say which row is meant", hint=_FORM, position=position_of(first)
+                f"{plain_sql(first)} does not determine which row matches", hint=_FORM, position=position_of(first)
             )
         one, other = (self._time(operand, timed(self._join)) for operand in operands)
         if one == self.right.index and other in self._join.left.visible:
@@ -96,10 +96,10 @@ class AsofBinder:
         return AsofClause(one, other, direction, strict, self._tolerance(one, direction, others))
 
     def system_time(self, version: SystemTime, time: exp.Expr | None) -> AsofClause:
-        """What FOR SYSTEM_TIME AS OF says: the newest version at or before ``time``, its resolved operand.
+        """Read FOR SYSTEM_TIME AS OF: the newest version at or before ``time``, its resolved operand.
 
-        Without one (PROCTIME()) it is the newest that is known.  Raises ``BindError`` for an operand that is no event
-        time and for a wrong VERSIONED ON, ``UnsupportedError`` for a table that cannot be versioned.
+        ``time`` None (PROCTIME()) means the newest version known. Raises ``BindError`` for an operand that is not an
+        event time and for an invalid VERSIONED ON, ``UnsupportedError`` for a table that cannot be versioned.
         """
         if self._is_external and (time is not None or version.args.get("versioned_on") is not None):
             raise self._only_now(position_of(version))
@@ -108,7 +108,7 @@ class AsofBinder:
         if any(self.right.is_time(column) for column in self.right.stream.primary_key):
             raise UnsupportedError(
                 f"the primary key of {self.right.stream.name} holds its event time, {self.right.time.column}: "
-                "each row would be the only version of its own",
+                "each row would have a key of its own",
                 hint="leave it out of the primary key",
                 position=position_of(version),
             )
@@ -116,8 +116,8 @@ class AsofBinder:
             times = timed(self._join.left)
             if not times:
                 raise UnsupportedError(
-                    "an external table cannot stand on the left of a join: its rows have no time at which they come",
-                    hint="put the stream first, and look up in the table",
+                    "an external table cannot be the left side of a join: its rows have no event time",
+                    hint="put the stream on the left",
                     position=position_of(version),
                 )
             leader = min(times - nullable(self._join.left) or times)
@@ -125,19 +125,19 @@ class AsofBinder:
         left = self._time(time, timed(self._join.left))
         if left not in self._join.left.visible:
             raise BindError(
-                f"AS OF {plain_sql(time)}: a time of the left side is needed", position=position_of(version)
+                f"AS OF {plain_sql(time)}: expected an event time of the left side", position=position_of(version)
             )
         return AsofClause(left, self.right.index, Direction.BACKWARD, of_table=True)
 
     def _only_now(self, position: Position | None) -> UnsupportedError:
         return UnsupportedError(
-            f"{self.right.stream.name} is an external table: what it holds now is all that can be looked up",
-            hint="write FOR SYSTEM_TIME AS OF PROCTIME(); for versions by time CREATE a STREAM of them",
+            f"{self.right.stream.name} is an external table: only its current rows can be looked up",
+            hint="write FOR SYSTEM_TIME AS OF PROCTIME(); for versions by time use a stream",
             position=position or self._join.position,
         )
 
     def _version_on(self, named: exp.Expr, position: Position | None) -> None:
-        """Take a declared column for the event time of the right side; its delay stays as it was declared."""
+        """Use a declared column as the event time of the right side; the declared delay still applies."""
         stream = self.right.stream
         if self.right.is_time(named.name):
             return
@@ -151,13 +151,13 @@ class AsofBinder:
         unit = TimeUnit.of(exp.DataType.build(column.type, dialect="spark"))
         if unit is None:
             raise BindError(
-                f"VERSIONED ON {column.name}: {column.type} is no time",
+                f"VERSIONED ON {column.name}: {column.type} is not a time",
                 hint="name a TIMESTAMP, a TIMESTAMP_NTZ or a whole number (milliseconds)",
                 position=position,
             )
         if stream.derived or (stream.time_unit is TimeUnit.ROWS and stream.delay):
             raise UnsupportedError(
-                f"VERSIONED ON {column.name}: the frontier of {stream.name} is one of {stream.time_column}",
+                f"VERSIONED ON {column.name}: the watermark of {stream.name} is on {stream.time_column}",
                 hint=f"declare WATERMARK FOR {column.name} AS {column.name} - INTERVAL '…'",
                 position=position,
             )
@@ -166,20 +166,20 @@ class AsofBinder:
         )
 
     def _time(self, operand: exp.Expr, candidates: frozenset[int]) -> int:
-        """The input whose event time an operand is; ``candidates`` are named where it is none."""
+        """Return the input whose event time an operand is; ``candidates`` are listed in the error."""
         operand = operand.unnest()
         known = self._columns.get(operand.name) if isinstance(operand, exp.Column) else None
         if known is None or not self._inputs[known.input].is_time(known.column):
             times = [f"{self._inputs[i].alias}.{self._inputs[i].time.column}" for i in sorted(candidates)]
             raise BindError(
-                f"{plain_sql(operand)} is no event time",
+                f"{plain_sql(operand)} is not an event time",
                 hint=f"event times here: {', '.join(times)}",
                 position=position_of(operand),
             )
         return known.input
 
     def _tolerance(self, left: int, direction: Direction, terms: Sequence[exp.Expr]) -> int | None:
-        """The greatest distance that the further terms allow; None where there are none."""
+        """Return the largest distance that the further terms allow; None without terms."""
         pair = (left, self.right.index)
         reaches = []
         for term in terms:
@@ -191,8 +191,8 @@ class AsofBinder:
                 raise self._no_tolerance(term)
             if reach < 0:
                 raise UnsupportedError(
-                    f"{plain_sql(term)}: a tolerance cannot be negative, no row would lie so near",
-                    hint="it is how far the other time may lie away in the direction of the first comparison",
+                    f"{plain_sql(term)}: a tolerance cannot be negative",
+                    hint="it is the largest distance in the direction of the first comparison",
                     position=position_of(term),
                 )
             reaches.append(reach)
@@ -200,8 +200,8 @@ class AsofBinder:
 
     def _no_tolerance(self, term: exp.Expr) -> UnsupportedError:
         return UnsupportedError(
-            f"{plain_sql(term)} is no tolerance",
-            detail="MATCH_CONDITION takes a comparison of two event times and how far they may lie apart",
+            f"{plain_sql(term)} is not a tolerance",
+            detail="MATCH_CONDITION takes a comparison of two event times and a bound on their distance",
             hint="write t.ts - q.ts <= INTERVAL '5' SECONDS (NEAREST: ABS(t.ts - q.ts) <= …); all else goes into ON",
             position=position_of(term),
         )
@@ -212,7 +212,7 @@ def _is_nearest(term: exp.Expr) -> bool:
 
 
 def _reach(distance: Interval, direction: Direction) -> int | None:
-    """The d of a distance that is bounded by d just where a partner is looked for; None of any other."""
+    """Return the bound of a distance if it is bounded only in the direction of the match; None otherwise."""
     before, after = None if distance.lower is None else -distance.lower, distance.upper
     match direction:
         case Direction.BACKWARD:

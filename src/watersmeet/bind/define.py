@@ -1,4 +1,4 @@
-"""CREATE STREAM as a definition for the catalogue: event time, key and options checked where they are written."""
+"""Definitions for the catalogue from CREATE STREAM, CREATE TABLE and registered DataFrames."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from sqlglot import exp
 
-from watersmeet.bind.keyed import check_delta, primary_key, stream_mode
+from watersmeet.bind.changing_streams import check_delta, primary_key, stream_mode
 from watersmeet.catalog.streams import EMBEDDED, FRAME, StreamColumn, StreamDef, StreamMode
 from watersmeet.columns import RESERVED, TP_DELTA, TP_TIME
 from watersmeet.errors import BindError, ConfigError, Position, SqlSyntaxError, WatersmeetError, did_you_mean
@@ -21,8 +21,6 @@ from watersmeet.sql.statements import (
     ColumnDef,
     CreateStream,
     CreateTable,
-    InsertHistorical,
-    InsertSelect,
     Watermark,
 )
 
@@ -33,10 +31,10 @@ _DEFAULT_TIMES = ("timestamp", "ts")
 
 
 def define_stream(statement: CreateStream) -> StreamDef:
-    """The definition that a CREATE STREAM with columns gives.
+    """Return the definition of a CREATE STREAM with columns.
 
-    Raises ``BindError`` for a watermark or key over columns that are not there or do not fit, ``ConfigError`` for
-    unknown settings, a mode that does not fit and an event_time_unit that does not.
+    Raises ``BindError`` for a watermark or key over missing or unsuitable columns, ``ConfigError`` for an unknown
+    setting and an unsuitable mode or event_time_unit.
     """
     check_name(statement.name, statement.position)
     columns = _columns(statement)
@@ -45,7 +43,7 @@ def define_stream(statement: CreateStream) -> StreamDef:
         unit = _unit(columns[time_column.lower()].type, time_column, statement)
     elif _UNIT_OPTION in statement.options:
         raise ConfigError(
-            f"event_time_unit is for event times that are whole numbers, but {statement.name} has its time of arrival",
+            f"event_time_unit is for event times that are integers, but {statement.name} uses arrival time",
             hint="name the column: WATERMARK FOR column AS column - INTERVAL '5' SECONDS",
             position=statement.options_positions.get(_UNIT_OPTION),
         )
@@ -76,9 +74,9 @@ def define_stream(statement: CreateStream) -> StreamDef:
 
 
 def define_table(statement: CreateTable) -> StreamDef:
-    """The definition that a CREATE TABLE gives: an external table for lookups.
+    """Return the definition of a CREATE TABLE: an external table for lookups.
 
-    Raises ``BindError`` for what only streams have, and for tables without columns or a connector.
+    Raises ``BindError`` for clauses of streams, and for tables without columns or a connector.
     """
     check_name(statement.name, statement.position)
     columns = _columns(statement)
@@ -93,18 +91,20 @@ def define_table(statement: CreateTable) -> StreamDef:
     for what, position in refused.items():
         if position is not None:
             raise BindError(
-                f"{statement.name} is an external table, which is only looked up in: it has no use for {what}",
+                f"{statement.name} is an external table: {what} is not supported",
                 hint="leave it out, or CREATE STREAM",
                 position=position,
             )
     for hidden in (TP_TIME, TP_DELTA):
         if hidden in columns:
-            raise BindError(f"{hidden} is a name of streams, not of tables", position=columns[hidden].position)
+            raise BindError(
+                f"{hidden} is reserved for streams; tables do not have it", position=columns[hidden].position
+            )
     if not columns or "connector" not in statement.options:
         raise BindError(
-            f"the table {statement.name} needs columns and a connector: it is one that is there already, outside",
-            hint="CREATE TABLE name (id BIGINT, …) WITH (connector = 'jdbc', url = …, table = …); for rows that are"
-            " inserted here use CREATE MUTABLE STREAM",
+            f"the table {statement.name} needs columns and a connector: it refers to an existing external table",
+            hint="CREATE TABLE name (id BIGINT, …) WITH (connector = 'jdbc', url = …, table = …); for a table that"
+            " Watersmeet stores use CREATE MUTABLE STREAM",
             position=statement.position,
         )
     return StreamDef(
@@ -118,9 +118,9 @@ def define_table(statement: CreateTable) -> StreamDef:
 
 
 def define_outside(name: str, columns: str, options: Mapping[str, str]) -> StreamDef:
-    """The definition of an external table from Python; ``columns`` are written as in CREATE TABLE.
+    """Return the definition of an external table from Python; ``columns`` are written as in CREATE TABLE.
 
-    Raises as ``define_table`` does, and ``BindError`` for columns that cannot be read.
+    Raises like ``define_table``, and ``BindError`` for columns that cannot be parsed.
     """
     from watersmeet.sql.parse import parse
 
@@ -129,7 +129,7 @@ def define_outside(name: str, columns: str, options: Mapping[str, str]) -> Strea
     except SqlSyntaxError:
         statements = []
     if len(statements) != 1 or not isinstance(statements[0], CreateTable) or statements[0].options:
-        raise BindError(f"{columns!r} are no columns", hint="write 'id BIGINT, name STRING'")
+        raise BindError(f"{columns!r} is not a list of columns", hint="write 'id BIGINT, name STRING'")
     try:
         return define_table(replace(statements[0], name=name, options=dict(options), source=""))
     except WatersmeetError as error:
@@ -138,7 +138,7 @@ def define_outside(name: str, columns: str, options: Mapping[str, str]) -> Strea
 
 
 def _columns(statement: CreateStream | CreateTable) -> dict[str, ColumnDef]:
-    """The declared columns by lower-case name; ``BindError`` for names that cannot be."""
+    """Return the declared columns by lower-case name; ``BindError`` for invalid names."""
     columns = {column.name.lower(): column for column in statement.columns}
     if len(columns) < len(statement.columns):
         raise _twice(statement)
@@ -146,10 +146,10 @@ def _columns(statement: CreateStream | CreateTable) -> dict[str, ColumnDef]:
         arrow_type(column.type)
         if set(column.name) & set('.`:$"'):
             raise BindError(
-                f"{column.name} cannot be a column's name: it holds one of . ` : $ \"", position=column.position
+                f'{column.name} is not a valid column name: it contains one of . ` : $ "', position=column.position
             )
         if column.name.lower() in RESERVED:
-            raise BindError(f"{column.name} is a name that sources use themselves", position=column.position)
+            raise BindError(f"{column.name} is a reserved column name", position=column.position)
     return columns
 
 
@@ -163,10 +163,9 @@ def define_frame(
     mode: str = StreamMode.APPEND.value,
     primary_key: Sequence[str] = (),
 ) -> StreamDef:
-    """The definition of a DataFrame that is registered as a stream; ``columns`` are (name, Spark type).
+    """Return the definition of a DataFrame registered as a stream; ``columns`` are (name, Spark type).
 
-    Without a ``delay`` it is as if no WATERMARK were declared.
-    Raises as ``define_stream`` does.
+    Without a ``delay`` the stream has no declared WATERMARK. Raises like ``define_stream``.
     """
     kind = next((kind for column, kind in columns if time is not None and column.lower() == time.lower()), "")
     counts = kind in ("tinyint", "smallint", "int", "bigint")
@@ -210,7 +209,7 @@ def _span(text: str, unit: str) -> exp.Expr:
 
 
 def refuse_definitions(statement: CreateStream) -> None:
-    """Raise ``BindError`` for what CREATE STREAM … AS takes from its query and cannot be given."""
+    """Raise ``BindError`` for clauses of CREATE STREAM … AS that its query already determines."""
     given = {
         "columns": statement.columns[0].position if statement.columns else None,
         "a WATERMARK": statement.watermark.position if statement.watermark else None,
@@ -222,51 +221,26 @@ def refuse_definitions(statement: CreateStream) -> None:
         if position is not None:
             raise BindError(
                 f"CREATE STREAM {statement.name} AS … takes its columns and event time from its query, not {what}",
-                hint="leave it out; settings of the query stand at its end",
+                hint="leave it out; write settings at the end of the query",
                 position=position,
             )
 
 
 def check_name(name: str, position: Position | None = None) -> None:
-    """Raise ``BindError`` for a name that could not be that of a folder in the workspace."""
+    """Raise ``BindError`` for a name that cannot be a folder of the workspace."""
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         raise BindError(
-            f"{name} cannot be the name of a stream",
-            hint="use letters, digits and _, and no digit first",
+            f"{name} is not a valid stream name",
+            hint="use letters, digits and _; do not begin with a digit",
             position=position,
         )
 
 
-def takes_column(stream: StreamDef, name: str) -> bool:
-    """Whether INSERT can name the column: a declared one, or the ``_tp_delta`` of an embedded stream that changes."""
-    is_hidden_delta = name.lower() == TP_DELTA and stream.changes and stream.connector == EMBEDDED
-    return is_hidden_delta or stream.column(name) is not None
-
-
-def check_target(stream: StreamDef, given: Sequence[str], statement: InsertSelect | InsertHistorical) -> None:
-    """Raise ``BindError`` where INSERT INTO … SELECT gives other columns than its target takes.
-
-    A target that declares no columns takes what comes.
-    """
-    targets = statement.columns or tuple(column.name for column in stream.columns)
-    if not targets:
-        return
-    if len(given) != len(targets):
-        raise BindError(
-            f"the query gives {len(given)} columns, {stream.name} takes {len(targets)}",
-            detail=f"given: {', '.join(given)}\ntaken: {', '.join(targets)}",
-            position=statement.position,
-        )
-    for name in statement.columns:
-        if not takes_column(stream, name):
-            declared = [column.name for column in stream.columns]
-            raise BindError(
-                f"{stream.name} has no column {name}", hint=did_you_mean(name, declared), position=statement.position
-            )
-
-
 def _time_column(statement: CreateStream) -> tuple[str, bool]:
-    """The event-time column: WATERMARK's, else ``timestamp`` or ``ts`` if there is just one, else arrival time."""
+    """Return the event-time column, and whether a WATERMARK declares it.
+
+    Without one it is ``timestamp`` or ``ts`` if there is exactly one of them, else arrival time.
+    """
     names = {column.name.lower(): column.name for column in statement.columns}
     if statement.watermark is not None:
         wanted = statement.watermark.column
@@ -319,21 +293,21 @@ def _unit(kind: exp.DataType, column: str, statement: CreateStream) -> TimeUnit:
 
 
 def _delay(statement: CreateStream, unit: TimeUnit) -> int:
-    """The declared delay in axis units; for plain numbers it counts in the column's own unit."""
+    """Return the delay in units of internal event time; a plain number counts in the column's unit."""
     delay = statement.watermark.delay if statement.watermark else None
     if delay is None:
         return 0
     if isinstance(delay, exp.Literal):
         if not unit.is_integer:
             raise BindError(
-                "a delay of a TIMESTAMP is an interval, not a number",
+                "the delay of a TIMESTAMP is an interval, not a number",
                 hint="write INTERVAL '5' SECONDS",
                 position=position_of(delay),
             )
         amount = int(delay.name) * unit.scale
     elif unit is TimeUnit.ROWS:
         raise BindError(
-            "event_time_unit = 'row' counts rows: its delay is a number, not an interval",
+            "event_time_unit = 'row' counts rows: the delay is a number, not an interval",
             hint="write … AS sn - 10",
             position=position_of(delay),
         )

@@ -1,4 +1,4 @@
-"""CREATE INDEX and DROP INDEX: columns by which the rows of a table with a primary key are sought."""
+"""CREATE INDEX and DROP INDEX: columns by which rows of changing streams are looked up."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from watersmeet.sql.statements import CreateIndex, DropIndex
 
 
 def with_index(stream: StreamDef, statement: CreateIndex) -> StreamDef:
-    """The stream with one more index; itself where it has the same already.
+    """Return the stream with one more index; the same stream if it has that index already.
 
-    Raises ``BindError`` for columns that are not there and streams without a primary key, ``CatalogError`` where the
-    name stands for another index.
+    Raises ``BindError`` for unknown columns and streams without a primary key, ``CatalogError`` if another index has
+    the name.
     """
     if stream.outside:
         raise BindError(
-            f"{stream.name} is an external table: what is looked up in it is found by its own indexes",
-            hint="create the index where the table is",
+            f"{stream.name} is an external table: lookups use its own indexes",
+            hint="create the index in the external system",
             position=statement.position,
         )
     if not stream.changes:
         raise BindError(
-            f"{stream.name} has no PRIMARY KEY: its rows are only sought by the key of the join, which needs no index",
+            f"{stream.name} has no PRIMARY KEY: its rows are looked up only by join keys, which needs no index",
             hint="leave it out, or give the stream a PRIMARY KEY and a mode",
             position=statement.position,
         )
@@ -48,7 +48,7 @@ def with_index(stream: StreamDef, statement: CreateIndex) -> StreamDef:
 
 
 def without_index(stream: StreamDef, statement: DropIndex) -> StreamDef:
-    """The stream without an index; ``CatalogError`` where it has none of that name."""
+    """Return the stream without an index; ``CatalogError`` if it has none of that name."""
     known = _named(stream, statement.name)
     if known is None and not statement.if_exists:
         raise CatalogError(

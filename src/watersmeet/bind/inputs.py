@@ -17,7 +17,7 @@ Streams = Mapping[str, StreamDef]
 
 
 class Inputs:
-    """Every use of a stream becomes an input, numbered in the order in which the text names them."""
+    """The uses of streams in a query, numbered in the order of the text."""
 
     def __init__(self, streams: Streams) -> None:
         self._streams = streams
@@ -25,9 +25,9 @@ class Inputs:
         self.columns: dict[str, InputColumn] = {}
 
     def add(self, table: exp.Table, alias: str) -> tuple[Leaf, Relation]:
-        """A stream as a source of rows, and the columns under which a query finds it.
+        """Add a use of a stream; return its leaf and its columns in scope.
 
-        Raises ``CatalogError`` where there is no such stream.
+        Raises ``CatalogError`` if there is no such stream.
         """
         stream = self._streams.get(table.name.lower())
         position = position_of(table)
@@ -39,17 +39,17 @@ class Inputs:
         input = Input(len(self.inputs), self._unique(alias), stream, position)
         self.inputs.append(input)
         types = {column.name: exp.DataType.build(column.type, dialect="spark") for column in stream.columns}
-        # the delta says what a change does to its row; it is none of the row's values
-        shown = {name: self._column(input, name, type) for name, type in types.items() if name.lower() != TP_DELTA}
+        # the delta describes the change; it is not a value of the row
+        columns = {name: self._column(input, name, type) for name, type in types.items() if name.lower() != TP_DELTA}
         hidden = {}
         if TP_TIME not in types and not stream.outside:
             hidden[TP_TIME] = self._column(input, TP_TIME, exp.DataType.build("TIMESTAMP", dialect="spark"))
         if not stream.outside:
             hidden[TP_DELTA] = exp.column(exp.to_identifier(TP_DELTA, quoted=True))
-        return Leaf(input), Relation(alias, shown, hidden)
+        return Leaf(input), Relation(alias, columns, hidden)
 
     def replace(self, leaf: Leaf) -> None:
-        """Note what an input has become (VERSIONED ON names another event time)."""
+        """Replace an input (VERSIONED ON names another event time)."""
         self.inputs[leaf.input.index] = leaf.input
 
     def _unique(self, alias: str) -> str:

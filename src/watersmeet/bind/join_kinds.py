@@ -1,4 +1,4 @@
-"""The kinds of join, as SQL writes them."""
+"""The kinds of join and their SQL keywords."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _KINDS = {
     ("", "ANTI"): JoinKind.ANTI,
     ("LEFT", "ANTI"): JoinKind.ANTI,
 }
-#: Kinds that are another one with its sides swapped.
+#: Kinds that are handled as another kind with its sides swapped.
 _MIRRORED = {("RIGHT", "SEMI"): JoinKind.SEMI, ("RIGHT", "ANTI"): JoinKind.ANTI}
 
 
 def join_kind(join: exp.Join) -> tuple[JoinKind, bool]:
-    """The kind of a join, and whether its sides must be swapped for it.
+    """Return the kind of a join, and whether its sides must be swapped for it.
 
-    Raises ``UnsupportedError`` for kinds that streams do not have.
+    Raises ``UnsupportedError`` for kinds that streams do not support.
     """
     method = join.method.upper()
     if method and method != "ASOF":

@@ -1,4 +1,4 @@
-"""The SELECT list: stars, names of columns, and the clauses that queries over streams do not have."""
+"""The SELECT list: stars and column names; and the clauses that queries over streams do not support."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _REFUSED = {
 
 
 def refuse_clauses(select: exp.Select, *, nested: bool = False) -> None:
-    """Raise ``UnsupportedError`` for clauses that have no meaning over the join of streams, or none yet.
+    """Raise ``UnsupportedError`` for clauses that are not supported over streams.
 
-    Only the outermost select aggregates: not one that is ``nested`` in it.
+    A ``nested`` select cannot aggregate, only the outermost one.
     """
     for arg, clause in _REFUSED.items():
         node = select.args.get(arg)
@@ -35,9 +35,9 @@ def refuse_clauses(select: exp.Select, *, nested: bool = False) -> None:
             first = node[0] if isinstance(node, list) else node
             raise UnsupportedError(
                 f"{clause} over streams is not supported",
-                hint="GROUP BY all columns gives each row once"
+                hint="GROUP BY all columns returns each row once"
                 if arg == "distinct"
-                else "take the join's result as a Spark DataFrame and go on from there",
+                else "do this on the join's result as a Spark DataFrame",
                 position=position_of(first) or position_of(select),
             )
     for item in select.expressions:
@@ -45,13 +45,13 @@ def refuse_clauses(select: exp.Select, *, nested: bool = False) -> None:
             what = "a subquery" if isinstance(node, exp.Select) else node.sql("spark")
             raise UnsupportedError(
                 f"{what} in the SELECT list over streams is not supported",
-                hint="take the join's result as a Spark DataFrame and go on from there",
+                hint="do this on the join's result as a Spark DataFrame",
                 position=position_of(node),
             )
     if nested and is_aggregated(select):
         raise UnsupportedError(
             "an aggregate in a subquery is not supported yet",
-            hint="aggregate in the outermost SELECT, or write the subquery's rows into a stream of its own first",
+            hint="aggregate in the outermost SELECT, or write the subquery's rows into a stream first",
             position=position_of(_first_aggregate(select)),
         )
 
@@ -63,7 +63,7 @@ def _first_aggregate(select: exp.Select) -> exp.Expr:
 
 
 def output_columns(select: exp.Select, scope: Scope) -> list[OutputColumn]:
-    """The columns that a select gives; of columns with one name the later ones become ``alias_column``."""
+    """Return the columns of a select; a repeated name becomes ``alias_column``."""
     found: list[tuple[str, str, exp.Expr]] = []
     for number, item in enumerate(select.expressions, 1):
         if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
@@ -101,7 +101,7 @@ def _starred(item: exp.Expr, scope: Scope) -> list[Relation]:
 
 
 def _owner(column: exp.Expr, scope: Scope) -> str:
-    """The alias of the relation that an unqualified column belongs to."""
+    """Return the alias of the relation that an unqualified column belongs to."""
     if not isinstance(column, exp.Column):
         return ""
     return next((relation.alias for relation in scope.relations if relation.find(column.name) is not None), "")

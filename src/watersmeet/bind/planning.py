@@ -17,9 +17,9 @@ from watersmeet.sql.statements import Query
 
 
 def plan_query(query: Query, streams: Mapping[str, StreamDef], open_table: OpenTable = open_table) -> PhysicalPlan:
-    """How a query over ``streams`` (by lower-case name) runs; ``open_table`` opens external tables.
+    """Return the physical plan of a query over ``streams`` (by lower-case name); ``open_table`` opens external tables.
 
-    Raises ``BindError``, ``CatalogError``, ``UnsupportedError`` and ``PlanError``, with the place in the text.
+    Raises ``BindError``, ``CatalogError``, ``UnsupportedError`` and ``PlanError``, with the position in the text.
     """
     plan = physical_plan(bind(query, streams), open_table)
     check_determinism(plan)

@@ -1,4 +1,4 @@
-"""Names in sight: relations by alias, each a list of columns that stand for expressions over physical columns."""
+"""Names in scope: relations by alias, whose columns are expressions over physical columns."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from watersmeet.expressions.positions import position_of
 
 @dataclass(slots=True)
 class Relation:
-    """What stands behind an alias; names compare without case. Columns that are ``hidden`` are left out by *."""
+    """The columns of an alias; names are case-insensitive. A star does not expand to ``hidden`` columns."""
 
     alias: str
     columns: dict[str, exp.Expr]
     hidden: dict[str, exp.Expr] = field(default_factory=dict)
 
     def find(self, name: str) -> exp.Expr | None:
-        """What a column of that name stands for."""
+        """Return the expression of a column; None if there is none of that name."""
         for candidates in (self.columns, self.hidden):
             for known, expression in candidates.items():
                 if known.lower() == name.lower():
@@ -36,11 +36,11 @@ class Scope:
     outer: Scope | None = None
 
     def relation(self, alias: str) -> Relation | None:
-        """The relation of that alias in this FROM."""
+        """Return the relation of an alias in this FROM."""
         return next((each for each in self.relations if each.alias.lower() == alias.lower()), None)
 
     def resolve(self, column: exp.Column) -> exp.Expr:
-        """The expression that a column name stands for; ``BindError`` where it is unknown or ambiguous."""
+        """Return the expression of a column name; ``BindError`` if it is unknown or ambiguous."""
         found = self._resolve(column)
         if found is not None:
             return found
@@ -72,7 +72,7 @@ class Scope:
             hits = [
                 (relation.alias, hit) for relation in self.relations if (hit := relation.find(column.name)) is not None
             ]
-            if len(hits) > 1 and column.name.lower() != TP_DELTA:  # a join has one, whichever side is asked
+            if len(hits) > 1 and column.name.lower() != TP_DELTA:  # the results of a join have one delta
                 raise BindError(
                     f"column {column.name} is ambiguous",
                     detail=f"it is in {' and in '.join(alias for alias, _ in hits)}",
@@ -84,15 +84,15 @@ class Scope:
         return self.outer._resolve(column) if self.outer is not None else None
 
     def substitute(self, expression: exp.Expr) -> exp.Expr:
-        """A copy of the expression in which every column is replaced by what it stands for.
+        """Return a copy of the expression with every column resolved.
 
-        Raises ``BindError`` for PROCTIME(): a query's results follow from its rows, whenever it runs.
+        Raises ``BindError`` for PROCTIME(): results must not depend on when a query runs.
         """
         for call in expression.find_all(exp.Anonymous):
             if call.name.upper() == "PROCTIME":
                 raise BindError(
-                    "PROCTIME() stands for a time only in FOR SYSTEM_TIME AS OF PROCTIME()",
-                    hint="for the time at which a row arrived use its column _tp_time",
+                    "PROCTIME() is allowed only in FOR SYSTEM_TIME AS OF PROCTIME()",
+                    hint="for a row's arrival time use its column _tp_time",
                     position=position_of(call),
                 )
 

@@ -24,7 +24,7 @@ class SubqueryTest:
 
 
 def subquery_test(term: exp.Expr) -> SubqueryTest | None:
-    """The term as a test of a subquery; None for any other term."""
+    """Return a term as a test of a subquery; None for any other term."""
     negated = False
     while isinstance(term, exp.Not | exp.Paren):
         negated ^= isinstance(term, exp.Not)
@@ -39,7 +39,7 @@ def subquery_test(term: exp.Expr) -> SubqueryTest | None:
 
 
 def ctes_of(select: exp.Select) -> dict[str, exp.Select]:
-    """The common table expressions that a select defines."""
+    """Return the common table expressions that a select defines."""
     clause = select.args.get("with_") or select.args.get("with")
     return {cte.alias.lower(): cte.this for cte in clause.expressions} if clause else {}
 

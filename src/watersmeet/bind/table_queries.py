@@ -1,4 +1,4 @@
-"""Queries over what is stored: the streams that they read, and their EXPLAIN."""
+"""Queries over stored rows: the streams that they read, and their EXPLAIN."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from watersmeet.sql.table_queries import spark_text
 
 
 def stored_streams(query: HistoricalQuery, streams: Mapping[str, StreamDef]) -> dict[str, StreamDef]:
-    """The streams behind the query's ``table(name)``, by lower-case name.
+    """Return the streams that the query reads as ``table(name)``, by lower-case name.
 
-    Raises ``CatalogError`` with the nearest names where there is no such stream, and ``UnsupportedError`` for outside
-    tables, for DataFrames that were registered, and for streams that stand in the query without ``table()``.
+    Raises ``CatalogError`` with the nearest names if there is no such stream, and ``UnsupportedError`` for external
+    tables, registered DataFrames, and streams in the query without ``table()``.
     """
     found: dict[str, StreamDef] = {}
     for table in query.tables:
@@ -27,7 +27,7 @@ def stored_streams(query: HistoricalQuery, streams: Mapping[str, StreamDef]) -> 
 
 
 def explain_stored(query: HistoricalQuery, streams: Mapping[str, StreamDef], target: StreamDef | None = None) -> str:
-    """The text of EXPLAIN; raises as ``stored_streams`` does."""
+    """Return the text of EXPLAIN; raises like ``stored_streams``."""
     return "\n".join(_lines(query, stored_streams(query, streams), target))
 
 
@@ -40,14 +40,14 @@ def _stored_stream(table: Relation, streams: Mapping[str, StreamDef]) -> StreamD
         )
     if stream.outside:
         raise UnsupportedError(
-            f"{stream.name} is an external table: table(…) is what is stored of a stream",
-            hint=f"a stream looks up in it: JOIN {stream.name} FOR SYSTEM_TIME AS OF PROCTIME()",
+            f"{stream.name} is an external table: table(…) reads the stored rows of a stream",
+            hint=f"join a stream with it: JOIN {stream.name} FOR SYSTEM_TIME AS OF PROCTIME()",
             position=table.position,
         )
     if stream.connector == FRAME:
         raise UnsupportedError(
-            f"{stream.name} is a DataFrame that was registered: nothing is stored of it",
-            hint="write it to a stream (INSERT INTO … SELECT), or ask Spark itself",
+            f"{stream.name} is a registered DataFrame: it has no stored rows",
+            hint="write it to a stream (INSERT INTO … SELECT), or query it with Spark",
             position=table.position,
         )
     return stream
@@ -70,14 +70,14 @@ def _mixed(stream: StreamDef, query: HistoricalQuery, place: Relation) -> Unsupp
 
 
 def _lines(query: HistoricalQuery, found: Mapping[str, StreamDef], target: StreamDef | None) -> Iterator[str]:
-    yield "batch query of Spark's over what is stored now: it ends by itself and keeps no state"
+    yield "Spark batch query over the rows stored now: it ends by itself and keeps no state"
     views = {key: f"watersmeet_{key}" for key in found}
     for key, stream in found.items():
         yield f"table {stream.name} ({stream.connector}), for Spark the view {views[key]}…"
         yield f"  {_rows(stream)}"
-        yield "  left out: bad rows, which streaming queries set aside"
+        yield "  without bad rows, which streaming queries quarantine"
     if target is not None:
-        yield f"its rows go into {target.name} ({target.connector}), once"
+        yield f"writes its rows to {target.name} ({target.connector}), once"
     yield f"Spark SQL: {spark_text(query, views).text}"
 
 

@@ -146,7 +146,7 @@ class _Script:
         return explain_stored(inner.query, self._streams, target)
 
     def _insert(self, statement: InsertSelect) -> PhysicalPlan:
-        from watersmeet.bind.define import check_target
+        from watersmeet.bind.insert_target import check_target
 
         target = self._target(statement)
         plan = self._plan(statement.query)

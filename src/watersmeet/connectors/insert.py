@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from watersmeet.bind.define import takes_column
+from watersmeet.bind.insert_target import takes_column
 from watersmeet.catalog.streams import EMBEDDED, StreamDef
 from watersmeet.columns import TP_DELTA
 from watersmeet.connectors.deltas import change_reason

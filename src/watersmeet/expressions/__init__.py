@@ -1,1 +1,1 @@
-"""SQL expressions: where they stand in the text, their types, intervals and event times."""
+"""SQL expressions: positions in the text, types, intervals and event times."""

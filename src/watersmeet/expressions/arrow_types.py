@@ -1,4 +1,4 @@
-"""Spark SQL types as Arrow types, as Spark itself hands them to Python (timestamps in UTC microseconds)."""
+"""Arrow types for Spark SQL types, as Spark passes them to Python (timestamps in UTC microseconds)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from sqlglot import exp
 
 from watersmeet.errors import UnsupportedError
 from watersmeet.expressions.positions import position_of
+from watersmeet.expressions.type_groups import digits_of
 
 _T = exp.DataType.Type
 _SIMPLE = {
@@ -30,12 +31,11 @@ _SIMPLE = {
 
 
 def arrow_type(kind: exp.DataType) -> pa.DataType:
-    """The Arrow type of a Spark type; ``UnsupportedError`` where there is none."""
+    """Return the Arrow type of a Spark type; ``UnsupportedError`` if there is none."""
     if kind.this in _SIMPLE:
         return _SIMPLE[kind.this]
     if kind.is_type(_T.DECIMAL):
-        given = [int(part.name) for part in kind.expressions]
-        return pa.decimal128(given[0] if given else 10, given[1] if len(given) > 1 else 0)
+        return pa.decimal128(*digits_of(kind))
     if kind.is_type(_T.ARRAY):
         return pa.list_(arrow_type(kind.expressions[0]))
     if kind.is_type(_T.MAP):

@@ -1,10 +1,10 @@
-"""Expression nodes of our own, beside sqlglot's.
+"""Expression nodes that the parser adds to sqlglot's.
 
-None of them can be rendered: sqlglot's generators raise ValueError on a node they do not know, so a clause
-cannot get lost on the way to Spark SQL without notice.
+None of them can be rendered: sqlglot's generators raise ValueError on unknown nodes, so no clause gets lost
+silently on the way to Spark SQL.
 
 An interval in a clause (WITHIN, GRACE PERIOD, WATERMARK) has the normal form
-``exp.Interval(this=string literal that holds one number, unit=exp.Var)``, its unit a word of ``INTERVAL_UNITS``.
+``exp.Interval(this=string literal of one number, unit=exp.Var)`` with a unit from ``INTERVAL_UNITS``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Within(exp.Expression):
 
 
 class StreamJoin(exp.Join):
-    """A join with a clause that only streams have: ``within``, ``grace`` or ``match_condition`` (ASOF)."""
+    """A join with a clause specific to streams: ``within``, ``grace`` or ``match_condition`` (ASOF)."""
 
     arg_types: ClassVar[dict[str, bool]] = {**exp.Join.arg_types, "within": False, "grace": False}
 
@@ -38,13 +38,13 @@ class StreamJoin(exp.Join):
 class SystemTime(exp.Version):
     """FOR SYSTEM_TIME AS OF, in the arg ``version`` of an ``exp.Table``.
 
-    ``expression`` is the time asked for (a column of the other side, or PROCTIME()), ``versioned_on`` the
-    identifier of VERSIONED ON, if it was given.
+    ``expression`` is the time (a column of the other side, or PROCTIME()); ``versioned_on`` is the identifier of
+    VERSIONED ON, if present.
     """
 
     arg_types: ClassVar[dict[str, bool]] = {**exp.Version.arg_types, "versioned_on": False}
 
 
 def interval_parts(interval: exp.Interval) -> tuple[Decimal, str]:
-    """The amount and the unit of an interval in normal form; months and years too, though of no fixed length."""
+    """Return the amount and the unit of an interval in normal form; the unit may be one without a fixed length."""
     return Decimal(interval.this.name), interval.args["unit"].name

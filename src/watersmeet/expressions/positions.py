@@ -1,7 +1,7 @@
-"""Where things stand in the SQL text.
+"""Positions in the SQL text.
 
-The tokens' own lines and columns (sqlglot gives the end of a token) are replaced by those of the first
-character, 1-based and counted over the whole text, before parsing. The parser puts them into the nodes' ``meta``.
+sqlglot records where a token ends. Before parsing, ``anchor`` replaces this by the line and column of its first
+character, 1-based and counted over the whole text. The parser copies them to the nodes' ``meta``.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ WIDEST_EXCERPT = 110
 
 
 def line_starts(text: str) -> list[int]:
-    """The offsets at which the lines of ``text`` begin."""
+    """Return the offsets at which the lines of ``text`` begin."""
     return [0, *(offset + 1 for offset, char in enumerate(text) if char == "\n")]
 
 
 def locate(text: str, offset: int) -> Position:
-    """The position of the character at ``offset`` (0-based) of ``text``."""
+    """Return the position of the character at ``offset`` (0-based) of ``text``."""
     starts = line_starts(text)
     line = bisect_right(starts, offset)
     return Position(line, offset - starts[line - 1] + 1)
 
 
 def anchor(tokens: Iterable[Token], text: str) -> None:
-    """Give each token the line and column of its first character in ``text``."""
+    """Set each token's line and column to those of its first character in ``text``."""
     starts = line_starts(text)
     for token in tokens:
         token.line = bisect_right(starts, token.start)
@@ -38,21 +38,21 @@ def anchor(tokens: Iterable[Token], text: str) -> None:
 
 
 def token_position(token: Token) -> Position:
-    """The position of an anchored token."""
+    """Return the position of an anchored token."""
     return Position(token.line, token.col)
 
 
 def place(node: exp.Expr, token: Token) -> None:
-    """Note that ``node`` begins at ``token``, unless it knows where it begins."""
+    """Record that ``node`` begins at ``token``, unless it has a position already."""
     if "line" not in node.meta:
         node.update_positions(token)
 
 
 def position_of(node: exp.Expr | None) -> Position | None:
-    """Where ``node`` begins in the text it was parsed from.
+    """Return where ``node`` begins in the text it was parsed from.
 
-    It is the node's own position, else that of its first part that has one, else that of the nearest node
-    around it. None only for trees that were not parsed.
+    This is the node's own position, else the first position among its parts, else that of the nearest enclosing
+    node. None only for trees that were not parsed.
     """
     while node is not None:
         own = _own(node)
@@ -71,9 +71,9 @@ def _own(node: exp.Expr) -> Position | None:
 
 
 def excerpt(text: str, start: int, end: int) -> str:
-    """The line of ``text`` that holds ``start``, and carets under ``start`` to ``end`` (exclusive) below it.
+    """Return the line of ``text`` at ``start``, with carets below it from ``start`` to ``end`` (exclusive).
 
-    A long line is cut on both sides of the mark. Tabs are kept in both lines, so that they stay aligned.
+    A long line is cut on both sides of the carets. Both lines keep tabs, so they stay aligned.
     """
     starts = line_starts(text)
     line = bisect_right(starts, start)

@@ -1,4 +1,4 @@
-"""Expressions as their author would write them."""
+"""Expressions as users write them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from sqlglot import exp
 
 
 def plain_sql(expression: exp.Expr) -> str:
-    """An expression over physical columns as its author would write it (``o:id`` is o.id)."""
+    """Return SQL for an expression over physical columns as users write it (``o:id`` becomes o.id)."""
 
     def plain(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Identifier):

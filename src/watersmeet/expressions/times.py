@@ -1,8 +1,8 @@
-"""Event times: which column carries them, and how they lie on the int64 axis that operators use.
+"""Event times: their column, and how they map to internal event time.
 
-The axis is microseconds since the epoch for timestamps and for integers that count seconds, milliseconds or
-microseconds; plain sequence numbers (unit ``row``) are an axis of their own.  A day is 24 hours; months and years
-have no fixed length and are refused.
+Internal event time is an int64. It counts microseconds since the epoch for timestamps and for integers in seconds,
+milliseconds or microseconds, and rows for plain sequence numbers (unit ``row``). A day is 24 hours; months and
+years have no fixed length and are refused.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from sqlglot import exp
 from watersmeet.errors import UnsupportedError
 from watersmeet.expressions.nodes import interval_parts
 from watersmeet.expressions.positions import position_of
+from watersmeet.expressions.type_groups import INSTANTS
 
 _LONGEST = 2**60  # some 36,000 years
 _MICROS = {
@@ -26,7 +27,7 @@ _MICROS = {
     "DAY": 86_400_000_000,
     "WEEK": 604_800_000_000,
 }
-#: Units of lengths of time, in SQL and in Python.
+#: Units of fixed length, in SQL and in Python.
 INTERVAL_UNITS = tuple(_MICROS)
 
 
@@ -42,28 +43,27 @@ class TimeUnit(Enum):
 
     @property
     def scale(self) -> int:
-        """Units of the axis in one unit of the column."""
+        """Units of internal event time in one unit of the column."""
         return {TimeUnit.SECONDS: 1_000_000, TimeUnit.MILLISECONDS: 1_000}.get(self, 1)
 
     @classmethod
     def of(cls, kind: exp.DataType) -> TimeUnit | None:
-        """What a column of a type counts where nothing more is said; None where it can be no event time."""
-        types = exp.DataType.Type
-        if kind.is_type(types.TIMESTAMPNTZ):
+        """Return the default unit of a column by its type; None if the type cannot be an event time."""
+        if kind.is_type(exp.DataType.Type.TIMESTAMPNTZ):
             return cls.TIMESTAMP_NTZ
-        if kind.is_type(types.TIMESTAMP, types.TIMESTAMPTZ, types.TIMESTAMPLTZ):
+        if kind.is_type(*INSTANTS):
             return cls.TIMESTAMP
         return cls.MILLISECONDS if kind.is_type(*exp.DataType.INTEGER_TYPES) else None
 
     @property
     def is_integer(self) -> bool:
-        """Whether the column is a whole number."""
+        """Whether the column is an integer."""
         return self not in (TimeUnit.TIMESTAMP, TimeUnit.TIMESTAMP_NTZ)
 
 
 @dataclass(frozen=True, slots=True)
 class EventTime:
-    """The event-time column of a stream, what it counts, and how far rows may come out of order (axis units)."""
+    """The event-time column of a stream, its unit, and the watermark delay in units of internal event time."""
 
     column: str
     unit: TimeUnit
@@ -72,9 +72,9 @@ class EventTime:
 
 
 def interval_micros(interval: exp.Expr) -> int:
-    """The length of an interval in microseconds.
+    """Return the length of an interval in microseconds.
 
-    Raises ``UnsupportedError`` for months and years, and for anything that is not one number and a unit.
+    Raises ``UnsupportedError`` for months and years, and for anything but one number and a unit.
     """
     if not isinstance(interval, exp.Interval):
         raise UnsupportedError(
@@ -103,7 +103,7 @@ def interval_micros(interval: exp.Expr) -> int:
 
 
 def span_text(amount: int, unit: TimeUnit) -> str:
-    """A distance on the axis, for people."""
+    """Format a length of internal event time for messages."""
     if unit is TimeUnit.ROWS:
         return f"{amount} rows"
     seconds = amount / 1_000_000

@@ -1,4 +1,4 @@
-"""Arrow types under the names that Spark's SQL has for them."""
+"""Spark SQL names of Arrow types."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAMES = {
 
 
 def spark_type(kind: pa.DataType) -> str:
-    """The type as SQL would write it; one that SQL has no scalar name for by Arrow's own."""
+    """Return the Spark SQL name of a type; Arrow's own name if Spark SQL has no scalar name for it."""
     if pa.types.is_decimal(kind):
         return f"DECIMAL({kind.precision}, {kind.scale})"
     if pa.types.is_timestamp(kind):

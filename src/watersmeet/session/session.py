@@ -8,7 +8,8 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from watersmeet.bind.define import check_name, check_target, define_frame, define_outside, refuse_definitions
+from watersmeet.bind.define import check_name, define_frame, define_outside, refuse_definitions
+from watersmeet.bind.insert_target import check_target
 from watersmeet.bind.planning import plan_query
 from watersmeet.bind.table_queries import explain_stored
 from watersmeet.catalog.streams import FRAME, StreamDef, StreamMode

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from watersmeet.bind.define import check_target, define_stream, define_table
+from watersmeet.bind.define import define_stream, define_table
 from watersmeet.bind.indexes import with_index
+from watersmeet.bind.insert_target import check_target
 from watersmeet.bind.select import bind
 from watersmeet.catalog.streams import EMBEDDED, StreamDef
 from watersmeet.errors import CatalogError, UnsupportedError, did_you_mean

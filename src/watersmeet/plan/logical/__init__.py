@@ -1,1 +1,1 @@
-"""A query as a tree of joins, and what follows from its conditions."""
+"""The logical query: a tree of joins, the types of its expressions, and the bounds its conditions imply."""

@@ -1,12 +1,12 @@
 """Windows from plain inequalities, by interval arithmetic.
 
-A comparison whose two sides are sums of event-time columns and constants says how far two times may lie apart:
+A comparison between sums of event-time columns and constants bounds the distance of two times:
 
-    r.ts BETWEEN l.ts - 10 AND l.ts + 5     gives   -10 <= r.ts - l.ts <= 5
-    ABS(l.ts - r.ts) < 30                   gives   -29 <= r.ts - l.ts <= 29      (times are whole numbers)
+    r.ts BETWEEN l.ts - 10 AND l.ts + 5     implies   -10 <= r.ts - l.ts <= 5
+    ABS(l.ts - r.ts) < 30                   implies   -29 <= r.ts - l.ts <= 29      (times are integers)
 
-``Differences`` keeps such intervals for pairs of inputs and derives what follows from several of them together: from
-b - a and c - b it knows a window for c - a (the closure of a difference bound matrix, Dill 1989).
+``Differences`` keeps such intervals for pairs of inputs and combines them: bounds on b - a and c - b imply a window
+for c - a (the closure of a difference bound matrix, Dill 1989).
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from watersmeet.expressions.times import interval_micros
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A closed interval of whole numbers; None is no bound."""
+    """A closed interval of integers; None means unbounded."""
 
     lower: int | None = None
     upper: int | None = None
 
     def intersect(self, other: Interval) -> Interval:
-        """What lies in both."""
+        """Return the intersection."""
         return Interval(_tighter(max, self.lower, other.lower), _tighter(min, self.upper, other.upper))
 
     def plus(self, other: Interval) -> Interval:
-        """All sums of a number of one and a number of the other."""
+        """Return the interval of all sums of one number from each."""
         return Interval(_sum(self.lower, other.lower), _sum(self.upper, other.upper))
 
     def negated(self) -> Interval:
-        """The interval mirrored at 0."""
+        """Return the interval mirrored at 0."""
         return Interval(
             None if self.upper is None else -self.upper,
             None if self.lower is None else -self.lower,
@@ -43,58 +43,59 @@ class Interval:
 
     @property
     def is_bounded(self) -> bool:
-        """Bounded on both sides."""
+        """Whether both sides are bounded."""
         return self.lower is not None and self.upper is not None
 
     @property
     def is_free(self) -> bool:
-        """Bounded on neither side."""
+        """Whether neither side is bounded."""
         return self.lower is None and self.upper is None
 
     @property
     def is_empty(self) -> bool:
-        """Holding no number."""
+        """Whether no number lies in the interval."""
         return self.lower is not None and self.upper is not None and self.lower > self.upper
 
 
 @dataclass(slots=True)
 class Differences:
-    """What is known of ``time of j - time of i`` for pairs of inputs (i, j).
+    """Bounds on ``time of j - time of i`` for pairs of inputs (i, j).
 
-    ``loose`` holds where neither is missing from a row; nothing follows from it over a third input, which may be.
+    Bounds in ``loose`` apply only where a row has both inputs. They are not combined over a third input, since a row
+    may lack it.
     """
 
     known: dict[tuple[int, int], Interval] = field(default_factory=dict)
     loose: dict[tuple[int, int], Interval] = field(default_factory=dict)
 
     def get(self, i: int, j: int) -> Interval:
-        """What is known of one pair."""
+        """Return the bounds known for a pair."""
         return self.known.get((i, j), Interval())
 
     def add(self, i: int, j: int, interval: Interval) -> None:
-        """Take in what is known of a pair (and so of the pair turned round)."""
+        """Add bounds for a pair, and so for the reversed pair."""
         self.known[i, j] = self.get(i, j).intersect(interval)
         self.known[j, i] = self.known[i, j].negated()
 
     def copy(self) -> Differences:
-        """A copy that can be changed by itself."""
+        """Return an independent copy."""
         return Differences(dict(self.known), dict(self.loose))
 
     def union(self, other: Differences) -> Differences:
-        """What is known here, and there of other inputs; a copy too."""
+        """Return a copy with the bounds of both, which are about different inputs."""
         return Differences({**self.known, **other.known}, {**self.loose, **other.loose})
 
     def direct(self, i: int, j: int) -> Interval:
-        """All that is known of one pair, for rows that have both."""
+        """Return the bounds known for a pair in rows that have both inputs."""
         return self.get(i, j).intersect(self.loose.get((i, j), Interval()))
 
     def add_loose(self, i: int, j: int, interval: Interval) -> None:
-        """Take in what holds where neither is missing."""
+        """Add bounds that apply where a row has both inputs."""
         self.loose[i, j] = self.loose.get((i, j), Interval()).intersect(interval)
         self.loose[j, i] = self.loose[i, j].negated()
 
     def close(self) -> None:
-        """Derive what follows from two known differences in a row, for all pairs (Floyd and Warshall)."""
+        """Combine the bounds over every third input, for all pairs (Floyd-Warshall)."""
         inputs = {i for pair in self.known for i in pair}
         for via in inputs:
             for i in inputs - {via}:
@@ -106,28 +107,28 @@ class Differences:
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """A sum of event times, by input and with coefficients, and a constant (all in axis units)."""
+    """A sum of event times (coefficients by input) and a constant, in units of internal event time."""
 
     times: Mapping[int, int]
     constant: int
 
     def plus(self, other: Linear, sign: int = 1) -> Linear:
-        """The sum, or the difference with ``sign`` -1."""
+        """Return the sum, or the difference if ``sign`` is -1."""
         times = dict(self.times)
         for input, coefficient in other.times.items():
             times[input] = times.get(input, 0) + sign * coefficient
         return Linear({i: c for i, c in times.items() if c}, self.constant + sign * other.constant)
 
 
-#: Tells for a column that is an event time: its input, how many units of the axis one of its own is, and whether it
-#: is a whole number (so that plain numbers may be added to it).  None for any other column.
+#: For an event-time column, returns its input, the units of internal event time in one of its own units, and whether it
+#: is an integer (so that plain numbers may be added to it). None for any other column.
 TimeColumns = Callable[[exp.Column], tuple[int, int, bool] | None]
 
 
 def time_bounds(condition: exp.Expr, times: TimeColumns) -> tuple[tuple[int, int], Interval] | None:
-    """What a condition says of the distance of two inputs' event times: ((i, j), bounds of time j - time i).
+    """Return the bounds that a condition puts on two inputs' event times: ((i, j), bounds of time j - time i).
 
-    None where the condition is anything else (or says more than that): it stays an ordinary condition.
+    None if the condition is not exactly such a bound: it then stays an ordinary condition.
     """
     scale = _number_scale(condition, times)
     if scale is None:
@@ -169,7 +170,7 @@ def _abs_argument(node: exp.Expr) -> exp.Expr | None:
 
 
 def _at_least(value: Linear) -> tuple[tuple[int, int], Interval] | None:
-    """``value >= 0`` as bounds of a difference of two times, i < j."""
+    """Return ``value >= 0`` as bounds on the difference of two times, i < j."""
     if sorted(value.times.values()) != [-1, 1]:
         return None
     i, j = sorted(value.times)
@@ -179,7 +180,7 @@ def _at_least(value: Linear) -> tuple[tuple[int, int], Interval] | None:
 
 
 def _number_scale(condition: exp.Expr, times: TimeColumns) -> int | None:
-    """What plain numbers count in a condition over event times; None where no two event times of one kind meet."""
+    """Return the unit of plain numbers in a condition; None unless all its columns are event times of one unit."""
     found = [times(column) for column in condition.find_all(exp.Column)]
     if not found or any(time is None for time in found):
         return None

@@ -1,7 +1,7 @@
-"""The Spark type of an expression where it is certain; where it is not, its author has to say it with a CAST.
+"""The Spark type of an expression if it is certain; otherwise the user must CAST.
 
-What is computed for an aggregate is cast to this type at its source, so it must hold every value: sqlglot's own
-annotation is of no use here (it gives ``DECIMAL(10, 2) * DECIMAL(10, 2)`` ten digits, and a year one byte).
+Sources cast the arguments of aggregates to this type, so it must hold every value. sqlglot's own annotation does not:
+it types ``DECIMAL(10, 2) * DECIMAL(10, 2)`` with ten digits, and a year with one byte.
 """
 
 from __future__ import annotations
@@ -10,16 +10,18 @@ from collections.abc import Callable, Iterable, Mapping
 
 from sqlglot import exp
 
+from watersmeet.expressions.type_groups import (
+    FRACTIONS,
+    INSTANTS,
+    INTEGERS,
+    MOST_DIGITS,
+    NUMBERS,
+    TEXTS,
+    digits_of,
+)
 from watersmeet.plan.logical.tree import InputColumn
 
 _T = exp.DataType.Type
-INTEGERS = (_T.TINYINT, _T.SMALLINT, _T.INT, _T.BIGINT)
-FRACTIONS = (_T.FLOAT, _T.DOUBLE)
-TEXTS = (_T.TEXT, _T.VARCHAR, _T.CHAR)
-INSTANTS = (_T.TIMESTAMP, _T.TIMESTAMPTZ, _T.TIMESTAMPLTZ)
-_MOST_DIGITS = 38
-_DIGITS = {_T.TINYINT: 3, _T.SMALLINT: 5, _T.INT: 10, _T.BIGINT: 20}
-
 TypeOf = Callable[[exp.Expr], exp.DataType | None]
 _TRUTHS = (
     *(exp.And, exp.Or, exp.Not, exp.Is, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ),
@@ -29,16 +31,16 @@ _PARTS_OF_TIMES = (
     *(exp.Year, exp.Quarter, exp.Month, exp.WeekOfYear, exp.DayOfYear, exp.DayOfMonth, exp.DayOfWeek, exp.Day),
     *(exp.Hour, exp.Minute, exp.Second),
 )
-#: Functions whose type is the same whatever they are given.
-_GIVEN: tuple[tuple[tuple[type[exp.Expr], ...], str], ...] = (
+#: Functions whose type does not depend on their operands.
+_FIXED: tuple[tuple[tuple[type[exp.Expr], ...], str], ...] = (
     (_TRUTHS, "BOOLEAN"),
     ((exp.Upper, exp.Lower, exp.Trim), "STRING"),
     ((exp.Length, *_PARTS_OF_TIMES), "INT"),
     ((exp.Sqrt, exp.Exp, exp.Ln, exp.Pow), "DOUBLE"),
     ((exp.TsOrDsToDate, exp.LastDay), "DATE"),
 )
-#: Functions with the types that all of their first two operands must have (concat: all), and their own type (None: the
-#: operands' common one).
+#: Functions, the types that their first two operands must have (concat: all operands), and their own type (None: the
+#: operands' common type).
 _OF_OPERANDS: tuple[tuple[tuple[type[exp.Expr], ...], tuple[exp.DType, ...], str | None], ...] = (
     ((exp.Div,), (*INTEGERS, *FRACTIONS), "DOUBLE"),
     ((exp.IntDiv,), INTEGERS, "BIGINT"),
@@ -53,7 +55,7 @@ _OF_OPERANDS: tuple[tuple[tuple[type[exp.Expr], ...], tuple[exp.DType, ...], str
 
 
 def certain_type(expression: exp.Expr, columns: Mapping[str, InputColumn]) -> exp.DataType | None:
-    """The type of an expression over physical columns; None where it is not certain."""
+    """Return the type of an expression over physical columns; None if it is not certain."""
 
     def of(node: exp.Expr) -> exp.DataType | None:
         return certain_type(node, columns)
@@ -68,15 +70,15 @@ def certain_type(expression: exp.Expr, columns: Mapping[str, InputColumn]) -> ex
             return _literal(expression)
         case exp.Add() | exp.Sub() | exp.Mul():
             return _arithmetic(expression, of(expression.this), of(expression.expression))
-    if (given := next((kind for nodes, kind in _GIVEN if isinstance(expression, nodes)), None)) is not None:
-        return _build(given)
+    if (fixed := next((kind for nodes, kind in _FIXED if isinstance(expression, nodes)), None)) is not None:
+        return _build(fixed)
     if (branches := _branches(expression)) is not None:
         return common_type(of(branch) for branch in branches if not isinstance(branch, exp.Null))
     return _restricted(expression, of)
 
 
 def _branches(node: exp.Expr) -> list[exp.Expr] | None:
-    """The expressions of which one is the value; None where another rule holds."""
+    """Return the expressions that may be the value; None if another rule applies."""
     match node:
         case exp.Paren() | exp.Neg() | exp.Abs() | exp.Nullif():
             return [node.this]
@@ -91,19 +93,19 @@ def _branches(node: exp.Expr) -> list[exp.Expr] | None:
 
 
 def _restricted(node: exp.Expr, of: TypeOf) -> exp.DataType | None:
-    """The types of what is certain for some operands only."""
-    for nodes, allowed, given in _OF_OPERANDS:
+    """Return the type of a function that is certain only for operands of some types."""
+    for nodes, allowed, fixed in _OF_OPERANDS:
         if isinstance(node, nodes):
             operands = [part for part in (node.this, node.args.get("expression")) if isinstance(part, exp.Expr)]
             kinds = [of(part) for part in (operands if not isinstance(node, exp.Concat) else node.expressions)]
             if not all(kind is not None and kind.is_type(*allowed) for kind in kinds):
                 return None
-            return _build(given) if given is not None else common_type(kinds)
+            return _build(fixed) if fixed is not None else common_type(kinds)
     return None
 
 
 def common_type(kinds: Iterable[exp.DataType | None]) -> exp.DataType | None:
-    """A type that holds every value of all ``kinds``; None where one is not certain, or they have nothing in common."""
+    """Return a type that holds every value of all ``kinds``; None if one is not certain, or there is no such type."""
     found = list(kinds)
     known = [kind for kind in found if kind is not None]
     if not known or len(known) < len(found):
@@ -114,31 +116,28 @@ def common_type(kinds: Iterable[exp.DataType | None]) -> exp.DataType | None:
         return _build("STRING")
     if all(kind.is_type(*INTEGERS) for kind in known):
         return max(known, key=lambda kind: INTEGERS.index(kind.this))
-    if not all(kind.is_type(*INTEGERS, *FRACTIONS, _T.DECIMAL) for kind in known):
+    if not all(kind.is_type(*NUMBERS) for kind in known):
         return None
     if any(kind.is_type(*FRACTIONS) for kind in known):
         return _build("DOUBLE")
-    digits = [precision_of(kind) for kind in known]
+    return _decimal(*common_digits(known))
+
+
+def common_digits(kinds: Iterable[exp.DataType]) -> tuple[int, int]:
+    """Return the digits that hold all values of decimals and integers, and how many of them follow the point."""
+    digits = [digits_of(kind) for kind in kinds]
     scale = max(scale for _, scale in digits)
-    return _decimal(max(precision - scale for precision, scale in digits) + scale, scale)
-
-
-def precision_of(kind: exp.DataType) -> tuple[int, int]:
-    """The digits of an exact number, and how many of them stand after the point."""
-    if kind.is_type(_T.DECIMAL):
-        given = [int(part.name) for part in kind.expressions]
-        return (given[0] if given else 10), (given[1] if len(given) > 1 else 0)
-    return _DIGITS[kind.this], 0
+    return max(precision - scale for precision, scale in digits) + scale, scale
 
 
 def _arithmetic(node: exp.Expr, left: exp.DataType | None, right: exp.DataType | None) -> exp.DataType | None:
-    """The type of a sum, difference or product; of decimals as Spark has it, with all their digits."""
+    """Return the type of a sum, difference or product; for decimals Spark's, with all digits."""
     if left is not None and left.is_type(*INSTANTS) and isinstance(node.expression, exp.Interval):
         return left
     if left is None or right is None:
         return None
     common = common_type([left, right])
-    if common is None or not common.is_type(*INTEGERS, *FRACTIONS, _T.DECIMAL):
+    if common is None or not common.is_type(*NUMBERS):
         return None
     if not common.is_type(_T.DECIMAL):
         return common
@@ -149,11 +148,11 @@ def _arithmetic(node: exp.Expr, left: exp.DataType | None, right: exp.DataType |
 
 
 def _written(operand: exp.Expr, kind: exp.DataType) -> tuple[int, int]:
-    """The digits of an operand beside a decimal: a number that is written out has as many as it shows."""
+    """Return the digits of an operand next to a decimal; an integer literal has as many as it is written with."""
     operand = operand.unnest()
     if isinstance(operand, exp.Literal) and kind.is_type(*INTEGERS):
         return len(operand.name), 0
-    return precision_of(kind)
+    return digits_of(kind)
 
 
 def _literal(node: exp.Literal) -> exp.DataType | None:
@@ -174,7 +173,7 @@ def _literal(node: exp.Literal) -> exp.DataType | None:
 
 
 def _decimal(precision: int, scale: int) -> exp.DataType | None:
-    return _build(f"DECIMAL({precision}, {scale})") if precision <= _MOST_DIGITS else None
+    return _build(f"DECIMAL({precision}, {scale})") if precision <= MOST_DIGITS else None
 
 
 def _build(kind: str) -> exp.DataType:

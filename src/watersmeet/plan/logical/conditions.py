@@ -1,4 +1,4 @@
-"""Conditions taken apart: their terms, the inputs that they read, the event times in them."""
+"""Analysis of conditions: their terms, the inputs they read, and their event times."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from watersmeet.plan.logical.tree import Input, InputColumn
 
 
 def conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
-    """The terms of an AND, without the parentheses around them; BETWEEN counts as two terms."""
+    """Return the terms of an AND without enclosing parentheses; BETWEEN counts as two terms."""
     if condition is None:
         return []
     condition = condition.unnest()
@@ -27,12 +27,12 @@ def conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
 
 
 def inputs_of(expression: exp.Expr, columns: Mapping[str, InputColumn]) -> frozenset[int]:
-    """The inputs whose columns an expression reads."""
+    """Return the inputs whose columns an expression reads."""
     return frozenset(columns[column.name].input for column in expression.find_all(exp.Column) if column.name in columns)
 
 
 def time_columns(inputs: Sequence[Input], columns: Mapping[str, InputColumn]) -> TimeColumns:
-    """A function that identifies event-time columns by their physical name (see bounds.py)."""
+    """Return a function that identifies event-time columns by their physical name (see bounds.py)."""
 
     def time_of(column: exp.Column) -> tuple[int, int, bool] | None:
         known = columns.get(column.name)

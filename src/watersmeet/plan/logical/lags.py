@@ -1,4 +1,4 @@
-"""How far event times lag behind frontiers, and which sides of joins nothing bounds."""
+"""How far event times lag behind frontiers, and which sides of joins are unbounded."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from watersmeet.plan.logical.tree import Join, Leaf, Node, changing
 
 
 def lag_of(node: Node, input: int) -> int | None:
-    """How far an input's event time may lie behind the frontier that ``node`` sends; None: no bound."""
+    """Return how far an input's event time may lie behind the frontier of ``node``; None if unbounded."""
     return 0 if isinstance(node, Leaf) else node.condition.lags.get(input)
 
 
 def latest_lag(node: Node, inputs: Iterable[int]) -> int | None:
-    """The largest lag of some inputs; None where one of them has no bound."""
+    """Return the largest lag of some inputs; None if one is unbounded."""
     lags = [lag_of(node, input) for input in inputs]
     known = [lag for lag in lags if lag is not None]
     return max(known) if len(known) == len(lags) else None
 
 
 def waits_forever(join: Join) -> bool:
-    """Whether left rows of a join as of a time may wait without end for a later partner."""
+    """Whether left rows of a join as of a time may wait forever for a later partner."""
     if join.asof is None:
         return False
     if join.asof.direction is Direction.CURRENT or changing(join.left):
@@ -31,21 +31,21 @@ def waits_forever(join: Join) -> bool:
 
 
 def unbounded_sides(joins: Iterable[Join]) -> list[tuple[Join, Side]]:
-    """Joins and sides whose rows would have to be kept forever, growing with every row."""
+    """Return the joins and sides whose rows must be kept forever, so that state grows with every row."""
     found = []
     for join in joins:
         if join.asof is not None:
             continue
         bounds = join.condition.bounds
-        # a side whose times have no frontier holds the join back, and with it the other side's rows
+        # a side without a frontier holds back the join, so the other side's rows stay too
         stuck = _is_stuck(join)
         for side, bound in ((Side.LEFT, bounds.upper), (Side.RIGHT, bounds.lower)):
-            # rows that replace each other number no more than the keys
+            # a changing stream keeps at most one row for each key
             if (bound is None or stuck) and not changing(join.child(side)):
                 found.append((join, side))
     return found
 
 
 def _is_stuck(join: Join) -> bool:
-    """Whether the times that lead a side have no bound behind the frontier."""
+    """Whether a side's leading times may lie arbitrarily far behind the frontier."""
     return any(latest_lag(join.child(side), join.condition.leaders[side.index]) is None for side in Side)

@@ -1,4 +1,4 @@
-"""A whole query, bound: its tree of joins, and what is computed from the results."""
+"""A bound query: its tree of joins, and the columns, aggregates and order of its results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from watersmeet.settings.query_settings import QuerySettings
 
 @dataclass(frozen=True, slots=True)
 class Ordering:
-    """ORDER BY: the input whose event time comes first, and the columns that break ties (expression, descending)."""
+    """ORDER BY: the input whose event time orders rows, and the columns that break ties (expression, descending)."""
 
     input: int
     ties: tuple[tuple[exp.Expr, bool], ...]
@@ -25,7 +25,7 @@ class Ordering:
 
 @dataclass(frozen=True, slots=True)
 class GroupKey:
-    """What the rows of a group share; the SELECT list finds it in the column ``name``."""
+    """A key of GROUP BY; the SELECT list reads it from the column ``name``."""
 
     name: str
     expression: exp.Expr
@@ -36,8 +36,8 @@ class GroupKey:
 class AggregateCall:
     """A function over the rows of a group that meet the ``condition``; ``name`` is the column of its value.
 
-    Without arguments it counts rows; several stand for one value of all of them.  ``type`` is that of the argument,
-    ``time`` the input whose event time orders its values, where order counts; ``text`` is the call as written.
+    Without arguments it counts rows; several arguments form one value. ``type`` is the type of the argument. ``time``
+    is the input whose event time orders the values, for functions that need an order. ``text`` is the call as written.
     """
 
     name: str
@@ -70,7 +70,7 @@ class OutputColumn:
 
 @dataclass(frozen=True, slots=True)
 class QueryText:
-    """What the query says at its end, and where: for messages about clauses."""
+    """The select, the clauses at the end of the query, and their positions, for error messages."""
 
     select: exp.Expr
     position: Position
@@ -83,8 +83,8 @@ class QueryText:
 class LogicalQuery:
     """A query with every name resolved.
 
-    ``filters`` are conditions over the results: WHERE, or HAVING where there is an ``aggregation`` (which holds WHERE
-    then).  Passes move WHERE down the tree as far as it may go.
+    ``filters`` are conditions over the results: WHERE, or HAVING if there is an ``aggregation`` (which then holds
+    WHERE). Passes move WHERE down the tree as far as possible.
     """
 
     root: Node
@@ -98,5 +98,5 @@ class LogicalQuery:
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """All inputs, in the order in which the text names them; an input's index is its place here."""
+        """All inputs, in the order of the text; an input's index is its position here."""
         return tuple(sorted((leaf.input for leaf in leaves_of(self.root)), key=lambda input: input.index))

@@ -1,10 +1,10 @@
 """A query as a tree of joins over inputs.
 
 Every column has a physical name, unique in the query: ``o:amount`` is column ``amount`` of the input with alias ``o``.
-Expressions are sqlglot trees over such columns.  Nested selects are inlined: a column of a subquery is an expression
+Expressions are sqlglot trees over such columns. Nested selects are inlined: a column of a subquery is an expression
 over the columns of the inputs below it.
 
-All nodes are immutable.  A pass (``passes/``) returns a new tree.
+All nodes are immutable. A pass (``passes/``) returns a new tree.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Input:
         return column.lower() == self.time.column.lower()
 
     def physical(self, column: str) -> str:
-        """The query-wide name of a column (or of a hidden one, which begins with ``$``)."""
+        """The query-wide name of a column (hidden columns begin with ``$``)."""
         return f"{self.alias}:{column}"
 
     def declared(self, physical: str) -> str:
@@ -89,10 +89,10 @@ class Within:
 
 @dataclass(frozen=True, slots=True)
 class AsofClause:
-    """Which right row a left row matches: of all with its key, the nearest in a direction (kernels/asof/match.py).
+    """Which right row of its key a left row matches: the nearest in a direction (kernels/asof/match.py).
 
-    ``left`` and ``right`` are the inputs whose event times are compared.  The tolerance is in units of internal event
-    time.  With ``of_table`` the right stream is a table (FOR SYSTEM_TIME AS OF): its rows are versions of their primary
+    ``left`` and ``right`` are the inputs whose event times are compared. The tolerance is in units of internal event
+    time. With ``of_table`` the right stream is a table (FOR SYSTEM_TIME AS OF): its rows are versions of their primary
     key.
     """
 
@@ -108,13 +108,13 @@ class AsofClause:
 class JoinCondition:
     """When two rows match, and what this implies for event times.
 
-    At first every condition is in ``residual``.  The pass ``find_windows`` splits it: equalities become ``keys``,
+    At first every condition is in ``residual``. The pass ``find_windows`` splits it: equalities become ``keys``,
     inequalities over event times become ``bounds`` (of the right time minus the left time), the rest stays.
 
-    ``leaders``: for each side, the inputs whose times count; the first that is not NULL, since a padded row may lack
-    some.  ``loose`` are more bounds (i, j, time j - time i) that apply where neither time is NULL: WITHIN over a chain
-    does not constrain a stream that a padded row lacks.  ``exact`` are bounds of the same form that fail on NULL, as
-    any other condition does.  ``grace`` is the GRACE PERIOD that applies to this join, in units of internal event time.
+    ``leaders``: for each side, the inputs that date its rows: the first time that is not NULL, since a padded row may
+    lack some. ``loose`` are more bounds (i, j, time j - time i) that apply where neither time is NULL: WITHIN over a
+    chain does not constrain a stream that a padded row lacks. ``exact`` are bounds of the same form that fail on NULL,
+    as any other condition does. ``grace`` is the GRACE PERIOD of this join, in units of internal event time.
 
     ``lags``: how far an input's event time in the results may lie behind the join's frontier (None: no bound).
     ``differences``: how far apart event times in one result may lie.
@@ -154,7 +154,7 @@ class Join:
 
     ``within`` and ``grace`` are the clauses written on this join (``grace`` in units of internal event time).
     ``where`` holds conditions of a subquery's WHERE over the join's results; ``push_filters`` moves them down.
-    ``tests`` are conditions on the row that a join as of a time picked.  A ``null_aware`` join stands for NOT IN, where
+    ``tests`` are conditions on the row that a join as of a time picked. A ``null_aware`` join stands for NOT IN, where
     a comparison with NULL counts as a match: no part of its condition may become a key.
     """
 
@@ -169,7 +169,7 @@ class Join:
     where: tuple[exp.Expr, ...] = ()
     tests: tuple[exp.Expr, ...] = ()
     null_aware: bool = False
-    mirrored: bool = False  # RIGHT SEMI or RIGHT ANTI: written with its sides the other way round
+    mirrored: bool = False  # RIGHT SEMI or RIGHT ANTI: written with its sides swapped
     from_subquery: bool = False  # EXISTS or IN
 
     def child(self, side: Side) -> Node:
@@ -191,7 +191,7 @@ Node = Leaf | Join
 
 
 def joins_of(node: Node) -> Iterator[Join]:
-    """All joins at and below ``node``, inner ones first: the order in which rows pass them."""
+    """All joins at and below ``node``, inner ones first, in the order rows pass them."""
     if isinstance(node, Join):
         yield from joins_of(node.left)
         yield from joins_of(node.right)
@@ -208,7 +208,7 @@ def leaves_of(node: Node) -> Iterator[Leaf]:
 
 
 def nullable(node: Node) -> frozenset[int]:
-    """The inputs that a row of ``node`` may lack because a join below padded it."""
+    """Return the inputs that a row of ``node`` may lack because a join padded it."""
     if isinstance(node, Leaf):
         return frozenset()
     found: frozenset[int] = frozenset()
@@ -220,14 +220,14 @@ def nullable(node: Node) -> frozenset[int]:
 
 
 def timed(node: Node) -> frozenset[int]:
-    """The visible inputs that have an event time: all but external tables."""
+    """Return the visible inputs that have an event time: all but external tables."""
     if isinstance(node, Leaf):
         return frozenset() if node.input.stream.outside else node.visible
     return timed(node.left) | timed(node.right) if node.kind.pairs else timed(node.left)
 
 
 def met_in_time(node: Node) -> frozenset[int]:
-    """The visible inputs whose event times date a row of ``node``: not those joined as of a time."""
+    """Return the visible inputs whose event times date a row of ``node``: not those joined as of a time."""
     if isinstance(node, Leaf):
         return timed(node)
     left = met_in_time(node.left)
@@ -235,9 +235,9 @@ def met_in_time(node: Node) -> frozenset[int]:
 
 
 def changing(node: Node) -> list[Input]:
-    """The changing streams that may cause retractions of the results of ``node``.
+    """Return the changing streams that may cause retractions of the results of ``node``.
 
-    A table joined as of a time is not among them: its versions are matched as they stand.
+    Tables joined as of a time do not count.
     """
     if isinstance(node, Leaf):
         return [node.input] if node.input.stream.changes else []

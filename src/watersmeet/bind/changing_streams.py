@@ -1,31 +1,27 @@
-"""What CREATE STREAM says of rows that change: the mode, the primary key and the column ``_tp_delta``."""
+"""Changing streams in CREATE STREAM: the mode, the primary key and the column ``_tp_delta``."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sqlglot import exp
-
 from watersmeet.catalog.streams import StreamMode
 from watersmeet.columns import TP_DELTA
 from watersmeet.errors import BindError, ConfigError, did_you_mean
+from watersmeet.expressions.type_groups import INTEGERS, NESTED
 from watersmeet.sql.statements import ColumnDef, CreateStream
 
-_T = exp.DataType.Type
 _MODES = tuple(mode.value for mode in StreamMode)
 _CHANGING = "SETTINGS mode = 'versioned_kv' or 'changelog_kv'"
-_DELTAS = (_T.TINYINT, _T.SMALLINT, _T.INT, _T.BIGINT)
-_UNCOMPARED = (_T.ARRAY, _T.MAP, _T.STRUCT)
 
 
 def stream_mode(statement: CreateStream) -> StreamMode:
-    """What MUTABLE and the setting ``mode`` say, which go with a PRIMARY KEY."""
+    """Return the mode that MUTABLE or the setting ``mode`` declares; it must fit the PRIMARY KEY."""
     for name, value in statement.settings.items():
         position = statement.settings_positions.get(name)
         if name != "mode":
             raise ConfigError(
                 f"CREATE STREAM has no setting {name}",
-                hint="its one setting is mode; settings of a query stand at the query's end",
+                hint="its only setting is mode; write a query's settings at the end of the query",
                 position=position,
             )
         if value not in _MODES:
@@ -50,7 +46,7 @@ def stream_mode(statement: CreateStream) -> StreamMode:
     if mode is not StreamMode.APPEND and not statement.primary_key:
         raise BindError(
             f"{statement.name} is {'MUTABLE' if statement.mutable else f'of mode {mode.value}'} and has no PRIMARY KEY,"
-            " which says what row replaces what other",
+            " which identifies the rows that replace each other",
             hint="add PRIMARY KEY (column, …)",
             position=position,
         )
@@ -58,7 +54,7 @@ def stream_mode(statement: CreateStream) -> StreamMode:
 
 
 def primary_key(statement: CreateStream, columns: Mapping[str, ColumnDef]) -> tuple[str, ...]:
-    """The columns of the PRIMARY KEY, as they are declared; ``columns`` by lower-case name."""
+    """Return the columns of the PRIMARY KEY, spelled as declared; ``columns`` by lower-case name."""
     names: list[str] = []
     for wanted in statement.primary_key:
         place = statement.key_positions.get(wanted, statement.position)
@@ -71,30 +67,30 @@ def primary_key(statement: CreateStream, columns: Mapping[str, ColumnDef]) -> tu
             )
         if column.name in names:
             raise BindError(f"PRIMARY KEY names {column.name} twice", position=place)
-        if column.type.is_type(*_UNCOMPARED):
+        if column.type.is_type(*NESTED):
             raise BindError(
-                f"{column.name} is {column.type.sql('spark')}: a PRIMARY KEY takes values that can be compared",
+                f"{column.name} is {column.type.sql('spark')}: a PRIMARY KEY cannot have this type",
                 position=column.position,
             )
         if column.name.lower() == TP_DELTA:
             raise BindError(
-                f"{TP_DELTA} cannot be in the PRIMARY KEY: it says whether the row holds", position=column.position
+                f"{TP_DELTA} cannot be in the PRIMARY KEY: it marks inserts and deletes", position=column.position
             )
         names.append(column.name)
     return tuple(names)
 
 
 def check_delta(column: ColumnDef | None, mode: StreamMode) -> None:
-    """``_tp_delta`` may be declared where rows change, as a whole number."""
+    """Raise ``BindError`` unless a declared ``_tp_delta`` is an integer of a changing stream."""
     if column is None:
         return
     if mode is StreamMode.APPEND:
         raise BindError(
-            f"{TP_DELTA} says that a row holds (+1) or does not any more (-1), but this stream only appends rows",
+            f"{TP_DELTA} marks inserts (+1) and deletes (-1), but this stream is append-only",
             hint=f"add PRIMARY KEY (…) {_CHANGING}; or give the column another name",
             position=column.position,
         )
-    if not column.type.is_type(*_DELTAS):
+    if not column.type.is_type(*INTEGERS):
         raise BindError(
             f"{TP_DELTA} is {column.type.sql('spark')}: it is +1 or -1, a whole number",
             hint=f"declare {TP_DELTA} TINYINT",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from watersmeet.bind.define import check_target, define_frame, define_stream, takes_column
+from watersmeet.bind.define import define_frame, define_stream
+from watersmeet.bind.insert_target import check_target, takes_column
 from watersmeet.catalog.streams import FRAME, StreamDef, StreamMode
 from watersmeet.errors import BindError, WatersmeetError
 from watersmeet.sql.parse import parse
@@ -49,7 +50,7 @@ def test_the_delta_may_be_declared() -> None:
         ("CREATE STREAM u (i int) PRIMARY KEY (i) SETTINGS mode = 'append'", "only appended", 50, "'changelog_kv'"),
         ("CREATE MUTABLE STREAM u (id int) PRIMARY KEY (idd)", "(idd): u has no such column", 47, "did you mean id?"),
         ("CREATE MUTABLE STREAM u (id int) PRIMARY KEY (id, ID)", "PRIMARY KEY names id twice", 51, ""),
-        ("CREATE MUTABLE STREAM u (a ARRAY<INT>) PRIMARY KEY (a)", "a is ARRAY<INT>: a PRIMARY KEY takes", 26, ""),
+        ("CREATE MUTABLE STREAM u (a ARRAY<INT>) PRIMARY KEY (a)", "a is ARRAY<INT>: a PRIMARY KEY cannot", 26, ""),
         ("CREATE MUTABLE STREAM u (a MAP<INT, INT>) PRIMARY KEY (a)", "a is MAP<INT, INT>", 26, ""),
         ("CREATE MUTABLE STREAM u (a STRUCT<b: INT>) PRIMARY KEY (a)", "a is STRUCT<b: INT>", 26, ""),
         ("CREATE MUTABLE STREAM u (_tp_delta int) PRIMARY KEY (_tp_delta)", "cannot be in the PRIMARY KEY", 26, ""),
@@ -65,7 +66,7 @@ def test_the_delta_may_be_declared() -> None:
             34,
             "versioned_kv, changelog_kv",
         ),
-        ("CREATE STREAM u (i int, _tp_delta int)", "this stream only appends rows", 25, "'versioned_kv' or 'changel"),
+        ("CREATE STREAM u (i int, _tp_delta int)", "this stream is append-only", 25, "'versioned_kv' or 'changel"),
         ("CREATE MUTABLE STREAM u (i int PRIMARY KEY, _tp_delta string)", "_tp_delta is STRING", 45, "TINYINT"),
     ],
 )
@@ -93,6 +94,6 @@ def test_a_frame_that_changes() -> None:
     columns = [("c", "string"), ("_tp_delta", "int"), ("ts", "timestamp")]
     frame = define_frame("f", columns, "ts", "0 seconds", "ms", mode="changelog_kv", primary_key=["c"])
     assert (frame.connector, frame.mode, frame.primary_key) == (FRAME, CHANGELOG, ("c",))
-    with pytest.raises(BindError, match="only appends rows") as refused:
+    with pytest.raises(BindError, match="append-only") as refused:
         define_frame("f", columns, "ts", "0 seconds", "ms")
     assert refused.value.position is None

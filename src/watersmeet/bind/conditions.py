@@ -1,0 +1,76 @@
+"""Conditions: terms of WHERE and ON, columns of USING, and the comparison of IN, with their names resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from watersmeet.bind.scope import Relation, Scope
+from watersmeet.bind.subqueries import SubqueryTest, subquery_test
+from watersmeet.errors import BindError, UnsupportedError
+from watersmeet.expressions.positions import position_of
+from watersmeet.plan.logical.query import OutputColumn
+from watersmeet.plan.passes.push_filters import reads_delta
+
+
+def bind_condition(term: exp.Expr, scope: Scope) -> exp.Expr:
+    """Resolve a condition; ``UnsupportedError`` if it contains a subquery or an aggregate."""
+    for nested in term.find_all(exp.Select):
+        raise UnsupportedError(
+            "a subquery is allowed here only as [NOT] EXISTS or [NOT] IN, combined by AND",
+            position=position_of(nested),
+        )
+    for aggregate in term.find_all(exp.AggFunc):
+        raise UnsupportedError(
+            f"{aggregate.sql('spark')}: aggregates are not allowed here",
+            hint="write conditions over aggregates in HAVING",
+            position=position_of(aggregate),
+        )
+    return scope.substitute(term)
+
+
+def bind_on(term: exp.Expr, scope: Scope) -> exp.Expr:
+    """Resolve one term of ON."""
+    if subquery_test(term) is not None:
+        raise UnsupportedError(
+            "a subquery in ON is not supported", hint="put it into WHERE", position=position_of(term)
+        )
+    condition = bind_condition(term, scope)
+    if reads_delta(condition):
+        raise BindError(
+            "_tp_delta belongs to the results of a join, not to its sides",
+            hint="test it in WHERE",
+            position=position_of(term),
+        )
+    return condition
+
+
+def bind_using(name: exp.Expr, left: Sequence[Relation], right: Relation) -> exp.Expr:
+    """Resolve one column of USING to an equality of both sides' columns."""
+    hits = [hit for relation in left if (hit := relation.find(name.name)) is not None]
+    other = right.find(name.name)
+    if not hits or other is None:
+        missing = "the left side" if not hits else right.alias
+        raise BindError(f"USING ({name.name}): {missing} has no such column", position=position_of(name))
+    return exp.EQ(this=hits[0].copy(), expression=other.copy())
+
+
+def bind_membership(test: SubqueryTest, scope: Scope, columns: Sequence[OutputColumn]) -> exp.Expr:
+    """Return IN as an equality. NOT IN also fails if either side is NULL, so there NULL counts as equal."""
+    assert test.operand is not None
+    if len(columns) != 1:
+        raise BindError(
+            f"IN needs a subquery with one column, this one has {len(columns)}", position=position_of(test.select)
+        )
+    wanted, found = scope.substitute(test.operand), columns[0].expression.copy()
+    equal = exp.EQ(this=wanted, expression=found)
+    if not test.negated:
+        return equal
+    either_null = exp.or_(is_null(wanted), is_null(found), copy=True)
+    return exp.or_(equal, either_null, copy=True)
+
+
+def is_null(operand: exp.Expr) -> exp.Expr:
+    """Return the test whether an operand is NULL."""
+    return exp.Is(this=operand.copy(), expression=exp.Null())

@@ -1,0 +1,137 @@
+"""One join of FROM: its kind, its clauses, its condition, and the columns that it leaves in scope."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from watersmeet.bind.asof import AsofBinder
+from watersmeet.bind.conditions import bind_condition, bind_on, bind_using, is_null
+from watersmeet.bind.inputs import Inputs
+from watersmeet.bind.scope import Relation, Scope
+from watersmeet.errors import BindError, UnsupportedError
+from watersmeet.expressions.nodes import SystemTime
+from watersmeet.expressions.positions import position_of
+from watersmeet.expressions.times import TimeUnit, interval_micros
+from watersmeet.kernels.api import Side
+from watersmeet.plan.across_sides import is_strict
+from watersmeet.plan.logical.conditions import conjuncts
+from watersmeet.plan.logical.tree import Input, Join, JoinCondition, Leaf, Node, Within, nullable, timed
+
+
+def bind_join(
+    node: Join,
+    join: exp.Join,
+    version: SystemTime | None,
+    before: Sequence[Relation],
+    scope: Scope,
+    names: Inputs,
+) -> Join:
+    """Resolve the clauses and the condition of a join; afterwards the scope holds the columns that it returns.
+
+    ``node`` has the sides as written. ``before`` are the relations of the left side; the right one is the last in
+    scope. ``version`` is the join's FOR SYSTEM_TIME AS OF.
+    """
+    within = _within(join.args.get("within"))
+    grace = _grace(join.args.get("grace"), (names.inputs[i] for i in sorted(node.inputs)))
+    node = replace(node, within=within, grace=grace)
+    node = _as_of(node, join.args.get("match_condition"), version, scope, names)
+    conditions = [bind_on(term, scope) for term in conjuncts(join.args.get("on"))]
+    conditions += [bind_using(name, before, scope.relations[-1]) for name in join.args.get("using") or ()]
+    node = replace(node, condition=JoinCondition(residual=tuple(conditions)))
+    if node.mirrored:
+        node = replace(node, left=node.right, right=node.left)
+    _update_scope(node, scope, before, names.inputs)
+    return node
+
+
+def _within(clause: exp.Expr | None) -> Within | None:
+    if clause is None:
+        return None
+    return Within(interval_micros(clause.this), interval_micros(clause.expression), position_of(clause))
+
+
+def _grace(grace: exp.Expr | None, inputs: Iterable[Input]) -> int:
+    """Return the length of a GRACE PERIOD in microseconds."""
+    if grace is None:
+        return 0
+    for input in inputs:
+        if input.time.unit is TimeUnit.ROWS:
+            raise UnsupportedError(
+                f"GRACE PERIOD is a duration, but {input.alias} counts rows",
+                hint="declare a larger delay: WATERMARK FOR sn AS sn - 10",
+                position=position_of(grace),
+            )
+    span = interval_micros(grace)
+    if span < 0:
+        raise UnsupportedError("GRACE PERIOD cannot be negative", position=position_of(grace))
+    return span
+
+
+# -- joins as of a time ----------------------------------------------------------------------------------------------
+
+
+def _as_of(node: Join, match: exp.Expr | None, version: SystemTime | None, scope: Scope, names: Inputs) -> Join:
+    """Return the join with its MATCH_CONDITION or FOR SYSTEM_TIME AS OF, if it has one."""
+    if match is None and version is None:
+        return node
+    binder = AsofBinder(node, names.inputs, names.columns, of_table=version is not None)
+    if match is not None:
+        clause = binder.match_condition(bind_condition(match, scope))
+    else:
+        assert version is not None
+        clause = binder.system_time(version, _system_time(version, scope))
+    right = Leaf(binder.right)
+    names.replace(right)
+    return replace(node, right=right, asof=clause)
+
+
+def _system_time(version: SystemTime, scope: Scope) -> exp.Expr | None:
+    """Resolve the operand of FOR SYSTEM_TIME AS OF; None for PROCTIME()."""
+    time = version.expression
+    if isinstance(time, exp.Anonymous) and time.name.upper() == "PROCTIME" and not time.expressions:
+        return None
+    try:
+        return scope.substitute(time)
+    except BindError as error:
+        if isinstance(time, exp.Column) and time.name.upper() == "PROCTIME":
+            error.hint = "for the current version write PROCTIME()"
+        raise
+
+
+# -- columns of the results ------------------------------------------------------------------------------------------
+
+
+def _update_scope(node: Join, scope: Scope, before: Sequence[Relation], inputs: Sequence[Input]) -> None:
+    """Keep the relations in scope whose columns the join returns, with their values on padded rows."""
+    added = scope.relations[len(before) :]
+    if not node.kind.pairs:
+        scope.relations[:] = added if node.mirrored else before
+        return
+    for side, relations in ((Side.LEFT, before), (Side.RIGHT, added)):
+        if node.kind.pads(side):
+            for relation in relations:
+                _pad(relation, node.child(side), inputs)
+
+
+def _pad(relation: Relation, child: Node, inputs: Sequence[Input]) -> None:
+    """Make computed columns of a relation NULL on padded rows, like its other columns."""
+    certain = sorted(timed(child) - nullable(child)) or sorted(timed(child))
+    there = [exp.Not(this=is_null(_event_time(inputs[i]))) for i in certain]
+    for name, expression in relation.columns.items():
+        if not is_strict(expression):
+            if not there:
+                raise UnsupportedError(
+                    f"{relation.alias}.{name} is computed from columns of an external table, and might not be NULL"
+                    " where the table has no row",
+                    hint="compute it in the outermost SELECT",
+                    position=position_of(expression),
+                )
+            relation.columns[name] = exp.Case(ifs=[exp.If(this=exp.or_(*there, copy=True), true=expression)])
+
+
+def _event_time(input: Input) -> exp.Expr:
+    """Return the event-time column of an input; it is NULL only on padded rows."""
+    return exp.column(exp.to_identifier(input.physical(input.time.column), quoted=True))
