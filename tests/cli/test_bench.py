@@ -56,7 +56,7 @@ def test_figures_of_one_workload(measured: dict[str, dict[str, Any]], tmp_path: 
     assert ours == "| watersmeet | 8,000,000 |  | 100 ms | 100 ms | 9.0 s | 7 MB | 5 MB | 1 MB | 3 |"
     assert spark.startswith("| spark | 500,000 | 16.0 | 1,600 ms |")
     assert defaults.startswith("| spark_defaults | 1,000,000 | 8.0 | 800 ms |")
-    assert "working sets: 90% of the state was there when a step began, 2 MB loaded" in told.stdout
+    assert "working sets: 90% of the state was cached when a step began, 2 MB loaded" in told.stdout
     assert '"rows_per_s": 8000000' in (tmp_path / "all.json").read_text()
 
 
@@ -75,7 +75,7 @@ def test_nothing_is_told_of_wrong_results(measured: dict[str, dict[str, Any]]) -
         (["inner", "--flink", "python"], "--flink and --flink-script must be used together\n"),
         (["--all", "inner", "left"], "--all takes no names\nhint: leave out --all to run inner left alone\n"),
         (["--rows", "3"], "no workload is named\nhint: name workloads, or use --all\n"),
-        (["left", "inner", "--rows", "3"], "left has 20 batches, so it needs at least 20 rows a side, not 3\n"),
+        (["left", "inner", "--rows", "3"], "left has 20 batches, so it needs at least 20 rows per side, not 3\n"),
         (
             ["inner", "--json", "nowhere/all.json"],
             "--json: nowhere/all.json cannot be written\nhint: name a file in an existing folder\n",
@@ -88,7 +88,7 @@ def test_nothing_is_told_of_wrong_results(measured: dict[str, dict[str, Any]]) -
         (["inner", "--flink", "python", "--flink-script", "nowhere"], "--flink-script: there is no file nowhere\n"),
         (
             ["inner", "--flink", "/bin/false", "--flink-script", __file__],
-            "--flink: /bin/false is no Python with apache-flink\n",
+            "--flink: /bin/false is not a Python interpreter with apache-flink\n",
         ),
     ],
 )
@@ -119,7 +119,7 @@ def test_figures_of_earlier_workloads_are_kept_where_a_later_one_fails_or_is_sto
 
 def test_what_runs_is_told_beside_the_figures(measured: dict[str, dict[str, Any]]) -> None:
     told = CliRunner().invoke(app, ["bench", "inner"])
-    steps = ["making its streams", "watersmeet", "spark", "spark_defaults", "DuckDB's batch answer"]
+    steps = ["generating its streams", "watersmeet", "spark", "spark_defaults", "batch query in DuckDB"]
     assert told.stderr.splitlines() == [f"… inner: {step}" for step in steps]
 
 
@@ -145,7 +145,7 @@ def test_an_engine_that_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     told = CliRunner().invoke(app, ["bench", "inner"])
     assert told.exit_code == 1
     *_, last = told.stderr.splitlines()
-    assert last.startswith("no figures of inner: watersmeet failed; what it said is in ")
+    assert last.startswith("no figures of inner: watersmeet failed; its output is in ")
     assert [path.name for path in tmp_path.iterdir()] == [Path(last.split()[-1]).name]
 
 
@@ -182,7 +182,7 @@ def test_steps_of_few_changes_are_compared_with_the_batch_answer(name: str, monk
             "error: inner has 20 batches, so it needs at least 20 rows",
         ),
         (bench_changed_rows, ["--rows", "9", "0"], "argument --rows: '0' is not a whole number of at least 1"),
-        (bench_settings, ["--rows", "5"], "error: inner has 20 batches, so it needs at least 20 rows a side, not 5"),
+        (bench_settings, ["--rows", "5"], "error: inner has 20 batches, so it needs at least 20 rows per side, not 5"),
         (bench_settings, ["=1"], "argument SETTING=VALUE: '=1' is not SETTING=VALUE"),
         (bench_settings, ["spark.ui.enabled"], "argument SETTING=VALUE: 'spark.ui.enabled' is not SETTING=VALUE"),
     ],
