@@ -43,7 +43,7 @@ class Filled:
         """End the program unless the frames sent for the row have exactly its one pair."""
         found = [row for f in sent if f.kind is FrameKind.ROWS for row in decode_table(f.payload).to_pylist()]
         if found != [{"l:id": number, "r:id": int(np.flatnonzero(self.keys == key)[0])}]:
-            raise SystemExit(f"record {number} gave {found}")
+            raise SystemExit(f"record {number}: unexpected results {found}")
 
 
 def filled(rows: int, local_copies: LocalCopies | None = None) -> Filled:

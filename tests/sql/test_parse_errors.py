@@ -36,7 +36,7 @@ CASES: dict[str, tuple[str, str]] = {
             "(line 1, column 1)\n"
             "1 | DELETE FROM t\n"
             "  | ^^^^^^\n"
-            "hint: INSERT a row whose _tp_delta is -1 to delete that of its PRIMARY KEY; DROP STREAM deletes all rows"
+            "hint: to delete a row, INSERT one with its PRIMARY KEY and a _tp_delta of -1; DROP STREAM deletes all rows"
         ),
     ),
     "unknown statement": (
