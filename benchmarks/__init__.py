@@ -1,1 +1,1 @@
-"""Workloads that Watersmeet and its peers run over the same data (``watersmeet bench``), and kernels alone."""
+"""Benchmarks: workloads for Watersmeet and its peers on the same data (``watersmeet bench``), and single kernels."""

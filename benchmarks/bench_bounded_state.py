@@ -1,10 +1,9 @@
-"""How large the state of a join of two streams that change grows, where the same keys are updated again and again.
+"""Measures how the state of a join of two changing streams grows when the same keys are updated repeatedly.
 
     python -m benchmarks.bench_bounded_state [--keys N] [--rounds N]
 
-In each round every key of both sides gets a new value, in random order; the inner join of the newest rows comes out as
-corrections.  The kernel alone, without Spark, in one bucket.  After every round what came out is checked: each key's
-old pair with -1, its new one with +1.
+Each round updates every key of both sides, in random order.  The inner join emits corrections: the old pair of each key
+with -1, its new pair with +1; every round is checked.  Runs the kernel alone, without Spark, in one bucket.
 """
 
 from __future__ import annotations
@@ -49,13 +48,13 @@ KERNEL = ChangelogJoin(
 
 
 def schema(side: str) -> pa.Schema:
-    """What rows of a side bring."""
+    """Return the schema of a side's rows."""
     names = (f"{side}:k", f"{side}:v", f"{side}:$seq")
     return pa.schema([(TIME, pa.int64()), *((name, pa.int64()) for name in names), (f"{side}:d", pa.int8())])
 
 
 def updates(side: Side, keys: int, number: int) -> pa.Table:
-    """A new value for every key, in random order."""
+    """Return a new value for every key, in random order."""
     random = np.random.default_rng(2 * number + side.index)
     places = np.arange(number * keys, (number + 1) * keys)
     value = np.full(keys, number)
@@ -73,8 +72,8 @@ def main() -> None:
     inputs = tuple(InputSpec(schema(side.alias), side.alias, ("",), lag=None) for side in Side)
     spec = OperatorSpec("join", KERNEL, inputs, buckets=(0,), fingerprint="f", output=OUTPUT)
     store, working_set = MemoryStore(), WorkingSets(most_bytes=8 << 30).get("join")
-    print(f"{options.keys:,} keys a side, each updated in every round\n")
-    print("| after round | state rows | segments | state | memory of the process | seconds a round |")
+    print(f"{options.keys:,} keys per side, each updated in every round\n")
+    print("| after round | state rows | segments | state | memory of the process | seconds per round |")
     print("|---|---|---|---|---|---|")
     figures = {}
     for number in range(options.rounds):
@@ -85,12 +84,12 @@ def main() -> None:
         sent = process(spec, 0, arriving, store, working_set)
         check(sent, options.keys, number)
         if number + 1 in _SHOWN:
-            told = {
+            counters = {
                 frame.part.removeprefix("join."): frame.frontier for frame in sent if frame.kind is FrameKind.COUNTER
             }
             memory = _resident()
             seconds = time.monotonic() - started
-            state = told["state_rows"], told["segments"], told["state_bytes"]
+            state = counters["state_rows"], counters["segments"], counters["state_bytes"]
             figures[number + 1] = (*state, memory)
             print(
                 f"| {number + 1} | {state[0]:,} | {state[1]} | {state[2] / 1e6:.1f} MB | {memory / 1e6:.0f} MB | "
@@ -100,20 +99,20 @@ def main() -> None:
 
 
 def check(sent: list[Frame], keys: int, number: int) -> None:
-    """What a round brings: each key's pair of the round before goes, and the new one comes."""
+    """End the program unless the round retracted each key's former pair and inserted the new one."""
     tables = [decode_table(frame.payload) for frame in sent if frame.kind is FrameKind.ROWS]
     rows = pa.concat_tables(tables).to_pydict()
-    came = sorted(key for key, weight in zip(rows["l:k"], rows[WEIGHT], strict=True) if weight > 0)
-    went = sorted(key for key, weight in zip(rows["l:k"], rows[WEIGHT], strict=True) if weight < 0)
+    inserted = sorted(key for key, weight in zip(rows["l:k"], rows[WEIGHT], strict=True) if weight > 0)
+    retracted = sorted(key for key, weight in zip(rows["l:k"], rows[WEIGHT], strict=True) if weight < 0)
     values = {(left, right, w) for left, right, w in zip(rows["l:v"], rows["r:v"], rows[WEIGHT], strict=True)}
     expected = {(number, number, 1)} | ({(number - 1, number - 1, -1)} if number else set())
     everything = list(range(keys))
-    if came != everything or went != (everything if number else []) or values != expected:
-        raise SystemExit(f"round {number + 1} gave wrong changes")
+    if inserted != everything or retracted != (everything if number else []) or values != expected:
+        raise SystemExit(f"round {number + 1} emitted wrong changes")
 
 
 def _resident() -> int:
-    """Bytes of memory that the process holds now."""
+    """Return the bytes of memory that the process uses now."""
     return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * resource.getpagesize()
 
 

@@ -1,11 +1,10 @@
-"""What a step of few changes costs beside few or many stored rows, where streams change.
+"""Measures a step of few changes against few or many stored rows of changing streams.
 
     python -m benchmarks.bench_changed_rows [--rows N...] [--changes N] [--steps N]
 
-Two streams with a primary key are joined by it, and by another column (two rows a side for each of its values); one is
-aggregated by that column.  Each has all its rows in state, then in every step so many random rows of each stream get a
-new value.  The operators alone, without Spark, in one bucket; state lies in memory.  What came out in all is compared
-with DuckDB's answer over the newest rows.
+Joins two streams by their primary key, and by another column (two rows per side for each value); aggregates one by that
+column.  All rows are stored first; then each step updates random rows of each stream.  Runs the operators alone,
+without Spark, in one bucket, with state in memory.  Compares the accumulated result with DuckDB's over the newest rows.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _FILL = 250_000
 
 
 class Run:
-    """A query, and the streams that it is fed: their newest values, and the sums of what came out so far."""
+    """A query and its streams: their newest values, and the sums over the results so far."""
 
     def __init__(self, query: str, rows: int) -> None:
         streams = [_STREAM.format(name=name) for name in "lr"]
@@ -54,11 +53,11 @@ class Run:
             self._step(dict.fromkeys(self._values, ids))
 
     def change(self, changes: int) -> float:
-        """Give so many rows of each stream another value; seconds of the operators."""
+        """Update ``changes`` rows of each stream; return the seconds that the operators took."""
         return self._step({name: self._chance.integers(0, len(all_), changes) for name, all_ in self._values.items()})
 
     def expected(self) -> dict[str, int]:
-        """DuckDB's sums over the newest rows."""
+        """Return DuckDB's sums over the newest rows."""
         with duckdb.connect() as con:
             for name, values in self._values.items():
                 ids = np.arange(len(values))
@@ -77,7 +76,7 @@ class Run:
         return seconds
 
     def _rows(self, name: str, ids: np.ndarray) -> Iterable[pa.Table]:
-        """Changes of a stream, each later than those before."""
+        """Yield changes of a stream, each with a later time than those before."""
         values = self._chance.integers(0, 1_000_000, len(ids))
         self._values[name][ids] = values
         times = np.arange(self._clock, self._clock + len(ids))
@@ -88,12 +87,12 @@ class Run:
         yield read.append_column(SEQUENCE, places) if rows.numbered else read
 
     def _keys(self, ids: np.ndarray) -> np.ndarray:
-        """The column ``k``: each of its values is that of two rows of a side."""
+        """Return the column ``k``, in which two rows of a side share each value."""
         return ids * 7919 % max(len(next(iter(self._values.values()))) // 2, 1)
 
 
 def _sums(changes: pa.Table) -> dict[str, int]:
-    """Of each column its sum over all rows, each as often as it counts, and that count."""
+    """Return the weighted sum of each column, and the sum of the weights."""
     weights = changes[WEIGHT].cast(pa.int64())
     values = {name: changes[name].cast(pa.int64()) for name in changes.column_names if name != WEIGHT}
     sums = {name: pc.sum(pc.multiply(values[name], weights)).as_py() or 0 for name in values}
@@ -101,7 +100,7 @@ def _sums(changes: pa.Table) -> dict[str, int]:
 
 
 def measure(name: str, rows: int, changes: int, steps: int) -> dict[str, float]:
-    """Milliseconds of the first step beside so many rows, and of those after it; ends the program at wrong results."""
+    """Return the milliseconds of the first step and of later ones; end the program if results are wrong."""
     run = Run(QUERIES[name], rows)
     first, *others = [1000 * run.change(changes) for _ in range(steps + 1)]
     if run.found != (expected := run.expected()):

@@ -1,10 +1,10 @@
-"""How fast the engine is without Spark: packing and operators of a workload, in one process, one step after the other.
+"""Measures the engine without Spark: packing and operators of a workload, in one process, one step after the other.
 
     python -m benchmarks.bench_kernels [NAME...] [--rows N]
 
-The files, the SQL, the plan, the batches and the buckets are those of ``watersmeet bench NAME``; state lies in memory.
-Two tasks work at a time on two cores there, so that twice these rates are what Spark could reach if it cost nothing.
-Every result is compared with DuckDB's batch answer.
+The files, the SQL, the plan, the batches and the buckets are those of ``watersmeet bench NAME``; state is in memory.
+That command runs two tasks at a time on two cores, so Spark, if it cost nothing, could reach twice these rates.  Every
+result is compared with DuckDB's batch query.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NAMES = (
 
 
 def measure(workload: Workload, below: Path) -> dict[str, int | str]:
-    """Rows a second of packing, of the operators, and of both; ends the program where the results are not right."""
+    """Return rows per second of packing, of the operators, and of both; end the program if results are wrong."""
     folder = write_streams(below, workload.data)
     expected = batch_answer(workload, folder)
     engine = Engine(";\n".join([*definitions(workload, folder), workload.sql]), range(workload.partitions))
@@ -73,7 +73,7 @@ def _read(path: Path, rows: ParquetRows) -> Iterator[pa.Table]:
 
 
 def _sums(results: pa.Table, workload: Workload) -> dict[str, int]:
-    """The sums by which engines are compared."""
+    """Return the sums by which engines are compared."""
     if workload.cutoff:
         results = results.filter(pc.less(results["at"].cast(pa.int64()), workload.data.end_micros - MARGIN_MICROS))
     weights = results[WEIGHT].cast(pa.int64())
@@ -89,7 +89,7 @@ def main() -> None:
     arguments.add_argument(
         "names", nargs="*", type=workload_name, metavar="NAME", help=f"workloads (none: {' '.join(_NAMES)})"
     )
-    arguments.add_argument("--rows", type=count, help="rows a side, in place of each workload's own")
+    arguments.add_argument("--rows", type=count, help="rows per side (default: those of each workload)")
     options = arguments.parse_args()
     workloads = [workload_of(arguments, name, options.rows) for name in options.names or _NAMES]
     print("| workload | packing, rows/s | operators, rows/s | both, rows/s |\n|---|---|---|---|")

@@ -1,9 +1,9 @@
-"""How long one record takes through the kernel of the inner windowed join, beside a million rows of state.
+"""Measures the time of one record in the kernel of the inner windowed join, with a million rows of state.
 
     python -m benchmarks.bench_one_record [--rows N] [--records N]
 
-The kernel alone, without Spark, in one bucket: what a record costs from frame to frame, the state logged.  Every result
-is checked.  On Spark a micro-batch has a floor of its own, some hundred milliseconds, whatever it does.
+Runs the kernel alone, without Spark, in one bucket, and measures from frame to frame, with the state logged.  Every
+result is checked.  On Spark every micro-batch takes at least some hundred milliseconds.
 """
 
 from __future__ import annotations

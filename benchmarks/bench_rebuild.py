@@ -1,10 +1,10 @@
-"""How fast a worker builds a bucket's working set that it does not have, as after a restart or where Spark moved it.
+"""Measures how fast a worker rebuilds the working set of a bucket, as after a restart or when Spark moves the bucket.
 
     python -m benchmarks.bench_rebuild [--rows N] [--times N]
 
-The kernel alone, without Spark: the first step of an empty working set beside one that holds everything; what it takes
-longer is the rebuilding.  Once from the state store (here in memory: Spark's own costs come on top), once from files
-that another worker of the machine has left.  Every result is checked.
+Runs the kernel alone, without Spark.  The time to rebuild is the difference between the first step with an empty
+working set and a step with a complete one.  Rebuilds from the state store (here in memory; Spark adds its own costs),
+and from files left by another worker of the machine.  Every result is checked.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from watersmeet.state.working_set import WorkingSet
 
 
 def main() -> None:
-    """Fill the state, rebuild it again and again, and print a table and a line of JSON."""
+    """Fill the state, rebuild it repeatedly, and print a table and a line of JSON."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--rows", type=count, default=5_000_000, help="rows of state")
     arguments.add_argument("--times", type=count, default=5)
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def step(state: Filled, number: int, working_set: WorkingSet, copies: LocalCopies | None) -> float:
-    """The seconds that one record takes."""
+    """Return the seconds that one record takes."""
     key = int(state.keys[number])
     frames = state.frames(key, number)
     started = time.perf_counter()

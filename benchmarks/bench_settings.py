@@ -1,9 +1,9 @@
-"""What settings of Spark cost: the workload ``inner``, with one of them changed at a time.
+"""Measures what settings of Spark cost: runs the workload ``inner`` with one of them changed at a time.
 
     python -m benchmarks.bench_settings [--rows N] [SETTING=VALUE...]
 
-Each change is measured between two runs as the benchmarks have it, since machines do not keep their speed; the ratio
-is that of the median batches.  Settings that are given are tried in place of the script's own.
+Each change is measured between two runs with the benchmarks' settings, because the speed of machines varies; the ratio
+compares median batches.  Settings on the command line replace the script's own.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def main() -> None:
     """Measure each change, and print a table and a line of JSON."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("changes", nargs="*", type=setting, metavar="SETTING=VALUE", default=_CHANGES)
-    arguments.add_argument("--rows", type=count, help="rows a side, in place of the workload's own")
+    arguments.add_argument("--rows", type=count, help="rows per side (default: those of the workload)")
     options = arguments.parse_args()
     workload = workload_of(arguments, "inner", options.rows)
     data = write_streams(streams_folder(), workload.data)

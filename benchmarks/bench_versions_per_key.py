@@ -1,10 +1,10 @@
-"""What a point-in-time lookup costs where keys have few or many versions: the kernel alone, without Spark.
+"""Measures a temporal join for keys with few or many versions, with the kernel alone, without Spark.
 
     python -m benchmarks.bench_versions_per_key [--rows N] [--batches N]
 
-The same number of stored versions in all runs, of 10, 1,000 and 100,000 a key; batches of 1,000 events of random keys
-and times are joined at once with the version that held.  Every result is checked: versions of a key come every 1,000
-units of time, so the one met must be the last multiple at or before the event's.
+All runs store the same number of versions: 10, 1,000 or 100,000 per key.  Batches of 1,000 events with random keys and
+times are joined at once with the valid version.  Every result is checked: a key has a version every 1,000 units of
+time, so the matching one has the last multiple at or before the event's time.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ def main() -> None:
 
 
 def measure(rows: int, versions: int, batches: int) -> float:
-    """Seconds of the median batch, where each key has so many versions."""
+    """Return the seconds of the median batch, with ``versions`` versions per key."""
     keys = rows // versions
     inputs = (InputSpec(LEFT, "l", ("",)), InputSpec(RIGHT, "r", ("",), holds_back=False))
     spec = OperatorSpec("join", KERNEL, inputs, buckets=(0,), fingerprint="f", output=OUTPUT)
     store, working_set = MemoryStore(), WorkingSets(most_bytes=8 << 30).get("join")
     random = np.random.default_rng(7)
     order = random.permutation(rows)
-    for part in np.array_split(order, 20):  # as they would come: batch by batch
+    for part in np.array_split(order, 20):  # in batches, as in a running query
         table = pa.table([part // keys * SPACING, part % keys, part.astype(float), part], schema=RIGHT)
         process(spec, 0, row_frames(table, bucket=0, input=1), store, working_set)
     seconds = []

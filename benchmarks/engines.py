@@ -1,10 +1,10 @@
-"""One workload by one engine, in a process of its own.
+"""Runs one workload with one engine, as a process of its own.
 
     python -m benchmarks.engines ENGINE WORKLOAD ROWS FOLDER [SETTING=VALUE...]
 
-ENGINE is ``watersmeet``, ``spark`` (its own operator, with the same session settings) or ``spark_defaults`` (with its
-own).  Settings that are given besides are those of a session of Watersmeet's; without a value Spark's default holds.
-The last line printed is JSON: how long batches took, the peak of memory, the state, and sums over the results.
+ENGINE is ``watersmeet``, ``spark`` (its own operator, with the same session settings) or ``spark_defaults`` (with
+Spark's settings).  The settings on the command line change the session of ``watersmeet``; a setting without a value
+gets Spark's default.  The last line printed is JSON: times of batches, peak memory, state, and sums over the results.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ SETTINGS = {
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    "spark.buffer.pageSize": "1m",  # as ``connect`` has it on one machine
-    # the default starts a process for each small file of the checkpoint (for our side and Spark's alike)
+    "spark.buffer.pageSize": "1m",  # as ``connect`` sets it on one machine
+    # Spark's default starts a process for each small file of the checkpoint, for Watersmeet and Spark alike.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
@@ -45,7 +45,7 @@ _WARM = Data(rows=2_000, files=1)
 
 
 def run_watersmeet(workload: Workload, folder: Path, changed: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """The workload by Watersmeet, with some settings changed."""
+    """Run the workload with Watersmeet, with some settings changed."""
     import watersmeet
 
     config = {**SETTINGS, **_partitions(workload), **(changed or {})}
@@ -71,7 +71,7 @@ def _define(session: Any, workload: Workload, folder: Path) -> None:
 
 
 def definitions(workload: Workload, folder: Path) -> list[str]:
-    """CREATE statements for the streams and tables of a workload, whose files lie in a folder."""
+    """Return the CREATE statements for the streams and tables of a workload, whose files are in ``folder``."""
     found = []
     for side in workload.data.sides:
         columns = workload.data.columns(side)
@@ -91,7 +91,7 @@ def definitions(workload: Workload, folder: Path) -> list[str]:
 
 
 def run_spark(workload: Workload, folder: Path, settings: dict[str, str]) -> dict[str, Any]:
-    """The same by Spark's own operator."""
+    """Run the workload with Spark's own operator."""
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(_MASTER).config("spark.ui.enabled", "false")
@@ -155,7 +155,7 @@ def _timed(frame: Any, workload: Workload) -> dict[str, Any]:
 
 
 def _total(progress: Any, what: str) -> int:
-    """What all operators of Watersmeet count in a batch; a query taken as a DataFrame has metrics of its own name."""
+    """Return the sum of a counter over all operators of Watersmeet; the metrics of a DataFrame have a unique label."""
     from watersmeet.runtime.metrics import METRICS, counters_of
 
     labels = [name.removeprefix(METRICS) for name in progress["observedMetrics"] if name.startswith(METRICS)]
@@ -163,7 +163,7 @@ def _total(progress: Any, what: str) -> int:
 
 
 def batch_answer(workload: Workload, folder: Path) -> dict[str, int]:
-    """DuckDB's sums over the same rows, joined all at once."""
+    """Return the sums over the results of the batch query in DuckDB."""
     with duckdb.connect() as con:
         con.execute("SET TimeZone = 'UTC'")
         for side in workload.data.sides:
@@ -180,7 +180,7 @@ def batch_answer(workload: Workload, folder: Path) -> dict[str, int]:
 
 
 def table_path(folder: Path, side: str) -> Path:
-    """A table with one row for each key, made of a stream's rows."""
+    """Return a table with one row per key, made from a stream's rows; create it if it does not exist."""
     path = folder / f"{side}_table.parquet"
     if not path.exists():
         with duckdb.connect() as con:
@@ -194,7 +194,7 @@ def table_path(folder: Path, side: str) -> Path:
 
 
 def main() -> None:
-    """Run what the arguments say."""
+    """Run the engine and the workload that the arguments name."""
     engine, name, rows, folder, *changed = sys.argv[1:]
     workload = WORKLOADS[name].of_rows(int(rows))
     match engine:

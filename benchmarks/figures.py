@@ -1,4 +1,4 @@
-"""How figures are made of measured times."""
+"""Statistics of measured times."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from collections.abc import Sequence
 
 
 def p95(values: Sequence[float]) -> float:
-    """The least of the values that 95% of them do not exceed (nearest rank); of fewer than 20 it is the largest."""
+    """Return the least value that 95% of the values do not exceed (nearest rank); of fewer than 20, the largest."""
     return sorted(values)[math.ceil(0.95 * len(values)) - 1]

@@ -1,4 +1,4 @@
-"""The kernel of an inner windowed join with one side's rows in its state, for benchmarks of the kernel alone."""
+"""A bucket of an inner windowed join with one side's rows in its state, for benchmarks of the kernel alone."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _BATCHES = 10
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A bucket whose state holds a right row for each of ``keys``: the row's id is the key's place there."""
+    """A bucket whose state has a right row for each of ``keys``; the row's id is the index of the key."""
 
     spec: OperatorSpec
     store: MemoryStore
@@ -35,20 +35,20 @@ class Filled:
     keys: np.ndarray
 
     def frames(self, key: int, number: int) -> list[Frame]:
-        """A left row of that key, later than all before, and the marks that move both frontiers there."""
+        """Return a left row of the key, later than all before, and the marks that advance both frontiers to it."""
         now = len(self.keys) + number
         record = pa.table([[now], [key], [number]], schema=_schema("l"))
         return [*row_frames(record, bucket=0, input=0), mark_frame(0, 0, "", now), mark_frame(0, 1, "", now)]
 
     def check(self, sent: Iterable[Frame], key: int, number: int) -> None:
-        """End the program unless what was sent on for that row is the one pair that it makes."""
+        """End the program unless the frames sent for the row have exactly its one pair."""
         found = [row for f in sent if f.kind is FrameKind.ROWS for row in decode_table(f.payload).to_pylist()]
         if found != [{"l:id": number, "r:id": int(np.flatnonzero(self.keys == key)[0])}]:
-            raise SystemExit(f"record {number} gave {found}")
+            raise SystemExit(f"record {number}: unexpected results {found}")
 
 
 def filled(rows: int, local_copies: LocalCopies | None = None) -> Filled:
-    """State of so many rows, in ten batches, with every key once."""
+    """Return a bucket with ``rows`` rows of state, stored in ten batches, each with a key of its own."""
     sides = (SideColumns(("l:id",), ("l:k",)), SideColumns(("r:id",), ("r:k",)))
     match = WindowMatch(JoinKind.INNER, *sides, keys=(Key("l:k", "r:k"),), lower=-_WINDOW, upper=_WINDOW)
     inputs = tuple(InputSpec(_schema(side), side, ("",)) for side in "lr")
@@ -63,7 +63,7 @@ def filled(rows: int, local_copies: LocalCopies | None = None) -> Filled:
 
 
 def new_working_set() -> WorkingSet:
-    """An empty one, as a worker has that has not seen the bucket yet."""
+    """Return an empty working set, like that of a worker new to the bucket."""
     return WorkingSets(most_bytes=8 << 30).get("join")
 
 

@@ -1,4 +1,4 @@
-"""The packing and the operators of a query in one process, without Spark, one step after the other."""
+"""Runs the packing and the operators of a query in one process, without Spark, one step after the other."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from watersmeet.testing.source import source_table
 
 
 class Engine:
-    """A script's query, its state in memory; ``names`` are its streams, and ``rows`` what it reads of each."""
+    """A script's query with its state in memory; ``names`` are its streams, and ``rows`` what it reads of each."""
 
     def __init__(self, script: str, buckets: Sequence[int]) -> None:
         streams, query = load_script(script)
@@ -48,17 +48,17 @@ class Engine:
         self._hot_keys: dict[str, HeldHotKeys] = defaultdict(HeldHotKeys)
         self._sets = WorkingSets(most_bytes=8 << 30)
 
-    def pack(self, given: Sequence[Iterable[pa.Table]]) -> list[list[Frame]]:
-        """The frames of a batch, for each input; each is packed by one task."""
+    def pack(self, inputs: Sequence[Iterable[pa.Table]]) -> list[list[Frame]]:
+        """Return the frames of a batch, by input; one task packs each input."""
         packed = []
-        for arriving, spec, projection in zip(given, self._packs, self._projections, strict=True):
+        for arriving, spec, projection in zip(inputs, self._packs, self._projections, strict=True):
             tables = (project_rows(each, projection) for each in arriving)
             batches = (batch for table in tables if table is not None for batch in table.to_batches())
             packed.append(list(pack(batches, spec, self._hot_keys[spec.operator].read())))
         return packed
 
     def step(self, packed: Sequence[Sequence[Frame]]) -> list[Frame]:
-        """What the last operator sends."""
+        """Run all operators; return the frames that the last one sends."""
         sent: list[list[Frame]] = []
         for operator, spec in zip(self._plan.operators, self._operators, strict=True):
             arriving = [
@@ -68,7 +68,7 @@ class Engine:
         return sent[-1]
 
     def results(self, sent: Iterable[Frame]) -> pa.Table:
-        """The SELECT list over what was sent, evaluated by DuckDB in place of Spark."""
+        """Return the SELECT list over the frames, evaluated by DuckDB instead of Spark."""
         empty = self._operators[-1].output.empty_table()
         rows = [decode_table(frame.payload) for frame in sent if frame.kind is FrameKind.ROWS]
         return select(self._plan, pa.concat_tables([empty, *rows]))

@@ -1,4 +1,4 @@
-"""How much memory a Spark application takes at its peak: the JVM, and all its Python workers together (Linux only)."""
+"""Measures the peak memory of a Spark application: the JVM, and all its Python workers together (Linux only)."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-#: To look at eight gigabytes takes a quarter of a second of a core: looking takes at most a twentieth of one, unless …
+#: Sampling eight gigabytes takes a quarter of a second of a core.  Sampling uses at most a twentieth of a core, …
 _REST = 20
 _LEAST_SECONDS = 0.5
-#: … that would leave more than this between two looks.
+#: … unless that would leave more than this between two samples.
 _MOST_SECONDS = 5.0
 
 
 class Peak:
-    """Watches the processes below this one while its block runs; figures are proportional set sizes (PSS) in bytes.
+    """Samples the descendants of this process while its block runs; figures are proportional set sizes (PSS) in bytes.
 
-    It looks twice a second, less often where a look takes long, and once more when the block ends.
+    It takes a sample twice a second, less often if a sample takes long, and one more when the block ends.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Peak:
         self._look()
 
     def _look(self) -> float:
-        """Take in what the processes hold now; how long to rest before the next look, in seconds, comes back."""
+        """Update the peaks; return the seconds to wait before the next sample."""
         began = time.thread_time()
         java, workers = 0, 0
         for pid, command in _below(os.getpid()).items():
@@ -56,7 +56,7 @@ class Peak:
 
 
 def _below(root: int) -> dict[int, str]:
-    """The processes below one, by id, with the names of their programs."""
+    """Return the descendants of a process by id, with the names of their programs."""
     parents, names = {}, {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:

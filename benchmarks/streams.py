@@ -1,8 +1,8 @@
 """Event streams as Parquet files, for benchmarks.
 
 Each side ``s`` has columns s_key (BIGINT, or STRING of 36 characters), s_id BIGINT, s_val DOUBLE and s_ts TIMESTAMP,
-and as many more as are wanted (s_c0 DOUBLE, s_c1 STRING, and so on in turn); event times are out of order by up to half
-a second.  Modification times rise with the file number, so that Spark reads the files in order.
+and optional further ones (s_c0 DOUBLE, s_c1 STRING, and so on in turn).  Event times are out of order by up to half a
+second.  Modification times increase with the file number, so that Spark reads the files in order.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _DISORDER_MICROS = 500_000
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """``rows`` a side in ``files`` files, one event every ``gap`` microseconds, keys uniform.
+    """``rows`` rows per side in ``files`` files, one event every ``gap`` microseconds, with uniform keys.
 
-    A share ``hot`` of all rows has the key 0.  The events of ``sides`` are drawn independently.
+    A share ``hot`` of all rows has the key 0.  The events of ``sides`` are independent.
     """
 
     rows: int
@@ -38,34 +38,34 @@ class Data:
 
     @property
     def name(self) -> str:
-        """A folder name that tells it from others."""
+        """A folder name that is unique to this data."""
         kind = ("t" if self.text_keys else "") + (f"h{round(self.hot * 100)}" if self.hot else "")
         return f"{self.rows}-{self.files}-{self.keys}-{self.gap}-{self.more_columns}{kind}{self.sides}"
 
     @property
     def rows_a_batch(self) -> int:
-        """Rows of all sides in one batch, which has a file of each."""
+        """The number of rows of all sides in one batch, which has one file of each side."""
         return len(self.sides) * (self.rows // self.files)
 
     @property
     def end_micros(self) -> int:
-        """The event time at which the last rows come."""
+        """The event time of the last rows."""
         return START_MICROS + self.rows * self.gap
 
     def columns(self, side: str) -> str:
-        """A side's columns as they are declared in SQL."""
+        """Return a side's columns as declared in SQL."""
         key = "STRING" if self.text_keys else "BIGINT"
         more = "".join(f", {side}_c{i} {'STRING' if i % 2 else 'DOUBLE'}" for i in range(self.more_columns))
         return f"{side}_key {key}, {side}_id BIGINT, {side}_val DOUBLE, {side}_ts TIMESTAMP{more}"
 
 
 def streams_folder() -> Path:
-    """Where streams are kept: they take long to make, and all runs over as many rows read the same."""
+    """Return the folder of generated streams, which later runs reuse: generating them takes long."""
     return Path(tempfile.gettempdir()) / "watersmeet-bench"
 
 
 def write_streams(below: Path, data: Data, seed: int = 7) -> Path:
-    """The folder with a folder for each side; files that are there already are kept."""
+    """Write the streams, each side in a folder of its own, and return the parent; existing files are kept."""
     folder = below / data.name
     done = folder / "done"
     if done.exists():
@@ -96,5 +96,5 @@ def write_streams(below: Path, data: Data, seed: int = 7) -> Path:
 
 
 def _names(keys: int) -> pa.Array:
-    """Texts of 36 characters, one for each key."""
+    """Return a text of 36 characters for each key."""
     return pa.array([f"{key * 2_654_435_761 % 2**32:08x}-0000-4000-8000-{key:012x}" for key in range(keys)])

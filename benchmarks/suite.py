@@ -1,7 +1,7 @@
-"""Runs workloads: Watersmeet and its peers one after the other, in processes of their own, over the same files.
+"""Runs workloads: Watersmeet and its peers one after the other, each in its own process, on the same files.
 
-Figures of a workload are printed only if all engines gave what DuckDB answers over all rows at once.  Flink's rows are
-made by its own generator, as many and of as many keys; its figure includes start-up.
+Figures of a workload are printed only if the results of all engines equal those of a batch query in DuckDB.  Flink uses
+its own generator, with the same numbers of rows and keys; its figure includes startup.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from benchmarks.workloads import WORKLOADS, Workload
 
 _ROOT = Path(__file__).resolve().parent.parent
 _PATIENCE_SECONDS = 3600
-#: Batches at the end that are left out: the last one is followed by none.
+#: The number of batches at the end that do not count: nothing follows the last one.
 _LAST = 1
 
 
 class BenchmarkError(Exception):
-    """There are no figures: an engine cannot run, failed, or gave other results than DuckDB's batch answer."""
+    """There are no figures: an engine cannot run, failed, or its results differ from DuckDB's batch query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Flink:
 
 
 def workload_of(name: str, rows: int | None = None) -> Workload:
-    """A workload, with other than its own number of rows a side if that is given; ``BenchmarkError`` for too few."""
+    """Return a workload, with ``rows`` rows per side if given; ``BenchmarkError`` if that is too few."""
     try:
         return WORKLOADS[name] if rows is None else WORKLOADS[name].of_rows(rows)
     except ValueError as error:
@@ -51,13 +51,13 @@ def workload_of(name: str, rows: int | None = None) -> Workload:
 
 
 def flink_of(python: Path, script: Path) -> Flink:
-    """Flink as it is installed; ``BenchmarkError`` for no such script, or a Python without apache-flink."""
+    """Return the installed Flink; ``BenchmarkError`` for a missing script, or a Python without apache-flink."""
     if not script.is_file():
         raise BenchmarkError(f"--flink-script: there is no file {script}")
     try:
         subprocess.run([str(python), "-c", "import pyflink"], check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError):
-        raise BenchmarkError(f"--flink: {python} is no Python with apache-flink") from None
+        raise BenchmarkError(f"--flink: {python} is not a Python interpreter with apache-flink") from None
     return Flink(python, script)
 
 
@@ -68,25 +68,25 @@ def run(
     peers: bool = True,
     progress: Callable[[str], None] = lambda what: None,
 ) -> dict[str, Any]:
-    """The figures of one workload; ``progress`` is told what runs.
+    """Measure one workload and return its figures; calls ``progress`` with what runs.
 
-    Raises ``BenchmarkError`` where an engine fails, or the results differ.
+    Raises ``BenchmarkError`` if an engine fails, or its results differ.
     """
     name = workload.name
-    progress(f"{name}: making its streams")
+    progress(f"{name}: generating its streams")
     data = write_streams(streams_folder(), workload.data)
     for side in workload.tables:
         table_path(data, side)
     engines = ["watersmeet", *(("spark", "spark_defaults") if workload.spark is not None and peers else ())]
     flink_rate = None
-    if flink is not None and workload.flink is not None:  # first, since a script may have faults
+    if flink is not None and workload.flink is not None:  # first, because the script may fail
         progress(f"{name}: flink")
         flink_rate = _flink(flink, workload)
     found: dict[str, Any] = {}
     for engine in engines:
         progress(f"{name}: {engine}")
         found[engine] = measured(engine, workload, data)
-    progress(f"{name}: DuckDB's batch answer")
+    progress(f"{name}: batch query in DuckDB")
     expected = batch_answer(workload, data)
     for engine, figures in found.items():
         if (sums := figures.pop("sums")) != expected:
@@ -100,7 +100,7 @@ def run(
 
 
 def markdown(result: dict[str, Any]) -> str:
-    """A table of a workload's figures."""
+    """Return a table of a workload's figures."""
     sides = len(WORKLOADS[result["workload"]].data.sides)
     lines = [
         f"### {result['workload']}: {result['title']}, {sides} × {result['rows']:,} rows\n",
@@ -119,24 +119,26 @@ def markdown(result: dict[str, Any]) -> str:
         )
     if (rate := result["engines"]["watersmeet"]["hit_rate"]) is not None:
         megabytes = result["engines"]["watersmeet"]["loaded_bytes"] / 1e6
-        lines.append(f"\nworking sets: {rate:.0%} of the state was there when a step began, {megabytes:,.0f} MB loaded")
+        lines.append(
+            f"\nworking sets: {rate:.0%} of the state was cached when a step began, {megabytes:,.0f} MB loaded"
+        )
     return "\n".join(lines)
 
 
 def measured(engine: str, workload: Workload, data: Path, settings: Sequence[str] = ()) -> dict[str, Any]:
-    """The figures of one engine, which runs in a process of its own; ``settings`` are those of ``engines.py``."""
-    told = _child(engine, workload, data, settings)
-    batches = told["batch_ms"]
+    """Run one engine in its own process and return its figures; ``settings`` are those of ``engines.py``."""
+    reported = _child(engine, workload, data, settings)
+    batches = reported["batch_ms"]
     steady = batches[workload.warm_up : -_LAST] or batches
     if workload.warm:  # one batch: from the start of the query to its end
-        rate = workload.data.rows_a_batch * workload.data.files / told["seconds"]
+        rate = workload.data.rows_a_batch * workload.data.files / reported["seconds"]
     else:
         rate = workload.data.rows_a_batch * len(steady) / sum(steady) * 1000
     return {
         "rows_per_s": round(rate),
         "median_ms": statistics.median(steady),
         "p95_ms": p95(steady),
-        **told,
+        **reported,
     }
 
 
@@ -150,21 +152,21 @@ def _child(engine: str, workload: Workload, data: Path, settings: Sequence[str])
 def _flink(flink: Flink, workload: Workload) -> int:
     data = workload.data
     arguments = [str(workload.flink), "hashmap", str(data.rows), str(data.keys), "2"]
-    told = re.search(r"= (\d+) rows/s", _output([str(flink.python), str(flink.script), *arguments], "flink", workload))
-    if told is None:
-        raise BenchmarkError(f"no figures of {workload.name}: the script of Flink's joins told no rate")
-    return int(told[1])
+    rate = re.search(r"= (\d+) rows/s", _output([str(flink.python), str(flink.script), *arguments], "flink", workload))
+    if rate is None:
+        raise BenchmarkError(f"no figures of {workload.name}: the script of Flink's joins reported no rate")
+    return int(rate[1])
 
 
 def _output(command: Sequence[str], engine: str, workload: Workload) -> str:
-    """What a command prints; what it says of itself goes to a file, which is kept and named where it fails.
+    """Run a command and return its standard output; if it fails, keep its standard error in a file and name that.
 
-    Its temporary files are gone in the end, also where it is broken off; those of a JVM go when that ends.
+    Its temporary files are deleted in any case; those of a JVM when that ends.
     """
     with tempfile.TemporaryDirectory(prefix="watersmeet-bench-", ignore_cleanup_errors=True) as scratch:
-        said = Path(scratch) / "said.log"
+        errors = Path(scratch) / "errors.log"
         try:
-            with said.open("w") as log:
+            with errors.open("w") as log:
                 return subprocess.run(
                     command,
                     check=True,
@@ -178,5 +180,5 @@ def _output(command: Sequence[str], engine: str, workload: Workload) -> str:
         except subprocess.SubprocessError as error:
             how = f"took more than {_PATIENCE_SECONDS} s" if isinstance(error, subprocess.TimeoutExpired) else "failed"
             kept = Path(tempfile.gettempdir()) / f"{Path(scratch).name}-{engine}.log"
-            shutil.copyfile(said, kept)
-            raise BenchmarkError(f"no figures of {workload.name}: {engine} {how}; what it said is in {kept}") from None
+            shutil.copyfile(errors, kept)
+            raise BenchmarkError(f"no figures of {workload.name}: {engine} {how}; its output is in {kept}") from None

@@ -1,7 +1,7 @@
-"""The workloads: what is joined, in SQL, by Spark itself where it can, and as DuckDB answers it over all rows at once.
+"""The workloads: each join in SQL, as a batch query in DuckDB and, where Spark supports it, with Spark's own operator.
 
-All results have the columns l_id, r_id (NULL: no partner) and ``at``, a time by which those are left out that may not
-be final yet; sums over the others must be the same for everybody.
+All results have the columns l_id, r_id (NULL: no partner) and ``at``, a time that excludes rows that may not be final
+yet.  Sums over the other rows must be equal for all engines.
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ MARGIN_MICROS = 40_000_000
 class Workload:
     """One workload.
 
-    ``streams`` gives for a side what its definition says beside its columns; ``sql`` is the query, ``batch`` DuckDB's
-    answer to it, over views of the same names.  ``spark`` makes the same of two or more streaming DataFrames.
-    ``flink`` is the kind of join in the peer's script.  Sides in ``primary_keys`` change by key, those in ``versioned``
-    are versions, those in ``tables`` outside tables.  ``cutoff`` says whether the last results are left out of the
-    check, ``warm`` whether another query of the session runs before the one that is measured.  The first ``warm_up``
-    batches start workers, compile and fill the state.  State lies in so
-    many ``partitions``.
+    ``sql`` is the query, ``batch`` the same query in DuckDB over views of the same names.  ``spark`` is the same join
+    of two or more streaming DataFrames.  ``flink`` is the kind of join in Flink's script.  Sides in ``primary_keys``
+    change by key, those in ``versioned`` are versions, those in ``tables`` external tables.  ``cutoff`` excludes the
+    last results from the comparison; with ``warm``, another query of the session runs before the measured one.  The
+    first ``warm_up`` batches start workers, compile and fill the state; they do not count.  State has ``partitions``
+    buckets.
     """
 
     name: str
@@ -45,18 +44,18 @@ class Workload:
     partitions: int = 2
 
     def of_rows(self, rows: int) -> Workload:
-        """The same with another number of rows a side, in as many batches; the rest of the division is left out.
+        """Return the workload with another number of rows per side, rounded down to a multiple of its batches.
 
-        Raises ``ValueError`` where there are more batches than rows.
+        Raises ``ValueError`` if there are more batches than rows.
         """
         files = self.data.files
         if rows < files:
-            raise ValueError(f"{self.name} has {files} batches, so it needs at least {files} rows a side, not {rows}")
+            raise ValueError(f"{self.name} has {files} batches, so it needs at least {files} rows per side, not {rows}")
         return replace(self, data=replace(self.data, rows=rows - rows % files))
 
 
 def _pairs(kind: str, seconds: float, more: str = "") -> tuple[str, str]:
-    """SQL of a windowed join, and DuckDB's."""
+    """Return a windowed join in SQL, and in DuckDB's SQL."""
     millis = round(seconds * 1000)
     columns = "l.l_id, r.r_id, l.l_ts AS at, l.l_key, l.l_val, r.r_val" + more
     if kind == "FULL":
@@ -103,9 +102,9 @@ def _windowed(name: str, title: str, data: Data, kind: str, seconds: float, how:
 
 
 def _hot(name: str, skew: str) -> Workload:
-    """A join with a hot key, its rows spread or not.
+    """Return a join with a hot key, whose rows are spread or not.
 
-    DuckDB joins by pieces of time as well: by the key alone each row of a hot key would be compared with all others.
+    DuckDB joins by pieces of time as well: by the key alone it would compare all rows of a hot key with each other.
     """
     seconds = 0.1
     workload = _windowed(name, f"inner, ±100 ms, 10% on one key, {skew}", _HOT, "", seconds, "inner")
@@ -118,12 +117,12 @@ def _hot(name: str, skew: str) -> Workload:
     return replace(workload, sql=f"{workload.sql} SETTINGS skew = '{skew}'", batch=batch)
 
 
-#: The JVM compiles for some ten batches: those that are compared with ``inner`` have as many.
+#: The JVM compiles during the first ten batches or so; workloads to compare with ``inner`` have as many batches.
 _LARGE = Data(rows=8_000_000, files=20)
 _USUAL = Data(rows=4_000_000, files=10)
-#: The JVM compiles for some fifty batches, which shows where batches are small.
+#: With small batches the JVM compiles during the first fifty batches or so.
 _SMALL = Data(rows=60_000, files=120, keys=1000)
-#: As many batches for any amount of state, which is there after so many of them.
+#: The number of batches, and how many of them fill the state, are the same for any amount of state.
 _STATE = Data(rows=28_000_000, files=70)
 _FILLING = 62
 #: Spark's own join of these takes minutes for a million rows.
@@ -141,8 +140,8 @@ _LOOKUP = "SELECT l.l_id, r.r_id, l.l_ts AS at, l.l_val, r.r_val FROM l LEFT JOI
 
 
 def _of_state(millions: int) -> Workload:
-    """A join with so many rows of state; the more state, the more keys, so that each row meets as many."""
-    seconds = millions * 500  # both sides bring a thousand rows a second
+    """Return a join with that many million rows of state; keys grow with it, so each row has as many matches."""
+    seconds = millions * 500  # both sides have a thousand rows per second
     data = replace(_STATE, keys=millions * 1_000_000)
     return _windowed(
         f"state_{millions}m", f"inner, {millions} million rows of state", data, "", seconds, None, warm_up=_FILLING

@@ -1,4 +1,4 @@
-"""CREATE STREAM: streams whose rows change, and what cannot be one."""
+"""CREATE STREAM for changing streams."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def test_modes(sql: str, mode: StreamMode, key: tuple[str, ...]) -> None:
     assert (stream.mode, stream.primary_key, stream.changes) == (mode, key, bool(key))
 
 
-def test_the_delta_may_be_declared() -> None:
+def test_delta_can_be_declared() -> None:
     for kind in ("TINYINT", "SMALLINT", "INT", "BIGINT"):
         users = defined(f"CREATE STREAM u (id int, _TP_DELTA {kind}) PRIMARY KEY (id) SETTINGS mode = 'changelog_kv'")
         assert [(column.name, column.type) for column in users.columns] == [("id", "INT"), ("_tp_delta", kind)]
 
 
 @pytest.mark.parametrize(
-    ("sql", "said", "column", "hint"),
+    ("sql", "message", "column", "hint"),
     [
         ("CREATE MUTABLE STREAM u (id int)", "u is MUTABLE and has no PRIMARY KEY", 1, "add PRIMARY KEY"),
         ("CREATE STREAM u (i int) SETTINGS mode = 'changelog_kv'", "u is of mode changelog_kv and has no", 34, "add"),
@@ -70,16 +70,16 @@ def test_the_delta_may_be_declared() -> None:
         ("CREATE MUTABLE STREAM u (i int PRIMARY KEY, _tp_delta string)", "_tp_delta is STRING", 45, "TINYINT"),
     ],
 )
-def test_what_cannot_change(sql: str, said: str, column: int, hint: str) -> None:
+def test_streams_that_cannot_change(sql: str, message: str, column: int, hint: str) -> None:
     with pytest.raises(WatersmeetError) as refused:
         defined(sql)
-    assert said in refused.value.message
+    assert message in refused.value.message
     assert refused.value.position is not None
     assert refused.value.position.col == column
     assert hint in (refused.value.hint or "")
 
 
-def test_insert_may_name_the_delta_of_an_embedded_stream_that_changes() -> None:
+def test_insert_can_name_the_delta_of_an_embedded_changing_stream() -> None:
     embedded = "CREATE MUTABLE STREAM u (id int PRIMARY KEY)"
     given = [embedded, f"{embedded} WITH (connector = 'files', path = 'p')", "CREATE STREAM u (id int)"]
     assert [takes_column(defined(sql), "_TP_Delta") for sql in given] == [True, False, False]
@@ -90,7 +90,7 @@ def test_insert_may_name_the_delta_of_an_embedded_stream_that_changes() -> None:
         check_target(defined(given[2]), ["id", "d"], statement)
 
 
-def test_a_frame_that_changes() -> None:
+def test_a_changing_frame() -> None:
     columns = [("c", "string"), ("_tp_delta", "int"), ("ts", "timestamp")]
     frame = define_frame("f", columns, "ts", "0 seconds", "ms", mode="changelog_kv", primary_key=["c"])
     assert (frame.connector, frame.mode, frame.primary_key) == (FRAME, CHANGELOG, ("c",))

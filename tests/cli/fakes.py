@@ -1,4 +1,4 @@
-"""Stand-ins for a session and its queries: the commands are tested without Spark."""
+"""Fakes of a session and its queries, to test the commands without Spark."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ REPORT = Report(
 
 @dataclass
 class FakeQuery:
-    """Ends after so many waits; ``on_wait`` is called in each."""
+    """A query that ends after a number of waits; each wait calls ``on_wait``."""
 
     name: str = "q"
     ends_after: int = 1
@@ -63,7 +63,7 @@ class FakeQuery:
 
 
 class FakeSpark:
-    """Knows whether it was stopped."""
+    """A Spark session that records whether it was stopped."""
 
     stopped = False
 
@@ -73,7 +73,7 @@ class FakeSpark:
 
 @dataclass
 class FakeSession:
-    """Gives for each statement what ``answer`` says, and remembers what it was asked."""
+    """A session that returns ``answer`` of each statement, and records its calls."""
 
     answer: Callable[[Statement], Result]
     calls: list[tuple[str, QueryMode, str | None]] = field(default_factory=list)
@@ -93,5 +93,5 @@ class FakeSession:
 
 
 def press_ctrl_c() -> None:
-    """As if the user had pressed Ctrl-C."""
+    """Send the signal of Ctrl-C."""
     os.kill(os.getpid(), signal.SIGINT)

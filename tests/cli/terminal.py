@@ -1,4 +1,4 @@
-"""A terminal to write to, which knows what stands on its screen."""
+"""A terminal that records the content of its screen."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _WRITTEN = re.compile(r"\x1b\[(?P<number>\??\d*)(?:;\d+)*(?P<command>[A-Za-z])|(
 
 
 class Terminal(io.StringIO):
-    """As rich writes to it: lines, a cursor that goes up, lines that are erased; as long as it has to be."""
+    """Interprets the output of rich: lines, cursor movements and erased lines; its height is unlimited."""
 
     def isatty(self) -> bool:
         return True
 
     @property
     def lines(self) -> list[str]:
-        """The lines that can be read now and are not blank."""
+        """Return the visible lines that are not blank."""
         lines, row, column = [""], 0, 0
         for found in _WRITTEN.finditer(self.getvalue()):
             char, command = found["char"], found["command"]
@@ -39,7 +39,7 @@ class Terminal(io.StringIO):
 
 
 def open_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """One in the place of standard output: 100 columns, 24 lines.  No fixture: pytest would capture in its place."""
+    """Replace standard output with a terminal of 100 by 24.  Not a fixture, because pytest would capture instead."""
     made = Terminal()
     monkeypatch.setattr(sys, "stdout", made)
     for name, value in {"TERM": "xterm", "NO_COLOR": "1", "COLUMNS": "100", "LINES": "24"}.items():

@@ -1,4 +1,4 @@
-"""``watersmeet bench``: which workloads there are, and what is refused."""
+"""``watersmeet bench``: its workloads, figures and errors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FIGURES: dict[str, Any] = {
 
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, dict[str, Any]]:
-    """What each engine is said to have measured; nothing runs."""
+    """Replace the measurements of each engine; nothing runs."""
     steady = [100] * 17
     found = {
         "watersmeet": {**FIGURES, "batch_ms": [900, 900, 900, *steady[:-1], 900]},
@@ -43,29 +43,29 @@ def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, dict[
 
 
 def test_all_workloads_are_listed() -> None:
-    told = CliRunner().invoke(app, ["bench"])
-    assert told.exit_code == 0
-    assert [line.split()[0] for line in told.stdout.splitlines()] == list(WORKLOADS)
+    result = CliRunner().invoke(app, ["bench"])
+    assert result.exit_code == 0
+    assert [line.split()[0] for line in result.stdout.splitlines()] == list(WORKLOADS)
 
 
 def test_figures_of_one_workload(measured: dict[str, dict[str, Any]], tmp_path: Path) -> None:
-    told = CliRunner().invoke(app, ["bench", "inner", "--json", str(tmp_path / "all.json")])
-    assert told.exit_code == 0, told.output
-    title, _, _, _, ours, spark, defaults, *_ = told.stdout.splitlines()
+    result = CliRunner().invoke(app, ["bench", "inner", "--json", str(tmp_path / "all.json")])
+    assert result.exit_code == 0, result.output
+    title, _, _, _, ours, spark, defaults, *_ = result.stdout.splitlines()
     assert title == "### inner: inner, ±5 s, 2 × 8,000,000 rows"
     assert ours == "| watersmeet | 8,000,000 |  | 100 ms | 100 ms | 9.0 s | 7 MB | 5 MB | 1 MB | 3 |"
     assert spark.startswith("| spark | 500,000 | 16.0 | 1,600 ms |")
     assert defaults.startswith("| spark_defaults | 1,000,000 | 8.0 | 800 ms |")
-    assert "working sets: 90% of the state was there when a step began, 2 MB loaded" in told.stdout
+    assert "working sets: 90% of the state was cached when a step began, 2 MB loaded" in result.stdout
     assert '"rows_per_s": 8000000' in (tmp_path / "all.json").read_text()
 
 
-def test_nothing_is_told_of_wrong_results(measured: dict[str, dict[str, Any]]) -> None:
+def test_wrong_results_have_no_figures(measured: dict[str, dict[str, Any]]) -> None:
     measured["spark"]["sums"] = {"rows": 2}
-    told = CliRunner().invoke(app, ["bench", "inner"])
-    assert told.exit_code == 1
-    assert told.stdout == ""
-    assert "the results of spark differ from DuckDB's: {'rows': 2}, expected {'rows': 3}" in told.stderr
+    result = CliRunner().invoke(app, ["bench", "inner"])
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert "the results of spark differ from DuckDB's: {'rows': 2}, expected {'rows': 3}" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_nothing_is_told_of_wrong_results(measured: dict[str, dict[str, Any]]) -
         (["inner", "--flink", "python"], "--flink and --flink-script must be used together\n"),
         (["--all", "inner", "left"], "--all takes no names\nhint: leave out --all to run inner left alone\n"),
         (["--rows", "3"], "no workload is named\nhint: name workloads, or use --all\n"),
-        (["left", "inner", "--rows", "3"], "left has 20 batches, so it needs at least 20 rows a side, not 3\n"),
+        (["left", "inner", "--rows", "3"], "left has 20 batches, so it needs at least 20 rows per side, not 3\n"),
         (
             ["inner", "--json", "nowhere/all.json"],
             "--json: nowhere/all.json cannot be written\nhint: name a file in an existing folder\n",
@@ -88,20 +88,20 @@ def test_nothing_is_told_of_wrong_results(measured: dict[str, dict[str, Any]]) -
         (["inner", "--flink", "python", "--flink-script", "nowhere"], "--flink-script: there is no file nowhere\n"),
         (
             ["inner", "--flink", "/bin/false", "--flink-script", __file__],
-            "--flink: /bin/false is no Python with apache-flink\n",
+            "--flink: /bin/false is not a Python interpreter with apache-flink\n",
         ),
     ],
 )
 def test_wrong_usage(arguments: list[str], message: str, measured: dict[str, dict[str, Any]]) -> None:
-    told = CliRunner().invoke(app, ["bench", *arguments])
-    assert (told.exit_code, told.stdout, told.stderr) == (2, "", message)
+    result = CliRunner().invoke(app, ["bench", *arguments])
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", message)
 
 
-def test_rows_that_do_not_fill_a_batch_are_left_out() -> None:
+def test_rows_are_rounded_down_to_whole_batches() -> None:
     assert WORKLOADS["inner"].of_rows(59).data.rows == 40
 
 
-def test_figures_of_earlier_workloads_are_kept_where_a_later_one_fails_or_is_stopped(
+def test_figures_of_earlier_workloads_survive_a_failure_or_stop(
     measured: dict[str, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(workload: Any, data: Any) -> Any:
@@ -110,47 +110,47 @@ def test_figures_of_earlier_workloads_are_kept_where_a_later_one_fails_or_is_sto
         return {"rows": 3}
 
     monkeypatch.setattr(suite, "batch_answer", broken)
-    told = CliRunner().invoke(app, ["bench", "inner", "left", "--json", str(tmp_path / "all.json")])
-    assert told.exit_code == 130
-    assert told.stdout.count("###") == 1
-    assert told.stderr.endswith("stopped: 1 of 2 workloads measured\n")
+    result = CliRunner().invoke(app, ["bench", "inner", "left", "--json", str(tmp_path / "all.json")])
+    assert result.exit_code == 130
+    assert result.stdout.count("###") == 1
+    assert result.stderr.endswith("stopped: 1 of 2 workloads measured\n")
     assert [each["workload"] for each in json.loads((tmp_path / "all.json").read_text())] == ["inner"]
 
 
-def test_what_runs_is_told_beside_the_figures(measured: dict[str, dict[str, Any]]) -> None:
-    told = CliRunner().invoke(app, ["bench", "inner"])
-    steps = ["making its streams", "watersmeet", "spark", "spark_defaults", "DuckDB's batch answer"]
-    assert told.stderr.splitlines() == [f"… inner: {step}" for step in steps]
+def test_progress_is_printed_to_standard_error(measured: dict[str, dict[str, Any]]) -> None:
+    result = CliRunner().invoke(app, ["bench", "inner"])
+    steps = ["generating its streams", "watersmeet", "spark", "spark_defaults", "batch query in DuckDB"]
+    assert result.stderr.splitlines() == [f"… inner: {step}" for step in steps]
 
 
 @pytest.mark.parametrize(("values", "expected"), [([5], 5), (range(1, 17), 16), (range(1, 21), 19), (range(100), 94)])
-def test_p95_is_of_the_nearest_rank(values: Sequence[int], expected: int) -> None:
+def test_p95_uses_the_nearest_rank(values: Sequence[int], expected: int) -> None:
     assert p95(values) == expected
 
 
-def test_elsewhere_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_are_no_benchmarks_outside_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> Any:
         raise ModuleNotFoundError(name, name="benchmarks")
 
     monkeypatch.setattr("importlib.import_module", missing)
-    told = CliRunner().invoke(app, ["bench"])
-    assert told.exit_code == 1
-    assert "run this command in the folder of the repository" in told.stderr
+    result = CliRunner().invoke(app, ["bench"])
+    assert result.exit_code == 1
+    assert "run this command in the folder of the repository" in result.stderr
 
 
 def test_an_engine_that_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(suite, "write_streams", lambda below, data: tmp_path)
     monkeypatch.setattr("sys.executable", "/bin/false")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    told = CliRunner().invoke(app, ["bench", "inner"])
-    assert told.exit_code == 1
-    *_, last = told.stderr.splitlines()
-    assert last.startswith("no figures of inner: watersmeet failed; what it said is in ")
+    result = CliRunner().invoke(app, ["bench", "inner"])
+    assert result.exit_code == 1
+    *_, last = result.stderr.splitlines()
+    assert last.startswith("no figures of inner: watersmeet failed; its output is in ")
     assert [path.name for path in tmp_path.iterdir()] == [Path(last.split()[-1]).name]
 
 
 @pytest.mark.parametrize("name", ["changelog", "lookup"])
-def test_kernels_alone_are_compared_with_the_batch_answer(
+def test_results_of_kernels_are_compared_with_the_batch_query(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workload = WORKLOADS[name].of_rows(2_000)
@@ -163,7 +163,7 @@ def test_kernels_alone_are_compared_with_the_batch_answer(
 
 
 @pytest.mark.parametrize("name", bench_changed_rows.QUERIES)
-def test_steps_of_few_changes_are_compared_with_the_batch_answer(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_of_small_steps_are_compared_with_the_batch_query(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     figures = bench_changed_rows.measure(name, rows=300, changes=50, steps=3)
     assert all(value > 0 for value in figures.values())
     monkeypatch.setattr(bench_changed_rows.Run, "expected", lambda run: {"rows": 3})
@@ -182,12 +182,12 @@ def test_steps_of_few_changes_are_compared_with_the_batch_answer(name: str, monk
             "error: inner has 20 batches, so it needs at least 20 rows",
         ),
         (bench_changed_rows, ["--rows", "9", "0"], "argument --rows: '0' is not a whole number of at least 1"),
-        (bench_settings, ["--rows", "5"], "error: inner has 20 batches, so it needs at least 20 rows a side, not 5"),
+        (bench_settings, ["--rows", "5"], "error: inner has 20 batches, so it needs at least 20 rows per side, not 5"),
         (bench_settings, ["=1"], "argument SETTING=VALUE: '=1' is not SETTING=VALUE"),
         (bench_settings, ["spark.ui.enabled"], "argument SETTING=VALUE: 'spark.ui.enabled' is not SETTING=VALUE"),
     ],
 )
-def test_scripts_refuse_what_they_do_not_know(
+def test_scripts_refuse_unknown_arguments(
     script: Any,
     arguments: list[str],
     message: str,

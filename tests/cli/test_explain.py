@@ -29,7 +29,7 @@ def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def test_a_script_is_explained_without_a_trace() -> None:
+def test_explaining_a_script_leaves_no_files() -> None:
     Path("job.sql").write_text(f"{STREAMS}{JOIN};")
     result = RUNNER.invoke(app, ["explain", "job.sql"])
     assert result.exit_code == 0, result.stderr
@@ -48,7 +48,7 @@ def test_statements_on_the_command_line() -> None:
 
 
 def leave_counters(name: str, text: str) -> None:
-    """What a run of a query leaves in its checkpoint in the workspace w."""
+    """Write the counters of a query's last run to its checkpoint in the workspace w."""
     folder = Path("w", "queries", name)
     folder.mkdir(parents=True)
     (folder / "counters.json").write_text(text)
@@ -62,7 +62,7 @@ def statistics(plan: str) -> list[str]:
     return [line.strip() for line in plan.splitlines() if "statistics" in line]
 
 
-def test_what_a_query_held_when_it_last_ran() -> None:
+def test_statistics_of_the_last_run() -> None:
     sink = "CREATE STREAM S WITH (connector = 'print');"
     leave_counters(select_name(JOIN), counters(1))
     leave_counters("into_S_from_o_p", counters(22_000))
@@ -81,14 +81,14 @@ def test_what_a_query_held_when_it_last_ran() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", "7", '{"join_1.state_rows": null}', '{"join_1.state_rows": 1e999}'])
-def test_damaged_counters_do_not_keep_a_plan_back(text: str) -> None:
+def test_damaged_counters_are_ignored(text: str) -> None:
     leave_counters(select_name(JOIN), text)
     (plan,) = explain_script(f"{STREAMS}{JOIN}", Path("w"))
     assert statistics(plan) == []
     assert "window -10 s <= p.ts - o.ts <= 10 s" in plan
 
 
-def test_queries_over_what_is_stored() -> None:
+def test_queries_over_stored_rows() -> None:
     sink = "CREATE STREAM s WITH (connector = 'print');"
     asked = "SELECT count() FROM table(o) JOIN table(j) USING (id)"
     script = f"{STREAMS}{sink}CREATE STREAM j AS {JOIN}; {asked}; EXPLAIN {asked}; INSERT INTO s {asked}"
@@ -129,14 +129,14 @@ def test_what_cannot_be_explained(arguments: list[str], code: int, message: str)
 
 
 def columns(text: str, workspace: str = "w") -> list[str]:
-    """The last line of each plan."""
+    """Return the last line of each plan."""
     return [plan.splitlines()[-1] for plan in explain_script(f"{STREAMS}{text}", Path(workspace))]
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        # a job that runs again creates its streams again
+        # A job that runs again creates its streams again.
         ("CREATE STREAM o (id INT, ts BIGINT, WATERMARK FOR ts AS ts)  WITH (event_time_unit = 's')", ["id", "ts"]),
         ("CREATE STREAM IF NOT EXISTS o (other STRING)", ["id", "ts"]),
         ("DROP STREAM O; CREATE STREAM o (other STRING)", ["other"]),
@@ -144,11 +144,11 @@ def columns(text: str, workspace: str = "w") -> list[str]:
         ("SHOW STREAMS; INSERT INTO o VALUES (1, 2); DESCRIBE o; SHOW CREATE STREAM o; STOP QUERY q", ["id", "ts"]),
     ],
 )
-def test_streams_are_as_the_statements_before_leave_them(text: str, expected: list[str]) -> None:
+def test_queries_see_the_effects_of_earlier_statements(text: str, expected: list[str]) -> None:
     assert columns(f"{text}; SELECT * FROM o") == [f"columns: {', '.join(expected)}"]
 
 
-def test_streams_of_the_workspace_count_too() -> None:
+def test_queries_see_the_streams_of_the_workspace() -> None:
     (statement,) = parse("CREATE STREAM kept (id INT)")
     assert isinstance(statement, CreateStream)
     Catalog(Path("w")).add(define_stream(statement))
@@ -194,14 +194,14 @@ def test_what_a_run_would_refuse(text: str, message: str) -> None:
     assert re.search(message, str(refused.value)), refused.value
 
 
-def test_plans_before_a_mistake_are_shown() -> None:
+def test_plans_before_an_error_are_printed() -> None:
     result = RUNNER.invoke(app, ["explain", "-e", f"{STREAMS}{JOIN}; SELECT nothing FROM o"])
     assert result.exit_code == 1
     assert "columns: id, ts, paid" in result.stdout
     assert "nothing" in result.stderr
 
 
-def test_a_workspace_that_is_not_there_is_named() -> None:
+def test_a_missing_workspace_is_named() -> None:
     result = RUNNER.invoke(app, ["explain", "-w", "nowhere", "-e", "SELECT * FROM o"])
     assert result.exit_code == 1
     assert result.stderr.splitlines()[1].startswith("hint: there is no workspace nowhere")

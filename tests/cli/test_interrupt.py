@@ -26,12 +26,12 @@ with ending_at_once():
 
 
 @pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
-def test_while_spark_starts_a_stop_unwinds_nothing(name: str, code: int) -> None:
+def test_a_signal_during_the_start_of_spark_ends_the_process_at_once(name: str, code: int) -> None:
     ended = subprocess.run([sys.executable, "-c", STARTING.format(name)], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (code, "", "")
 
 
-def test_handlers_come_back_after_the_start() -> None:
+def test_handlers_are_restored_after_the_start() -> None:
     before = signal.getsignal(signal.SIGINT)
     with ending_at_once():
         assert signal.getsignal(signal.SIGINT) is not before
@@ -39,7 +39,7 @@ def test_handlers_come_back_after_the_start() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_the_first_ctrl_c_asks_and_the_second_breaks_in() -> None:
+def test_the_first_ctrl_c_requests_a_stop_and_the_second_interrupts() -> None:
     with interruptible() as interrupt:
         os.kill(os.getpid(), signal.SIGINT)
         assert interrupt.asked
@@ -47,7 +47,7 @@ def test_the_first_ctrl_c_asks_and_the_second_breaks_in() -> None:
             os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_what_a_second_ctrl_c_breaks_off_is_not_logged() -> None:
+def test_calls_interrupted_by_a_second_ctrl_c_are_not_logged() -> None:
     def record(path: str) -> logging.LogRecord:
         broken_off = (KeyboardInterrupt, KeyboardInterrupt(), None)
         return logging.LogRecord("root", logging.ERROR, path, 0, "while sending", None, broken_off)
@@ -64,14 +64,14 @@ class Failing(BaseRequestHandler):
 
 
 @pytest.mark.parametrize(
-    ("error", "is_told"), [(EOFError(), False), (ConnectionResetError(), False), (KeyError("k"), True)]
+    ("error", "is_printed"), [(EOFError(), False), (ConnectionResetError(), False), (KeyError("k"), True)]
 )
-def test_the_end_of_spark_is_no_stack_trace(
-    error: Exception, is_told: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_the_end_of_spark_prints_no_stack_trace(
+    error: Exception, is_printed: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(Failing, "error", error, raising=False)
     with TCPServer(("127.0.0.1", 0), Failing) as server:
         _keep_back_traces(server)
         with socket.create_connection(server.socket.getsockname()):
             server.handle_request()
-    assert ("Traceback" in capsys.readouterr().err) is is_told
+    assert ("Traceback" in capsys.readouterr().err) is is_printed

@@ -23,14 +23,14 @@ def held(rows: CurrentRows) -> list[tuple[int, tuple[object, ...]]]:
     return rows.shown(1000).sorted(None)
 
 
-def test_changes_add_up_to_the_rows_that_hold() -> None:
+def test_changes_add_up_to_the_current_rows() -> None:
     rows = CurrentRows()
     assert rows.apply([(1, ("north", 1)), (1, ("south", 1))]) is Outcome.CHANGED
     assert rows.apply([(-1, ("north", 1)), (1, ("north", 2))]) is Outcome.CHANGED
     assert held(rows) == [(1, ("north", 2)), (1, ("south", 1))]
 
 
-def test_a_row_that_comes_twice_goes_once() -> None:
+def test_a_row_inserted_twice_and_deleted_once_stays() -> None:
     rows = CurrentRows()
     rows.apply([(1, ("a",)), (1, ("a",)), (1, ("b",))])
     assert held(rows) == [(2, ("a",)), (1, ("b",))]
@@ -38,18 +38,18 @@ def test_a_row_that_comes_twice_goes_once() -> None:
     assert held(rows) == [(1, ("a",))]
 
 
-def test_the_order_within_a_batch_means_nothing() -> None:
+def test_the_order_within_a_batch_does_not_matter() -> None:
     rows = CurrentRows()
     assert rows.apply([(-1, ("a",)), (1, ("b",)), (1, ("a",))]) is Outcome.CHANGED
     assert rows.shown(10) == Shown(((1, ("b",)),), all=1, negative=0)
 
 
 @pytest.mark.parametrize("changes", [[], [(1, ("a",)), (-1, ("a",))]])
-def test_a_batch_that_changes_nothing_says_so(changes: list[tuple[int, tuple[object, ...]]]) -> None:
+def test_a_batch_without_effect_is_unchanged(changes: list[tuple[int, tuple[object, ...]]]) -> None:
     assert CurrentRows().apply(changes) is Outcome.UNCHANGED
 
 
-def test_a_row_taken_back_too_often_stays_in_sight_until_it_is_made_up_for() -> None:
+def test_a_row_retracted_too_often_stays_visible_until_it_is_balanced() -> None:
     rows = CurrentRows()
     rows.apply([(-1, ("lost",))])
     rows.apply([(1, (f"row {number}",)) for number in range(10)])
@@ -58,7 +58,7 @@ def test_a_row_taken_back_too_often_stays_in_sight_until_it_is_made_up_for() -> 
     assert rows.shown(1) == Shown(((1, ("row 9",)),), all=10, negative=0)
 
 
-def test_the_rows_that_changed_last_are_shown_in_the_order_of_their_values() -> None:
+def test_the_rows_changed_last_are_sorted_by_value() -> None:
     rows = CurrentRows()
     rows.apply([(1, (number,)) for number in range(5)])
     rows.apply([(1, (0,))])
@@ -69,7 +69,7 @@ def test_the_rows_that_changed_last_are_shown_in_the_order_of_their_values() -> 
     assert shown.all == 5
 
 
-def test_too_many_distinct_rows_are_not_kept() -> None:
+def test_too_many_distinct_rows_are_dropped() -> None:
     rows = CurrentRows(most=3)
     assert rows.apply([(5, (number,)) for number in range(3)]) is Outcome.CHANGED
     assert rows.apply([(1, (3,)), (-5, (0,))]) is Outcome.CHANGED  # at the end of the batch there are three again
@@ -77,8 +77,8 @@ def test_too_many_distinct_rows_are_not_kept() -> None:
     assert rows.shown(10) == Shown()
 
 
-def test_any_value_of_spark_makes_a_row() -> None:
-    """NaN is one value, and what cannot be hashed is known by its text."""
+def test_rows_can_have_any_value_of_spark() -> None:
+    """NaN is one value, and values that cannot be hashed become text."""
     row = (nan, -0.0, None, [1, None], {"a": 1}, [("k", 2)], b"x", Decimal("1.10"), datetime(2026, 1, 1))  # noqa: DTZ001
     same = (float("nan"), 0.0, None, [1, None], {"a": 1}, [("k", 2)], b"x", Decimal("1.1"), datetime(2026, 1, 1))  # noqa: DTZ001
     rows = CurrentRows()
@@ -87,7 +87,7 @@ def test_any_value_of_spark_makes_a_row() -> None:
     assert held(rows) == []
 
 
-def test_nan_and_null_come_after_the_other_values() -> None:
+def test_nan_and_null_sort_after_other_values() -> None:
     rows = CurrentRows()
     rows.apply([(1, (value,)) for value in (None, nan, 2.5, -1.0)])
     assert [str(cells[0]) for _, cells in held(rows)] == ["-1.0", "2.5", "nan", "None"]
@@ -138,5 +138,5 @@ def test_the_view_of_a_query(text: str, view: View) -> None:
         (f"SELECT o.id {JOIN} WHERE _tp_delta < 0", True),
     ],
 )
-def test_a_query_that_works_on_changes(text: str, works: bool) -> None:
+def test_a_query_that_computes_with_the_delta(text: str, works: bool) -> None:
     assert works_on_changes(query(text)) is works

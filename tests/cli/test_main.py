@@ -13,7 +13,7 @@ from watersmeet.cli.main import app
 RUNNER = CliRunner()
 
 
-def test_version_is_that_of_the_package() -> None:
+def test_version_of_the_package() -> None:
     result = RUNNER.invoke(app, ["--version"])
     assert result.exit_code == 0
     assert result.stdout == f"watersmeet {version('watersmeet')}\n"
@@ -46,24 +46,24 @@ def test_ctrl_c_exits_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "message"),
     [
         (OSError(errno.ENOSPC, "No space left on device"), "No space left on device\n"),
         (PermissionError(errno.EACCES, "Permission denied", "results"), "results: Permission denied\n"),
         (BrokenPipeError(errno.EPIPE, "Broken pipe"), ""),
     ],
 )
-def test_what_the_machine_refuses_is_told_without_a_trace(
-    monkeypatch: pytest.MonkeyPatch, error: OSError, told: str
+def test_system_errors_are_printed_without_a_stack_trace(
+    monkeypatch: pytest.MonkeyPatch, error: OSError, message: str
 ) -> None:
     def refused(_: str) -> str:
         raise error
 
     monkeypatch.setattr("watersmeet.cli.run.read_script", refused)
-    monkeypatch.setattr("sys.stdout", sys.stdout)  # typer puts others in their place after a broken pipe
+    monkeypatch.setattr("sys.stdout", sys.stdout)  # typer replaces the streams after a broken pipe
     monkeypatch.setattr("sys.stderr", sys.stderr)
     result = RUNNER.invoke(app, ["run", "job.sql"])
-    assert (result.exit_code, result.stderr) == (1, told)
+    assert (result.exit_code, result.stderr) == (1, message)
     assert isinstance(result.exception, SystemExit)
 
 
@@ -76,7 +76,7 @@ def test_what_the_machine_refuses_is_told_without_a_trace(
         ("watersmeet.plan.explain", ("pyspark", "pandas")),
     ],
 )
-def test_what_is_slow_to_load_is_loaded_late(module: str, heavy: tuple[str, ...]) -> None:
+def test_slow_modules_are_imported_late(module: str, heavy: tuple[str, ...]) -> None:
     code = f"import sys, {module}; print([name for name in {heavy!r} if name in sys.modules])"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert loaded.stdout.strip() == "[]"

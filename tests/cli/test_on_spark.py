@@ -1,4 +1,4 @@
-"""The commands with a real Spark: what only a process of its own shows."""
+"""The commands with a real Spark, some in processes of their own."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def write(path: Path, rows: list[tuple[int, int]]) -> None:
 
 
 def is_committed(folder: Path) -> bool:
-    """Whether Spark has committed each batch that it has begun."""
+    """Return whether Spark has committed every batch that it has started."""
     begun, done = (
         {path.name for path in folder.rglob(f"{log}/*") if path.name.isdigit()} for log in ("offsets", "commits")
     )
@@ -53,7 +53,7 @@ def is_committed(folder: Path) -> bool:
     ("number", "stop"),
     [
         pytest.param(signal.SIGINT, os.kill, id="Ctrl-C"),
-        # as services are stopped: Spark's JVM is told too, and ends by itself
+        # Services are stopped like this: Spark's JVM receives the signal too, and ends by itself.
         pytest.param(signal.SIGTERM, os.killpg, id="SIGTERM to all", marks=pytest.mark.slow),
     ],
 )
@@ -76,7 +76,7 @@ def test_a_stop_keeps_the_checkpoint_and_a_bounded_run_resumes(
         )
         try:
             give_up = time.monotonic() + PATIENCE_SECONDS
-            # a batch that was printed and not committed would be printed again
+            # A batch that was printed but not committed would be printed again.
             while (
                 not (rows.read_text() and is_committed(tmp_path))
                 and running.poll() is None
@@ -87,14 +87,14 @@ def test_a_stop_keeps_the_checkpoint_and_a_bounded_run_resumes(
             assert running.wait(60) == 128 + number
         finally:
             running.kill()
-    told = (tmp_path / "err.txt").read_text()
+    output = (tmp_path / "err.txt").read_text()
     assert rows.read_text() == "+ 1, 8\n"
-    assert told.splitlines()[0] == "starting Spark …"
-    assert told.splitlines()[-1] == "resume with: watersmeet run job.sql --master 'local[1]'"
-    assert "WARN" not in told
-    assert "Traceback" not in told
+    assert output.splitlines()[0] == "starting Spark …"
+    assert output.splitlines()[-1] == "resume with: watersmeet run job.sql --master 'local[1]'"
+    assert "WARN" not in output
+    assert "Traceback" not in output
 
-    # what the command does with --bounded, but for another start of Spark
+    # The same as the command with --bounded, without starting another Spark.
     session = Session(spark, tmp_path / ".watersmeet")
     text = (tmp_path / "job.sql").read_text()
     session.show = show_of(parse(text)[-1], View.AUTO, in_place=False)
@@ -121,11 +121,11 @@ def test_a_changelog_adds_up_to_a_table_until_the_query_is_resumed(
         return started.query
 
     def printed(wanted: list[str]) -> None:
-        told, give_up = "", time.monotonic() + PATIENCE_SECONDS
-        while told.split() != wanted and time.monotonic() < give_up:
+        output, give_up = "", time.monotonic() + PATIENCE_SECONDS
+        while output.split() != wanted and time.monotonic() < give_up:
             time.sleep(0.1)
-            told += "".join(char for char in capsys.readouterr().out if char != "─")
-        assert told.split() == wanted
+            output += "".join(char for char in capsys.readouterr().out if char != "─")
+        assert output.split() == wanted
 
     query = start(QueryMode.CONTINUOUS)
     try:
@@ -137,14 +137,14 @@ def test_a_changelog_adds_up_to_a_table_until_the_query_is_resumed(
 
     write(tmp_path / "p" / "3.json", [(2, 7)])
     start(QueryMode.DRAIN).wait()
-    told = capsys.readouterr()
-    # a batch that was printed and not committed before the stop is printed again
+    output = capsys.readouterr()
+    # A batch that was printed but not committed before the stop is printed again.
     again = {"+ 1, 8", "- 1, NULL"}
-    assert set(told.out.splitlines()) - again == {"+ 2, 7", "- 2, NULL"}
-    assert "the query resumes from its checkpoint" in told.err
+    assert set(output.out.splitlines()) - again == {"+ 2, 7", "- 2, NULL"}
+    assert "the query resumes from its checkpoint" in output.err
 
 
-def test_explain_finds_what_queries_held_in_their_checkpoints(spark: SparkSession, tmp_path: Path) -> None:
+def test_explain_reads_statistics_from_checkpoints(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path / "o" / "1.json", [(1, 5), (2, 6)])
     write(tmp_path / "p" / "1.json", [(1, 8)])
     create, _, rest = JOB.format(tmp_path).rpartition("SELECT")

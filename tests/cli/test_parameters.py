@@ -23,12 +23,12 @@ def test_a_script_from_another_system(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"SELECT \xff", b"SELECT \x00 1", "SELECT 1".encode("utf-16")])
-def test_what_is_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
+def test_files_that_are_not_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
     path = tmp_path / "job.sql"
     path.write_bytes(content)
     with pytest.raises(ConfigError, match=r"job.sql is not UTF-8 text"):
         read_script(str(path))
-    # whatever this process takes for the encoding of its standard input
+    # whatever the encoding of this process's standard input
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content), encoding="latin-1"))
     with pytest.raises(ConfigError, match="standard input is not UTF-8 text"):
         read_script("-")
@@ -40,14 +40,14 @@ def test_no_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
         read_script("-")
 
 
-def test_a_folder_is_no_script(tmp_path: Path) -> None:
+def test_a_folder_is_not_a_script(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
         read_script(str(tmp_path))
     with pytest.raises(ConfigError, match="a file without a name cannot be read"):
         read_script("")
 
 
-def test_a_workspace_is_made(tmp_path: Path) -> None:
+def test_the_workspace_is_created(tmp_path: Path) -> None:
     make_workspace(tmp_path / "a" / "b")
     make_workspace(tmp_path / "a" / "b")
     assert (tmp_path / "a" / "b").is_dir()
@@ -64,15 +64,15 @@ def test_a_workspace_that_is_a_file(tmp_path: Path, below: str) -> None:
     )
 
 
-def test_a_workspace_is_a_folder_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_workspace_must_be_local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match="it must be a local folder"):
         make_workspace(Path("s3a://bucket/x"))
     assert not list(tmp_path.iterdir())
 
 
-def test_a_workspace_that_may_not_be_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # the tests may run as root, who may write everywhere
+def test_a_workspace_that_is_not_writable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Tests may run as root, who can write everywhere.
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(ConfigError, match="it is not writable"):
         make_workspace(tmp_path)
@@ -86,10 +86,10 @@ def test_a_workspace_that_may_not_be_written_to(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize(
-    ("workspace", "told"), [("job.sql", "it is a file, or inside one"), ("broken", "is not a catalogue")]
+    ("workspace", "message"), [("job.sql", "it is a file, or inside one"), ("broken", "is not a catalogue")]
 )
-def test_no_spark_starts_on_a_workspace_that_cannot_be_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workspace: str, told: str
+def test_spark_does_not_start_on_an_unusable_workspace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workspace: str, message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("job.sql").write_text("SHOW STREAMS;")
@@ -97,5 +97,5 @@ def test_no_spark_starts_on_a_workspace_that_cannot_be_used(
     Path("broken", "catalog.json").write_text("{")
     result = CliRunner().invoke(app, ["run", "job.sql", "-w", workspace])
     assert result.exit_code == 1
-    assert told in result.stderr
+    assert message in result.stderr
     assert "starting Spark" not in result.stderr

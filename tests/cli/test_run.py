@@ -30,7 +30,7 @@ Use = Callable[[Callable[[Statement], Result]], FakeSession]
 
 @pytest.fixture
 def use(monkeypatch: pytest.MonkeyPatch) -> Use:
-    """Puts a fake in the place of the session that a command starts."""
+    """Replace the session that a command starts with a fake."""
 
     def put(answer: Callable[[Statement], Result]) -> FakeSession:
         session = FakeSession(answer)
@@ -80,7 +80,7 @@ def test_a_continuous_run_starts_all_and_waits_for_all(use: Use, job: str) -> No
     assert not second.is_active
 
 
-def test_standard_output_holds_results_only(use: Use, tmp_path: Path) -> None:
+def test_standard_output_has_only_results(use: Use, tmp_path: Path) -> None:
     path = tmp_path / "job.sql"
     path.write_text("CREATE STREAM s (i INT); SHOW STREAMS; EXPLAIN SELECT * FROM s; SELECT * FROM s;")
 
@@ -99,12 +99,12 @@ def test_standard_output_holds_results_only(use: Use, tmp_path: Path) -> None:
     words = result.stdout.split()
     assert words[:2] == ["stream", "connector"]
     assert words[3:] == ["s", "embedded", "EMIT", "FINAL:", "it", "is", "so"]
-    for told in ("created stream s", "started q; checkpoint /checkpoints/q", "= used"):
-        assert told in result.stderr
+    for text_part in ("created stream s", "started q; checkpoint /checkpoints/q", "= used"):
+        assert text_part in result.stderr
 
 
-def test_each_select_has_a_view_of_its_own(use: Use, tmp_path: Path) -> None:
-    """Each gives the count 1 and corrects it to 2, in two batches that come while the other runs as well."""
+def test_each_select_has_its_own_view(use: Use, tmp_path: Path) -> None:
+    """Each query emits the count 1 and corrects it to 2, in two batches, while the other one runs."""
     path = tmp_path / "job.sql"
     path.write_text("SELECT max(i) AS n FROM s; SELECT i AS n FROM s; INSERT INTO t SELECT i AS n FROM s;")
     shows: list[Any] = []
@@ -131,15 +131,15 @@ def test_each_select_has_a_view_of_its_own(use: Use, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [["run", "-"], ["sql"]])
-def test_a_view_that_is_not_there_is_refused_with_those_that_are(command: list[str]) -> None:
+def test_an_unknown_view_is_refused_with_the_known_ones(command: list[str]) -> None:
     result = RUNNER.invoke(app, [*command, "--view", "tables"])
     assert result.exit_code == 2
-    for told in ("--view", "tables", "auto", "changes", "table"):
-        assert told in result.stderr
+    for text_part in ("--view", "tables", "auto", "changes", "table"):
+        assert text_part in result.stderr
 
 
-def test_what_is_drawn_in_place_is_printed_after_the_last_batch(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch may still come while the query stops."""
+def test_the_table_drawn_in_place_is_printed_after_the_last_batch(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query may emit one more batch while it stops."""
 
     class Stopping(FakeQuery):
         def stop(self) -> None:
@@ -155,8 +155,8 @@ def test_what_is_drawn_in_place_is_printed_after_the_last_batch(use: Use, monkey
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 1)])
-def test_a_service_is_stopped_and_spark_with_it(use: Use, job: str, number: int, code: int) -> None:
-    """Ctrl-C does not reach Spark: where that has ended all the same, something went wrong."""
+def test_a_signal_to_a_service_stops_spark_too(use: Use, job: str, number: int, code: int) -> None:
+    """Ctrl-C does not reach Spark, so if Spark has ended, that is an error."""
 
     def gone() -> None:
         raise ConnectionRefusedError
@@ -169,7 +169,7 @@ def test_a_service_is_stopped_and_spark_with_it(use: Use, job: str, number: int,
     assert (f"resume with: watersmeet run {job}" in result.stderr) is (code != 1)
 
 
-def test_ctrl_c_stops_all_and_says_how_to_resume(use: Use, job: str, tmp_path: Path) -> None:
+def test_ctrl_c_stops_all_queries_and_prints_how_to_resume(use: Use, job: str, tmp_path: Path) -> None:
     first = FakeQuery("first", ends_after=99, on_wait=press_ctrl_c)
     second = FakeQuery("second", ends_after=99, checkpoint="/checkpoints/second")
     session = use(started(first, second))
@@ -196,7 +196,7 @@ def test_a_query_that_fails_stops_the_others(use: Use, job: str) -> None:
     assert result.stderr.endswith("the checkpoint is sealed\nhint: take another\n")
 
 
-def test_spark_that_ends_by_itself_is_told_without_a_trace(use: Use, job: str) -> None:
+def test_the_end_of_spark_is_reported_without_a_stack_trace(use: Use, job: str) -> None:
     def refuse() -> None:
         raise ConnectionRefusedError(111, "Connection refused")
 
@@ -217,7 +217,7 @@ def test_spark_that_ends_by_itself_is_told_without_a_trace(use: Use, job: str) -
         ("file:/there", "file:/there"),
     ],
 )
-def test_the_checkpoint_folder_is_handed_on(
+def test_the_checkpoint_folder_reaches_the_session(
     use: Use, job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, handed_on: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -226,7 +226,7 @@ def test_the_checkpoint_folder_is_handed_on(
     assert session.calls[0][1:] == (QueryMode.DRAIN, handed_on.format(tmp_path))
 
 
-def test_a_script_may_come_on_standard_input(use: Use) -> None:
+def test_a_script_on_standard_input(use: Use) -> None:
     session = use(started(FakeQuery()))
     assert RUNNER.invoke(app, ["run", "-"], input="SELECT 1 FROM s;").exit_code == 0
     assert session.calls[0][0] == "SELECT 1 FROM s;"
@@ -248,7 +248,7 @@ def test_a_script_without_a_statement(text: str) -> None:
     assert (result.exit_code, result.stderr) == (1, "there is no statement in -\n")
 
 
-def test_a_mistake_in_the_sql_shows_before_spark_starts(tmp_path: Path) -> None:
+def test_an_error_in_the_sql_is_reported_before_spark_starts(tmp_path: Path) -> None:
     path = tmp_path / "job.sql"
     path.write_text("SELECT *\nFORM s;")
     result = RUNNER.invoke(app, ["run", str(path)])
@@ -257,20 +257,20 @@ def test_a_mistake_in_the_sql_shows_before_spark_starts(tmp_path: Path) -> None:
     assert "starting Spark" not in result.stderr
 
 
-def test_a_file_of_nearly_that_name_is_named(tmp_path: Path) -> None:
+def test_a_file_with_a_similar_name_is_suggested(tmp_path: Path) -> None:
     (tmp_path / "orders.sql").touch()
     result = RUNNER.invoke(app, ["run", str(tmp_path / "order.sql")])
     assert result.stderr.splitlines()[1] == "hint: did you mean orders.sql?"
 
 
-def test_waiting_ends_when_a_stop_is_asked_for() -> None:
+def test_waiting_ends_when_a_stop_is_requested() -> None:
     interrupt = Interrupt()
     query = FakeQuery(ends_after=99, on_wait=lambda: setattr(interrupt, "signal_number", 2))
     wait_for([query], PlainLines(), interrupt)  # type: ignore[list-item]
     assert (query.waits, interrupt.exit_code) == (1, 130)
 
 
-def test_the_resume_command_is_quoted_and_leaves_defaults_out() -> None:
+def test_the_resume_command_is_quoted_and_omits_defaults() -> None:
     continuous = resume_command("my job.sql", QueryMode.CONTINUOUS, Path(".watersmeet"), None, (), None)
     assert continuous == "watersmeet run 'my job.sql'"
     full = resume_command("j.sql", QueryMode.DRAIN, Path("w"), "s3a://c/d", ("kafka",), "local[2]", View.TABLE)
@@ -284,7 +284,7 @@ def test_progress_in_one_line() -> None:
     )
 
 
-def test_plain_lines_only_when_a_query_has_moved_on(capsys: pytest.CaptureFixture[str]) -> None:
+def test_plain_lines_only_after_progress(capsys: pytest.CaptureFixture[str]) -> None:
     lines = PlainLines()
     query = FakeQuery()
     for _ in range(3):
@@ -311,13 +311,13 @@ def test_the_summary_accounts_for_every_row(capsys: pytest.CaptureFixture[str]) 
     assert rows[2] == ["q", "3", "77", "5", "640"]
 
 
-def test_the_summary_marks_rows_that_went_astray() -> None:
+def test_the_summary_highlights_counts_that_do_not_add_up() -> None:
     astray = FakeQuery(reported=Report(rows_in={"o": 5}, used={"o": 4}))
     inputs = summary([astray]).renderables[0]  # type: ignore[list-item]
     assert inputs.rows[0].style == "bold red"  # type: ignore[union-attr]
 
 
-def test_the_summary_tells_what_operators_count_themselves() -> None:
+def test_the_summary_has_the_counters_of_operators() -> None:
     counted = FakeQuery(reported=Report(counters={"join_1.lookup_failed": 1200, "join_1.lookup_hits": 0}))
     _, counters = summary([counted]).renderables  # type: ignore[list-item]
     assert [str(cell) for cell in counters.columns[1].cells] == ["join_1.lookup_failed"]  # type: ignore[union-attr]

@@ -29,11 +29,11 @@ Type = Callable[[FakeSession, str], None]
 
 @pytest.fixture
 def type_in(tmp_path: Path) -> Type:
-    """Types text into a shell over a session, until all is read."""
+    """Type text into a shell on a session, and wait until it is executed."""
 
     def typed(session: FakeSession, text: str) -> None:
         with create_pipe_input() as keys:
-            keys.send_text(text + "\x04")  # Ctrl-D leaves
+            keys.send_text(text + "\x04")  # Ctrl-D exits
             prompt = make_prompt(tmp_path, lambda: STREAMS, input=keys, output=DummyOutput())
             with Shell(lambda: session).opened() as shell:  # type: ignore[arg-type, return-value]
                 shell.loop(prompt)
@@ -52,7 +52,7 @@ def test_results_are_tables(type_in: Type, capsys: pytest.CaptureFixture[str]) -
     assert row == ["orders", "kafka"]
 
 
-def test_enter_begins_a_new_line_until_the_semicolon(type_in: Type) -> None:
+def test_enter_starts_a_new_line_until_the_semicolon(type_in: Type) -> None:
     session = answering(Message("created"))
     type_in(session, "CREATE STREAM s (\ri INT,\rk STRING);\r")
     assert [text for text, _, _ in session.calls] == ["CREATE STREAM s (\ni INT,\nk STRING)"]
@@ -70,7 +70,7 @@ def test_the_session_opens_with_the_first_statement(tmp_path: Path, capsys: pyte
     assert capsys.readouterr().out == f"{HELP}\n"
 
 
-def test_an_error_is_text_with_its_place_and_the_shell_goes_on(
+def test_an_error_is_printed_with_its_position_and_the_shell_continues(
     type_in: Type, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuse(_: Statement) -> Result:
@@ -78,13 +78,13 @@ def test_an_error_is_text_with_its_place_and_the_shell_goes_on(
 
     session = FakeSession(refuse)
     type_in(session, "SELECT * FROM o;\rSELECT * FORM orders;\rSHOW STREAMS;\r")
-    told = capsys.readouterr().err
-    assert "there is no stream o (line 1, column 15)\nhint: did you mean orders?" in told
-    assert "^" in told  # the mistake in the second, which the session never sees
+    printed = capsys.readouterr().err
+    assert "there is no stream o (line 1, column 15)\nhint: did you mean orders?" in printed
+    assert "^" in printed  # the error in the second statement, which does not reach the session
     assert len(session.calls) == 2
 
 
-def test_several_statements_keep_their_places(type_in: Type) -> None:
+def test_several_statements_keep_their_positions(type_in: Type) -> None:
     session = answering(Message("done"))
     type_in(session, "SHOW STREAMS; SHOW QUERIES;\r")
     assert [text for text, _, _ in session.calls] == ["SHOW STREAMS", "              SHOW QUERIES"]
@@ -95,12 +95,12 @@ def test_a_select_prints_until_ctrl_c(type_in: Type, capsys: pytest.CaptureFixtu
     session = FakeSession(lambda _: Started(query))  # type: ignore[arg-type]
     type_in(session, "SELECT * FROM orders;\r")
     assert (query.stopped, query.waits) == (True, 1)
-    told = capsys.readouterr().err
-    assert "77 rows out of 1,520 in" in told
-    assert "left out: 10 bad rows (watersmeet run keeps them), 90 late ones" in told
+    printed = capsys.readouterr().err
+    assert "77 rows out of 1,520 in" in printed
+    assert "left out: 10 bad rows (watersmeet run keeps them), 90 late ones" in printed
 
 
-def test_a_select_begins_anew_each_time(type_in: Type) -> None:
+def test_each_select_starts_from_the_beginning(type_in: Type) -> None:
     session = FakeSession(lambda _: Started(FakeQuery()))  # type: ignore[arg-type]
     type_in(session, "SELECT * FROM orders;\rSELECT * FROM orders;\r")
     first, second = (checkpoint for _, _, checkpoint in session.calls)
@@ -110,7 +110,7 @@ def test_a_select_begins_anew_each_time(type_in: Type) -> None:
 
 
 def counting() -> FakeSession:
-    """Its SELECTs give a count of 1, which a second batch corrects to 2, and end."""
+    """Return a session whose SELECTs emit the count 1, correct it to 2 in a second batch, and end."""
 
     def count() -> None:
         session.show(["n"], [(1, (1,))], 0)
@@ -131,7 +131,7 @@ def counting() -> FakeSession:
         ("SELECT count(*) AS n FROM orders;\rINSERT INTO t SELECT i FROM orders;\r", "--- n 1 --- n 2"),
     ],
 )
-def test_a_select_is_shown_in_the_view_that_was_chosen(
+def test_a_select_uses_the_chosen_view(
     type_in: Type, capsys: pytest.CaptureFixture[str], typed: str, shown: str
 ) -> None:
     session = counting()
@@ -147,11 +147,11 @@ def test_on_a_terminal_the_last_table_stays(type_in: Type, monkeypatch: pytest.M
     assert [line for line in terminal.lines if "─" not in line] == ["n", "2"]
 
 
-def test_the_view_is_told_and_a_wrong_one_refused(type_in: Type, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_view_is_printed_and_an_unknown_one_refused(type_in: Type, capsys: pytest.CaptureFixture[str]) -> None:
     type_in(answering(Message("done")), "view\rview tables;\rview table\rview\r")
-    told = capsys.readouterr()
-    assert told.out.splitlines() == [f"view {view} (of auto, changes, table)" for view in ("auto", "table", "table")]
-    assert told.err == "there is no view tables\nhint: view auto, view changes, view table\n"
+    printed = capsys.readouterr()
+    assert printed.out.splitlines() == [f"view {view} (of auto, changes, table)" for view in ("auto", "table", "table")]
+    assert printed.err == "there is no view tables\nhint: view auto, view changes, view table\n"
 
 
 def test_an_insert_runs_in_the_background(type_in: Type, capsys: pytest.CaptureFixture[str]) -> None:
@@ -167,21 +167,21 @@ def test_an_insert_runs_in_the_background(type_in: Type, capsys: pytest.CaptureF
 
     session = FakeSession(answer)
     type_in(session, "INSERT INTO t SELECT * FROM orders;\rSHOW QUERIES;\r")
-    told = capsys.readouterr().out
-    assert "fill runs in the background; STOP QUERY fill ends it" in told
-    assert "stopped fill; its statement resumes it from /checkpoints/q" in told
+    printed = capsys.readouterr().out
+    assert "fill runs in the background; STOP QUERY fill ends it" in printed
+    assert "stopped fill; its statement resumes it from /checkpoints/q" in printed
     assert query.waits == 0
     assert session.stopped
 
 
-def test_a_background_query_that_fails_is_told_once(type_in: Type, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_error_of_a_background_query_is_printed_once(type_in: Type, capsys: pytest.CaptureFixture[str]) -> None:
     query = FakeQuery("fill", ends_after=0, error=LimitError("the state of join_1 is full"))
     session = FakeSession(lambda statement: Message("done") if isinstance(statement, Show) else Started(query))  # type: ignore[arg-type]
     type_in(session, "INSERT INTO t SELECT * FROM orders;\rSHOW STREAMS;\rSHOW STREAMS;\r")
     assert capsys.readouterr().err.count("the state of join_1 is full") == 1
 
 
-def test_ctrl_c_drops_what_was_typed(type_in: Type) -> None:
+def test_ctrl_c_discards_the_line(type_in: Type) -> None:
     session = answering(Message("done"))
     type_in(session, "SELECT nonsense\x03SHOW STREAMS;\r")
     assert [text for text, _, _ in session.calls] == ["SHOW STREAMS"]
@@ -209,7 +209,7 @@ def test_without_a_terminal_the_shell_points_to_run() -> None:
     )
 
 
-def test_a_catalogue_that_breaks_later_ends_only_completion(tmp_path: Path) -> None:
+def test_a_catalog_damaged_later_only_disables_completion(tmp_path: Path) -> None:
     streams = _catalog_of(tmp_path)
     (tmp_path / "catalog.json").write_text("{")
     assert streams() == {}
@@ -256,11 +256,11 @@ def test_completion(text: str, wanted: set[str]) -> None:
         ("SELECT view", False),
     ],
 )
-def test_when_enter_ends_a_statement(text: str, finished: bool) -> None:
+def test_when_enter_executes(text: str, finished: bool) -> None:
     assert is_finished(text) is finished
 
 
-def test_our_keywords_are_highlighted() -> None:
+def test_keywords_are_highlighted() -> None:
     tokens = {value: token for token, value in WatersmeetSqlLexer().get_tokens("SELECT a WITHIN b EMIT CHANGELOG")}
     for word in ("SELECT", "WITHIN", "EMIT", "CHANGELOG"):
         assert tokens[word] in Keyword

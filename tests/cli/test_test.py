@@ -47,7 +47,7 @@ def test_cases_that_pass(tmp_path: Path) -> None:
     assert re.fullmatch(r"1 passed, 0 failed in \d+\.\d s", last)
 
 
-def test_a_case_that_fails_shows_what_differs_and_where(tmp_path: Path) -> None:
+def test_a_failing_case_has_its_line_and_differences(tmp_path: Path) -> None:
     good = write(tmp_path, "a.wmt", CASE.format(pad="NULL"))
     bad = write(tmp_path, "b.wmt", CASE.format(pad="7"))
     result = RUNNER.invoke(app, ["test", bad, good])
@@ -58,7 +58,7 @@ def test_a_case_that_fails_shows_what_differs_and_where(tmp_path: Path) -> None:
     assert "1 passed, 1 failed" in result.stdout.splitlines()[-1]
 
 
-def test_a_folder_stands_for_its_files(tmp_path: Path) -> None:
+def test_a_folder_means_its_files(tmp_path: Path) -> None:
     write(tmp_path, "a.wmt", CASE.format(pad="NULL"))
     (tmp_path / "deeper").mkdir()
     write(tmp_path / "deeper", "b.wmt", CASE.format(pad="NULL"))
@@ -93,7 +93,7 @@ def test_ways_to_run() -> None:
         ("no title\n", ":1"),
     ],
 )
-def test_files_that_are_no_tests(tmp_path: Path, text: str | None, message: str) -> None:
+def test_files_that_are_not_tests(tmp_path: Path, text: str | None, message: str) -> None:
     path = tmp_path / "x.wmt"
     if text is not None:
         path.write_text(text)
@@ -115,7 +115,7 @@ def test_a_folder_without_cases(tmp_path: Path) -> None:
     assert result.stderr == f"the folder {tmp_path} has no .wmt files\n"
 
 
-def test_a_case_that_breaks_the_machine_fails_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_fails_only_its_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise ZeroDivisionError("by nought")
 

@@ -24,13 +24,13 @@ def words(text: str) -> list[str]:
 
 
 def drawn_now(terminal: Terminal) -> list[str]:
-    """What is on the screen below a line that is printed, with which all is drawn anew."""
+    """Return the screen below a printed line, which causes a redraw."""
     out().print("now:")
     lines = words("\n".join(terminal.lines))
     return lines[len(lines) - lines[::-1].index("now:") :]
 
 
-def test_without_a_terminal_the_table_is_printed_again_when_it_changed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_terminal_a_changed_table_is_printed_again(capsys: pytest.CaptureFixture[str]) -> None:
     table = CurrentTable(in_place=False)
     table(NAMES, [(1, ("b", 1)), (1, ("a", 1))], 0)
     table(NAMES, [], 1)
@@ -64,7 +64,7 @@ def test_on_a_terminal_the_table_is_drawn_in_place_and_stays_at_the_end(monkeypa
     assert words("\n".join(terminal.lines)) == ["now:", "now:", "k n", "a 2"]
 
 
-def test_a_table_has_as_many_rows_as_the_terminal_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = open_terminal(monkeypatch)
     table = CurrentTable(in_place=True)
     with drawn(table):
@@ -78,9 +78,7 @@ def test_a_table_has_as_many_rows_as_the_terminal_takes(monkeypatch: pytest.Monk
     assert len(rows) == 24 - 6
 
 
-def test_too_many_rows_are_told_and_changes_go_on(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_too_many_rows_switch_to_changes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     terminal = open_terminal(monkeypatch)
     table = CurrentTable(in_place=True, most=2)
     with drawn(table):
@@ -101,13 +99,13 @@ def test_too_many_rows_without_a_terminal(capsys: pytest.CaptureFixture[str]) ->
     assert words(capsys.readouterr().out) == ["---", "k n", "a 1", "+ b, 1"]
 
 
-def test_a_query_that_is_resumed_shows_changes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_resumed_query_displays_changes(capsys: pytest.CaptureFixture[str]) -> None:
     table = CurrentTable(in_place=False)
     table(NAMES, [], 7)
     table(NAMES, [(-1, ("a", 1)), (1, ("a", 2))], 8)
-    told = capsys.readouterr()
-    assert told.out == "- a, 1\n+ a, 2\n"
-    assert told.err == (
+    printed = capsys.readouterr()
+    assert printed.out == "- a, 1\n+ a, 2\n"
+    assert printed.err == (
         "displaying changes instead of a table: the query resumes from its checkpoint, and rows that it "
         "emitted before are not known\n"
     )
@@ -120,7 +118,7 @@ def test_a_query_whose_first_batch_is_empty_has_a_table(capsys: pytest.CaptureFi
     assert words(capsys.readouterr().out) == ["---", "k n", "a 1"]
 
 
-def test_a_query_that_works_on_changes_has_no_table(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_query_that_computes_with_the_delta_has_no_table(capsys: pytest.CaptureFixture[str]) -> None:
     text = "SELECT o.id, _tp_delta AS d FROM o LEFT JOIN p ON o.id = p.id WITHIN INTERVAL '1' HOUR EMIT CHANGELOG"
     assert show_of(statement(text), View.TABLE, in_place=True) is show_changes
     assert "the query uses _tp_delta in an expression" in capsys.readouterr().err
@@ -128,7 +126,7 @@ def test_a_query_that_works_on_changes_has_no_table(capsys: pytest.CaptureFixtur
     assert capsys.readouterr().err == ""
 
 
-def test_a_statement_that_only_prints_shows_changes() -> None:
+def test_a_statement_other_than_select_displays_changes() -> None:
     text = "INSERT INTO terminal SELECT count(*) FROM o"
     assert show_of(statement(text), View.TABLE, in_place=True) is show_changes
 

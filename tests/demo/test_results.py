@@ -1,4 +1,4 @@
-"""The demo's streaming results are those of DuckDB over the same rows as one batch."""
+"""The demo's streaming results equal those of batch queries in DuckDB over the same rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.spark
 _FILES = 4  # two months; `watersmeet demo` compares the whole year
 
 
-def test_results_equal_the_batch_answer(spark: SparkSession, tmp_path: Path) -> None:
+def test_results_equal_the_batch_query(spark: SparkSession, tmp_path: Path) -> None:
     data = write_events(tmp_path / "events")
     for folder in (data.flights, data.weather):
         for path in sorted(folder.iterdir())[_FILES:]:
@@ -49,7 +49,7 @@ def test_results_equal_the_batch_answer(spark: SparkSession, tmp_path: Path) -> 
 
 
 def change_a_row(results: Path) -> None:
-    """Give a row of each result that has a partner (and so is never taken back) another flight."""
+    """Change the flight of one row of each result that has a partner, and so is never retracted."""
     for folder in results.iterdir():
         path = min(folder.glob("*.parquet"))
         rows = pq.read_table(path)

@@ -142,7 +142,7 @@ def test_a_temporal_join_that_cannot_be(
     [
         ({"direction": "sideways"}, "direction = 'sideways' is not known"),
         ({"direction": "nearest", "strict": True}, "strict does not go with"),
-        ({"how": "full"}, "is no kind of join as of a time"),
+        ({"how": "full"}, "is not supported by joins as of a time"),
         ({"tolerance": "soon"}, "is not a duration"),
         ({"tolerance": "5 parsecs"}, "'5 parsecs' has no unit of time\nhint: units are microsecond, "),
     ],
@@ -160,7 +160,7 @@ def test_a_lookup_without_columns(streams: tuple[DataFrame, DataFrame]) -> None:
 
 
 def test_an_unknown_kind_of_join(streams: tuple[DataFrame, DataFrame]) -> None:
-    with pytest.raises(ConfigError, match="is no kind of join"):
+    with pytest.raises(ConfigError, match="is not a kind of join"):
         watersmeet.interval_join(*streams, on="id", within="10 seconds", how="outer")  # type: ignore[arg-type]
 
 

@@ -1,4 +1,4 @@
-"""Queries over ``table(name)``: when a statement is one, what Spark gets to read, and what is refused where."""
+"""Queries over ``table(name)``: which statements are such queries, their text for Spark, and errors."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def for_spark(sql: str) -> str:
             "SELECT count(), min(i) FROM table(left_mu) AS l JOIN table(right_mu) AS r ON l.k = r.kk",
             "SELECT count(*), min(i) FROM `v_left_mu` AS l JOIN `v_right_mu` AS r ON l.k = r.kk",
         ),
-        # a view that has no alias goes by the stream's name
+        # A view without an alias gets the stream's name.
         ("SELECT a.i FROM table(a), TABLE ( `b` ) WHERE 1=1", "SELECT a.i FROM `v_a` AS `a`, `v_b` AS `b` WHERE 1=1"),
         ("SELECT * FROM table(a)", "SELECT * FROM `v_a` AS `a`"),
         ("SELECT * FROM table(a) TABLESAMPLE (5 ROWS)", "SELECT * FROM `v_a` TABLESAMPLE (5 ROWS)"),
@@ -50,7 +50,7 @@ def for_spark(sql: str) -> str:
             "SELECT * FROM table(a) LEFT SEMI JOIN table(b) y ON x IN (SELECT z FROM table(a))",
             "SELECT * FROM `v_a` AS `a` LEFT SEMI JOIN `v_b` y ON x IN (SELECT z FROM `v_a` AS `a`)",
         ),
-        # all else stays as it is, with its comments, blanks and texts
+        # Everything else stays unchanged, with comments, blanks and strings.
         (
             (
                 "WITH t AS (\n  SELECT 'table(a) count()' /* table(a) */, COUNT ( ) c FROM table(a)\n) -- so\n"
@@ -69,7 +69,7 @@ def for_spark(sql: str) -> str:
 )
 def test_spark_reads_views_and_the_rest_as_written(sql: str, expected: str) -> None:
     assert for_spark(sql) == expected
-    # so too within a script, and behind other words
+    # The same in a script, and after other keywords.
     assert for_spark(f"  {sql}  ; ") == expected
     insert = one(f"INSERT INTO s (x, y) {sql}")
     assert isinstance(insert, InsertHistorical)
@@ -88,7 +88,7 @@ def test_spark_reads_views_and_the_rest_as_written(sql: str, expected: str) -> N
         ("INSERT INTO s SELECT table FROM orders", InsertSelect),
     ],
 )
-def test_other_queries_run_on(sql: str, kind: type) -> None:
+def test_other_queries_are_streaming(sql: str, kind: type) -> None:
     assert isinstance(one(sql), kind)
 
 
@@ -107,7 +107,7 @@ def test_plain_names_that_could_be_streams(sql: str, others: list[str]) -> None:
     assert [other.name for other in query_of(sql).others] == others
 
 
-def test_whether_arrival_is_named() -> None:
+def test_references_to_arrival_time_are_found() -> None:
     assert query_of("SELECT max(_TP_TIME) FROM table(a)").names_arrival
     assert not query_of("SELECT '_tp_time' FROM table(a)").names_arrival
 
@@ -129,7 +129,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("sql", REFUSED)
-def test_clauses_of_streams_are_refused(sql: str) -> None:
+def test_streaming_clauses_are_refused(sql: str) -> None:
     clause, column, hint = REFUSED[sql]
     with pytest.raises(UnsupportedError) as raised:
         parse(f"SELECT 1 FROM x;\n{sql}")
@@ -147,7 +147,7 @@ def test_clauses_of_streams_are_refused(sql: str) -> None:
         "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY x) FROM table(a)",
     ],
 )
-def test_words_of_streams_are_names_for_spark(sql: str) -> None:
+def test_streaming_keywords_are_names_for_spark(sql: str) -> None:
     query_of(sql)
 
 
@@ -166,7 +166,7 @@ def test_a_table_without_a_name(sql: str, message: str) -> None:
     assert str(raised.value).splitlines()[0] == message
 
 
-def test_a_stream_is_not_fed_by_what_is_stored() -> None:
+def test_a_query_over_stored_rows_cannot_feed_a_stream() -> None:
     with pytest.raises(UnsupportedError) as raised:
         parse("CREATE STREAM s AS SELECT *\nFROM table(a)")
     assert str(raised.value) == (
@@ -177,7 +177,7 @@ def test_a_stream_is_not_fed_by_what_is_stored() -> None:
     )
 
 
-def test_a_query_changes_nothing() -> None:
+def test_a_query_over_stored_rows_cannot_change_data() -> None:
     with pytest.raises(UnsupportedError) as raised:
         parse("WITH t AS (SELECT * FROM table(a)) INSERT INTO x SELECT * FROM t")
     assert str(raised.value) == (
@@ -192,7 +192,7 @@ def test_a_query_changes_nothing() -> None:
     ("mark", "place"),
     [("count", (2, 8)), ("min", (2, 17)), ("`v_a`", (3, 6)), ("l JOIN", (3, 15)), ("nope", (4, 4)), ("", (4, 8))],
 )
-def test_places_in_spark_s_text_are_places_in_the_script(mark: str, place: tuple[int, int]) -> None:
+def test_positions_in_the_text_for_spark_map_to_the_script(mark: str, place: tuple[int, int]) -> None:
     query = query_of("  -- one line before\nSELECT count(), min(i)\nFROM table(a) l JOIN table(b)\nON nope")
     found = spark_text(query, {"a": "v_a", "b": "v_b"})
     offset = found.text.index(mark) if mark else len(found.text)

@@ -1,4 +1,4 @@
-"""Statements of the language, and what becomes of them."""
+"""The parser: statements and their dataclasses."""
 
 from __future__ import annotations
 
@@ -32,38 +32,38 @@ from watersmeet.sql.statements import (
 
 
 def one(sql: str) -> Statement:
-    """The only statement of ``sql``."""
+    """Return the only statement of ``sql``."""
     (statement,) = parse(sql)
     return statement
 
 
 def query(sql: str) -> Query:
-    """The query that ``sql`` is."""
+    """Return the query of ``sql``."""
     statement = one(sql)
     assert isinstance(statement, Select)
     return statement.query
 
 
 def stream(sql: str) -> CreateStream:
-    """The stream that ``sql`` creates."""
+    """Return the stream that ``sql`` creates."""
     statement = one(sql)
     assert isinstance(statement, CreateStream)
     return statement
 
 
 def joins(sql: str) -> list[exp.Join]:
-    """The joins of a query, in order."""
+    """Return the joins of a query, in order."""
     return list(query(sql).select.args["joins"])
 
 
 def span(interval: exp.Expr | None) -> tuple[object, str]:
-    """The amount and the unit of an interval."""
+    """Return the amount and the unit of an interval."""
     assert isinstance(interval, exp.Interval)
     return interval_parts(interval)
 
 
 def within(join: exp.Join) -> tuple[tuple[object, str], tuple[object, str]]:
-    """How far the right row may lie before and after the left one."""
+    """Return the bounds of WITHIN before and after the left row."""
     node = join.args["within"]
     assert isinstance(node, Within)
     return span(node.this), span(node.expression)
@@ -150,7 +150,7 @@ def test_collations_are_refused(sql: str, col: int) -> None:
         "SELECT name COLLATE UNICODE FROM table(a)",
     ],
 )
-def test_text_compared_by_its_bytes_is_not_refused(sql: str) -> None:
+def test_binary_collation_is_accepted(sql: str) -> None:
     assert len(parse(sql)) == 1
 
 
@@ -199,7 +199,7 @@ def test_a_primary_key_at_its_column() -> None:
     assert stream("CREATE STREAM s (id INT PRIMARY KEY, v INT)").primary_key == ("id",)
 
 
-def test_clauses_behind_the_columns_come_in_any_order() -> None:
+def test_clauses_after_the_columns_can_be_in_any_order() -> None:
     found = stream(
         "CREATE STREAM IF NOT EXISTS rates (currency string, ts TIMESTAMP) SETTINGS mode = 'versioned_kv', n = 3 "
         "WITH (path = 'x') PRIMARY KEY (currency) AS SELECT currency, ts FROM raw SETTINGS m = TRUE EMIT FINAL"
@@ -213,7 +213,7 @@ def test_clauses_behind_the_columns_come_in_any_order() -> None:
     assert found.query.emit is EmitMode.FINAL
 
 
-def test_option_keys_may_be_dotted_and_quoted() -> None:
+def test_option_keys_can_be_dotted_and_quoted() -> None:
     found = stream(
         "CREATE STREAM s (id INT) WITH ('kafka.bootstrap.servers' = 'h:1', kafka.group.id = 'g', table = 't', "
         "header = true, rows = 100000)"
@@ -227,7 +227,7 @@ def test_option_keys_may_be_dotted_and_quoted() -> None:
     }
 
 
-def test_names_of_types_and_clauses_are_names_of_columns() -> None:
+def test_columns_can_have_names_of_types_and_clauses() -> None:
     sql = "CREATE STREAM `my stream` (timestamp BIGINT, date DATE, key STRING, `select` INT, within INT, watermark INT)"
     names = [column.name for column in stream(sql).columns]
     assert names == ["timestamp", "date", "key", "select", "within", "watermark"]
@@ -360,7 +360,7 @@ def test_windows_in_subqueries_and_ctes() -> None:
     assert {within(join)[0][0] for join in found.select.find_all(StreamJoin)} == {3, 5}
 
 
-def test_a_temporal_join_with_the_clause_before_and_behind_the_alias() -> None:
+def test_a_temporal_join_with_the_clause_before_or_after_the_alias() -> None:
     for clause in ("FOR SYSTEM_TIME AS OF o.t VERSIONED ON v r", "r FOR SYSTEM_TIME AS OF o.t VERSIONED ON v"):
         (join,) = joins(f"SELECT * FROM orders o LEFT JOIN rates {clause} ON o.c = r.c")
         assert join.this.alias == "r"
@@ -381,7 +381,7 @@ def test_asof_joins() -> None:
     assert (join.method, join.side, join.this.alias) == ("ASOF", "", "")
 
 
-def test_own_clauses_are_never_rendered() -> None:
+def test_streaming_clauses_are_never_rendered() -> None:
     for sql in (
         "SELECT * FROM a JOIN b ON a.i = b.i WITHIN INTERVAL 5 MINUTES",
         "SELECT * FROM a JOIN b ON a.i = b.i GRACE PERIOD INTERVAL 5 MINUTES",
@@ -433,7 +433,7 @@ def test_a_script_with_comments() -> None:
     assert parse(" -- nothing\n;") == []
 
 
-def test_everything_knows_where_it_stands() -> None:
+def test_every_node_has_a_position() -> None:
     found = query(
         "SELECT o.a,\n  count(), 'x' || b\nFROM o\n  LEFT JOIN p ON o.id = p.id AND o.x > 5\n"
         "  WITHIN INTERVAL '5' MINUTES"
@@ -584,7 +584,7 @@ WORDS = sorted({word for sql in AS_WRITTEN.values() for word in sql.split()} | s
     st.sampled_from(sorted(AS_WRITTEN)),
     st.lists(st.tuples(st.integers(0, 200), st.sampled_from(["", *WORDS])), max_size=4),
 )
-def test_spoilt_statements_parse_or_fail_with_a_position(name: str, changes: list[tuple[int, str]]) -> None:
+def test_mutated_statements_parse_or_fail_with_a_position(name: str, changes: list[tuple[int, str]]) -> None:
     words = AS_WRITTEN[name].split()
     for place, word in changes:
         words[place % len(words)] = word
@@ -598,7 +598,7 @@ def test_spoilt_statements_parse_or_fail_with_a_position(name: str, changes: lis
 
 
 def is_complete_or_not(text: str) -> None:
-    """The shell asks this of every text, so it must have an answer or a syntax error."""
+    """Check that any text has an answer or a syntax error, because the shell asks for every text."""
     try:
         assert is_complete(text) in (True, False)
     except WatersmeetError as error:

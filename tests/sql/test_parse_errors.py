@@ -1,4 +1,4 @@
-"""The exact texts of errors: what was found, what could stand there, where, and what was probably meant."""
+"""The exact texts of errors: what was found, what was expected, where, and what was probably meant."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CASES: dict[str, tuple[str, str]] = {
             "(line 1, column 1)\n"
             "1 | DELETE FROM t\n"
             "  | ^^^^^^\n"
-            "hint: INSERT a row whose _tp_delta is -1 to delete that of its PRIMARY KEY; DROP STREAM deletes all rows"
+            "hint: to delete a row, INSERT one with its PRIMARY KEY and a _tp_delta of -1; DROP STREAM deletes all rows"
         ),
     ),
     "unknown statement": (
@@ -782,7 +782,7 @@ def test_error_text(name: str) -> None:
     assert caught.value.position is not None
 
 
-def test_deep_nesting_is_an_error_of_its_own() -> None:
+def test_deep_nesting_is_reported() -> None:
     sql = "SELECT " + "(" * 3000 + "a" + ")" * 3000
     with pytest.raises(SqlSyntaxError, match="nested too deeply"):
         parse(sql)

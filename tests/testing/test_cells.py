@@ -1,4 +1,4 @@
-"""Cells as values by Spark type, and back."""
+"""Conversion of cells to values by Spark type, and back."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_cells_that_do_not_fit(cell: str, type_name: str, reason: str) -> None:
     assert str(caught.value) == f"{cell!r} is not a value of type {type_name}\n{reason}"
 
 
-def test_types_that_have_no_cells() -> None:
+def test_types_without_cells() -> None:
     with pytest.raises(NotationError, match="cells of type ARRAY<INT> cannot be written"):
         parse_cell("1", "ARRAY<INT>")
 
@@ -141,7 +141,7 @@ def test_cells(line: str, cells: tuple[str | None, ...]) -> None:
     assert split_cells(line) == cells
 
 
-def test_a_row_comes_back_from_its_cells() -> None:
+def test_cells_of_a_row_parse_to_the_same_row() -> None:
     types = ["STRING", "STRING", "INT", "TIMESTAMP", "DOUBLE", "BOOLEAN"]
     row: tuple[Value, ...] = ("a, 'b'", "∅", None, at(2024, 1, 2, 3, 4, 5, 678), 1e300, False)
     assert parse_row(split_cells(format_row(row)), types) == row

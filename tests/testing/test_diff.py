@@ -1,4 +1,4 @@
-"""What a failed step's report says."""
+"""Reports on failed steps."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_equal_multisets_in_any_order() -> None:
     assert diff_step(expected, [(-1, (3, math.nan)), (2, (1, 8.0)), (1, (2, None))], TYPES) is None
 
 
-def test_what_comes_and_goes_within_a_step_does_not_count() -> None:
+def test_rows_inserted_and_deleted_in_a_step_do_not_count() -> None:
     assert diff_step(expect(), [(1, (1, 1.0)), (-1, (1, 1.0))], TYPES) is None
 
 
@@ -41,12 +41,12 @@ def test_missing_and_unexpected_rows_are_marked_and_counted() -> None:
     ]
 
 
-def test_the_report_does_not_hang_on_the_order_of_arrival() -> None:
+def test_the_report_does_not_depend_on_the_order_of_arrival() -> None:
     rows = [(1, (2, 1.0)), (1, (1, None)), (-1, (5, 2.0))]
     assert diff_step(expect(), rows, TYPES) == diff_step(expect(), rows[::-1], TYPES)
 
 
-def test_order_where_it_counts() -> None:
+def test_differences_in_order() -> None:
     rows = [(1, (1, 1.0)), (1, (2, 2.0))]
     assert diff_changes(rows, rows, ordered=True) is None
     report = diff_changes(rows, rows[::-1], ordered=True)

@@ -1,4 +1,4 @@
-"""Where DuckDB and Spark do not agree on an expression: what docs/testing.md tells users, on both sides."""
+"""Expressions on which DuckDB and Spark differ, as documented in docs/testing.md."""
 
 from __future__ import annotations
 
@@ -50,20 +50,20 @@ def script(expression: str) -> str:
 
 
 @pytest.mark.parametrize(("expression", "wanted"), [(each, here) for each, here, _ in DIFFERENCES if here != FAILS])
-def test_what_duckdb_gives(expression: str, wanted: object) -> None:
+def test_results_of_duckdb(expression: str, wanted: object) -> None:
     outcome = Harness(*load_script(script(expression))).step({"a": StepInput([ROW])})
     ((_, (found,)),) = outcome.changes
     assert (found, type(found)) == (wanted, type(wanted))
 
 
 @pytest.mark.parametrize("expression", [each for each, here, _ in DIFFERENCES if here == FAILS])
-def test_what_duckdb_does_not_know_is_an_error_that_says_so(expression: str) -> None:
+def test_functions_unknown_to_duckdb_are_reported(expression: str) -> None:
     with pytest.raises(BindError, match="run the case with --spark"):
         Harness(*load_script(script(expression)))
 
 
 @pytest.mark.spark
-def test_what_spark_gives(spark: SparkSession) -> None:
+def test_results_of_spark(spark: SparkSession) -> None:
     frame = spark.createDataFrame([ROW], COLUMNS.replace("TIMESTAMP", "TIMESTAMP_NTZ"))
     frame = frame.withColumn("t", frame["t"].cast("timestamp"))
     for expression, _, wanted in DIFFERENCES:

@@ -1,4 +1,4 @@
-"""The harness itself: what it tells beside result rows."""
+"""The harness: counters, columns and errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_counters_of_buckets_are_summed_and_their_frontiers_are_not() -> None:
     assert outcome.counters["join_1.frontier"] == 28_000_000
 
 
-def test_the_query_says_how_many_buckets_it_has() -> None:
+def test_settings_decide_the_number_of_buckets() -> None:
     script = SCRIPT.replace("SECONDS;", "SECONDS SETTINGS buckets = 5;")
     rows = [(k, 20) for k in range(50)]
     for text, buckets in ((SCRIPT, 2), (script, 5)):
@@ -38,19 +38,19 @@ def test_a_stream_of_the_alias_frontier_is_counted_too() -> None:
     assert outcome.count("used", ("frontier",)) == 9
 
 
-def test_what_a_query_is() -> None:
+def test_columns_and_inputs_of_a_query() -> None:
     harness = Harness(*load_script(SCRIPT.replace("FROM a", "FROM a AS x").replace("a.k", "x.k")))
     assert (harness.column_names, harness.column_types) == (["k", "ts"], ["INT", "BIGINT"])
     assert not harness.is_ordered
     assert (harness.inputs_of("A"), harness.inputs_of("x")) == (("x",), ())
 
 
-def test_a_stream_that_is_not_there() -> None:
+def test_an_unknown_stream() -> None:
     with pytest.raises(CatalogError, match="there is no stream c"):
         Harness(*load_script(SCRIPT)).step({"c": StepInput([(1, 1)])})
 
 
-def test_what_cannot_be_evaluated_shows_before_any_row() -> None:
+def test_expressions_are_checked_before_the_first_row() -> None:
     with pytest.raises(BindError, match="the SELECT list cannot be evaluated"):
         Harness(*load_script(SCRIPT.replace("SELECT a.k", "SELECT frob(a.k) AS x")))
     with pytest.raises(BindError, match="an expression over a cannot be evaluated"):

@@ -1,4 +1,4 @@
-"""The notation of test cases: what parses to what, and what is refused at which line."""
+"""The parser of the notation, and the lines of its errors."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_errors_name_file_and_line(text: str, line: int, word: str) -> None:
     assert word in str(caught.value)
 
 
-def test_a_row_may_begin_with_its_sign() -> None:
+def test_a_row_can_start_with_a_sign() -> None:
     (case,) = parse_cases(f"=== t\n{SCRIPT}\n>>> l\n- 1, a\n+ 2, b\n-3, c\n>>> l\n+4, d\n>>> l raw\n- 5\n<<<\n")
     signed, plain, raw = case.steps[0].inputs
     assert signed.cells == (("1", "a"), ("2", "b"), ("-3", "c"))
@@ -149,14 +149,14 @@ def test_a_row_may_begin_with_its_sign() -> None:
 
 
 @pytest.mark.parametrize("end", ["\r\n", "\r"])
-def test_ends_of_lines_and_a_byte_order_mark_of_other_systems(tmp_path: Path, end: str) -> None:
+def test_line_ends_and_byte_order_marks_of_other_systems(tmp_path: Path, end: str) -> None:
     path = tmp_path / "x.wmt"
     path.write_bytes(b"\xef\xbb\xbf" + WHOLE.replace("\n", end).encode())
     assert read_cases(path) == parse_cases(WHOLE, str(path))
     assert parse_cases(WHOLE.replace("\n", end)) == parse_cases(WHOLE)
 
 
-def test_only_ends_of_lines_end_a_line() -> None:
+def test_only_newlines_end_a_line() -> None:
     (case,) = parse_cases(f'=== t\n{SCRIPT}\n>>> l raw\n{{"id": "\u2028\x85"}}\n<<<\nstate 0')
     assert case.steps[0].inputs[0].raw == ('{"id": "\u2028\x85"}',)
 

@@ -1,4 +1,4 @@
-"""The reference join against results worked out by hand."""
+"""The reference join compared with results computed by hand."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_the_example_of_the_docstring() -> None:
     assert times(found) == [(10, 8), (10, 15)]
 
 
-def test_null_keys_match_only_where_asked() -> None:
+def test_null_keys_match_only_if_requested() -> None:
     found = interval_join(LEFT, RIGHT, "inner", on=[("k", "k")], null_safe=[True], lo=-5, hi=9)
     assert times(found) == [(10, 5), (10, 19), (10, 10)]
     mixed = interval_join(rows((None, 1)), rows((0, 1)), "inner", on=[("k", "k")], null_safe=[True], lo=0, hi=0)
@@ -60,7 +60,7 @@ def test_several_keys_and_spark_equality_of_doubles() -> None:
     assert times(found) == [(1, 2), (1, 3)]
 
 
-def test_a_residual_that_is_false_or_unknown_is_no_match() -> None:
+def test_a_false_or_unknown_residual_does_not_match() -> None:
     def smaller(one: Row, other: Row) -> bool | None:
         return None if one["v"] is None or other["v"] is None else one["v"] < other["v"]
 
@@ -69,7 +69,7 @@ def test_a_residual_that_is_false_or_unknown_is_no_match() -> None:
     assert times(found) == [(1, None), (2, None), (3, 4), (None, 5)]
 
 
-def test_equal_rows_count_as_often_as_they_stand_there() -> None:
+def test_equal_rows_all_count() -> None:
     left, right = rows((1, 1), (1, 1)), rows((1, 1), (1, 1), (1, 1))
     assert len(interval_join(left, right, "inner", on=[("k", "k")], lo=0, hi=0)) == 6
     assert len(interval_join(left, right, "semi", on=[("k", "k")], lo=0, hi=0)) == 2
@@ -84,8 +84,8 @@ def test_open_bounds_and_null_times() -> None:
     assert times(interval_join(left, right, "left", on=[("k", "k")], lo=0)) == [(10, 15), (None, None)]
 
 
-def test_without_keys_every_row_meets_every_other() -> None:
-    # Pathway's interval join: a and b by id and time, |difference| <= 2, outer.
+def test_without_keys_every_row_can_match_every_other() -> None:
+    # An outer interval join by time alone: |difference| <= 2.
     a = rows((1, -1), (2, 0), (3, 2), (4, 3), (5, 7), (6, 13))
     b = rows((1, 2), (2, 5), (3, 6), (4, 10), (5, 15))
     found = interval_join(a, b, "full", lo=-2, hi=2)
@@ -93,6 +93,6 @@ def test_without_keys_every_row_meets_every_other() -> None:
     assert ids == [(1, None), (2, 1), (3, 1), (4, 1), (4, 2), (5, 2), (5, 3), (6, 5), (None, 4)]
 
 
-def test_time_columns_may_have_any_name() -> None:
+def test_time_columns_can_have_any_name() -> None:
     found = interval_join([{"a": 1}], [{"b": 2}], "inner", times=("a", "b"), lo=1, hi=1)
     assert found == [({"a": 1}, {"b": 2})]

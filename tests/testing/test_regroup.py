@@ -1,4 +1,4 @@
-"""Regrouping a case's input changes the steps, never the rows or the total."""
+"""Regrouping the input of a case changes its steps, never its rows or its total."""
 
 from __future__ import annotations
 

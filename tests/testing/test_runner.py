@@ -1,4 +1,4 @@
-"""What a case that fails says, and of which line: mistakes of every kind, as a user would make them."""
+"""Reports on failing cases and their lines, for typical mistakes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def failure(case: Case) -> tuple[int, str]:
     return found.line, found.report
 
 
-def test_a_case_that_is_right() -> None:
+def test_a_case_that_passes() -> None:
     for run in (case(), all_at_once(case()), row_by_row(case()), with_restarts(case())):
         assert run_case(run) is None
 
@@ -163,7 +163,7 @@ def test_raw_text_of_a_format_that_needs_spark() -> None:
     )
 
 
-def test_what_only_spark_evaluates_is_said_so() -> None:
+def test_expressions_that_need_spark_are_reported() -> None:
     line, report = failure(case("SELECT o.id", "SELECT xxhash64(o.id) AS x"))
     assert line == 1
     assert "xxhash64 does not exist" in report
@@ -187,36 +187,36 @@ def test_expected_errors_count_lines_from_the_script(wanted: str, report: str | 
     assert (found and found.report) == report
 
 
-def test_an_expected_error_that_does_not_come() -> None:
+def test_a_missing_error() -> None:
     (expecting,) = parse_cases(f"=== t\n{case().script}\n!!!\nnope")
     assert failure(expecting) == (1, "the script raises no error, but this one was expected:\nnope")
 
 
 class Broken(Harness):
-    """A rig whose step brings what it is told, or raises it."""
+    """A rig whose step returns a fixed outcome, or raises a fixed error."""
 
-    brings: StepOutcome | LimitError
+    outcome: StepOutcome | LimitError
 
     def step(self, inputs: Mapping[str, StepInput], events: Sequence[Event] = ()) -> StepOutcome:
-        if isinstance(self.brings, LimitError):
-            raise self.brings
-        return self.brings
+        if isinstance(self.outcome, LimitError):
+            raise self.outcome
+        return self.outcome
 
 
-def run_broken(brings: StepOutcome | LimitError) -> Failure | None:
+def run_broken(outcome: StepOutcome | LimitError) -> Failure | None:
     def make(streams: Mapping[str, StreamDef], query: Query) -> Broken:
         rig = Broken(streams, query)
-        rig.brings = brings
+        rig.outcome = outcome
         return rig
 
     return run_case(case(), make)
 
 
-def test_an_error_within_a_step_names_the_step() -> None:
+def test_an_error_in_a_step_names_the_step() -> None:
     assert run_broken(LimitError("the state is full")) == Failure(5, "the state is full")
 
 
-def test_a_row_taken_back_that_was_never_given() -> None:
+def test_a_retraction_of_a_row_never_emitted() -> None:
     broken = run_broken(StepOutcome([(-1, (1, None))]))
     assert broken == Failure(10, "deleted more often than inserted:\n1, NULL")
 
@@ -248,7 +248,7 @@ def test_advance_to_a_time_is_exact_in_any_zone(kind: str, far_from_utc: None) -
 
 
 class Recorder(Harness):
-    """What the steps feed, in place of running them."""
+    """Return what the steps feed, without running them."""
 
     def step(self, inputs: Mapping[str, StepInput], events: Sequence[Event] = ()) -> StepOutcome:
         fed.append({name: list(given.rows) for name, given in inputs.items()})
@@ -270,7 +270,7 @@ SELECT o.id, p.ts FROM o LEFT JOIN p FOR SYSTEM_TIME AS OF o.ts ON o.id = p.id;
 """
 
 
-def test_a_sign_is_fed_with_its_row() -> None:
+def test_signs_are_fed_with_their_rows() -> None:
     (signed,) = parse_cases(CHANGING)
     fed.clear()
     assert run_case(signed, Recorder) is None
@@ -280,7 +280,7 @@ def test_a_sign_is_fed_with_its_row() -> None:
     assert fed == [{"p": [(1, 5, -1)]}, {"p": [(2, 6)]}, {"p": [(3, 7, 1)]}]
 
 
-def test_a_sign_where_none_can_be() -> None:
+def test_signs_are_refused_for_append_only_streams() -> None:
     (appended,) = parse_cases(CHANGING.replace(">>> p", ">>> o"))
     assert failure(appended) == (
         7,

@@ -1,4 +1,4 @@
-"""Records as rows, in the harness: what is read and what is set aside, as connectors/formats.py does it on Spark."""
+"""Records as rows in the harness, good and quarantined, with the results of connectors/formats.py on Spark."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def changing(columns: str, mode: str = "versioned_kv", **options: str) -> Stream
     return define_stream(statement)
 
 
-def test_rows_of_a_stream_that_changes() -> None:
+def test_rows_of_a_changing_stream() -> None:
     stream = changing("k STRING, v INT")
     given = StepInput([("a", 1), ("a", 2, -1), (None, 3), ("b", 4, 1)], ['{"k": "c"}', '{"v": 5}'])
     rows = source_table(stream, given, 0).to_pylist()
@@ -84,14 +84,14 @@ def test_a_declared_delta() -> None:
         ("x = 'y'", "TIMESTAMP_NTZ", datetime(1970, 1, 1, 0, 0, 7, 999_000, UTC).replace(tzinfo=None)),
     ],
 )
-def test_a_delete_of_debezium_has_its_time_in_the_unit_of_the_column(unit: str, kind: str, time: object) -> None:
+def test_a_debezium_delete_has_its_time_in_the_unit_of_the_column(unit: str, kind: str, time: object) -> None:
     name, value = (part.strip(" '") for part in unit.split("="))
     stream = changing(f"k STRING, ts {kind}", format="debezium-json", **{name: value})
     rows = source_table(stream, StepInput(raw=['{"op": "d", "before": {"k": "a"}, "ts_ms": 7999}']), 0).to_pylist()
     assert [(row["k"], row["ts"], row[TP_DELTA]) for row in rows] == [("a", time, -1)]
 
 
-def test_the_two_rows_of_a_record_of_debezium_share_its_place() -> None:
+def test_both_rows_of_a_debezium_record_share_its_place() -> None:
     stream = changing("k STRING, v INT", "changelog_kv", format="debezium-json")
     update = '{"op": "u", "before": {"k": "a", "v": 1}, "after": {"k": "a", "v": 2}}'
     rows = source_table(stream, StepInput(raw=[update, update]), 5).to_pylist()

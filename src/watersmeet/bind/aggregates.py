@@ -9,72 +9,29 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
+from watersmeet.bind.aggregate_functions import (
+    NULL_CLAUSES,
+    SUPPORTED_NAMES,
+    call_text,
+    check_comparable,
+    check_condition,
+    check_type,
+    function_of,
+    is_aggregate,
+    unwrap_call,
+)
 from watersmeet.bind.scope import Scope
 from watersmeet.columns import TP_DELTA
 from watersmeet.errors import BindError, Position, UnsupportedError
 from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.text import plain_sql
-from watersmeet.expressions.type_groups import NUMBERS
 from watersmeet.kernels.aggregate.functions import Function
 from watersmeet.plan.logical.certain_types import certain_type
 from watersmeet.plan.logical.conditions import inputs_of
 from watersmeet.plan.logical.query import AggregateCall, Aggregation, GroupKey, OutputColumn
 from watersmeet.plan.logical.tree import Input, InputColumn
 
-_T = exp.DataType.Type
-_FUNCTIONS: dict[type[exp.Expr], Function] = {
-    exp.Count: Function.COUNT,
-    exp.CountIf: Function.COUNT,
-    exp.Sum: Function.SUM,
-    exp.Avg: Function.AVG,
-    exp.Min: Function.MIN,
-    exp.Max: Function.MAX,
-    exp.Stddev: Function.STDDEV_SAMP,
-    exp.StddevSamp: Function.STDDEV_SAMP,
-    exp.StddevPop: Function.STDDEV_POP,
-    exp.Variance: Function.VAR_SAMP,
-    exp.VariancePop: Function.VAR_POP,
-    exp.First: Function.FIRST,
-    exp.FirstValue: Function.FIRST,
-    exp.Last: Function.LAST,
-    exp.LastValue: Function.LAST,
-    exp.AnyValue: Function.FIRST,
-    exp.ApproxDistinct: Function.APPROX_COUNT_DISTINCT,
-}
-# Functions that are computed as another one and keep their own name in results and errors.
-_OWN_NAMES: dict[type[exp.Expr], str] = {exp.CountIf: "count_if", exp.AnyValue: "any_value"}
-_OTHER_NAMES = {"mean": Function.AVG, "std": Function.STDDEV_SAMP}
-# Other aggregates of Spark that sqlglot parses as scalar functions.
-_UNKNOWN_NAMES = {
-    "any", "count_min_sketch", "every", "histogram_numeric", "hll_sketch_agg", "hll_union_agg", "product", "some",
-    "try_avg", "try_sum",
-}  # fmt: skip
-_NAMES = (
-    "count, sum, avg, min, max, first, last, stddev, variance, their _pop and _samp, approx_count_distinct, count_if,"
-    " any_value"
-)
-_NULLS = (exp.IgnoreNulls, exp.RespectNulls)
-_UNCOMPARED = (_T.ARRAY, _T.MAP, _T.STRUCT)
 _GROUPINGS = {"rollup": "ROLLUP", "cube": "CUBE", "grouping_sets": "GROUPING SETS", "all": "GROUP BY ALL"}
-
-
-def is_aggregate(node: exp.Expr) -> bool:
-    """Whether a node is an aggregate function, supported or not."""
-    if isinstance(node, exp.Anonymous):
-        return node.name.lower() in _UNKNOWN_NAMES | _OTHER_NAMES.keys()
-    return isinstance(node, exp.AggFunc | exp.Any | exp.Filter)
-
-
-def is_aggregated(select: exp.Select) -> bool:
-    """Whether a select has GROUP BY, HAVING or aggregates."""
-    if select.args.get("group") or select.args.get("having"):
-        return True
-    return any(is_aggregate(node) for item in select.expressions for node in item.walk())
-
-
-def call_name(node: exp.Expr) -> str:
-    """What a column is called that is an aggregate function without an alias: the call, as it was written."""
-    return _text(node) if is_aggregate(node) or isinstance(node, _NULLS) else ""
 
 
 def bind_aggregates(
@@ -135,7 +92,7 @@ class _AggregateBinder:
             unnested = expression.unnest()
             if all(key.expression != unnested for key in self.keys):
                 kind = self._type(unnested, item, "GROUP BY")
-                _check_comparable(kind, f"GROUP BY {plain_sql(unnested)}", position_of(item))
+                check_comparable(kind, f"GROUP BY {plain_sql(unnested)}", position_of(item))
                 self.keys.append(GroupKey(f"$g{len(self.keys)}", unnested, kind))
 
     def _group_item(self, item: exp.Expr, select: exp.Select, outputs: Sequence[OutputColumn]) -> exp.Expr:
@@ -180,13 +137,13 @@ class _AggregateBinder:
             for key in self.keys:
                 if key.expression == plain:
                     return _column(key.name)
-            if is_aggregate(node) or (isinstance(node, _NULLS) and is_aggregate(node.this)):
+            if is_aggregate(node) or (isinstance(node, NULL_CLAUSES) and is_aggregate(node.this)):
                 return _column(self._call(node))
             if isinstance(node, exp.Column) and node.name != TP_DELTA:
                 name = plain_sql(node)
                 hint = f"add {name} to GROUP BY, or use min({name}), max({name}) or first({name})"
                 if (unknown := node.find_ancestor(exp.Anonymous)) is not None:
-                    hint += f"; {unknown.name} is no aggregate here: there are {_NAMES}"
+                    hint += f"; {unknown.name} is no aggregate here: there are {SUPPORTED_NAMES}"
                 raise BindError(
                     f"{name} is neither grouped nor aggregated: a group may have several values",
                     hint=hint,
@@ -206,17 +163,17 @@ class _AggregateBinder:
         return call.name
 
     def _bound(self, node: exp.Expr) -> AggregateCall:
-        text, position = _text(node), position_of(node)
-        node, condition, takes_nulls = _unwrapped(node)
+        text, position = call_text(node), position_of(node)
+        node, condition, takes_nulls = unwrap_call(node)
         if condition is not None:
             _refuse_nested(condition, "FILTER", node)
-        function, arguments = _function_of(node)
+        function, arguments = function_of(node)
         for argument in arguments:
             _refuse_nested(argument, text, node)
             _refuse_delta(argument)
         if isinstance(node, exp.CountIf):
             (test,) = arguments
-            _check_truth(self._type(test, node, text), test, text, position)
+            check_condition(self._type(test, node, text), test, text, position)
             condition = exp.and_(*([condition] if condition is not None else []), test, copy=True)
             arguments = []
         if function is Function.COUNT and all(isinstance(each, exp.Literal) for each in arguments):
@@ -230,7 +187,7 @@ class _AggregateBinder:
             condition = exp.and_(*([condition] if condition is not None else []), _is_there(arguments[0]), copy=True)
         kinds = [self._type(argument, node, text) for argument in arguments]
         for argument, kind in zip(arguments, kinds, strict=True):
-            _check_type(function, argument, kind, text, position)
+            check_type(function, argument, kind, text, position)
         return AggregateCall(
             name=f"$a{len(self.calls)}",
             function=function,
@@ -271,110 +228,6 @@ class _AggregateBinder:
                 position=position_of(expression) or position_of(near),
             )
         return kind
-
-
-# -- functions -------------------------------------------------------------------------------------------------------
-
-
-def _unwrapped(node: exp.Expr) -> tuple[exp.Expr, exp.Expr | None, bool]:
-    """A call without what stands behind it, the condition of its FILTER, and whether it takes NULLs."""
-    condition, takes_nulls = None, True
-    while isinstance(node, (exp.Filter, *_NULLS)):
-        if isinstance(node, exp.Filter):
-            condition = node.expression.this
-        elif isinstance(node, exp.IgnoreNulls):
-            takes_nulls = False
-        node = node.this
-    return node, condition, takes_nulls
-
-
-def _function_of(node: exp.Expr) -> tuple[Function, list[exp.Expr]]:
-    """Return the function of a call and its arguments; no arguments if it counts rows."""
-    if isinstance(node, exp.Anonymous):
-        function = _OTHER_NAMES.get(node.name.lower())
-        first, *more = node.expressions or [None]
-    else:
-        function = _FUNCTIONS.get(type(node))
-        first, more = node.this, node.expressions
-    if function is None:
-        raise UnsupportedError(
-            f"{plain_sql(node)}: this aggregate is not supported over streams",
-            hint=f"there are {_NAMES}, and count(DISTINCT …)",
-            position=position_of(node),
-        )
-    if isinstance(first, exp.Distinct):
-        if isinstance(node, exp.Count):
-            function, more = Function.COUNT_DISTINCT, first.expressions[1:]
-        elif function not in (Function.MIN, Function.MAX):
-            raise UnsupportedError(
-                f"{_text(node)}: of the functions that tell equal values apart, only count takes DISTINCT",
-                position=position_of(node),
-            )
-        first = first.expressions[0]
-    if isinstance(node, exp.Count) and (first is None or isinstance(first, exp.Star)):
-        return function, []
-    many = isinstance(node, exp.Count) or function.is_distinct
-    if isinstance(node, exp.CountIf) and (second := node.args.get("zero_on_all_null")) is not None:
-        more = [second]
-    if first is None or (more and not many) or any(each.find(exp.Star, exp.Order) for each in (first, *more)):
-        raise UnsupportedError(f"{_text(node)}: {_name(node)} takes one expression", position=position_of(node))
-    return function, [first, *more]
-
-
-def _text(node: exp.Expr) -> str:
-    """Return a call as users write it."""
-    if isinstance(node, exp.Filter):
-        return f"{_text(node.this)} FILTER (WHERE {plain_sql(node.expression.this)})"
-    if isinstance(node, _NULLS):
-        return f"{_text(node.this)} IGNORE NULLS" if isinstance(node, exp.IgnoreNulls) else _text(node.this)
-    name = _name(node)
-    if name is None:
-        return plain_sql(node)
-    given = node.expressions if isinstance(node, exp.Anonymous) else [node.this, *node.expressions]
-    return f"{name}({', '.join(plain_sql(each) for each in given if each is not None)})"
-
-
-def _name(node: exp.Expr) -> str | None:
-    """What a function is called here; None for one that there is not."""
-    if (own := _OWN_NAMES.get(type(node))) is not None:
-        return own
-    named = _OTHER_NAMES.get(node.name.lower()) if isinstance(node, exp.Anonymous) else _FUNCTIONS.get(type(node))
-    return named.value if named is not None else None
-
-
-# -- checks ----------------------------------------------------------------------------------------------------------
-
-
-def _check_type(
-    function: Function, argument: exp.Expr, kind: exp.DataType, text: str, position: Position | None
-) -> None:
-    """Raise ``BindError`` if a function does not accept values of a type."""
-    if function.takes_numbers and not kind.is_type(*NUMBERS):
-        raise BindError(
-            f"{text}: {plain_sql(argument)} is {kind.sql(dialect='spark')}, and {function.value} takes numbers",
-            hint="CAST it, if it holds numbers",
-            position=position_of(argument) or position,
-        )
-    if function is not Function.COUNT:
-        _check_comparable(kind, text, position_of(argument) or position)
-
-
-def _check_truth(kind: exp.DataType, test: exp.Expr, text: str, position: Position | None) -> None:
-    if not kind.is_type(_T.BOOLEAN):
-        raise BindError(
-            f"{text}: {plain_sql(test)} is {kind.sql(dialect='spark')}, and count_if takes a condition",
-            hint="compare it, as in count_if(x > 0)",
-            position=position_of(test) or position,
-        )
-
-
-def _check_comparable(kind: exp.DataType, what: str, position: Position | None) -> None:
-    if kind.is_type(*_UNCOMPARED):
-        raise BindError(
-            f"{what}: values of {kind.sql(dialect='spark')} cannot be compared",
-            hint="use a part of it, or to_json",
-            position=position,
-        )
 
 
 def _refuse_nested(expression: exp.Expr, inside: str, near: exp.Expr) -> None:

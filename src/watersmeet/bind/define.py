@@ -198,7 +198,7 @@ def define_frame(
 
 
 def _span(text: str, unit: str) -> exp.Expr:
-    """A length such as '5 seconds'; for sequence numbers a number of rows."""
+    """Parse a length such as '5 seconds'; for sequence numbers, a number of rows."""
     try:
         amount, word = split_duration(text)
     except ValueError:

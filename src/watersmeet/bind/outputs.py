@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from watersmeet.bind.aggregates import call_name, is_aggregate, is_aggregated
+from watersmeet.bind.aggregate_functions import call_name, is_aggregate, is_aggregated
 from watersmeet.bind.scope import Relation, Scope
 from watersmeet.errors import BindError, UnsupportedError
 from watersmeet.expressions.positions import position_of

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from watersmeet.bind.aggregates import bind_aggregates, is_aggregated
+from watersmeet.bind.aggregate_functions import is_aggregated
+from watersmeet.bind.aggregates import bind_aggregates
 from watersmeet.bind.conditions import bind_condition, bind_membership
 from watersmeet.bind.inputs import Inputs, Streams
 from watersmeet.bind.join_kinds import join_kind

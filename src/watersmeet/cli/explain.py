@@ -110,7 +110,7 @@ class _Script:
                 self._require(name, statement.position)
 
     def _alone(self, statement: Explain) -> str:
-        """The plan of a query that EXPLAIN names, with the streams as they are."""
+        """Return the plan of the query in an EXPLAIN statement, which does not change the streams."""
         from watersmeet.sql import statements as sql
         from watersmeet.sql.query_names import insert_name, select_name
 
@@ -126,7 +126,7 @@ class _Script:
         return self._text(plan, name)
 
     def _text(self, plan: PhysicalPlan, name: str) -> str:
-        """The plan, with the statistics of the last run of the query of that name, if it has run."""
+        """Return the plan, with the statistics of the last run of the query, if it has run."""
         from watersmeet.plan.explain import explain as plan_text
 
         return plan_text(plan, _last_counters(self._checkpoints / name))
@@ -269,7 +269,7 @@ def _sources(plan: PhysicalPlan) -> list[str]:
 
 
 def _last_counters(checkpoint: Path) -> dict[str, int]:
-    """The counters that the last run of a query left in its checkpoint; none if they are missing or damaged."""
+    """Return the counters that the last run of a query left in its checkpoint; none if missing or damaged."""
     try:
         stored = json.loads((checkpoint / "counters.json").read_text(encoding="utf-8"))
         return {str(name): int(value) for name, value in stored.items()}

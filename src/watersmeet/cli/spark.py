@@ -15,7 +15,7 @@ from logging import Formatter, LogRecord
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from socketserver import BaseServer
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -131,10 +131,7 @@ class _File(RotatingFileHandler):
     """A log file for its owner alone.  On a full disk it drops lines: an error on standard error would be logged."""
 
     def _open(self) -> TextIOWrapper:
-        return cast(
-            "TextIOWrapper",
-            open(self.baseFilename, self.mode, encoding=self.encoding, errors=self.errors, opener=open_private),
-        )
+        return open(self.baseFilename, "a", encoding=self.encoding, errors=self.errors, opener=open_private)
 
     def handleError(self, record: LogRecord) -> None:  # noqa: N802 - logging calls it so
         """Ignore the error."""

@@ -30,7 +30,7 @@ class Batch:
     partner: str
     """A column that is NULL exactly in the rows without a partner."""
     streamed: str = "SELECT * FROM result"
-    """The query over the rows of the result folder whose rows to compare."""
+    """A query over the result folder that returns the rows to compare."""
 
 
 #: The expected results by result folder.

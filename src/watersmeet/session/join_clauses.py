@@ -1,4 +1,4 @@
-"""The SQL clauses that the arguments of the Python join functions stand for."""
+"""Converts the arguments of the Python join functions into SQL clauses."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def row_count(span: Span) -> str:
     """Return the number in a text such as ``"10"`` or ``"10 rows"``; ``ConfigError`` for any other span."""
     found = re.fullmatch(r"\s*(\d+)(\s+rows?)?\s*", span) if isinstance(span, str) else None
     if found is None:
-        raise ConfigError(f"{span!r} is no number of rows", hint="write '10'")
+        raise ConfigError(f"{span!r} is not a number of rows", hint="write '10'")
     return found[1]
 
 
@@ -69,7 +69,7 @@ def span_text(span: Span) -> str:
 
 
 def pair(names: str | tuple[str, str]) -> tuple[str, str]:
-    """Return the (left, right) names that one name, or a pair of them, stands for."""
+    """Return the (left, right) names for a pair of names, or for one name that both sides have."""
     return (names, names) if isinstance(names, str) else names
 
 

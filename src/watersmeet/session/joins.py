@@ -109,7 +109,7 @@ def interval_join(
         The second row is emitted once both watermarks have passed 10:11.
     """
     if how not in _JOINS:
-        raise ConfigError(f"how = {how!r} is no kind of join", hint=f"use one of {', '.join(_JOINS)}")
+        raise ConfigError(f"how = {how!r} is not a kind of join", hint=f"use one of {', '.join(_JOINS)}")
     before, after = within if isinstance(within, tuple) else (within, within)
     clauses = f"WITHIN ({interval(before)}, {interval(after)})"
     if grace is not None:
@@ -341,9 +341,9 @@ def changelog_join(
             3     | 1        | 7        | 10:00   | 7    | basic | 10:02         | 1
     """
     if how not in _JOINS:
-        raise ConfigError(f"how = {how!r} is no kind of join", hint=f"use one of {', '.join(_JOINS)}")
+        raise ConfigError(f"how = {how!r} is not a kind of join", hint=f"use one of {', '.join(_JOINS)}")
     if by and aggregates is None:
-        raise ConfigError("by is given without aggregates", hint="name them: aggregates={'n': 'count(*)'}")
+        raise ConfigError("by needs aggregates", hint="name them: aggregates={'n': 'count(*)'}")
     session = connect(left.sparkSession)
     times, orders = (pair(name) if name is not None else (None, None) for name in (time, order))
     keys = (column_list(left_key), column_list(right_key))
@@ -470,7 +470,7 @@ def lookup_join(
             2        | 8        | NULL | NULL
     """
     if how not in ("inner", "left"):
-        raise ConfigError(f"how = {how!r} is no kind of lookup", hint="use 'inner' or 'left'")
+        raise ConfigError(f"how = {how!r} is not supported by lookup joins", hint="use 'inner' or 'left'")
     session = connect(stream.sparkSession)
     session.register("left", stream, time=time, delay=span_text(delay), unit=unit)
     session.register_table("right", table, columns)
@@ -480,7 +480,7 @@ def lookup_join(
 
 def _check_as_of(how: str) -> None:
     if how not in ("inner", "left"):
-        raise ConfigError(f"how = {how!r} is no kind of join as of a time", hint="use 'inner' or 'left'")
+        raise ConfigError(f"how = {how!r} is not supported by joins as of a time", hint="use 'inner' or 'left'")
 
 
 def _session(

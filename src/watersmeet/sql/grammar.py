@@ -48,7 +48,7 @@ from watersmeet.sql.table_queries import find_historical
 
 STATEMENT_STARTS = ["SELECT", "WITH", "CREATE", "INSERT", "EXPLAIN", "SHOW", "DESCRIBE", "DROP", "STOP"]
 CHANGE_HINT = "INSERT INTO a stream with a PRIMARY KEY replaces the row of the same key"
-DELETE_HINT = "INSERT a row whose _tp_delta is -1 to delete that of its PRIMARY KEY; DROP STREAM deletes all rows"
+DELETE_HINT = "to delete a row, INSERT one with its PRIMARY KEY and a _tp_delta of -1; DROP STREAM deletes all rows"
 START_HINTS = {
     "UPDATE": CHANGE_HINT,
     "MERGE": CHANGE_HINT,

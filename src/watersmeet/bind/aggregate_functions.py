@@ -1,0 +1,163 @@
+"""Aggregate functions: their names and calls in SQL, and the types that they accept."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from watersmeet.errors import BindError, Position, UnsupportedError
+from watersmeet.expressions.positions import position_of
+from watersmeet.expressions.text import plain_sql
+from watersmeet.expressions.type_groups import NESTED, NUMBERS
+from watersmeet.kernels.aggregate.functions import Function
+
+_FUNCTIONS: dict[type[exp.Expr], Function] = {
+    exp.Count: Function.COUNT,
+    exp.CountIf: Function.COUNT,
+    exp.Sum: Function.SUM,
+    exp.Avg: Function.AVG,
+    exp.Min: Function.MIN,
+    exp.Max: Function.MAX,
+    exp.Stddev: Function.STDDEV_SAMP,
+    exp.StddevSamp: Function.STDDEV_SAMP,
+    exp.StddevPop: Function.STDDEV_POP,
+    exp.Variance: Function.VAR_SAMP,
+    exp.VariancePop: Function.VAR_POP,
+    exp.First: Function.FIRST,
+    exp.FirstValue: Function.FIRST,
+    exp.Last: Function.LAST,
+    exp.LastValue: Function.LAST,
+    exp.AnyValue: Function.FIRST,
+    exp.ApproxDistinct: Function.APPROX_COUNT_DISTINCT,
+}
+# Functions computed as another one that keep their own name in results and errors.
+_OWN_NAMES: dict[type[exp.Expr], str] = {exp.CountIf: "count_if", exp.AnyValue: "any_value"}
+_OTHER_NAMES = {"mean": Function.AVG, "std": Function.STDDEV_SAMP}
+# Other aggregates of Spark that sqlglot parses as scalar functions.
+_UNKNOWN_NAMES = {
+    "any", "count_min_sketch", "every", "histogram_numeric", "hll_sketch_agg", "hll_union_agg", "product", "some",
+    "try_avg", "try_sum",
+}  # fmt: skip
+SUPPORTED_NAMES = (
+    "count, sum, avg, min, max, first, last, stddev, variance, their _pop and _samp, approx_count_distinct, count_if,"
+    " any_value"
+)
+NULL_CLAUSES = (exp.IgnoreNulls, exp.RespectNulls)
+
+
+def is_aggregate(node: exp.Expr) -> bool:
+    """Whether a node is an aggregate function, supported or not."""
+    if isinstance(node, exp.Anonymous):
+        return node.name.lower() in _UNKNOWN_NAMES | _OTHER_NAMES.keys()
+    return isinstance(node, exp.AggFunc | exp.Any | exp.Filter)
+
+
+def is_aggregated(select: exp.Select) -> bool:
+    """Whether a select has GROUP BY, HAVING or aggregates."""
+    if select.args.get("group") or select.args.get("having"):
+        return True
+    return any(is_aggregate(node) for item in select.expressions for node in item.walk())
+
+
+def call_name(node: exp.Expr) -> str:
+    """Return the column name of an aggregate without an alias: the call as written; '' for other expressions."""
+    return call_text(node) if is_aggregate(node) or isinstance(node, NULL_CLAUSES) else ""
+
+
+def unwrap_call(node: exp.Expr) -> tuple[exp.Expr, exp.Expr | None, bool]:
+    """Return a call without FILTER and IGNORE NULLS, the condition of FILTER, and whether the call reads NULLs."""
+    condition, takes_nulls = None, True
+    while isinstance(node, (exp.Filter, *NULL_CLAUSES)):
+        if isinstance(node, exp.Filter):
+            condition = node.expression.this
+        elif isinstance(node, exp.IgnoreNulls):
+            takes_nulls = False
+        node = node.this
+    return node, condition, takes_nulls
+
+
+def function_of(node: exp.Expr) -> tuple[Function, list[exp.Expr]]:
+    """Return the function of a call and its arguments; no arguments if it counts rows."""
+    if isinstance(node, exp.Anonymous):
+        function = _OTHER_NAMES.get(node.name.lower())
+        first, *more = node.expressions or [None]
+    else:
+        function = _FUNCTIONS.get(type(node))
+        first, more = node.this, node.expressions
+    if function is None:
+        raise UnsupportedError(
+            f"{plain_sql(node)}: this aggregate is not supported over streams",
+            hint=f"there are {SUPPORTED_NAMES}, and count(DISTINCT …)",
+            position=position_of(node),
+        )
+    if isinstance(first, exp.Distinct):
+        if isinstance(node, exp.Count):
+            function, more = Function.COUNT_DISTINCT, first.expressions[1:]
+        elif function not in (Function.MIN, Function.MAX):
+            raise UnsupportedError(
+                f"{call_text(node)}: of the functions that tell equal values apart, only count takes DISTINCT",
+                position=position_of(node),
+            )
+        first = first.expressions[0]
+    if isinstance(node, exp.Count) and (first is None or isinstance(first, exp.Star)):
+        return function, []
+    many = isinstance(node, exp.Count) or function.is_distinct
+    if isinstance(node, exp.CountIf) and (second := node.args.get("zero_on_all_null")) is not None:
+        more = [second]
+    if first is None or (more and not many) or any(each.find(exp.Star, exp.Order) for each in (first, *more)):
+        raise UnsupportedError(f"{call_text(node)}: {_name(node)} takes one expression", position=position_of(node))
+    return function, [first, *more]
+
+
+def call_text(node: exp.Expr) -> str:
+    """Return a call as users write it."""
+    if isinstance(node, exp.Filter):
+        return f"{call_text(node.this)} FILTER (WHERE {plain_sql(node.expression.this)})"
+    if isinstance(node, NULL_CLAUSES):
+        return f"{call_text(node.this)} IGNORE NULLS" if isinstance(node, exp.IgnoreNulls) else call_text(node.this)
+    name = _name(node)
+    if name is None:
+        return plain_sql(node)
+    given = node.expressions if isinstance(node, exp.Anonymous) else [node.this, *node.expressions]
+    return f"{name}({', '.join(plain_sql(each) for each in given if each is not None)})"
+
+
+def _name(node: exp.Expr) -> str | None:
+    """Return the name of a function; None if it is not supported."""
+    if (own := _OWN_NAMES.get(type(node))) is not None:
+        return own
+    named = _OTHER_NAMES.get(node.name.lower()) if isinstance(node, exp.Anonymous) else _FUNCTIONS.get(type(node))
+    return named.value if named is not None else None
+
+
+def check_type(
+    function: Function, argument: exp.Expr, kind: exp.DataType, text: str, position: Position | None
+) -> None:
+    """Raise ``BindError`` if a function does not accept values of a type."""
+    if function.takes_numbers and not kind.is_type(*NUMBERS):
+        raise BindError(
+            f"{text}: {plain_sql(argument)} is {kind.sql(dialect='spark')}, and {function.value} takes numbers",
+            hint="CAST it, if it holds numbers",
+            position=position_of(argument) or position,
+        )
+    if function is not Function.COUNT:
+        check_comparable(kind, text, position_of(argument) or position)
+
+
+def check_condition(kind: exp.DataType, test: exp.Expr, text: str, position: Position | None) -> None:
+    """Raise ``BindError`` unless the argument of count_if is a condition."""
+    if not kind.is_type(exp.DataType.Type.BOOLEAN):
+        raise BindError(
+            f"{text}: {plain_sql(test)} is {kind.sql(dialect='spark')}, and count_if takes a condition",
+            hint="compare it, as in count_if(x > 0)",
+            position=position_of(test) or position,
+        )
+
+
+def check_comparable(kind: exp.DataType, what: str, position: Position | None) -> None:
+    """Raise ``BindError`` for a type whose values cannot be compared."""
+    if kind.is_type(*NESTED):
+        raise BindError(
+            f"{what}: values of {kind.sql(dialect='spark')} cannot be compared",
+            hint="use a part of it, or to_json",
+            position=position,
+        )
