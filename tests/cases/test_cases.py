@@ -13,7 +13,7 @@ from watersmeet.testing.notation import Case, read_cases
 from watersmeet.testing.runner import run_case
 
 FILES = sorted(Path(__file__).parent.glob("*.wmt"))
-PADDING = ("left", "right_full", "semi_anti", "changelog")
+PADDING = ("left", "right_full", "semi_anti", "right_semi_anti", "changelog")
 CASES = [
     pytest.param(variant, id=f"{path.stem}-{case.title}-{name}", marks=[pytest.mark.slow] if is_slow else [])
     for path in FILES

@@ -126,12 +126,22 @@ CREATE STREAM l (k INT, n INT, ts BIGINT, WATERMARK FOR ts AS ts - INTERVAL '3' 
 CREATE STREAM r (k INT, n INT, ts BIGINT, WATERMARK FOR ts AS ts - INTERVAL '3' SECONDS) WITH (event_time_unit = 's');
 SELECT {0} FROM l {1} r ON l.k = r.k WITHIN INTERVAL '4' SECONDS EMIT {2} SETTINGS skew = '{3}', skew_rows = 3;
 """
-JOINS = ("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN")
+JOINS = (
+    "JOIN",
+    "LEFT JOIN",
+    "RIGHT JOIN",
+    "FULL JOIN",
+    "LEFT SEMI JOIN",
+    "LEFT ANTI JOIN",
+    "RIGHT SEMI JOIN",
+    "RIGHT ANTI JOIN",
+)
 
 
 def script(join: str, emit: str, skew: str = "spread") -> str:
     both = "SEMI" not in join and "ANTI" not in join
-    return SCRIPT.format("l.n, r.n AS m" if both else "l.n", join, emit, skew)
+    one = "r.n" if join.startswith("RIGHT") else "l.n"
+    return SCRIPT.format("l.n, r.n AS m" if both else one, join, emit, skew)
 
 
 @st.composite

@@ -120,6 +120,8 @@ JOINS = {
     "full": "FULL JOIN",
     "semi": "LEFT SEMI JOIN",
     "anti": "LEFT ANTI JOIN",
+    "right_semi": "RIGHT SEMI JOIN",
+    "right_anti": "RIGHT ANTI JOIN",
 }
 
 
@@ -133,10 +135,11 @@ class Join:
     terms: tuple[Term, ...]
     within: Term | None = None
 
-    @property
-    def shows(self) -> bool:
-        """Whether its own columns can be selected."""
-        return self.kind not in ("semi", "anti")
+    def visible(self, before: Sequence[str]) -> list[str]:
+        """The aliases that can be named after it."""
+        if self.kind in ("right_semi", "right_anti"):
+            return [self.source.alias]
+        return [*before] if self.kind in ("semi", "anti") else [*before, self.source.alias]
 
     def sql(self) -> str:
         """Return its SQL after FROM."""
@@ -147,8 +150,11 @@ class Join:
         """The join over all rows; ``aliases`` are those of the left side."""
         right, alias = self.source.rows(given), self.source.alias
         terms = (*self.terms, self.within) if self.within else self.terms
+        if self.kind in ("right_semi", "right_anti"):
+            met = [any(hold(terms, one[self.x], row) for one in left) for row in right]
+            return [{alias: row} for row, has in zip(right, met, strict=True) if has == (self.kind == "right_semi")]
         pairs = [(one, [row for row in right if hold(terms, one[self.x], row)]) for one in left]
-        if not self.shows:
+        if self.kind in ("semi", "anti"):
             return [one for one, partners in pairs if bool(partners) == (self.kind == "semi")]
         found: list[Mapping[str, Row]] = [{**one, alias: row} for one, partners in pairs for row in partners]
         if self.kind in ("left", "full"):
@@ -167,7 +173,10 @@ class TemporalJoin:
     source: Source
     x: str
     terms: tuple[Term, ...]
-    shows: bool = True
+
+    def visible(self, before: Sequence[str]) -> list[str]:
+        """The aliases that can be named after it."""
+        return [*before, self.source.alias]
 
     def sql(self) -> str:
         """Return its SQL after FROM."""
@@ -259,7 +268,7 @@ class Query:
         aliases = [self.first.alias]
         for join in self.joins:
             found = join.joined(found, given, aliases)
-            aliases += [join.source.alias] if join.shows else []
+            aliases = join.visible(aliases)
         found = [one for one in found if all(hold([term], one[x], one[y]) for term, x, y in self.where)]
         found = [one for one in found if all(each.holds(one, given) for each in self.subqueries)]
         return Counter(tuple(getattr(one[alias], column) for alias, column in self.shown) for one in found)

@@ -152,7 +152,7 @@ def query(
             within = WITHIN if count == 1 and rng.random() < 0.2 else None
             join = Join(kind, _source(rng, given, alias), x, _terms(rng, keyed=True), within)
         joins.append(join)
-        visible += [alias] if join.shows else []
+        visible = join.visible(visible)
     where = [(rng.choice(FILTERS), rng.choice(visible), rng.choice(visible))] if rng.random() < 0.2 else []
     subqueries = []
     if rng.random() < 0.2:

@@ -22,7 +22,8 @@ BEGIN, END = -(10**12), 10**12  # beyond every time in the tests
 COLUMNS = ("k", "g", "v", "ts")
 STREAMS = ("l", "r")
 
-KINDS: tuple[Kind, ...] = ("inner", "left", "right", "full", "semi", "anti")
+KINDS: tuple[Kind, ...] = ("inner", "left", "right", "full", "semi", "anti", "right_semi", "right_anti")
+ONE_SIDED = {"semi": "l", "anti": "l", "right_semi": "r", "right_anti": "r"}  # kinds that give rows of one stream
 
 
 @dataclass(frozen=True)
@@ -94,12 +95,16 @@ class Shape:
         if self.residual is not None:
             terms.append(self.residual.sql)
         terms.append(f"r.ts BETWEEN l.ts + {self.lower} AND l.ts + {self.upper}".replace("+ -", "- "))
-        join = {"semi": "LEFT SEMI", "anti": "LEFT ANTI"}.get(self.kind, self.kind.upper())
-        sides = ("l",) if self.kind in ("semi", "anti") else STREAMS
-        columns = ", ".join(f"{side}.{name} AS {side}{name}" for side in sides for name in COLUMNS)
+        join = {"semi": "LEFT SEMI", "anti": "LEFT ANTI"}.get(self.kind, self.kind.upper().replace("_", " "))
+        columns = ", ".join(f"{side}.{name} AS {side}{name}" for side in self.sides for name in COLUMNS)
         grace = f" GRACE PERIOD INTERVAL '{self.grace}' SECONDS" if self.grace else ""
         emit = "CHANGELOG" if self.changelog else "FINAL"
         return f"{streams} SELECT {columns} FROM l {join} JOIN r ON {' AND '.join(terms)}{grace} EMIT {emit};"
+
+    @property
+    def sides(self) -> tuple[str, ...]:
+        """The streams whose columns results have."""
+        return (ONE_SIDED[self.kind],) if self.kind in ONE_SIDED else STREAMS
 
     def reference(self, left: Sequence[Row], right: Sequence[Row], kind: Kind | None = None) -> list[Any]:
         return interval_join(
@@ -115,8 +120,8 @@ class Shape:
         )
 
     def output(self, pair: tuple[Row | None, Row | None]) -> tuple[Any, ...]:
-        sides = pair[:1] if self.kind in ("semi", "anti") else pair
-        return tuple(row[name] if row is not None else None for row in sides for name in COLUMNS)
+        rows = [row for stream, row in zip(STREAMS, pair, strict=True) if stream in self.sides]
+        return tuple(row[name] if row is not None else None for row in rows for name in COLUMNS)
 
 
 @dataclass(frozen=True)
@@ -220,11 +225,19 @@ class Model:
         heard = [self.newest[name] - self.delays[name] - self.shape.grace for name in STREAMS]
         if BEGIN not in self.newest.values():
             self.frontier = max(self.frontier, min(heard))
-        left = fresh["l"]
-        if self.shape.kind in ("semi", "anti"):  # a left row that has its partner is done
-            left = [row for row in left if not self.shape.reference([row], self.accepted["r"], "semi")]
-        self.kept["l"] += left
-        self.kept["r"] += fresh["r"]
+        for name in STREAMS:
+            self.kept[name] += [row for row in fresh[name] if not self._is_done(name, row)]
+
+    def _is_done(self, stream: str, row: Row) -> bool:
+        """A row that comes out once, or never, and has its partner."""
+        if ONE_SIDED.get(self.shape.kind) != stream:
+            return False
+        found = (
+            self.shape.reference([row], self.accepted["r"], "semi")
+            if stream == "l"
+            else self.shape.reference(self.accepted["l"], [row], "right_semi")
+        )
+        return bool(found)
 
     def end(self) -> None:
         self.frontier = END
@@ -237,7 +250,7 @@ class Model:
         """Return the expected accumulated output."""
         found: Counter[Any] = Counter()
         for pair in self.shape.reference(self.accepted["l"], self.accepted["r"]):
-            is_pair = self.shape.kind == "semi" or (pair[0] is not None and pair[1] is not None)
+            is_pair = self.shape.kind in ("semi", "right_semi") or (pair[0] is not None and pair[1] is not None)
             stream, row = ("l", pair[0]) if pair[0] is not None else ("r", pair[1])
             assert row is not None
             if is_pair or self.shape.changelog or self.is_final(row, stream):

@@ -25,12 +25,16 @@ JOINS = {
     "full": "FULL JOIN",
     "semi": "LEFT SEMI JOIN",
     "anti": "LEFT ANTI JOIN",
+    "right_semi": "RIGHT SEMI JOIN",
+    "right_anti": "RIGHT ANTI JOIN",
 }
 NAMES = "abcd"
 
 
 def batch_join(left: list[Row], right: list[Row], kind: str, match: Match, left_width: int) -> list[Row]:
     """The join as a batch, in nested loops; rows of the right side have two columns."""
+    if kind in ("right_semi", "right_anti"):
+        return [row for row in right if any(match(each, row) for each in left) == (kind == "right_semi")]
     partners = [[row for row in right if match(each, row)] for each in left]
     if kind in ("semi", "anti"):
         return [each for each, found in zip(left, partners, strict=True) if bool(found) == (kind == "semi")]
@@ -66,14 +70,16 @@ def test_a_chain_under_emit_changelog_adds_up_to_the_batch_answer_after_every_st
         for name in NAMES
     )
     shown = ["a.id AS a_id", "a.ts AS a_ts"]
+    lead = "a"  # the first alias that can still be named
     clauses = []
     for name, kind, (before, after), safe in zip(NAMES[1:], kinds, windows, null_safe, strict=False):
+        equal = "IS NOT DISTINCT FROM" if safe else "="
+        near = f"{name}.ts BETWEEN {lead}.ts - {before} AND {lead}.ts + {after}"
+        clauses.append(f"{JOINS[kind]} {name} ON {lead}.id {equal} {name}.id AND {near}")
+        if kind in ("right_semi", "right_anti"):
+            shown, lead = [], name
         if kind not in ("semi", "anti"):
             shown += [f"{name}.id AS {name}_id", f"{name}.ts AS {name}_ts"]
-        equal = "IS NOT DISTINCT FROM" if safe else "="
-        clauses.append(
-            f"{JOINS[kind]} {name} ON a.id {equal} {name}.id AND {name}.ts BETWEEN a.ts - {before} AND a.ts + {after}"
-        )
     sql = f"{streams}SELECT {', '.join(shown)} FROM a {' '.join(clauses)} EMIT CHANGELOG"
     harness = Harness(*load_script(sql), buckets=rng.choice([1, 2, 3]))
     arrived: dict[str, list[Row]] = {name: [] for name in NAMES}
@@ -93,6 +99,6 @@ def test_a_chain_under_emit_changelog_adds_up_to_the_batch_answer_after_every_st
         expected, width = arrived["a"], 2
         for name, kind, window, safe in zip(NAMES[1:], kinds, windows, null_safe, strict=False):
             expected = batch_join(expected, arrived[name], kind, within(*window, null_safe=safe), width)
-            width += 0 if kind in ("semi", "anti") else 2
+            width = 2 if kind in ("right_semi", "right_anti") else width + (0 if kind in ("semi", "anti") else 2)
         assert min(accumulated.values(), default=0) >= 0, sql
         assert +accumulated == Counter(expected), sql

@@ -106,16 +106,25 @@ def stored_rows(harness: Harness) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "relation"), [("left", "left"), ("full", "right"), ("semi", "left"), ("anti", "left")]
+    ("kind", "relation"),
+    [
+        ("left", "left"),
+        ("full", "right"),
+        ("semi", "left"),
+        ("anti", "left"),
+        # their right stream is the kernel's left side
+        ("right_semi", "left"),
+        ("right_anti", "left"),
+    ],
 )
 def test_marks_go_with_their_rows(kind: Kind, relation: str) -> None:
-    """Each left row finds its partner one step later, so that each step brings a mark; old marks are forgotten."""
+    """Each row finds its partner one step later, so that each step brings a mark; old marks are forgotten."""
     shape = Shape(kind, False, -8, 8, (("k", False),), None, 0, 1)
     harness = make_harness(shape, {"l": 0, "r": 0})
     marks, rows = [], []
     steps = 60 if ALL else 40
     for now in range(steps):
-        first, second = ("l", "r") if relation == "left" else ("r", "l")
+        first, second = STREAMS if (relation == "left") is not kind.startswith("right_") else STREAMS[::-1]
         feed(harness, Feed(((first, (now, "a", 0, now)), (second, (now - 1, "a", 0, now)))))
         stored = stored_rows(harness)
         marks.append(stored.get(f"{relation}_matched", 0))

@@ -59,6 +59,25 @@ def test_each_join_of_a_changelog_says_whether_its_results_are_taken_back(
     assert found == expected
 
 
+def test_a_right_semi_join_is_explained_as_written() -> None:
+    streams, query = load_script(
+        f"{STREAMS}SELECT b.k FROM a RIGHT ANTI JOIN b ON a.k = b.k AND a.ts + b.k < 3"
+        " WITHIN (INTERVAL '5' SECONDS, INTERVAL '20' SECONDS) EMIT CHANGELOG SETTINGS skew = 'spread'"
+    )
+    lines = explain(plan_query(query, streams)).splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith("join_1"))
+    assert lines[first:-1] == [
+        "join_1: right anti join, EMIT CHANGELOG, by key hash",
+        "  key a.k = b.k",
+        "  window -5 s <= b.ts - a.ts <= 20 s",
+        "  condition in the kernel: ((l.$t // 1000000) + b.k < 3)",
+        "  state of the left side: rows up to 20 s behind the frontier",
+        "  state of the right side: rows up to 5 s behind the frontier",
+        "  a key with 10,000 rows in a batch: those of the right side are spread over all buckets",
+        "  results are emitted at once; a row is retracted at its first partner",
+    ]
+
+
 def test_a_final_join_takes_nothing_back() -> None:
     lines = explained("LEFT JOIN b ON a.k = b.k", "FINAL")
     assert "join_1: left join, EMIT FINAL, by key hash" in lines

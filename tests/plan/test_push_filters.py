@@ -15,15 +15,25 @@ STREAMS = "".join(
 
 def filtered(kind: str, on: str = "", where: str = "") -> str:
     """The aliases of the inputs that are filtered before they are packed."""
+    shown = "b" if kind in ("RIGHT SEMI", "RIGHT ANTI") else "a"
     streams, query = load_script(
-        f"{STREAMS}SELECT a.k FROM a {kind} JOIN b ON a.k = b.k{on} WITHIN INTERVAL '1' SECOND {where}"
+        f"{STREAMS}SELECT {shown}.k FROM a {kind} JOIN b ON a.k = b.k{on} WITHIN INTERVAL '1' SECOND {where}"
     )
     return "".join(part.input.alias for part in plan_query(query, streams).inputs if part.keep is not None)
 
 
 @pytest.mark.parametrize(
     ("kind", "expected"),
-    [("INNER", "ab"), ("LEFT", "b"), ("RIGHT", "a"), ("FULL", ""), ("LEFT SEMI", "ab"), ("LEFT ANTI", "b")],
+    [
+        ("INNER", "ab"),
+        ("LEFT", "b"),
+        ("RIGHT", "a"),
+        ("FULL", ""),
+        ("LEFT SEMI", "ab"),
+        ("LEFT ANTI", "b"),
+        ("RIGHT SEMI", "ab"),
+        ("RIGHT ANTI", "a"),
+    ],
 )
 def test_on_filters_no_side_whose_rows_come_out_without_a_partner(kind: str, expected: str) -> None:
     assert "".join(filtered(kind, on=f" AND {name}.v > 1") for name in "ab") == expected
@@ -37,3 +47,8 @@ def test_where_filters_no_side_that_may_be_padded(kind: str, expected: str) -> N
 @pytest.mark.parametrize("kind", ["LEFT SEMI", "LEFT ANTI"])
 def test_where_after_a_semi_or_anti_join_filters_the_left_side(kind: str) -> None:
     assert filtered(kind, where="WHERE a.v > 1") == "a"
+
+
+@pytest.mark.parametrize("kind", ["RIGHT SEMI", "RIGHT ANTI"])
+def test_where_after_a_right_semi_or_anti_join_filters_the_right_side(kind: str) -> None:
+    assert filtered(kind, where="WHERE b.v > 1") == "b"

@@ -120,6 +120,22 @@ def test_semi_joins_show_only_the_left_side() -> None:
     assert join("a.k = b.k WITHIN INTERVAL '3' SECONDS", kind="LEFT SEMI").lags == {0: 3 * SECOND}
 
 
+def test_right_semi_joins_show_only_the_right_side_and_turn_the_window() -> None:
+    window = "WITHIN (INTERVAL '3' SECONDS, INTERVAL '1' SECONDS)"
+    (found,) = analysed(f"SELECT b.k FROM a RIGHT SEMI JOIN b ON a.k = b.k {window}")
+    assert (bounds(found), found.leaders, found.lags) == ((-SECOND, 3 * SECOND), ((1,), (0,)), {1: 3 * SECOND})
+
+
+def test_a_trailing_window_is_the_same_of_joins_that_are_turned() -> None:
+    first, second = analysed(
+        "SELECT c.k FROM a JOIN b ON a.k = b.k RIGHT SEMI JOIN c ON a.k = c.k"
+        " WITHIN (INTERVAL '1' SECONDS, INTERVAL '4' SECONDS)"
+    )
+    assert bounds(first) == (-SECOND, 4 * SECOND)
+    assert (bounds(second), second.leaders) == ((-4 * SECOND, SECOND), ((2,), (0,)))
+    assert second.loose == ((2, 1, Interval(-4 * SECOND, SECOND)),)
+
+
 def test_a_trailing_window_holds_between_every_pair() -> None:
     first, second = analysed("SELECT a.k FROM a JOIN b ON a.k = b.k JOIN c ON a.k = c.k WITHIN INTERVAL '4' SECONDS")
     w = Interval(-4 * SECOND, 4 * SECOND)

@@ -68,6 +68,13 @@ class Kind(Enum):
     FULL = ("FULL JOIN", "FULL JOIN")
     SEMI = ("LEFT SEMI JOIN", "SEMI JOIN")
     ANTI = ("LEFT ANTI JOIN", "ANTI JOIN")
+    RIGHT_SEMI = ("RIGHT SEMI JOIN", "SEMI JOIN")
+    RIGHT_ANTI = ("RIGHT ANTI JOIN", "ANTI JOIN")
+
+    @property
+    def shows_left(self) -> bool:
+        """Whether results have columns of the left side; DuckDB, where it has no such kind, gets the sides swapped."""
+        return self not in (Kind.RIGHT_SEMI, Kind.RIGHT_ANTI)
 
     @property
     def shows_right(self) -> bool:
@@ -172,8 +179,11 @@ class Query:
 
 def visible_after(first: Source, joins: tuple[Join, ...]) -> tuple[str, ...]:
     """The aliases that can be named after some joins."""
-    shown = (join.source.alias for join in joins if isinstance(join, AsofJoin) or join.kind.shows_right)
-    return (first.alias, *shown)
+    shown: tuple[str, ...] = (first.alias,)
+    for join in joins:
+        kind = Kind.INNER if isinstance(join, AsofJoin) else join.kind
+        shown = (*(shown if kind.shows_left else ()), *([join.source.alias] if kind.shows_right else []))
+    return shown
 
 
 def met_in_time(first: Source, joins: tuple[Join, ...]) -> tuple[str, ...]:

@@ -29,11 +29,15 @@ def watersmeet_sql(query: Query) -> str:
 
 def duckdb_sql(query: Query) -> str:
     """The same over tables that hold all rows: no order, no times of emission."""
-    lines = [f"SELECT {_select_list(query)}", f"FROM {query.first.duckdb()}"]
     windows = withins(query.joins)
+    joined = query.first.duckdb()
     for i, join in enumerate(query.joins):
-        before = met_in_time(query.first, query.joins[:i])
-        lines.append(_asof_batch(join) if isinstance(join, AsofJoin) else _windowed_batch(join, windows[i], before))
+        if isinstance(join, AsofJoin):
+            joined += f"\n{_asof_batch(join)}"
+        else:
+            before = met_in_time(query.first, query.joins[:i])
+            joined = _windowed_batch(joined, join, windows[i], before)
+    lines = [f"SELECT {_select_list(query)}", f"FROM {joined}"]
     if query.where:
         lines.append(f"WHERE {_all(_where_batch(term) for term in query.where)}")
     return "\n".join(lines)
@@ -107,13 +111,16 @@ def withins(joins: Sequence[Join]) -> list[tuple[Within, bool] | None]:
     return found
 
 
-def _windowed_batch(join: WindowedJoin, window: tuple[Within, bool] | None, before: Sequence[str]) -> str:
+def _windowed_batch(joined: str, join: WindowedJoin, window: tuple[Within, bool] | None, before: Sequence[str]) -> str:
     terms = [condition.duckdb() for condition in join.conditions]
     if window is not None:
         within, between_all = window
         named = [alias for alias in before if any(alias in condition.aliases for condition in join.conditions)]
         terms += _within(within, before if between_all or not named else named, join.source.alias)
-    return f"{join.kind.value[1]} {join.source.duckdb()} ON {_all(terms)}"
+    sides = (joined, join.source.duckdb())
+    if not join.kind.shows_left:
+        sides = (sides[1], f"({joined})" if "\n" in joined else joined)
+    return f"{sides[0]}\n{join.kind.value[1]} {sides[1]} ON {_all(terms)}"
 
 
 def _within(within: Within, lefts: Sequence[str], right: str) -> list[str]:

@@ -57,6 +57,8 @@ PADDED_RIGHT = [(None, None, None, 3, 45, 7.0), (None, None, None, 4, 50, 8.0)]
         ("full", [*PAIRS, *PADDED_LEFT, *PADDED_RIGHT]),
         pytest.param("semi", [(1, "a", 10)], marks=pytest.mark.slow),
         ("anti", [(2, "b", 20), (3, "c", 30)]),
+        pytest.param("right_semi", [(1, 12, 5.0), (1, 14, 6.0)], marks=pytest.mark.slow),
+        ("right_anti", [(3, 45, 7.0), (4, 50, 8.0)]),
     ],
 )
 def test_interval_join(

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 Row = Mapping[str, Any]
 Pair = tuple[Row | None, Row | None]
-Kind = Literal["inner", "left", "right", "full", "semi", "anti"]
+Kind = Literal["inner", "left", "right", "full", "semi", "anti", "right_semi", "right_anti"]
 
 
 def interval_join(
@@ -40,7 +40,8 @@ def interval_join(
     nothing where a bound is given.
 
     Kinds: INNER the matching pairs; LEFT also (l, None) for each l without a match; RIGHT also (None, r) for each r
-    without one; FULL both; SEMI (l, None) once for each l with a match; ANTI (l, None) for each l without one.
+    without one; FULL both; SEMI (l, None) once for each l with a match; ANTI (l, None) for each l without one;
+    RIGHT SEMI and RIGHT ANTI the same of r, as (None, r).
 
     There are no late rows and no frontier here: the rows given are the rows accepted. Order of the result: by left
     row, then right row, then the unmatched right rows.
@@ -65,7 +66,9 @@ def interval_join(
             results.append((one, None))
         if kind in ("left", "full", "anti") and not partners:
             results.append((one, None))
-    if kind in ("right", "full"):
+    if kind == "right_semi":
+        results += [(None, other) for index, other in enumerate(right) if index in matched_right]
+    if kind in ("right", "full", "right_anti"):
         results += [(None, other) for index, other in enumerate(right) if index not in matched_right]
     return results
 

@@ -35,6 +35,8 @@ RIGHT = rows((1, 4), (1, 5), (1, 19), (1, 20), (3, 10), (None, 10))
         ),
         ("semi", [(10, None)]),
         ("anti", [(40, None), (10, None), (10, None)]),
+        ("right_semi", [(None, 5), (None, 19)]),
+        ("right_anti", [(None, 4), (None, 20), (None, 10), (None, 10)]),
     ],
 )
 def test_kinds(kind: Kind, expected: list[tuple[int | None, int | None]]) -> None:
@@ -74,6 +76,8 @@ def test_equal_rows_all_count() -> None:
     assert len(interval_join(left, right, "inner", on=[("k", "k")], lo=0, hi=0)) == 6
     assert len(interval_join(left, right, "semi", on=[("k", "k")], lo=0, hi=0)) == 2
     assert len(interval_join(left, [], "anti", on=[("k", "k")], lo=0, hi=0)) == 2
+    assert len(interval_join(left, right, "right_semi", on=[("k", "k")], lo=0, hi=0)) == 3
+    assert len(interval_join([], right, "right_anti", on=[("k", "k")], lo=0, hi=0)) == 3
 
 
 def test_open_bounds_and_null_times() -> None:

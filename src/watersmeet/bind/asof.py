@@ -44,7 +44,7 @@ class AsofBinder:
         self._columns = columns
         if join.kind not in (JoinKind.INNER, JoinKind.LEFT):
             raise UnsupportedError(
-                f"{join.kind.value.upper()} JOIN as of a time is not supported",
+                f"{join.title.upper()} JOIN as of a time is not supported",
                 hint="use INNER or LEFT",
                 position=join.position,
             )

@@ -42,6 +42,6 @@ def join_kind(join: exp.Join) -> tuple[JoinKind, bool]:
             return kind, mirrored
     raise UnsupportedError(
         f"{' '.join(filter(None, written))} JOIN is not supported",
-        hint="joins are INNER, LEFT, RIGHT, FULL, and SEMI and ANTI of either side",
+        hint="joins are INNER, LEFT, RIGHT, FULL, LEFT and RIGHT SEMI, LEFT and RIGHT ANTI",
         position=position_of(join),
     )

@@ -151,10 +151,11 @@ def _aggregated(position: Position | None) -> UnsupportedError:
 
 def _unbounded(query: LogicalQuery, found: Sequence[tuple[Join, Side]]) -> PlanError:
     join, side = found[0]
+    kept = [each for of, each in found if of is join]
+    written = [(each, join.child(join.written(each))) for each in Side if join.written(each) in kept]
     sides = " and ".join(
-        f"the {each.value} side ({', '.join(query.inputs[i].alias for i in sorted(join.child(each).visible))})"
-        for of, each in found
-        if of is join
+        f"the {each.value} side ({', '.join(query.inputs[i].alias for i in sorted(child.visible))})"
+        for each, child in written
     )
     own, other = (query.inputs[join.condition.leaders[each.index][0]].alias for each in (side, side.other))
     return PlanError(

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from watersmeet.kernels.api import Side
 from watersmeet.kernels.changelog.newest import Newest
 from watersmeet.kernels.match import Key
 from watersmeet.plan.logical.tree import Input
 from watersmeet.plan.physical_plan import PhysicalPlan
 
 #: The kernel's ``l.`` or ``r.`` before a column whose name says itself which side it belongs to.
+_ALIAS = re.compile(r'\b[lr](?=\.")')
 _BEFORE_ALIAS = re.compile(r'\b[lr]\.(?="[^"]*:)')
 
 
@@ -19,8 +21,13 @@ def plain_name(name: str) -> str:
     return name.replace("`", "").replace('"', "").replace(":", ".")
 
 
-def plain_condition(sql: str) -> str:
-    """A kernel's condition without the names of its two rows."""
+def plain_condition(sql: str, *, mirrored: bool = False) -> str:
+    """A kernel's condition without the names of its two rows where a column says whose it is.
+
+    ``mirrored`` exchanges the names that stay: the text has the two sides the other way round.
+    """
+    if mirrored:
+        sql = _ALIAS.sub(lambda alias: "r" if alias[0] == "l" else "l", sql)
     return plain_name(_BEFORE_ALIAS.sub("", sql))
 
 
@@ -31,10 +38,12 @@ def newest_text(newest: Newest) -> str:
     return f"the newest change of each key ({key}) of {newest.alias}{tested}"
 
 
-def key_lines(keys: Iterable[Key]) -> Iterator[str]:
-    """A line for each key of a join."""
+def key_lines(keys: Iterable[Key], sides: Iterable[Side] = Side) -> Iterator[str]:
+    """A line for each key of a join, its sides in the order of the text."""
+    first, second = sides
     for key in keys:
-        yield f"  key {plain_name(key.left)} {'<=>' if key.null_safe else '='} {plain_name(key.right)}"
+        equals = "<=>" if key.null_safe else "="
+        yield f"  key {plain_name(key.of(first))} {equals} {plain_name(key.of(second))}"
 
 
 def input_of(time_name: str, plan: PhysicalPlan) -> Input:

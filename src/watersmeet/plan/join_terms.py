@@ -50,7 +50,7 @@ def join_terms(query: LogicalQuery, sources: Sources) -> tuple[dict[Join, JoinTe
             elif _commutes(query, joins[number:]):
                 postponed.append(condition)
             else:
-                require_allowed(carried, join.kind.value)
+                require_allowed(carried, join.title)
         found[join] = JoinTerms(number, keys, routes, tuple(residual))
     return found, tuple(postponed)
 

@@ -25,7 +25,7 @@ from watersmeet.session.join_clauses import (
 from watersmeet.session.results import Stream
 from watersmeet.session.session import Session, connect
 
-How: TypeAlias = Literal["inner", "left", "right", "full", "semi", "anti"]
+How: TypeAlias = Literal["inner", "left", "right", "full", "semi", "anti", "right_semi", "right_anti"]
 _JOINS: dict[str, str] = {
     "inner": "INNER JOIN",
     "left": "LEFT JOIN",
@@ -33,6 +33,8 @@ _JOINS: dict[str, str] = {
     "full": "FULL JOIN",
     "semi": "LEFT SEMI JOIN",
     "anti": "LEFT ANTI JOIN",
+    "right_semi": "RIGHT SEMI JOIN",
+    "right_anti": "RIGHT ANTI JOIN",
 }
 Unit: TypeAlias = Literal["s", "ms", "us", "row"]
 Emit: TypeAlias = Literal["final", "changelog"]
@@ -63,7 +65,8 @@ def interval_join(
     A left row and a right row match if their keys are equal, ``where`` is true and ``left.time - before <= right.time
     <= left.time + after``.  A NULL key matches nothing.  Every matching pair is emitted exactly once, as soon as both
     rows have arrived.  ``left``, ``right`` and ``full`` joins also emit the rows without a match, padded with NULL.  A
-    ``semi`` join emits each left row that has a match once, an ``anti`` join each left row that has none.
+    ``semi`` join emits each left row that has a match once, an ``anti`` join each left row that has none;
+    ``right_semi`` and ``right_anti`` do the same with the right rows.
 
     With ``emit="final"`` a padded or anti row is emitted once the watermarks of both streams have passed its window,
     and nothing is ever retracted.  With ``emit="changelog"`` it is emitted at once, and retracted if a match arrives.
@@ -73,7 +76,7 @@ def interval_join(
         on: A key column, or a list of columns and of (left, right) pairs of columns.  The types of a pair must be
             equal, or both numeric.
         within: The window as (before, after), or one span for both: text such as ``"10 minutes"``, or a timedelta.
-        how: ``inner``, ``left``, ``right``, ``full``, ``semi`` or ``anti``.
+        how: ``inner``, ``left``, ``right``, ``full``, ``semi``, ``anti``, ``right_semi`` or ``right_anti``.
         time: The event-time column, or (left, right) columns: TIMESTAMP, or a whole number of ``unit``.
         delay: How far rows arrive out of order.  The watermark of a stream is its newest event time minus the delay.
         grace: How much longer late rows are accepted.
@@ -83,8 +86,8 @@ def interval_join(
 
     Returns:
         A streaming DataFrame with the columns of the left side, then those of the right side, under their own types.  A
-        right column whose name is taken is named ``right_NAME``.  Semi and anti joins have the left columns only.  A
-        changelog ends with ``_tp_delta`` TINYINT: +1 for a new row, -1 for a retracted one.
+        right column whose name is taken is named ``right_NAME``.  Semi and anti joins have the columns
+        of one side only.  A changelog ends with ``_tp_delta`` TINYINT: +1 for a new row, -1 for a retracted one.
 
     Raises:
         ConfigError: An unknown ``how``, ``emit`` or ``unit``, or a span that cannot be read.

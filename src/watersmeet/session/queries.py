@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from watersmeet.runtime.query import Job, QueryMode, RunningQuery, start_query
 from watersmeet.runtime.storage import Storage
 from watersmeet.session.results import Table
 from watersmeet.session.streams import Streams
+from watersmeet.sql.query_names import NumberedNames, insert_name
 from watersmeet.sql.statements import StopQuery
 
 
@@ -32,7 +32,7 @@ class Queries:
         self._workspace = workspace
         self._streams = streams
         self._started: dict[str, RunningQuery] = {}
-        self._texts: dict[str, str] = {}
+        self._names = NumberedNames()
 
     def all(self) -> list[RunningQuery]:
         """The queries that have been started, in that order."""
@@ -101,13 +101,9 @@ class Queries:
         path = f"{folder.rstrip('/')}/{name}" if folder else str(self._workspace / "queries" / name)
         return Checkpoint(Storage(self._spark), path)
 
-    def distinct_name(self, wanted: str, text: str) -> str:
-        """A name for a query's text, which it keeps when the job runs again; other texts get a number."""
-        name, number = wanted, 1
-        while self._texts.setdefault(name, text) != text:
-            number += 1
-            name = f"{wanted}_{number}"
-        return name
+    def insert_name(self, target: StreamDef, plan: PhysicalPlan, source: str) -> str:
+        """The name of an INSERT INTO … SELECT, which it keeps when the job runs again; other texts get a number."""
+        return self._names.name_for(name_of_insert(target, plan), source)
 
     def _writer(
         self,
@@ -130,17 +126,6 @@ class Queries:
         return write
 
 
-def insert_name(target: StreamDef, plan: PhysicalPlan) -> str:
-    """The name of a query that feeds ``target`` by INSERT INTO … SELECT."""
-    sources = dict.fromkeys(part.input.stream.name for part in plan.inputs)
-    return f"into_{target.name}_from_{'_'.join(sources)}"
-
-
-def select_name(text: str) -> str:
-    """The name of a query that is a bare SELECT."""
-    return f"select_{short_hash(text)}"
-
-
-def short_hash(text: str) -> str:
-    """A hash of SQL text that ignores differences in white space."""
-    return hashlib.blake2b(" ".join(text.split()).encode(), digest_size=4).hexdigest()
+def name_of_insert(target: StreamDef, plan: PhysicalPlan) -> str:
+    """The name of a query that feeds ``target`` by INSERT INTO … SELECT, before a number tells it from others."""
+    return insert_name(target.name, (part.input.stream.name for part in plan.inputs))

@@ -30,7 +30,7 @@ from watersmeet.runtime.dataflow import Resources, build, new_buckets
 from watersmeet.runtime.failures import planning
 from watersmeet.runtime.query import QueryMode, RunningQuery
 from watersmeet.session.listings import description
-from watersmeet.session.queries import Queries, insert_name, select_name, short_hash
+from watersmeet.session.queries import Queries, name_of_insert
 from watersmeet.session.results import Batch, Message, Plan, Result, Started, Stream, Table
 from watersmeet.session.spark import open_spark
 from watersmeet.session.streams import Streams, check_connector, check_corrections
@@ -38,6 +38,7 @@ from watersmeet.session.table_queries import batch_frame, insert_rows
 from watersmeet.settings.secrets import masked_definition
 from watersmeet.settings.seek import resolve
 from watersmeet.sql.parse import parse
+from watersmeet.sql.query_names import select_name, text_hash
 from watersmeet.sql.statements import (
     CreateIndex,
     CreateStream,
@@ -143,7 +144,7 @@ class Session:
         elif isinstance(statement, InsertSelect):
             target = self._target(statement)
             check_corrections(target, physical, statement)
-            name = insert_name(target, physical)
+            name = name_of_insert(target, physical)
         else:
             name = select_name(statement.source)
         return explain(physical, self._queries.checkpoint(name, None).read_counters())
@@ -315,7 +316,7 @@ class Session:
         physical = self._plan(statement.query)
         check_target(target, [column.name for column in physical.outputs], statement)
         check_corrections(target, physical, statement)
-        name = self._queries.distinct_name(insert_name(target, physical), statement.source)
+        name = self._queries.insert_name(target, physical, statement.source)
         return self._start(name, physical, target, mode, checkpoint, statement.columns)
 
     def _insert_stored(self, statement: InsertHistorical) -> Message:
@@ -328,7 +329,7 @@ class Session:
             frame = frame.toDF(*(statement.columns or [column.name for column in target.columns]))
         rows = to_columns(frame, target, statement.columns)
         batch = 0  # the only one: the key is used once
-        key = f"into_{target.name}_{short_hash(statement.source)}-{uuid.uuid4().hex}-{batch:012d}"
+        key = f"into_{target.name}_{text_hash(statement.source)}-{uuid.uuid4().hex}-{batch:012d}"
         count = insert_rows(rows, lambda counted: sink.write(counted, batch, key))
         return Message(f"{count} row{'s' if count != 1 else ''} into {target.name}")
 

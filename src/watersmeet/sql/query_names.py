@@ -7,14 +7,18 @@ from collections.abc import Iterable
 
 
 def select_name(source: str) -> str:
-    """Return the name of a SELECT: a hash of its text, in which the amount of white space does not count."""
-    digest = hashlib.blake2b(" ".join(source.split()).encode(), digest_size=4).hexdigest()
-    return f"select_{digest}"
+    """Return the name of a SELECT."""
+    return f"select_{text_hash(source)}"
 
 
 def insert_name(target: str, sources: Iterable[str]) -> str:
     """Return the name of INSERT INTO target SELECT from sources (names of streams, in the order of the plan)."""
     return f"into_{target}_from_{'_'.join(dict.fromkeys(sources))}"
+
+
+def text_hash(source: str) -> str:
+    """Return a hash of SQL text that ignores differences in white space."""
+    return hashlib.blake2b(" ".join(source.split()).encode(), digest_size=4).hexdigest()
 
 
 class NumberedNames:

@@ -177,6 +177,15 @@ class Join:
         return self.left if side is Side.LEFT else self.right
 
     @property
+    def title(self) -> str:
+        """What the text calls the kind."""
+        return f"right {self.kind.value}" if self.mirrored else self.kind.value
+
+    def written(self, side: Side) -> Side:
+        """The side here of what the text has on a side; the same function leads back."""
+        return side.other if self.mirrored else side
+
+    @property
     def visible(self) -> frozenset[int]:
         """Inputs whose columns appear in the results."""
         return self.left.visible | self.right.visible if self.kind.pairs else self.left.visible

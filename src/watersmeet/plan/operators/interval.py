@@ -51,7 +51,8 @@ class IntervalOperator(WindowedOperator):
         sides = self.spreadable_sides
         if not sides or settings.skew == "keep" or settings.buckets == 1:
             return
-        which = "the side that has more of them" if len(sides) > 1 else f"the {self.side_name(sides[0])} side"
+        names = [name.value for name, side in zip(Side, self.sides, strict=True) if side in sides]
+        which = "the side that has more of them" if len(names) > 1 else f"the {names[0]} side"
         unset = "" if settings.skew else ", but not in a DataFrame, unless skew = 'spread'"
         many = f"{settings.skew_rows:,} rows in a batch"
         yield f"  a key with {many}: those of {which} are spread over all buckets{unset}"

@@ -10,6 +10,7 @@ from watersmeet.kernels.api import EmitMode, Side
 from watersmeet.kernels.match import WindowMatch
 from watersmeet.plan.explain_text import input_of, key_lines, plain_condition
 from watersmeet.plan.join_site import JoinSite
+from watersmeet.plan.logical.bounds import Interval
 from watersmeet.plan.logical.tree import Input
 from watersmeet.plan.physical_plan import Feed, PhysicalOperator, PhysicalPlan
 
@@ -21,26 +22,29 @@ class WindowedOperator(PhysicalOperator):
     match: WindowMatch
     mirrored: bool = False  # RIGHT SEMI or RIGHT ANTI: the kernel's left side is the right one of the text
 
-    def side_name(self, side: Side) -> str:
-        """What the text calls a side of the kernel."""
-        return (side.other if self.mirrored else side).value
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        """The kernel's sides in the order of the text."""
+        return (Side.RIGHT, Side.LEFT) if self.mirrored else (Side.LEFT, Side.RIGHT)
 
     def explain(self, plan: PhysicalPlan) -> Iterator[str]:
-        """Kind, keys, window, condition, and what bounds the state of each side."""
+        """Kind, keys, window, condition, and what bounds the state of each side; all as the text has it."""
         match = self.match
         buckets = "one bucket (no key)" if self.single_bucket else "by key hash"
         kind = f"right {match.kind.value}" if self.mirrored else match.kind.value
         yield f"{self.name}: {kind} join, {self._results(plan)}, {buckets}"
-        yield from key_lines(match.keys)
-        left, right = (input_of(feed.times[0], plan) for feed in self.feeds)
-        yield f"  window {_window(match, left, right)}"
+        yield from key_lines(match.keys, self.sides)
+        inputs = {side: input_of(feed.times[0], plan) for side, feed in zip(Side, self.feeds, strict=True)}
+        window = Interval(match.lower, match.upper)
+        left, right = (inputs[side] for side in self.sides)
+        yield f"  window {_window(window.negated() if self.mirrored else window, left, right)}"
         if match.residual is not None:
-            yield f"  condition in the kernel: {plain_condition(match.residual)}"
-        for side, bound, input in ((Side.LEFT, match.upper, left), (Side.RIGHT, match.lower, right)):
-            reach = (
-                None if bound is None else span_text(max(bound if side is Side.LEFT else -bound, 0), input.time.unit)
-            )
-            yield f"  state of the {self.side_name(side)} side: {self.state_text(side, reach)}"
+            yield f"  condition in the kernel: {plain_condition(match.residual, mirrored=self.mirrored)}"
+        behind = {Side.LEFT: window.upper, Side.RIGHT: window.negated().upper}
+        for name, side in zip(Side, self.sides, strict=True):
+            bound = behind[side]
+            reach = None if bound is None else span_text(max(bound, 0), inputs[side].time.unit)
+            yield f"  state of the {name.value} side: {self.state_text(side, reach)}"
         yield from self.skew_lines(plan)
         if retractions := list(self.retraction_texts()):
             yield f"  results are emitted at once; {', '.join(retractions)}"
@@ -78,10 +82,10 @@ def window_match(site: JoinSite, feeds: Sequence[Feed]) -> WindowMatch:
     )
 
 
-def _window(match: WindowMatch, left: Input, right: Input) -> str:
+def _window(window: Interval, left: Input, right: Input) -> str:
     distance = f"{right.alias}.{right.time.column} - {left.alias}.{left.time.column}"
-    if match.lower is None and match.upper is None:
+    if window.is_free:
         return "none: any two times match"
-    lower = f"{span_text(match.lower, left.time.unit)} <= " if match.lower is not None else ""
-    upper = f" <= {span_text(match.upper, left.time.unit)}" if match.upper is not None else ""
+    lower = f"{span_text(window.lower, left.time.unit)} <= " if window.lower is not None else ""
+    upper = f" <= {span_text(window.upper, left.time.unit)}" if window.upper is not None else ""
     return f"{lower}{distance}{upper}"

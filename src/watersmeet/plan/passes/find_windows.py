@@ -122,7 +122,8 @@ def _analyzed(
     _check_units(join, chosen, inputs)
     if bounds.is_empty:
         unit = inputs[chosen[0]].time.unit
-        least, most = ("" if each is None else span_text(each, unit) for each in (bounds.lower, bounds.upper))
+        written = bounds.negated() if join.mirrored else bounds
+        least, most = ("" if each is None else span_text(each, unit) for each in (written.lower, written.upper))
         raise PlanError(
             "the window of this join is empty: no two rows can ever match",
             detail=f"{least} <= right time - left time <= {most}",
@@ -238,8 +239,7 @@ def _window_pairs(
 ) -> dict[Pair, Interval]:
     """The bounds that WITHIN puts on pairs of inputs."""
     interval = Interval(-within.before, within.after)
-    first, second = (join.right, join.left) if join.mirrored else (join.left, join.right)  # as written
-    left, right = sorted(met_in_time(first)), sorted(met_in_time(second))
+    left, right = (sorted(met_in_time(join.child(join.written(side)))) for side in Side)
     if not trailing:
         named = {i for condition in join.condition.residual for i in inputs_of(condition, columns)} & set(left)
         left = sorted(named) or left
