@@ -50,6 +50,31 @@ def refuse(*_: object) -> None:
         (stream("embedded", topic="t"), "a stream without a connector has no option 'topic'", "topic"),
         (stream("files"), "files needs the option path", "path"),
         (stream("files", path="p", csv__header="true"), "hint: write header = 'true'", "csv.header"),
+        (
+            stream("files", path="p", compression="snappy"),
+            "files: compression = 'snappy' does not go with format = 'json'\nhint: write 'none' or 'gzip'",
+            "compression",
+        ),
+        (
+            stream("files", path="p", format="csv", compression="GZIP"),
+            "compression = 'GZIP' does not go with format = 'csv'\nhint: write 'none' or 'gzip'",
+            "compression",
+        ),
+        (
+            stream("files", path="p", format="parquet", compression="lz4"),
+            "does not go with format = 'parquet'\nhint: write 'none' or 'snappy' or 'gzip' or 'zstd'",
+            "compression",
+        ),
+        (
+            changing("files", path="p", format="debezium-json", compression="gzip"),
+            "files: compression is for writing, and format = 'debezium-json' is only read",
+            "compression",
+        ),
+        (
+            stream("files", path="p", format="parquet", compression="gzip", parquet__Compression="zstd"),
+            "compression and parquet.Compression say the same\nhint: leave out parquet.Compression",
+            "parquet.Compression",
+        ),
         (stream("kafka", topic="t", brokers="h:1", topics="t"), "kafka has no option 'topics'", "topics"),
         (stream("datagen", rows="3"), "datagen has no option 'rows'", "rows"),
         (stream("files", path="p", format="debezium-json"), "brings changes, but s only appends rows", "format"),

@@ -97,8 +97,8 @@ def test_tables_are_kept_apart_from_streams(spark: SparkSession, tmp_path: Path)
     described = session.sql("DESCRIBE c")
     assert described == Table(("column", "type", "note"), [("id", "INT", ""), ("ts", "TIMESTAMP", "")])
     for statement, error in (
-        ("INSERT INTO c VALUES (1, NULL)", "c is an outside table: it is only looked up in"),
-        ("INSERT INTO c SELECT id, NULL FROM o", "c is an outside table: it is only looked up in"),
+        ("INSERT INTO c VALUES (1, NULL)", "c is an external table: queries only look up rows in it"),
+        ("INSERT INTO c SELECT id, NULL FROM o", "c is an external table: queries only look up rows in it"),
     ):
         with pytest.raises(UnsupportedError, match=error):
             session.sql(statement)

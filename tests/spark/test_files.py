@@ -15,6 +15,8 @@ from pyspark.sql import SparkSession
 
 import watersmeet
 from tests.support.jobs import batch_answer, json_lines, json_rows, run_job, write_lines
+from watersmeet.catalog.streams import StreamColumn, StreamDef
+from watersmeet.connectors.registry import open_sink, open_stored
 from watersmeet.errors import CheckpointError, ConnectorError
 from watersmeet.runtime.query import QueryMode
 from watersmeet.session.session import Session
@@ -165,6 +167,54 @@ def test_a_file_with_other_columns_is_refused_also_one_that_comes_later(
     assert raised.value.detail == f"first line: {first.replace(';', ', ')}\ndeclared: id, note, ts"
     assert hint in (raised.value.hint or "")
     assert json_rows(tmp_path / "out") == [("1", "a", 10)]
+
+
+# -- compressed results -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("format", "compression", "ending"),
+    [
+        ("json", None, "json"),
+        ("json", "none", "json"),
+        ("json", "gzip", "json.gz"),
+        ("csv", None, "csv"),
+        ("csv", "none", "csv"),
+        ("csv", "gzip", "csv.gz"),
+        ("parquet", None, "snappy.parquet"),
+        ("parquet", "none", "parquet"),
+        ("parquet", "snappy", "snappy.parquet"),
+        ("parquet", "gzip", "gz.parquet"),
+        ("parquet", "zstd", "zstd.parquet"),
+    ],
+)
+def test_files_are_compressed_and_read_again(
+    spark: SparkSession, format: str, compression: str | None, ending: str, tmp_path: Path
+) -> None:
+    """A batch that is written again, before it with another compression, leaves no file of the first attempt."""
+    columns = tuple(StreamColumn(name=name, type=type) for name, type in (("id", "INT"), ("note", "STRING")))
+
+    def stream(**more: str) -> StreamDef:
+        return StreamDef(name="s", columns=columns, connector="files", options={**options, **more})
+
+    def write(**more: str) -> None:
+        sink = open_sink(stream(**more), tmp_path, changelog=False, show=lambda *_: None)
+        sink.write(frame, 0, "q-000000000000")
+
+    options = {"path": str(tmp_path / "out"), "format": format}
+    if format == "csv":
+        options["header"] = "true"
+    chosen = {"compression": compression} if compression is not None else {}
+    frame = spark.createDataFrame([(1, "a"), (2, None), (3, "ü")], "id INT, note STRING").coalesce(1)
+    write(compression="gzip")
+    write(**chosen)
+    written = sorted(path.name for path in (tmp_path / "out").iterdir() if not path.name.startswith((".", "_")))
+    assert written == [f"q-000000000000-00000.{ending}"]
+    if format == "parquet":
+        found = pq.ParquetFile(tmp_path / "out" / written[0]).metadata.row_group(0).column(0).compression
+        assert found == {None: "SNAPPY", "none": "UNCOMPRESSED"}.get(compression, str(compression).upper())
+    read = open_stored(spark, stream(**chosen), tmp_path)
+    assert sorted(tuple(row) for row in read.select("id", "note").collect()) == [(1, "a"), (2, None), (3, "ü")]
 
 
 # -- what a checkpoint accepts ----------------------------------------------------------------------------------------

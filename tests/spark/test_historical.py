@@ -315,7 +315,7 @@ def test_explain_refuses_what_takes_no_rows(session: Session) -> None:
 def test_a_registered_frame_is_not_stored(spark: SparkSession, session: Session) -> None:
     session.register("f", spark.readStream.format("rate").load(), time="timestamp")
     for sql in ("SELECT * FROM table(f)", "EXPLAIN SELECT * FROM table(f)"):
-        with pytest.raises(UnsupportedError, match=r"f is a DataFrame that was registered.*\(line 1, column"):
+        with pytest.raises(UnsupportedError, match=r"f is a registered DataFrame.*\(line 1, column"):
             session.sql(sql)
 
 

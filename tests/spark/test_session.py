@@ -224,7 +224,7 @@ def test_a_frame_that_cannot_be_registered(
 
 def test_nothing_is_written_to_a_frame(spark: SparkSession, session: Session) -> None:
     session.register("f", spark.readStream.schema("id INT, ts BIGINT").json(str(session.workspace)), time="ts")
-    with pytest.raises(UnsupportedError, match="a DataFrame that was registered"):
+    with pytest.raises(UnsupportedError, match="a registered DataFrame"):
         session.sql(f"INSERT INTO f {JOIN}")
 
 

@@ -31,6 +31,12 @@ from watersmeet.settings.seek import Seek
 #: The columns of Spark's source of whole files; none of them is selected.
 _BINARY_FILES = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
 _CHANGED = "_metadata.file_modification_time"
+#: The codecs of a sink, by format.
+_COMPRESSIONS = {
+    "json": ("none", "gzip"),
+    "csv": ("none", "gzip"),
+    "parquet": ("none", "snappy", "gzip", "zstd"),
+}
 _PREFIXES = {"format_options": ("json.", "csv.", "parquet.")}
 
 
@@ -44,6 +50,7 @@ class FilesOptions(BaseModel):
     max_files_per_trigger: Annotated[int, Field(gt=0)] | None = None
     header: bool = False
     changelog: bool = False
+    compression: str | None = None
     format_options: dict[str, str] = {}
 
 
@@ -55,7 +62,8 @@ class FilesConnector(StoredConnector, SinkConnector):
     or, for changing streams, ``debezium-json``; ``json.*``, ``csv.*`` and ``parquet.*`` are Spark's options for it.
     With ``header`` the first line of each CSV file names the columns, in declared order. As a sink, it names files by
     query, batch and part, so a batch that is written again replaces its own files; with ``changelog`` it takes a
-    changelog and writes ``_tp_delta`` as the last column.
+    changelog and writes ``_tp_delta`` as the last column. ``compression`` is ``none`` or ``gzip``, for Parquet also
+    ``snappy`` (the default there) or ``zstd``.
     """
 
     name = "files"
@@ -100,7 +108,26 @@ def options_of(options: Mapping[str, str]) -> FilesOptions:
             raise ConfigError(f"files has no option {name!r}", hint="write header = 'true'", option=name)
         if not name.startswith(f"{value_format(given.format)}."):
             raise ConfigError(f"files: {name} does not go with format = '{given.format}'", option=name)
+    if given.compression is not None:
+        _check_compression(given, given.compression)
     return given
+
+
+def _check_compression(given: FilesOptions, compression: str) -> None:
+    allowed = _COMPRESSIONS.get(given.format)
+    if allowed is None:
+        raise ConfigError(
+            f"files: compression is for writing, and format = '{given.format}' is only read", option="compression"
+        )
+    if compression not in allowed:
+        raise ConfigError(
+            f"files: compression = {compression!r} does not go with format = '{given.format}'",
+            hint=f"write {' or '.join(map(repr, allowed))}",
+            option="compression",
+        )
+    for name in given.format_options:
+        if name.lower() == f"{given.format}.compression":
+            raise ConfigError(f"files: compression and {name} say the same", hint=f"leave out {name}", option=name)
 
 
 # -- source ------------------------------------------------------------------------------------------------------------
@@ -207,6 +234,8 @@ def _write_batch(frame: DataFrame, key: str, options: Mapping[str, str]) -> None
         writer = writer.option("header", "true")
     if given.format == "json":
         writer = writer.option("ignoreNullFields", "false")
+    if given.compression is not None:
+        writer = writer.option("compression", given.compression)
     writer.format(given.format).save(staging)
     prefix = f"{key}-"
     for name in storage.names(given.path):

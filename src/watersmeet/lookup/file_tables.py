@@ -96,7 +96,7 @@ def require_delta() -> None:
     if importlib.util.find_spec("deltalake") is None:
         raise ConnectorError(
             "connector = 'delta' needs the package deltalake",
-            hint="pip install 'watersmeet[delta]', on every worker",
+            hint="pip install '.[delta]' in a clone of Watersmeet, on every worker",
         )
 
 

@@ -11,6 +11,7 @@ import atexit
 import os
 import re
 import shutil
+import socket
 import stat
 import subprocess
 import tempfile
@@ -20,21 +21,34 @@ from fcntl import LOCK_EX, LOCK_NB, flock
 from functools import cache
 from pathlib import Path
 
+#: How long a JVM that accepts no connections may take to end.
+_LAST_SECONDS = 10.0
 _PREFIX = "watersmeet-run-"
 _NAME = re.compile(rf"{_PREFIX}\d+-\w+")
 
 
 @dataclass(slots=True)
 class ProcessFolder:
-    """A folder, the descriptor that holds its lock, and the JVM that uses it, which removes it when it ends."""
+    """A folder, the descriptor that holds its lock, and the JVM that uses it, which removes it when it ends.
+
+    ``port`` is the one on which the JVM listens.
+    """
 
     path: Path
     lock: int
     jvm: subprocess.Popen[bytes] | None = None
+    port: int | None = None
 
     def is_left_to_jvm(self) -> bool:
-        """Whether a JVM is alive that will remove the folder."""
-        return self.jvm is not None and self.jvm.poll() is None
+        """Whether a JVM is alive that will remove the folder; waits for one that was killed and has not ended yet."""
+        if self.jvm is None or self.jvm.poll() is not None:
+            return False
+        with suppress(OSError):
+            socket.create_connection(("127.0.0.1", self.port or 0), timeout=1).close()
+            return True
+        with suppress(subprocess.TimeoutExpired):
+            self.jvm.wait(_LAST_SECONDS)
+        return self.jvm.poll() is None
 
 
 @cache

@@ -63,7 +63,7 @@ def start_jvm(settings: Mapping[str, str], packages: Sequence[str]) -> None:
     SparkContext._ensure_initialized(gateway=gateway)
     jvm = gateway.jvm
     jvm.org.apache.spark.util.ShutdownHookManager.registerShutdownDeleteDir(jvm.java.io.File(str(folder.path)))
-    folder.jvm = gateway.proc
+    folder.jvm, folder.port = gateway.proc, gateway.gateway_parameters.port
 
 
 def not_started(error: Exception) -> WatersmeetError:

@@ -342,7 +342,7 @@ class Session:
             )
         if target.connector == FRAME:
             raise UnsupportedError(
-                f"{target.name} is a DataFrame that was registered: no rows can be written to it",
+                f"{target.name} is a registered DataFrame: no rows can be written to it",
                 position=statement.position,
             )
         return target

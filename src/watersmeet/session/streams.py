@@ -138,7 +138,7 @@ class Streams:
         stream = self.require(statement.stream, statement)
         if self.catalog.get(stream.name) is None:
             raise UnsupportedError(
-                f"{stream.name} is a DataFrame that was registered: it has no indexes", position=statement.position
+                f"{stream.name} is a registered DataFrame: it has no indexes", position=statement.position
             )
         if isinstance(statement, CreateIndex):
             changed, done = with_index(stream, statement), "created"

@@ -22,8 +22,6 @@ from watersmeet.engine.hot_keys import Entry, HotKeys
 from watersmeet.engine.pack import pack
 from watersmeet.engine.specs import OperatorSpec, PackSpec
 from watersmeet.errors import CatalogError
-from watersmeet.kernels.lookup import LookupJoin
-from watersmeet.lookup.cache import forget_cache
 from watersmeet.lookup.source import LookupSource
 from watersmeet.lookup.tables import table_schema
 from watersmeet.plan.physical_plan import PhysicalInput
@@ -59,21 +57,18 @@ class Harness(Rig):
         self._hot_keys: dict[str, HeldHotKeys] = defaultdict(HeldHotKeys)  # by operator
         self._rows_fed: Counter[str] = Counter()
         self._counters: dict[str, int] = {}
-        schemas = [self._project(part, StepInput()).schema for part in self.plan.inputs]
-        numbers = tuple(range(self.plan.query.settings.buckets or buckets))
-        self._packs = pack_specs(self.plan, schemas, numbers)
-        self._operators = operator_specs(self.plan, schemas, [("",)] * len(schemas), numbers)
+        self._schemas = [self._project(part, StepInput()).schema for part in self.plan.inputs]
+        self._buckets = tuple(range(self.plan.query.settings.buckets or buckets))
+        self._packs = pack_specs(self.plan, self._schemas, self._buckets)
+        self.restart()
         # An error in the SELECT list is raised now, not at the first row.
         result = select(self.plan, self._operators[-1].output.empty_table())
         super().__init__(self.plan, spark_types(result.schema))
-        self.restart()
 
     def restart(self) -> None:
-        """Forget everything that is not durable."""
+        """Forget everything that is not durable; the operators' specs are those of a new run."""
         self._working_sets.forget()
-        for spec in self._operators:
-            if isinstance(spec.kernel, LookupJoin):
-                forget_cache(spec.kernel.cache)
+        self._operators = operator_specs(self.plan, self._schemas, [("",)] * len(self._schemas), self._buckets)
 
     def fill(self, table: str, rows: Sequence[Row]) -> None:
         """Replace the rows of an external table."""
