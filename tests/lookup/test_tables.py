@@ -36,8 +36,8 @@ def test_parquet_files_are_asked_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (JDBC, r"needs the package sqlalchemy and psycopg\nhint: pip install 'watersmeet\[jdbc\]'"),
-        ({"connector": "delta", "path": "/c"}, r"needs the package deltalake\nhint: pip install 'watersmeet\[delta\]'"),
+        (JDBC, r"needs the package sqlalchemy and psycopg\nhint: pip install '\.\[jdbc\]'"),
+        ({"connector": "delta", "path": "/c"}, r"needs the package deltalake\nhint: pip install '\.\[delta\]'"),
     ],
 )
 def test_a_missing_package(monkeypatch: pytest.MonkeyPatch, options: dict[str, str], message: str) -> None:
