@@ -7,7 +7,7 @@ import pytest
 from watersmeet.bind.define import define_frame, define_stream
 from watersmeet.bind.insert_target import check_target, takes_column
 from watersmeet.catalog.streams import FRAME, StreamDef, StreamMode
-from watersmeet.errors import BindError, WatersmeetError
+from watersmeet.errors import BindError, UnsupportedError, WatersmeetError
 from watersmeet.sql.parse import parse
 from watersmeet.sql.statements import CreateStream, InsertSelect
 
@@ -97,3 +97,10 @@ def test_a_changing_frame() -> None:
     with pytest.raises(BindError, match="append-only") as refused:
         define_frame("f", columns, "ts", "0 seconds", "ms")
     assert refused.value.position is None
+
+
+@pytest.mark.parametrize("kind", ["string collate UNICODE_CI", "struct<a:string collate UTF8_LCASE>"])
+def test_a_frame_with_a_collation_is_refused(kind: str) -> None:
+    with pytest.raises(UnsupportedError, match=r"column c of f: the collation U\w+ is not supported"):
+        define_frame("f", [("c", kind), ("ts", "timestamp")], "ts", "0 seconds", "ms")
+    define_frame("f", [("c", "string collate UTF8_BINARY"), ("ts", "timestamp")], "ts", "0 seconds", "ms")

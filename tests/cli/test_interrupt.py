@@ -1,17 +1,13 @@
 from __future__ import annotations
 
-import logging
 import os
 import signal
-import socket
 import subprocess
 import sys
-from socketserver import BaseRequestHandler, TCPServer
 
 import pytest
 
 from watersmeet.cli.interrupt import ending_at_once, interruptible
-from watersmeet.cli.spark import _is_of_use, _keep_back_traces
 
 STARTING = """
 import os, signal
@@ -45,33 +41,3 @@ def test_the_first_ctrl_c_requests_a_stop_and_the_second_interrupts() -> None:
         assert interrupt.asked
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
-
-
-def test_calls_interrupted_by_a_second_ctrl_c_are_not_logged() -> None:
-    def record(path: str) -> logging.LogRecord:
-        broken_off = (KeyboardInterrupt, KeyboardInterrupt(), None)
-        return logging.LogRecord("root", logging.ERROR, path, 0, "while sending", None, broken_off)
-
-    assert not _is_of_use(record("py4j/java_gateway.py"))
-    assert _is_of_use(record("elsewhere.py"))
-
-
-class Failing(BaseRequestHandler):
-    error: Exception
-
-    def handle(self) -> None:
-        raise self.error
-
-
-@pytest.mark.parametrize(
-    ("error", "is_printed"), [(EOFError(), False), (ConnectionResetError(), False), (KeyError("k"), True)]
-)
-def test_the_end_of_spark_prints_no_stack_trace(
-    error: Exception, is_printed: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(Failing, "error", error, raising=False)
-    with TCPServer(("127.0.0.1", 0), Failing) as server:
-        _keep_back_traces(server)
-        with socket.create_connection(server.socket.getsockname()):
-            server.handle_request()
-    assert ("Traceback" in capsys.readouterr().err) is is_printed

@@ -12,11 +12,20 @@ from sqlglot import exp
 from watersmeet.bind.changing_streams import check_delta, primary_key, stream_mode
 from watersmeet.catalog.streams import EMBEDDED, FRAME, StreamColumn, StreamDef, StreamMode
 from watersmeet.columns import RESERVED, TP_DELTA, TP_TIME
-from watersmeet.errors import BindError, ConfigError, Position, SqlSyntaxError, WatersmeetError, did_you_mean
+from watersmeet.errors import (
+    BindError,
+    ConfigError,
+    Position,
+    SqlSyntaxError,
+    UnsupportedError,
+    WatersmeetError,
+    did_you_mean,
+)
 from watersmeet.expressions.arrow_types import arrow_type
 from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.times import TimeUnit, interval_micros
 from watersmeet.settings.durations import split_duration
+from watersmeet.sql.collation import foreign_collation, message
 from watersmeet.sql.statements import (
     ColumnDef,
     CreateStream,
@@ -174,6 +183,12 @@ def define_frame(
             f"{name} has a primary key, but its rows are only appended: none replaces another",
             hint="give a mode too, 'versioned_kv' or 'changelog_kv'; or leave out primary_key",
         )
+    for column, type_text in columns:
+        if (collation := foreign_collation(type_text)) is not None:
+            raise UnsupportedError(
+                f"column {column} of {name}: {message(collation)}",
+                hint="cast the column to STRING; to ignore case, join on lower(…) of both sides",
+            )
     nowhere = Position(1, 1)
     statement = CreateStream(
         name=name,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import sys
@@ -14,8 +13,7 @@ from io import TextIOWrapper
 from logging import Formatter, LogRecord
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from socketserver import BaseServer
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -84,8 +82,6 @@ def start_session(
 
         session = watersmeet.connect(workspace=workspace, packages=packages, master=master, config=config)
     session.show = show_changes
-    logging.getLogger().addFilter(_is_of_use)
-    _keep_back_traces(session.spark.sparkContext._accumulatorServer)
     return session
 
 
@@ -109,22 +105,6 @@ def quiet_start(workspace: Path) -> Iterator[None]:
     except WatersmeetError as error:
         error.detail = error.detail or log.last_lines() or None
         raise
-
-
-def _keep_back_traces(server: BaseServer) -> None:
-    """Suppress the stack traces that PySpark's accumulator server prints when the JVM ends, which others report."""
-    handle = server.handle_error
-
-    def handle_error(request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exception(), EOFError | ConnectionError):
-            handle(request, client_address)
-
-    server.handle_error = handle_error  # type: ignore[method-assign]
-
-
-def _is_of_use(record: LogRecord) -> bool:
-    """Return False for the stack traces that py4j logs when Ctrl-C or the end of the JVM interrupts a call."""
-    return not (record.exc_info and record.module == "java_gateway")
 
 
 class _File(RotatingFileHandler):

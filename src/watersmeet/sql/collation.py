@@ -26,6 +26,12 @@ def refuse_collations(tree: exp.Expr, failures: Failures) -> None:
                 )
 
 
+def foreign_collation(type_text: str) -> str | None:
+    """The first collation in Spark's text of a type that does not compare bytes; None if there is none."""
+    names = (found[1] for found in _IN_TYPE_TEXT.finditer(type_text))
+    return next((name for name in names if name.upper() != BINARY), None)
+
+
 def message(collation: str) -> str:
     """The text of the error."""
     return f"the collation {collation} is not supported: text is compared by its bytes ({BINARY})"
