@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from benchmarks.arguments import count
 from watersmeet.columns import TIME, WEIGHT
+from watersmeet.engine.bucket_step import run_step
 from watersmeet.engine.frames import Frame, FrameKind, decode_table, row_frames
-from watersmeet.engine.host import process
 from watersmeet.engine.specs import InputSpec, OperatorSpec
 from watersmeet.kernels.api import JoinKind, Side
 from watersmeet.kernels.changelog.join import ChangelogJoin
@@ -71,7 +71,7 @@ def main() -> None:
     options = arguments.parse_args()
     inputs = tuple(InputSpec(schema(side.alias), side.alias, ("",), lag=None) for side in Side)
     spec = OperatorSpec("join", KERNEL, inputs, buckets=(0,), fingerprint="f", output=OUTPUT)
-    store, working_set = MemoryStore(), WorkingSets(most_bytes=8 << 30).get("join")
+    store, working_set = MemoryStore(), WorkingSets(max_bytes=8 << 30).get("join")
     print(f"{options.keys:,} keys per side, each updated in every round\n")
     print("| after round | state rows | segments | state | memory of the process | seconds per round |")
     print("|---|---|---|---|---|---|")
@@ -81,7 +81,7 @@ def main() -> None:
         arriving = [
             f for side in Side for f in row_frames(updates(side, options.keys, number), bucket=0, input=side.index)
         ]
-        sent = process(spec, 0, arriving, store, working_set)
+        sent = run_step(spec, 0, arriving, store, working_set)
         check(sent, options.keys, number)
         if number + 1 in _SHOWN:
             counters = {

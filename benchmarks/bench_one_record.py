@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.arguments import count
 from benchmarks.figures import p95
 from benchmarks.filled import filled
-from watersmeet.engine.host import process
+from watersmeet.engine.bucket_step import run_step
 
 
 def main() -> None:
@@ -33,7 +33,7 @@ def main() -> None:
     for number in range(options.records):
         key = int(chance.integers(0, options.rows))
         started = time.perf_counter()
-        sent = process(state.spec, 0, state.frames(key, number), state.store, state.working_set)
+        sent = run_step(state.spec, 0, state.frames(key, number), state.store, state.working_set)
         millis.append((time.perf_counter() - started) * 1000)
         state.check(sent, key, number)
     figures = {"median_ms": statistics.median(millis), "p95_ms": p95(millis), "longest_ms": max(millis)}

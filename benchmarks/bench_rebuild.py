@@ -17,7 +17,7 @@ import time
 
 from benchmarks.arguments import count
 from benchmarks.filled import Filled, filled, new_working_set
-from watersmeet.engine.host import process
+from watersmeet.engine.bucket_step import run_step
 from watersmeet.state.local_copies import LocalCopies
 from watersmeet.state.working_set import WorkingSet
 
@@ -52,7 +52,7 @@ def step(state: Filled, number: int, working_set: WorkingSet, copies: LocalCopie
     key = int(state.keys[number])
     frames = state.frames(key, number)
     started = time.perf_counter()
-    sent = process(state.spec, 0, frames, state.store, working_set, copies)
+    sent = run_step(state.spec, 0, frames, state.store, working_set, copies)
     seconds = time.perf_counter() - started
     state.check(sent, key, number)
     return seconds

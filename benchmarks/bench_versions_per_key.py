@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from benchmarks.arguments import count
 from watersmeet.columns import TIME
+from watersmeet.engine.bucket_step import run_step
 from watersmeet.engine.frames import FrameKind, decode_table, mark_frame, row_frames
-from watersmeet.engine.host import process
 from watersmeet.engine.specs import InputSpec, OperatorSpec
 from watersmeet.kernels.asof.at_once import AsofAtOnce
 from watersmeet.kernels.asof.match import AsofMatch, Direction, Versions
@@ -65,19 +65,19 @@ def measure(rows: int, versions: int, batches: int) -> float:
     keys = rows // versions
     inputs = (InputSpec(LEFT, "l", ("",)), InputSpec(RIGHT, "r", ("",), holds_back=False))
     spec = OperatorSpec("join", KERNEL, inputs, buckets=(0,), fingerprint="f", output=OUTPUT)
-    store, working_set = MemoryStore(), WorkingSets(most_bytes=8 << 30).get("join")
+    store, working_set = MemoryStore(), WorkingSets(max_bytes=8 << 30).get("join")
     random = np.random.default_rng(7)
     order = random.permutation(rows)
     for part in np.array_split(order, 20):  # in batches, as in a running query
         table = pa.table([part // keys * SPACING, part % keys, part.astype(float), part], schema=RIGHT)
-        process(spec, 0, row_frames(table, bucket=0, input=1), store, working_set)
+        run_step(spec, 0, row_frames(table, bucket=0, input=1), store, working_set)
     seconds = []
     for _ in range(batches):
         times = random.integers(0, versions * SPACING, BATCH)
         events = pa.table([times, random.integers(0, keys, BATCH)], schema=LEFT)
         frames = [*row_frames(events, bucket=0, input=0), mark_frame(0, 0, "", 0)]
         started = time.perf_counter()
-        sent = process(spec, 0, frames, store, working_set)
+        sent = run_step(spec, 0, frames, store, working_set)
         seconds.append(time.perf_counter() - started)
         found = pa.concat_tables(decode_table(frame.payload) for frame in sent if frame.kind is FrameKind.ROWS)
         met = found["r:$t"].to_numpy()

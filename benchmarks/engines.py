@@ -164,8 +164,8 @@ def _total(progress: Any, what: str) -> int:
 
 def batch_answer(workload: Workload, folder: Path) -> dict[str, int]:
     """Return the sums over the results of the batch query in DuckDB."""
-    with duckdb.connect(config={"enable_progress_bar": False}) as con:
-        con.execute("SET TimeZone = 'UTC'")
+    with duckdb.connect() as con:
+        con.execute("SET enable_progress_bar = false; SET TimeZone = 'UTC'")
         for side in workload.data.sides:
             path = table_path(folder, side) if side in workload.tables else folder / side / "*.parquet"
             rows = f"SELECT * FROM read_parquet('{path}')"
@@ -183,7 +183,8 @@ def table_path(folder: Path, side: str) -> Path:
     """Return a table with one row per key, made from a stream's rows; create it if it does not exist."""
     path = folder / f"{side}_table.parquet"
     if not path.exists():
-        with duckdb.connect(config={"enable_progress_bar": False}) as con:
+        with duckdb.connect() as con:
+            con.execute("SET enable_progress_bar = false")
             first = (
                 f"SELECT DISTINCT ON ({side}_key) * FROM read_parquet('{folder / side}/*.parquet') ORDER BY {side}_id"
             )

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.columns import TIME
+from watersmeet.engine.bucket_step import run_step
 from watersmeet.engine.frames import Frame, FrameKind, decode_table, mark_frame, row_frames
-from watersmeet.engine.host import process
 from watersmeet.engine.specs import InputSpec, OperatorSpec
 from watersmeet.kernels.api import EmitMode, JoinKind
 from watersmeet.kernels.interval import IntervalJoin
@@ -58,13 +58,13 @@ def filled(rows: int, local_copies: LocalCopies | None = None) -> Filled:
     keys = np.random.default_rng(1).permutation(rows)
     for places in np.array_split(np.arange(rows), _BATCHES):
         table = pa.table([places, keys[places], places], schema=_schema("r"))
-        process(spec, 0, row_frames(table, bucket=0, input=1), store, working_set, local_copies)
+        run_step(spec, 0, row_frames(table, bucket=0, input=1), store, working_set, local_copies)
     return Filled(spec, store, working_set, keys)
 
 
 def new_working_set() -> WorkingSet:
     """Return an empty working set, like that of a worker new to the bucket."""
-    return WorkingSets(most_bytes=8 << 30).get("join")
+    return WorkingSets(max_bytes=8 << 30).get("join")
 
 
 def _schema(side: str) -> pa.Schema:

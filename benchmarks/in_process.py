@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 
 from watersmeet.bind.planning import plan_query
+from watersmeet.engine.bucket_step import run_step
 from watersmeet.engine.frames import Frame, FrameKind, decode_table
-from watersmeet.engine.host import process
 from watersmeet.engine.pack import pack
 from watersmeet.engine.parquet import ParquetRows
 from watersmeet.engine.projection import project as project_rows
@@ -46,7 +46,7 @@ class Engine:
             self.rows.append(ParquetRows(reads, "", projection.sequence is not None))
         self._stores: dict[tuple[str, int], MemoryStore] = defaultdict(MemoryStore)
         self._hot_keys: dict[str, HeldHotKeys] = defaultdict(HeldHotKeys)
-        self._sets = WorkingSets(most_bytes=8 << 30)
+        self._sets = WorkingSets(max_bytes=8 << 30)
 
     def pack(self, inputs: Sequence[Iterable[pa.Table]]) -> list[list[Frame]]:
         """Return the frames of a batch, by input; one task packs each input."""
@@ -79,4 +79,4 @@ class Engine:
             by_bucket[frame.bucket].append(frame)
         for bucket, frames in sorted(by_bucket.items()):
             store, working_set = self._stores[spec.name, bucket], self._sets.get(spec.name, str(bucket))
-            yield from process(spec, bucket, frames, store, working_set, hot_keys=self._hot_keys[spec.name])
+            yield from run_step(spec, bucket, frames, store, working_set, hot_keys=self._hot_keys[spec.name])

@@ -10,9 +10,9 @@ from types import TracebackType
 
 #: Sampling eight gigabytes takes a quarter of a second of a core.  Sampling uses at most a twentieth of a core, …
 _REST = 20
-_LEAST_SECONDS = 0.5
+_MIN_SECONDS = 0.5
 #: … unless that would leave more than this between two samples.
-_MOST_SECONDS = 5.0
+_MAX_SECONDS = 5.0
 
 
 class Peak:
@@ -52,7 +52,7 @@ class Peak:
             elif command.startswith(("python", "watersmeet")):  # watersmeet-python: runtime/worker_python.py
                 workers += _pss(pid)
         self.jvm, self.workers = max(self.jvm, java), max(self.workers, workers)
-        return min(max(_REST * (time.thread_time() - began), _LEAST_SECONDS), _MOST_SECONDS)
+        return min(max(_REST * (time.thread_time() - began), _MIN_SECONDS), _MAX_SECONDS)
 
 
 def _below(root: int) -> dict[int, str]:

@@ -7,7 +7,7 @@ from tests.cli.terminal import Terminal, open_terminal
 from watersmeet.cli.live import View
 from watersmeet.cli.progress import LiveTable, PlainLines
 from watersmeet.cli.rows import drawing, out, show_changes
-from watersmeet.cli.views import MOST_SHOWN, CurrentTable, drawn, show_of
+from watersmeet.cli.views import MAX_SHOWN, CurrentTable, drawn, show_of
 from watersmeet.sql.parse import parse
 from watersmeet.sql.statements import Statement
 
@@ -71,7 +71,7 @@ def test_a_table_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         table(NAMES, [(1, (str(number), -1)) for number in range(1, 1001)], 0)
         table(NAMES, [(-2, ("1000", -1))], 1)
         _, *rows, more, defect = drawn_now(terminal)
-    assert len(terminal.lines) > MOST_SHOWN
+    assert len(terminal.lines) > MAX_SHOWN
     assert defect.startswith("defect: ")
     assert more == f"… and {1000 - len(rows):,} more"
     assert rows == ["-1 1000 -1", *(f"{number} -1" for number in range(1000 - len(rows) + 1, 1000))]

@@ -20,7 +20,7 @@ def frames() -> list[Frame]:
 
 
 def test_a_large_payload_lies_in_a_file(tmp_path: Path) -> None:
-    here = Exchange(str(tmp_path), least_bytes=100)
+    here = Exchange(str(tmp_path), min_bytes=100)
     sent = here.send(frames())
     assert sent.nbytes < 200
     (file,) = tmp_path.iterdir()
@@ -42,7 +42,7 @@ def test_other_payloads_travel_with_the_frame(tmp_path: Path, folder: str | None
 
 
 def test_files_stay_until_the_next_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    here = Exchange(str(tmp_path), least_bytes=1)
+    here = Exchange(str(tmp_path), min_bytes=1)
     monkeypatch.setattr(exchange, "batch_id", lambda: 9)
     sent = here.send(frames())
     here.remove_old_files()

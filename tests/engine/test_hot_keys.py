@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from watersmeet.engine import hot_key_decision
-from watersmeet.engine.events import Event, EventKind
+from watersmeet.engine.control_events import Event, EventKind
 from watersmeet.engine.hot_key_decision import COLD_BATCHES, RowCounts, next_keys
 from watersmeet.engine.hot_keys import (
     Entry,
@@ -280,30 +280,30 @@ def test_the_log_gives_each_batch_the_newest_entry_before_it(tmp_path: Path, tas
     for batch in (0, 3, 5):
         task["batch_id"] = batch
         keys = {batch: HotKey(0, Phase.COPIED, until=batch)}
-        assert log.settle(Entry(), keys, (1, 2)) == Entry(batch, keys)
+        assert log.append(Entry(), keys, (1, 2)) == Entry(batch, keys)
     assert log.read() == Entry(3, {3: HotKey(0, Phase.COPIED, until=3)})
     task["batch_id"] = 9
     assert log.read().batch == 5
-    assert log.settle(log.read(), log.read().keys, (1, 2)).batch == 5
+    assert log.append(log.read(), log.read().keys, (1, 2)).batch == 5
     assert len(list((tmp_path / "hot keys").rglob("*.json"))) == 2
 
 
 def test_what_another_attempt_of_the_run_has_decided_holds(tmp_path: Path, task: dict[str, Any]) -> None:
     log = HotKeyFiles(str(tmp_path), "join_1")
-    log.settle(Entry(), SPREAD, (1, 2))
-    assert log.settle(Entry(), {}, (1, 2)) == Entry(0, SPREAD)
+    log.append(Entry(), SPREAD, (1, 2))
+    assert log.append(Entry(), {}, (1, 2)) == Entry(0, SPREAD)
     with pytest.raises(CheckpointError, match="was written for other rows than this batch has"):
-        log.settle(Entry(), {}, (1, 3))
+        log.append(Entry(), {}, (1, 3))
 
 
 def test_what_an_earlier_run_did_not_commit_is_dropped(tmp_path: Path, task: dict[str, Any]) -> None:
     log = HotKeyFiles(str(tmp_path), "join_1")
-    log.settle(Entry(), SPREAD, (1, 2))
+    log.append(Entry(), SPREAD, (1, 2))
     task["run_id"] = "second"
     other = {8: HotKey(0, Phase.COPIED, until=4)}
-    assert log.settle(Entry(), other, (1, 2)) == Entry(0, other)
+    assert log.append(Entry(), other, (1, 2)) == Entry(0, other)
     task["run_id"] = "third"
-    assert log.settle(Entry(), {}, (1, 2)) == Entry()
+    assert log.append(Entry(), {}, (1, 2)) == Entry()
     task["batch_id"] = 1
     assert log.read() == Entry()
 

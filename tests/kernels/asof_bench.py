@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from tests.support.reference import Row
 from watersmeet.columns import ID, TIME, WEIGHT
-from watersmeet.engine.events import Event, EventKind
+from watersmeet.engine.bucket_step import run_step
+from watersmeet.engine.control_events import Event, EventKind
 from watersmeet.engine.frames import Frame, FrameKind, decode_table, mark_frame, row_frames
-from watersmeet.engine.host import process
 from watersmeet.engine.specs import InputSpec, OperatorSpec
 from watersmeet.kernels.api import Kernel
 from watersmeet.kernels.asof.changelog import AsofChangelog
@@ -52,14 +52,14 @@ class AsofBench:
         inputs = (InputSpec(left, "l", ("",)), InputSpec(_RIGHT, "r", ("",), holds_back=waits))
         self.spec = OperatorSpec("asof", kernel, inputs, buckets=(0,), fingerprint="f", output=output)
         self.store = MemoryStore()
-        self.working_sets = WorkingSets(most_bytes=1 << 30)
+        self.working_sets = WorkingSets(max_bytes=1 << 30)
         self.results: Counter[tuple[Any, ...]] = Counter()
         self.ids: dict[str, tuple[Any, ...]] = {}
         self.counters: dict[str, int] = {}
 
     def feed(self, frames: list[Frame]) -> None:
         """One batch of frames."""
-        for frame in process(self.spec, 0, frames, self.store, self.working_sets.get("asof")):
+        for frame in run_step(self.spec, 0, frames, self.store, self.working_sets.get("asof")):
             if frame.kind is FrameKind.ROWS:
                 for row in decode_table(frame.payload).to_pylist():
                     self._take(tuple(row[name] for name in OUTPUT.names), row.get(WEIGHT, 1), row.get(ID))

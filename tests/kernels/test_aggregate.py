@@ -65,10 +65,10 @@ class Feed:
         return (*(row.get(name) for name in COLUMNS[:-1]), self.now)
 
 
-@pytest.fixture(params=[0, step.LEAST_SETTLED])
+@pytest.fixture(params=[0, step.MIN_SETTLED])
 def settles_at(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """State is settled at once, or never."""
-    monkeypatch.setattr(step, "LEAST_SETTLED", request.param)
+    monkeypatch.setattr(step, "MIN_SETTLED", request.param)
 
 
 def test_a_group_follows_its_rows(settles_at: None) -> None:
@@ -231,7 +231,7 @@ def test_late_rows_are_taken(settles_at: None) -> None:
 
 
 def test_state_follows_the_groups_and_not_their_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(step, "LEAST_SETTLED", 0)
+    monkeypatch.setattr(step, "MIN_SETTLED", 0)
     feed = Feed("SELECT k, sum(x), min(x), first(d) FROM t GROUP BY k", buckets=1)
     held = []
     for n in range(60 if ALL else 24):
@@ -246,7 +246,7 @@ def test_state_follows_the_groups_and_not_their_changes(monkeypatch: pytest.Monk
 
 
 def test_of_rows_that_only_come_no_more_is_kept_than_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(step, "LEAST_SETTLED", 0)
+    monkeypatch.setattr(step, "MIN_SETTLED", 0)
     feed = Feed("SELECT k, min(x), max(x), first(x), last(x) FROM t GROUP BY k", stream=APPENDED, buckets=1)
     newest = 29 if ALL else 19
     for n in range(newest + 1):
@@ -373,7 +373,7 @@ CHANGE = st.one_of(
 
 
 @settings(max_examples=settings.default.max_examples // 4 if settings.default else 12)
-@given(data=st.data(), grouped=st.booleans(), at=st.sampled_from([0, 3, step.LEAST_SETTLED]))
+@given(data=st.data(), grouped=st.booleans(), at=st.sampled_from([0, 3, step.MIN_SETTLED]))
 def test_after_each_step_the_answer_is_that_over_the_rows_that_hold(
     data: st.DataObject, grouped: bool, at: int
 ) -> None:
@@ -389,7 +389,7 @@ def check(data: st.DataObject, *, grouped: bool, settles_at: int) -> None:
     shown: Counter[tuple[Any, ...]] = Counter()
     came = False
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(step, "LEAST_SETTLED", settles_at)
+        patch.setattr(step, "MIN_SETTLED", settles_at)
         for changes in steps:
             if data.draw(st.booleans()):
                 feed.harness.restart()

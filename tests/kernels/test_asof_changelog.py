@@ -99,9 +99,9 @@ def settling(at: int) -> pytest.MonkeyPatch:
     patch = pytest.MonkeyPatch()
     if at:
         patch.setattr(asof_step, "STORED_PER_LOOKUP", 0)
-        patch.setattr(working_set, "LEAST_INDEXED", 1)
-    patch.setattr(asof_step, "LEAST_SETTLED", at)
-    patch.setattr(asof_changelog, "LEAST_SETTLED", at)
+        patch.setattr(working_set, "MIN_INDEXED", 1)
+    patch.setattr(asof_step, "MIN_SETTLED", at)
+    patch.setattr(asof_changelog, "MIN_SETTLED", at)
     return patch
 
 
@@ -292,7 +292,7 @@ def test_at_once_each_row_meets_what_is_known_at_its_step(
 
 def test_a_version_that_was_taken_away_leaves_the_one_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also once both lie below the frontier, where only what counts of each key is kept."""
-    monkeypatch.setattr(asof_step, "LEAST_SETTLED", 0)
+    monkeypatch.setattr(asof_step, "MIN_SETTLED", 0)
     versions = Versions(("r:k",), "r:$seq", ("r:k",), "r:w", takes_away=True, ends=True)
     bench = AsofBench(AsofJoin(replace(MATCH, versions=versions)))
     changes = [(0, 10, 1), (5, 20, 1), (5, 20, -1)]

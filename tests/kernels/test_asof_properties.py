@@ -23,7 +23,7 @@ Batch = list[tuple[str, int, int | None, int]]  # side, time behind the newest a
 
 
 @settings(max_examples=settings.default.max_examples // 4 if settings.default else 12)
-@pytest.mark.parametrize("settles_at", [0, 4, asof_step.LEAST_SETTLED])
+@pytest.mark.parametrize("settles_at", [0, 4, asof_step.MIN_SETTLED])
 @pytest.mark.parametrize("direction", ["backward", "forward", "nearest"])
 @given(
     strict=st.booleans(),
@@ -71,10 +71,10 @@ def test_every_row_meets_the_nearest_of_its_key(
     right: list[Row] = []
     newest = 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(asof_step, "LEAST_SETTLED", settles_at)
+        patch.setattr(asof_step, "MIN_SETTLED", settles_at)
         if settles_at:  # look stored rows up by an index, even if there are few
             patch.setattr(asof_step, "STORED_PER_LOOKUP", 0)
-            patch.setattr(working_set, "LEAST_INDEXED", 1)
+            patch.setattr(working_set, "MIN_INDEXED", 1)
         for passed, batch, restarts in steps:
             floor, newest = newest - DELAY, newest + passed
             lefts: list[Row] = []
@@ -107,7 +107,7 @@ def test_every_row_meets_the_nearest_of_its_key(
 
 def test_the_state_is_the_newest_version_of_each_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """Versions below the frontier are dropped, except the newest of each key, which later rows must meet (trap 21)."""
-    monkeypatch.setattr(asof_step, "LEAST_SETTLED", 50)
+    monkeypatch.setattr(asof_step, "MIN_SETTLED", 50)
     bench = AsofBench(AsofJoin(MATCH))
     for now in range(0, 1000, 10):
         bench.rows([], [{"t": now, "k": key, "v": now, "seq": now} for key in range(5)], now)

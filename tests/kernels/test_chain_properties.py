@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watersmeet.engine.events import Event, EventKind
+from watersmeet.engine.control_events import Event, EventKind
 from watersmeet.testing.harness import Harness, StepInput, load_script
 
 Rows = dict[str, list[tuple[Any, ...]]]

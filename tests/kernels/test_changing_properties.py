@@ -78,7 +78,7 @@ def check(rng: random.Random, draw: Callable[[], Query]) -> None:
     total: Counter[Result] = Counter()
     log = [sql.replace(";", ";\n"), f"{buckets} buckets"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stored_rows, "LEAST_DEAD", rng.choice([1, 3, 20_000]))
+        patch.setattr(stored_rows, "MIN_DEAD", rng.choice([1, 3, 20_000]))
         for batch, answer in zip(case.batches, case.answers(), strict=True):
             if rng.random() < 0.4:
                 harness.restart()

@@ -42,7 +42,7 @@ def test_windowed_joins(kind: Kind, places: int, data: st.DataObject) -> None:
     shape = data.draw(shapes(kind))
     rows = data.draw(st.composite(rows_of)())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(keyed_segments, "MOST_PLACES", places)
+        patch.setattr(keyed_segments, "MAX_PLACES", places)
         check(shape, {name: disorder(rows, name) for name in STREAMS}, data.draw(st.composite(cut)(rows)))
 
 
@@ -113,7 +113,7 @@ def test_what_is_scanned_stays_in_duckdb(monkeypatch: pytest.MonkeyPatch) -> Non
 
     harness = Harness(*load_script(f"{CHANGING} SELECT l.k, r.v FROM l JOIN r ON l.v < r.v EMIT CHANGELOG;"), buckets=1)
     harness.step({"l": StepInput([(id, "a", 1, 1) for id in range(100)])})
-    monkeypatch.setattr(working_set, "LEAST_PROBED_ROWS", 1_000)
+    monkeypatch.setattr(working_set, "MIN_PROBED_ROWS", 1_000)
     monkeypatch.setattr(WorkingSet, "register", counting)
     assert len(harness.step({"r": StepInput([(1, "a", 2, 2)])}).changes) == 100
     assert not [rows for rows in registered if rows.num_rows > 1 and rows.num_columns > 1]

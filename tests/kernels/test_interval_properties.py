@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.conftest import ALL
 from tests.kernels.models import KINDS, STREAMS, Feed, Model, Shape, cut, disorder, feed, make_harness, rows_of, shapes
 from tests.support.reference import Kind
-from watersmeet.engine.events import Event, EventKind
+from watersmeet.engine.control_events import Event, EventKind
 from watersmeet.testing.harness import Harness
 
 per_kind = settings(max_examples=settings.default.max_examples // 4 if settings.default else 25)

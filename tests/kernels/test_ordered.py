@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watersmeet.engine.events import Event, EventKind
+from watersmeet.engine.control_events import Event, EventKind
 from watersmeet.testing.harness import Harness, StepInput, StepOutcome, load_script
 
 END = [Event(EventKind.END)]

@@ -27,11 +27,11 @@ class FakeTable:
     name = "fake"
     schema = SCHEMA
 
-    def __init__(self, *content: tuple[int, str], most_keys: int | None = None) -> None:
+    def __init__(self, *content: tuple[int, str], max_keys: int | None = None) -> None:
         self.content: list[tuple[int, str]] = list(content)
         self.asked: list[list[int]] = []
         self.failures = 0
-        self.most_keys = most_keys
+        self.max_keys = max_keys
 
     def check(self) -> None:
         pass

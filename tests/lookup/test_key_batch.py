@@ -42,7 +42,7 @@ def test_nothing_is_asked_where_nothing_is_missing() -> None:
 
 
 def test_keys_are_asked_for_in_pieces_where_the_table_takes_no_more() -> None:
-    look = Lookup(FakeTable((1, "one"), (5, "five"), most_keys=2))
+    look = Lookup(FakeTable((1, "one"), (5, "five"), max_keys=2))
     assert rows(look(1, 2, 3, 4, 5).rows) == [(1, "one"), (5, "five")]
     assert look.table.asked == [[1, 2], [3, 4], [5]]
 
@@ -76,7 +76,7 @@ def test_fail_stops_after_the_last_retry_and_can_be_resumed() -> None:
 
 
 def test_null_takes_keys_as_not_found_and_does_not_remember_that() -> None:
-    look = Lookup(FakeTable((1, "one"), (2, "two"), most_keys=1), OnError.NULL, retries=1)
+    look = Lookup(FakeTable((1, "one"), (2, "two"), max_keys=1), OnError.NULL, retries=1)
     look(1)
     look.table.failures = 2
     answer = look(1, 2, 3)

@@ -6,8 +6,8 @@ import pytest
 
 from watersmeet.bind.select import bind
 from watersmeet.errors import PlanError, UnsupportedError
-from watersmeet.plan.logical.bounds import Interval
 from watersmeet.plan.logical.lags import unbounded_sides
+from watersmeet.plan.logical.time_bounds import Interval
 from watersmeet.plan.logical.tree import Join, JoinCondition, joins_of
 from watersmeet.plan.passes import optimize
 from watersmeet.testing.harness import load_script

@@ -14,7 +14,7 @@ import pyarrow as pa
 from tests.random_queries.query import Form, OrderTerm, Query
 from tests.random_queries.render import duckdb_sql, output_columns, watersmeet_sql
 from tests.random_queries.rows import Change, Feed, Step, Streams
-from watersmeet.engine.events import Event, EventKind
+from watersmeet.engine.control_events import Event, EventKind
 from watersmeet.kernels.api import EmitMode
 from watersmeet.testing.harness import Harness, StepInput, StepOutcome, load_script
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 import watersmeet
 from tests.support.jobs import PATIENCE_SECONDS, json_lines, json_rows, run_job, write_lines
-from watersmeet.engine.events import Event, EventKind
+from watersmeet.engine.control_events import Event, EventKind
 from watersmeet.errors import CheckpointError
 from watersmeet.runtime.checkpoint import Checkpoint
 from watersmeet.runtime.plan_file import PlanFile

@@ -23,7 +23,7 @@ ROWS = 500
 SECONDS = 5
 WARM_BATCHES = 10
 BATCHES = 50
-MOST_GROWTH_BYTES = 48 << 20
+MAX_GROWTH_BYTES = 48 << 20
 
 
 def batch(number: int) -> dict[str, StepInput]:
@@ -74,4 +74,4 @@ def test_state_and_memory_stay_flat(spark: SparkSession, tmp_path: Path) -> None
         # merges make it go up and down a little, but not up
         assert max(after) <= max(before) * 1.05, (what, before, after)
         assert min(after) > 0
-    assert max(memory[-15:]) - max(memory[WARM_BATCHES : WARM_BATCHES + 15]) < MOST_GROWTH_BYTES, memory
+    assert max(memory[-15:]) - max(memory[WARM_BATCHES : WARM_BATCHES + 15]) < MAX_GROWTH_BYTES, memory

@@ -211,7 +211,7 @@ def test_two_runs_of_one_frame_do_not_touch_each_other_s_rows(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One is many batches ahead of the other; both write in foreachBatch, and look at their rows twice."""
-    monkeypatch.setattr(dataflow, "Exchange", lambda folder: Exchange(folder, least_bytes=1))
+    monkeypatch.setattr(dataflow, "Exchange", lambda folder: Exchange(folder, min_bytes=1))
     for number in range(4):
         write(tmp_path / "in o" / f"{number}.parquet", O_SCHEMA, [o_row(number, "c", 2.0, number)])
     session = watersmeet.connect(spark, workspace=tmp_path / "workspace")

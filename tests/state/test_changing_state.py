@@ -50,7 +50,7 @@ def gauges(outcome: StepOutcome) -> Gauges:
 def test_a_hundred_rounds_of_updates_leave_what_two_leave(
     query: str, rounds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stored_rows, "LEAST_DEAD", KEYS)
+    monkeypatch.setattr(stored_rows, "MIN_DEAD", KEYS)
     running = harness(query)
     after = [
         # one side changes in every round, the other in some: counts of its rows change with the partners
@@ -66,7 +66,7 @@ def test_a_hundred_rounds_of_updates_leave_what_two_leave(
 def test_deleted_keys_leave_the_state_once_a_watermark_has_passed_them(
     query: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stored_rows, "LEAST_DEAD", 1)
+    monkeypatch.setattr(stored_rows, "MIN_DEAD", 1)
     running = harness(query)
     last = [0]
     one_key = gauges(step(running, last, 0, 0))
@@ -92,7 +92,7 @@ def test_keys_that_come_once_and_go_once_leave_nothing_behind(
 
     Of many rows not every step looks for tombstones.
     """
-    monkeypatch.setattr(stored_rows, "LEAST_DEAD", 100)
+    monkeypatch.setattr(stored_rows, "MIN_DEAD", 100)
     monkeypatch.setattr(stored_rows, "SCAN_ROWS_PER_STEP", few)
     running = harness(query)
     step(running, range(50), 0, 0)  # that stay
@@ -109,7 +109,7 @@ def test_keys_that_come_once_and_go_once_leave_nothing_behind(
 def test_tombstones_of_many_rows_go_in_some_steps_though_few_rows_come(
     query: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stored_rows, "LEAST_DEAD", 1)
+    monkeypatch.setattr(stored_rows, "MIN_DEAD", 1)
     monkeypatch.setattr(stored_rows, "SCAN_ROWS_PER_STEP", 10)
     monkeypatch.setattr(stored_rows, "SCAN_ROWS_PER_NEW_ROW", 1)
     running = harness(query)

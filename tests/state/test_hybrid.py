@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from watersmeet.state.cold_database import ColdDatabase
+from watersmeet.state.disk_tables import DiskTables
 from watersmeet.testing.harness import Harness, StepInput, load_script
 
 SQL = """
@@ -36,7 +36,7 @@ def run(
             found[row] += weight
         assert all(weight >= 0 for weight in found.values())
     connection = harness._working_sets.get("join_1", "0").connection
-    sql = "SELECT coalesce(sum(estimated_size), 0) FROM duckdb_tables() WHERE database_name = 'cold'"
+    sql = "SELECT coalesce(sum(estimated_size), 0) FROM duckdb_tables() WHERE database_name = 'disk'"
     ((on_disk,),) = connection.sql(sql).fetchall()
     state = sum(value for name, value in harness.step({}).counters.items() if name.endswith("state_bytes"))
     harness.restart()
@@ -65,11 +65,11 @@ def test_a_key_space_five_times_the_memory_given() -> None:
 
 def test_the_database_on_disk_takes_back_the_room_of_dropped_tables() -> None:
     connection = duckdb.connect()
-    cold = ColdDatabase(connection)
+    tables = DiskTables(connection)
     for number in range(3):
-        connection.execute(f"CREATE TABLE {cold.table(f't{number}')} AS SELECT range AS i FROM range(500000)")
-        connection.execute(f"DROP TABLE {cold.table(f't{number}')}")
-        connection.execute("CHECKPOINT cold")
-    sql = "SELECT used_blocks FROM pragma_database_size() WHERE database_name = 'cold'"
+        connection.execute(f"CREATE TABLE {tables.table(f't{number}')} AS SELECT range AS i FROM range(500000)")
+        connection.execute(f"DROP TABLE {tables.table(f't{number}')}")
+        connection.execute("CHECKPOINT disk")
+    sql = "SELECT used_blocks FROM pragma_database_size() WHERE database_name = 'disk'"
     ((used,),) = connection.sql(sql).fetchall()
     assert used < 4

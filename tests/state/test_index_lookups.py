@@ -14,7 +14,7 @@ from watersmeet.kernels.api import FOREVER, NEVER
 from watersmeet.state import keyed_segments, segment_index, small_segments, working_set
 from watersmeet.state.keyed_segments import KeyedSegments
 from watersmeet.state.segments import Segment
-from watersmeet.state.working_set import LEAST_PROBED_ROWS, ROWS_PER_FOUND, ROWS_PER_PROBE, WorkingSet
+from watersmeet.state.working_set import MIN_PROBED_ROWS, ROWS_PER_FOUND, ROWS_PER_PROBE, WorkingSet
 from watersmeet.state.working_sets import WorkingSets
 
 
@@ -78,7 +78,7 @@ def probes(**columns: list[object]) -> pa.Table:
     ],
 )
 def test_rows_of_a_key_are_found(probed: pa.Table, low: int, high: int, expected: list[int]) -> None:
-    held = holding(WorkingSets(most_bytes=1 << 30))
+    held = holding(WorkingSets(max_bytes=1 << 30))
     assert times_of(held, held.rows_with_keys("left", probed.column_names, probed, low, high)) == expected
     held.release()
     assert times_of(held, held.scan("left", low, high)) == [t for t in range(9) if low <= t <= high]
@@ -94,9 +94,9 @@ def test_probes_in_sql_find_the_rows_of_their_keys(
     key: str, low: int, high: int, expected: list[int], in_arrow: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tables have an index by key and time; rows in Arrow are scanned."""
-    monkeypatch.setattr(working_set, "LEAST_INDEXED", 1)
+    monkeypatch.setattr(working_set, "MIN_INDEXED", 1)
     monkeypatch.setattr(segment_index, "CHUNK", 1)
-    held = holding(WorkingSets(most_bytes=1 << 30))
+    held = holding(WorkingSets(max_bytes=1 << 30))
     if in_arrow:
         held.rows_with_keys("left", ["k"], probes(k=[1]))
         held.release()
@@ -109,7 +109,7 @@ def test_probes_in_sql_find_the_rows_of_their_keys(
 
 
 def test_segments_added_and_removed_later_are_looked_up_too() -> None:
-    held = holding(WorkingSets(most_bytes=1 << 30))
+    held = holding(WorkingSets(max_bytes=1 << 30))
     one = probes(k=[1])
     held.rows_with_keys("left", ["k"], one)
     held.release()
@@ -125,19 +125,19 @@ def test_segments_added_and_removed_later_are_looked_up_too() -> None:
 
 def test_small_segments_are_beside_those_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(small_segments, "SMALL_ROWS", 3)
-    held = holding(WorkingSets(most_bytes=1 << 30))
+    held = holding(WorkingSets(max_bytes=1 << 30))
     found = times_of(held, held.rows_with_keys("left", ["k"], probes(k=[1])))
     assert found == [0, 3, 4, 5]  # 4 and 5 are in the small one
 
 
 def test_a_memory_limit_holds_of_all_rows() -> None:
     """What is held as Arrow is not in DuckDB's limit, and cannot be spilled."""
-    held = holding(WorkingSets(most_bytes=1 << 30, memory_limit="1GB"))
+    held = holding(WorkingSets(max_bytes=1 << 30, memory_limit="1GB"))
     assert times_of(held, held.rows_with_keys("left", ["k"], probes(k=[1]))) == list(range(9))
 
 
 def test_rows_beyond_the_cache_are_held_in_tables() -> None:
-    held = holding(WorkingSets(most_bytes=sum(each.nbytes for each in ROWS)))
+    held = holding(WorkingSets(max_bytes=sum(each.nbytes for each in ROWS)))
     held.rows_with_keys("left", ["k"], probes(k=[1]))
     for number in (3, 4):
         more = table(10 * number, [1, 2], ["x", "y"])
@@ -150,23 +150,23 @@ def test_rows_beyond_the_cache_are_held_in_tables() -> None:
 
 
 def test_the_hot_rows_of_a_hybrid_join_stay_as_few() -> None:
-    held = WorkingSets(most_bytes=1 << 30).get("run", "join", "0")
+    held = WorkingSets(max_bytes=1 << 30).get("run", "join", "0")
     segments = [segment(number, each) for number, each in enumerate(ROWS)]
-    held.sync(segments, lambda each: ROWS[segments.index(each)], most_hot=3)
+    held.sync(segments, lambda each: ROWS[segments.index(each)], max_in_memory=3)
     assert times_of(held, held.rows_with_keys("left", ["k"], probes(k=[1]))) == list(range(9))
 
 
 def test_few_rows_and_many_probes_are_joined_by_a_scan(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(working_set, "LEAST_PROBED_ROWS", LEAST_PROBED_ROWS)
+    monkeypatch.setattr(working_set, "MIN_PROBED_ROWS", MIN_PROBED_ROWS)
     monkeypatch.setattr(working_set, "ROWS_PER_PROBE", ROWS_PER_PROBE)
-    keys = list(range(LEAST_PROBED_ROWS))
+    keys = list(range(MIN_PROBED_ROWS))
     rows = table(0, [*keys], ["a"] * len(keys))
-    held = holding(WorkingSets(most_bytes=1 << 30), [rows.slice(0, LEAST_PROBED_ROWS - 1)])
-    assert len(times_of(held, held.rows_with_keys("left", ["k"], probes(k=[1])))) == LEAST_PROBED_ROWS - 1
-    last = rows.slice(LEAST_PROBED_ROWS - 1)
+    held = holding(WorkingSets(max_bytes=1 << 30), [rows.slice(0, MIN_PROBED_ROWS - 1)])
+    assert len(times_of(held, held.rows_with_keys("left", ["k"], probes(k=[1])))) == MIN_PROBED_ROWS - 1
+    last = rows.slice(MIN_PROBED_ROWS - 1)
     held.add(segment(1, last), last)
-    many = probes(k=[*range(LEAST_PROBED_ROWS // ROWS_PER_PROBE + 1)])
-    assert len(times_of(held, held.rows_with_keys("left", ["k"], many))) == LEAST_PROBED_ROWS
+    many = probes(k=[*range(MIN_PROBED_ROWS // ROWS_PER_PROBE + 1)])
+    assert len(times_of(held, held.rows_with_keys("left", ["k"], many))) == MIN_PROBED_ROWS
     assert times_of(held, held.rows_with_keys("left", ["k"], many.slice(1))) == [*range(1, many.num_rows)]
 
 
@@ -174,7 +174,7 @@ def test_keys_of_many_rows_are_joined_by_a_scan(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(working_set, "ROWS_PER_FOUND", ROWS_PER_FOUND)
     hot, cold = [1, 2, 3, 4, 5, *range(6, 96)], range(100, 10_000)
     rows = [table(10_000 * part, [*(hot * 2), *cold], ["a"] * (2 * len(hot) + len(cold))) for part in range(2)]
-    held = holding(WorkingSets(most_bytes=1 << 30), rows)
+    held = holding(WorkingSets(max_bytes=1 << 30), rows)
     number = sum(each.num_rows for each in rows)
     everything, few = probes(k=[*range(1_000)]), probes(k=[1, 2])
     # the first look is into a table: where its rows have many of the keys, they stay there
@@ -190,7 +190,7 @@ def test_keys_of_many_rows_are_joined_by_a_scan(monkeypatch: pytest.MonkeyPatch)
 def test_rows_out_of_reach_are_not_counted_as_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(working_set, "ROWS_PER_FOUND", 4)
     rows = [table(0, [1] * 40, ["a"] * 40), table(50, [*range(1, 51)], ["a"] * 50)]
-    held = holding(WorkingSets(most_bytes=1 << 30), rows)
+    held = holding(WorkingSets(max_bytes=1 << 30), rows)
     held.rows_with_keys("left", ["k"], probes(k=[2]))
     held.release()
     assert times_of(held, held.rows_with_keys("left", ["k"], probes(k=[1]), 50, FOREVER)) == [50]
@@ -198,7 +198,7 @@ def test_rows_out_of_reach_are_not_counted_as_found(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_part_of_a_batch_does_not_keep_the_batch() -> None:
-    held = holding(WorkingSets(most_bytes=1 << 30))
+    held = holding(WorkingSets(max_bytes=1 << 30))
     held.rows_with_keys("left", ["k"], probes(k=[1]))
     held.release()
     before = pa.total_allocated_bytes()
@@ -212,7 +212,7 @@ def test_a_part_of_a_batch_does_not_keep_the_batch() -> None:
 @pytest.mark.parametrize("fails", [1, 2, 3])
 def test_what_fails_between_leaves_all_rows(monkeypatch: pytest.MonkeyPatch, fails: int) -> None:
     """A worker may have no memory for a relation's rows in both forms; the step is made again."""
-    held = holding(WorkingSets(most_bytes=1 << 30))
+    held = holding(WorkingSets(max_bytes=1 << 30))
     calls = itertools.count(1)
     add = KeyedSegments.add
 
@@ -232,8 +232,8 @@ def test_what_fails_between_leaves_all_rows(monkeypatch: pytest.MonkeyPatch, fai
 
 
 def test_places_are_given_anew_when_they_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keyed_segments, "MOST_PLACES", 12)
-    held = holding(WorkingSets(most_bytes=1 << 30))
+    monkeypatch.setattr(keyed_segments, "MAX_PLACES", 12)
+    held = holding(WorkingSets(max_bytes=1 << 30))
     for number in range(3, 30):
         held.rows_with_keys("left", ["k"], probes(k=[1]))
         held.release()

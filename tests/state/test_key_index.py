@@ -22,17 +22,17 @@ def hashes_of(values: list[int]) -> np.ndarray:
     return np.array(values, dtype=np.uint64)
 
 
-@pytest.mark.parametrize("most_merged", [0, 20, 1_000])
+@pytest.mark.parametrize("max_merged", [0, 20, 1_000])
 @given(blocks=BLOCKS, data=st.data())
 def test_all_rows_of_a_hash_are_found_and_none_that_was_removed(
-    most_merged: int, blocks: list[list[int]], data: st.DataObject
+    max_merged: int, blocks: list[list[int]], data: st.DataObject
 ) -> None:
     index = KeyIndex()
     held: dict[int, list[int]] = {}
     first = 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(key_index, "FAN_IN", 2)
-        patch.setattr(key_index, "MOST_MERGED", most_merged)
+        patch.setattr(key_index, "MAX_MERGED", max_merged)
         for block in blocks:
             index.add(first, hashes_of(block))
             held[first] = block

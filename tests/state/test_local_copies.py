@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from watersmeet.columns import TIME, WEIGHT
-from watersmeet.engine import host, segment_log
+from watersmeet.engine import bucket_step, segment_log
 from watersmeet.state.local_copies import LocalCopies
 from watersmeet.state.segments import Segment, read_segment
 from watersmeet.state.store import MemoryStore, Store
@@ -58,11 +58,11 @@ def run(copies: bool, monkeypatch: pytest.MonkeyPatch, folder: Path) -> tuple[Co
 
     def with_copies(spec: Any, bucket: int, frames: Any, store: MemoryStore, working_set: Any, hot_keys: Any) -> Any:
         local = LocalCopies(str(folder), f"{spec.name}-{bucket}") if copies else None
-        return host.process(spec, bucket, frames, store, working_set, local, hot_keys)
+        return bucket_step.run_step(spec, bucket, frames, store, working_set, local, hot_keys)
 
     with monkeypatch.context() as patched:
         patched.setattr(segment_log, "read_segment", count)
-        patched.setattr("watersmeet.testing.harness.process", with_copies)
+        patched.setattr("watersmeet.testing.harness.run_step", with_copies)
         harness = Harness(
             *load_script(
                 "CREATE MUTABLE STREAM l (k INT, v INT) PRIMARY KEY (k);"

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from watersmeet.engine.events import Event, EventKind
+from watersmeet.engine.control_events import Event, EventKind
 from watersmeet.errors import LimitError
 from watersmeet.testing.harness import Harness, StepInput, load_script
 

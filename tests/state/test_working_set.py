@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from watersmeet.columns import TIME
-from watersmeet.engine.events import Event, EventKind
+from watersmeet.engine.control_events import Event, EventKind
 from watersmeet.state.segments import Segment, read_segment, write_segment
 from watersmeet.state.small_segments import SMALL_BYTES, SMALL_ROWS
 from watersmeet.state.store import MemoryStore
@@ -38,7 +38,7 @@ def scanned(working_set: WorkingSet, relation: str, low: int, high: int) -> list
 
 @pytest.fixture
 def sets() -> WorkingSets:
-    return WorkingSets(most_bytes=1 << 30)
+    return WorkingSets(max_bytes=1 << 30)
 
 
 def test_sync_loads_what_is_missing_and_drops_what_is_gone(sets: WorkingSets) -> None:
@@ -71,7 +71,7 @@ def test_a_scan_gives_the_live_rows_of_the_range(live: set[int], after: set[int]
     large = (3, 4)  # have a table of their own, the others share one
     for i in large:
         segments[i] = write_segment(store, i, segments[i].relation, rows(*[10 * i, 10 * i + 5] * SMALL_ROWS))
-    sets = WorkingSets(most_bytes=1 << 30)
+    sets = WorkingSets(max_bytes=1 << 30)
     working_set = sets.get("run")
     for chosen in (live, after):
         working_set.sync([segments[i] for i in chosen], lambda segment: read_segment(store, segment))
@@ -113,8 +113,8 @@ def test_few_rows_that_are_large_may_lie_on_disk(sets: WorkingSets) -> None:
     store, working_set = MemoryStore(), sets.get("run")
     large = write_segment(store, 0, "left", rows(1, 2).append_column("v", pa.array(["x" * SMALL_BYTES] * 2)))
     small = write_segment(store, 1, "left", rows(3, 4).append_column("v", pa.array(["x"] * 2)))
-    working_set.sync([large, small], lambda segment: read_segment(store, segment), most_hot=0)
-    on_disk = "SELECT sum(estimated_size) FROM duckdb_tables() WHERE database_name = 'cold'"
+    working_set.sync([large, small], lambda segment: read_segment(store, segment), max_in_memory=0)
+    on_disk = "SELECT sum(estimated_size) FROM duckdb_tables() WHERE database_name = 'disk'"
     assert working_set.connection.sql(on_disk).fetchall() == [(2,)]
     assert scanned(working_set, "left", 0, 9) == [1, 2, 3, 4]
 
@@ -122,7 +122,7 @@ def test_few_rows_that_are_large_may_lie_on_disk(sets: WorkingSets) -> None:
 def test_the_least_recently_used_sets_are_closed_first() -> None:
     store = MemoryStore()
     (segment,) = make(store, "left")
-    sets = WorkingSets(most_bytes=2 * segment.nbytes)
+    sets = WorkingSets(max_bytes=2 * segment.nbytes)
     for bucket in ("0", "1", "2"):
         sets.get("join", bucket).sync([segment], lambda each: read_segment(store, each))
     sets.get("join", "0")  # used again: 1 is now the oldest
@@ -134,7 +134,7 @@ def test_the_least_recently_used_sets_are_closed_first() -> None:
 def test_the_newest_set_stays_however_large_it_is() -> None:
     store = MemoryStore()
     (segment,) = make(store, "left")
-    sets = WorkingSets(most_bytes=1)
+    sets = WorkingSets(max_bytes=1)
     sets.get("a").sync([segment], lambda each: read_segment(store, each))
     sets.get("b").sync([segment], lambda each: read_segment(store, each))
     sets.trim()
@@ -186,12 +186,12 @@ def consolidated(changes: list[tuple[int, Any]]) -> Counter[Any]:
 )
 def test_more_buckets_than_workers_and_caches_lost_at_random_change_nothing(seed: int, cap: int, emit: str) -> None:
     sql = SQL.format(kind="FULL", emit=emit)
-    workers = [WorkingSets(most_bytes=cap), WorkingSets(most_bytes=cap)]
+    workers = [WorkingSets(max_bytes=cap), WorkingSets(max_bytes=cap)]
     assert outputs(sql, seed, workers) == outputs(sql, seed)
 
 
 def test_idle_sets_are_closed_and_the_newest_stays() -> None:
-    sets = WorkingSets(most_bytes=1 << 30, idle_seconds=0.0)
+    sets = WorkingSets(max_bytes=1 << 30, idle_seconds=0.0)
     ended, running = sets.get("ended", "join_1", "0"), sets.get("running", "join_1", "0")
     sets.trim()
     assert sets.get("running", "join_1", "0") is running

@@ -29,7 +29,7 @@ def always_looked_up() -> Iterator[list[Search]]:
         return tables
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(working_set, "LEAST_PROBED_ROWS", 0)
+        patch.setattr(working_set, "MIN_PROBED_ROWS", 0)
         patch.setattr(working_set, "ROWS_PER_PROBE", 0)
         patch.setattr(working_set, "ROWS_PER_FOUND", 0.001)
         patch.setattr(small_segments, "SMALL_ROWS", 0)

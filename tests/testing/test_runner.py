@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pytest
 
 from watersmeet.catalog.streams import StreamDef
-from watersmeet.engine.events import Event
+from watersmeet.engine.control_events import Event
 from watersmeet.errors import LimitError
 from watersmeet.sql.statements import Query
 from watersmeet.testing.case import Case

@@ -15,8 +15,8 @@ from watersmeet.expressions.text import plain_sql
 from watersmeet.expressions.times import TimeUnit
 from watersmeet.kernels.api import JoinKind
 from watersmeet.kernels.asof.match import Direction
-from watersmeet.plan.logical.bounds import Interval, time_bounds
 from watersmeet.plan.logical.conditions import conjuncts, time_columns
+from watersmeet.plan.logical.time_bounds import Interval, time_bounds
 from watersmeet.plan.logical.tree import AsofClause, Input, InputColumn, Join, Leaf, nullable, timed
 
 _DIRECTIONS: dict[type[exp.Expr], Direction] = {

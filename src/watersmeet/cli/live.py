@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from watersmeet.sql.statements import Query
 
-MOST_KEPT = 100_000
+MAX_KEPT = 100_000
 
 #: A row's values in a hashable form.
 Cells: TypeAlias = tuple[object, ...]
@@ -58,7 +58,7 @@ class Shown:
 class CurrentRows:
     """The rows after all changes so far: at most ``most`` distinct ones."""
 
-    def __init__(self, most: int = MOST_KEPT) -> None:
+    def __init__(self, most: int = MAX_KEPT) -> None:
         self._most = most
         self._weights: dict[Cells, int] = {}  # in the order of their last changes
         self._negative: dict[Cells, None] = {}

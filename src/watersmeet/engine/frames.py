@@ -93,7 +93,7 @@ def encode_table(table: pa.Table | pa.RecordBatch) -> pa.Buffer:
 
 
 def decode_table(payload: bytes | pa.Buffer) -> pa.Table:
-    """Decode an Arrow IPC stream without a copy: the table's buffers lie in ``payload``."""
+    """Decode an Arrow IPC stream without a copy: the table's buffers point into ``payload``."""
     return pa.ipc.open_stream(pa.py_buffer(payload)).read_all()
 
 

@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-from watersmeet.engine.events import Event, EventKind
+from watersmeet.engine.control_events import Event, EventKind
 from watersmeet.engine.inbox import Inbox
 from watersmeet.engine.specs import OperatorSpec
 from watersmeet.kernels.api import FOREVER, NEVER, StepFrontiers
 from watersmeet.state.manifest import Manifest, PartFrontier
-
-
-def late_bounds(spec: OperatorSpec, manifest: Manifest) -> list[int]:
-    """Return, for each input, the frontier below which its rows are late.
-
-    Call this before ``advance_frontiers``: a row is late by the frontier as it stood before the batch.
-    """
-    if spec.accepts_late and not manifest.sealed:
-        return [NEVER] * len(spec.inputs)
-    return [
-        manifest.frontier if input.holds_back else manifest.own.get(number, NEVER)
-        for number, input in enumerate(spec.inputs)
-    ]
 
 
 def advance_frontiers(spec: OperatorSpec, manifest: Manifest, inbox: Inbox) -> StepFrontiers:

@@ -4,9 +4,9 @@ A key is cold once it has not been hot for ``COLD_BATCHES`` batches::
 
     not hot so far   hot, and its other side not far ahead       →  COPIED
     COPIED           cold                                        →  not hot: nothing has been spread
-                     rows that lie only at home are past         →  SPREAD
+                     rows that are only at home have expired     →  SPREAD
     SPREAD           cold                                        →  GATHERED
-    GATHERED         spread rows are past                        →  not hot
+    GATHERED         spread rows have expired                    →  not hot
                      hot again                                   →  SPREAD
 """
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from watersmeet.engine.hot_keys import LEAST_SHARE, HotKey, HotKeyLog, HotKeys, Phase, SpreadRule
+from watersmeet.engine.hot_keys import MIN_SHARE, HotKey, HotKeyLog, HotKeys, Phase, SpreadRule
 from watersmeet.engine.inbox import Inbox
 from watersmeet.engine.specs import OperatorSpec
 from watersmeet.errors import CheckpointError
@@ -25,8 +25,8 @@ from watersmeet.state.manifest import Manifest
 #: A key that has not been hot for this many batches returns to its home bucket.
 COLD_BATCHES = 16
 #: At most this many rows are copied for each row that is spread.
-_MOST_COPIES = 2
-#: An input is far ahead if its newest row is more than this many times the usual reach after the rows that are past.
+_MAX_COPIES = 2
+#: An input is far ahead if its newest row is more than this many times the usual reach after the expired rows.
 _FAR = 4
 
 
@@ -71,7 +71,7 @@ def decide_hot_keys(spec: OperatorSpec, manifest: Manifest, inbox: Inbox, log: H
     newest = [manifest.newest.get(number, NEVER) for number in range(len(spec.inputs))]
     closed = list(spec.kernel.live_relations(manifest.frontier).values())
     keys = next_keys(before.keys, counts, newest, closed, spec.spread, len(spec.buckets))
-    after = log.settle(before, keys, (*newest, *closed))
+    after = log.append(before, keys, (*newest, *closed))
     manifest.hot_keys = after.batch
     if after.batch is not None:
         manifest.counters[f"{spec.name}.hot_keys"] = len(after.keys)
@@ -110,10 +110,10 @@ def _hot(counts: Mapping[int, RowCounts], rule: SpreadRule, buckets: int) -> dic
     found: dict[int, tuple[int, int]] = {}
     for input in rule.inputs:
         own = counts.get(input, RowCounts(0, {}))
-        least = max(rule.least_rows, own.rows * LEAST_SHARE / buckets)
+        least = max(rule.min_rows, own.rows * MIN_SHARE / buckets)
         for key, rows in own.keys.items():
             copies = counts.get(_other(input), RowCounts(0, {})).keys.get(key, 0)
-            if rows >= least and copies <= _MOST_COPIES * rows and rows > found.get(key, (0, 0))[0]:
+            if rows >= least and copies <= _MAX_COPIES * rows and rows > found.get(key, (0, 0))[0]:
                 found[key] = rows, input
     return {key: input for key, (_, input) in found.items()}
 

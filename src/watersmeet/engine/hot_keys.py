@@ -1,8 +1,8 @@
 """Hot keys: keys with so many rows in a batch that one bucket would do the work of all.
 
 For a hot key, the rows of one side are spread over the buckets, and the rows of the other side go to all buckets as
-copies.  A pair is still formed once: each spread row lies in one bucket and finds every partner there.  So only the
-spread side may be one whose rows are emitted alone.  (Fragment and replicate, chosen for hot keys only: Xu et al.,
+copies.  A pair is still formed once: each spread row is stored in one bucket and finds every partner there.  So only
+the spread side may be one whose rows are emitted alone.  (Fragment and replicate, chosen for hot keys only: Xu et al.,
 "Handling data skew in parallel joins in shared-nothing systems", SIGMOD 2008.)
 
 Keys become hot or cold between two batches, while stored rows stay where they are.  So a key passes through phases:
@@ -10,9 +10,9 @@ Keys become hot or cold between two batches, while stored rows stay where they a
 =========  =========================  ========================  ======================================================
 phase      rows of the spread side    rows of the other side    until
 =========  =========================  ========================  ======================================================
-COPIED     go home                    go to all buckets         those of the other side that lie only at home are past
+COPIED     go home                    go to all buckets         those of the other side only at home have expired
 SPREAD     go to any, by their time   go to all buckets         it has not been hot for ``COLD_BATCHES`` batches
-GATHERED   go home                    go to all buckets         those that were spread are past
+GATHERED   go home                    go to all buckets         those that were spread have expired
 =========  =========================  ========================  ======================================================
 
 Home is the bucket of the key's hash.  Keys are known by that hash: two keys with one hash are spread together.
@@ -30,11 +30,11 @@ import numpy as np
 from watersmeet.kernels.api import NEVER
 
 #: A key is hot only if it has at least this share of a bucket's even share of the rows.
-LEAST_SHARE = 1 / 8
+MIN_SHARE = 1 / 8
 #: About this many rows of a batch's table are sampled to find keys that may be hot.
 _SAMPLE_ROWS = 4096
 #: A task reports at most this many keys.
-_MOST_REPORTED = 64
+_MAX_REPORTED = 64
 #: 2**64 divided by the golden ratio (Fibonacci hashing).
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
@@ -51,7 +51,7 @@ class Phase(StrEnum):
 class HotKey:
     """A hot key, known by its hash; ``spread`` is the input whose rows are spread.
 
-    The phase ends once rows with event time ``until`` are past.  ``cold`` counts the batches since the key was hot.
+    The phase ends once rows with event time ``until`` have expired.  ``cold`` counts the batches since the key was hot.
     """
 
     spread: int
@@ -73,7 +73,7 @@ class SpreadRule:
     """
 
     inputs: tuple[int, ...]
-    least_rows: int
+    min_rows: int
     reach: int
 
 
@@ -94,7 +94,7 @@ class HotKeyLog(Protocol):
     def read(self) -> Entry:
         """Return the newest entry before this batch."""
 
-    def settle(self, before: Entry, after: HotKeys, seen: Sequence[int]) -> Entry:
+    def append(self, before: Entry, after: HotKeys, seen: Sequence[int]) -> Entry:
         """Return the entry that holds after this batch: a new one if the keys changed, else ``before``.
 
         An entry that another attempt of this run wrote holds.  An entry that an earlier run wrote for this batch, which
@@ -132,8 +132,8 @@ class KeySample:
             return {}
         keys, places = np.unique(np.concatenate(self.hashes), return_inverse=True)
         rows = np.bincount(places, weights=np.concatenate(self.weights))
-        most = np.argsort(-rows, kind="stable")[:_MOST_REPORTED]
-        least = self.rows * LEAST_SHARE / buckets
+        most = np.argsort(-rows, kind="stable")[:_MAX_REPORTED]
+        least = self.rows * MIN_SHARE / buckets
         return {int(keys[i]): int(rows[i]) for i in most if rows[i] >= least}
 
 

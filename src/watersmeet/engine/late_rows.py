@@ -14,8 +14,21 @@ from watersmeet.engine.frames import side_rows
 from watersmeet.engine.inbox import Inbox
 from watersmeet.engine.pack import RAW_TEXT
 from watersmeet.engine.specs import OperatorSpec
-from watersmeet.kernels.api import FOREVER
+from watersmeet.kernels.api import FOREVER, NEVER
 from watersmeet.state.manifest import Manifest
+
+
+def late_bounds(spec: OperatorSpec, manifest: Manifest) -> list[int]:
+    """Return, for each input, the frontier below which its rows are late.
+
+    Call this before ``advance_frontiers``: a row is late by the frontier as it stood before the batch.
+    """
+    if spec.accepts_late and not manifest.sealed:
+        return [NEVER] * len(spec.inputs)
+    return [
+        manifest.frontier if input.holds_back else manifest.own.get(number, NEVER)
+        for number, input in enumerate(spec.inputs)
+    ]
 
 
 def split_late_rows(

@@ -1,7 +1,7 @@
 """Rows of a source into frames, in a Spark task or in the harness.
 
-Frontiers are taken over all rows, before the filter drops any: otherwise a selective WHERE would stall event time.
-Rows that are malformed or have no event time are quarantined.  All rows are counted.
+Rows that are malformed or have no event time are quarantined first.  Watermarks are taken over all other rows, before
+the filter drops any: otherwise a selective WHERE would stall event time.  All rows are counted.
 """
 
 from __future__ import annotations

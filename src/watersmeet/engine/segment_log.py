@@ -11,7 +11,7 @@ from watersmeet.columns import TIME
 from watersmeet.engine.specs import OperatorSpec
 from watersmeet.errors import LimitError
 from watersmeet.kernels.api import NEVER, StepResult
-from watersmeet.state.compaction import plan_merges
+from watersmeet.state.compaction_plan import plan_merges
 from watersmeet.state.local_copies import LocalCopies
 from watersmeet.state.manifest import Manifest
 from watersmeet.state.segments import Segment, drop_segment, read_segment, split_by_time, write_segment
@@ -50,8 +50,8 @@ class SegmentLog:
             self.copies.remove(segment.id)
 
 
-def log_result(log: SegmentLog, result: StepResult, width: int | None) -> None:
-    """Drop segments that are past or replaced, add the new rows, and merge small segments.
+def apply_result(log: SegmentLog, result: StepResult, width: int | None) -> None:
+    """Drop segments that are expired or replaced, add the new rows, and merge small segments.
 
     ``width`` is the kernel's partition width.
     """

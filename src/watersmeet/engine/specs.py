@@ -83,6 +83,6 @@ class OperatorSpec:
     output: pa.Schema
     downstream: Downstream | None = None
     max_state_bytes: int | None = None  # of all buckets together
-    most_hot_rows: int | None = None  # rows of each bucket in memory, others on disk (None: all in memory)
+    max_rows_in_memory: int | None = None  # rows of each bucket in memory, others on disk (None: all in memory)
     accepts_late: bool = False  # no window ever closes: rows are never late
     spread: SpreadRule | None = None  # how rows of hot keys are spread over buckets (None: never)

@@ -14,7 +14,7 @@ INSTANTS = (_T.TIMESTAMP, _T.TIMESTAMPTZ, _T.TIMESTAMPLTZ)
 #: Types whose values cannot be compared, so they cannot be keys.
 NESTED = (_T.ARRAY, _T.MAP, _T.STRUCT)
 #: The most digits that a decimal can have.
-MOST_DIGITS = 38
+MAX_DIGITS = 38
 _DIGITS = {_T.TINYINT: 3, _T.SMALLINT: 5, _T.INT: 10, _T.BIGINT: 20}
 
 

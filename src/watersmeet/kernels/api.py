@@ -63,23 +63,23 @@ class JoinKind(Enum):
     SEMI = "semi"
     ANTI = "anti"
 
-    def keeps(self, side: Side) -> bool:
+    def emits_unmatched(self, side: Side) -> bool:
         """Whether rows of that side without a partner are emitted."""
         if side is Side.LEFT:
             return self in (JoinKind.LEFT, JoinKind.FULL, JoinKind.ANTI)
         return self in (JoinKind.RIGHT, JoinKind.FULL)
 
-    def shows(self, side: Side) -> bool:
+    def outputs(self, side: Side) -> bool:
         """Whether results have columns of that side."""
         return self.pairs or side is Side.LEFT
 
     def pads(self, side: Side) -> bool:
         """Whether results may have NULLs in place of a row of that side."""
-        return self.shows(side) and self.keeps(side.other)
+        return self.outputs(side) and self.emits_unmatched(side.other)
 
-    def tracks(self, side: Side) -> bool:
+    def tracks_matches(self, side: Side) -> bool:
         """Whether the state must record which rows of that side have found a partner."""
-        return self.keeps(side) or (self is JoinKind.SEMI and side is Side.LEFT)
+        return self.emits_unmatched(side) or (self is JoinKind.SEMI and side is Side.LEFT)
 
     @property
     def pairs(self) -> bool:
@@ -89,7 +89,7 @@ class JoinKind(Enum):
     @property
     def retracts(self) -> bool:
         """Whether results that are emitted at once may have to be retracted."""
-        return self.keeps(Side.LEFT) or self.keeps(Side.RIGHT)
+        return self.emits_unmatched(Side.LEFT) or self.emits_unmatched(Side.RIGHT)
 
 
 def shift(frontier: int, by: int | None) -> int:

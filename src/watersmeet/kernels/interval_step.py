@@ -62,13 +62,13 @@ class _Step:
 
     def close(self) -> None:
         con = self.state.connection
-        if any(self.tracks(side) for side in Side):  # otherwise pairs have no table
+        if any(self.tracks_matches(side) for side in Side):  # otherwise pairs have no table
             con.execute("DROP TABLE IF EXISTS pairs")
 
     # -- joins that emit pairs: inner, left, right, full ----------------------------------------------------------
 
     def run_pairs(self) -> StepResult:
-        tracked = [side for side in Side if self.tracks(side)]
+        tracked = [side for side in Side if self.tracks_matches(side)]
         if not tracked:
             self.result.changes = self.table(self.pairs(ids=False))
         else:
@@ -96,7 +96,7 @@ class _Step:
 
     def id_columns(self, side: Side, relation: str) -> list[str]:
         alias = side.alias
-        if not self.tracks(side):
+        if not self.tracks_matches(side):
             return []
         had_partner = f"{alias}.{quote(MATCHED)}" if relation not in self.registered.values() else "FALSE"
         return [
@@ -219,13 +219,13 @@ class _Step:
         if not self.new[side].num_rows:
             return old
         columns = ", ".join(quote(name) for name in self.stored_columns(side))
-        matched = self.tracks(side)
+        matched = self.tracks_matches(side)
         stored = f"SELECT {columns}{f', {quote(MATCHED)}' if matched else ''} FROM {old}"
         new = f"SELECT {columns}{f', FALSE AS {quote(MATCHED)}' if matched else ''} FROM {self.fresh(side)}"
         return f"({stored} UNION ALL {new})"
 
-    def tracks(self, side: Side) -> bool:
-        return self.match.kind.tracks(side)
+    def tracks_matches(self, side: Side) -> bool:
+        return self.match.kind.tracks_matches(side)
 
     def weight_column(self, weight: str, *, id: str) -> str:
         """Return ``, weight AS $w`` if results carry one, and ``, id AS $id`` if a following join needs it."""
@@ -235,7 +235,7 @@ class _Step:
         return f", CAST({weight} AS TINYINT) AS {quote(WEIGHT)}{ids}"
 
     def stored_columns(self, side: Side) -> tuple[str, ...]:
-        extra = (TIME, RID) if self.tracks(side) else (TIME,)
+        extra = (TIME, RID) if self.tracks_matches(side) else (TIME,)
         return tuple(dict.fromkeys((*self.match.columns(side).stored, *extra)))
 
     def closed(self, side: Side) -> int:
@@ -263,13 +263,13 @@ class _Step:
 
     def store(self, side: Side, *, where: str = "TRUE") -> None:
         """Store the new rows of a side that are not final yet."""
-        if not self.tracks(side) and where == "TRUE":
+        if not self.tracks_matches(side) and where == "TRUE":
             rows = self.new[side].select(list(self.stored_columns(side)))
             self.result.store[side.value] = rows.filter(pc.greater_equal(rows[TIME], self.closed(side)))
             return
         alias = side.alias
         columns = ", ".join(quote(name) for name in self.stored_columns(side))
-        if self.tracks(side):
+        if self.tracks_matches(side):
             matched = f"{quote(RID)} IN (SELECT {alias}id FROM pairs WHERE {alias}id >= {self.first_rid})"
             columns += f", {matched} AS {quote(MATCHED)}"
         self.result.store[side.value] = self.table(

@@ -47,9 +47,9 @@ class _Entry:
 class LookupCache:
     """The cache of one lookup."""
 
-    def __init__(self, schema: pa.Schema, most_rows: int, ttl: float, clock: Clock = time.monotonic) -> None:
+    def __init__(self, schema: pa.Schema, max_rows: int, ttl: float, clock: Clock = time.monotonic) -> None:
         self._schema = schema
-        self._most_rows = most_rows
+        self._max_rows = max_rows
         self._clock = clock
         self._entries: OrderedDict[Key, _Entry] = OrderedDict()  # least recently used first
         self._stored = 0  # rows of all chunks
@@ -75,7 +75,7 @@ class LookupCache:
 
     def put(self, keys: Sequence[Key], rows: pa.Table, counts: Sequence[int], at: float) -> None:
         """Cache the result of a query at time ``at``: rows ordered by key, ``counts[i]`` of them for ``keys[i]``."""
-        if self._most_rows == 0:
+        if self._max_rows == 0:
             return
         chunk = _Chunk(rows, 0)
         start = 0
@@ -84,15 +84,15 @@ class LookupCache:
                 self._drop(key)
             entry = _Entry(at, chunk, start, length)
             start += length
-            if entry.weight <= self._most_rows:
+            if entry.weight <= self._max_rows:
                 self._entries[key] = entry
                 self.size += entry.weight
                 chunk.live += length
         if chunk.live:
             self._stored += rows.num_rows
-        while self.size > self._most_rows:
+        while self.size > self._max_rows:
             self._drop(next(iter(self._entries)))
-        if self._stored > 2 * self._most_rows:
+        if self._stored > 2 * self._max_rows:
             self._compact()
 
     def _drop(self, key: Key) -> None:

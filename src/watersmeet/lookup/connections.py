@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from watersmeet.errors import ConfigError, ConnectorError
+from watersmeet.settings.secret_detection import REFERENCE
 from watersmeet.settings.secrets import hide, resolve
-from watersmeet.settings.written_secrets import REFERENCE
 
 if TYPE_CHECKING:
     import sqlalchemy as sa

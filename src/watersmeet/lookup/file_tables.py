@@ -42,7 +42,7 @@ class FilesSource:
         return both_names(self.known_as, self._shown)
 
     @property
-    def most_keys(self) -> int | None:
+    def max_keys(self) -> int | None:
         """Any number (None)."""
         return None
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 #: The most values of one query; PostgreSQL takes keys as arrays of any length instead.
-_MOST_PARAMETERS = 10_000
+_MAX_PARAMETERS = 10_000
 #: Parts of server messages for which retries do not help.
 _LASTING = (
     "authentication failed",
@@ -51,9 +51,9 @@ class JdbcSource:
         return both_names(self.known_as, self.table)
 
     @property
-    def most_keys(self) -> int | None:
+    def max_keys(self) -> int | None:
         """Any number (None) where keys are sent as arrays."""
-        return None if self.address.url.startswith("jdbc:postgresql:") else _MOST_PARAMETERS // len(self.schema)
+        return None if self.address.url.startswith("jdbc:postgresql:") else _MAX_PARAMETERS // len(self.schema)
 
     def check(self) -> None:
         """Compare the table's columns with the declared ones."""

@@ -35,7 +35,7 @@ def look_up(keys: pa.Table, source: LookupSource, policy: RetryPolicy, cache: Lo
     known, missing = cache.get(wanted)
     answer = Answer(known, keys.slice(0, 0), hits=len(wanted) - len(missing), misses=len(missing))
     found = [known]
-    size = source.most_keys or max(len(missing), 1)
+    size = source.max_keys or max(len(missing), 1)
     for start in range(0, len(missing), size):
         places = missing[start : start + size]
         asked = keys.take(np.asarray(places, dtype=np.int64))

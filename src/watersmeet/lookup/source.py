@@ -27,7 +27,7 @@ class LookupSource(Protocol):
         """The columns that ``fetch`` returns, with their declared types."""
 
     @property
-    def most_keys(self) -> int | None:
+    def max_keys(self) -> int | None:
         """The most keys of one query (None: any number)."""
 
     def check(self) -> None:
@@ -54,7 +54,7 @@ class RowsSource:
         return self.rows.schema
 
     @property
-    def most_keys(self) -> int | None:
+    def max_keys(self) -> int | None:
         """Any number (None)."""
         return None
 

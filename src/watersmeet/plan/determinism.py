@@ -1,7 +1,7 @@
-"""Whatever makes results depend on more than their rows: on when a query runs, or on the order in which rows arrive.
+"""Checks that results depend only on input rows, not on the time of the run or the order of arrival.
 
-Refused in a query with ``SETTINGS deterministic = true``, and wherever a retraction could not repeat the row that was
-emitted.
+Other queries are refused with ``SETTINGS deterministic = true``, and wherever a retraction could not repeat the emitted
+row.
 """
 
 from __future__ import annotations
@@ -21,23 +21,22 @@ from watersmeet.settings.seek import EARLIEST
 
 SETTING = "deterministic"
 _CLOCK = ("current_date", "current_time", "current_timestamp", "curdate", "getdate", "localtimestamp", "now")
-_CHANCE = ("rand", "randn", "random", "randstr", "shuffle", "uniform", "uuid")
-_PLACE = ("input_file_block_length", "input_file_block_start", "input_file_name")
-_TASK = ("monotonically_increasing_id", "spark_partition_id")
-_VARYING = frozenset((*_CLOCK, *_CHANCE, *_PLACE, *_TASK))
+_RANDOM = ("rand", "randn", "random", "randstr", "shuffle", "uniform", "uuid")
+_INPUT_FILE = ("input_file_block_length", "input_file_block_start", "input_file_name")
+_PARTITION = ("monotonically_increasing_id", "spark_partition_id")
+_VARYING = frozenset((*_CLOCK, *_RANDOM, *_INPUT_FILE, *_PARTITION))
 
 
 def check_determinism(plan: PhysicalPlan) -> None:
-    """Raise ``UnsupportedError`` for a function that gives another value each time, where it is computed of results.
+    """Raise ``UnsupportedError`` for a nondeterministic function that is evaluated over changelog results.
 
-    That is the SELECT list of a changelog, and conditions tested after its joins and aggregates.  Raise ``PlanError``
-    for the first thing that keeps a query with ``deterministic = true`` from being so.
+    Such are the SELECT list and conditions tested after joins and aggregates.  Raise ``PlanError`` for the first cause
+    by which a query with ``deterministic = true`` is not deterministic.
     """
     if plan.weighted:
         for call in _varying([*(column.expression for column in plan.outputs), *plan.post_filters]):
             raise UnsupportedError(
-                f"{plain_sql(call)} gives another value each time, so that a correction could not take back the row"
-                " that was given",
+                f"{plain_sql(call)} is nondeterministic, so a retraction could not repeat the emitted row",
                 hint="leave it out; for the time at which a row arrived use its column _tp_time",
                 position=position_of(call),
             )
@@ -47,7 +46,7 @@ def check_determinism(plan: PhysicalPlan) -> None:
         _check_times(plan)
         for call in _varying([plan.query.text.select]):
             raise PlanError(
-                f"{SETTING} = true, but {plain_sql(call)} gives another value each time",
+                f"{SETTING} = true, but {plain_sql(call)} is nondeterministic",
                 hint=f"leave it out, or {SETTING}",
                 position=position_of(call),
             )
@@ -57,7 +56,7 @@ def _check_joins(plan: PhysicalPlan) -> None:
     for join in joins_of(plan.query.root):
         if join.asof is not None and join.asof.direction is Direction.CURRENT:
             raise PlanError(
-                f"{SETTING} = true, but FOR SYSTEM_TIME AS OF PROCTIME() gives what is known when a row comes",
+                f"{SETTING} = true, but FOR SYSTEM_TIME AS OF PROCTIME() depends on the order of arrival",
                 hint=f"join AS OF an event time, or leave out {SETTING}",
                 position=join.position,
             )
@@ -66,9 +65,9 @@ def _check_joins(plan: PhysicalPlan) -> None:
 def _check_settings(plan: PhysicalPlan) -> None:
     settings = plan.query.settings
     depends = {
-        "temporal_wait": settings.temporal_wait == "none" and "joins with what happens to be known",
-        "idle_timeout": settings.idle_timeout is not None and "lets time pass by the clock",
-        "seek_to": settings.seek_to not in (None, EARLIEST) and "begins where rows arrived at some time",
+        "temporal_wait": settings.temporal_wait == "none" and "makes results depend on the order of arrival",
+        "idle_timeout": settings.idle_timeout is not None and "depends on the clock",
+        "seek_to": settings.seek_to not in (None, EARLIEST) and "depends on when rows arrived",
     }
     for name, why in depends.items():
         if why:

@@ -14,7 +14,7 @@ from watersmeet.columns import TP_TIME
 from watersmeet.expressions.text import plain_sql
 from watersmeet.expressions.times import span_text
 from watersmeet.plan.emission import DEFAULT_LIMIT, LIMIT_SETTING
-from watersmeet.plan.explain_text import plain_name
+from watersmeet.plan.explain_phrases import plain_name
 from watersmeet.plan.logical.query import Aggregation
 from watersmeet.plan.logical.tree import joins_of
 from watersmeet.plan.physical_plan import PhysicalInput, PhysicalPlan

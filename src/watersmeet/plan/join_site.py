@@ -15,10 +15,10 @@ from watersmeet.kernels.match import SideColumns
 from watersmeet.plan.across_sides import render
 from watersmeet.plan.emission import Emission
 from watersmeet.plan.join_terms import JoinTerms
-from watersmeet.plan.logical.bounds import Interval
 from watersmeet.plan.logical.query import LogicalQuery
+from watersmeet.plan.logical.time_bounds import Interval
 from watersmeet.plan.logical.tree import Join, Leaf
-from watersmeet.plan.operators.temporal import versions_of
+from watersmeet.plan.operators.version_rules import versions_of
 from watersmeet.plan.physical_plan import Feed
 from watersmeet.plan.sources import Sources, quoted_column
 
@@ -62,7 +62,7 @@ class JoinSite:
 
     def output_columns(self, side: Side) -> set[str]:
         """The columns of a side that the results must hold."""
-        return self.sources.of_side(self.needed, self.join.child(side)) if self.join.kind.shows(side) else set()
+        return self.sources.of_side(self.needed, self.join.child(side)) if self.join.kind.outputs(side) else set()
 
     def brought_columns(self, side: Side) -> set[str]:
         """All columns that a side must bring."""

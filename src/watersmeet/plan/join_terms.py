@@ -14,7 +14,7 @@ from watersmeet.plan.external_tables import table_of
 from watersmeet.plan.logical.conditions import inputs_of
 from watersmeet.plan.logical.query import LogicalQuery
 from watersmeet.plan.logical.tree import Join, joins_of, nullable
-from watersmeet.plan.operators.temporal import routing_keys
+from watersmeet.plan.operators.version_rules import routing_keys
 from watersmeet.plan.sources import Sources
 
 Routes = tuple[tuple[str, ...], tuple[str, ...]]

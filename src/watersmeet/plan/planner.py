@@ -67,7 +67,7 @@ def _result_columns(query: LogicalQuery, filters: Iterable[exp.Expr], sources: S
     needed: set[str] = set()
     for expression in (*(column.expression for column in query.outputs), *filters):
         needed |= sources.carried_names(expression)
-    # where results are constants alone, one column still has to tell how many rows there are
+    # if all outputs are constants, one column still carries the row count
     return frozenset(needed or {query.inputs[min(query.root.visible)].time_name})
 
 
@@ -160,7 +160,7 @@ class _Operators:
         return Feed(times, operator=number, lag=lag, slack=lag or 0, changelog=self.built[number].weighted)
 
     def _spread(self, rows: AggregateRows) -> tuple[str, ...] | None:
-        """Hash columns by which the rows are spread over the buckets as they come; None where there is one bucket."""
+        """Hash columns that route the aggregate's input rows; None where there is one bucket."""
         if self._query.settings.buckets == 1:
             return None
         root = self._query.root

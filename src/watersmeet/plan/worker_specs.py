@@ -59,7 +59,7 @@ def operator_specs(
                 output=output,
                 downstream=_downstream(plan, index, buckets),
                 max_state_bytes=plan.emission.max_state_bytes,
-                most_hot_rows=_most_hot_rows(plan, operator, len(own_buckets)),
+                max_rows_in_memory=_max_rows_in_memory(plan, operator, len(own_buckets)),
                 accepts_late=all(each.passes_any_time for each in plan.operators[index:]),
                 spread=_spread_rule(plan, operator, own_buckets),
             )
@@ -72,8 +72,8 @@ def _spread_rule(plan: PhysicalPlan, operator: PhysicalOperator, buckets: Sequen
     return operator.spread_rule(plan.query.settings) if len(buckets) > 1 else None
 
 
-def _most_hot_rows(plan: PhysicalPlan, operator: PhysicalOperator, buckets: int) -> int | None:
-    """How many rows of each bucket stay in memory while the others lie on disk; None: all of them."""
+def _max_rows_in_memory(plan: PhysicalPlan, operator: PhysicalOperator, buckets: int) -> int | None:
+    """How many rows of each bucket stay in memory while the others are on disk; None: all of them."""
     settings = plan.query.settings
     return max(settings.max_hot_keys // buckets, 1) if operator.is_hybrid(settings) else None
 

@@ -21,7 +21,7 @@ from typing import Annotated
 
 from pydantic import StringConstraints, TypeAdapter, ValidationError
 
-from watersmeet.engine.events import Event, EventKind
+from watersmeet.engine.control_events import Event, EventKind
 from watersmeet.engine.specs import OperatorSpec
 from watersmeet.errors import CheckpointError, ConnectorError
 from watersmeet.runtime.plan_file import PLAN_VERSION, PlanFile, describe, differences

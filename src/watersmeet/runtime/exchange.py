@@ -26,7 +26,7 @@ from watersmeet.errors import WatersmeetError
 _BATCH_ID = "streaming.sql.batchId"
 _RUN_ID = "spark.jobGroup.id"
 _QUERY_ID = "sql.streaming.queryId"
-_LEAST_BYTES = 64 * 1024
+_MIN_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Exchange:
     """Sends and receives frames; ``folder`` is the run's (None: there are workers on other machines)."""
 
     folder: str | None
-    least_bytes: int = _LEAST_BYTES
+    min_bytes: int = _MIN_BYTES
 
     def send(self, frames: Iterable[Frame]) -> pa.RecordBatch:
         """Encode frames as one Arrow batch."""
@@ -55,7 +55,7 @@ class Exchange:
                     path.unlink(missing_ok=True)  # another task may delete it too
 
     def _put(self, frame: Frame) -> Frame:
-        if self.folder is None or not frame.kind.has_rows or len(frame.payload) < self.least_bytes:
+        if self.folder is None or not frame.kind.has_rows or len(frame.payload) < self.min_bytes:
             return frame
         name = f"{run_id()}-{batch_id()}-{uuid.uuid4().hex}.frame"
         Path(self.folder, name).write_bytes(frame.payload)

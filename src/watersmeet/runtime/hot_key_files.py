@@ -41,7 +41,7 @@ class HotKeyFiles:
             newest = max((batch for batch in _batches(filesystem, path) if batch < current), default=None)
             return Entry() if newest is None else _read(filesystem, path, newest).entry
 
-    def settle(self, before: Entry, after: HotKeys, seen: Sequence[int]) -> Entry:
+    def append(self, before: Entry, after: HotKeys, seen: Sequence[int]) -> Entry:
         """Write the entry that holds after this batch, unless an earlier attempt has; the entry comes back.
 
         Raises ``CheckpointError`` if that attempt saw other rows.

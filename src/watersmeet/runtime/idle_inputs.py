@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 
-from watersmeet.engine.events import Event, EventKind
+from watersmeet.engine.control_events import Event, EventKind
 
 
 class IdleWatch:

@@ -14,8 +14,8 @@ from functools import cache
 import pandas as pd
 import pyarrow as pa
 
+from watersmeet.engine.bucket_step import run_step
 from watersmeet.engine.frames import FRAME_SCHEMA, Frame
-from watersmeet.engine.host import process
 from watersmeet.engine.hot_keys import NO_ENTRY
 from watersmeet.engine.pack import pack
 from watersmeet.engine.specs import OperatorSpec, PackSpec
@@ -71,7 +71,7 @@ class OperatorTask:
             sets = _working_sets(self.cache_bytes, self.memory_limit)
             working_set = sets.get(self.run, self.spec.name, str(bucket))
             copies = LocalCopies(self.folder, f"{self.spec.name}-{bucket}")
-            sent = process(self.spec, bucket, received, store, working_set, copies, self.hot_keys)
+            sent = run_step(self.spec, bucket, received, store, working_set, copies, self.hot_keys)
             sets.trim()
             frames = self.exchange.send(sent).to_pandas()
             del sent  # its memory can be released
@@ -96,9 +96,9 @@ class UnpackTask:
 
 
 @cache
-def _working_sets(most_bytes: int, memory_limit: str | None) -> WorkingSets:
+def _working_sets(max_bytes: int, memory_limit: str | None) -> WorkingSets:
     """The working sets of this worker process, one collection per pair of limits: workers outlive queries."""
-    return WorkingSets(most_bytes=most_bytes, memory_limit=memory_limit)
+    return WorkingSets(max_bytes=max_bytes, memory_limit=memory_limit)
 
 
 @contextmanager

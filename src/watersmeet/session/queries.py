@@ -15,7 +15,7 @@ from watersmeet.errors import CatalogError
 from watersmeet.plan.lineage import event_time_output
 from watersmeet.plan.physical_plan import PhysicalPlan
 from watersmeet.runtime.checkpoint import Checkpoint
-from watersmeet.runtime.late_rows import keep_late_rows
+from watersmeet.runtime.late_row_stream import keep_late_rows
 from watersmeet.runtime.query import Job, QueryMode, RunningQuery, start_query
 from watersmeet.runtime.storage import Storage
 from watersmeet.session.results import Table

@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from watersmeet.errors import ConfigError
-from watersmeet.settings.written_secrets import REFERENCE, is_jaas, is_secret_name, secrets_in
+from watersmeet.settings.secret_detection import REFERENCE, is_jaas, is_secret_name, secrets_in
 
 _MASK = "***"
 _SHORTEST_PART = 4

@@ -1,7 +1,7 @@
 """A hash index: the places of rows, by a hash of their key, over all segments of a relation.
 
-An entry is one 64-bit number: the high half of a row's hash above its place.  Entries lie in sorted runs, one for each
-segment added.  Four runs of similar size are merged into one, as in a log-structured merge tree (O'Neil et al., 1996).
+An entry is one 64-bit number: the high half of a row's hash above its place.  Each segment adds one sorted run of
+entries.  Four runs of similar size are merged into one, as in a log-structured merge tree (O'Neil et al., 1996).
 Each run has a table of where the entries with a given hash prefix start, so a lookup costs by the number of keys and of
 runs, not of rows.  Different keys may share a hash: callers must compare the keys themselves.
 """
@@ -19,11 +19,11 @@ from watersmeet.state.key_hashes import Numbers
 Counts = np.ndarray[tuple[int], np.dtype[np.int32]]
 
 FAN_IN = 4
-#: Longer runs are not merged: they are dropped whole once the rows of their time are past.
-MOST_MERGED = 1_000_000
+#: Longer runs are not merged: they are dropped whole once the rows of their time have expired.
+MAX_MERGED = 1_000_000
 #: A place is below this and takes the low 32 bits of an entry; the hash has the high 32 bits.
-MOST_PLACES = 1 << 32
-_PLACE = np.uint64(MOST_PLACES - 1)
+MAX_PLACES = 1 << 32
+_PLACE = np.uint64(MAX_PLACES - 1)
 _HASH = ~_PLACE
 #: A run's filter has at least 8 bits for each entry, so at most 1 in 8 hashes that are not in the run passes.
 _FILTER_BITS_PER_ENTRY = 8
@@ -89,7 +89,7 @@ class KeyIndex:
         """Group runs by size: each tier holds runs four times as long as the one below."""
         tiers: dict[int, list[_Run]] = defaultdict(list)
         for run in self._runs:
-            if len(run.entries) <= MOST_MERGED:
+            if len(run.entries) <= MAX_MERGED:
                 tiers[(len(run.entries).bit_length() + 1) // 2].append(run)  # 16 to 63 entries: tier 3
         return tiers
 
@@ -103,7 +103,7 @@ class KeyIndex:
         return _Run(entries, blocks & self._rows.keys())
 
     def _is_in(self, blocks: Collection[int], places: Numbers) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """Return, for each place, whether it lies in one of these live blocks."""
+        """Return, for each place, whether it is in one of these live blocks."""
         firsts = np.array(sorted(blocks), dtype=np.uint64)
         ends = firsts + np.array([self._rows[int(first)] for first in firsts], dtype=np.uint64)
         block = np.searchsorted(firsts, places, side="right")

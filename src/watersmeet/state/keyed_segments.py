@@ -1,7 +1,7 @@
 """Keyed segments: a relation's segments as Arrow tables, with a hash index by key.
 
-A join of few new rows with many stored ones looks up the rows of their keys instead of reading all.  Rows lie in Arrow
-because DuckDB fetches rows by position only with a full scan, which takes as long as a join.
+A join of few new rows with many stored ones looks up the rows of their keys instead of reading all.  They are kept in
+Arrow because DuckDB fetches rows by position only with a full scan, which takes as long as a join.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from watersmeet.columns import TIME
 from watersmeet.state.key_hashes import Numbers, key_hashes
-from watersmeet.state.key_index import MOST_PLACES, KeyIndex
+from watersmeet.state.key_index import MAX_PLACES, KeyIndex
 from watersmeet.state.segments import Segment
 from watersmeet.state.small_segments import alike
 
@@ -38,7 +38,7 @@ class KeyedSegments:
 
     def add(self, segment: Segment, rows: pa.Table) -> None:
         """Add a segment's rows; rows that are a slice of a larger batch are copied."""
-        if self._end + segment.rows > MOST_PLACES:
+        if self._end + segment.rows > MAX_PLACES:
             self._renumber()
         self._rows[segment.id] = _detached(rows.combine_chunks())
         self._first[segment.id] = self._end

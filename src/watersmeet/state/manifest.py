@@ -2,7 +2,7 @@
 
 One JSON value per bucket: format version, plan fingerprint, number of steps taken, frontiers of every part of every
 input, the operator's own frontier, the newest event times, counters, and the live segments (a few hundred at most, see
-compaction.py).  A batch counts once its manifest is committed; segments that no manifest names do not exist.
+compaction_plan.py).  A batch counts once its manifest is committed; segments that no manifest names do not exist.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The working set: a bucket's live segments as tables in the worker's DuckDB.
 
 It is a cache.  Spark hands a bucket to whichever worker process is free, so each step first syncs the set with the
-manifest by set difference: it drops segments that are gone and loads missing ones from the store.  First use, retry,
-restart and another worker are one path, and no result depends on what the set held before.
+manifest: it drops obsolete segments and loads missing ones from the store.  First use, retry, restart and a move to
+another worker share one path, and no result depends on what the set held before.
 
-A segment lies in one of three places: small ones share one table for each relation, large ones have a table each, and
-large ones of a relation whose rows are looked up by key lie in Arrow with a hash index.
+Small segments share one table per relation.  A large one has a table of its own, in memory or, in hybrid mode, on disk;
+if rows of its relation are looked up by key, it is kept in Arrow with a hash index instead.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from watersmeet.columns import TIME
 from watersmeet.kernels.api import FOREVER, NEVER, quote
-from watersmeet.state.cold_database import ColdDatabase, is_cold, newest_segments
+from watersmeet.state.disk_tables import DiskTables, is_on_disk, newest_segments
 from watersmeet.state.key_hashes import key_hashes
 from watersmeet.state.keyed_segments import KeyedSegments
 from watersmeet.state.registered_tables import RegisteredTables
@@ -28,28 +28,28 @@ from watersmeet.state.segments import Segment
 from watersmeet.state.small_segments import SmallSegments, alike, is_small
 
 #: A segment gets an index by key and time from this many rows on.
-LEAST_INDEXED = 20_000
+MIN_INDEXED = 20_000
 #: Fewer stored rows are scanned, which takes a join some milliseconds.
-LEAST_PROBED_ROWS = 200_000
+MIN_PROBED_ROWS = 200_000
 #: One index probe costs about as much as scanning 32 rows.
 ROWS_PER_PROBE = 32
 #: A lookup that returns more than 1 row in 32 is no faster than a scan.
 ROWS_PER_FOUND = 32
-#: Stored rows sampled to estimate, before a relation gets a hash index, how many a lookup returns.
+#: Stored rows sampled to estimate how many a lookup returns, before a relation gets a hash index.
 SAMPLE_ROWS = 10_000
 
 
 class WorkingSet:
-    """One bucket's segments in DuckDB; a ``StateView`` for its kernel."""
+    """The segments of one bucket; a ``StateView`` for its kernel."""
 
     _table_numbers = itertools.count()
 
     def __init__(
-        self, connection: duckdb.DuckDBPyConnection, cold: ColdDatabase | None = None, *, most_keyed: int = 0
+        self, connection: duckdb.DuckDBPyConnection, on_disk: DiskTables | None = None, *, max_keyed: int = 0
     ) -> None:
         self._connection = connection
-        self._cold = cold or ColdDatabase(connection)
-        self._most_keyed = most_keyed  # bytes of all segments up to which rows may lie in Arrow
+        self._on_disk = on_disk or DiskTables(connection)
+        self._max_keyed = max_keyed  # maximum bytes of all segments for keeping rows in Arrow
         self._is_hybrid = False
         self._registered = RegisteredTables(connection)
         self._segments: dict[str, Segment] = {}
@@ -71,45 +71,50 @@ class WorkingSet:
 
     # -- segments --------------------------------------------------------------------------------------------------
 
-    def sync(self, live: Sequence[Segment], load: Callable[[Segment], pa.Table], *, most_hot: int | None = None) -> int:
-        """Hold exactly the ``live`` segments; return the bytes that were loaded.  For ``most_hot`` see ``cool``."""
-        self._is_hybrid = most_hot is not None
+    def sync(
+        self, live: Sequence[Segment], load: Callable[[Segment], pa.Table], *, max_in_memory: int | None = None
+    ) -> int:
+        """Hold exactly the ``live`` segments; return the bytes that were loaded.
+
+        For ``max_in_memory`` see ``move_to_disk``.
+        """
+        self._is_hybrid = max_in_memory is not None
         wanted = {segment.id: segment for segment in live}
-        for gone in self._segments.keys() - wanted.keys():
-            self.remove(gone)
+        for obsolete in self._segments.keys() - wanted.keys():
+            self.remove(obsolete)
         missing = [segment for id, segment in wanted.items() if id not in self._segments]
-        in_memory = newest_segments(live, most_hot)
+        in_memory = newest_segments(live, max_in_memory)
         for segment in missing:
-            self.add(segment, load(segment), is_hot=segment.id in in_memory)
+            self.add(segment, load(segment), in_memory=segment.id in in_memory)
         return sum(segment.nbytes for segment in missing)
 
-    def cool(self, live: Sequence[Segment], most_hot: int | None) -> None:
-        """Keep the newest segments in memory, up to ``most_hot`` rows (None: all), and move the others to disk.
+    def move_to_disk(self, live: Sequence[Segment], max_in_memory: int | None) -> None:
+        """Keep the newest segments in memory, up to ``max_in_memory`` rows (None: all), and move the others to disk.
 
         Small segments stay in memory.
         """
-        in_memory = newest_segments(live, most_hot)
+        in_memory = newest_segments(live, max_in_memory)
         for segment in live:
             name = self._tables.get(segment.id)
-            if name is None or segment.id in in_memory or is_cold(name):
+            if name is None or segment.id in in_memory or is_on_disk(name):
                 continue
-            on_disk = self._cold.table(name)
+            on_disk = self._on_disk.table(name)
             self._connection.execute(f"CREATE TABLE {on_disk} AS SELECT * FROM {name}")
             self.remove(segment.id)
             self._segments[segment.id], self._tables[segment.id] = segment, on_disk
 
-    def add(self, segment: Segment, rows: pa.Table, *, is_hot: bool = True) -> None:
+    def add(self, segment: Segment, rows: pa.Table, *, in_memory: bool = True) -> None:
         """Add a segment's rows, in memory or on disk."""
         self._segments[segment.id] = segment
         if is_small(segment):
             self._small_of(segment.relation).add(segment, rows)
             return
-        if segment.relation in self._keyed and self._may_lie_in_arrow():
+        if segment.relation in self._keyed and self._may_use_arrow():
             self._keyed[segment.relation].add(segment, rows)
             return
         name = self._new_name()
-        if not is_hot:
-            name = self._cold.table(name)
+        if not in_memory:
+            name = self._on_disk.table(name)
         # DuckDB finds the variable ``rows`` by its name, in half the time that registering it takes
         self._connection.execute(f"CREATE TABLE {name} AS SELECT * FROM rows")
         self._tables[segment.id] = name
@@ -165,7 +170,7 @@ class WorkingSet:
     ) -> str | None:
         """Return SQL for stored rows with ``low <= $t <= high``, every row with a probe's key among them.
 
-        Arrow probes use the hash index if the stored rows are many, the probes few, and the rows may lie in Arrow; rows
+        Arrow probes use the hash index if the stored rows are many, the probes few, and Arrow may hold the rows; rows
         that it finds are registered.  SQL probes use the indexes by key and time of large segments, in memory or on
         disk.  Otherwise the result is a scan.
         """
@@ -176,7 +181,7 @@ class WorkingSet:
         reach = [each for each in self._of(relation) if _is_within(each, low, high)]
         rows = sum(each.rows for each in reach)
         found = None
-        is_worth_it = rows >= max(LEAST_PROBED_ROWS, ROWS_PER_PROBE * probes.num_rows)
+        is_worth_it = rows >= max(MIN_PROBED_ROWS, ROWS_PER_PROBE * probes.num_rows)
         if is_worth_it and self._ensure_keyed(relation, by, probes):
             keyed = self._keyed[relation]
             found = keyed.find(by, probes, [each.id for each in reach if each.id in keyed], rows // ROWS_PER_FOUND)
@@ -211,7 +216,7 @@ class WorkingSet:
         self._scan_budgets[relation] = 0 if is_enough else budget
         return is_enough
 
-    # -- where segments lie ----------------------------------------------------------------------------------------
+    # -- where segments are ----------------------------------------------------------------------------------------
 
     def _of(self, relation: str) -> list[Segment]:
         return [each for each in self._segments.values() if each.relation == relation]
@@ -261,7 +266,7 @@ class WorkingSet:
             bounds = _bounds(segments, low, high)
             first = segments[0]
             is_in_duckdb = first.id not in self._keyed.get(relation, ())
-            if len(segments) == 1 and first.rows >= LEAST_INDEXED and is_in_duckdb:
+            if len(segments) == 1 and first.rows >= MIN_INDEXED and is_in_duckdb:
                 selects.append(look_up(self._index_of(first, table, by)) + (f" AND {bounds}" if bounds else ""))
             else:
                 selects.append(f"SELECT * FROM {table}" + (f" WHERE {bounds}" if bounds else ""))
@@ -273,13 +278,13 @@ class WorkingSet:
             indexes[tuple(by)] = SegmentIndex(self._connection, table, by, len(indexes))
         return indexes[tuple(by)]
 
-    def _may_lie_in_arrow(self) -> bool:
-        """Return whether more rows may lie in Arrow, where DuckDB cannot move them to disk."""
-        return not self._is_hybrid and self.nbytes <= self._most_keyed
+    def _may_use_arrow(self) -> bool:
+        """Return whether more rows may be kept in Arrow, where DuckDB cannot move them to disk."""
+        return not self._is_hybrid and self.nbytes <= self._max_keyed
 
     def _ensure_keyed(self, relation: str, by: Sequence[str], probes: pa.Table) -> bool:
         """Return whether a relation has a hash index; the first lookup that returns few rows moves it to Arrow."""
-        if relation not in self._keyed and self._may_lie_in_arrow() and self._finds_few(relation, by, probes):
+        if relation not in self._keyed and self._may_use_arrow() and self._finds_few(relation, by, probes):
             self._move_to_arrow(relation)
         return relation in self._keyed
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import duckdb
 
-from watersmeet.state.cold_database import ColdDatabase
+from watersmeet.state.disk_tables import DiskTables
 from watersmeet.state.working_set import WorkingSet
 
 _numbers = itertools.count()
@@ -22,12 +22,12 @@ IDLE_SECONDS = 600.0
 class WorkingSets:
     """Working sets by key, in one DuckDB.
 
-    Sets are kept until they hold more than ``most_bytes`` together, or have not been used for ``idle_seconds``: then
+    Sets are kept until they hold more than ``max_bytes`` together, or have not been used for ``idle_seconds``: then
     their query has ended, or runs elsewhere.  With a ``memory_limit``, all large segments stay in DuckDB, which counts
     and spills them.
     """
 
-    def __init__(self, *, most_bytes: int, memory_limit: str | None = None, idle_seconds: float = IDLE_SECONDS) -> None:
+    def __init__(self, *, max_bytes: int, memory_limit: str | None = None, idle_seconds: float = IDLE_SECONDS) -> None:
         config: dict[str, str | bool | int | float | list[str]] = {
             "threads": 1,
             "preserve_insertion_order": False,
@@ -37,10 +37,10 @@ class WorkingSets:
         if memory_limit:
             config["memory_limit"] = memory_limit
         self._connection = duckdb.connect(":memory:", config=config)
-        self._cold = ColdDatabase(self._connection)
+        self._on_disk = DiskTables(self._connection)
         self._connection.execute("SET TimeZone = 'UTC'")
-        self._most_bytes = most_bytes
-        self._most_keyed = 0 if memory_limit else most_bytes  # rows in Arrow are not in DuckDB's limit
+        self._max_bytes = max_bytes
+        self._max_keyed = 0 if memory_limit else max_bytes  # rows in Arrow are not in DuckDB's limit
         self._idle_seconds = idle_seconds
         self._sets: OrderedDict[tuple[str, ...], WorkingSet] = OrderedDict()
         self._last_used: dict[tuple[str, ...], float] = {}
@@ -49,7 +49,7 @@ class WorkingSets:
         """Return the working set of a bucket (key: query run, operator, bucket), an empty one if it is new."""
         found = self._sets.get(key)
         if found is None:
-            found = self._sets[key] = WorkingSet(self._connection, self._cold, most_keyed=self._most_keyed)
+            found = self._sets[key] = WorkingSet(self._connection, self._on_disk, max_keyed=self._max_keyed)
         self._sets.move_to_end(key)
         self._last_used[key] = time.monotonic()
         return found
@@ -60,7 +60,7 @@ class WorkingSets:
         idle_since = time.monotonic() - self._idle_seconds
         while len(self._sets) > 1:
             key = next(iter(self._sets))
-            if total <= self._most_bytes and self._last_used[key] > idle_since:
+            if total <= self._max_bytes and self._last_used[key] > idle_since:
                 break
             total -= self._sets[key].nbytes
             self._close(key)

@@ -25,7 +25,7 @@ from watersmeet.connectors.deltas import with_deltas
 from watersmeet.connectors.envelope import DEBEZIUM
 from watersmeet.connectors.formats import decode
 from watersmeet.connectors.stream_schema import spark_schema
-from watersmeet.engine.events import Event
+from watersmeet.engine.control_events import Event
 from watersmeet.runtime.dataflow import Source
 from watersmeet.testing.cells import Row, Value
 

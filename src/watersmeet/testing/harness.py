@@ -15,9 +15,9 @@ import pyarrow as pa
 from watersmeet.bind.planning import plan_query
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import WEIGHT
-from watersmeet.engine.events import Event
+from watersmeet.engine.bucket_step import run_step
+from watersmeet.engine.control_events import Event
 from watersmeet.engine.frames import Frame, FrameKind, decode_table
-from watersmeet.engine.host import process
 from watersmeet.engine.hot_keys import Entry, HotKeys
 from watersmeet.engine.pack import pack
 from watersmeet.engine.specs import OperatorSpec, PackSpec
@@ -112,7 +112,7 @@ class Harness(Rig):
         return [
             sent
             for bucket, frames in sorted(by_bucket.items())
-            for sent in process(
+            for sent in run_step(
                 spec,
                 bucket,
                 frames,
@@ -153,7 +153,7 @@ class HeldHotKeys:
         """The newest entry."""
         return self._entry
 
-    def settle(self, before: Entry, after: HotKeys, seen: Sequence[int]) -> Entry:
+    def append(self, before: Entry, after: HotKeys, seen: Sequence[int]) -> Entry:
         """Add an entry if the hot keys have changed."""
         if after != before.keys:
             self._entry = Entry(0 if before.batch is None else before.batch + 1, after)
@@ -162,7 +162,7 @@ class HeldHotKeys:
 
 @cache
 def _working_sets(memory_limit: str | None) -> WorkingSets:
-    return WorkingSets(most_bytes=1 << 30, memory_limit=memory_limit)
+    return WorkingSets(max_bytes=1 << 30, memory_limit=memory_limit)
 
 
 def _stream(part: PhysicalInput) -> str:

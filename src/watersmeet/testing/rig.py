@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from watersmeet.columns import TP_DELTA
-from watersmeet.engine.events import Event
+from watersmeet.engine.control_events import Event
 from watersmeet.plan.physical_plan import PhysicalPlan
 from watersmeet.testing.cells import Row
 

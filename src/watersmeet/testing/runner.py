@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import TP_DELTA
-from watersmeet.engine.events import Event, EventKind
+from watersmeet.engine.control_events import Event, EventKind
 from watersmeet.errors import WatersmeetError, did_you_mean
 from watersmeet.sql.statements import Query
 from watersmeet.testing.case import Case, Compare, Control, ControlKind, InputBlock, NotationError, Step, at_line

@@ -22,7 +22,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from watersmeet.bind.planning import plan_query
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import TP_DELTA
-from watersmeet.engine.events import Event
+from watersmeet.engine.control_events import Event
 from watersmeet.errors import CatalogError, WatersmeetError
 from watersmeet.plan.physical_plan import PhysicalPlan
 from watersmeet.runtime.dataflow import Resources, build, new_buckets

@@ -10,7 +10,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from watersmeet.catalog.streams import StreamDef
-from watersmeet.engine.events import Event
+from watersmeet.engine.control_events import Event
 from watersmeet.errors import WatersmeetError
 from watersmeet.sql.statements import Query
 from watersmeet.testing.case import Case

@@ -31,7 +31,7 @@ class HeldTable:
     held: Mapping[str, pa.Table]
 
     @property
-    def most_keys(self) -> int | None:
+    def max_keys(self) -> int | None:
         """None: a fetch may ask for any number of keys."""
         return None
 

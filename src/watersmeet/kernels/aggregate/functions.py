@@ -23,7 +23,7 @@ from watersmeet.kernels.aggregate.exact_sums import exact_double_sum
 from watersmeet.kernels.aggregate.parts import Parts
 from watersmeet.kernels.api import quote
 
-_MOST_DIGITS = 38
+_MAX_DIGITS = 38
 _COUNT = "BIGINT"
 _FIRST, _LAST = "v1, v0 NULLS LAST", "v1 DESC, v0 DESC NULLS LAST"
 _MEAN = "sum(CAST(v0 AS DOUBLE) * w ORDER BY v0) / sum(w)"
@@ -57,7 +57,7 @@ class Function(Enum):
         return self in (Function.SUM, Function.AVG)
 
     @property
-    def spreads(self) -> bool:
+    def measures_dispersion(self) -> bool:
         """Whether it measures how far values lie apart."""
         return self in (Function.STDDEV_SAMP, Function.STDDEV_POP, Function.VAR_SAMP, Function.VAR_POP)
 
@@ -69,7 +69,7 @@ class Function(Enum):
     @property
     def takes_numbers(self) -> bool:
         """Whether its argument must be a number."""
-        return self.adds or self.spreads
+        return self.adds or self.measures_dispersion
 
     @property
     def is_distinct(self) -> bool:
@@ -110,8 +110,8 @@ class Call:
             return pa.int64()
         if function.adds and pa.types.is_decimal(self.type):
             more, scale = (10, 0) if function is Function.SUM else (4, 4)
-            digits = min(self.type.precision + more, _MOST_DIGITS)
-            return pa.decimal128(digits, min(self.type.scale + scale, _MOST_DIGITS))
+            digits = min(self.type.precision + more, _MAX_DIGITS)
+            return pa.decimal128(digits, min(self.type.scale + scale, _MAX_DIGITS))
         if function is Function.SUM and pa.types.is_integer(self.type):
             return pa.int64()
         return pa.float64() if function.takes_numbers else self.type
@@ -130,7 +130,7 @@ def of_rows(call: Call, parts: Parts) -> Terms:
         return _added(call, argument, _is_there(argument), parts)
     if call.function.is_distinct:
         return {"n": (f"coalesce({parts.figure((argument,), 'count(DISTINCT v0)')}, 0)", pa.int64())}
-    if call.function.spreads:
+    if call.function.measures_dispersion:
         bag = (argument,)
         return {
             "n": (parts.figure(bag, f"CAST(sum(w) AS {_COUNT})"), pa.int64()),
@@ -146,7 +146,7 @@ def of_parts(call: Call, parts: Parts) -> Terms:
         return {"n": (parts.total(_term(call, "n"), _COUNT), pa.int64())}
     if call.function.adds:
         return _added(call, _term(call, "sum"), _term(call, "n"), parts)
-    if call.function.spreads:
+    if call.function.measures_dispersion:
         bag = tuple(_term(call, name) for name in ("n", "mean", "squares"))
         return {
             "n": (parts.figure(bag, f"CAST(sum(v0 * w) AS {_COUNT})"), pa.int64()),
@@ -211,8 +211,8 @@ def _added(call: Call, value: str, count: str, parts: Parts) -> Terms:
         return {"sum": (exact_double_sum(value, parts), pa.float64()), "n": n}
     scale = call.type.scale if pa.types.is_decimal(call.type) else 0
     exact = f"CAST({value} AS HUGEINT)" if scale == 0 else value
-    total = parts.total(exact, f"DECIMAL({_MOST_DIGITS}, {scale})")
-    return {"sum": (total, pa.decimal128(_MOST_DIGITS, scale)), "n": n}
+    total = parts.total(exact, f"DECIMAL({_MAX_DIGITS}, {scale})")
+    return {"sum": (total, pa.decimal128(_MAX_DIGITS, scale)), "n": n}
 
 
 def _picked(call: Call, value: str, time: str | None, parts: Parts) -> Terms:

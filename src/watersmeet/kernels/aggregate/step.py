@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from watersmeet.kernels.aggregate.kernel import Aggregate
 
 #: A shorter log is not settled.
-LEAST_SETTLED = 10_000
+MIN_SETTLED = 10_000
 TOTALS, SHOWN = "totals", "shown"
 _ROWS = "$rows"  # how many rows a group has
 _GROUP = "$group"  # the number of a group within a step
@@ -263,7 +263,7 @@ class _Step:
         columns = self.stored(relation)
         time = f"CAST(0 AS BIGINT) AS {quote(TIME)}"
         new = self.fetch(f"SELECT {columns}, {time} FROM {_new(relation)}")
-        most = max(LEAST_SETTLED, self.state.count(settled(relation), NEVER))
+        most = max(MIN_SETTLED, self.state.count(settled(relation), NEVER))
         if new.num_rows + self.state.count(relation, NEVER) < most:
             self.result.store[relation] = new
             return

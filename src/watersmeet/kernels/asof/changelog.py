@@ -33,7 +33,7 @@ from watersmeet.columns import ID, RID, TIME, WEIGHT
 from watersmeet.kernels.api import FOREVER, NEVER, Side, StateView, StepFrontiers, StepResult, quote, shift
 from watersmeet.kernels.asof.final import is_final
 from watersmeet.kernels.asof.match import AsofMatch, Direction
-from watersmeet.kernels.asof.step import LEAST_SETTLED, AsofStep, step_tables
+from watersmeet.kernels.asof.step import MIN_SETTLED, AsofStep, step_tables
 from watersmeet.kernels.match import number_rows
 
 _FOUND = "$found"  # the time of the nearest right row, whether it passed the residual or not
@@ -171,7 +171,7 @@ class _Step:
         if self.match.direction is Direction.FORWARD:
             where.append(f"{time} <= (SELECT max({changed}) FROM {self.right_new})")
         # the version matched before may have had another key than the entity's versions have now
-        if same_key := self.match.same_key(by=self.match.meets_one):
+        if same_key := self.match.same_key(by=self.match.key_is_complete):
             where.append(f"EXISTS (SELECT 1 FROM ({self.step.changed_entities()}) AS r WHERE {' AND '.join(same_key)})")
         names = ", ".join(f"l.{quote(name)}" for name in self.left_names)
         rows = f"SELECT {names} FROM {live} AS l WHERE {' AND '.join(where)}"
@@ -265,8 +265,8 @@ class _Step:
             self.result.forget[relation] = final
         for relation in _SETTLED.values():
             self.result.forget[relation] = final
-        fresh, settled = (sum(map(self.step.count, names)) for names in (_SETTLED, _SETTLED.values()))
-        if fresh >= max(LEAST_SETTLED, settled):
+        unsettled, settled = (sum(map(self.step.count_until, names)) for names in (_SETTLED, _SETTLED.values()))
+        if unsettled >= max(MIN_SETTLED, settled):
             self.settle(new, final)
 
     def settle(self, new: dict[str, str], final: int) -> None:

@@ -73,7 +73,7 @@ class AsofMatch:
     residual: str | None = None
 
     @property
-    def meets_one(self) -> bool:
+    def key_is_complete(self) -> bool:
         """Whether the keys name one entity; otherwise a left row may match versions of several."""
         return set(self.versions.by) <= {key.right for key in self.keys}
 

@@ -7,25 +7,25 @@ The kernel makes the table ``waiting``, the left rows to join.  Then::
         BACKWARD:  drop rows newer than the newest waiting row        (but none below the floor if the step settles)
         step settles:                 read all stored rows: settling needs them, whatever is waiting
         waiting * 100 < stored:       read the stored rows that an index lookup returns, if an index fits
-        waiting * 4 < stored:         drop rows of entities that no waiting row asks for
-        candidates = the row that counts for each entity and time     (see Versions in match.py)
-        BACKWARD, key names no entity: $until = time of the entity's next candidate
+        waiting * 4 < stored:         drop rows of entities that no waiting row looks up
+        candidates = the last row of each entity and time             (see Versions in asof/match.py)
+        BACKWARD, key incomplete:     $until = time of the entity's next candidate
 
     joined: for each waiting row l
-        BACKWARD, key names an entity      ASOF JOIN: newest r.$t <= l.$t     (strict: <)
+        BACKWARD, key complete             ASOF JOIN: newest r.$t <= l.$t     (strict: <)
         BACKWARD, otherwise                every r with r.$t <= l.$t < r.$until
         FORWARD                            ASOF JOIN: oldest r.$t >= l.$t     (strict: >)
         NEAREST                            both of them, the nearer as r, at equal distance the earlier
         CURRENT                            the newest candidate of each entity
 
-    keep_right, floor = the least time that a later step may ask for:
+    keep_right, floor = the lowest time that a later step may look up:
         FORWARD         store new rows at or after the floor, forget stored ones below it
         not settling    store new rows in "right"
         settling        "right"   = all rows at or after the floor
                         "settled" = of each entity the newest row below it, unless that ends validity
 
-A step settles once max(50,000, rows in "settled") rows below the floor are new or in "right".  With 80,000 settled
-rows, the next step that settles is the one that finds 80,000 of them.
+A key is complete if it covers all columns that identify an entity.  A step settles if at least max(50,000, rows in
+"settled") rows below the floor are not settled yet.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from watersmeet.columns import RID, TIME
 from watersmeet.kernels.api import FOREVER, NEVER, Side, StateView, StepResult, quote
 from watersmeet.kernels.asof.match import AsofMatch, Direction
 
-#: Fewer fresh rows than this are never settled.
-LEAST_SETTLED = 50_000
-#: An index lookup pays from this many stored rows for each waiting row on,
+#: Minimum number of unsettled rows below the floor for a step to settle.
+MIN_SETTLED = 50_000
+#: Minimum stored rows per waiting row for an index lookup.
 STORED_PER_LOOKUP = 100
-#: and a filter by the keys of waiting rows from this many on.
+#: Minimum stored rows per waiting row for a filter by the keys of waiting rows.
 STORED_PER_FILTER = 4
 _GONE, _UNTIL = "$gone", "$until"
 
@@ -78,33 +78,33 @@ class AsofStep:
     def settles(self) -> bool:
         """Whether this step settles right rows: below the floor it keeps only the newest row of each entity.
 
-        It does once there are as many fresh rows as settled ones, so a settled row is rewritten once for each doubling.
+        It does once as many rows are unsettled as settled, so a settled row is rewritten once for each doubling.
         """
         if self.match.direction is Direction.FORWARD or self.floor == NEVER:
             return False
         ((new,),) = self.rows(f"SELECT count(*) FROM {self.right_new} WHERE {quote(TIME)} < {self.floor}")
-        return new + self.count("right", self.floor - 1) >= max(LEAST_SETTLED, self.count("settled"))
+        return new + self.count_until("right", self.floor - 1) >= max(MIN_SETTLED, self.count_until("settled"))
 
     # -- the join --------------------------------------------------------------------------------------------------
 
     def find_candidates(self) -> None:
-        """Make the table ``candidates``: the right rows that may hold for a waiting row.
+        """Make the table ``candidates``: the right rows that may match a waiting row.
 
-        In a step that settles, it also has all rows below the floor that count.
+        In a step that settles, it also has the last row of every entity and time below the floor.
         """
         where = [f"{quote(TIME)} IS NOT NULL"]
         if self.match.direction is Direction.BACKWARD:
             settled = f" OR {quote(TIME)} < {self.floor}" if self.settles else ""
             where.append(f"({quote(TIME)} <= (SELECT max({quote(TIME)}) FROM waiting){settled})")
         ((waiting,),) = self.rows("SELECT count(*) FROM waiting")
-        stored = self.count("right") + self.count("settled")
+        stored = self.count_until("right") + self.count_until("settled")
         may_skip_rows = not self.settles
         find = self._index_lookup() if may_skip_rows and 0 < waiting * STORED_PER_LOOKUP < stored else None
         rows = f"SELECT {self._right_names()} FROM ({self._right_rows(find)}) WHERE {' AND '.join(where)}"
         if self.match.keys and may_skip_rows and waiting * STORED_PER_FILTER < stored:
             rows = f"SELECT {self._right_names()} FROM ({rows}) AS r WHERE {self._may_meet(rows)}"
         self._make_candidates(rows)
-        if self.match.direction is Direction.BACKWARD and not self.match.meets_one:
+        if self.match.direction is Direction.BACKWARD and not self.match.key_is_complete:
             by = ", ".join(quote(name) for name in self.match.versions.by)
             until = f"lead({quote(TIME)}) OVER (PARTITION BY {by} ORDER BY {quote(TIME)})"
             self.execute(
@@ -112,14 +112,14 @@ class AsofStep:
             )
 
     def joined(self) -> str:
-        """Return a FROM clause: each waiting row as ``l`` and a candidate as ``r``; ``matches`` tests whether it holds.
+        """Return a FROM clause: each waiting row as ``l`` and a candidate as ``r``, tested by ``matches``.
 
         For NEAREST, ``n`` has the times ``before`` and ``after`` of both neighbors.
         """
         match self.match.direction:
             case Direction.NEAREST:
                 return self._nearest()
-            case Direction.BACKWARD if self.match.meets_one:
+            case Direction.BACKWARD if self.match.key_is_complete:
                 return self._asof(">")
             case Direction.FORWARD:
                 return self._asof("<")
@@ -185,9 +185,9 @@ class AsofStep:
         match = self.match
         if any(key.null_safe for key in match.keys) or not match.keys:
             return None
-        if not match.meets_one:
+        if not match.key_is_complete:
             return self._versions_by_index if match.versions.index else None
-        # the newest row at or before a time holds then, unless another row may have retracted it
+        # the newest row at or before a time is the valid one, unless another row may have retracted it
         is_newest = match.direction is Direction.BACKWARD and not match.strict and not match.versions.takes_away
         return self._versions_as_of if is_newest else self._versions_by_key
 
@@ -197,7 +197,7 @@ class AsofStep:
         return self.state.rows_as_of(relation, by, self._probes(by, TIME))
 
     def _versions_by_key(self, relation: str) -> str | None:
-        """Look up all versions of the entities that waiting rows ask for."""
+        """Look up all versions of the entities that waiting rows look up."""
         by = self.match.versions.by
         return self.state.rows_with_keys(relation, by, self._probes(by))
 
@@ -220,10 +220,10 @@ class AsofStep:
         return f"(SELECT DISTINCT {', '.join([*columns, *map(quote, more)])} FROM waiting)"
 
     def _may_meet(self, rows: str) -> str:
-        """Return SQL that tests whether a right row ``r`` belongs to an entity that a waiting row asks for."""
-        asked_for = f"EXISTS (SELECT 1 FROM waiting AS l WHERE {' AND '.join(self.match.same_key(by=True))})"
-        if self.match.meets_one:
-            return asked_for
+        """Return SQL that tests whether a right row ``r`` belongs to an entity that a waiting row looks up."""
+        looked_up = f"EXISTS (SELECT 1 FROM waiting AS l WHERE {' AND '.join(self.match.same_key(by=True))})"
+        if self.match.key_is_complete:
+            return looked_up
         # another version of the same entity may have another key
         by = ", ".join(quote(name) for name in self.match.versions.by)
         same_key = " AND ".join(self.match.same_key())
@@ -231,13 +231,13 @@ class AsofStep:
 
     def changed_entities(self) -> str:
         """Return SQL for all versions of the entities with a new or retracted version, so for all keys they had."""
-        if self.match.meets_one:
+        if self.match.key_is_complete:
             return f"SELECT * FROM {self.right_new}"
         by = ", ".join(quote(name) for name in self.match.versions.by)
         return f"SELECT * FROM ({self._right_rows()}) WHERE ({by}) IN (SELECT {by} FROM {self.right_new})"
 
     def _make_candidates(self, rows: str) -> None:
-        """Make ``candidates`` of the right rows that count; from the time of a row with ``$gone`` on, nothing holds.
+        """Make ``candidates`` of the last row of each entity and time; a row with ``$gone`` ends its entity's validity.
 
         Only rows that tie with others (same entity and time) are sorted.  Usually there are none.
         """
@@ -249,19 +249,19 @@ class AsofStep:
             f"CREATE TEMP TABLE tied AS SELECT {', '.join(moment)} FROM candidates GROUP BY ALL HAVING count(*) > 1"
         )
         ((ties,),) = self.rows("SELECT count(*) FROM tied")
-        that_count = "" if versions.weight is None or versions.ends else f" WHERE NOT {quote(_GONE)}"
-        if not ties and that_count:
+        valid_only = "" if versions.weight is None or versions.ends else f" WHERE NOT {quote(_GONE)}"
+        if not ties and valid_only:
             self.execute(f"DELETE FROM candidates WHERE {quote(_GONE)}")
         elif ties:
             same = " AND ".join(f"r.{name} IS NOT DISTINCT FROM t.{name}" for name in moment)
-            alone = f"SELECT * FROM (SELECT * FROM candidates AS r ANTI JOIN tied AS t ON {same}){that_count}"
+            alone = f"SELECT * FROM (SELECT * FROM candidates AS r ANTI JOIN tied AS t ON {same}){valid_only}"
             sharing = f"(SELECT * FROM candidates AS r SEMI JOIN tied AS t ON {same})"
             self.execute(
                 f"CREATE OR REPLACE TEMP TABLE candidates AS {alone} UNION ALL {self._last_of_moments(sharing)}"
             )
 
     def _last_of_moments(self, rows: str) -> str:
-        """Return SQL for the rows that count among ``rows``, each of which ties with another."""
+        """Return SQL for the rows that decide among ``rows``, each of which ties with another."""
         versions = self.match.versions
         order = f"ORDER BY {quote(versions.sequence)} DESC"
         if versions.weight is not None:
@@ -286,7 +286,7 @@ class AsofStep:
     # -- state -----------------------------------------------------------------------------------------------------
 
     def keep_right(self, result: StepResult) -> None:
-        """Store the new right rows; a step that settles rewrites all, and below the floor keeps what holds there."""
+        """Store the new right rows; a step that settles rewrites all, and below the floor keeps the valid rows."""
         names = self._right_names()
         new = f"SELECT {names} FROM {self.right_new} WHERE {quote(TIME)} IS NOT NULL"
         if self.match.direction is Direction.FORWARD:
@@ -296,18 +296,18 @@ class AsofStep:
         if not self.settles:
             result.store["right"] = self.table(new)
             return
-        fresh = f"SELECT * FROM ({self._right_rows()}) WHERE {quote(TIME)} >= {self.floor}"
+        kept = f"SELECT * FROM ({self._right_rows()}) WHERE {quote(TIME)} >= {self.floor}"
         past = self._newest(f"(SELECT * FROM candidates WHERE {quote(TIME)} < {self.floor})")
         # a row that ends validity has no effect without an older row of its entity
-        holds = f" WHERE NOT {quote(_GONE)}" if self.match.versions.ends else ""
-        result.store["right"] = self.table(fresh)
-        result.store["settled"] = self.table(f"SELECT {names} FROM ({past}){holds}")
+        is_valid = f" WHERE NOT {quote(_GONE)}" if self.match.versions.ends else ""
+        result.store["right"] = self.table(kept)
+        result.store["settled"] = self.table(f"SELECT {names} FROM ({past}){is_valid}")
         result.forget["right"] = result.forget["settled"] = FOREVER
 
     def _stored(self, relation: str) -> str | None:
         return self.state.scan(relation, self.low_right, FOREVER)
 
-    def count(self, relation: str, high: int = FOREVER) -> int:
+    def count_until(self, relation: str, high: int = FOREVER) -> int:
         """Return how many rows of a relation are stored up to a time."""
         scan = self.state.scan(relation, NEVER, high)
         return 0 if scan is None else int(self.rows(f"SELECT count(*) FROM {scan}")[0][0])

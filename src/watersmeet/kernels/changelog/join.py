@@ -51,13 +51,13 @@ class ChangelogJoin:
         """The partition width of the window."""
         return self.match.partition_width
 
-    def settled_before(self, side: Side, frontier: int) -> int:
+    def final_before(self, side: Side, frontier: int) -> int:
         """Return the time below which rows of a side have all their partners and can no longer be retracted."""
         return min(self.match.closed_before(side, frontier), frontier)
 
     def live_relations(self, frontier: int) -> dict[str, int]:
         """Return both sides, each from the time at which a row may still change."""
-        return {side.value: self.settled_before(side, frontier) for side in Side}
+        return {side.value: self.final_before(side, frontier) for side in Side}
 
     def step(
         self, state: StateView, inputs: Mapping[int, pa.Table], frontiers: StepFrontiers, first_rid: int
@@ -97,8 +97,8 @@ class _Step:
         self.state.connection.execute(f"CREATE TEMP TABLE pairs AS {self.pairs()}")
         self.result.changes = self.state.connection.sql(self.changes()).to_arrow_table()
         for side, step in self.sides.items():
-            settled = self.kernel.settled_before(side, self.frontiers.after)
-            step.store(self.result, self.met(side), settled, self.frontiers.after)
+            final_before = self.kernel.final_before(side, self.frontiers.after)
+            step.store(self.result, self.met(side), final_before, self.frontiers.after)
         return self.result
 
     def reach(self, inputs: Mapping[int, pa.Table]) -> tuple[int, int]:
@@ -124,7 +124,7 @@ class _Step:
         columns = [self.match.output_sql()] if self.match.output else []
         for side, step in self.sides.items():
             alias = side.alias
-            columns += [f"{alias}.{quote(RID)} AS {alias}id", f"{alias}.{quote(step.name)} AS {alias}name"]
+            columns += [f"{alias}.{quote(RID)} AS {alias}id", f"{alias}.{quote(step.id_column)} AS {alias}name"]
             columns.append(f"{alias}.w AS {alias}w")
         joins = (("delta", "kept", ""), ("kept", "delta", ""), ("delta", "delta", " AND l.w = r.w"))
         return " UNION ALL ".join(
@@ -144,7 +144,7 @@ class _Step:
             id = f", lname || ':' || rname AS {quote(ID)}" if self.kernel.gives_ids else ""
             changes.append(f"SELECT {columns}, w AS {quote(WEIGHT)}{id} FROM pairs")
         for side in Side:
-            if kind.tracks(side):
+            if kind.tracks_matches(side):
                 changes += self.alone(side, matched=kind is JoinKind.SEMI)
         everything = " UNION ALL ".join(changes)
         if self.kernel.gives_ids or not self.may_cancel_out():
@@ -156,7 +156,7 @@ class _Step:
 
     def may_cancel_out(self) -> bool:
         """Return whether a new result may equal a retracted one."""
-        return not all(self.distinguishes(side) for side in Side if self.match.kind.shows(side))
+        return not all(self.distinguishes(side) for side in Side if self.match.kind.outputs(side))
 
     def distinguishes(self, side: Side) -> bool:
         """Return whether a new row of a side always differs, in results, from a gone one and from padding."""
@@ -208,7 +208,7 @@ class _Step:
     def id_alone(self, side: Side) -> str:
         """Return SQL for the ``$id`` of a result of one row."""
         alias = side.alias
-        own = f"'{alias}' || CAST({alias}.{quote(self.sides[side].name)} AS VARCHAR)"
+        own = f"'{alias}' || CAST({alias}.{quote(self.sides[side].id_column)} AS VARCHAR)"
         if self.sides[side].change is not Change.RETRACTED:
             return own
         # a row without a time is not stored and keeps its sender's id; the prefix separates it from ids made here

@@ -1,11 +1,11 @@
-"""One side of a join over changelogs: in each step its new rows, its gone rows, and the kept ones.
+"""One side of a join over changelogs: in each step its new rows, its retracted or replaced rows, and the kept ones.
 
-Only this module distinguishes how a side's rows change: ``Change``, or ``Newest`` by primary key.  A side's step makes
-three tables, named after its letter::
+A side's rows change as its ``Change`` says, or by primary key (``Newest``).  Its step makes three tables, named after
+its letter::
 
-    l_new    rows that hold after the step and did not before
-    l_gone   rows that held before the step and do not after it: retracted or replaced
-    l_kept   stored rows that hold before and after, with the key of a new or gone row of the other side
+    l_new    rows that are current after the step and were not before
+    l_gone   rows that were current before the step and are not after it: retracted or replaced
+    l_kept   stored rows that are current before and after, with the key of a new or gone row of the other side
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ class SideStep:
         return self.change if isinstance(self.change, Newest) else None
 
     @property
-    def name(self) -> str:
+    def id_column(self) -> str:
         """The column that identifies a row in the ids of results."""
         return ID if self.newest is not None else RID
 
     @property
     def stored(self) -> StoredRows:
         """Its rows in the state; they count their partners if the join must know who has any."""
-        return StoredRows(self.state, self.side.value, counted=self.match.kind.tracks(self.side))
+        return StoredRows(self.state, self.side.value, counted=self.match.kind.tracks_matches(self.side))
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -70,7 +70,7 @@ class SideStep:
 
     @property
     def visible(self) -> tuple[str, ...]:
-        """The columns that affect results: their values, or whether there are any."""
+        """The columns that affect results."""
         columns = self.match.columns(self.side)
         bounded = self.match.lower is not None or self.match.upper is not None
         tested = f"{self.alias}.{quote(TIME)}" in (self.match.residual or "")
@@ -146,14 +146,14 @@ class SideStep:
 
     # -- state -----------------------------------------------------------------------------------------------------
 
-    def store(self, result: StepResult, met: str, settled: int, frontier: int) -> None:
+    def store(self, result: StepResult, met: str, final_before: int, frontier: int) -> None:
         """Store new rows, ids of gone rows, and changed counts of kept rows.
 
-        ``met`` is SQL of (id, by): how many partners rows gained or lost.  Rows below ``settled`` are final and are not
+        ``met`` is SQL returning (id, change in partner count).  Rows below ``final_before`` are final and are not
         stored.  A tombstone below ``frontier`` is no longer needed: an older row of its key would be late.
         """
         stored, rid = self.stored, quote(RID)
-        lasting = f"s.{quote(TIME)} >= {settled}"
+        lasting = f"s.{quote(TIME)} >= {final_before}"
         columns = ", ".join(f"s.{quote(name)}" for name in self.columns)
         if self.newest is not None:
             rows, columns = self._table("winning"), f"{columns}, s.{quote(THERE)}"
@@ -176,7 +176,7 @@ class SideStep:
             )
         stored.rewrite_if_due(result, lasting, passed_tombstones(frontier) if self.newest is not None else None)
         for relation in stored.relations:
-            result.forget[relation] = settled
+            result.forget[relation] = final_before
 
     def close(self) -> None:
         """Drop the step's tables."""

@@ -23,7 +23,7 @@ from watersmeet.kernels.api import GONE, NEVER, StateView, StepResult, quote
 #: The count of a row (its partners): stored with the row, with changes in a log.
 COUNT = "$n"
 #: State with fewer dead rows than this (log entries, expired tombstones) is not rewritten.
-LEAST_DEAD = 20_000
+MIN_DEAD = 20_000
 #: To count expired tombstones takes a full scan.  A step has a budget of this many rows for it,
 SCAN_ROWS_PER_STEP = 100_000
 #: and of this many more for each new row.
@@ -132,7 +132,7 @@ class StoredRows:
             self.relation, SCAN_ROWS_PER_STEP + SCAN_ROWS_PER_NEW_ROW * new
         ):
             dead += self._passed(passed)
-        return dead >= max(LEAST_DEAD, total // 2)
+        return dead >= max(MIN_DEAD, total // 2)
 
     def _rows(self, relation: str, result: StepResult) -> int:
         """Return the number of rows of a relation, stored and new."""

@@ -14,7 +14,7 @@ from watersmeet.expressions.type_groups import (
     FRACTIONS,
     INSTANTS,
     INTEGERS,
-    MOST_DIGITS,
+    MAX_DIGITS,
     NUMBERS,
     TEXTS,
     digits_of,
@@ -173,7 +173,7 @@ def _literal(node: exp.Literal) -> exp.DataType | None:
 
 
 def _decimal(precision: int, scale: int) -> exp.DataType | None:
-    return _build(f"DECIMAL({precision}, {scale})") if precision <= MOST_DIGITS else None
+    return _build(f"DECIMAL({precision}, {scale})") if precision <= MAX_DIGITS else None
 
 
 def _build(kind: str) -> exp.DataType:

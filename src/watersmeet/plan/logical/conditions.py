@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from watersmeet.plan.logical.bounds import TimeColumns
+from watersmeet.plan.logical.time_bounds import TimeColumns
 from watersmeet.plan.logical.tree import Input, InputColumn
 
 
@@ -32,7 +32,7 @@ def inputs_of(expression: exp.Expr, columns: Mapping[str, InputColumn]) -> froze
 
 
 def time_columns(inputs: Sequence[Input], columns: Mapping[str, InputColumn]) -> TimeColumns:
-    """Return a function that identifies event-time columns by their physical name (see bounds.py)."""
+    """Return a function that identifies event-time columns by their physical name (see time_bounds.py)."""
 
     def time_of(column: exp.Column) -> tuple[int, int, bool] | None:
         known = columns.get(column.name)

@@ -10,7 +10,7 @@ from sqlglot.optimizer.annotate_types import annotate_types
 from watersmeet.errors import BindError
 from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.text import plain_sql
-from watersmeet.expressions.type_groups import INSTANTS, INTEGERS, MOST_DIGITS
+from watersmeet.expressions.type_groups import INSTANTS, INTEGERS, MAX_DIGITS
 from watersmeet.plan.logical.certain_types import common_digits, common_type
 from watersmeet.plan.logical.tree import InputColumn
 
@@ -50,7 +50,7 @@ def common_key_type(left: exp.DataType, right: exp.DataType, condition: exp.Expr
         return exp.DataType.build("TIMESTAMP", dialect="spark")
     if left.is_type(*_EXACT) and right.is_type(*_EXACT):  # more digits than a decimal can have
         _, scale = common_digits((left, right))
-        return exp.DataType.build(f"DECIMAL({MOST_DIGITS}, {scale})", dialect="spark")
+        return exp.DataType.build(f"DECIMAL({MAX_DIGITS}, {scale})", dialect="spark")
     raise BindError(
         f"{plain_sql(condition.this)} is {left.sql(dialect='spark')}, "
         f"{plain_sql(condition.expression)} is {right.sql(dialect='spark')}: keys need one type",

@@ -19,7 +19,7 @@ from watersmeet.errors import Position
 from watersmeet.expressions.times import EventTime
 from watersmeet.kernels.api import JoinKind, Side
 from watersmeet.kernels.asof.match import Direction
-from watersmeet.plan.logical.bounds import Differences, Interval
+from watersmeet.plan.logical.time_bounds import Differences, Interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +222,7 @@ def nullable(node: Node) -> frozenset[int]:
         return frozenset()
     found: frozenset[int] = frozenset()
     for side in Side:
-        if node.kind.shows(side):
+        if node.kind.outputs(side):
             child = node.child(side)
             found |= child.visible if node.kind.pads(side) else nullable(child)
     return found

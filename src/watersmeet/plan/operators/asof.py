@@ -12,10 +12,10 @@ from watersmeet.kernels.asof.changelog import AsofChangelog
 from watersmeet.kernels.asof.final import AsofJoin
 from watersmeet.kernels.asof.match import AsofMatch, Direction
 from watersmeet.plan.emission import emits_at_once
-from watersmeet.plan.explain_text import input_of, key_lines, plain_condition, plain_name
+from watersmeet.plan.explain_phrases import input_of, key_lines, plain_condition, plain_name
 from watersmeet.plan.join_site import JoinSite
 from watersmeet.plan.logical.tree import Input
-from watersmeet.plan.operators.temporal import declared_keys, usable_index
+from watersmeet.plan.operators.version_rules import declared_keys, usable_index
 from watersmeet.plan.physical_plan import Feed, PhysicalOperator, PhysicalPlan
 
 AsofKernel = AsofJoin | AsofAtOnce | AsofChangelog
@@ -52,7 +52,7 @@ class AsofOperator(PhysicalOperator):
         )
         yield from key_lines(match.keys)
         yield f"  partner{_each(match)}: {_picked(match, left, right)}; ties: the last in its source"
-        if not match.meets_one:
+        if not match.key_is_complete:
             yield f"  found by {self.access}"
         if match.versions.weight is not None:
             yield f"  deletes: {_deletes(match)}"
@@ -130,7 +130,7 @@ def _access(site: JoinSite) -> str:
 
 
 def _each(match: AsofMatch) -> str:
-    return "" if match.meets_one else f" for each {', '.join(map(plain_name, match.versions.by))}"
+    return "" if match.key_is_complete else f" for each {', '.join(map(plain_name, match.versions.by))}"
 
 
 def _picked(match: AsofMatch, left: Input, right: Input) -> str:

@@ -9,7 +9,7 @@ from watersmeet.kernels.api import Side
 from watersmeet.kernels.changelog.join import ChangelogJoin
 from watersmeet.kernels.changelog.newest import Newest
 from watersmeet.kernels.changelog.sides import Change
-from watersmeet.plan.explain_text import newest_text
+from watersmeet.plan.explain_phrases import newest_text
 from watersmeet.plan.join_site import JoinSite
 from watersmeet.plan.operators.windowed import WindowedOperator, window_match
 from watersmeet.plan.physical_plan import Feed

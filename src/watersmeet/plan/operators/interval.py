@@ -16,7 +16,7 @@ from watersmeet.settings.query_settings import QuerySettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntervalOperator(WindowedOperator):
-    """Rows only ever come; under EMIT CHANGELOG a padded row is retracted at its first partner."""
+    """Inputs are append-only; EMIT CHANGELOG retracts a padded or anti row at its first match."""
 
     kernel: IntervalJoin
 
@@ -25,17 +25,17 @@ class IntervalOperator(WindowedOperator):
         """The sides whose rows of hot keys may be spread over the buckets (engine/hot_keys.py).
 
         Both inputs must be sources, and the window must bound the state.  The rows of the other side are copied to all
-        buckets, so they must not be emitted by themselves: unmatched, or as the left rows of a semi join.
+        buckets, so that side must never be emitted unmatched or as the result of a semi join.
         """
         if self.single_bucket or self.match.lower is None or self.match.upper is None:
             return ()
         if not all(feed.source is not None and feed.holds_back for feed in self.feeds):
             return ()
         kind = self.match.kind
-        return tuple(side for side in Side if kind.shows(side) and not kind.keeps(side.other))
+        return tuple(side for side in Side if kind.outputs(side) and not kind.emits_unmatched(side.other))
 
     def spread_rule(self, settings: QuerySettings) -> SpreadRule | None:
-        """The sides to spread, and how long a key stays hot: its window and the frontier's delay."""
+        """The sides to spread, and how far apart in time rows usually are: the window and the expected delay."""
         sides = self.spreadable_sides
         if not sides:
             return None

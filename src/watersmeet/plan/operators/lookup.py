@@ -14,7 +14,7 @@ from watersmeet.kernels.lookup import LookupJoin
 from watersmeet.lookup.retry import OnError
 from watersmeet.lookup.source import UnavailableError
 from watersmeet.lookup.tables import OpenTable, table_options
-from watersmeet.plan.explain_text import plain_condition, plain_name
+from watersmeet.plan.explain_phrases import plain_condition, plain_name
 from watersmeet.plan.external_tables import left_changes
 from watersmeet.plan.join_site import JoinSite
 from watersmeet.plan.logical.tree import Input

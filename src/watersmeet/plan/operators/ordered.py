@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from watersmeet.kernels.ordered import OrderedEmit
-from watersmeet.plan.explain_text import plain_name
+from watersmeet.plan.explain_phrases import plain_name
 from watersmeet.plan.logical.lags import lag_of
 from watersmeet.plan.logical.query import LogicalQuery
 from watersmeet.plan.logical.tree import timed

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from watersmeet.kernels.upsert import Upsert
-from watersmeet.plan.explain_text import newest_text
+from watersmeet.plan.explain_phrases import newest_text
 from watersmeet.plan.logical.tree import Input
 from watersmeet.plan.physical_plan import Feed, PhysicalOperator, PhysicalPlan
 from watersmeet.plan.sources import Sources, quoted_column

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from watersmeet.expressions.times import span_text
 from watersmeet.kernels.api import EmitMode, Side
 from watersmeet.kernels.match import WindowMatch
-from watersmeet.plan.explain_text import input_of, key_lines, plain_condition
+from watersmeet.plan.explain_phrases import input_of, key_lines, plain_condition
 from watersmeet.plan.join_site import JoinSite
-from watersmeet.plan.logical.bounds import Interval
+from watersmeet.plan.logical.time_bounds import Interval
 from watersmeet.plan.logical.tree import Input
 from watersmeet.plan.physical_plan import Feed, PhysicalOperator, PhysicalPlan
 

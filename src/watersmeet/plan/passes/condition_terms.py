@@ -9,9 +9,9 @@ from sqlglot import exp
 
 from watersmeet.plan.across_sides import is_strict
 from watersmeet.plan.external_tables import can_be_asked, looked_up_key, table_of
-from watersmeet.plan.logical.bounds import Interval, time_bounds
 from watersmeet.plan.logical.conditions import inputs_of, time_columns
 from watersmeet.plan.logical.key_types import common_key_type, type_of
+from watersmeet.plan.logical.time_bounds import Interval, time_bounds
 from watersmeet.plan.logical.tree import Input, InputColumn, Join, KeyPair, nullable
 
 #: An input of a join's left side and one of its right side; bounds are those of the right time minus the left time.

@@ -4,7 +4,7 @@ For each join, from the inside out:
 
     every WITHIN that applies            -> bounds between pairs of inputs, where neither time is NULL ("loose")
     every condition of ON and WHERE      -> a key      (an equality of one input of each side)
-                                         -> bounds     (an inequality over two event times, logical/bounds.py)
+                                         -> bounds     (an inequality over two event times, logical/time_bounds.py)
                                          -> residual   (anything else)
     the tightest pair of bounds          -> the window; the times of this pair lead, the other bounds are tested
     window and known differences         -> lags: how far an event time in a result may lie behind the frontier
@@ -28,9 +28,9 @@ from watersmeet.expressions.times import TimeUnit, span_text
 from watersmeet.kernels.api import Side
 from watersmeet.kernels.asof.match import Direction
 from watersmeet.plan.external_tables import require_key, table_of
-from watersmeet.plan.logical.bounds import Differences, Interval
 from watersmeet.plan.logical.conditions import inputs_of
 from watersmeet.plan.logical.query import LogicalQuery
+from watersmeet.plan.logical.time_bounds import Differences, Interval
 from watersmeet.plan.logical.tree import (
     AsofClause,
     Input,
@@ -320,7 +320,7 @@ def _lags(join: Join, leaders: Leaders, bounds: Interval, differences: Differenc
     of_right = None if bounds.lower is None else max(-bounds.lower, 0)
     lags: dict[int, int | None] = {}
     for side, lag in ((Side.LEFT, of_left), (Side.RIGHT, of_right)):
-        for other in join.child(side).visible if join.kind.shows(side) else ():
+        for other in join.child(side).visible if join.kind.outputs(side) else ():
             behind = [0 if other == each else differences.direct(each, other).lower for each in leaders[side.index]]
             known = [each for each in behind if each is not None]
             unknown = lag is None or len(known) < len(behind)

@@ -1,7 +1,7 @@
 """One bucket's step: frames in, kernel, durable state, frames out.
 
-``process`` keeps the operator exact and knows nothing of Spark: the same code runs in a Spark task
-(runtime/processor.py) and in the test harness.  The store commits all that a step wrote, or nothing.
+``run_step`` knows nothing of Spark: runtime/worker_tasks.py calls it in a Spark task, the test harness directly.
+The store commits all that a step wrote, or nothing.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import duckdb
 import pyarrow as pa
 
 from watersmeet.engine.frames import Frame
-from watersmeet.engine.frontiers import advance_frontiers, late_bounds
+from watersmeet.engine.frontiers import advance_frontiers
 from watersmeet.engine.hot_key_decision import decide_hot_keys
 from watersmeet.engine.hot_keys import HotKeyLog
 from watersmeet.engine.inbox import sort_inbox
-from watersmeet.engine.late_rows import split_late_rows
+from watersmeet.engine.late_rows import late_bounds, split_late_rows
 from watersmeet.engine.outbox import Outbox, counter_frames, forwarded, frontier_marks, side_frames
-from watersmeet.engine.segment_log import SegmentLog, check_limit, log_result
+from watersmeet.engine.segment_log import SegmentLog, apply_result, check_limit
 from watersmeet.engine.specs import OperatorSpec
 from watersmeet.errors import LimitError
 from watersmeet.kernels.api import StepFrontiers, StepResult
@@ -28,7 +28,7 @@ from watersmeet.state.store import Store
 from watersmeet.state.working_set import WorkingSet
 
 
-def process(
+def run_step(
     spec: OperatorSpec,
     bucket: int,
     frames: Iterable[Frame],
@@ -40,15 +40,15 @@ def process(
     """Take one step of one bucket and return the frames that it sends on.
 
     ``local_copies`` holds copies of the bucket's segments that workers of this machine left for each other.
-    ``hot_keys`` is the log that the rows of this batch were packed by (None: no key has been spread).
+    ``hot_keys`` is the log that the rows of this batch were packed by (None: the query spreads no keys).
 
     Raises ``CheckpointError`` if the stored state belongs to another plan or format, and ``LimitError`` if the state
-    would exceed its limit or a batch needs more memory than there is.  Then nothing of the step is kept.
+    would exceed its limit or a batch needs more memory than there is.  Then nothing of the step is committed.
     """
     inbox = sort_inbox(spec, frames)
     manifest = _read_manifest(spec, bucket, store)
     log = SegmentLog(manifest, store, working_set, local_copies)
-    loaded = working_set.sync(manifest.segments, log.load, most_hot=spec.most_hot_rows)
+    loaded = working_set.sync(manifest.segments, log.load, max_in_memory=spec.max_rows_in_memory)
 
     bounds = late_bounds(spec, manifest)
     frontiers = advance_frontiers(spec, manifest, inbox)
@@ -60,8 +60,8 @@ def process(
     manifest.next_rid += sum(table.num_rows for table in inputs.values())
     manifest.step += 1
 
-    log_result(log, result, spec.kernel.partition_width)
-    working_set.cool(manifest.segments, spec.most_hot_rows)
+    apply_result(log, result, spec.kernel.partition_width)
+    working_set.move_to_disk(manifest.segments, spec.max_rows_in_memory)
     check_limit(spec, manifest)
     write_manifest(store, manifest)
 

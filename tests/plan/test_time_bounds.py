@@ -10,8 +10,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from sqlglot import exp, parse_one
 
-from watersmeet.plan.logical.bounds import Differences, Interval, TimeColumns, time_bounds
 from watersmeet.plan.logical.conditions import conjuncts
+from watersmeet.plan.logical.time_bounds import Differences, Interval, TimeColumns, time_bounds
 
 Evaluate = Callable[[tuple[int, ...]], int]
 

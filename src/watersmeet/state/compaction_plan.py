@@ -2,13 +2,13 @@
 
 Segments are grouped by relation, time partition and size tier.  Tier 0 holds segments of up to 64 KiB, tier 1 up to
 256 KiB, tier 2 up to 1 MiB: each is four times the one below.  Four segments of a group become one of the next tier,
-so a partition keeps at most three segments of each tier.  If rows lie further apart than expected (an input is far
-behind), partitions are widened until there are at most ``MOST_PARTITIONS``.
+so a partition keeps at most three segments of each tier.  If rows are further apart than expected (an input is far
+behind), partitions are widened until there are at most ``MAX_PARTITIONS``.
 
 Large segments, of more than 4 MiB:
 
 - Rows with a bound in time are dropped with their partition, and a join reads two segments as fast as one of twice the
-  rows.  So large segments are merged only if a relation has ``MOST_LARGE`` segments, and then only those up to its
+  rows.  So large segments are merged only if a relation has ``MAX_LARGE`` segments, and then only those up to its
   average size: 128 segments with 1 GiB are merged up to 8 MiB.
 - Rows without a bound in time stay (versions, rows by primary key, joins without a window), and an index lookup is
   cheaper with fewer segments.  So large segments are merged too, up to ``MAX_MERGE_BYTES``.
@@ -24,9 +24,9 @@ from collections.abc import Iterable
 from watersmeet.state.segments import Segment
 
 FAN_IN = 4
-MOST_PARTITIONS = 16
+MAX_PARTITIONS = 16
 LARGE_BYTES = 4 * 1024 * 1024
-MOST_LARGE = 128
+MAX_LARGE = 128
 MAX_MERGE_BYTES = 32 * 1024 * 1024
 _SMALLEST_TIER_BYTES = 64 * 1024
 
@@ -43,7 +43,7 @@ def plan_merges(segments: Iterable[Segment], width: int | None) -> list[list[Seg
 
 
 def _merges_of_relation(segments: list[Segment], width: int | None) -> list[list[Segment]]:
-    most = _most_bytes(segments, width)
+    most = _max_bytes(segments, width)
     candidates = [segment for segment in segments if segment.nbytes <= most]
     groups: dict[tuple[int, int], list[Segment]] = defaultdict(list)
     fitting = _fitting_width(candidates, width)
@@ -55,13 +55,13 @@ def _merges_of_relation(segments: list[Segment], width: int | None) -> list[list
     return small + large[: -(-len(large) // FAN_IN)]
 
 
-def _most_bytes(segments: list[Segment], width: int | None) -> int:
+def _max_bytes(segments: list[Segment], width: int | None) -> int:
     """Return the size above which a relation's segments are not merged."""
     if width is None:
         return MAX_MERGE_BYTES
-    if len(segments) < MOST_LARGE:
+    if len(segments) < MAX_LARGE:
         return LARGE_BYTES
-    return min(max(LARGE_BYTES, sum(segment.nbytes for segment in segments) // MOST_LARGE), MAX_MERGE_BYTES)
+    return min(max(LARGE_BYTES, sum(segment.nbytes for segment in segments) // MAX_LARGE), MAX_MERGE_BYTES)
 
 
 def _is_large(group: list[Segment]) -> bool:
@@ -69,8 +69,8 @@ def _is_large(group: list[Segment]) -> bool:
 
 
 def _fitting_width(segments: list[Segment], width: int | None) -> int | None:
-    """Double the width until the segments lie in few enough partitions."""
-    while width is not None and len({segment.high // width for segment in segments}) > MOST_PARTITIONS:
+    """Double the width until the segments are in few enough partitions."""
+    while width is not None and len({segment.high // width for segment in segments}) > MAX_PARTITIONS:
         width *= 2
     return width
 

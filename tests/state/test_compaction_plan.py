@@ -12,7 +12,7 @@ import pytest
 from watersmeet.columns import TIME
 from watersmeet.kernels.api import JoinKind
 from watersmeet.kernels.match import Key, SideColumns, WindowMatch
-from watersmeet.state.compaction import FAN_IN, LARGE_BYTES, MAX_MERGE_BYTES, MOST_LARGE, plan_merges
+from watersmeet.state.compaction_plan import FAN_IN, LARGE_BYTES, MAX_LARGE, MAX_MERGE_BYTES, plan_merges
 from watersmeet.state.segments import FEW_ROWS, Segment, drop_segment, read_segment, split_by_time, write_segment
 from watersmeet.state.store import MemoryStore
 
@@ -123,7 +123,7 @@ def test_only_segments_of_one_relation_partition_and_size_are_merged() -> None:
 
 
 def test_large_segments_are_merged_only_where_many_hold_a_relation() -> None:
-    large = [segment(i, nbytes=2 * LARGE_BYTES) for i in range(MOST_LARGE)]
+    large = [segment(i, nbytes=2 * LARGE_BYTES) for i in range(MAX_LARGE)]
     assert plan_merges(large[1:], 1) == []
     assert plan_merges(large, 1) == [large[:FAN_IN]]
     few = [segment(i, nbytes=MAX_MERGE_BYTES) for i in range(20)] + [segment(i, nbytes=5 << 20) for i in range(FAN_IN)]
@@ -157,5 +157,5 @@ def test_state_that_grows_without_end_stays_in_few_segments_and_no_step_merges_m
         assert of_step <= -(-2 * pieces // FAN_IN) * FAN_IN * MAX_MERGE_BYTES
         merged += of_step
         waiting = 2 * pieces * (2 * FAN_IN - 1)  # for a fourth, and then for their turn
-        assert len(held) <= MOST_LARGE + waiting + brought // MAX_MERGE_BYTES
+        assert len(held) <= MAX_LARGE + waiting + brought // MAX_MERGE_BYTES
     assert merged <= 2 * brought
