@@ -14,6 +14,7 @@ from watersmeet.connectors.connector import Connector
 from watersmeet.connectors.registry import CONNECTORS, check_connector, check_sink, open_sink, open_source
 from watersmeet.connectors.stream_schema import to_columns
 from watersmeet.errors import ConfigError, ConnectorError, UnsupportedError
+from watersmeet.settings.secret_detection import secrets_in
 from watersmeet.settings.secrets import hide, resolve
 
 POSTGRES = "jdbc:postgresql://h/d"
@@ -119,6 +120,11 @@ def test_options_are_checked(given: StreamDef, message: str, option: str | None)
         check_connector(given)
     assert message in str(raised.value)
     assert raised.value.option == option
+
+
+@pytest.mark.parametrize("name", ["parquet.encryption.key.list", "kafka.sasl.Authorization", "csv.account_key"])
+def test_names_of_keys_and_of_authorization_are_secrets(name: str) -> None:
+    assert secrets_in(name, "geheim") == ("geheim",)
 
 
 WRITTEN_OUT = {

@@ -70,7 +70,7 @@ def _settings_lines(settings: QuerySettings) -> Iterator[str]:
     late = "counted and dropped" if settings.late_rows == "drop" else f"counted, and kept in {settings.late_rows}"
     bad = "quarantined" if settings.bad_rows == "quarantine" else "stop the query"
     idle = "waited for" if settings.idle_timeout is None else f"waited for {settings.idle_timeout:g} s"
-    yield f"late rows: {late}; bad rows: {bad}; silent inputs: {idle}"
+    yield f"late rows: {late}; bad rows: {bad}; idle inputs: {idle}"
     if settings.seek_to is not None:
         yield f"streams are read from {settings.seek_to} on, by arrival; fixed when the checkpoint is made"
     buckets = settings.buckets or "as many as Spark's shuffle partitions"

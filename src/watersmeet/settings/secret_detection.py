@@ -17,7 +17,7 @@ _MARK = "\0"
 
 _SENSITIVE = re.compile(
     r"pass(word|wd|phrase)|\bpwd\b|secret|token|jaas|credential|signature|user\.info"
-    r"|(api|access|private)[._-]?key|\.key$",
+    r"|(api|access|account|private)[._-]?key|\.key$|\bkey\.list$|authorization",
     re.IGNORECASE,
 )
 _PUBLIC = re.compile(r"[._](url|id|ms|seconds|class|file|location|path|source|enabled)$", re.IGNORECASE)
