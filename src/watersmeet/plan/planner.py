@@ -20,7 +20,7 @@ from watersmeet.lookup.tables import OpenTable
 from watersmeet.plan.aggregate_rows import AggregateRows
 from watersmeet.plan.emission import Emission, decide_emission, emits_at_once
 from watersmeet.plan.external_tables import table_of
-from watersmeet.plan.join_site import JoinSite
+from watersmeet.plan.join_context import JoinContext
 from watersmeet.plan.join_terms import JoinTerms, join_terms
 from watersmeet.plan.logical.lags import latest_lag
 from watersmeet.plan.logical.query import Aggregation, LogicalQuery
@@ -109,9 +109,9 @@ class _Operators:
         """Add the operators of the query's tree, and after them those that aggregate their results."""
         root = self._query.root
         rows = AggregateRows(root, self._sources)
-        planned = plan_aggregation(aggregation, rows, self._spread(rows))
+        planned = plan_aggregation(aggregation, rows, self._arrival_route(rows))
         if isinstance(root, Leaf) and not root.input.stream.changes:
-            self._sources.bring(root.input, rows.needed, routed_by=planned.route, grace=0)
+            self._sources.require(root.input, rows.needed, routed_by=planned.route, grace=0)
             feed = Feed((rows.lead,), source=0, lag=None)
         else:
             self.add_tree(root, frozenset({*rows.needed, rows.lead, *planned.route}))
@@ -119,31 +119,31 @@ class _Operators:
         self.built += planned.operators(feed, len(self.built))
 
     def _add_join(self, join: Join, needed: frozenset[str]) -> None:
-        site = JoinSite(self._query, self._emission, self._sources, join, self._terms[join], needed)
+        context = JoinContext(self._query, self._emission, self._sources, join, self._terms[join], needed)
         table = table_of(join)
-        feeds = [self._feed(site, side) for side in Side if side is Side.LEFT or table is None]
+        feeds = [self._feed(context, side) for side in Side if side is Side.LEFT or table is None]
         operator: PhysicalOperator
         if table is not None:
-            operator = plan_lookup(site, table, feeds[0], self._open_table)
+            operator = plan_lookup(context, table, feeds[0], self._open_table)
         elif join.asof is not None:
-            operator = plan_asof(site, feeds)
-        elif (changes := changes_of(site, feeds)) is not None:
-            operator = plan_changelog(site, feeds, changes)
+            operator = plan_asof(context, feeds)
+        elif (changes := changes_of(context, feeds)) is not None:
+            operator = plan_changelog(context, feeds, changes)
         else:
-            operator = plan_interval(site, feeds)
+            operator = plan_interval(context, feeds)
         self.built.append(operator)
 
-    def _feed(self, site: JoinSite, side: Side) -> Feed:
+    def _feed(self, context: JoinContext, side: Side) -> Feed:
         """One input of a join: a source that brings its columns, or the operators of a subtree, which are added."""
-        child, join = site.join.child(side), site.join
-        columns, route = site.brought_columns(side), site.terms.routes[side.index]
+        child, join = context.join.child(side), context.join
+        columns, route = context.required_columns(side), context.terms.routes[side.index]
         leaders = join.condition.leaders[side.index]
         times = tuple(self._query.inputs[leader].time_name for leader in leaders)
         as_of = join.asof if side is Side.RIGHT else None
-        replaced = site.replaced(side) is not None
+        replaced = context.replaced(side) is not None
         if isinstance(child, Leaf) and (replaced or as_of is not None or not child.input.stream.changes):
             input = child.input
-            self._sources.bring(input, columns, routed_by=route, grace=join.condition.grace)
+            self._sources.require(input, columns, routed_by=route, grace=join.condition.grace)
             return Feed(
                 times,
                 source=self._sources.number(input),
@@ -159,7 +159,7 @@ class _Operators:
         number = len(self.built) - 1
         return Feed(times, operator=number, lag=lag, slack=lag or 0, changelog=self.built[number].weighted)
 
-    def _spread(self, rows: AggregateRows) -> tuple[str, ...] | None:
+    def _arrival_route(self, rows: AggregateRows) -> tuple[str, ...] | None:
         """Hash columns that route the aggregate's input rows; None where there is one bucket."""
         if self._query.settings.buckets == 1:
             return None

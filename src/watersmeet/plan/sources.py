@@ -87,7 +87,7 @@ class Sources:
         self._parts[input].hashes[full] = keys
         return full
 
-    def bring(self, input: Input, columns: Iterable[str], *, routed_by: tuple[str, ...], grace: int) -> None:
+    def require(self, input: Input, columns: Iterable[str], *, routed_by: tuple[str, ...], grace: int) -> None:
         """Have columns of an input travel to the operator that reads it."""
         part = self._parts[input.index]
         part.routed_by, part.grace = routed_by, grace

@@ -165,10 +165,12 @@ class AggregatePlan:
         )
 
 
-def plan_aggregation(aggregation: Aggregation, rows: AggregateRows, spread: tuple[str, ...] | None) -> AggregatePlan:
+def plan_aggregation(
+    aggregation: Aggregation, rows: AggregateRows, arrival_route: tuple[str, ...] | None
+) -> AggregatePlan:
     """How an aggregation is computed over ``rows``.
 
-    ``spread`` are hash columns by which the rows are spread over the buckets already (none: all lie in one); None where
+    ``arrival_route`` are the hash columns that route the rows as they arrive (none: all in one bucket); None where
     there is one bucket.
 
     Raises ``UnsupportedError`` for what reads several streams and can be computed neither at a source nor by DuckDB.
@@ -181,10 +183,10 @@ def plan_aggregation(aggregation: Aggregation, rows: AggregateRows, spread: tupl
     conditions = [rows.sql(condition, _build("BOOLEAN")) for condition in aggregation.conditions]
     if keys:
         route = rows.hashed("$h_group", [key.expression for key in aggregation.keys])
-    elif spread is None:
+    elif arrival_route is None:
         route = ()
     elif (distinct := distinct_arguments(aggregation)) is None:
-        route = spread
+        route = arrival_route
     else:
         route = rows.hashed("$h_value", [distinct[0]]) if len(distinct) == 1 else ()
     where = " AND ".join(conditions) or None

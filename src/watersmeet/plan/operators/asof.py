@@ -13,7 +13,7 @@ from watersmeet.kernels.asof.final import AsofJoin
 from watersmeet.kernels.asof.match import AsofMatch, Direction
 from watersmeet.plan.emission import emits_at_once
 from watersmeet.plan.explain_phrases import input_of, key_lines, plain_condition, plain_name
-from watersmeet.plan.join_site import JoinSite
+from watersmeet.plan.join_context import JoinContext
 from watersmeet.plan.logical.tree import Input
 from watersmeet.plan.operators.version_rules import declared_keys, usable_index
 from watersmeet.plan.physical_plan import Feed, PhysicalOperator, PhysicalPlan
@@ -73,55 +73,55 @@ class AsofOperator(PhysicalOperator):
                 return "EMIT FINAL"
 
 
-def plan_asof(site: JoinSite, feeds: Sequence[Feed]) -> AsofOperator:
+def plan_asof(context: JoinContext, feeds: Sequence[Feed]) -> AsofOperator:
     """The operator of a join as of a time."""
-    match = _match(site, feeds)
-    kernel = _kernel(site, match, left_changes=feeds[0].changelog)
+    match = _match(context, feeds)
+    kernel = _kernel(context, match, left_changes=feeds[0].changelog)
     is_changelog = isinstance(kernel, AsofChangelog)
     return AsofOperator(
-        name=site.name,
+        name=context.name,
         kernel=kernel,
         feeds=tuple(feeds),
-        routed_by=site.terms.routes,
+        routed_by=context.terms.routes,
         output=(*match.left.output, *match.right.output),
-        single_bucket=site.single_bucket,
+        single_bucket=context.single_bucket,
         weighted=is_changelog,
         gives_ids=isinstance(kernel, AsofChangelog) and kernel.gives_ids,
-        access=_access(site),
+        access=_access(context),
     )
 
 
-def _match(site: JoinSite, feeds: Sequence[Feed]) -> AsofMatch:
-    asof = site.join.asof
+def _match(context: JoinContext, feeds: Sequence[Feed]) -> AsofMatch:
+    asof = context.join.asof
     assert asof is not None
     return AsofMatch(
-        left=site.side_columns(Side.LEFT, feeds[0]),
-        right=site.side_columns(Side.RIGHT, feeds[1]),
-        keys=site.terms.keys,
-        versions=site.versions(),
+        left=context.side_columns(Side.LEFT, feeds[0]),
+        right=context.side_columns(Side.RIGHT, feeds[1]),
+        keys=context.terms.keys,
+        versions=context.versions(),
         direction=asof.direction,
         strict=asof.strict,
         tolerance=asof.tolerance,
-        outer=site.join.kind is JoinKind.LEFT,
-        residual=site.residual_sql(),
+        outer=context.join.kind is JoinKind.LEFT,
+        residual=context.residual_sql(),
     )
 
 
-def _kernel(site: JoinSite, match: AsofMatch, *, left_changes: bool) -> AsofKernel:
-    asof = site.join.asof
+def _kernel(context: JoinContext, match: AsofMatch, *, left_changes: bool) -> AsofKernel:
+    asof = context.join.asof
     assert asof is not None
-    if emits_at_once(site.query, asof) and not left_changes:
-        return AsofAtOnce(match, f"behind.{site.query.inputs[asof.right].alias}")
-    if site.emission.mode is EmitMode.CHANGELOG:
-        return AsofChangelog(match, left_changes, gives_ids=left_changes or not site.is_last)
+    if emits_at_once(context.query, asof) and not left_changes:
+        return AsofAtOnce(match, f"behind.{context.query.inputs[asof.right].alias}")
+    if context.emission.mode is EmitMode.CHANGELOG:
+        return AsofChangelog(match, left_changes, gives_ids=left_changes or not context.is_last)
     return AsofJoin(match)
 
 
-def _access(site: JoinSite) -> str:
+def _access(context: JoinContext) -> str:
     """How rows of a table are found that is joined by other columns than its key."""
-    assert site.join.asof is not None
-    right = site.query.inputs[site.join.asof.right]
-    names = declared_keys(site.join, site.sources.columns)
+    assert context.join.asof is not None
+    right = context.query.inputs[context.join.asof.right]
+    names = declared_keys(context.join, context.sources.columns)
     if (used := usable_index(right, names)) is not None:
         return f"index {used.name} ({', '.join(used.columns)})"
     if not names:

@@ -10,7 +10,7 @@ from watersmeet.kernels.changelog.join import ChangelogJoin
 from watersmeet.kernels.changelog.newest import Newest
 from watersmeet.kernels.changelog.sides import Change
 from watersmeet.plan.explain_phrases import newest_text
-from watersmeet.plan.join_site import JoinSite
+from watersmeet.plan.join_context import JoinContext
 from watersmeet.plan.operators.windowed import WindowedOperator, window_match
 from watersmeet.plan.physical_plan import Feed
 
@@ -39,31 +39,31 @@ class ChangelogOperator(WindowedOperator):
         yield "a result is retracted with the rows it is made of"
 
 
-def changes_of(site: JoinSite, feeds: Sequence[Feed]) -> Changes | None:
+def changes_of(context: JoinContext, feeds: Sequence[Feed]) -> Changes | None:
     """How the rows of each side change; None where both only append."""
-    left, right = (_change(site, side, feed) for side, feed in zip(Side, feeds, strict=True))
+    left, right = (_change(context, side, feed) for side, feed in zip(Side, feeds, strict=True))
     return None if (left, right) == (Change.APPENDED, Change.APPENDED) else (left, right)
 
 
-def plan_changelog(site: JoinSite, feeds: Sequence[Feed], changes: Changes) -> ChangelogOperator:
+def plan_changelog(context: JoinContext, feeds: Sequence[Feed], changes: Changes) -> ChangelogOperator:
     """The operator of a windowed join with an input that changes."""
-    match = window_match(site, feeds)
-    gives_ids = not site.is_last
+    match = window_match(context, feeds)
+    gives_ids = not context.is_last
     return ChangelogOperator(
-        name=site.name,
+        name=context.name,
         kernel=ChangelogJoin(match, changes, gives_ids),
         feeds=tuple(feeds),
-        routed_by=site.terms.routes,
+        routed_by=context.terms.routes,
         output=(*match.left.output, *match.right.output),
-        single_bucket=site.single_bucket,
+        single_bucket=context.single_bucket,
         weighted=True,
         gives_ids=gives_ids,
         match=match,
-        mirrored=site.join.mirrored,
+        mirrored=context.join.mirrored,
     )
 
 
-def _change(site: JoinSite, side: Side, feed: Feed) -> Change | Newest:
-    if (newest := site.replaced(side)) is not None:
+def _change(context: JoinContext, side: Side, feed: Feed) -> Change | Newest:
+    if (newest := context.replaced(side)) is not None:
         return newest
     return Change.RETRACTED if feed.changelog else Change.APPENDED

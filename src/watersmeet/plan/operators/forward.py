@@ -28,7 +28,7 @@ class ForwardOperator(PhysicalOperator):
 def plan_forward(input: Input, needed: Iterable[str], sources: Sources) -> ForwardOperator:
     """The operator of a query over one append-only stream; ``needed`` are the columns of its results."""
     output = tuple(sorted(needed)) or (input.time_name,)
-    sources.bring(input, output, routed_by=(), grace=0)
+    sources.require(input, output, routed_by=(), grace=0)
     return ForwardOperator(
         name="forward",
         kernel=Forward(output, input.time_name),

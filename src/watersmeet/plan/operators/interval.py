@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from watersmeet.engine.hot_keys import SpreadRule
 from watersmeet.kernels.api import EmitMode, Side
 from watersmeet.kernels.interval import IntervalJoin
-from watersmeet.plan.join_site import JoinSite
+from watersmeet.plan.join_context import JoinContext
 from watersmeet.plan.operators.windowed import WindowedOperator, window_match
 from watersmeet.plan.physical_plan import Feed, PhysicalPlan
 from watersmeet.settings.query_settings import QuerySettings
@@ -58,20 +58,20 @@ class IntervalOperator(WindowedOperator):
         yield f"  a key with {many}: those of {which} are spread over all buckets{unset}"
 
 
-def plan_interval(site: JoinSite, feeds: Sequence[Feed]) -> IntervalOperator:
+def plan_interval(context: JoinContext, feeds: Sequence[Feed]) -> IntervalOperator:
     """The operator of a windowed join of append-only inputs."""
-    match = window_match(site, feeds)
-    retracts = site.emission.mode is EmitMode.CHANGELOG and site.join.kind.retracts
-    gives_ids = retracts and not site.is_last
+    match = window_match(context, feeds)
+    retracts = context.emission.mode is EmitMode.CHANGELOG and context.join.kind.retracts
+    gives_ids = retracts and not context.is_last
     return IntervalOperator(
-        name=site.name,
+        name=context.name,
         kernel=IntervalJoin(match, EmitMode.CHANGELOG if retracts else EmitMode.FINAL, gives_ids),
         feeds=tuple(feeds),
-        routed_by=site.terms.routes,
+        routed_by=context.terms.routes,
         output=(*match.left.output, *match.right.output),
-        single_bucket=site.single_bucket,
+        single_bucket=context.single_bucket,
         weighted=retracts,
         gives_ids=gives_ids,
         match=match,
-        mirrored=site.join.mirrored,
+        mirrored=context.join.mirrored,
     )

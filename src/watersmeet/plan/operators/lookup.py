@@ -16,7 +16,7 @@ from watersmeet.lookup.source import UnavailableError
 from watersmeet.lookup.tables import OpenTable, table_options
 from watersmeet.plan.explain_phrases import plain_condition, plain_name
 from watersmeet.plan.external_tables import left_changes
-from watersmeet.plan.join_site import JoinSite
+from watersmeet.plan.join_context import JoinContext
 from watersmeet.plan.logical.tree import Input
 from watersmeet.plan.physical_plan import Feed, PhysicalOperator, PhysicalPlan
 from watersmeet.settings.secrets import masked
@@ -83,35 +83,35 @@ class LookupOperator(PhysicalOperator):
         yield "  state: none"
 
 
-def plan_lookup(site: JoinSite, table: Input, feed: Feed, open_table: OpenTable) -> LookupOperator:
+def plan_lookup(context: JoinContext, table: Input, feed: Feed, open_table: OpenTable) -> LookupOperator:
     """The operator of a lookup; it asks the table only for the columns that are needed.
 
     Raises ``UnsupportedError`` where the left side is a changelog.
     """
     if feed.changelog:
-        raise left_changes(site.join, table)
-    left, right = site.side_columns(Side.LEFT, feed), site.side_columns(Side.RIGHT, None)
+        raise left_changes(context.join, table)
+    left, right = context.side_columns(Side.LEFT, feed), context.side_columns(Side.RIGHT, None)
     options = table_options(table.stream)
     names = tuple(dict.fromkeys((*right.condition, *right.output)))
     kernel = LookupJoin(
         left=left,
         right=right,
-        keys=site.terms.keys,
+        keys=context.terms.keys,
         names=names,
         source=open_table(table.stream, [table.declared(name) for name in names]),
-        outer=site.join.kind is JoinKind.LEFT,
-        residual=site.residual_sql(),
+        outer=context.join.kind is JoinKind.LEFT,
+        residual=context.residual_sql(),
         retry=options.retry_policy,
         cache_rows=options.lookup_cache_rows,
         cache_ttl=options.lookup_cache_ttl,
     )
     return LookupOperator(
-        name=site.name,
+        name=context.name,
         kernel=kernel,
         feeds=(feed,),
-        routed_by=(site.terms.routes[0],),
+        routed_by=(context.terms.routes[0],),
         output=(*left.output, *right.output),
-        single_bucket=site.single_bucket,
+        single_bucket=context.single_bucket,
         table=table,
     )
 

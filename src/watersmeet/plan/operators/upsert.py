@@ -29,7 +29,7 @@ def plan_upsert(input: Input, needed: Iterable[str], sources: Sources) -> Upsert
     output = tuple(sorted(needed)) or (input.time_name,)
     keys = [quoted_column(input.physical(name)) for name in input.stream.primary_key]
     route = sources.hash(input.index, "$h_key", keys)
-    sources.bring(input, {*output, *newest.columns}, routed_by=(route,), grace=0)
+    sources.require(input, {*output, *newest.columns}, routed_by=(route,), grace=0)
     feed = Feed(
         (input.time_name,),
         source=sources.number(input),

@@ -9,7 +9,7 @@ from watersmeet.expressions.times import span_text
 from watersmeet.kernels.api import EmitMode, Side
 from watersmeet.kernels.match import WindowMatch
 from watersmeet.plan.explain_phrases import input_of, key_lines, plain_condition
-from watersmeet.plan.join_site import JoinSite
+from watersmeet.plan.join_context import JoinContext
 from watersmeet.plan.logical.time_bounds import Interval
 from watersmeet.plan.logical.tree import Input
 from watersmeet.plan.physical_plan import Feed, PhysicalOperator, PhysicalPlan
@@ -67,17 +67,17 @@ class WindowedOperator(PhysicalOperator):
         return "append-only" if append_only else f"EMIT {plan.emission.mode.value}"
 
 
-def window_match(site: JoinSite, feeds: Sequence[Feed]) -> WindowMatch:
+def window_match(context: JoinContext, feeds: Sequence[Feed]) -> WindowMatch:
     """When two rows of a windowed join match."""
-    condition = site.join.condition
+    condition = context.join.condition
     return WindowMatch(
-        kind=site.join.kind,
-        left=site.side_columns(Side.LEFT, feeds[0]),
-        right=site.side_columns(Side.RIGHT, feeds[1]),
-        keys=site.terms.keys,
+        kind=context.join.kind,
+        left=context.side_columns(Side.LEFT, feeds[0]),
+        right=context.side_columns(Side.RIGHT, feeds[1]),
+        keys=context.terms.keys,
         lower=condition.bounds.lower,
         upper=condition.bounds.upper,
-        residual=site.residual_sql(),
+        residual=context.residual_sql(),
         slack=max(feed.slack for feed in feeds),
     )
 

@@ -1,4 +1,4 @@
-"""One join as its operator's planning sees it: its terms, the columns it needs, and SQL for its kernel."""
+"""What the operator of a join is planned from: its terms, the columns it needs, and SQL for its kernel."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from watersmeet.plan.sources import Sources, quoted_column
 
 
 @dataclass(frozen=True, slots=True)
-class JoinSite:
-    """A join and where it stands; ``needed`` are the columns that its results must hold."""
+class JoinContext:
+    """A join and what its operator is planned from; ``needed`` are the columns that its results must have."""
 
     query: LogicalQuery
     emission: Emission
@@ -64,14 +64,14 @@ class JoinSite:
         """The columns of a side that the results must hold."""
         return self.sources.of_side(self.needed, self.join.child(side)) if self.join.kind.outputs(side) else set()
 
-    def brought_columns(self, side: Side) -> set[str]:
-        """All columns that a side must bring."""
-        brought = self.condition_columns(side) | self.output_columns(side)
+    def required_columns(self, side: Side) -> set[str]:
+        """All columns that a side must deliver."""
+        required = self.condition_columns(side) | self.output_columns(side)
         if self.join.asof is not None and side is Side.RIGHT:
-            brought |= set(self.versions().columns)
+            required |= set(self.versions().columns)
         if (newest := self.replaced(side)) is not None:
-            brought |= set(newest.columns)
-        return brought
+            required |= set(newest.columns)
+        return required
 
     def side_columns(self, side: Side, feed: Feed | None) -> SideColumns:
         """The columns of a side as its kernel finds them; an external table has no feed."""
