@@ -8,6 +8,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from io import TextIOWrapper
 from logging import Formatter, LogRecord
@@ -78,9 +79,14 @@ def start_session(
     make_workspace(workspace)
     Catalog(workspace).streams()  # reports a damaged catalog before Spark starts
     with quiet_start(workspace):
-        import watersmeet
+        from watersmeet.session.spark import launch_jvm
 
-        session = watersmeet.connect(workspace=workspace, packages=packages, master=master, config=config)
+        with ThreadPoolExecutor(1) as pool:
+            starting = pool.submit(launch_jvm, packages, master, config)
+            from watersmeet.session.session import connect  # takes as long as the JVM needs to start
+
+            starting.result()
+        session = connect(workspace=workspace, packages=packages, master=master, config=config)
     session.show = show_changes
     return session
 

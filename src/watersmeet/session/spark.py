@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -32,16 +32,13 @@ def open_spark(
     Raises ``ConfigError`` if settings for a new session come with a running one and for a Spark Connect session,
     ``ConnectorError`` if a package cannot be downloaded, and ``WatersmeetError`` if Spark does not start.
     """
-    if master is not None and re.match(r"local$|local\[|spark://|yarn$|k8s://", master) is None:
-        raise ConfigError(
-            f"master = {master!r} is no place where Spark runs",
-            hint="write local[*], spark://HOST:PORT, yarn or k8s://URL",
-        )
-    config = config or {}
+    _check_master(master)
+    packages, config = tuple(packages), config or {}
     _refuse_connect(spark, config)
     running = SparkContext._active_spark_context is not None
     if spark is None and not running:
-        spark = _new_spark(coordinates(packages), {"spark.master": master or _default_master(), **config})
+        launch_jvm(packages, master, config)
+        spark = _new_spark(_new_settings(packages, master, config))
     elif packages or master or config:
         raise ConfigError(
             "packages, master and config are for a new Spark session, but one "
@@ -58,6 +55,19 @@ def open_spark(
         spark.sparkContext.pythonExec = worker_python()
     spark.sparkContext.environment[LOG_VARIABLE] = str(process_folder().path / "python-workers.log")
     return spark
+
+
+def launch_jvm(packages: Iterable[str], master: str | None, config: Mapping[str, str] | None) -> None:
+    """Start the JVM for a new session; does nothing if this process has one.
+
+    It takes seconds in which a caller can do other work before ``open_spark``, which takes the same arguments.  It may
+    run in another thread.  Raises like ``open_spark``.
+    """
+    _check_master(master)
+    packages, config = tuple(packages), config or {}
+    _refuse_connect(None, config)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    start_jvm(_new_settings(packages, master, config), coordinates(packages))
 
 
 def settings_for(config: Mapping[str, str]) -> dict[str, str]:
@@ -86,12 +96,22 @@ def settings_for(config: Mapping[str, str]) -> dict[str, str]:
     return {**settings, **config, "spark.master": with_retries(master)}
 
 
-def _new_spark(packages: Sequence[str], config: Mapping[str, str]) -> SparkSession:
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    settings = settings_for(config)
-    if packages:
-        settings.setdefault("spark.jars.packages", ",".join(packages))
-    start_jvm(settings, packages)
+def _check_master(master: str | None) -> None:
+    if master is not None and re.match(r"local$|local\[|spark://|yarn$|k8s://", master) is None:
+        raise ConfigError(
+            f"master = {master!r} is no place where Spark runs",
+            hint="write local[*], spark://HOST:PORT, yarn or k8s://URL",
+        )
+
+
+def _new_settings(packages: Iterable[str], master: str | None, config: Mapping[str, str]) -> dict[str, str]:
+    settings = settings_for({"spark.master": master or _default_master(), **config})
+    if wanted := coordinates(packages):
+        settings.setdefault("spark.jars.packages", ",".join(wanted))
+    return settings
+
+
+def _new_spark(settings: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.builder
     for name, value in settings.items():
         if value:
