@@ -157,3 +157,31 @@ def test_explain_reads_statistics_from_checkpoints(spark: SparkSession, tmp_path
     plans = list(explain_script(job, session.workspace))
     assert [plan.count("3 rows held") for plan in plans] == [1, 1, 1, 1]
     assert plans[0] == session.explain(f"INSERT INTO s {query}")
+
+
+@pytest.mark.processes
+@pytest.mark.slow
+@pytest.mark.timeout(3 * PATIENCE_SECONDS)
+def test_an_archive_of_classes_is_recorded_and_a_damaged_one_is_ignored(tmp_path: Path) -> None:
+    command = "import sys; sys.prefix = '.'; from watersmeet.cli.main import main; main()"
+
+    def watersmeet(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", command, *words],
+            cwd=tmp_path,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+            check=True,
+        )
+
+    write(tmp_path / "o" / "1.json", [(1, 5)])
+    write(tmp_path / "p" / "1.json", [(1, 7)])
+    (tmp_path / "job.sql").write_text(JOB.format(tmp_path))
+    assert "Spark starts sooner from now on" in watersmeet("prepare").stderr
+    (archive,) = (tmp_path / "share" / "watersmeet").iterdir()
+    assert watersmeet("run", "job.sql", "--bounded", "-w", "with").stdout == "+ 1, 7\n"
+    archive.chmod(0o600)
+    archive.write_bytes(archive.read_bytes()[:5000] + b"garbage")
+    assert watersmeet("run", "job.sql", "--bounded", "-w", "damaged").stdout == "+ 1, 7\n"

@@ -17,6 +17,7 @@ from watersmeet.cli.bench import bench
 from watersmeet.cli.demo import demo
 from watersmeet.cli.explain import explain
 from watersmeet.cli.parameters import UsageError
+from watersmeet.cli.prepare import prepare
 from watersmeet.cli.run import run
 from watersmeet.cli.shell import shell
 from watersmeet.cli.test import run_tests
@@ -55,6 +56,7 @@ app.command("explain")(explain)
 app.command("test")(run_tests)
 app.command("demo")(demo)
 app.command("bench")(bench)
+app.command("prepare")(prepare)
 
 
 def _print_version(asked: bool) -> None:

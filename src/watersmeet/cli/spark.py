@@ -67,9 +67,15 @@ def session_of(
 
 
 def start_session(
-    workspace: Path, packages: Sequence[str] = (), master: str | None = None, config: Mapping[str, str] | None = None
+    workspace: Path,
+    packages: Sequence[str] = (),
+    master: str | None = None,
+    config: Mapping[str, str] | None = None,
+    record: Path | None = None,
 ) -> Session:
     """Start Spark and a session on it that prints rows with ``show_changes``.
+
+    With ``record`` the JVM writes an archive of its classes to that path when it ends.
 
     Raises ``ConfigError`` and ``CatalogError`` for a workspace that cannot be used, and ``WatersmeetError`` with the
     last lines of Spark's log if Spark does not start.
@@ -82,7 +88,7 @@ def start_session(
         from watersmeet.session.spark import launch_jvm
 
         with ThreadPoolExecutor(1) as pool:
-            starting = pool.submit(launch_jvm, packages, master, config)
+            starting = pool.submit(launch_jvm, packages, master, config, record)
             from watersmeet.session.session import connect  # takes as long as the JVM needs to start
 
             starting.result()

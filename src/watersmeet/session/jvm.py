@@ -19,15 +19,18 @@ from pyspark.java_gateway import launch_gateway
 from watersmeet.connectors.packages import download_failure, not_loaded
 from watersmeet.errors import ConfigError, WatersmeetError
 from watersmeet.runtime.process_folder import process_folder
+from watersmeet.session.class_archive import recording_options, sharing_options
 
 _LAST_WORDS_SECONDS = 5.0
+_LAST_WRITES_SECONDS = 120.0
 
 
-def start_jvm(settings: Mapping[str, str], packages: Sequence[str]) -> None:
+def start_jvm(settings: Mapping[str, str], packages: Sequence[str], record: Path | None = None) -> None:
     """Start the JVM of this process, which downloads ``packages`` and keeps them while it lives.
 
     The JVM outlives its sessions: a later session uses it too, with the packages that it has.  What it reports about
-    downloads does not reach the terminal.  Does nothing under spark-submit, which has started a JVM already.
+    downloads does not reach the terminal.  Does nothing under spark-submit, which has started a JVM already.  With
+    ``record`` the JVM writes an archive of its classes to that path when it ends (class_archive.py).
 
     Raises ``ConfigError`` if a running JVM lacks a package, ``ConnectorError`` if one cannot be downloaded and
     ``WatersmeetError`` if the JVM does not start.
@@ -51,7 +54,8 @@ def start_jvm(settings: Mapping[str, str], packages: Sequence[str]) -> None:
     if held_back is not None:
         options["stderr"] = held_back.target
     try:
-        with _temporary_files_in(folder.path):
+        options_of_jvm = recording_options(record) if record is not None else sharing_options()
+        with _environment_of_jvm(folder.path, options_of_jvm):
             gateway = launch_gateway(conf, popen_kwargs=options)  # type: ignore[no-untyped-call]
     except Exception as error:  # noqa: BLE001 - the gateway raises bare exceptions if the JVM does not start
         text = held_back.all() if held_back is not None else ""
@@ -95,15 +99,25 @@ def _is_of_use(record: LogRecord) -> bool:
     return not (record.exc_info and record.module in ("java_gateway", "clientserver"))
 
 
-@contextmanager
-def _temporary_files_in(folder: Path) -> Iterator[None]:
-    """Make a JVM that is started meanwhile, and its Python workers, put temporary files into ``folder``.
+def end_jvm() -> None:
+    """End the JVM of this process and wait for it; Spark must have stopped."""
+    jvm = process_folder().jvm
+    if jvm is not None and jvm.stdin is not None:
+        jvm.stdin.close()  # the JVM ends with the process that holds the other end
+        jvm.wait(_LAST_WRITES_SECONDS)
 
-    A ``java.io.tmpdir`` in the user's Java options comes later on the command line, so it takes precedence.
+
+@contextmanager
+def _environment_of_jvm(folder: Path, options: Sequence[str]) -> Iterator[None]:
+    """Start JVMs meanwhile with ``options``; they and their Python workers put temporary files into ``folder``.
+
+    The user's Java options come later on the command line, so they take precedence.
     """
-    quoted = str(folder).replace("\\", "\\\\").replace('"', '\\"')
-    options = f'"-Djava.io.tmpdir={quoted}" {os.environ.get("SPARK_SUBMIT_OPTS", "")}'
-    changed = {"TMPDIR": str(folder), "SPARK_SUBMIT_OPTS": options.strip()}
+    ours = " ".join(_quoted(option) for option in (f"-Djava.io.tmpdir={folder}", *options))
+    changed = {
+        "TMPDIR": str(folder),
+        "SPARK_SUBMIT_OPTS": f"{ours} {os.environ.get('SPARK_SUBMIT_OPTS', '')}".strip(),
+    }
     before = {name: os.environ.get(name) for name in changed}
     os.environ.update(changed)
     try:
@@ -114,6 +128,11 @@ def _temporary_files_in(folder: Path) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+def _quoted(option: str) -> str:
+    escaped = option.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 class _HeldBack:

@@ -7,6 +7,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -57,17 +58,19 @@ def open_spark(
     return spark
 
 
-def launch_jvm(packages: Iterable[str], master: str | None, config: Mapping[str, str] | None) -> None:
+def launch_jvm(
+    packages: Iterable[str], master: str | None, config: Mapping[str, str] | None, record: Path | None = None
+) -> None:
     """Start the JVM for a new session; does nothing if this process has one.
 
     It takes seconds in which a caller can do other work before ``open_spark``, which takes the same arguments.  It may
-    run in another thread.  Raises like ``open_spark``.
+    run in another thread.  For ``record`` see ``start_jvm``.  Raises like ``open_spark``.
     """
     _check_master(master)
     packages, config = tuple(packages), config or {}
     _refuse_connect(None, config)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    start_jvm(_new_settings(packages, master, config), coordinates(packages))
+    start_jvm(_new_settings(packages, master, config), coordinates(packages), record)
 
 
 def settings_for(config: Mapping[str, str]) -> dict[str, str]:
