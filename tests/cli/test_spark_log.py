@@ -10,15 +10,14 @@ from pathlib import Path
 import pytest
 
 from watersmeet.cli import spark
-from watersmeet.cli.spark import quiet_start
 
 
 def test_the_log_and_the_one_before_are_for_their_owner_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spark, "_LOG_BYTES", 1000)
     before = os.umask(0o022)
     try:
-        with quiet_start(tmp_path):
-            os.write(2, b"".join(b"line %d of the JVM\n" % number for number in range(60)))
+        with spark._Log(tmp_path / spark.LOG_NAME).taking_output() as output:
+            os.write(output, b"".join(b"line %d of the JVM\n" % number for number in range(60)))
         for thread in threading.enumerate():
             if thread.name == "watersmeet-spark-log":
                 thread.join()

@@ -24,27 +24,24 @@ _ROW = '{"k": 1, "ts": "2026-01-01T10:00:01Z"}'
 def prepare() -> None:
     """Make Spark start sooner: run a small job once, and archive the JVM's classes (about 200 MB)."""
     from watersmeet.cli.rows import err
-    from watersmeet.cli.spark import start_session, stop_session
+    from watersmeet.cli.spark import SparkStart, stop_session
     from watersmeet.runtime.query import QueryMode
-    from watersmeet.session.class_archive import new_archive
+    from watersmeet.session.class_archive import class_archive, new_archive
     from watersmeet.session.jvm import end_jvm
     from watersmeet.session.results import Started
 
-    archive, partial = new_archive()
-    try:
-        with tempfile.TemporaryDirectory() as name, interruptible():
-            folder = Path(name)
-            (folder / "files").mkdir()
-            (folder / "files" / "1.json").write_text(_ROW)
-            session = start_session(folder / "workspace", record=partial)
-            script = _SCRIPT.format(files=folder / "files", results=folder / "results")
-            for result in session.run(script, mode=QueryMode.BOUNDED):
-                if isinstance(result, Started):
-                    result.query.wait()
-            stop_session(session)
-            err().print("archiving its classes …")
-            end_jvm()
-        partial.replace(archive)
-    finally:
-        partial.unlink(missing_ok=True)
+    with new_archive() as path, tempfile.TemporaryDirectory() as name, interruptible():
+        folder = Path(name)
+        (folder / "files").mkdir()
+        (folder / "files" / "1.json").write_text(_ROW)
+        session = SparkStart(folder / "workspace", record=path).session()
+        script = _SCRIPT.format(files=folder / "files", results=folder / "results")
+        for result in session.run(script, mode=QueryMode.BOUNDED):
+            if isinstance(result, Started):
+                result.query.wait()
+        stop_session(session)
+        err().print("archiving its classes …")
+        end_jvm()
+    archive = class_archive()
+    assert archive is not None
     err().print(f"{archive} ({archive.stat().st_size >> 20} MB): Spark starts sooner from now on", soft_wrap=True)

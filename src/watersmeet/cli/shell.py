@@ -1,4 +1,4 @@
-"""``watersmeet sql``: an interactive shell with history and completion; the first statement starts Spark."""
+"""``watersmeet sql``: an interactive shell with history and completion; Spark starts while the user types."""
 
 from __future__ import annotations
 
@@ -48,12 +48,17 @@ def shell(
     if not sys.stdin.isatty():
         raise ConfigError("the shell needs a terminal", hint="watersmeet run - takes statements from standard input")
     from watersmeet.cli.prompt import make_prompt
-    from watersmeet.cli.spark import start_session
+    from watersmeet.cli.spark import SparkStart
 
     catalog = _catalog_of(workspace)
     typer.echo("watersmeet: statements end with ;  help, exit")
-    with Shell(lambda: start_session(workspace, packages or (), master), view).opened() as opened:
-        opened.loop(make_prompt(workspace, catalog))
+    prompt = make_prompt(workspace, catalog)
+    start = SparkStart(workspace, packages or (), master)
+    try:
+        with Shell(start.session, view).opened() as opened:
+            opened.loop(prompt)
+    finally:
+        start.abandon()
 
 
 class Shell:

@@ -1,20 +1,19 @@
-"""Starts a session from the command line, and keeps the JVM's output off the terminal."""
+"""Starts a session from the command line, in the background, and keeps the JVM's output off the terminal."""
 
 from __future__ import annotations
 
 import os
 import re
-import sys
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from io import TextIOWrapper
 from logging import Formatter, LogRecord
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import typer
 
@@ -67,34 +66,10 @@ def session_of(
 
 
 def start_session(
-    workspace: Path,
-    packages: Sequence[str] = (),
-    master: str | None = None,
-    config: Mapping[str, str] | None = None,
-    record: Path | None = None,
+    workspace: Path, packages: Sequence[str] = (), master: str | None = None, config: Mapping[str, str] | None = None
 ) -> Session:
-    """Start Spark and a session on it that prints rows with ``show_changes``.
-
-    With ``record`` the JVM writes an archive of its classes to that path when it ends.
-
-    Raises ``ConfigError`` and ``CatalogError`` for a workspace that cannot be used, and ``WatersmeetError`` with the
-    last lines of Spark's log if Spark does not start.
-    """
-    from watersmeet.catalog.catalog import Catalog
-
-    make_workspace(workspace)
-    Catalog(workspace).streams()  # reports a damaged catalog before Spark starts
-    with quiet_start(workspace):
-        from watersmeet.session.spark import launch_jvm
-
-        with ThreadPoolExecutor(1) as pool:
-            starting = pool.submit(launch_jvm, packages, master, config, record)
-            from watersmeet.session.session import connect  # takes as long as the JVM needs to start
-
-            starting.result()
-        session = connect(workspace=workspace, packages=packages, master=master, config=config)
-    session.show = show_changes
-    return session
+    """Start Spark and a session on it that prints rows with ``show_changes``; raises like ``SparkStart``."""
+    return SparkStart(workspace, packages, master, config).session()
 
 
 def stop_session(session: Session) -> None:
@@ -103,20 +78,85 @@ def stop_session(session: Session) -> None:
     session.spark.stop()
 
 
-@contextmanager
-def quiet_start(workspace: Path) -> Iterator[None]:
-    """Print that Spark starts, and redirect the JVM's output to a log in the workspace from now on.
+class _Settings(TypedDict):
+    """The settings of a new Spark."""
 
-    The context must start a Spark session.  Errors raised in it get the last lines of the log as their detail.
+    packages: Sequence[str]
+    master: str | None
+    config: Mapping[str, str] | None
+
+
+class SparkStart:
+    """Spark as it starts, and a session on it, in a thread; what the JVM prints goes to a log in the workspace.
+
+    With ``record`` the JVM writes an archive of its classes to that path when it ends.
+
+    Raises ``ConfigError`` and ``CatalogError`` for a workspace that cannot be used.
     """
-    typer.echo("starting Spark …", err=True)
-    log = _Log(workspace / LOG_NAME)
-    try:
-        with ending_at_once(), log.taking_output():
-            yield
-    except WatersmeetError as error:
-        error.detail = error.detail or log.last_lines() or None
-        raise
+
+    def __init__(
+        self,
+        workspace: Path,
+        packages: Sequence[str] = (),
+        master: str | None = None,
+        config: Mapping[str, str] | None = None,
+        record: Path | None = None,
+    ) -> None:
+        from watersmeet.catalog.catalog import Catalog
+
+        make_workspace(workspace)
+        Catalog(workspace).streams()  # reports a damaged catalog before Spark starts
+        self._workspace = workspace
+        self._settings = _Settings(packages=packages, master=master, config=config)
+        self._record = record
+        self._is_abandoned = False
+        self._log, self._starting = self._begin()
+
+    def session(self) -> Session:
+        """Wait for the session, which prints rows with ``show_changes``.
+
+        Raises ``WatersmeetError`` with the last lines of Spark's log if Spark does not start; the next call starts it
+        again.
+        """
+        if self._starting.done() and self._starting.exception() is not None:
+            self._log, self._starting = self._begin()
+        if not self._starting.done():
+            typer.echo("starting Spark …", err=True)
+        try:
+            with ending_at_once():
+                session = self._starting.result()
+        except WatersmeetError as error:
+            error.detail = error.detail or self._log.last_lines() or None
+            raise
+        session.show = show_changes
+        return session
+
+    def abandon(self) -> None:
+        """Do not open a session any more.  A JVM that is starting ends with this process, which waits for its start."""
+        self._is_abandoned = True
+
+    def _begin(self) -> tuple[_Log, Future[Session]]:
+        log = _Log(self._workspace / LOG_NAME)
+        pool = ThreadPoolExecutor(1, "watersmeet-start")
+        starting = pool.submit(self._connect, log)
+        pool.shutdown(wait=False)
+        return log, starting
+
+    def _connect(self, log: _Log) -> Session:
+        with ThreadPoolExecutor(1) as pool:
+            launching = pool.submit(self._launch, log)
+            from watersmeet.session.session import connect  # takes as long as the JVM needs to start
+
+            launching.result()
+        if self._is_abandoned:
+            raise WatersmeetError("Spark's start was abandoned")
+        return connect(workspace=self._workspace, **self._settings)
+
+    def _launch(self, log: _Log) -> None:
+        from watersmeet.session.spark import launch_jvm
+
+        with log.taking_output() as output:
+            launch_jvm(**self._settings, record=self._record, output=output)
 
 
 class _File(RotatingFileHandler):
@@ -141,22 +181,12 @@ class _Log:
         self._thread.start()
 
     @contextmanager
-    def taking_output(self) -> Iterator[None]:
-        """Redirect standard output and error here; processes started meanwhile keep the redirection."""
-        sys.stdout.flush()
-        sys.stderr.flush()
-        kept = {descriptor: os.dup(descriptor) for descriptor in (1, 2)}
-        for descriptor in kept:
-            os.dup2(self._writing, descriptor)
-        os.close(self._writing)
+    def taking_output(self) -> Iterator[int]:
+        """Yield the descriptor to which processes print that are started meanwhile."""
         try:
-            yield
+            yield self._writing
         finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            for descriptor, original in kept.items():
-                os.dup2(original, descriptor)
-                os.close(original)
+            os.close(self._writing)
 
     def last_lines(self) -> str:
         """Return the last lines, without stack traces."""

@@ -1,8 +1,9 @@
 """An archive of the JVM's loaded classes (class data sharing), with which Spark starts seconds sooner.
 
 A JVM that is told to records its classes when it ends; later ones map the file instead of parsing thousands of classes
-again.  The archive is for one Java and one PySpark, which its name says, and lives in the Python environment that holds
-PySpark.  A JVM that finds it unsuitable (another class path, say) ignores it.
+again.  The archive is for one Java and one PySpark and lives in the Python environment.  Its name is
+``spark-IDENTITY-BYTES.jsa``: a JVM ignores an archive that does not suit it (of another class path, say), but crashes
+on one that was cut short, so one of another size than its name says is not used.
 """
 
 from __future__ import annotations
@@ -11,33 +12,30 @@ import hashlib
 import os
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyspark
 
-from watersmeet.errors import ConfigError
+from watersmeet.errors import ConfigError, WatersmeetError
 
 _IGNORED_QUIETLY = "-Xlog:cds*=off"
 
 
 def class_archive() -> Path | None:
-    """The path of the archive for this environment's PySpark and the Java that it starts; None if there is no Java."""
-    home = os.environ.get("JAVA_HOME")
-    java = shutil.which("java", path=f"{home}/bin" if home else None)
-    if java is None:
+    """The archive for this environment's PySpark and the Java that it starts; None if there is none, or no Java."""
+    identity = _identity()
+    if identity is None:
         return None
-    binary = Path(java).resolve()
-    identity = f"{binary}|{binary.stat().st_mtime_ns}|{pyspark.__version__}|{pyspark.__file__}"
-    name = hashlib.blake2b(identity.encode(), digest_size=8).hexdigest()
-    return Path(sys.prefix) / "share" / "watersmeet" / f"spark-{name}.jsa"
+    found = _folder().glob(f"spark-{identity}-*.jsa")
+    return next((path for path in found if path.stem.endswith(f"-{path.stat().st_size}")), None)
 
 
 def sharing_options() -> list[str]:
     """The JVM options that use the archive; none if there is no archive."""
     path = class_archive()
-    if path is None or not path.is_file():
-        return []
-    return [f"-XX:SharedArchiveFile={path}", _IGNORED_QUIETLY]
+    return [] if path is None else [f"-XX:SharedArchiveFile={path}", _IGNORED_QUIETLY]
 
 
 def recording_options(path: Path) -> list[str]:
@@ -45,16 +43,52 @@ def recording_options(path: Path) -> list[str]:
     return [f"-XX:ArchiveClassesAtExit={path}", _IGNORED_QUIETLY]
 
 
-def new_archive() -> tuple[Path, Path]:
-    """The path of the archive to be made, and one beside it to record to; raises ``ConfigError`` if none can be."""
-    path = class_archive()
-    if path is None:
+@contextmanager
+def new_archive() -> Iterator[Path]:
+    """Yield a path to record to; at the end, what is there replaces every earlier archive.
+
+    Raises ``ConfigError`` if there is no Java, or no folder for the archive can be made, and ``WatersmeetError`` if
+    nothing was recorded.
+    """
+    identity = _identity()
+    if identity is None:
         raise ConfigError("there is no Java to start Spark with", hint="install Java 17 or newer, or set JAVA_HOME")
+    folder = _folder()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(
-            f"{path.parent} cannot be made: {error.strerror}",
+            f"{folder} cannot be made: {error.strerror}",
             hint="run this as the owner of the Python environment; without an archive Spark starts as before",
         ) from None
-    return path, path.with_name(f".{path.stem}-{os.getpid()}.jsa")
+    partial = folder / f".{os.getpid()}.jsa"
+    try:
+        yield partial
+        if not partial.is_file():
+            raise WatersmeetError(
+                "the JVM has recorded no archive of its classes",
+                hint="is there room for 300 MB on the disk? Without an archive Spark starts as before",
+            )
+        earlier = list(folder.glob("spark-*.jsa"))
+        archive = folder / f"spark-{identity}-{partial.stat().st_size}.jsa"
+        partial.replace(archive)
+        for path in earlier:
+            if path != archive:
+                path.unlink(missing_ok=True)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _folder() -> Path:
+    return Path(sys.prefix) / "share" / "watersmeet"
+
+
+def _identity() -> str | None:
+    """What tells one Java and PySpark from others; None if there is no Java."""
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=f"{home}/bin" if home else None)
+    if java is None:
+        return None
+    binary = Path(java).resolve()
+    parts = f"{binary}|{binary.stat().st_mtime_ns}|{pyspark.__version__}|{pyspark.__file__}"
+    return hashlib.blake2b(parts.encode(), digest_size=8).hexdigest()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,16 +22,28 @@ from watersmeet.errors import ConfigError, WatersmeetError
 from watersmeet.runtime.process_folder import process_folder
 from watersmeet.session.class_archive import recording_options, sharing_options
 
+# A query's first seconds run thousands of methods a few times. The JVM's second compiler takes them from the query if
+# it begins as early as it does by itself; five times as late, a long query is as fast.
+_LATE_SECOND_COMPILER = (
+    "-XX:Tier4InvocationThreshold=25000",
+    "-XX:Tier4MinInvocationThreshold=3000",
+    "-XX:Tier4CompileThreshold=75000",
+    "-XX:Tier4BackEdgeThreshold=200000",
+)
 _LAST_WORDS_SECONDS = 5.0
 _LAST_WRITES_SECONDS = 120.0
 
 
-def start_jvm(settings: Mapping[str, str], packages: Sequence[str], record: Path | None = None) -> None:
+def start_jvm(
+    settings: Mapping[str, str], packages: Sequence[str], record: Path | None = None, output: int | None = None
+) -> None:
     """Start the JVM of this process, which downloads ``packages`` and keeps them while it lives.
 
     The JVM outlives its sessions: a later session uses it too, with the packages that it has.  What it reports about
-    downloads does not reach the terminal.  Does nothing under spark-submit, which has started a JVM already.  With
-    ``record`` the JVM writes an archive of its classes to that path when it ends (class_archive.py).
+    downloads is not printed.  Does nothing under spark-submit, which has started a JVM already.
+
+    With ``record`` the JVM writes an archive of its classes to that path when it ends (class_archive.py).  ``output``
+    is the descriptor to which it and its workers print (None: our standard output and error).
 
     Raises ``ConfigError`` if a running JVM lacks a package, ``ConnectorError`` if one cannot be downloaded and
     ``WatersmeetError`` if the JVM does not start.
@@ -50,17 +63,20 @@ def start_jvm(settings: Mapping[str, str], packages: Sequence[str], record: Path
             conf.set(name, value)
     folder = process_folder()
     options: dict[str, Any] = {"pass_fds": [folder.lock]}
-    held_back = _HeldBack() if packages else None
+    if output is not None:
+        options["stdout"] = options["stderr"] = output
+    errors = 2 if output is None else output
+    held_back = _HeldBack(errors) if packages else None
     if held_back is not None:
         options["stderr"] = held_back.target
     try:
-        options_of_jvm = recording_options(record) if record is not None else sharing_options()
-        with _environment_of_jvm(folder.path, options_of_jvm):
+        archive = recording_options(record) if record is not None else sharing_options()
+        with _environment_of_jvm(folder.path, [*_LATE_SECOND_COMPILER, *archive]):
             gateway = launch_gateway(conf, popen_kwargs=options)  # type: ignore[no-untyped-call]
     except Exception as error:  # noqa: BLE001 - the gateway raises bare exceptions if the JVM does not start
         text = held_back.all() if held_back is not None else ""
         if (failure := download_failure(text)) is None:
-            sys.stderr.write(text)
+            os.write(errors, text.encode())
         raise failure or not_started(error) from None
     if held_back is not None:
         held_back.pass_on()
@@ -100,11 +116,21 @@ def _is_of_use(record: LogRecord) -> bool:
 
 
 def end_jvm() -> None:
-    """End the JVM of this process and wait for it; Spark must have stopped."""
+    """End the JVM of this process and wait for it; Spark must have stopped.
+
+    Raises ``WatersmeetError`` if the JVM does not end, or not as it should.
+    """
     jvm = process_folder().jvm
-    if jvm is not None and jvm.stdin is not None:
-        jvm.stdin.close()  # the JVM ends with the process that holds the other end
-        jvm.wait(_LAST_WRITES_SECONDS)
+    if jvm is None or jvm.stdin is None:
+        return
+    jvm.stdin.close()  # the JVM ends with the process that holds the other end
+    try:
+        code = jvm.wait(_LAST_WRITES_SECONDS)
+    except subprocess.TimeoutExpired:
+        jvm.kill()
+        raise WatersmeetError(f"the JVM did not end within {_LAST_WRITES_SECONDS:.0f} seconds") from None
+    if code != 0:
+        raise WatersmeetError(f"the JVM ended with code {code}")
 
 
 @contextmanager
@@ -136,14 +162,14 @@ def _quoted(option: str) -> str:
 
 
 class _HeldBack:
-    """What a JVM writes to standard error (``target``): held back while it starts, later passed on to ours."""
+    """What a JVM writes to standard error (``target``): held back while it starts, later passed on to ``output``."""
 
-    def __init__(self) -> None:
+    def __init__(self, output: int) -> None:
         reading, self.target = os.pipe()
         self._kept: list[bytes] = []
         self._has_started = threading.Event()
         self._thread = threading.Thread(
-            target=self._read, args=(reading, os.dup(2)), name="watersmeet-jvm", daemon=True
+            target=self._read, args=(reading, os.dup(output)), name="watersmeet-jvm", daemon=True
         )
         self._thread.start()
 
@@ -159,11 +185,11 @@ class _HeldBack:
         self._has_started.set()
         self._kept.clear()
 
-    def _read(self, source: int, ours: int) -> None:
-        with open(source, "rb") as lines, open(ours, "wb", buffering=0) as out:
+    def _read(self, source: int, output: int) -> None:
+        with open(source, "rb") as lines, open(output, "wb", buffering=0) as out:
             for line in lines:
                 if not self._has_started.is_set():
                     self._kept.append(line)
                     continue
-                with suppress(OSError):  # the JVM must not block because our standard error is closed
+                with suppress(OSError):  # the JVM must not block because nobody reads what it prints
                     out.write(line)

@@ -59,18 +59,22 @@ def open_spark(
 
 
 def launch_jvm(
-    packages: Iterable[str], master: str | None, config: Mapping[str, str] | None, record: Path | None = None
+    packages: Iterable[str],
+    master: str | None,
+    config: Mapping[str, str] | None,
+    record: Path | None = None,
+    output: int | None = None,
 ) -> None:
     """Start the JVM for a new session; does nothing if this process has one.
 
     It takes seconds in which a caller can do other work before ``open_spark``, which takes the same arguments.  It may
-    run in another thread.  For ``record`` see ``start_jvm``.  Raises like ``open_spark``.
+    run in another thread.  For ``record`` and ``output`` see ``start_jvm``.  Raises like ``open_spark``.
     """
     _check_master(master)
     packages, config = tuple(packages), config or {}
     _refuse_connect(None, config)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    start_jvm(_new_settings(packages, master, config), coordinates(packages), record)
+    start_jvm(_new_settings(packages, master, config), coordinates(packages), record, output)
 
 
 def settings_for(config: Mapping[str, str]) -> dict[str, str]:
