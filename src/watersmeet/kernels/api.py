@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import duckdb
-import pyarrow as pa
+if TYPE_CHECKING:  # a script is parsed without them: an error of syntax comes sooner
+    import duckdb
+    import pyarrow as pa
 
 #: The ends of internal event time: nothing reported yet, and end of input.
 NEVER = -(2**63)
