@@ -67,6 +67,15 @@ def test_an_earlier_archive_stays_if_recording_fails() -> None:
     assert list(archive.parent.iterdir()) == [archive]
 
 
+@pytest.mark.usefixtures("java")
+def test_what_a_killed_process_left_is_removed() -> None:
+    archive = record(b"classes")
+    left = archive.parent / ".recording-by-another"
+    left.mkdir()
+    (left / "spark.jsa").write_bytes(b"half")
+    assert list(record(b"other classes").parent.iterdir()) == [class_archive()]
+
+
 def test_another_java_has_another_archive(java: Path) -> None:
     record(b"classes")
     os.utime(java, (1, 1))

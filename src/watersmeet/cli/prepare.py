@@ -5,6 +5,8 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import typer
+
 from watersmeet.cli.interrupt import interruptible
 
 # what most jobs use: embedded streams, JSON files, a join with state, a changelog, an aggregate
@@ -18,6 +20,7 @@ CREATE STREAM results (v STRING, n BIGINT)
 INSERT INTO results
   SELECT l.v, count(*) AS n FROM l LEFT JOIN r ON l.k = r.k WITHIN INTERVAL '10' MINUTES GROUP BY l.v;
 """
+_LOOK_SECONDS = 0.2
 _ROW = '{"k": 1, "ts": "2026-01-01T10:00:01Z"}'
 
 
@@ -30,7 +33,7 @@ def prepare() -> None:
     from watersmeet.session.jvm import end_jvm
     from watersmeet.session.results import Started
 
-    with new_archive() as path, tempfile.TemporaryDirectory() as name, interruptible():
+    with new_archive() as path, tempfile.TemporaryDirectory() as name, interruptible() as interrupt:
         folder = Path(name)
         (folder / "files").mkdir()
         (folder / "files" / "1.json").write_text(_ROW)
@@ -38,8 +41,11 @@ def prepare() -> None:
         script = _SCRIPT.format(files=folder / "files", results=folder / "results")
         for result in session.run(script, mode=QueryMode.BOUNDED):
             if isinstance(result, Started):
-                result.query.wait()
+                while not interrupt.asked and not result.query.wait(_LOOK_SECONDS):
+                    pass
         stop_session(session)
+        if interrupt.asked:
+            raise typer.Exit(interrupt.exit_code)
         err().print("archiving its classes …")
         end_jvm()
     archive = class_archive()

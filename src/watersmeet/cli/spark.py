@@ -109,7 +109,7 @@ class SparkStart:
         self._workspace = workspace
         self._settings = _Settings(packages=packages, master=master, config=config)
         self._record = record
-        self._is_abandoned = False
+        self._is_abandoned = self._is_taken = False
         self._log, self._starting = self._begin()
 
     def session(self) -> Session:
@@ -129,11 +129,14 @@ class SparkStart:
             error.detail = error.detail or self._log.last_lines() or None
             raise
         session.show = show_changes
+        self._is_taken = True
         return session
 
     def abandon(self) -> None:
-        """Do not open a session any more.  A JVM that is starting ends with this process, which waits for its start."""
-        self._is_abandoned = True
+        """Stop Spark unless a session was taken.  A JVM that is starting ends with this process, which waits for it."""
+        self._is_abandoned = not self._is_taken
+        if self._is_abandoned and self._starting.done() and self._starting.exception() is None:
+            stop_session(self._starting.result())
 
     def _begin(self) -> tuple[_Log, Future[Session]]:
         log = _Log(self._workspace / LOG_NAME)
@@ -150,7 +153,10 @@ class SparkStart:
             launching.result()
         if self._is_abandoned:
             raise WatersmeetError("Spark's start was abandoned")
-        return connect(workspace=self._workspace, **self._settings)
+        session = connect(workspace=self._workspace, **self._settings)
+        if self._is_abandoned:
+            stop_session(session)
+        return session
 
     def _launch(self, log: _Log) -> None:
         from watersmeet.session.spark import launch_jvm

@@ -12,6 +12,7 @@ import hashlib
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ import pyspark
 from watersmeet.errors import ConfigError, WatersmeetError
 
 _IGNORED_QUIETLY = "-Xlog:cds*=off"
+_PARTIAL = ".recording-"
 
 
 def class_archive() -> Path | None:
@@ -61,22 +63,22 @@ def new_archive() -> Iterator[Path]:
             f"{folder} cannot be made: {error.strerror}",
             hint="run this as the owner of the Python environment; without an archive Spark starts as before",
         ) from None
-    partial = folder / f".{os.getpid()}.jsa"
-    try:
+    for left in folder.glob(f"{_PARTIAL}*"):  # by a process that was killed
+        shutil.rmtree(left, ignore_errors=True)
+    # If we are interrupted, the JVM outlives us, and finds no folder to write to.
+    with tempfile.TemporaryDirectory(dir=folder, prefix=_PARTIAL) as name:
+        partial = Path(name) / "spark.jsa"
         yield partial
         if not partial.is_file():
             raise WatersmeetError(
                 "the JVM has recorded no archive of its classes",
                 hint="is there room for 300 MB on the disk? Without an archive Spark starts as before",
             )
-        earlier = list(folder.glob("spark-*.jsa"))
         archive = folder / f"spark-{identity}-{partial.stat().st_size}.jsa"
         partial.replace(archive)
-        for path in earlier:
-            if path != archive:
-                path.unlink(missing_ok=True)
-    finally:
-        partial.unlink(missing_ok=True)
+    for path in folder.glob("spark-*.jsa"):
+        if path != archive:
+            path.unlink(missing_ok=True)
 
 
 def _folder() -> Path:

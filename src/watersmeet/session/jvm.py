@@ -22,14 +22,6 @@ from watersmeet.errors import ConfigError, WatersmeetError
 from watersmeet.runtime.process_folder import process_folder
 from watersmeet.session.class_archive import recording_options, sharing_options
 
-# A query's first seconds run thousands of methods a few times. The JVM's second compiler takes them from the query if
-# it begins as early as it does by itself; five times as late, a long query is as fast.
-_LATE_SECOND_COMPILER = (
-    "-XX:Tier4InvocationThreshold=25000",
-    "-XX:Tier4MinInvocationThreshold=3000",
-    "-XX:Tier4CompileThreshold=75000",
-    "-XX:Tier4BackEdgeThreshold=200000",
-)
 _LAST_WORDS_SECONDS = 5.0
 _LAST_WRITES_SECONDS = 120.0
 
@@ -71,7 +63,7 @@ def start_jvm(
         options["stderr"] = held_back.target
     try:
         archive = recording_options(record) if record is not None else sharing_options()
-        with _environment_of_jvm(folder.path, [*_LATE_SECOND_COMPILER, *archive]):
+        with _environment_of_jvm(folder.path, archive):
             gateway = launch_gateway(conf, popen_kwargs=options)  # type: ignore[no-untyped-call]
     except Exception as error:  # noqa: BLE001 - the gateway raises bare exceptions if the JVM does not start
         text = held_back.all() if held_back is not None else ""
