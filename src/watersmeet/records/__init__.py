@@ -1,0 +1,1 @@
+"""Records of a source, decoded in the workers: many records at once, from bytes to Arrow columns."""

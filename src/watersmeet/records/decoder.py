@@ -1,0 +1,78 @@
+"""What every decoder of records offers, and how one that only takes whole blocks is kept going by its records.
+
+A decoder is strict: it decodes a record only where the result is what Spark would make of it, and leaves all others to
+Spark (connectors/formats.py), which also says what is wrong with a bad one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+_MOST_FAILURES = 64
+"""After as many failures among the records of one call, the rest is left to Spark: it is not the format we expect."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """Rows with the declared columns, the number of each row's record, and the numbers of the records left to Spark.
+
+    Both are in the order of the records.  A record that is in neither has no rows.
+    """
+
+    rows: pa.Table
+    records: np.ndarray
+    left: np.ndarray
+
+
+class Decoder(Protocol):
+    """Decodes records of one format into declared columns."""
+
+    def decode(self, values: pa.Array) -> Decoded:
+        """Decode ``values`` (``binary``; NULL: a record without a value)."""
+
+
+def decode_blocks(values: pa.Array, numbers: np.ndarray, decode: Callable[[pa.Array], pa.Table | None]) -> Decoded:
+    """Decode the records with the given ascending ``numbers``; all others are left.
+
+    ``decode`` returns a row per record, or None if it cannot decode some of them.  Blocks that it cannot decode are
+    halved until they are single records.
+    """
+    tables: list[pa.Table] = []
+    decoded: list[np.ndarray] = []
+    for block, table in _halved(values, numbers, decode):
+        tables.append(table)
+        decoded.append(block)
+    records = np.concatenate(decoded) if decoded else np.empty(0, np.int64)
+    is_left = np.ones(len(values), bool)
+    is_left[records] = False
+    rows = pa.concat_tables(tables) if tables else decode(values.slice(0, 0))
+    assert rows is not None
+    return Decoded(rows, records, np.flatnonzero(is_left))
+
+
+def _halved(
+    values: pa.Array, numbers: np.ndarray, decode: Callable[[pa.Array], pa.Table | None]
+) -> Iterator[tuple[np.ndarray, pa.Table]]:
+    """Yield blocks of numbers and their rows, in order."""
+    failures = 0
+    blocks = [numbers]
+    while blocks:
+        block = blocks.pop()
+        if len(block) == 0:
+            continue
+        whole = len(block) == len(values)
+        table = decode(values if whole else values.take(pa.array(block)))
+        if table is not None:
+            yield block, table
+            continue
+        failures += 1
+        if failures > _MOST_FAILURES:
+            return
+        if len(block) > 1:
+            middle = len(block) // 2
+            blocks += [block[middle:], block[:middle]]
