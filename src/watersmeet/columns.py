@@ -31,6 +31,8 @@ BAD = "_bad"
 RAW = "_raw"
 #: The text of every row, where the source has one.
 TEXT = "_text"
+#: A frame that a worker has packed, among records that Spark is to decode.
+PACKED = "_wm_packed"
 #: A frontier that the stream's producer stored between its rows.
 STORED_FRONTIER = "_frontier"
 

@@ -9,7 +9,7 @@ from watersmeet.connectors.connector import Reading, SinkConnector, StoredConnec
 from watersmeet.connectors.kafka_broker import partitions
 from watersmeet.connectors.kafka_options import PREFIXES, KafkaOptions, options_of
 from watersmeet.connectors.kafka_sink import write_batch
-from watersmeet.connectors.kafka_source import read_stored, read_stream
+from watersmeet.connectors.kafka_source import read_stored, read_stream, worker_records
 from watersmeet.connectors.sink_changelogs import Changelogs
 from watersmeet.errors import ConfigError
 from watersmeet.runtime.dataflow import Source
@@ -56,15 +56,9 @@ class KafkaConnector(StoredConnector, SinkConnector):
         """
         options = reading.stream.options
         parts = partitions(reading.spark, options)
-        frame = read_stream(
-            reading.spark,
-            reading.columns,
-            options,
-            limited=reading.limited,
-            changing=reading.changing,
-            seek=reading.seek,
-        )
-        return Source(frame, parts)
+        given = {"limited": reading.limited, "changing": reading.changing, "seek": reading.seek}
+        frame = read_stream(reading.spark, reading.columns, options, **given)
+        return Source(frame, parts, records=worker_records(reading.spark, reading.columns, options, **given))
 
     def open_stored(self, reading: Reading) -> DataFrame:
         """Return the records that the topic has, up to its end whenever the frame is read."""

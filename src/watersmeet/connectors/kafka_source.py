@@ -13,13 +13,18 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from watersmeet.catalog.streams import StreamDef
-from watersmeet.columns import PART, SEQUENCE, TP_TIME
+from watersmeet.columns import PACKED, PART, SEQUENCE, TP_TIME
 from watersmeet.connectors.debezium import decode_changes
 from watersmeet.connectors.deletes import BY_KEY, KEY, MICROS, with_deletes
 from watersmeet.connectors.envelope import DEBEZIUM
 from watersmeet.connectors.formats import decode
+from watersmeet.connectors.kafka_client import settings_of_librdkafka
 from watersmeet.connectors.kafka_options import KafkaOptions, client_options, options_of
+from watersmeet.connectors.kafka_ranges import TopicRanges
 from watersmeet.connectors.packages import Package, require_package
+from watersmeet.connectors.record_decoders import decoder_of
+from watersmeet.records.kafka import RAW_SCHEMA
+from watersmeet.runtime.worker_records import RecordSource
 from watersmeet.settings.seek import Seek
 
 VALUE = "_value"
@@ -50,6 +55,33 @@ def read_stream(
         settings["maxOffsetsPerTrigger"] = str(given.max_offsets_per_trigger)
     records = spark.readStream.format("kafka").options(**settings).load()
     return decode_records(with_position(records), given.format, columns, given.format_options, changing)
+
+
+def worker_records(
+    spark: SparkSession,
+    columns: StructType,
+    options: Mapping[str, str],
+    *,
+    limited: bool = True,
+    changing: StreamDef | None = None,
+    seek: Seek | None = None,
+) -> RecordSource | None:
+    """Return the topic as records for workers to read; None where only Spark can read or decode them.
+
+    Only Spark reads from elsewhere than the beginning: it stores where that was before the first batch.
+    """
+    given = options_of(options)
+    settings = settings_of_librdkafka(client_options(given))
+    decoder = decoder_of(given.format, columns, given.format_options)
+    if settings is None or decoder is None or given.starting != "earliest" or seek is not None:
+        return None
+    ranges = TopicRanges(given.topic, settings, given.max_offsets_per_trigger if limited else None)
+
+    def by_spark(records: DataFrame) -> DataFrame:
+        return decode_records(with_position(records), given.format, columns, given.format_options, changing)
+
+    is_text = given.format in ("json", "csv")
+    return RecordSource(lambda task: ranges.frame(spark, task), RAW_SCHEMA, decoder, by_spark, is_text)
 
 
 def read_stored(
@@ -86,9 +118,14 @@ def decode_records(
         return decode(records.drop(KEY), VALUE, format, columns, options)
     if format == DEBEZIUM:
         # Debezium sends a record without a value after each delete, for the compaction of the topic
-        return decode_changes(records.where(F.col(VALUE).isNotNull()), VALUE, changing, columns, options)
+        return decode_changes(_without_tombstones(records), VALUE, changing, columns, options)
     marked = records.withColumns({BY_KEY: F.col(VALUE).isNull(), MICROS: F.unix_micros(TP_TIME)})
     return with_deletes(decode(marked, VALUE, format, columns, options), changing, columns)
+
+
+def _without_tombstones(records: DataFrame) -> DataFrame:
+    has_value = F.col(VALUE).isNotNull()
+    return records.where(has_value | F.col(PACKED).isNotNull() if PACKED in records.columns else has_value)
 
 
 def with_position(records: DataFrame) -> DataFrame:
@@ -104,4 +141,5 @@ def with_position(records: DataFrame) -> DataFrame:
         F.coalesce(part, F.lit("")).alias(PART),
         F.unhex(hexadecimal).alias(SEQUENCE),
         F.col("timestamp").alias(TP_TIME),
+        *(name for name in records.columns if name == PACKED),
     )

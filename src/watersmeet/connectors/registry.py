@@ -92,7 +92,11 @@ def open_source(
         raise UnsupportedError(f"{stream.name} is a sink ({stream.connector}): it cannot be read")
     remember(stream.options)
     source = connector.open_source(Reading(spark, stream, workspace, limited, seek))
-    return replace(source, frame=with_deltas(source.frame, stream))
+    records = source.records
+    if records is not None:
+        by_spark = records.by_spark
+        records = replace(records, by_spark=lambda raw: with_deltas(by_spark(raw), stream))
+    return replace(source, frame=with_deltas(source.frame, stream), records=records)
 
 
 def open_stored(spark: SparkSession, stream: StreamDef, workspace: Path) -> DataFrame:

@@ -39,26 +39,45 @@ class _Task:
     sample: KeySample = field(default_factory=KeySample)
 
 
-def pack(batches: Iterable[pa.RecordBatch], spec: PackSpec, hot_keys: Entry = NO_ENTRY) -> Iterator[Frame]:
-    """Yield frames of the rows, then marks: the task's frontiers to every bucket, its report to the first.
+@dataclass(frozen=True, slots=True)
+class Packer:
+    """Packs the rows of one task, table by table; ``finish`` ends the task.
 
-    Every bucket gets a mark, even if the task has no frontier: a counter is the sum over all buckets that took the
-    step.  A task without rows sends nothing.
-
-    Raises ``ConnectorError`` at the first malformed row if ``spec.fails_on_bad``.
+    ``pack`` raises ``ConnectorError`` at the first malformed row if ``spec.fails_on_bad``.
     """
-    task = _Task()
+
+    spec: PackSpec
+    hot_keys: Entry = NO_ENTRY
+    _task: _Task = field(default_factory=_Task)
+
+    def pack(self, rows: pa.Table) -> Iterator[Frame]:
+        """Yield frames of the rows."""
+        return _pack_rows(rows, self.spec, self.hot_keys.keys, self._task)
+
+    def finish(self) -> Iterator[Frame]:
+        """Yield marks: the task's frontiers to every bucket, its report to the first; nothing if there were no rows.
+
+        Every bucket gets a mark, even if the task has no frontier: a counter is the sum over all buckets that took the
+        step.
+        """
+        task, spec = self._task, self.spec
+        if not task.report.counters["in"] and not task.frontiers:
+            return
+        task.report.hot_keys = self.hot_keys.batch
+        task.report.rows = task.sample.rows
+        task.report.frequent = task.sample.frequent(len(spec.buckets))
+        for part, frontier in (task.frontiers or {"": NEVER}).items():
+            for bucket in spec.buckets:
+                yield mark_frame(bucket, spec.input, part, frontier)
+        yield mark_frame(spec.buckets[0], spec.input, "", NEVER, task.report.to_json())
+
+
+def pack(batches: Iterable[pa.RecordBatch], spec: PackSpec, hot_keys: Entry = NO_ENTRY) -> Iterator[Frame]:
+    """Yield the frames of a whole task; raises as ``Packer.pack`` does."""
+    packer = Packer(spec, hot_keys)
     for rows in _gather(batches):
-        yield from _pack_rows(rows, spec, hot_keys.keys, task)
-    if not task.report.counters["in"] and not task.frontiers:
-        return
-    task.report.hot_keys = hot_keys.batch
-    task.report.rows = task.sample.rows
-    task.report.frequent = task.sample.frequent(len(spec.buckets))
-    for part, frontier in (task.frontiers or {"": NEVER}).items():
-        for bucket in spec.buckets:
-            yield mark_frame(bucket, spec.input, part, frontier)
-    yield mark_frame(spec.buckets[0], spec.input, "", NEVER, task.report.to_json())
+        yield from packer.pack(rows)
+    yield from packer.finish()
 
 
 def _gather(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

@@ -82,6 +82,12 @@ def project(rows: pa.Table, spec: Projection) -> pa.Table | None:
     return pa.table(columns)
 
 
+def unusable(rows: pa.Table, spec: Projection) -> pa.ChunkedArray:
+    """Return a mask of the rows that ``project`` would mark to be quarantined."""
+    bad = _changes(rows, spec.changes)[1] if spec.changes is not None else None
+    return _is_bad(rows, _internal_times(rows[spec.time], spec.scale), bad)
+
+
 def _as(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     return column if column.type == kind else column.cast(kind)
 

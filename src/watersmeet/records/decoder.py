@@ -76,3 +76,14 @@ def _halved(
         if len(block) > 1:
             middle = len(block) // 2
             blocks += [block[middle:], block[:middle]]
+
+
+def bounds(values: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Where each record begins and ends in the data, and the data as bytes; a NULL is an empty record."""
+    _, offsets, data = values.buffers()
+    ends = np.frombuffer(offsets, np.int32, len(values) + 1, values.offset * 4).astype(np.int64)
+    found = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
+    starts, ends = ends[:-1], ends[1:]
+    if values.null_count:
+        ends = np.where(values.is_valid().to_numpy(zero_copy_only=False), ends, starts)
+    return starts, ends, found

@@ -14,7 +14,7 @@ import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import pyarrow as pa
@@ -41,6 +41,7 @@ from watersmeet.runtime.metrics import METRICS, RESULTS, observed_counters
 from watersmeet.runtime.process_folder import new_folder
 from watersmeet.runtime.processor import OperatorProcessor
 from watersmeet.runtime.source_columns import source_columns
+from watersmeet.runtime.worker_records import RecordSource, decoded_in_workers
 from watersmeet.runtime.worker_scan import ParquetFiles, scanned
 from watersmeet.runtime.worker_tasks import OperatorTask, PackTask, UnpackTask
 
@@ -52,14 +53,15 @@ _one_at_a_time = threading.Lock()
 class Source:
     """A stream's rows as a source frame (see connectors/__init__.py), and the parts that have frontiers.
 
-    ``stores_frontier``: the rows bring ``_frontier``, written by the stream's producer.  ``files``: the Parquet files
-    that hold the rows, if workers can read them.
+    ``stores_frontier``: the rows bring ``_frontier``, written by the stream's producer.  ``files`` and ``records``: the
+    Parquet files or the records that hold the rows, if workers can read them.
     """
 
     frame: DataFrame
     parts: tuple[str, ...] = ("",)
     stores_frontier: bool = False
     files: ParquetFiles | None = None
+    records: RecordSource | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,7 @@ def build(
     pack_tasks = [PackTask(spec, exchange, hot_keys[spec.operator]) for spec in packs]
     with _one_at_a_time:
         frames = [
-            _scanned(part, source, schema, task) or frame.mapInArrow(task.run, FRAME_DDL)
+            _by_workers(part, source, schema, task) or frame.mapInArrow(task.run, FRAME_DDL)
             for part, source, schema, frame, task in zip(
                 plan.inputs, inputs, schemas, projected, pack_tasks, strict=True
             )
@@ -154,12 +156,21 @@ def _arrow_schema(frame: DataFrame) -> pa.Schema:
     return to_arrow_schema(frame.schema, timezone="UTC")
 
 
-def _scanned(part: PhysicalInput, source: Source, schema: pa.Schema, task: PackTask) -> DataFrame | None:
+def _by_workers(part: PhysicalInput, source: Source, schema: pa.Schema, task: PackTask) -> DataFrame | None:
     """Frames of rows that workers read themselves; None if Spark must read the rows or compute columns."""
-    if source.files is None or task.spec.keeps_late:
+    files, records, keeps_late = source.files, source.records, task.spec.keeps_late
+    can_read = (files is not None and not keeps_late) or (records is not None and (records.is_text or not keeps_late))
+    projection = worker_projection(part, _arrow_schema(source.frame), schema) if can_read else None
+    if projection is None:
         return None
-    projection = worker_projection(part, _arrow_schema(source.frame), schema)
-    return scanned(source.files, projection, task) if projection is not None else None
+    if files is not None:
+        return scanned(files, projection, task)
+    assert records is not None
+
+    def by_spark(frame: DataFrame) -> DataFrame:
+        return _project(part, replace(source, frame=frame), keeps_late)
+
+    return decoded_in_workers(records, projection, task, by_spark, has_parts=source.parts != ("",))
 
 
 def _hot_keys(spec: OperatorSpec, resources: Resources) -> HotKeyFiles | None:

@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from sqlglot import exp
 
-from watersmeet.columns import BAD, PART, RAW, SEQUENCE, STORED_FRONTIER, TEXT, TIME, spark_name
+from watersmeet.columns import BAD, PACKED, PART, RAW, SEQUENCE, STORED_FRONTIER, TEXT, TIME, spark_name
 from watersmeet.engine.pack import GREATEST_TIME, RAW_TEXT
 from watersmeet.expressions.times import EventTime, TimeUnit
 from watersmeet.plan.logical.tree import Input
@@ -40,6 +40,8 @@ def source_columns(
         items.append(F.col(PART).alias("$part"))
     if stores_frontier:
         items.append(F.col(STORED_FRONTIER).alias("$frontier"))
+    if PACKED in frame.columns:
+        items.append(F.col(PACKED))
     return frame.select(*items)
 
 

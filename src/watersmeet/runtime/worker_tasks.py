@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from watersmeet.engine.bucket_step import run_step
 from watersmeet.engine.frames import FRAME_SCHEMA, Frame
-from watersmeet.engine.hot_keys import NO_ENTRY
-from watersmeet.engine.pack import pack
+from watersmeet.engine.hot_keys import NO_ENTRY, Entry
+from watersmeet.engine.pack import Packer, pack
 from watersmeet.engine.specs import OperatorSpec, PackSpec
 from watersmeet.engine.unpack import unpack
 from watersmeet.runtime.exchange import Exchange, batch_id
@@ -37,15 +37,21 @@ class PackTask:
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Frames of the rows, as Spark carries them."""
-        with _task():
+        with worker_task():
             self.exchange.remove_old_files()
-            hot_keys = self.hot_keys.read() if self.hot_keys is not None else NO_ENTRY
-            for frame in pack(batches, self.spec, hot_keys):
+            for frame in pack(batches, self.spec, self._hot_keys()):
                 yield self.exchange.send([frame])
+
+    def packer(self) -> Packer:
+        """A packer for the rows of a task that sends more than frames."""
+        return Packer(self.spec, self._hot_keys())
 
     def without_numbers(self) -> PackTask:
         """The same task for rows that have distinct places, so that rows of one place need no numbers."""
         return replace(self, spec=replace(self.spec, sequence=None))
+
+    def _hot_keys(self) -> Entry:
+        return self.hot_keys.read() if self.hot_keys is not None else NO_ENTRY
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +72,7 @@ class OperatorTask:
 
     def step(self, bucket: int, chunks: Iterable[pd.DataFrame], store: Store) -> Iterator[pd.DataFrame]:
         """Process all frames of one bucket; the frames that the operator sends come back."""
-        with _task():
+        with worker_task():
             received = (frame for chunk in chunks for frame in self._received(chunk))
             sets = _working_sets(self.cache_bytes, self.memory_limit)
             working_set = sets.get(self.run, self.spec.name, str(bucket))
@@ -91,7 +97,7 @@ class UnpackTask:
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows of the frames."""
-        with _task():
+        with worker_task():
             yield from unpack(map(self.exchange.receive, batches), self.schema, self.side_folder, batch_id())
 
 
@@ -102,7 +108,7 @@ def _working_sets(max_bytes: int, memory_limit: str | None) -> WorkingSets:
 
 
 @contextmanager
-def _task() -> Iterator[None]:
+def worker_task() -> Iterator[None]:
     """Keep the files that a task writes for their owner alone, and release unused memory at its end.
 
     A query has several Python processes per core, of which one works at a time.  Arrow keeps the memory that it frees,

@@ -1,0 +1,157 @@
+"""A Kafka topic as a data source of Spark that is read by the workers: Spark keeps offsets, and plans ranges of them.
+
+Offsets are in the form of Spark's own Kafka source, ``{topic: {partition: offset}}``, so a checkpoint of one is also
+one of the other.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, MutableMapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from watersmeet.errors import ConnectorError
+from watersmeet.records.kafka import KafkaRange, read_range
+from watersmeet.runtime.worker_records import RecordTask
+
+_ANSWER_SECONDS = 30.0
+_numbers = itertools.count()
+
+#: Offsets by topic and partition, with the partition's number as text.
+Offsets = dict[str, dict[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRanges:
+    """What to read: a topic from its beginning, with the settings of librdkafka, and at most ``limit`` records at once."""
+
+    topic: str
+    settings: Mapping[str, str]
+    limit: int | None = None
+
+    def frame(self, spark: SparkSession, task: RecordTask) -> DataFrame:
+        """A streaming frame of what ``task`` makes of the topic's records."""
+        ranges = self
+
+        class KafkaTopic(DataSource):
+            """A class of its own for this query, since Spark passes nothing but text to a data source."""
+
+            _name = f"watersmeet_kafka_{next(_numbers)}"
+
+            def __init__(self, options: MutableMapping[str, str]) -> None:
+                super().__init__(options)
+
+            @classmethod
+            def name(cls) -> str:
+                return cls._name
+
+            def schema(self) -> StructType:
+                return task.schema
+
+            def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark calls it so
+                return _Reader(ranges, task)
+
+        spark.dataSource.register(KafkaTopic)
+        return spark.readStream.format(KafkaTopic.name()).load()
+
+
+class _Range(InputPartition):
+    """A range as Spark passes it to a task."""
+
+
+@dataclass(slots=True)
+class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans ranges in a process beside the driver (all methods but ``read``), and reads one in a task."""
+
+    ranges: TopicRanges
+    task: RecordTask
+    _last: Offsets | None = field(default=None, init=False)
+
+    def initialOffset(self) -> Offsets:
+        return self._offsets(OffsetSpec.earliest())
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadAllAvailable() if self.ranges.limit is None else ReadMaxRows(self.ranges.limit)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._last = self.reportLatestOffset()
+
+    def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
+        """The offsets to read to; raises ``ConnectorError`` if the topic has become shorter."""
+        topic, latest = self.ranges.topic, self._last or self.reportLatestOffset()
+        begins = start.get(topic, {})
+        for partition, offset in begins.items():
+            end = latest[topic].get(partition)
+            if end is None or end < offset:
+                raise ConnectorError(
+                    f"{topic}-{partition} ends at offset {end or 0}, but the query has read it to {offset}: the topic "
+                    "was deleted or made anew",
+                    hint="start the query anew, without its checkpoint, to go on with what the topic has",
+                )
+        new = latest[topic].keys() - begins.keys()
+        if new and begins:
+            earliest = self._offsets(OffsetSpec.earliest())[topic]
+            begins = {**begins, **{partition: earliest[partition] for partition in new}}
+        if isinstance(limit, ReadMaxRows):
+            return {topic: limited(begins, latest[topic], limit.max_rows)}
+        return latest
+
+    def reportLatestOffset(self) -> Offsets:
+        return self._offsets(OffsetSpec.latest())
+
+    def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
+        topic = self.ranges.topic
+        begins = start.get(topic, {})
+        return [
+            _Range(KafkaRange(topic, int(partition), begins.get(partition, 0), offset))
+            for partition, offset in end[topic].items()
+            if offset > begins.get(partition, 0)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self.task.run(read_range(partition.value, self.ranges.settings))
+
+    def _offsets(self, spec: OffsetSpec) -> Offsets:
+        topic = self.ranges.topic
+        admin = AdminClient(dict(self.ranges.settings))
+        try:
+            found = admin.list_topics(topic, timeout=_ANSWER_SECONDS).topics[topic]
+            asked = {TopicPartition(topic, number): spec for number in found.partitions}
+            answers = admin.list_offsets(
+                asked, isolation_level=_isolation(self.ranges), request_timeout=_ANSWER_SECONDS
+            )
+            offsets = {each.partition: answer.result().offset for each, answer in answers.items()}
+        except KafkaException as error:
+            raise ConnectorError(
+                f"Kafka did not say which records topic {topic} has: {error.args[0].str()}",
+                hint="is the broker running? The query can be resumed",
+            ) from None
+        return {topic: {str(partition): offsets[partition] for partition in sorted(offsets)}}
+
+
+def limited(begins: Mapping[str, int], ends: Mapping[str, int], limit: int) -> dict[str, int]:
+    """Ends that are at most ``limit`` records away in all, each partition's share in proportion to what it has.
+
+    Like Spark's own source, a partition that has records gets at least one.
+    """
+    sizes = {partition: max(0, end - begins.get(partition, 0)) for partition, end in ends.items()}
+    total = sum(sizes.values())
+    if total <= limit:
+        return dict(ends)
+    return {
+        partition: begins.get(partition, 0) + min(size, max(1, limit * size // total) if size else 0)
+        for partition, size in sizes.items()
+    }
+
+
+def _isolation(ranges: TopicRanges) -> IsolationLevel:
+    uncommitted = ranges.settings.get("isolation.level") == "read_uncommitted"
+    return IsolationLevel.READ_UNCOMMITTED if uncommitted else IsolationLevel.READ_COMMITTED

@@ -1,0 +1,175 @@
+"""JSON records into columns, by Arrow's parser.
+
+Records are joined by line feeds and parsed as one text.  Each is one JSON object: it begins with ``{`` and ends with
+``}``, and where a ``}`` and a line feed are followed by a ``{``, either an object at the top has ended or the text is
+not JSON.  So if there are as many objects as records, each record is one of them.
+
+Arrow's parser is stricter than Spark's, with these exceptions, which are left to Spark: bytes that are not UTF-8, names of
+infinities and of NaN, and sizes that Spark limits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
+
+from watersmeet.records.decoder import Decoded, bounds, decode_blocks
+from watersmeet.records.times import dates, timestamps
+
+_NOT_NUMBERS = (b"NaN", b"Inf")
+# The limits of Spark's parser: 1,000 levels, 1,000 digits, names of 50,000 characters.
+_SHORT_BYTES = 1_000
+_LONG_BYTES = 50_000
+_MOST_LEVELS = 500
+_MANY_DIGITS = r"[0-9.eE+-]{500}"
+_LAST_SECOND = 253_402_300_799  # of the year 9999
+_FIRST_SECOND = -62_135_596_800
+_LARGEST_FLOAT, _SMALLEST_FLOAT = float(np.finfo(np.float32).max), float(np.finfo(np.float32).tiny)
+
+
+@dataclass(slots=True)
+class JsonDecoder:
+    """Decodes JSON objects; ``columns`` are the declared columns.
+
+    Times with a zone may be texts or whole seconds.  ``_reads`` are the types to read them as, those found last first.
+    """
+
+    columns: pa.Schema
+    _reads: list[pa.Schema] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._reads = _readings(self.columns)
+
+    def decode(self, values: pa.Array) -> Decoded:
+        """Decode records that are plainly one JSON object with values of the declared types."""
+        return decode_blocks(values, np.flatnonzero(_is_plain(values)), self._block)
+
+    def _block(self, values: pa.Array) -> pa.Table | None:
+        if len(values) == 0:
+            return self.columns.empty_table()
+        try:
+            values.cast(pa.string())
+        except pa.ArrowInvalid:
+            return None
+        text = _joined(values)
+        for schema in self._reads:
+            rows = _parsed(text, schema, len(values))
+            if rows is not None and (finished := self._finished(rows)) is not None:
+                if schema is not self._reads[0]:
+                    self._reads = [schema, *(other for other in self._reads if other is not schema)]
+                return finished
+        return None
+
+    def _finished(self, rows: pa.Table) -> pa.Table | None:
+        columns = []
+        for wanted in self.columns:
+            column = _as_declared(rows[wanted.name], wanted.type)
+            if column is None:
+                return None
+            columns.append(column)
+        return pa.Table.from_arrays(columns, schema=self.columns)
+
+
+def json_decoder(columns: pa.Schema) -> JsonDecoder | None:
+    """A decoder for the declared columns; None if only Spark can decode one of them."""
+    return JsonDecoder(columns) if all(_is_plain_type(each.type) for each in columns) else None
+
+
+def _is_plain_type(kind: pa.DataType) -> bool:
+    is_number = pa.types.is_signed_integer(kind) or kind in (pa.float32(), pa.float64()) or pa.types.is_decimal128(kind)
+    is_time = pa.types.is_timestamp(kind) or pa.types.is_date32(kind)
+    return is_number or is_time or kind in (pa.string(), pa.bool_())
+
+
+def _readings(columns: pa.Schema) -> list[pa.Schema]:
+    """The schemas to read as, the usual one first."""
+
+    def reading(kind: pa.DataType, of_instants: pa.DataType) -> pa.DataType:
+        if pa.types.is_timestamp(kind) and kind.tz is not None:
+            return of_instants
+        if pa.types.is_timestamp(kind) or pa.types.is_date32(kind):
+            return pa.string()
+        return pa.float64() if kind == pa.float32() else kind
+
+    schemas = [
+        pa.schema([(each.name, reading(each.type, instants)) for each in columns])
+        for instants in (pa.string(), pa.int64())
+    ]
+    return schemas[:1] if schemas[0] == schemas[1] else schemas
+
+
+# -- records -----------------------------------------------------------------------------------------------------------
+
+
+def _is_plain(values: pa.Array) -> np.ndarray:
+    """A mask of the records that may be decoded."""
+    starts, ends, data = bounds(values)
+    plain = ends - starts >= 2
+    if not plain.any():
+        return plain
+    plain[plain] = (data[starts[plain]] == ord("{")) & (data[ends[plain] - 1] == ord("}"))
+    long = plain & (ends - starts > _SHORT_BYTES)
+    if long.any():
+        plain[long] = _is_within_limits(values.filter(pa.array(long)))
+    for word in _NOT_NUMBERS:
+        if data.tobytes().find(word) >= 0:
+            plain &= ~pc.fill_null(pc.match_substring(values, word), False).to_numpy(zero_copy_only=False)
+    return plain
+
+
+def _is_within_limits(values: pa.Array) -> np.ndarray:
+    levels = pc.add(pc.count_substring(values, b"{"), pc.count_substring(values, b"["))
+    within = pc.and_(pc.less(pc.binary_length(values), _LONG_BYTES), pc.less(levels, _MOST_LEVELS))
+    has_digits = pc.match_substring_regex(values, _MANY_DIGITS)
+    return pc.and_not(within, has_digits).to_numpy(zero_copy_only=False)
+
+
+def _joined(values: pa.Array) -> pa.Buffer:
+    whole = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
+    return pc.binary_join(whole, b"\n")[0].as_buffer()
+
+
+def _parsed(text: pa.Buffer, schema: pa.Schema, count: int) -> pa.Table | None:
+    """The rows of a text that holds ``count`` objects; None if it cannot be read so."""
+    try:
+        rows = pyarrow.json.read_json(
+            pa.BufferReader(text),
+            read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=text.size + 1),
+            parse_options=pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+        )
+    except pa.ArrowInvalid:
+        return None
+    return rows if rows.num_rows == count else None
+
+
+# -- values ------------------------------------------------------------------------------------------------------------
+
+
+def _as_declared(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray | None:
+    """The values in the declared type; None if only Spark can decode some of them."""
+    if pa.types.is_timestamp(kind) and column.type == pa.int64():
+        lowest, highest = pc.min_max(column).values()
+        in_range = not lowest.is_valid or (lowest.as_py() >= _FIRST_SECOND and highest.as_py() <= _LAST_SECOND)
+        return pc.multiply(column, 1_000_000).cast(kind) if in_range else None
+    if pa.types.is_timestamp(kind) or pa.types.is_date32(kind):
+        read, is_other = timestamps(column, kind) if pa.types.is_timestamp(kind) else dates(column)
+        return None if pc.any(is_other).as_py() else read
+    if kind == pa.float32():
+        return _as_float(column)
+    return column
+
+
+def _as_float(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
+    """Round doubles to floats; None where the digits of a number might be rounded otherwise at once.
+
+    That is where the double is just between two floats, or the float is not a normal number.
+    """
+    numbers = pc.fill_null(column, 0.0).to_numpy()
+    sizes = np.abs(numbers)
+    is_between = (numbers.view(np.int64) & 0x1FFF_FFFF) == 0x1000_0000
+    is_usual = (sizes == 0) | ((sizes > _SMALLEST_FLOAT) & (sizes < _LARGEST_FLOAT))
+    return column.cast(pa.float32(), safe=False) if (is_usual & ~is_between).all() else None

@@ -1,0 +1,203 @@
+"""Ranges of Kafka partitions, read in the worker by librdkafka.
+
+A process keeps one consumer for each set of settings, because connecting takes longer than reading.  Nothing is read
+ahead between ranges: the next range of a partition may be another worker's.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from watersmeet.columns import PART, SEQUENCE, TP_TIME
+from watersmeet.errors import ConnectorError
+
+#: The columns of Spark's Kafka reader that connectors/kafka_source.py reads.
+RAW_SCHEMA = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", "UTC")),
+    ]
+)
+_SETTINGS = {
+    "group.id": "watersmeet",  # librdkafka asks for one; nothing joins it or commits
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "enable.partition.eof": True,
+    "auto.offset.reset": "error",
+    "isolation.level": "read_committed",
+    # what is read beyond the end of a range is thrown away
+    "queued.max.messages.kbytes": 16_384,
+}
+_MESSAGES = 2_000
+_MOST_RECORDS = 50_000
+_MOST_BYTES = 32 << 20
+_WAIT_SECONDS = 0.5
+_PATIENCE_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaRange:
+    """The records of a partition from offset ``start`` until before ``end``."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaRecords:
+    """Records of one partition; ``values`` are their bytes."""
+
+    messages: Sequence[Message]
+    values: pa.Array
+    topic: str
+    partition: int
+
+    def hidden(self, names: Sequence[str]) -> pa.Table:
+        """The hidden columns with the values that connectors/kafka_source.py computes."""
+        columns = {}
+        if PART in names:
+            columns[PART] = pa.repeat(f"{self.topic}-{self.partition}", len(self.messages))
+        if SEQUENCE in names:
+            columns[SEQUENCE] = _places(self.partition, self._offsets())
+        if TP_TIME in names:
+            columns[TP_TIME] = self._timestamps()
+        return pa.table(columns)
+
+    def raw(self, numbers: np.ndarray) -> pa.RecordBatch:
+        """The records with these numbers as ``RAW_SCHEMA``."""
+        chosen = KafkaRecords([self.messages[number] for number in numbers], self.values, self.topic, self.partition)
+        keys = [message.key() for message in chosen.messages]
+        columns = [
+            pa.array(keys, pa.binary()),
+            self.values.take(pa.array(numbers)),
+            pa.repeat(self.topic, len(numbers)),
+            pa.repeat(pa.scalar(self.partition, pa.int32()), len(numbers)),
+            pa.array(chosen._offsets()),
+            chosen._timestamps(),
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=RAW_SCHEMA)
+
+    def _offsets(self) -> np.ndarray:
+        return np.fromiter((message.offset() for message in self.messages), np.int64, len(self.messages))
+
+    def _timestamps(self) -> pa.Array:
+        millis = np.fromiter((message.timestamp()[1] for message in self.messages), np.int64, len(self.messages))
+        return pc.multiply(pa.array(millis), 1000).cast(pa.timestamp("us", "UTC"))
+
+
+def read_range(wanted: KafkaRange, settings: Mapping[str, str]) -> Iterator[KafkaRecords]:
+    """Yield the records of a range.
+
+    ``settings`` are those of librdkafka.  Raises ``ConnectorError`` if records have been deleted, the broker refuses,
+    or nothing comes for two minutes.
+    """
+    gathered: list[Message] = []
+    nbytes = 0
+    for messages in _consumed(wanted, settings):
+        gathered += messages
+        nbytes += sum(map(len, messages))
+        if len(gathered) >= _MOST_RECORDS or nbytes >= _MOST_BYTES:
+            yield _records(gathered, wanted)
+            gathered, nbytes = [], 0
+    if gathered:
+        yield _records(gathered, wanted)
+
+
+def _records(messages: Sequence[Message], wanted: KafkaRange) -> KafkaRecords:
+    values = pa.array([message.value() for message in messages], pa.binary())
+    return KafkaRecords(messages, values, wanted.topic, wanted.partition)
+
+
+def _consumed(wanted: KafkaRange, settings: Mapping[str, str]) -> Iterator[list[Message]]:
+    """Yield the messages of a range as they come.
+
+    Offsets have gaps where records were compacted, were aborted or mark the end of a transaction, so the range may end
+    with no message: then librdkafka reports the end of the partition.
+    """
+    position = wanted.start
+    with _assigned(wanted, settings) as consumer:
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while position < wanted.end:
+            found = consumer.consume(_MESSAGES, _WAIT_SECONDS)
+            messages = [message for message in found if message.error() is None]
+            for message in found if len(messages) < len(found) else ():
+                position = max(position, _after(message, wanted))
+            if messages:
+                position = max(position, messages[-1].offset() + 1)
+                if position > wanted.end:
+                    messages = messages[: bisect_left(messages, wanted.end, key=Message.offset)]
+                yield messages
+            if found:
+                deadline = time.monotonic() + _PATIENCE_SECONDS
+            elif time.monotonic() > deadline:
+                raise ConnectorError(
+                    f"Kafka sent no records of {wanted.topic}-{wanted.partition} from offset {position} for "
+                    f"{_PATIENCE_SECONDS:.0f} seconds",
+                    hint="is the broker running? The query can be resumed",
+                )
+
+
+@contextmanager
+def _assigned(wanted: KafkaRange, settings: Mapping[str, str]) -> Iterator[Consumer]:
+    consumer = _consumer(tuple(sorted(settings.items())))
+    consumer.assign([TopicPartition(wanted.topic, wanted.partition, wanted.start)])
+    try:
+        yield consumer
+    finally:
+        consumer.unassign()
+
+
+@cache
+def _consumer(settings: tuple[tuple[str, str], ...]) -> Consumer:
+    return new_consumer(dict(settings))
+
+
+def new_consumer(settings: Mapping[str, str]) -> Consumer:
+    """A consumer with settings of librdkafka; raises ``ConnectorError`` for wrong ones."""
+    try:
+        return Consumer({**_SETTINGS, **settings})
+    except KafkaException as error:
+        raise ConnectorError(f"Kafka's client cannot be made: {error.args[0].str()}") from None
+
+
+def _after(message: Message, wanted: KafkaRange) -> int:
+    """The position that a message which is none reports: the end of the partition; other errors are raised."""
+    error = message.error()
+    assert error is not None
+    code = error.code()
+    if code == KafkaError._PARTITION_EOF:
+        return int(message.offset() or 0)
+    if code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+        raise ConnectorError(
+            f"records of {wanted.topic}-{wanted.partition} from offset {wanted.start} on are gone: deleted by the "
+            "topic's retention, or with the topic",
+            hint="start the query anew, without its checkpoint, to go on with what the topic has",
+        )
+    if error.retriable() or code in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT):
+        return 0
+    raise ConnectorError(f"Kafka refused to send records of {wanted.topic}-{wanted.partition}: {error.str()}")
+
+
+def _places(partition: int, offsets: np.ndarray) -> pa.Array:
+    """Each record's partition (4 bytes) and offset (8 bytes), big-endian: they sort like numbers."""
+    places = np.empty((len(offsets), 3), ">u4")
+    places[:, 0] = partition
+    places[:, 1:] = offsets.astype(">u8").view(">u4").reshape(len(offsets), 2)
+    width = pa.binary(12)
+    return pa.Array.from_buffers(width, len(offsets), [None, pa.py_buffer(places)]).cast(pa.binary())
