@@ -158,17 +158,20 @@ def _as_declared(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray 
     if pa.types.is_timestamp(kind) or pa.types.is_date32(kind):
         read, is_other = timestamps(column, kind) if pa.types.is_timestamp(kind) else dates(column)
         return None if pc.any(is_other).as_py() else read
-    if kind == pa.float32():
-        return _as_float(column)
+    if pa.types.is_floating(kind):
+        # Spark reads -0 as 0.0, and -0.0 as it stands
+        numbers = pc.fill_null(column, 0.0).to_numpy()
+        if (np.signbit(numbers) & (numbers == 0)).any():
+            return None
+        return _as_float(column, numbers) if kind == pa.float32() else column
     return column
 
 
-def _as_float(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
+def _as_float(column: pa.ChunkedArray, numbers: np.ndarray) -> pa.ChunkedArray | None:
     """Round doubles to floats; None where the digits of a number might be rounded otherwise at once.
 
     That is where the double is just between two floats, or the float is not a normal number.
     """
-    numbers = pc.fill_null(column, 0.0).to_numpy()
     sizes = np.abs(numbers)
     is_between = (numbers.view(np.int64) & 0x1FFF_FFFF) == 0x1000_0000
     is_usual = (sizes == 0) | ((sizes > _SMALLEST_FLOAT) & (sizes < _LARGEST_FLOAT))
