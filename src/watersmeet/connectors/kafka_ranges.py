@@ -74,6 +74,7 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ranges: TopicRanges
     task: RecordTask
     _last: Offsets | None = field(default=None, init=False)
+    _admin: AdminClient | None = field(default=None, init=False)
 
     def initialOffset(self) -> Offsets:
         return self._offsets(OffsetSpec.earliest())
@@ -82,11 +83,11 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if self.ranges.limit is None else ReadMaxRows(self.ranges.limit)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._last = self.reportLatestOffset()
+        self._last = self._offsets(OffsetSpec.latest())
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
         """The offsets to read to; raises ``ConnectorError`` if the topic has become shorter."""
-        topic, latest = self.ranges.topic, self._last or self.reportLatestOffset()
+        topic, latest = self.ranges.topic, self._last or self._offsets(OffsetSpec.latest())
         begins = start.get(topic, {})
         for partition, offset in begins.items():
             end = latest[topic].get(partition)
@@ -104,9 +105,6 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return {topic: limited(begins, latest[topic], limit.max_rows)}
         return latest
 
-    def reportLatestOffset(self) -> Offsets:
-        return self._offsets(OffsetSpec.latest())
-
     def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
         topic = self.ranges.topic
         begins = start.get(topic, {})
@@ -121,11 +119,12 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _offsets(self, spec: OffsetSpec) -> Offsets:
         topic = self.ranges.topic
-        admin = AdminClient(dict(self.ranges.settings))
+        if self._admin is None:
+            self._admin = AdminClient(dict(self.ranges.settings))
         try:
-            found = admin.list_topics(topic, timeout=_ANSWER_SECONDS).topics[topic]
+            found = self._admin.list_topics(topic, timeout=_ANSWER_SECONDS).topics[topic]
             asked = {TopicPartition(topic, number): spec for number in found.partitions}
-            answers = admin.list_offsets(
+            answers = self._admin.list_offsets(
                 asked, isolation_level=_isolation(self.ranges), request_timeout=_ANSWER_SECONDS
             )
             offsets = {each.partition: answer.result().offset for each, answer in answers.items()}

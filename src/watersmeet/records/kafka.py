@@ -39,8 +39,10 @@ _SETTINGS = {
     "enable.partition.eof": True,
     "auto.offset.reset": "error",
     "isolation.level": "read_committed",
-    # what is read beyond the end of a range is thrown away
-    "queued.max.messages.kbytes": 16_384,
+    # What is read beyond the end of a range is thrown away, so little is read ahead.  A full queue is looked at again
+    # after a second by default.
+    "queued.max.messages.kbytes": 8_192,
+    "fetch.queue.backoff.ms": 5,
 }
 _MESSAGES = 2_000
 _MOST_RECORDS = 50_000
@@ -136,8 +138,9 @@ def _consumed(wanted: KafkaRange, settings: Mapping[str, str]) -> Iterator[list[
         while position < wanted.end:
             found = consumer.consume(_MESSAGES, _WAIT_SECONDS)
             messages = [message for message in found if message.error() is None]
-            for message in found if len(messages) < len(found) else ():
-                position = max(position, _after(message, wanted))
+            if len(messages) < len(found):
+                reports = (message for message in found if message.error() is not None)
+                position = max(position, *(_after(message, wanted) for message in reports))
             if messages:
                 position = max(position, messages[-1].offset() + 1)
                 if position > wanted.end:
