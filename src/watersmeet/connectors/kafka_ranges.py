@@ -1,4 +1,4 @@
-"""A Kafka topic as a data source of Spark that is read by the workers: Spark keeps offsets, and plans ranges of them.
+"""A Kafka topic as ranges of offsets: Spark keeps the offsets, and the tasks that get the ranges read them.
 
 Offsets are in the form of Spark's own Kafka source, ``{topic: {partition: offset}}``, so a checkpoint of one is also
 one of the other.
@@ -7,10 +7,9 @@ one of the other.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-import pyarrow as pa
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from pyspark.sql import DataFrame, SparkSession
@@ -19,8 +18,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from watersmeet.errors import ConnectorError
-from watersmeet.records.kafka import KafkaRange, read_range
-from watersmeet.runtime.worker_records import RecordTask
+from watersmeet.records.kafka import KafkaRange
 
 _ANSWER_SECONDS = 30.0
 _numbers = itertools.count()
@@ -30,49 +28,41 @@ Offsets = dict[str, dict[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class TopicRanges:
-    """What to read: a topic from its beginning, with the settings of librdkafka, and at most ``limit`` records at once."""
+class Topic:
+    """A topic from its beginning, with settings of librdkafka; ``limit`` is the number of records in a batch."""
 
-    topic: str
+    name: str
     settings: Mapping[str, str]
     limit: int | None = None
 
-    def frame(self, spark: SparkSession, task: RecordTask) -> DataFrame:
-        """A streaming frame of what ``task`` makes of the topic's records."""
-        ranges = self
 
-        class KafkaTopic(DataSource):
-            """A class of its own for this query, since Spark passes nothing but text to a data source."""
+def ranges_of(spark: SparkSession, topic: Topic) -> DataFrame:
+    """Return a streaming frame with a row for each range of a batch, in a task of its own: see ``KafkaRange``."""
 
-            _name = f"watersmeet_kafka_{next(_numbers)}"
+    class KafkaRanges(DataSource):
+        """A class for this topic alone: Spark passes only options to a data source, and would show them in plans."""
 
-            def __init__(self, options: MutableMapping[str, str]) -> None:
-                super().__init__(options)
+        format = f"watersmeet_kafka_{next(_numbers)}"
 
-            @classmethod
-            def name(cls) -> str:
-                return cls._name
+        @classmethod
+        def name(cls) -> str:
+            return cls.format
 
-            def schema(self) -> StructType:
-                return task.schema
+        def schema(self) -> str:
+            return "topic STRING, partition INT, start BIGINT, end BIGINT"
 
-            def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark calls it so
-                return _Reader(ranges, task)
+        def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+            return _Planner(topic)
 
-        spark.dataSource.register(KafkaTopic)
-        return spark.readStream.format(KafkaTopic.name()).load()
-
-
-class _Range(InputPartition):
-    """A range as Spark passes it to a task."""
+    spark.dataSource.register(KafkaRanges)
+    return spark.readStream.format(KafkaRanges.format).load()
 
 
 @dataclass(slots=True)
-class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans ranges in a process beside the driver (all methods but ``read``), and reads one in a task."""
+class _Planner(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans ranges, in a Python process beside the driver; a task only passes its range on."""
 
-    ranges: TopicRanges
-    task: RecordTask
+    topic: Topic
     _last: Offsets | None = field(default=None, init=False)
     _admin: AdminClient | None = field(default=None, init=False)
 
@@ -80,14 +70,14 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._offsets(OffsetSpec.earliest())
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        return ReadAllAvailable() if self.ranges.limit is None else ReadMaxRows(self.ranges.limit)
+        return ReadAllAvailable() if self.topic.limit is None else ReadMaxRows(self.topic.limit)
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._last = self._offsets(OffsetSpec.latest())
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
         """The offsets to read to; raises ``ConnectorError`` if the topic has become shorter."""
-        topic, latest = self.ranges.topic, self._last or self._offsets(OffsetSpec.latest())
+        topic, latest = self.topic.name, self._last or self._offsets(OffsetSpec.latest())
         begins = start.get(topic, {})
         for partition, offset in begins.items():
             end = latest[topic].get(partition)
@@ -106,26 +96,26 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return latest
 
     def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
-        topic = self.ranges.topic
+        topic = self.topic.name
         begins = start.get(topic, {})
         return [
-            _Range(KafkaRange(topic, int(partition), begins.get(partition, 0), offset))
+            InputPartition(KafkaRange(topic, int(partition), begins.get(partition, 0), offset))
             for partition, offset in end[topic].items()
             if offset > begins.get(partition, 0)
         ]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return self.task.run(read_range(partition.value, self.ranges.settings))
+    def read(self, partition: InputPartition) -> Iterator[KafkaRange]:
+        yield partition.value
 
     def _offsets(self, spec: OffsetSpec) -> Offsets:
-        topic = self.ranges.topic
+        topic = self.topic.name
         if self._admin is None:
-            self._admin = AdminClient(dict(self.ranges.settings))
+            self._admin = AdminClient(dict(self.topic.settings))
         try:
             found = self._admin.list_topics(topic, timeout=_ANSWER_SECONDS).topics[topic]
             asked = {TopicPartition(topic, number): spec for number in found.partitions}
             answers = self._admin.list_offsets(
-                asked, isolation_level=_isolation(self.ranges), request_timeout=_ANSWER_SECONDS
+                asked, isolation_level=_isolation(self.topic), request_timeout=_ANSWER_SECONDS
             )
             offsets = {each.partition: answer.result().offset for each, answer in answers.items()}
         except KafkaException as error:
@@ -151,6 +141,6 @@ def limited(begins: Mapping[str, int], ends: Mapping[str, int], limit: int) -> d
     }
 
 
-def _isolation(ranges: TopicRanges) -> IsolationLevel:
-    uncommitted = ranges.settings.get("isolation.level") == "read_uncommitted"
+def _isolation(topic: Topic) -> IsolationLevel:
+    uncommitted = topic.settings.get("isolation.level") == "read_uncommitted"
     return IsolationLevel.READ_UNCOMMITTED if uncommitted else IsolationLevel.READ_COMMITTED

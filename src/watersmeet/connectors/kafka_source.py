@@ -7,6 +7,7 @@ replay repeats.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -20,10 +21,10 @@ from watersmeet.connectors.envelope import DEBEZIUM
 from watersmeet.connectors.formats import decode
 from watersmeet.connectors.kafka_client import settings_of_librdkafka
 from watersmeet.connectors.kafka_options import KafkaOptions, client_options, options_of
-from watersmeet.connectors.kafka_ranges import TopicRanges
+from watersmeet.connectors.kafka_ranges import Topic, ranges_of
 from watersmeet.connectors.packages import Package, require_package
 from watersmeet.connectors.record_decoders import decoder_of
-from watersmeet.records.kafka import RAW_SCHEMA
+from watersmeet.records.kafka import RAW_SCHEMA, read_ranges
 from watersmeet.runtime.worker_records import RecordSource
 from watersmeet.settings.seek import Seek
 
@@ -75,13 +76,14 @@ def worker_records(
     decoder = decoder_of(given.format, columns, given.format_options)
     if settings is None or decoder is None or given.starting != "earliest" or seek is not None:
         return None
-    ranges = TopicRanges(given.topic, settings, given.max_offsets_per_trigger if limited else None)
+    topic = Topic(given.topic, settings, given.max_offsets_per_trigger if limited else None)
 
     def by_spark(records: DataFrame) -> DataFrame:
         return decode_records(with_position(records), given.format, columns, given.format_options, changing)
 
     is_text = given.format in ("json", "csv")
-    return RecordSource(lambda task: ranges.frame(spark, task), RAW_SCHEMA, decoder, by_spark, is_text)
+    read = partial(read_ranges, settings=settings)
+    return RecordSource(ranges_of(spark, topic), read, RAW_SCHEMA, decoder, by_spark, is_text)
 
 
 def read_stored(

@@ -4,7 +4,7 @@ Records are joined by line feeds and parsed as one text.  Each is one JSON objec
 ``}``, and where a ``}`` and a line feed are followed by a ``{``, either an object at the top has ended or the text is
 not JSON.  So if there are as many objects as records, each record is one of them.
 
-Arrow's parser is stricter than Spark's, with these exceptions, which are left to Spark: bytes that are not UTF-8, names of
+Arrow's parser is stricter than Spark's with few exceptions, which are left to Spark: bytes that are not UTF-8, names of
 infinities and of NaN, and sizes that Spark limits.
 """
 
@@ -20,7 +20,7 @@ import pyarrow.json
 from watersmeet.records.decoder import Decoded, bounds, decode_blocks
 from watersmeet.records.times import dates, timestamps
 
-_NOT_NUMBERS = (b"NaN", b"Inf")
+_NOT_A_NUMBER = r"[:,\[\s][+-]?(NaN|Inf)"
 # The limits of Spark's parser: 1,000 levels, 1,000 digits, names of 50,000 characters.
 _SHORT_BYTES = 1_000
 _LONG_BYTES = 50_000
@@ -115,9 +115,9 @@ def _is_plain(values: pa.Array) -> np.ndarray:
     long = plain & (ends - starts > _SHORT_BYTES)
     if long.any():
         plain[long] = _is_within_limits(values.filter(pa.array(long)))
-    for word in _NOT_NUMBERS:
-        if data.tobytes().find(word) >= 0:
-            plain &= ~pc.fill_null(pc.match_substring(values, word), False).to_numpy(zero_copy_only=False)
+    if any(word in data.tobytes() for word in (b"NaN", b"Inf")):
+        found = pc.fill_null(pc.match_substring_regex(values, _NOT_A_NUMBER), False)
+        plain &= ~found.to_numpy(zero_copy_only=False)
     return plain
 
 
@@ -155,9 +155,10 @@ def _as_declared(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray 
         lowest, highest = pc.min_max(column).values()
         in_range = not lowest.is_valid or (lowest.as_py() >= _FIRST_SECOND and highest.as_py() <= _LAST_SECOND)
         return pc.multiply(column, 1_000_000).cast(kind) if in_range else None
-    if pa.types.is_timestamp(kind) or pa.types.is_date32(kind):
-        read, is_other = timestamps(column, kind) if pa.types.is_timestamp(kind) else dates(column)
-        return None if pc.any(is_other).as_py() else read
+    if pa.types.is_timestamp(kind):
+        return timestamps(column, kind)
+    if pa.types.is_date32(kind):
+        return dates(column)
     if pa.types.is_floating(kind):
         # Spark reads -0 as 0.0, and -0.0 as it stands
         numbers = pc.fill_null(column, 0.0).to_numpy()

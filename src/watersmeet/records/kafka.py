@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -51,8 +52,7 @@ _WAIT_SECONDS = 0.5
 _PATIENCE_SECONDS = 120.0
 
 
-@dataclass(frozen=True, slots=True)
-class KafkaRange:
+class KafkaRange(NamedTuple):
     """The records of a partition from offset ``start`` until before ``end``."""
 
     topic: str
@@ -101,6 +101,12 @@ class KafkaRecords:
     def _timestamps(self) -> pa.Array:
         millis = np.fromiter((message.timestamp()[1] for message in self.messages), np.int64, len(self.messages))
         return pc.multiply(pa.array(millis), 1000).cast(pa.timestamp("us", "UTC"))
+
+
+def read_ranges(ranges: pa.RecordBatch, settings: Mapping[str, str]) -> Iterator[KafkaRecords]:
+    """Yield the records of ranges, one per row with the columns of ``KafkaRange``; for the rest see ``read_range``."""
+    for row in ranges.to_pylist():
+        yield from read_range(KafkaRange(**row), settings)
 
 
 def read_range(wanted: KafkaRange, settings: Mapping[str, str]) -> Iterator[KafkaRecords]:

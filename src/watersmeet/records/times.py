@@ -1,20 +1,42 @@
+"""Texts as times and dates, where Arrow and Spark read them alike."""
+
 from __future__ import annotations
+
 import pyarrow as pa
 import pyarrow.compute as pc
-_T = r"^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(\.\d{1,6})?"
-_D = r"^\d{4}-\d{2}-\d{2}$"
-_ALL=pa.array([True])
-_NONE=pa.array([False])
-def timestamps(text, kind):
-    z = r"(Z|[+-]\d{2}:\d{2})$" if kind.tz else "$"
+
+_MOMENT = r"^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(\.\d{1,6})?"
+_WITH_ZONE = _MOMENT + r"(Z|[+-]\d{2}:\d{2})$"
+_WITHOUT_ZONE = _MOMENT + "$"
+_DATE = r"^\d{4}-\d{2}-\d{2}$"
+
+
+def timestamps(texts: pa.ChunkedArray, kind: pa.TimestampType) -> pa.ChunkedArray | None:
+    """Texts as ``kind`` (in microseconds); None unless all are plainly such times.
+
+    Texts look like ``2026-01-31T23:59:59.123456``.  Those for a type with a zone end with ``Z`` or ``+01:00``, or none
+    does and all are in UTC.  Those for a type without a zone have none.
+    """
+    if kind.tz is not None and _all_match(texts, _WITH_ZONE):
+        return _cast(texts, kind)
+    if not _all_match(texts, _WITHOUT_ZONE):
+        return None
+    read = _cast(texts, pa.timestamp("us"))
+    return None if read is None else read.cast(kind)
+
+
+def dates(texts: pa.ChunkedArray) -> pa.ChunkedArray | None:
+    """Texts as ``date32``; None unless all are plainly dates such as ``2026-01-31``."""
+    return _cast(texts, pa.date32()) if _all_match(texts, _DATE) else None
+
+
+def _all_match(texts: pa.ChunkedArray, pattern: str) -> bool:
+    matches = pc.fill_null(pc.match_substring_regex(texts, pattern), True)
+    return bool(pc.all(matches, min_count=0).as_py())
+
+
+def _cast(texts: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray | None:
     try:
-        if kind.tz and pc.all(pc.fill_null(pc.match_substring_regex(text, _T + "$"), True)).as_py():
-            return text.cast(pa.timestamp("us")).cast(kind), _NONE
-        if pc.all(pc.fill_null(pc.match_substring_regex(text, _T+z), True)).as_py(): return text.cast(kind), _NONE
-    except pa.ArrowInvalid: pass
-    return text, _ALL
-def dates(text):
-    try:
-        if pc.all(pc.fill_null(pc.match_substring_regex(text, _D), True)).as_py(): return text.cast(pa.date32()), _NONE
-    except pa.ArrowInvalid: pass
-    return text, _ALL
+        return texts.cast(kind)
+    except pa.ArrowInvalid:  # there is no such day or hour
+        return None

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -32,14 +33,16 @@ from watersmeet.runtime.worker_tasks import PackTask, worker_task
 class RecordSource:
     """A source of records, and both ways of decoding them.
 
-    - ``frame``: returns a streaming frame whose tasks read records and yield what a ``RecordTask`` makes of them.
+    - ``frame``: a streaming frame of what is to be read, such as ranges of offsets.
+    - ``read``: reads, in a task, what a batch of the frame names.
     - ``raw``: the columns of a record as Spark's own reader returns it.
     - ``decoder``: decodes in the workers.
     - ``by_spark``: turns raw records into a source frame, which keeps a column ``_wm_packed``.
     - ``is_text``: whether a record is text, so that its bytes can be shown.
     """
 
-    frame: Callable[[RecordTask], DataFrame]
+    frame: DataFrame
+    read: Callable[[pa.RecordBatch], Iterator[Records]]
     raw: pa.Schema
     decoder: Decoder
     by_spark: Callable[[DataFrame], DataFrame]
@@ -48,8 +51,9 @@ class RecordSource:
 
 @dataclass(frozen=True, slots=True)
 class RecordTask:
-    """Decodes, projects and packs records; yields frames in ``_wm_packed`` beside the raw columns, and records left."""
+    """Reads, decodes and packs records; yields frames in ``_wm_packed`` beside the raw columns, and records left."""
 
+    read: Callable[[pa.RecordBatch], Iterator[Records]]
     decoder: Decoder
     projection: Projection
     packing: PackTask
@@ -65,12 +69,12 @@ class RecordTask:
     def _schema(self) -> pa.Schema:
         return pa.schema([pa.field(PACKED, pa.struct(list(FRAME_SCHEMA))), *self.raw])
 
-    def run(self, batches: Iterable[Records]) -> Iterator[pa.RecordBatch]:
-        """Frames of the records, and the records that are left to Spark."""
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Frames of the records that the batches name, and the records that are left to Spark."""
         with worker_task():
             exchange, packer = self.packing.exchange, self.packing.packer()
             exchange.remove_old_files()
-            for records in batches:
+            for records in chain.from_iterable(map(self.read, batches)):
                 rows, left = self._rows(records)
                 for frame in packer.pack(rows):
                     yield self._packed(exchange.send([frame]))
@@ -147,6 +151,6 @@ def decoded_in_workers(
     has_parts: bool,
 ) -> DataFrame:
     """Frames of all records.  ``project_by_spark`` projects a source frame as ``projection`` does."""
-    task = RecordTask(source.decoder, projection, packing, source.raw, has_parts)
-    rest = project_by_spark(source.by_spark(source.frame(task)))
+    task = RecordTask(source.read, source.decoder, projection, packing, source.raw, has_parts)
+    rest = project_by_spark(source.by_spark(source.frame.mapInArrow(task.run, task.schema)))
     return rest.mapInArrow(RestTask(packing).run, FRAME_DDL)
