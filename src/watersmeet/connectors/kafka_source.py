@@ -73,7 +73,7 @@ def worker_records(
     """
     given = options_of(options)
     settings = settings_of_librdkafka(client_options(given))
-    decoder = decoder_of(given.format, columns, given.format_options)
+    decoder = decoder_of(spark, given.format, columns, given.format_options, changing)
     if settings is None or decoder is None or given.starting != "earliest" or seek is not None:
         return None
     topic = Topic(given.topic, settings, given.max_offsets_per_trigger if limited else None)
@@ -81,9 +81,15 @@ def worker_records(
     def by_spark(records: DataFrame) -> DataFrame:
         return decode_records(with_position(records), given.format, columns, given.format_options, changing)
 
-    is_text = given.format in ("json", "csv")
-    read = partial(read_ranges, settings=settings)
-    return RecordSource(ranges_of(spark, topic), read, RAW_SCHEMA, decoder, by_spark, is_text)
+    return RecordSource(
+        ranges_of(spark, topic),
+        partial(read_ranges, settings=settings),
+        RAW_SCHEMA,
+        decoder,
+        by_spark,
+        is_text=given.format in ("json", "csv", DEBEZIUM),
+        has_deltas=given.format == DEBEZIUM,
+    )
 
 
 def read_stored(

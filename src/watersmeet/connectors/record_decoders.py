@@ -1,19 +1,47 @@
-"""Which decoder of the workers goes with a format."""
+"""Which decoder of the workers goes with a stream's format."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructType, TimestampType
 
+from watersmeet.catalog.streams import StreamDef, StreamMode
+from watersmeet.columns import TP_DELTA
+from watersmeet.connectors.envelope import DEBEZIUM
 from watersmeet.connectors.formats import Format, format_options
+from watersmeet.expressions.times import TimeUnit
+from watersmeet.records.debezium import ChangeTime, debezium_decoder
 from watersmeet.records.decoder import Decoder
 from watersmeet.records.json import json_decoder
 
 
-def decoder_of(format: str, columns: StructType, options: Mapping[str, str]) -> Decoder | None:
+def decoder_of(
+    spark: SparkSession, format: str, columns: StructType, options: Mapping[str, str], changing: StreamDef | None
+) -> Decoder | None:
     """Return a decoder for the declared columns; None where only Spark can decode this format, type or option."""
+    if not _is_in_utc(spark) and any(isinstance(each.dataType, TimestampType) for each in columns):
+        return None
+    if format == DEBEZIUM and changing is not None and not format_options(Format.JSON, options):
+        return _of_changes(changing, columns)
     if format == Format.JSON and not format_options(Format.JSON, options):
         return json_decoder(to_arrow_schema(columns, timezone="UTC"))
     return None
+
+
+def _is_in_utc(spark: SparkSession) -> bool:
+    """Return whether a time without a zone is in UTC, as the decoders read it."""
+    return str(spark.conf.get("spark.sql.session.timeZone")) == "UTC"
+
+
+def _of_changes(stream: StreamDef, columns: StructType) -> Decoder | None:
+    image = StructType([each for each in columns if each.name != TP_DELTA])
+    time = None
+    if stream.time_column in image.names:
+        if stream.time_unit is TimeUnit.ROWS:
+            return None
+        time = ChangeTime(stream.time_column, stream.time_unit.scale)
+    schema = to_arrow_schema(image, timezone="UTC")
+    return debezium_decoder(schema, time, keeps_before=stream.mode is not StreamMode.VERSIONED)

@@ -42,51 +42,35 @@ class JsonDecoder:
     _reads: list[pa.Schema] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._reads = _readings(self.columns)
+        self._reads = readings(self.columns)
 
     def decode(self, values: pa.Array) -> Decoded:
         """Decode records that are plainly one JSON object with values of the declared types."""
-        return decode_blocks(values, np.flatnonzero(_is_plain(values)), self._block)
+        return decode_blocks(values, np.flatnonzero(is_plain(values)), self._block)
 
     def _block(self, values: pa.Array) -> pa.Table | None:
-        if len(values) == 0:
-            return self.columns.empty_table()
-        try:
-            values.cast(pa.string())
-        except pa.ArrowInvalid:
-            return None
-        text = _joined(values)
-        for schema in self._reads:
-            rows = _parsed(text, schema, len(values))
-            if rows is not None and (finished := self._finished(rows)) is not None:
-                if schema is not self._reads[0]:
-                    self._reads = [schema, *(other for other in self._reads if other is not schema)]
-                return finished
+        for place, schema in enumerate(self._reads):
+            read = read_objects(values, schema)
+            if read is not None and (rows := as_declared(read, self.columns)) is not None:
+                self._reads.insert(0, self._reads.pop(place))
+                return rows
         return None
-
-    def _finished(self, rows: pa.Table) -> pa.Table | None:
-        columns = []
-        for wanted in self.columns:
-            column = _as_declared(rows[wanted.name], wanted.type)
-            if column is None:
-                return None
-            columns.append(column)
-        return pa.Table.from_arrays(columns, schema=self.columns)
 
 
 def json_decoder(columns: pa.Schema) -> JsonDecoder | None:
     """A decoder for the declared columns; None if only Spark can decode one of them."""
-    return JsonDecoder(columns) if all(_is_plain_type(each.type) for each in columns) else None
+    return JsonDecoder(columns) if all(is_plain_type(each.type) for each in columns) else None
 
 
-def _is_plain_type(kind: pa.DataType) -> bool:
+def is_plain_type(kind: pa.DataType) -> bool:
+    """Whether values of a declared type can be decoded here."""
     is_number = pa.types.is_signed_integer(kind) or kind in (pa.float32(), pa.float64()) or pa.types.is_decimal128(kind)
     is_time = pa.types.is_timestamp(kind) or pa.types.is_date32(kind)
     return is_number or is_time or kind in (pa.string(), pa.bool_())
 
 
-def _readings(columns: pa.Schema) -> list[pa.Schema]:
-    """The schemas to read as, the usual one first."""
+def readings(columns: pa.Schema) -> list[pa.Schema]:
+    """The types to read declared columns as, the usual ones first."""
 
     def reading(kind: pa.DataType, of_instants: pa.DataType) -> pa.DataType:
         if pa.types.is_timestamp(kind) and kind.tz is not None:
@@ -105,8 +89,8 @@ def _readings(columns: pa.Schema) -> list[pa.Schema]:
 # -- records -----------------------------------------------------------------------------------------------------------
 
 
-def _is_plain(values: pa.Array) -> np.ndarray:
-    """A mask of the records that may be decoded."""
+def is_plain(values: pa.Array) -> np.ndarray:
+    """A mask of the records that may be read by ``read_objects``."""
     starts, ends, data = bounds(values)
     plain = ends - starts >= 2
     if not plain.any():
@@ -128,14 +112,14 @@ def _is_within_limits(values: pa.Array) -> np.ndarray:
     return pc.and_not(within, has_digits).to_numpy(zero_copy_only=False)
 
 
-def _joined(values: pa.Array) -> pa.Buffer:
-    whole = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
-    return pc.binary_join(whole, b"\n")[0].as_buffer()
-
-
-def _parsed(text: pa.Buffer, schema: pa.Schema, count: int) -> pa.Table | None:
-    """The rows of a text that holds ``count`` objects; None if it cannot be read so."""
+def read_objects(values: pa.Array, schema: pa.Schema) -> pa.Table | None:
+    """The rows of records, one each; None if not all of them can be read so."""
+    if len(values) == 0:
+        return schema.empty_table()
+    records = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
+    text = pc.binary_join(records, b"\n")[0].as_buffer()
     try:
+        values.cast(pa.string())  # only UTF-8
         rows = pyarrow.json.read_json(
             pa.BufferReader(text),
             read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=text.size + 1),
@@ -143,10 +127,16 @@ def _parsed(text: pa.Buffer, schema: pa.Schema, count: int) -> pa.Table | None:
         )
     except pa.ArrowInvalid:
         return None
-    return rows if rows.num_rows == count else None
+    return rows if rows.num_rows == len(values) else None
 
 
 # -- values ------------------------------------------------------------------------------------------------------------
+
+
+def as_declared(read: pa.Table, columns: pa.Schema) -> pa.Table | None:
+    """What ``read_objects`` returned in the declared types; None if only Spark can decode some values."""
+    found = [_as_declared(read[each.name], each.type) for each in columns]
+    return None if any(column is None for column in found) else pa.Table.from_arrays(found, schema=columns)
 
 
 def _as_declared(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray | None:

@@ -44,6 +44,8 @@ _SETTINGS = {
     # after a second by default.
     "queued.max.messages.kbytes": 8_192,
     "fetch.queue.backoff.ms": 5,
+    # a consumer that is kept would report each attempt to connect to a broker that has stopped
+    "log_level": 2,
 }
 _MESSAGES = 2_000
 _MOST_RECORDS = 50_000

@@ -10,7 +10,7 @@ records at once, but only those for which the result is certain to be Spark's; t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
@@ -39,6 +39,7 @@ class RecordSource:
     - ``decoder``: decodes in the workers.
     - ``by_spark``: turns raw records into a source frame, which keeps a column ``_wm_packed``.
     - ``is_text``: whether a record is text, so that its bytes can be shown.
+    - ``has_deltas``: whether the decoder's rows have a column ``_tp_delta``.
     """
 
     frame: DataFrame
@@ -47,6 +48,7 @@ class RecordSource:
     decoder: Decoder
     by_spark: Callable[[DataFrame], DataFrame]
     is_text: bool
+    has_deltas: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,9 @@ def decoded_in_workers(
     has_parts: bool,
 ) -> DataFrame:
     """Frames of all records.  ``project_by_spark`` projects a source frame as ``projection`` does."""
+    if source.has_deltas:
+        assert projection.changes is not None
+        projection = replace(projection, changes=replace(projection.changes, declares_delta=True))
     task = RecordTask(source.read, source.decoder, projection, packing, source.raw, has_parts)
     rest = project_by_spark(source.by_spark(source.frame.mapInArrow(task.run, task.schema)))
     return rest.mapInArrow(RestTask(packing).run, FRAME_DDL)
