@@ -21,7 +21,7 @@ from watersmeet import QueryMode, Session
 from watersmeet.connectors import kafka
 from watersmeet.errors import ConnectorError
 from watersmeet.records.kafka import KafkaRange, read_range
-from watersmeet.runtime import dataflow
+from watersmeet.runtime import dataflow, worker_records
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -30,14 +30,18 @@ CREATE STREAM o (id BIGINT, amount DOUBLE, note STRING, ts TIMESTAMP,
   WATERMARK FOR ts AS ts - INTERVAL '5' SECONDS) {o};
 CREATE STREAM p (id BIGINT, paid DOUBLE, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL '5' SECONDS) {p};
 CREATE MUTABLE STREAM c (id BIGINT, name STRING, ts TIMESTAMP, WATERMARK FOR ts AS ts) PRIMARY KEY (id) {c};
+CREATE STREAM d (id BIGINT, name STRING, ts TIMESTAMP, WATERMARK FOR ts AS ts) PRIMARY KEY (id) {d}
+  SETTINGS mode = 'versioned_kv';
 CREATE STREAM joined WITH (connector = 'files', path = '{folder}/joined');
 CREATE STREAM named WITH (connector = 'files', path = '{folder}/named', changelog = 'true');
+CREATE STREAM versions WITH (connector = 'files', path = '{folder}/versions');
 """
 JOBS = """
 INSERT INTO joined SELECT o.id, o.amount, o.note, p.paid, o.ts AS o_ts FROM o LEFT JOIN p ON o.id = p.id
   WITHIN INTERVAL '10' SECONDS WHERE o.amount > 1;
 INSERT INTO named SELECT p.id, p.paid, c.name FROM p LEFT JOIN c ON p.id = c.id
   WITHIN INTERVAL '1' HOUR SETTINGS late_rows = 'keep';
+INSERT INTO versions SELECT p.id, p.paid, d.name FROM p LEFT JOIN d FOR SYSTEM_TIME AS OF p.ts ON p.id = d.id;
 """
 
 
@@ -60,7 +64,7 @@ def read_by_workers(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         seen.append(packing.spec.source)
         return real(source, projection, packing, *given, **more)
 
-    real = dataflow.decoded_in_workers
+    real = worker_records.decoded_in_workers
     monkeypatch.setattr(dataflow, "decoded_in_workers", spy)
     return seen
 
@@ -69,8 +73,8 @@ def by_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka, "worker_records", lambda *given, **options: None)
 
 
-def options(broker: Broker, topic: str, more: str = "") -> str:
-    return f"WITH (connector = 'kafka', brokers = '{broker.address}', topic = '{topic}', format = 'json'{more})"
+def options(broker: Broker, topic: str, format: str = "json", more: str = "") -> str:
+    return f"WITH (connector = 'kafka', brokers = '{broker.address}', topic = '{topic}', format = '{format}'{more})"
 
 
 def moment(second: float) -> str:
@@ -82,12 +86,18 @@ def records(r: random.Random, kind: str, first: int, count: int) -> list[bytes |
     found: list[bytes | None] = []
     for number in range(first, first + count):
         row: dict[str, Any] = {"id": r.randint(1, 20), "ts": moment(max(0, number + r.randint(-8, 3)))}
-        row |= {"o": {"amount": r.choice((0.5, 2, 3.25)), "note": r.choice(("x", "é", None, "NaN, Inf"))}}.get(kind, {})
-        row |= {"p": {"paid": r.random()}, "c": {"name": r.choice("abc")}}.get(kind, {})
+        more = {"o": {"amount": r.choice((0.5, 2, 3.25)), "note": r.choice(("x", "é", None, "NaN, Inf"))}}
+        more |= {"p": {"paid": r.random()}, "c": {"name": r.choice("abc")}}
+        row |= more.get(kind, {})
+        if kind == "d":
+            image = {**row, "name": r.choice("abc")}
+            op = r.choice("crud")
+            millis = 1_767_225_600_000 + number * 1000
+            row = {"op": op, "before": image if op in "ud" else None, "after": image, "ts_ms": millis}
         text = json.dumps(row)
         bad = ("no json", "", "{}", text + text, text[:-1], text.replace("2026", "x"), json.dumps({**row, "id": "x"}))
         found.append((r.choice(bad) if r.random() < 0.1 else text).encode())
-        if kind == "c" and r.random() < 0.1:
+        if kind in "cd" and r.random() < 0.1:
             found.append(None)
     return found
 
@@ -97,7 +107,7 @@ def results(folder: Path, queries: Sequence[Any]) -> tuple[Any, ...]:
     texts = [line for path in files for line in path.read_text().splitlines()]
     side = sorted(json.dumps({**json.loads(text), "at": None}, sort_keys=True) for text in texts)
     counts = [(report.rows_in, report.quarantined, report.late) for report in (query.report() for query in queries)]
-    return json_rows(folder / "joined"), json_rows(folder / "named"), side, counts
+    return json_rows(folder / "joined"), json_rows(folder / "named"), json_rows(folder / "versions"), side, counts
 
 
 @pytest.mark.parametrize(
@@ -114,8 +124,10 @@ def test_workers_and_spark_read_the_same(
     then: str,
 ) -> None:
     """Each goes on from the other's checkpoint."""
-    names = {kind: topics(2) for kind in "opc"}
-    streams = {kind: options(broker, name, ", max_offsets_per_trigger = '40'") for kind, name in names.items()}
+    names = {kind: topics(2) for kind in "opcd"}
+    formats = dict.fromkeys("opc", "json") | {"d": "debezium-json"}
+    limit = ", max_offsets_per_trigger = '40'"
+    streams = {kind: options(broker, name, formats[kind], limit) for kind, name in names.items()}
     r = random.Random(24)
 
     def session_in(folder: Path) -> Session:
@@ -136,18 +148,16 @@ def test_workers_and_spark_read_the_same(
                 broker.produce(spark, topic, records(r, kind, start, 30), partition=partition)
         read_by_workers.clear()
         of_mixed = results(tmp_path / "mixed", run(mixed, way))
-        assert (len(read_by_workers) == 4) == (way == "workers")
+        assert (len(read_by_workers) == 6) == (way == "workers")
         of_spark = results(tmp_path / "plain", run(plain, "spark"))
         assert of_mixed == of_spark
-    assert of_spark[0]
-    assert of_spark[1]
-    assert of_spark[2]
+        assert all(of_spark)
 
 
 def test_transactions_and_gaps(spark: SparkSession, broker: Broker, topics: Callable[[int], str]) -> None:
     """Of a range that ends with marks of transactions, which are no records, only committed records are read."""
     topic = topics(1)
-    producer = Producer({"bootstrap.servers": broker.address, "transactional.id": topic})
+    producer = Producer({"bootstrap.servers": broker.address, "transactional.id": topic, "log_level": 0})
     producer.init_transactions(30)
     for value, commits in (("1", True), ("2", False), ("3", True), ("4", False)):
         producer.begin_transaction()

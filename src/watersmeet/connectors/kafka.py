@@ -56,9 +56,15 @@ class KafkaConnector(StoredConnector, SinkConnector):
         """
         options = reading.stream.options
         parts = partitions(reading.spark, options)
-        given = {"limited": reading.limited, "changing": reading.changing, "seek": reading.seek}
-        frame = read_stream(reading.spark, reading.columns, options, **given)
-        return Source(frame, parts, records=worker_records(reading.spark, reading.columns, options, **given))
+        frame = read_stream(
+            reading.spark,
+            reading.columns,
+            options,
+            limited=reading.limited,
+            changing=reading.changing,
+            seek=reading.seek,
+        )
+        return Source(frame, parts, records=worker_records(reading))
 
     def open_stored(self, reading: Reading) -> DataFrame:
         """Return the records that the topic has, up to its end whenever the frame is read."""

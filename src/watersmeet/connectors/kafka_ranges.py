@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec  # typed only here
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
@@ -21,6 +22,7 @@ from watersmeet.errors import ConnectorError
 from watersmeet.records.kafka import KafkaRange
 
 _ANSWER_SECONDS = 30.0
+_EARLIEST, _LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
 _numbers = itertools.count()
 
 #: Offsets by topic and partition, with the partition's number as text.
@@ -67,17 +69,17 @@ class _Planner(DataSourceStreamReader, SupportsTriggerAvailableNow):
     _admin: AdminClient | None = field(default=None, init=False)
 
     def initialOffset(self) -> Offsets:
-        return self._offsets(OffsetSpec.earliest())
+        return self._offsets(_EARLIEST)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadAllAvailable() if self.topic.limit is None else ReadMaxRows(self.topic.limit)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._last = self._offsets(OffsetSpec.latest())
+        self._last = self._offsets(_LATEST)
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
         """The offsets to read to; raises ``ConnectorError`` if the topic has become shorter."""
-        topic, latest = self.topic.name, self._last or self._offsets(OffsetSpec.latest())
+        topic, latest = self.topic.name, self._last or self._offsets(_LATEST)
         begins = start.get(topic, {})
         for partition, offset in begins.items():
             end = latest[topic].get(partition)
@@ -89,7 +91,7 @@ class _Planner(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
         new = latest[topic].keys() - begins.keys()
         if new and begins:
-            earliest = self._offsets(OffsetSpec.earliest())[topic]
+            earliest = self._offsets(_EARLIEST)[topic]
             begins = {**begins, **{partition: earliest[partition] for partition in new}}
         if isinstance(limit, ReadMaxRows):
             return {topic: limited(begins, latest[topic], limit.max_rows)}

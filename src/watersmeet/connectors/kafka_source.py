@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import PACKED, PART, SEQUENCE, TP_TIME
+from watersmeet.connectors.connector import Reading
 from watersmeet.connectors.debezium import decode_changes
 from watersmeet.connectors.deletes import BY_KEY, KEY, MICROS, with_deletes
 from watersmeet.connectors.envelope import DEBEZIUM
@@ -58,31 +59,23 @@ def read_stream(
     return decode_records(with_position(records), given.format, columns, given.format_options, changing)
 
 
-def worker_records(
-    spark: SparkSession,
-    columns: StructType,
-    options: Mapping[str, str],
-    *,
-    limited: bool = True,
-    changing: StreamDef | None = None,
-    seek: Seek | None = None,
-) -> RecordSource | None:
+def worker_records(reading: Reading) -> RecordSource | None:
     """Return the topic as records for workers to read; None where only Spark can read or decode them.
 
     Only Spark reads from elsewhere than the beginning: it stores where that was before the first batch.
     """
-    given = options_of(options)
+    spark, columns, changing = reading.spark, reading.columns, reading.changing
+    given = options_of(reading.stream.options)
     settings = settings_of_librdkafka(client_options(given))
     decoder = decoder_of(spark, given.format, columns, given.format_options, changing)
-    if settings is None or decoder is None or given.starting != "earliest" or seek is not None:
+    if settings is None or decoder is None or given.starting != "earliest" or reading.seek is not None:
         return None
-    topic = Topic(given.topic, settings, given.max_offsets_per_trigger if limited else None)
 
     def by_spark(records: DataFrame) -> DataFrame:
         return decode_records(with_position(records), given.format, columns, given.format_options, changing)
 
     return RecordSource(
-        ranges_of(spark, topic),
+        ranges_of(spark, Topic(given.topic, settings, given.max_offsets_per_trigger if reading.limited else None)),
         partial(read_ranges, settings=settings),
         RAW_SCHEMA,
         decoder,

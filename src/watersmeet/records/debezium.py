@@ -68,11 +68,13 @@ class DebeziumDecoder:
             if read["op"].null_count < read.num_rows:
                 return None
             read = _fields(read["payload"])
-        images = {name: as_declared(_fields(read[name]), self.columns) for name in (_BEFORE, _AFTER)}
-        if read["op"].null_count or any(image is None for image in images.values()):
+        if read["op"].null_count:
             return None
         columns = {"op": read["op"], "millis": pc.coalesce(_fields(read["source"])["ts_ms"], read["ts_ms"])}
-        for name, image in images.items():
+        for name in (_BEFORE, _AFTER):
+            image = as_declared(_fields(read[name]), self.columns)
+            if image is None:
+                return None
             fields = [column.combine_chunks() for column in image.columns]
             absent = read[name].is_null().combine_chunks()
             columns[name] = pa.StructArray.from_arrays(fields, fields=list(self.columns), mask=absent)

@@ -92,7 +92,7 @@ def readings(columns: pa.Schema) -> list[pa.Schema]:
 def is_plain(values: pa.Array) -> np.ndarray:
     """A mask of the records that may be read by ``read_objects``."""
     starts, ends, data = bounds(values)
-    plain = ends - starts >= 2
+    plain: np.ndarray = ends - starts >= 2
     if not plain.any():
         return plain
     plain[plain] = (data[starts[plain]] == ord("{")) & (data[ends[plain] - 1] == ord("}"))
@@ -109,7 +109,8 @@ def _is_within_limits(values: pa.Array) -> np.ndarray:
     levels = pc.add(pc.count_substring(values, b"{"), pc.count_substring(values, b"["))
     within = pc.and_(pc.less(pc.binary_length(values), _LONG_BYTES), pc.less(levels, _MOST_LEVELS))
     has_digits = pc.match_substring_regex(values, _MANY_DIGITS)
-    return pc.and_not(within, has_digits).to_numpy(zero_copy_only=False)
+    mask: np.ndarray = pc.and_not(within, has_digits).to_numpy(zero_copy_only=False)
+    return mask
 
 
 def read_objects(values: pa.Array, schema: pa.Schema) -> pa.Table | None:

@@ -98,7 +98,7 @@ class KafkaRecords:
         return pa.RecordBatch.from_arrays(columns, schema=RAW_SCHEMA)
 
     def _offsets(self) -> np.ndarray:
-        return np.fromiter((message.offset() for message in self.messages), np.int64, len(self.messages))
+        return np.fromiter(map(_offset, self.messages), np.int64, len(self.messages))
 
     def _timestamps(self) -> pa.Array:
         millis = np.fromiter((message.timestamp()[1] for message in self.messages), np.int64, len(self.messages))
@@ -150,9 +150,9 @@ def _consumed(wanted: KafkaRange, settings: Mapping[str, str]) -> Iterator[list[
                 reports = (message for message in found if message.error() is not None)
                 position = max(position, *(_after(message, wanted) for message in reports))
             if messages:
-                position = max(position, messages[-1].offset() + 1)
+                position = max(position, _offset(messages[-1]) + 1)
                 if position > wanted.end:
-                    messages = messages[: bisect_left(messages, wanted.end, key=Message.offset)]
+                    messages = messages[: bisect_left(messages, wanted.end, key=_offset)]
                 yield messages
             if found:
                 deadline = time.monotonic() + _PATIENCE_SECONDS
@@ -193,7 +193,7 @@ def _after(message: Message, wanted: KafkaRange) -> int:
     assert error is not None
     code = error.code()
     if code == KafkaError._PARTITION_EOF:
-        return int(message.offset() or 0)
+        return _offset(message)
     if code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
         raise ConnectorError(
             f"records of {wanted.topic}-{wanted.partition} from offset {wanted.start} on are gone: deleted by the "
@@ -203,6 +203,12 @@ def _after(message: Message, wanted: KafkaRange) -> int:
     if error.retriable() or code in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT):
         return 0
     raise ConnectorError(f"Kafka refused to send records of {wanted.topic}-{wanted.partition}: {error.str()}")
+
+
+def _offset(message: Message) -> int:
+    offset = message.offset()
+    assert offset is not None
+    return offset
 
 
 def _places(partition: int, offsets: np.ndarray) -> pa.Array:
