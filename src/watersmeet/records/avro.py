@@ -12,9 +12,6 @@ from watersmeet.records.avro_schema import AvroType, Field, Kind, avro_fields
 from watersmeet.records.avro_values import Cells, Octets, read_field
 from watersmeet.records.decoder import Decoded
 
-_BLOCK = 16_384
-"""Records that are decoded at once: their columns stay in the processor's cache."""
-
 
 def avro_decoder(schema_json: str, columns: pa.Schema) -> AvroDecoder | None:
     """Return a decoder of the schema's records into ``columns``, or None if only Spark decodes them.
@@ -47,15 +44,6 @@ class AvroDecoder:
 
     def decode(self, values: pa.Array) -> Decoded:
         """Decode ``values`` (``binary``); leave NULLs and every record that Spark might read differently."""
-        starts = range(0, max(len(values), 1), _BLOCK)
-        blocks = [self._decode_block(values.slice(start, _BLOCK)) for start in starts]
-        records = np.concatenate([block + start for start, (block, _) in zip(starts, blocks, strict=True)])
-        is_left = np.ones(len(values), bool)
-        is_left[records] = False
-        return Decoded(pa.concat_tables([rows for _, rows in blocks]), records, np.flatnonzero(is_left))
-
-    def _decode_block(self, values: pa.Array) -> tuple[np.ndarray, pa.Table]:
-        """Return the numbers of the good records and their rows."""
         data, cursor, ends = _octets(values)
         cells = []
         for field in self.fields:
@@ -73,7 +61,9 @@ class AvroDecoder:
         if not is_text.all():
             records = records[is_text]
             arrays = [array.filter(pa.array(is_text)) for array in arrays]
-        return records, _table(arrays, self.columns)
+        is_left = np.ones(len(values), bool)
+        is_left[records] = False
+        return Decoded(_table(arrays, self.columns), records, np.flatnonzero(is_left))
 
 
 def _place(column: str, written: Sequence[Field]) -> int | None:
@@ -96,9 +86,8 @@ def _narrowed(written: AvroType, column: pa.DataType) -> AvroType:
 def _octets(values: pa.Array) -> tuple[Octets, np.ndarray, np.ndarray]:
     """Return the bytes of all records, and where each begins and ends."""
     _, offsets, octets = values.buffers()
-    if len(values) == 0 or octets is None:
-        nowhere = np.zeros(len(values), np.int64)
-        return Octets.of(np.empty(0, np.uint8)), nowhere, nowhere
+    if len(values) == 0:  # there may be no offsets
+        return Octets.of(np.empty(0, np.uint8)), np.empty(0, np.int64), np.empty(0, np.int64)
     places = np.frombuffer(offsets, np.int32, len(values) + 1, 4 * values.offset).astype(np.int64)
     first, last = int(places[0]), int(places[-1])
     places -= first

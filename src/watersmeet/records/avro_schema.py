@@ -147,7 +147,7 @@ def _type(written: Any, names: set[str]) -> AvroType:
 def _enum(schema: dict[str, Any], names: set[str]) -> AvroType:
     _allow(schema, "name", "namespace", "symbols")
     _add_name(schema, names)
-    symbols = schema.get("symbols")
+    symbols: Any = schema.get("symbols")
     _require(isinstance(symbols, list) and len(symbols) > 0 and all(map(_is_name, symbols)))
     _require(len(set(symbols)) == len(symbols))
     return AvroType(Kind.WHOLE, (pa.string(),), 0, len(symbols) - 1, most_bytes=5, symbols=tuple(symbols))
@@ -156,14 +156,15 @@ def _enum(schema: dict[str, Any], names: set[str]) -> AvroType:
 def _fixed(schema: dict[str, Any], names: set[str]) -> AvroType:
     _allow(schema, "name", "namespace", "size")
     _add_name(schema, names)
-    size = schema.get("size")
+    size: Any = schema.get("size")
     _require(type(size) is int and 0 < size < _INT)
     return AvroType(Kind.FIXED, (pa.binary(),), size=size)
 
 
 def _add_name(schema: dict[str, Any], names: set[str]) -> None:
     """Check a named type's name, which must be new whatever its namespace."""
-    name, namespace = schema.get("name"), schema.get("namespace", "")
+    name: Any = schema.get("name")
+    namespace: Any = schema.get("namespace", "")
     _require(isinstance(name, str) and isinstance(namespace, str))
     parts = name.split(".")
     _require(all(map(_is_name, parts)) and (namespace == "" or all(map(_is_name, namespace.split(".")))))

@@ -166,9 +166,7 @@ def _without_high_bits(words: np.ndarray) -> np.ndarray:
     return words
 
 
-def _read_ends(
-    data: Octets, cursor: np.ndarray, raw: np.ndarray, lengths: np.ndarray, longer: np.ndarray
-) -> None:
+def _read_ends(data: Octets, cursor: np.ndarray, raw: np.ndarray, lengths: np.ndarray, longer: np.ndarray) -> None:
     """Add the ninth and tenth byte of the varints that have more than eight."""
     ends = data.words_at(data.moved(cursor[longer], 8))
     ninth, tenth = ends & np.uint64(0xFF), (ends >> np.uint64(8)) & np.uint64(0xFF)
