@@ -157,6 +157,19 @@ def test_no_records_and_records_without_bytes() -> None:
         assert found.left.tolist() == list(range(len(values)))
 
 
+def test_a_null_that_has_bytes_is_left() -> None:
+    _, offsets, octets = pa.array([b"\x02", b"\x04"], pa.binary()).buffers()
+    values = pa.Array.from_buffers(pa.binary(), 2, [pa.py_buffer(b"\x01"), offsets, octets])
+    found = checked(decoder_of(schema("int"), f0=pa.int32()), values)
+    assert (plain(found.rows), found.left.tolist()) == ([[1]], [1])
+
+
+def test_null_texts_take_no_bytes() -> None:
+    values = pa.array([b"\x00", b"\x02\x06abc"] * 10, pa.binary())
+    (column,) = checked(decoder_of(schema(["null", "string"]), f0=pa.string()), values).rows["f0"].chunks
+    assert np.frombuffer(column.buffers()[1], np.int32)[-1] == 30
+
+
 def test_much_bad_text_is_found_in_each_record() -> None:
     texts = [bytes([0x61 + n % 5, 0xC3, 0xA9 if n % 3 else 0x61]) for n in range(1000)]
     values = pa.array([b"\x06" + text for text in texts], pa.binary())
