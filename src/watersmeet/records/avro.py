@@ -11,6 +11,7 @@ import pyarrow as pa
 from watersmeet.records.avro_schema import AvroType, Field, Kind, avro_fields
 from watersmeet.records.avro_values import Cells, Octets, read_field
 from watersmeet.records.decoder import Decoded
+from watersmeet.records.utf8 import is_utf8
 
 
 def avro_decoder(schema_json: str, columns: pa.Schema) -> AvroDecoder | None:
@@ -135,21 +136,9 @@ def _are_text(arrays: Sequence[pa.Array], columns: pa.Schema, count: int) -> np.
     """Return which rows have valid UTF-8 in all their strings."""
     good = np.ones(count, bool)
     for array, column in zip(arrays, columns, strict=True):
-        if column.type == pa.string() and count:
-            good &= _is_text(array)
+        if column.type == pa.string():
+            good &= is_utf8(array)
     return good
-
-
-def _is_text(values: pa.Array) -> np.ndarray:
-    """Return which values are valid UTF-8; halves the values until each half is, or is a single value."""
-    try:
-        values.cast(pa.string())
-    except pa.ArrowInvalid:
-        middle = len(values) // 2
-        if middle == 0:
-            return np.zeros(1, bool)
-        return np.concatenate([_is_text(values[:middle]), _is_text(values[middle:])])
-    return np.ones(len(values), bool)
 
 
 def _table(arrays: Sequence[pa.Array], columns: pa.Schema) -> pa.Table:
