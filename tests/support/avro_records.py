@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import struct
@@ -203,6 +204,15 @@ def expected_row(fields: Sequence[TestField], octets: bytes) -> list[Any] | None
     return [values[name] for name in columns_of(fields).names]
 
 
+def longest_value(fields: Sequence[TestField], octets: bytes) -> int:
+    """The longest value that a reader allocates memory for, as the record's lengths have it."""
+    reader = _Reader(octets)
+    with contextlib.suppress(BadRecordError):
+        for field in fields:
+            reader.field(field)
+    return reader.longest
+
+
 def _fitting(value: Any, column: pa.DataType | None) -> Any:
     if value is None or column is None:
         return value
@@ -213,7 +223,7 @@ def _fitting(value: Any, column: pa.DataType | None) -> Any:
 
 class _Reader:
     def __init__(self, octets: bytes) -> None:
-        self._octets, self._at = octets, 0
+        self._octets, self._at, self.longest = octets, 0, 0
 
     def end(self) -> None:
         if self._at != len(self._octets):
@@ -257,6 +267,7 @@ class _Reader:
         return number
 
     def _bytes(self, count: int) -> bytes:
+        self.longest = max(self.longest, count)
         found = self._octets[self._at : self._at + count]
         if count < 0 or len(found) < count:
             raise BadRecordError

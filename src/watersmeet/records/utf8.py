@@ -1,4 +1,4 @@
-"""Tell valid UTF-8 from other bytes, for many values at once."""
+"""Check which of many values are valid UTF-8."""
 
 from __future__ import annotations
 
