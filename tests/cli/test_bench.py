@@ -27,6 +27,9 @@ FIGURES: dict[str, Any] = {
 }
 
 
+NO_SCRIPT = "--flink and --flink-script must be used together\nhint: workloads over Kafka need --flink alone\n"
+
+
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, dict[str, Any]]:
     """Replace the measurements of each engine; nothing runs."""
@@ -72,7 +75,8 @@ def test_wrong_results_have_no_figures(measured: dict[str, dict[str, Any]]) -> N
     ("arguments", "message"),
     [
         (["innr"], "there is no workload innr\nhint: did you mean inner?\n"),
-        (["inner", "--flink", "python"], "--flink and --flink-script must be used together\n"),
+        (["kafka_json", "inner", "--flink", "python"], NO_SCRIPT),
+        (["kafka_json", "--flink-script", "script"], NO_SCRIPT),
         (["--all", "inner", "left"], "--all takes no names\nhint: leave out --all to run inner left alone\n"),
         (["--rows", "3"], "no workload is named\nhint: name workloads, or use --all\n"),
         (["left", "inner", "--rows", "3"], "left has 20 batches, so it needs at least 20 rows per side, not 3\n"),

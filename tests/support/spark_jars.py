@@ -1,4 +1,4 @@
-"""Jars of the Spark packages that tests use, from the package registry or Ivy's cache."""
+"""Jars of the Spark packages that tests and benchmarks use, from the package registry or Ivy's cache."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _STAND_INS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
     "protobuf": (),
 }
 
-#: What could not be had as it should be, in sentences for the test run's summary.
+#: Which packages are not available in their own version, in sentences.
 notes: list[str] = []
 
 
@@ -31,8 +31,8 @@ def package_jars(name: str) -> tuple[str, ...]:
         for coordinate, excludes in _STAND_INS[name]:
             found += resolve_jars([coordinate], excludes)
     except JarsNotFoundError:
-        notes.append(f"neither {wanted[0]} nor a stand-in for it is to be had: tests that need it fail")
+        notes.append(f"neither {wanted[0]} nor a stand-in for it is available")
         return ()
     used = ", ".join(coordinate for coordinate, _ in _STAND_INS[name]) or "nothing"
-    notes.append(f"{wanted[0]} is not to be had; the tests used {used}")
+    notes.append(f"{wanted[0]} is not available; {used} stands in for it")
     return tuple(found)
