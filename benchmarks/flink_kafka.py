@@ -3,8 +3,9 @@
     PYTHON benchmarks/flink_kafka.py KIND FORMAT BROKER LEFT_TOPIC RIGHT_TOPIC ROWS JAR...
 
 PYTHON has apache-flink.  KIND is ``interval`` or ``changelog``, FORMAT ``json`` or ``avro``; ROWS is the number of
-records in both topics, which ``topics.py`` fills.  Results go to Flink's ``blackhole`` sink.  The last line printed has
-the rate, which includes startup.  Flink's event times are in milliseconds, and so are the bounds of the interval join.
+records in both topics, which ``topics.py`` fills.  Results go to Flink's ``blackhole`` sink.  The job runs twice in one
+JVM, and the line printed has the rate of the second run.  Flink's event times are in milliseconds, and so are the
+bounds of the interval join.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ def settings(checkpoints: Path) -> dict[str, str]:
 def table(side: str, topic: str, records: str, broker: str) -> str:
     """Return the CREATE TABLE statement for a side's topic.
 
-    An event time has milliseconds; Avro records are declared with the microseconds that they have.
+    Flink would read the microseconds of Avro records as milliseconds if they were declared as a timestamp.
     """
     columns = f"{side}_key BIGINT NOT NULL, {side}_id BIGINT NOT NULL, {side}_val DOUBLE NOT NULL"
     if records == "avro":
-        time_columns = f"{side}_at TIMESTAMP_LTZ(6) NOT NULL, {side}_ts AS CAST({side}_at AS TIMESTAMP_LTZ(3))"
+        time_columns = f"{side}_micros BIGINT NOT NULL, {side}_ts AS TO_TIMESTAMP_LTZ({side}_micros / 1000, 3)"
     else:
         time_columns = f"{side}_ts TIMESTAMP_LTZ(3) NOT NULL"
     options = {
@@ -53,11 +54,7 @@ def table(side: str, topic: str, records: str, broker: str) -> str:
         "scan.startup.mode": "earliest-offset",
         "scan.bounded.mode": "latest-offset",
         "format": records,
-        **(
-            {"avro.timestamp_mapping.legacy": "false"}
-            if records == "avro"
-            else {"json.timestamp-format.standard": "ISO-8601"}
-        ),
+        **({"json.timestamp-format.standard": "ISO-8601"} if records == "json" else {}),
     }
     listed = ", ".join(f"'{name}' = '{value}'" for name, value in options.items())
     watermark = f"WATERMARK FOR {side}_ts AS {side}_ts - INTERVAL '1' SECOND"
@@ -87,9 +84,10 @@ def main() -> None:
             environment.execute_sql(table(side, topic, records, broker))
             environment.execute_sql(newest(side))
         environment.execute_sql(_SINK)
-        started = time.monotonic()
-        environment.execute_sql(QUERIES[kind]).wait()
-        seconds = time.monotonic() - started
+        for _ in range(2):
+            started = time.monotonic()
+            environment.execute_sql(QUERIES[kind]).wait()
+            seconds = time.monotonic() - started
     print(f"flink {kind} {records}: {rows} rows in {seconds:.2f} s = {int(rows) / seconds:.0f} rows/s")
 
 

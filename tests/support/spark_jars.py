@@ -34,5 +34,5 @@ def package_jars(name: str) -> tuple[str, ...]:
         notes.append(f"neither {wanted[0]} nor a stand-in for it is available")
         return ()
     used = ", ".join(coordinate for coordinate, _ in _STAND_INS[name]) or "nothing"
-    notes.append(f"{wanted[0]} is not available; {used} stands in for it")
+    notes.append(f"{wanted[0]} is not available; used instead: {used}")
     return tuple(found)
