@@ -62,7 +62,10 @@ def table(side: str, topic: str, records: str, broker: str) -> str:
 
 
 def newest(side: str) -> str:
-    """Return the CREATE VIEW statement for the newest row of each key, by event time as the other engines choose it."""
+    """Return the CREATE VIEW statement for the newest row of each key by event time.
+
+    The connector ``upsert-kafka`` would keep the last row that arrives: another answer where rows are out of order.
+    """
     return (
         f"CREATE VIEW {side}_newest AS SELECT * FROM (SELECT *, "
         f"ROW_NUMBER() OVER (PARTITION BY {side}_key ORDER BY {side}_ts DESC) AS place FROM {side}) WHERE place = 1"

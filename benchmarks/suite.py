@@ -2,7 +2,7 @@
 
 Figures of a workload are printed only if the results of all engines equal those of a batch query in DuckDB.  Flink
 reads the same topics in a workload over Kafka; in others it uses its own generator, with the same numbers of rows and
-keys.  Its figure includes startup, and its results are not compared.
+keys, and its figure includes startup.  Its results are not compared.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ _PATIENCE_SECONDS = 3600
 _FLINK_KAFKA = Path(__file__).with_name("flink_kafka.py")
 #: Flink's Kafka connector has releases of its own.  This is the newest, and the Avro format of Flink 2.3.
 _FLINK_JARS = ("org.apache.flink:flink-sql-connector-kafka:5.0.0-2.2", "org.apache.flink:flink-sql-avro:2.3.0")
-#: The number of batches at the end that do not count: nothing follows the last one.
+#: The number of batches at the end that do not count: nothing follows the last one.  Over Kafka a small batch with the
+#: rest of the records may follow it, which does not count either.
 _LAST = 1
 
 
@@ -137,7 +138,7 @@ def measured(engine: str, workload: Workload, data: Path, more: Sequence[str] = 
     """Run one engine in its own process and return its figures; ``more`` are further arguments of ``engines.py``."""
     reported = _child(engine, workload, data, more)
     batches = reported["batch_ms"]
-    steady = batches[workload.warm_up : -_LAST] or batches
+    steady = batches[workload.warm_up : workload.data.files - _LAST] or batches
     if workload.warm:  # one batch: from the start of the query to its end
         rate = workload.data.rows_a_batch * workload.data.files / reported["seconds"]
     else:
