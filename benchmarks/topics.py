@@ -65,7 +65,7 @@ def jars(workload: Workload) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """
     packages = ("kafka", *(["avro"] if workload.records == "avro" else []))
     found = [spark_jars.package_jars(name) for name in packages]
-    notes = tuple(dict.fromkeys(spark_jars.notes))
+    notes = tuple(spark_jars.notes[name] for name in packages if name in spark_jars.notes)
     if not all(found):
         raise NoJarsError("; ".join(notes))
     return tuple(dict.fromkeys(jar for each in found for jar in each)), notes

@@ -15,8 +15,8 @@ _STAND_INS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
     "protobuf": (),
 }
 
-#: Which packages are not available in their own version, in sentences.
-notes: list[str] = []
+#: A sentence for each package, by name, that is not available in its own version.
+notes: dict[str, str] = {}
 
 
 def package_jars(name: str) -> tuple[str, ...]:
@@ -31,8 +31,8 @@ def package_jars(name: str) -> tuple[str, ...]:
         for coordinate, excludes in _STAND_INS[name]:
             found += resolve_jars([coordinate], excludes)
     except JarsNotFoundError:
-        notes.append(f"neither {wanted[0]} nor a stand-in for it is available")
+        notes[name] = f"neither {wanted[0]} nor a stand-in for it is available"
         return ()
     used = ", ".join(coordinate for coordinate, _ in _STAND_INS[name]) or "nothing"
-    notes.append(f"{wanted[0]} is not available; used instead: {used}")
+    notes[name] = f"{wanted[0]} is not available; used instead: {used}"
     return tuple(found)
