@@ -215,7 +215,7 @@ def kafka_broker(version: str = KAFKA_VERSION) -> Iterator[Broker]:
         base += ["-cp", os.pathsep.join(jars)]
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         formatting = subprocess.run(
-            [*base, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(config)],
+            [*base, "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", str(config)],
             capture_output=True,
             text=True,
             timeout=START_SECONDS,
