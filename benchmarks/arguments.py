@@ -15,9 +15,12 @@ def count(text: str) -> int:
 
 
 def workload_name(text: str) -> str:
-    """Parse the name of a workload."""
+    """Parse the name of a workload over files."""
+    names = [name for name, workload in WORKLOADS.items() if not workload.records]
     if text not in WORKLOADS:
-        raise argparse.ArgumentTypeError(f"there is no workload {text}; there are {', '.join(WORKLOADS)}")
+        raise argparse.ArgumentTypeError(f"there is no workload {text}; there are {', '.join(names)}")
+    if text not in names:
+        raise argparse.ArgumentTypeError(f"{text} reads Kafka topics: run it with watersmeet bench")
     return text
 
 

@@ -1,17 +1,18 @@
 """Runs one workload with one engine, as a process of its own.
 
-    python -m benchmarks.engines ENGINE WORKLOAD ROWS FOLDER [SETTING=VALUE...]
+    python -m benchmarks.engines ENGINE WORKLOAD ROWS FOLDER [--broker ADDRESS --jars JARS] [SETTING=VALUE...]
 
 ENGINE is ``watersmeet``, ``spark`` (its own operator, with the same session settings) or ``spark_defaults`` (with
 Spark's settings).  The settings on the command line change the session of ``watersmeet``; a setting without a value
-gets Spark's default.  The last line printed is JSON: times of batches, peak memory, state, and sums over the results.
+gets Spark's default.  A workload over Kafka needs a broker with its topics.  The last line printed is JSON: times of
+batches, peak memory, state, and sums over the results.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Mapping
@@ -20,8 +21,10 @@ from typing import Any
 
 import duckdb
 
+from benchmarks.arguments import setting
 from benchmarks.memory import Peak
 from benchmarks.streams import Data, write_streams
+from benchmarks.topics import Kafka, add_arguments, kafka_of, read_with_spark, stream_options
 from benchmarks.workloads import MARGIN_MICROS, WORKLOADS, Workload
 
 _ESSENTIAL = {
@@ -44,20 +47,20 @@ _MASTER = "local[2]"
 _WARM = Data(rows=2_000, files=1)
 
 
-def run_watersmeet(workload: Workload, folder: Path, changed: Mapping[str, str] | None = None) -> dict[str, Any]:
+def run_watersmeet(workload: Workload, folder: Path, kafka: Kafka | None, changed: Mapping[str, str]) -> dict[str, Any]:
     """Run the workload with Watersmeet, with some settings changed."""
     import watersmeet
 
-    config = {**SETTINGS, **_partitions(workload), **(changed or {})}
+    config = {**SETTINGS, **_of_workload(workload, kafka), **changed}
     with tempfile.TemporaryDirectory() as workspace:
         session = watersmeet.connect(workspace=workspace, master=_MASTER, config=config)
         if workload.warm:
             small = write_streams(folder.parent, _WARM)
-            _define(session, workload, small)
+            _define(session, workload, small, kafka)
             _timed(_frame(session, workload), workload)
             for side in workload.data.sides:
                 session.sql(f"DROP STREAM {side}")
-        _define(session, workload, folder)
+        _define(session, workload, folder, kafka)
         return _timed(_frame(session, workload), workload)
 
 
@@ -65,37 +68,46 @@ def _frame(session: Any, workload: Workload) -> Any:
     return session.sql(workload.sql).frame
 
 
-def _define(session: Any, workload: Workload, folder: Path) -> None:
-    for definition in definitions(workload, folder):
+def _define(session: Any, workload: Workload, folder: Path, kafka: Kafka | None) -> None:
+    for definition in definitions(workload, folder, kafka):
         session.sql(definition)
 
 
-def definitions(workload: Workload, folder: Path) -> list[str]:
-    """Return the CREATE statements for the streams and tables of a workload, whose files are in ``folder``."""
+def definitions(workload: Workload, folder: Path, kafka: Kafka | None = None) -> list[str]:
+    """Return the CREATE statements for the streams and tables of a workload.
+
+    Their rows are in files in ``folder``, or in topics if the workload is one over Kafka.
+    """
     found = []
     for side in workload.data.sides:
         columns = workload.data.columns(side)
         path = table_path(folder, side) if side in workload.tables else folder / side
-        files = f"connector = 'files', format = 'parquet', path = '{path}'"
+        options = {"connector": "files", "format": "parquet", "path": str(path)}
         if side in workload.tables:
-            found.append(f"CREATE TABLE {side} ({columns}) WITH ({files})")
+            found.append(f"CREATE TABLE {side} ({columns}) WITH ({_listed(options)})")
             continue
+        if kafka is not None:
+            options = stream_options(workload, side, kafka)
+        else:
+            options["max_files_per_trigger"] = "1"
         watermark = f"WATERMARK FOR {side}_ts AS {side}_ts - INTERVAL '1' SECOND"
         keyed = side in workload.primary_keys or side in workload.versioned
         key = f", PRIMARY KEY ({side}_key)" if keyed else ""
         mode = " SETTINGS mode = 'versioned_kv'" if keyed else ""
-        found.append(
-            f"CREATE STREAM {side} ({columns}, {watermark}{key}) WITH ({files}, max_files_per_trigger = '1'){mode}"
-        )
+        found.append(f"CREATE STREAM {side} ({columns}, {watermark}{key}) WITH ({_listed(options)}){mode}")
     return found
 
 
-def run_spark(workload: Workload, folder: Path, settings: dict[str, str]) -> dict[str, Any]:
+def _listed(options: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} = '{value}'" for name, value in options.items())
+
+
+def run_spark(workload: Workload, folder: Path, kafka: Kafka | None, settings: Mapping[str, str]) -> dict[str, Any]:
     """Run the workload with Spark's own operator."""
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(_MASTER).config("spark.ui.enabled", "false")
-    for name, value in {**settings, **_partitions(workload), "spark.sql.session.timeZone": "UTC"}.items():
+    for name, value in {**settings, **_of_workload(workload, kafka), "spark.sql.session.timeZone": "UTC"}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
@@ -103,8 +115,11 @@ def run_spark(workload: Workload, folder: Path, settings: dict[str, str]) -> dic
     def sides(below: Path) -> list[Any]:
         found = []
         for side in workload.data.sides:
-            schema = spark.read.parquet(str(below / side)).schema
-            stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(below / side))
+            if kafka is not None:
+                stream = read_with_spark(spark, workload, side, kafka)
+            else:
+                schema = spark.read.parquet(str(below / side)).schema
+                stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(below / side))
             found.append(stream.withWatermark(f"{side}_ts", "1 second"))
         return found
 
@@ -114,8 +129,10 @@ def run_spark(workload: Workload, folder: Path, settings: dict[str, str]) -> dic
     return _timed(workload.spark(*sides(folder)), workload)
 
 
-def _partitions(workload: Workload) -> dict[str, str]:
-    return {"spark.sql.shuffle.partitions": str(workload.partitions)}
+def _of_workload(workload: Workload, kafka: Kafka | None) -> dict[str, str]:
+    """Return the settings of Spark that depend on the workload."""
+    settings = {"spark.sql.shuffle.partitions": str(workload.partitions)}
+    return settings if kafka is None else {**settings, "spark.jars": ",".join(kafka.jars)}
 
 
 def _timed(frame: Any, workload: Workload) -> dict[str, Any]:
@@ -196,15 +213,24 @@ def table_path(folder: Path, side: str) -> Path:
 
 def main() -> None:
     """Run the engine and the workload that the arguments name."""
-    engine, name, rows, folder, *changed = sys.argv[1:]
-    workload = WORKLOADS[name].of_rows(int(rows))
-    match engine:
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("engine", choices=["watersmeet", "spark", "spark_defaults"])
+    arguments.add_argument("workload")
+    arguments.add_argument("rows", type=int)
+    arguments.add_argument("folder", type=Path)
+    arguments.add_argument("settings", nargs="*", type=setting, metavar="SETTING=VALUE")
+    add_arguments(arguments)
+    options = arguments.parse_intermixed_args()
+    workload = WORKLOADS[options.workload].of_rows(options.rows)
+    kafka = kafka_of(options)
+    match options.engine:
         case "watersmeet":
-            found = run_watersmeet(workload, Path(folder), dict(each.split("=", 1) for each in changed))
+            changed = dict(each.split("=", 1) for each in options.settings)
+            found = run_watersmeet(workload, options.folder, kafka, changed)
         case "spark":
-            found = run_spark(workload, Path(folder), SETTINGS)
+            found = run_spark(workload, options.folder, kafka, SETTINGS)
         case _:
-            found = run_spark(workload, Path(folder), _ESSENTIAL)
+            found = run_spark(workload, options.folder, kafka, _ESSENTIAL)
     print(json.dumps(found))
 
 

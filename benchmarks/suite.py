@@ -1,11 +1,13 @@
 """Runs workloads: Watersmeet and its peers one after the other, each in its own process, on the same files.
 
-Figures of a workload are printed only if the results of all engines equal those of a batch query in DuckDB.  Flink uses
-its own generator, with the same numbers of rows and keys; its figure includes startup.
+Figures of a workload are printed only if the results of all engines equal those of a batch query in DuckDB.  Flink
+reads the same topics in a workload over Kafka; in others it uses its own generator, with the same numbers of rows and
+keys, and its figure includes startup.  Its results are not compared.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -14,7 +16,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,11 +24,17 @@ from typing import Any
 from benchmarks.engines import batch_answer, table_path
 from benchmarks.figures import p95
 from benchmarks.streams import streams_folder, write_streams
+from benchmarks.topics import Kafka, NoJarsError, jars, topic
 from benchmarks.workloads import WORKLOADS, Workload
+from tests.support.kafka_broker import JarsNotFoundError, kafka_broker, resolve_jars
 
 _ROOT = Path(__file__).resolve().parent.parent
 _PATIENCE_SECONDS = 3600
-#: The number of batches at the end that do not count: nothing follows the last one.
+_FLINK_KAFKA = Path(__file__).with_name("flink_kafka.py")
+#: Flink's Kafka connector has releases of its own.  This is the newest, and the Avro format of Flink 2.3.
+_FLINK_JARS = ("org.apache.flink:flink-sql-connector-kafka:5.0.0-2.2", "org.apache.flink:flink-sql-avro:2.3.0")
+#: The number of batches at the end that do not count: nothing follows the last one.  Over Kafka a small batch with the
+#: rest of the records may follow it, which does not count either.
 _LAST = 1
 
 
@@ -36,10 +44,10 @@ class BenchmarkError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Flink:
-    """A Python with apache-flink, and the script that runs its joins."""
+    """A Python with apache-flink, and the script that runs its joins of generated rows."""
 
     python: Path
-    script: Path
+    script: Path | None
 
 
 def workload_of(name: str, rows: int | None = None) -> Workload:
@@ -50,9 +58,9 @@ def workload_of(name: str, rows: int | None = None) -> Workload:
         raise BenchmarkError(str(error)) from None
 
 
-def flink_of(python: Path, script: Path) -> Flink:
+def flink_of(python: Path, script: Path | None) -> Flink:
     """Return the installed Flink; ``BenchmarkError`` for a missing script, or a Python without apache-flink."""
-    if not script.is_file():
+    if script is not None and not script.is_file():
         raise BenchmarkError(f"--flink-script: there is no file {script}")
     try:
         subprocess.run([str(python), "-c", "import pyflink"], check=True, capture_output=True)
@@ -79,13 +87,14 @@ def run(
         table_path(data, side)
     engines = ["watersmeet", *(("spark", "spark_defaults") if workload.spark is not None and peers else ())]
     flink_rate = None
-    if flink is not None and workload.flink is not None:  # first, because the script may fail
-        progress(f"{name}: flink")
-        flink_rate = _flink(flink, workload)
     found: dict[str, Any] = {}
-    for engine in engines:
-        progress(f"{name}: {engine}")
-        found[engine] = measured(engine, workload, data)
+    with _filled_topics(workload, data, progress) if workload.records else contextlib.nullcontext() as kafka:
+        if flink is not None and workload.flink is not None:  # first, because the script may fail
+            progress(f"{name}: flink")
+            flink_rate = _flink(flink, workload, kafka)
+        for engine in engines:
+            progress(f"{name}: {engine}")
+            found[engine] = measured(engine, workload, data, kafka.arguments if kafka is not None else ())
     progress(f"{name}: batch query in DuckDB")
     expected = batch_answer(workload, data)
     for engine, figures in found.items():
@@ -125,11 +134,11 @@ def markdown(result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def measured(engine: str, workload: Workload, data: Path, settings: Sequence[str] = ()) -> dict[str, Any]:
-    """Run one engine in its own process and return its figures; ``settings`` are those of ``engines.py``."""
-    reported = _child(engine, workload, data, settings)
+def measured(engine: str, workload: Workload, data: Path, more: Sequence[str] = ()) -> dict[str, Any]:
+    """Run one engine in its own process and return its figures; ``more`` are further arguments of ``engines.py``."""
+    reported = _child(engine, workload, data, more)
     batches = reported["batch_ms"]
-    steady = batches[workload.warm_up : -_LAST] or batches
+    steady = batches[workload.warm_up : workload.data.files - _LAST] or batches
     if workload.warm:  # one batch: from the start of the query to its end
         rate = workload.data.rows_a_batch * workload.data.files / reported["seconds"]
     else:
@@ -142,20 +151,55 @@ def measured(engine: str, workload: Workload, data: Path, settings: Sequence[str
     }
 
 
-def _child(engine: str, workload: Workload, data: Path, settings: Sequence[str]) -> dict[str, Any]:
-    arguments = [engine, workload.name, str(workload.data.rows), str(data), *settings]
+@contextlib.contextmanager
+def _filled_topics(workload: Workload, data: Path, progress: Callable[[str], None]) -> Iterator[Kafka]:
+    """Start a Kafka broker and fill a workload's topics; the broker stops when the block ends."""
+    name = workload.name
+    with contextlib.ExitStack() as stack:
+        progress(f"{name}: starting a Kafka broker")
+        try:
+            found, notes = jars(workload)
+            broker = stack.enter_context(kafka_broker())
+        except (NoJarsError, JarsNotFoundError, RuntimeError) as error:
+            raise BenchmarkError(f"no figures of {name}: {error}") from None
+        for note in notes:
+            progress(f"{name}: {note}")
+        progress(f"{name}: filling its topics")
+        kafka = Kafka(broker.address, found)
+        arguments = [name, str(workload.data.rows), str(data), *kafka.arguments]
+        _output([sys.executable, "-m", "benchmarks.topics", *arguments], "kafka", workload)
+        yield kafka
+
+
+def _child(engine: str, workload: Workload, data: Path, more: Sequence[str]) -> dict[str, Any]:
+    arguments = [engine, workload.name, str(workload.data.rows), str(data), *more]
     command = [sys.executable, "-m", "benchmarks.engines", *arguments]
     found: dict[str, Any] = json.loads(_output(command, engine, workload).strip().splitlines()[-1])
     return found
 
 
-def _flink(flink: Flink, workload: Workload) -> int:
+def _flink(flink: Flink, workload: Workload, kafka: Kafka | None) -> int:
     data = workload.data
-    arguments = [str(workload.flink), "hashmap", str(data.rows), str(data.keys), "2"]
-    rate = re.search(r"= (\d+) rows/s", _output([str(flink.python), str(flink.script), *arguments], "flink", workload))
+    if kafka is not None:
+        topics = [topic(workload, side) for side in data.sides]
+        rows = str(len(data.sides) * data.rows)
+        arguments = [str(_FLINK_KAFKA), workload.records, kafka.address, *topics, rows, *_flink_jars(workload)]
+    else:
+        arguments = [str(flink.script), "hashmap", str(data.rows), str(data.keys), "2"]
+    script, *others = arguments
+    command = [str(flink.python), script, str(workload.flink), *others]
+    rate = re.search(r"= (\d+) rows/s", _output(command, "flink", workload))
     if rate is None:
         raise BenchmarkError(f"no figures of {workload.name}: the script of Flink's joins reported no rate")
     return int(rate[1])
+
+
+def _flink_jars(workload: Workload) -> list[str]:
+    """Return the jars with which Flink reads the topics."""
+    try:
+        return [jar for each in _FLINK_JARS for jar in resolve_jars([each])]
+    except JarsNotFoundError as error:
+        raise BenchmarkError(f"no figures of {workload.name}: {error}") from None
 
 
 def _output(command: Sequence[str], engine: str, workload: Workload) -> str:

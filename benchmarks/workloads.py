@@ -22,10 +22,10 @@ class Workload:
 
     ``sql`` is the query, ``batch`` the same query in DuckDB over views of the same names.  ``spark`` is the same join
     of two or more streaming DataFrames.  ``flink`` is the kind of join in Flink's script.  Sides in ``primary_keys``
-    change by key, those in ``versioned`` are versions, those in ``tables`` external tables.  ``cutoff`` excludes the
-    last results from the comparison; with ``warm``, another query of the session runs before the measured one.  The
-    first ``warm_up`` batches start workers, compile and fill the state; they do not count.  State has ``partitions``
-    buckets.
+    change by key, those in ``versioned`` are versions, those in ``tables`` external tables.  With ``records``, the
+    streams are Kafka topics whose records have that format, ``json`` or ``avro``.  ``cutoff`` excludes the last results
+    from the comparison; with ``warm``, another query of the session runs before the measured one.  The first
+    ``warm_up`` batches start workers, compile and fill the state; they do not count.  State has ``partitions`` buckets.
     """
 
     name: str
@@ -38,6 +38,7 @@ class Workload:
     primary_keys: str = ""
     versioned: str = ""
     tables: tuple[str, ...] = ()
+    records: str = ""
     cutoff: bool = True
     warm: bool = False
     warm_up: int = 3
@@ -120,6 +121,9 @@ def _hot(name: str, skew: str) -> Workload:
 #: The JVM compiles during the first ten batches or so; workloads to compare with ``inner`` have as many batches.
 _LARGE = Data(rows=8_000_000, files=20)
 _USUAL = Data(rows=4_000_000, files=10)
+#: Batches of 400,000 records; the first five do not count.
+_RECORDS = Data(rows=3_000_000, files=15)
+_RECORDS_WARM_UP = 5
 #: With small batches the JVM compiles during the first fifty batches or so.
 _SMALL = Data(rows=60_000, files=120, keys=1000)
 #: The number of batches, and how many of them fill the state, are the same for any amount of state.
@@ -146,6 +150,13 @@ def _of_state(millions: int) -> Workload:
     return _windowed(
         f"state_{millions}m", f"inner, {millions} million rows of state", data, "", seconds, None, warm_up=_FILLING
     )
+
+
+def _over_kafka(records: str, shown: str) -> Workload:
+    """Return a join of topics whose records have that format."""
+    title = f"inner, ±5 s, Kafka topics of {shown} records"
+    more: dict[str, Any] = {"flink": "interval", "records": records, "warm_up": _RECORDS_WARM_UP}
+    return _windowed(f"kafka_{records}", title, _RECORDS, "", 5, "inner", **more)
 
 
 def _wide() -> Workload:
@@ -238,6 +249,20 @@ WORKLOADS: dict[str, Workload] = {
             "inner",
             cutoff=False,
             warm=True,
+        ),
+        _over_kafka("json", "JSON"),
+        _over_kafka("avro", "Avro"),
+        Workload(
+            "kafka_changelog",
+            "inner, both sides updated by key, Kafka topics of JSON records",
+            _RECORDS,
+            f"{_CHANGES} EMIT CHANGELOG",
+            _CHANGES,
+            flink="changelog",
+            primary_keys="lr",
+            records="json",
+            cutoff=False,
+            warm_up=_RECORDS_WARM_UP,
         ),
     )
 }

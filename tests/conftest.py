@@ -56,5 +56,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    for line in spark_jars.notes:
+    for line in spark_jars.notes.values():
         terminalreporter.write_line(line)

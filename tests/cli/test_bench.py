@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,9 +11,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks import bench_changed_rows, bench_kernels, bench_settings, suite
+from benchmarks import bench_changed_rows, bench_kernels, bench_settings, flink_kafka, suite
+from benchmarks.engines import definitions
 from benchmarks.figures import p95
+from benchmarks.topics import Kafka, NoJarsError
 from benchmarks.workloads import WORKLOADS
+from tests.support.kafka_broker import Broker
 from watersmeet.cli.main import app
 
 FIGURES: dict[str, Any] = {
@@ -25,6 +29,9 @@ FIGURES: dict[str, Any] = {
     "rows_out": 3,
     "sums": {"rows": 3},
 }
+
+
+NO_SCRIPT = "--flink and --flink-script must be used together\nhint: workloads over Kafka need --flink alone\n"
 
 
 @pytest.fixture
@@ -72,7 +79,8 @@ def test_wrong_results_have_no_figures(measured: dict[str, dict[str, Any]]) -> N
     ("arguments", "message"),
     [
         (["innr"], "there is no workload innr\nhint: did you mean inner?\n"),
-        (["inner", "--flink", "python"], "--flink and --flink-script must be used together\n"),
+        (["kafka_json", "inner", "--flink", "python"], NO_SCRIPT),
+        (["kafka_json", "--flink-script", "script"], NO_SCRIPT),
         (["--all", "inner", "left"], "--all takes no names\nhint: leave out --all to run inner left alone\n"),
         (["--rows", "3"], "no workload is named\nhint: name workloads, or use --all\n"),
         (["left", "inner", "--rows", "3"], "left has 20 batches, so it needs at least 20 rows per side, not 3\n"),
@@ -176,6 +184,7 @@ def test_results_of_small_steps_are_compared_with_the_batch_query(name: str, mon
     [
         (bench_kernels, ["inner", "--rows", "0"], "argument --rows: '0' is not a whole number of at least 1"),
         (bench_kernels, ["innr"], "argument NAME: there is no workload innr; there are inner, left, "),
+        (bench_kernels, ["kafka_json"], "argument NAME: kafka_json reads Kafka topics: run it with watersmeet bench"),
         (
             bench_kernels,
             ["first_seed", "inner", "--rows", "5"],
@@ -198,3 +207,78 @@ def test_scripts_refuse_unknown_arguments(
     with pytest.raises(SystemExit):
         script.main()
     assert message in capsys.readouterr().err
+
+
+@pytest.fixture
+def commands(measured: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> list[Sequence[str]]:
+    """Replace the broker and Flink as well; the commands that would run."""
+    found: list[Sequence[str]] = []
+
+    def child(engine: str, workload: Any, data: Any, more: Sequence[str]) -> dict[str, Any]:
+        found.append([engine, *more])
+        return dict(measured[engine])
+
+    def output(command: Sequence[str], engine: str, workload: Any) -> str:
+        found.append(command[1:])
+        return "= 2000000 rows/s"
+
+    monkeypatch.setattr(suite, "_child", child)
+    monkeypatch.setattr(suite, "_output", output)
+    monkeypatch.setattr(suite, "jars", lambda workload: (("a.jar", "b.jar"), ("c is not available",)))
+    monkeypatch.setattr(suite, "resolve_jars", lambda coordinates: (f"{coordinates[0].split(':')[1]}.jar",))
+    monkeypatch.setattr(suite, "kafka_broker", lambda: contextlib.nullcontext(Broker("127.0.0.1:1")))
+    monkeypatch.setattr(suite, "flink_of", suite.Flink)
+    return found
+
+
+def test_all_engines_read_the_same_topics(commands: list[Sequence[str]], tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["bench", "kafka_json", "--rows", "150", "--flink", "python"])
+    assert result.exit_code == 0, result.output
+    kafka = ["--broker=127.0.0.1:1", "--jars=a.jar,b.jar"]
+    fill, (script, *flink), *engines = commands
+    assert fill == ["-m", "benchmarks.topics", "kafka_json", "150", str(tmp_path), *kafka]
+    assert Path(script).samefile(str(flink_kafka.__file__))
+    topics = ["kafka_json-l", "kafka_json-r"]
+    jars = ["flink-sql-connector-kafka.jar", "flink-sql-avro.jar"]
+    assert flink == ["interval", "json", "127.0.0.1:1", *topics, "300", *jars]
+    assert engines == [[engine, *kafka] for engine in ("watersmeet", "spark", "spark_defaults")]
+    assert "| flink | 2,000,000 |" in result.stdout
+    assert "… kafka_json: c is not available\n" in result.stderr
+
+
+def test_a_small_batch_with_the_rest_of_the_topics_does_not_count(
+    commands: list[Sequence[str]], measured: dict[str, dict[str, Any]]
+) -> None:
+    measured["watersmeet"]["batch_ms"] = [900] * 5 + [100] * 9 + [900, 1]
+    result = CliRunner().invoke(app, ["bench", "kafka_changelog", "--alone"])
+    assert "| watersmeet | 4,000,000 |  | 100 ms | 100 ms |" in result.stdout
+
+
+def test_jars_that_are_not_available(commands: list[Sequence[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(workload: Any) -> Any:
+        raise NoJarsError("c is not available")
+
+    monkeypatch.setattr(suite, "jars", missing)
+    result = CliRunner().invoke(app, ["bench", "kafka_json"])
+    assert result.exit_code == 1
+    assert result.stderr.endswith("no figures of kafka_json: c is not available\n")
+    assert not commands
+
+
+def test_streams_over_topics(tmp_path: Path) -> None:
+    kafka = Kafka("127.0.0.1:1", ())
+    of_avro, _ = definitions(WORKLOADS["kafka_avro"], tmp_path, kafka)
+    assert (
+        "topic = 'kafka_avro-l', brokers = '127.0.0.1:1', format = 'avro', max_offsets_per_trigger = '200000'"
+        in of_avro
+    )
+    assert '{"name": "l_ts", "type": {"type": "long", "logicalType": "timestamp-micros"}}' in of_avro
+    changing, _ = definitions(WORKLOADS["kafka_changelog"], tmp_path, kafka)
+    assert "PRIMARY KEY (l_key)" in changing
+
+
+def test_flink_reads_event_times_of_both_formats() -> None:
+    of_json, of_avro = (flink_kafka.table("l", "t", records, "127.0.0.1:1") for records in ("json", "avro"))
+    assert "l_ts TIMESTAMP_LTZ(3) NOT NULL" in of_json
+    assert "l_micros BIGINT NOT NULL, l_ts AS TO_TIMESTAMP_LTZ(l_micros / 1000, 3)" in of_avro
+    assert all("'scan.bounded.mode' = 'latest-offset'" in each for each in (of_json, of_avro))

@@ -14,7 +14,10 @@ pytestmark = pytest.mark.spark
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.kafka if each.records else ()) for name, each in WORKLOADS.items()],
+)
 def test_results_are_right(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     workload = WORKLOADS[name].of_rows(min(WORKLOADS[name].data.rows, 100_000))

@@ -1,8 +1,8 @@
-"""A real, single-node Kafka broker on loopback for tests, and the jars that it and Spark's connectors need.
+"""A real, single-node Kafka broker on loopback, and the jars that it and Spark's connectors need.
 
-Jars come from Maven Central through Spark's own Ivy, in a throw-away JVM without a Spark context, so that nothing but
-Java and PySpark has to be installed. Ivy keeps them in its cache; the list of files is kept beside it, so that only
-the first run pays for the resolution.
+Tests and benchmarks use it. Jars come from Maven Central through Spark's own Ivy, in a throw-away JVM without a Spark
+context, so that nothing but Java and PySpark has to be installed. Ivy keeps them in its cache; the list of files is
+kept beside it, so that only the first run pays for the resolution.
 """
 
 from __future__ import annotations
@@ -143,10 +143,9 @@ def _properties(directory: Path, broker_port: int, controller_port: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """A running broker: its address, and its process id."""
+    """A running broker, by its address."""
 
     address: str
-    pid: int
 
     def create_topic(self, spark: Any, name: str, partitions: int = 1) -> None:
         """Create topic ``name`` with ``partitions`` partitions; returns when the broker says it is there."""
@@ -216,7 +215,7 @@ def kafka_broker(version: str = KAFKA_VERSION) -> Iterator[Broker]:
         base += ["-cp", os.pathsep.join(jars)]
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         formatting = subprocess.run(
-            [*base, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(config)],
+            [*base, "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", str(config)],
             capture_output=True,
             text=True,
             timeout=START_SECONDS,
@@ -229,7 +228,7 @@ def kafka_broker(version: str = KAFKA_VERSION) -> Iterator[Broker]:
             process = subprocess.Popen([*base, "kafka.Kafka", str(config)], stdout=sink, stderr=subprocess.STDOUT)
         try:
             _wait_until_ready(process, broker_port, output)
-            yield Broker(f"127.0.0.1:{broker_port}", process.pid)
+            yield Broker(f"127.0.0.1:{broker_port}")
         finally:
             process.terminate()
             try:

@@ -1,4 +1,4 @@
-"""Jars of the Spark packages that tests use, from the package registry or Ivy's cache."""
+"""Jars of the Spark packages that tests and benchmarks use, from the package registry or Ivy's cache."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _STAND_INS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
     "protobuf": (),
 }
 
-#: What could not be had as it should be, in sentences for the test run's summary.
-notes: list[str] = []
+#: A sentence for each package, by name, that is not available in its own version.
+notes: dict[str, str] = {}
 
 
 def package_jars(name: str) -> tuple[str, ...]:
@@ -31,8 +31,8 @@ def package_jars(name: str) -> tuple[str, ...]:
         for coordinate, excludes in _STAND_INS[name]:
             found += resolve_jars([coordinate], excludes)
     except JarsNotFoundError:
-        notes.append(f"neither {wanted[0]} nor a stand-in for it is to be had: tests that need it fail")
+        notes[name] = f"neither {wanted[0]} nor a stand-in for it is available"
         return ()
     used = ", ".join(coordinate for coordinate, _ in _STAND_INS[name]) or "nothing"
-    notes.append(f"{wanted[0]} is not to be had; the tests used {used}")
+    notes[name] = f"{wanted[0]} is not available; used instead: {used}"
     return tuple(found)

@@ -20,7 +20,7 @@ def bench(
     every: Annotated[bool, typer.Option("--all", help="All workloads.")] = False,
     alone: Annotated[bool, typer.Option("--alone", help="Do not run Spark's own operator.")] = False,
     flink: Annotated[Path | None, typer.Option(help="A Python interpreter with apache-flink.")] = None,
-    flink_script: Annotated[Path | None, typer.Option(help="The script that runs Flink's joins.")] = None,
+    flink_script: Annotated[Path | None, typer.Option(help="The script of Flink's joins, except over Kafka.")] = None,
     rows: Annotated[int | None, typer.Option(min=1, help="Rows per side (default: those of each workload).")] = None,
     into: Annotated[Path | None, typer.Option("--json", help="Write all figures to this file.")] = None,
 ) -> None:
@@ -33,13 +33,15 @@ def bench(
         if alone or into is not None or rows is not None or flink is not None or flink_script is not None:
             raise UsageError("no workload is named", hint="name workloads, or use --all")
         for workload in suite.WORKLOADS.values():
-            typer.echo(f"{workload.name:12} {workload.title}")
+            typer.echo(f"{workload.name:15} {workload.title}")
         return
     for name in names or []:
         if name not in known:
             raise UsageError(f"there is no workload {name}", hint=did_you_mean(name, known))
-    if (flink is None) != (flink_script is None):
-        raise UsageError("--flink and --flink-script must be used together")
+    over_files = any(not suite.WORKLOADS[name].records for name in names or known)
+    if flink_script is not None if flink is None else over_files and flink_script is None:
+        hint = "workloads over Kafka need --flink alone"
+        raise UsageError("--flink and --flink-script must be used together", hint=hint)
     if into is not None and not _is_writable(into):
         raise UsageError(f"--json: {into} cannot be written", hint="name a file in an existing folder")
     try:
