@@ -87,6 +87,7 @@ def main() -> None:
             environment.execute_sql(table(side, topic, records, broker))
             environment.execute_sql(newest(side))
         environment.execute_sql(_SINK)
+        seconds = 0.0
         for _ in range(2):
             started = time.monotonic()
             environment.execute_sql(QUERIES[kind]).wait()

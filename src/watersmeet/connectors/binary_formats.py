@@ -35,7 +35,7 @@ _SEAL_BYTES = bytes.fromhex("d1ce57a7e25ea1ed")
 def encode_avro(frame: DataFrame, row: Column, options: Mapping[str, str]) -> Column:
     """Return the struct ``row`` as Avro bytes, by ``avro.schema`` or the schema of the columns' types."""
     require_package(frame.sparkSession, Package.AVRO)
-    return to_avro(row, _avro_schema(options) if "schema" in options else "")
+    return to_avro(row, avro_schema(options) if "schema" in options else "")
 
 
 def encode_protobuf(frame: DataFrame, row: Column, options: Mapping[str, str]) -> Column:
@@ -52,7 +52,7 @@ def parse_binary(source: DataFrame, kind: Format, columns: StructType, options: 
         require_package(source.sparkSession, Package.AVRO)
         # A fixed field follows the record, and its bytes follow the value. It holds them only if the record took
         # exactly all bytes of the value. PERMISSIVE mode alone returns NULLs for bad and for empty records alike.
-        sealed_schema = _sealed_avro(_avro_schema(options))
+        sealed_schema = _sealed_avro(avro_schema(options))
         read = from_avro(F.concat(value, F.lit(_SEAL_BYTES)), sealed_schema, {"mode": "PERMISSIVE"})
         body, good = F.col(PARSED)["body"], F.col(PARSED)["seal"] == F.lit(_SEAL_BYTES)
     else:
@@ -120,7 +120,7 @@ def _fits(field: StructField, given: Column, written: DataType) -> Column:
     return fits & (given.isNull() | (cast == given)) if exact else fits
 
 
-def _avro_schema(options: Mapping[str, str]) -> str:
+def avro_schema(options: Mapping[str, str]) -> str:
     """Return the record schema of ``avro.schema`` as JSON text."""
     given = options.get("schema")
     if given is None:

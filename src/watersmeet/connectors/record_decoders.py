@@ -6,13 +6,15 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType, TimestampType
+from pyspark.sql.types import CharType, StructType, TimestampType, VarcharType
 
 from watersmeet.catalog.streams import StreamDef, StreamMode
 from watersmeet.columns import TP_DELTA
+from watersmeet.connectors.binary_formats import avro_schema
 from watersmeet.connectors.envelope import DEBEZIUM
 from watersmeet.connectors.formats import Format, format_options
 from watersmeet.expressions.times import TimeUnit
+from watersmeet.records.avro import avro_decoder
 from watersmeet.records.debezium import ChangeTime, debezium_decoder
 from watersmeet.records.decoder import Decoder
 from watersmeet.records.json import json_decoder
@@ -21,8 +23,16 @@ from watersmeet.records.json import json_decoder
 def decoder_of(
     spark: SparkSession, format: str, columns: StructType, options: Mapping[str, str], changing: StreamDef | None
 ) -> Decoder | None:
-    """Return a decoder for the declared columns; None where only Spark can decode this format, type or option."""
-    if not _is_in_utc(spark) and any(isinstance(each.dataType, TimestampType) for each in columns):
+    """Return a decoder for the declared columns; None where only Spark can decode this format, type or option.
+
+    Raises ``ConfigError`` and ``ConnectorError`` for a schema that cannot be used.
+    """
+    types = [each.dataType for each in columns]
+    if any(isinstance(each, CharType | VarcharType) for each in types):  # Arrow knows no lengths
+        return None
+    if format == Format.AVRO:
+        return avro_decoder(avro_schema(format_options(Format.AVRO, options)), to_arrow_schema(columns, timezone="UTC"))
+    if not _is_in_utc(spark) and any(isinstance(each, TimestampType) for each in types):
         return None
     if format == DEBEZIUM and changing is not None and not format_options(Format.JSON, options):
         return _of_changes(changing, columns)
