@@ -88,6 +88,14 @@ def test_random_schemas(spark: SparkSession, seed: int) -> None:
     assert check(spark, rng, random_fields(rng)) >= RECORDS // 2
 
 
+def test_a_length_that_is_a_lie_is_a_bad_row(spark: SparkSession) -> None:
+    """Not the end of the JVM, which would allocate two gigabytes for it."""
+    schema_json = json.dumps({"type": "record", "name": "r", "fields": [{"name": "f", "type": "string"}]})
+    values = [b"\xee\xff\xff\xff\x0f", b"\x02a"]
+    rows, good = on_spark(spark, values, schema_json, pa.schema([("f", pa.string())]))
+    assert (rows.to_pylist(), good) == ([{"f": None}, {"f": "a"}], [False, True])
+
+
 def test_attributes_that_the_decoder_ignores(spark: SparkSession) -> None:
     leaf = {"type": "string", "avro.java.string": "String", "connect.name": "n", "doc": "d"}
     field = {"name": "f", "type": ["null", leaf], "default": None, "doc": "d", "order": "ignore", "connect.x": 1}

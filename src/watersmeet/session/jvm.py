@@ -22,6 +22,9 @@ from watersmeet.errors import ConfigError, WatersmeetError
 from watersmeet.runtime.process_folder import process_folder
 from watersmeet.session.class_archive import recording_options, sharing_options
 
+#: Avro allocates as many bytes as a record says that a text has, by default up to 2 GB, before it reads them: a record of
+#: five bytes could end the JVM.
+AVRO_LIMITS = tuple(f"-Dorg.apache.avro.limits.{kind}.maxLength={64 << 20}" for kind in ("string", "bytes"))
 _LAST_WORDS_SECONDS = 5.0
 _LAST_WRITES_SECONDS = 120.0
 
@@ -131,7 +134,7 @@ def _environment_of_jvm(folder: Path, options: Sequence[str]) -> Iterator[None]:
 
     The user's Java options come later on the command line, so they take precedence.
     """
-    ours = " ".join(_quoted(option) for option in (f"-Djava.io.tmpdir={folder}", *options))
+    ours = " ".join(_quoted(option) for option in (f"-Djava.io.tmpdir={folder}", *AVRO_LIMITS, *options))
     changed = {
         "TMPDIR": str(folder),
         "SPARK_SUBMIT_OPTS": f"{ours} {os.environ.get('SPARK_SUBMIT_OPTS', '')}".strip(),

@@ -17,7 +17,7 @@ from watersmeet.errors import ConfigError
 from watersmeet.runtime.masters import local_cores, with_retries
 from watersmeet.runtime.process_folder import process_folder
 from watersmeet.runtime.worker_python import LOG_VARIABLE, worker_python
-from watersmeet.session.jvm import not_started, silence_end_of_jvm, start_jvm
+from watersmeet.session.jvm import AVRO_LIMITS, not_started, silence_end_of_jvm, start_jvm
 
 _STATE_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -100,6 +100,8 @@ def settings_for(config: Mapping[str, str]) -> dict[str, str]:
         # A task that sorts a few frames by bucket would allocate, and clear, a page of up to 64 MB. Not elsewhere:
         # frames are larger there, and a task may have 8,192 pages.
         settings["spark.buffer.pageSize"] = "1m"
+    else:
+        settings["spark.executor.extraJavaOptions"] = " ".join(AVRO_LIMITS)
     return {**settings, **config, "spark.master": with_retries(master)}
 
 
