@@ -121,8 +121,8 @@ def _hot(name: str, skew: str) -> Workload:
 #: The JVM compiles during the first ten batches or so; workloads to compare with ``inner`` have as many batches.
 _LARGE = Data(rows=8_000_000, files=20)
 _USUAL = Data(rows=4_000_000, files=10)
-#: Batches of 400,000 records; the first five do not count.
-_RECORDS = Data(rows=3_000_000, files=15)
+#: The first five batches do not count.
+_RECORDS = Data(rows=6_000_000, files=15)
 _RECORDS_WARM_UP = 5
 #: With small batches the JVM compiles during the first fifty batches or so.
 _SMALL = Data(rows=60_000, files=120, keys=1000)

@@ -22,8 +22,8 @@ from watersmeet.errors import ConfigError, WatersmeetError
 from watersmeet.runtime.process_folder import process_folder
 from watersmeet.session.class_archive import recording_options, sharing_options
 
-#: Avro allocates as many bytes as a record says that a text has, by default up to 2 GB, before it reads them: a record of
-#: five bytes could end the JVM.
+#: Avro allocates as many bytes as a record declares for a text, by default up to 2 GB, before it reads them: a record
+#: of five bytes could end the JVM.
 AVRO_LIMITS = tuple(f"-Dorg.apache.avro.limits.{kind}.maxLength={64 << 20}" for kind in ("string", "bytes"))
 _LAST_WORDS_SECONDS = 5.0
 _LAST_WRITES_SECONDS = 120.0
