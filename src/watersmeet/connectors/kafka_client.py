@@ -17,6 +17,7 @@ _SAME = {
     "fetch.max.bytes": "fetch.max.bytes",
     "fetch.max.wait.ms": "fetch.wait.max.ms",
     "fetch.min.bytes": "fetch.min.bytes",
+    "group.id": "group.id",
     "isolation.level": "isolation.level",
     "max.partition.fetch.bytes": "max.partition.fetch.bytes",
     "metadata.max.age.ms": "metadata.max.age.ms",

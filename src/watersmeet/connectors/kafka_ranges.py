@@ -34,7 +34,7 @@ class Topic:
     """A topic from its beginning, with settings of librdkafka; ``limit`` is the number of records in a batch."""
 
     name: str
-    settings: Mapping[str, str]
+    settings: Mapping[str, str] = field(repr=False)  # with secrets
     limit: int | None = None
 
 
@@ -111,9 +111,9 @@ class _Planner(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _offsets(self, spec: OffsetSpec) -> Offsets:
         topic = self.topic.name
-        if self._admin is None:
-            self._admin = AdminClient(dict(self.topic.settings))
         try:
+            if self._admin is None:
+                self._admin = AdminClient(dict(self.topic.settings))
             found = self._admin.list_topics(topic, timeout=_ANSWER_SECONDS).topics[topic]
             asked = {TopicPartition(topic, number): spec for number in found.partitions}
             answers = self._admin.list_offsets(

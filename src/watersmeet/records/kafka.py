@@ -34,7 +34,8 @@ RAW_SCHEMA = pa.schema(
     ]
 )
 _SETTINGS = {
-    "group.id": "watersmeet",  # librdkafka asks for one; nothing joins it or commits
+    # librdkafka asks for a group, though nothing joins it or commits; whoever may read with Spark may use this prefix
+    "group.id": "spark-kafka-source-watersmeet",
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "enable.partition.eof": True,

@@ -10,7 +10,7 @@ records at once, but only those for which the result is certain to be Spark's; t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 import numpy as np
@@ -43,7 +43,7 @@ class RecordSource:
     """
 
     frame: DataFrame
-    read: Callable[[pa.RecordBatch], Iterator[Records]]
+    read: Callable[[pa.RecordBatch], Iterator[Records]] = field(repr=False)  # may hold secrets
     raw: pa.Schema
     decoder: Decoder
     by_spark: Callable[[DataFrame], DataFrame]
@@ -55,7 +55,7 @@ class RecordSource:
 class RecordTask:
     """Reads, decodes and packs records; yields frames in ``_wm_packed`` beside the raw columns, and records left."""
 
-    read: Callable[[pa.RecordBatch], Iterator[Records]]
+    read: Callable[[pa.RecordBatch], Iterator[Records]] = field(repr=False)
     decoder: Decoder
     projection: Projection
     packing: PackTask
