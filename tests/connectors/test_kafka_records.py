@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions
 from pyspark.sql import SparkSession
 
 import watersmeet
@@ -177,24 +178,55 @@ def test_transactions_and_gaps(spark: SparkSession, broker: Broker, topics: Call
     assert values(4, 5) == [b"3"]
 
 
-def test_records_that_are_gone_are_an_error(
-    spark: SparkSession, broker: Broker, topics: Callable[[int], str], tmp_path: Path
-) -> None:
+def drain_self_join(session: Session) -> None:
+    run_job(
+        session,
+        "INSERT INTO out SELECT a.id FROM e a JOIN e b ON a.id = b.id WITHIN INTERVAL '1' SECOND",
+        QueryMode.DRAIN,
+    )
+
+
+@pytest.fixture
+def joined(spark: SparkSession, broker: Broker, topics: Callable[[int], str], tmp_path: Path) -> tuple[Session, str]:
+    """A session whose stream ``e`` has been joined with itself, and its topic of one partition and four records."""
     topic = topics(1)
     session = watersmeet.connect(spark, workspace=tmp_path / "workspace")
     session.sql(
         f"CREATE STREAM e (id INT, ts TIMESTAMP, WATERMARK FOR ts AS ts) {options(broker, topic)};"
         f"CREATE STREAM out WITH (connector = 'files', path = '{tmp_path}/out')"
     )
-    values = [json.dumps({"id": n, "ts": moment(n)}) for n in range(4)]
-    job = "INSERT INTO out SELECT a.id FROM e a JOIN e b ON a.id = b.id WITHIN INTERVAL '1' SECOND"
-    broker.produce(spark, topic, values)
-    run_job(session, job, QueryMode.DRAIN)
-    broker.produce(spark, topic, values)
-    admin = AdminClient({"bootstrap.servers": broker.address})
-    (deleted,) = admin.delete_records([TopicPartition(topic, 0, 6)]).values()
+    broker.produce(spark, topic, [json.dumps({"id": n, "ts": moment(n)}) for n in range(4)])
+    drain_self_join(session)
+    assert json_rows(tmp_path / "out") == [(0,), (1,), (2,), (3,)]
+    return session, topic
+
+
+def delete(broker: Broker, topic: str, partition: int, before: int) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
+    (deleted,) = admin.delete_records([TopicPartition(topic, partition, before)]).values()
     deleted.result(30)
+
+
+def test_records_that_are_gone_are_an_error(
+    spark: SparkSession, broker: Broker, joined: tuple[Session, str], tmp_path: Path
+) -> None:
+    session, topic = joined
+    broker.produce(spark, topic, [json.dumps({"id": n, "ts": moment(n)}) for n in range(4, 8)])
+    delete(broker, topic, 0, 6)
     with pytest.raises(
         ConnectorError, match=r"records of t\w+-0 from offset 4 on are gone.*\nhint: start the query anew"
     ):
-        run_job(session, job, QueryMode.DRAIN)
+        drain_self_join(session)
+
+
+def test_a_new_partition_begins_at_its_first_record(
+    spark: SparkSession, broker: Broker, joined: tuple[Session, str], tmp_path: Path
+) -> None:
+    session, topic = joined
+    admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
+    (added,) = admin.create_partitions([NewPartitions(topic, 2)]).values()
+    added.result(30)
+    broker.produce(spark, topic, [json.dumps({"id": n, "ts": moment(n)}) for n in (4, 5, 6)], partition=1)
+    delete(broker, topic, 1, 1)
+    drain_self_join(session)
+    assert json_rows(tmp_path / "out") == [(0,), (1,), (2,), (3,), (5,), (6,)]

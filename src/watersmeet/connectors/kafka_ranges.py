@@ -80,8 +80,7 @@ class _Planner(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
         """The offsets to read to; raises ``ConnectorError`` if the topic has become shorter."""
         topic, latest = self.topic.name, self._last or self._offsets(_LATEST)
-        begins = start.get(topic, {})
-        for partition, offset in begins.items():
+        for partition, offset in start.get(topic, {}).items():
             end = latest[topic].get(partition)
             if end is None or end < offset:
                 raise ConnectorError(
@@ -89,25 +88,26 @@ class _Planner(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     "was deleted or made anew",
                     hint="start the query anew, without its checkpoint, to go on with what the topic has",
                 )
-        new = latest[topic].keys() - begins.keys()
-        if new and begins:
-            earliest = self._offsets(_EARLIEST)[topic]
-            begins = {**begins, **{partition: earliest[partition] for partition in new}}
         if isinstance(limit, ReadMaxRows):
-            return {topic: limited(begins, latest[topic], limit.max_rows)}
+            return {topic: limited(self._begins(start, latest), latest[topic], limit.max_rows)}
         return latest
 
     def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
-        topic = self.topic.name
-        begins = start.get(topic, {})
+        topic, begins = self.topic.name, self._begins(start, end)
         return [
-            InputPartition(KafkaRange(topic, int(partition), begins.get(partition, 0), offset))
+            InputPartition(KafkaRange(topic, int(partition), begins[partition], offset))
             for partition, offset in end[topic].items()
-            if offset > begins.get(partition, 0)
+            if offset > begins[partition]
         ]
 
     def read(self, partition: InputPartition) -> Iterator[KafkaRange]:
         yield partition.value
+
+    def _begins(self, start: Offsets, end: Offsets) -> dict[str, int]:
+        """Where each partition begins; one that was added to the topic begins at its first record."""
+        topic = self.topic.name
+        begins = start.get(topic, {})
+        return begins if begins.keys() >= end[topic].keys() else {**self._offsets(_EARLIEST)[topic], **begins}
 
     def _offsets(self, spec: OffsetSpec) -> Offsets:
         topic = self.topic.name
