@@ -251,7 +251,7 @@ def test_a_small_batch_with_the_rest_of_the_topics_does_not_count(
 ) -> None:
     measured["watersmeet"]["batch_ms"] = [900] * 5 + [100] * 9 + [900, 1]
     result = CliRunner().invoke(app, ["bench", "kafka_changelog", "--alone"])
-    assert "| watersmeet | 4,000,000 |  | 100 ms | 100 ms |" in result.stdout
+    assert "| watersmeet | 8,000,000 |  | 100 ms | 100 ms |" in result.stdout
 
 
 def test_jars_that_are_not_available(commands: list[Sequence[str]], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,7 +269,7 @@ def test_streams_over_topics(tmp_path: Path) -> None:
     kafka = Kafka("127.0.0.1:1", ())
     of_avro, _ = definitions(WORKLOADS["kafka_avro"], tmp_path, kafka)
     assert (
-        "topic = 'kafka_avro-l', brokers = '127.0.0.1:1', format = 'avro', max_offsets_per_trigger = '200000'"
+        "topic = 'kafka_avro-l', brokers = '127.0.0.1:1', format = 'avro', max_offsets_per_trigger = '400000'"
         in of_avro
     )
     assert '{"name": "l_ts", "type": {"type": "long", "logicalType": "timestamp-micros"}}' in of_avro
