@@ -72,12 +72,6 @@ def test_times_may_be_seconds_in_some_blocks() -> None:
         assert found.rows["ts"].to_pylist() == [FIRST] * 3
 
 
-def test_a_format_that_is_another_is_given_up() -> None:
-    """Not every record of thousands is tried."""
-    rows, _, left = decode(*[b'{"i":"x"}'] * 5_000)
-    assert (rows, len(left)) == ([], 5_000)
-
-
 def test_types_that_only_spark_decodes() -> None:
     assert json_decoder(pa.schema([("a", pa.list_(pa.int32()))])) is None
     assert json_decoder(pa.schema([("b", pa.binary())])) is None

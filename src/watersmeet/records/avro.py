@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from watersmeet.records.avro_schema import AvroType, Field, Kind, avro_fields
 from watersmeet.records.avro_values import Cells, Octets, read_field
-from watersmeet.records.decoder import Decoded
+from watersmeet.records.decoder import Decoded, bounds
 from watersmeet.records.utf8 import is_utf8
 
 
@@ -86,13 +86,9 @@ def _narrowed(written: AvroType, column: pa.DataType) -> AvroType:
 
 def _octets(values: pa.Array) -> tuple[Octets, np.ndarray, np.ndarray]:
     """Return the bytes of all records, and where each begins and ends."""
-    _, offsets, octets = values.buffers()
-    if len(values) == 0:  # there may be no offsets
-        return Octets.of(np.empty(0, np.uint8)), np.empty(0, np.int64), np.empty(0, np.int64)
-    places = np.frombuffer(offsets, np.int32, len(values) + 1, 4 * values.offset).astype(np.int64)
-    first, last = int(places[0]), int(places[-1])
-    places -= first
-    return Octets.of(np.frombuffer(octets, np.uint8)[first:last]), places[:-1], places[1:]
+    starts, ends, octets = bounds(values)
+    first, last = int(starts.min(initial=2**62)), int(ends.max(initial=0))
+    return Octets.of(octets[first:last]), starts - first, ends - first
 
 
 def _array(written: AvroType, column: pa.DataType, cells: Cells, data: Octets, records: np.ndarray) -> pa.Array:

@@ -80,6 +80,8 @@ def _halved(
 
 def bounds(values: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Where each record begins and ends in the data, and the data as bytes; a NULL is an empty record."""
+    if len(values) == 0:  # there may be no offsets
+        return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.uint8)
     _, offsets, data = values.buffers()
     ends = np.frombuffer(offsets, np.int32, len(values) + 1, values.offset * 4).astype(np.int64)
     found = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)

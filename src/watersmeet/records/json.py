@@ -19,6 +19,7 @@ import pyarrow.json
 
 from watersmeet.records.decoder import Decoded, bounds, decode_blocks
 from watersmeet.records.times import dates, timestamps
+from watersmeet.records.utf8 import is_utf8
 
 _NOT_A_NUMBER = r"[:,\[\s][+-]?(NaN|Inf)"
 # The limits of Spark's parser: 1,000 levels, 1,000 digits, names of 50,000 characters.
@@ -99,7 +100,9 @@ def is_plain(values: pa.Array) -> np.ndarray:
     long = plain & (ends - starts > _SHORT_BYTES)
     if long.any():
         plain[long] = _is_within_limits(values.filter(pa.array(long)))
-    if any(word in data.tobytes() for word in (b"NaN", b"Inf")):
+    plain &= is_utf8(values)
+    octets = data.tobytes()
+    if b"NaN" in octets or b"Inf" in octets:
         found = pc.fill_null(pc.match_substring_regex(values, _NOT_A_NUMBER), False)
         plain &= ~found.to_numpy(zero_copy_only=False)
     return plain
@@ -120,7 +123,6 @@ def read_objects(values: pa.Array, schema: pa.Schema) -> pa.Table | None:
     records = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
     text = pc.binary_join(records, b"\n")[0].as_buffer()
     try:
-        values.cast(pa.string())  # only UTF-8
         rows = pyarrow.json.read_json(
             pa.BufferReader(text),
             read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=text.size + 1),

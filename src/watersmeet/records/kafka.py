@@ -73,36 +73,34 @@ class KafkaRecords:
     topic: str
     partition: int
 
-    def hidden(self, names: Sequence[str]) -> pa.Table:
+    def hidden(self, names: Sequence[str], numbers: np.ndarray) -> pa.Table:
         """The hidden columns with the values that connectors/kafka_source.py computes."""
         columns = {}
         if PART in names:
-            columns[PART] = pa.repeat(f"{self.topic}-{self.partition}", len(self.messages))
+            columns[PART] = pa.repeat(f"{self.topic}-{self.partition}", len(numbers))
         if SEQUENCE in names:
-            columns[SEQUENCE] = _places(self.partition, self._offsets())
+            columns[SEQUENCE] = _places(self.partition, self._offsets(numbers))
         if TP_TIME in names:
-            columns[TP_TIME] = self._timestamps()
+            columns[TP_TIME] = self._timestamps(numbers)
         return pa.table(columns)
 
     def raw(self, numbers: np.ndarray) -> pa.RecordBatch:
         """The records with these numbers as ``RAW_SCHEMA``."""
-        chosen = KafkaRecords([self.messages[number] for number in numbers], self.values, self.topic, self.partition)
-        keys = [message.key() for message in chosen.messages]
         columns = [
-            pa.array(keys, pa.binary()),
+            pa.array([self.messages[number].key() for number in numbers], pa.binary()),
             self.values.take(pa.array(numbers)),
             pa.repeat(self.topic, len(numbers)),
             pa.repeat(pa.scalar(self.partition, pa.int32()), len(numbers)),
-            pa.array(chosen._offsets()),
-            chosen._timestamps(),
+            pa.array(self._offsets(numbers)),
+            self._timestamps(numbers),
         ]
         return pa.RecordBatch.from_arrays(columns, schema=RAW_SCHEMA)
 
-    def _offsets(self) -> np.ndarray:
-        return np.fromiter(map(_offset, self.messages), np.int64, len(self.messages))
+    def _offsets(self, numbers: np.ndarray) -> np.ndarray:
+        return np.fromiter((_offset(self.messages[number]) for number in numbers), np.int64, len(numbers))
 
-    def _timestamps(self) -> pa.Array:
-        millis = np.fromiter((message.timestamp()[1] for message in self.messages), np.int64, len(self.messages))
+    def _timestamps(self, numbers: np.ndarray) -> pa.Array:
+        millis = np.fromiter((self.messages[number].timestamp()[1] for number in numbers), np.int64, len(numbers))
         return pc.multiply(pa.array(millis), 1000).cast(pa.timestamp("us", "UTC"))
 
 
@@ -145,7 +143,7 @@ def _consumed(wanted: KafkaRange, settings: Mapping[str, str]) -> Iterator[list[
     with _assigned(wanted, settings) as consumer:
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while position < wanted.end:
-            found = consumer.consume(_MESSAGES, _WAIT_SECONDS)
+            before, found = position, consumer.consume(_MESSAGES, _WAIT_SECONDS)
             messages = [message for message in found if message.error() is None]
             if len(messages) < len(found):
                 reports = (message for message in found if message.error() is not None)
@@ -155,7 +153,7 @@ def _consumed(wanted: KafkaRange, settings: Mapping[str, str]) -> Iterator[list[
                 if position > wanted.end:
                     messages = messages[: bisect_left(messages, wanted.end, key=_offset)]
                 yield messages
-            if found:
+            if position > before:
                 deadline = time.monotonic() + _PATIENCE_SECONDS
             elif time.monotonic() > deadline:
                 raise ConnectorError(
@@ -167,7 +165,7 @@ def _consumed(wanted: KafkaRange, settings: Mapping[str, str]) -> Iterator[list[
 
 @contextmanager
 def _assigned(wanted: KafkaRange, settings: Mapping[str, str]) -> Iterator[Consumer]:
-    consumer = _consumer(tuple(sorted(settings.items())))
+    consumer = _consumer(tuple(settings.items()))
     consumer.assign([TopicPartition(wanted.topic, wanted.partition, wanted.start)])
     try:
         yield consumer
@@ -177,13 +175,8 @@ def _assigned(wanted: KafkaRange, settings: Mapping[str, str]) -> Iterator[Consu
 
 @cache
 def _consumer(settings: tuple[tuple[str, str], ...]) -> Consumer:
-    return new_consumer(dict(settings))
-
-
-def new_consumer(settings: Mapping[str, str]) -> Consumer:
-    """A consumer with settings of librdkafka; raises ``ConnectorError`` for wrong ones."""
     try:
-        return Consumer({**_SETTINGS, **settings})
+        return Consumer({**_SETTINGS, **dict(settings)})
     except KafkaException as error:
         raise ConnectorError(f"Kafka's client cannot be made: {error.args[0].str()}") from None
 

@@ -90,7 +90,7 @@ class RecordTask:
         decoded = self.decoder.decode(records.values)
         rows, numbers, left = decoded.rows, decoded.records, decoded.left
         names = [name for name in (PART, SEQUENCE, TP_TIME) if name in self._hidden]
-        hidden = records.hidden(names) if len(numbers) == len(records.values) else records.hidden(names).take(numbers)
+        hidden = records.hidden(names, numbers)
         for name in names:
             rows = rows.append_column(name, hidden[name])
         bad = unusable(rows, self.projection).to_numpy()
