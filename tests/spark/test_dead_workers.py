@@ -21,7 +21,7 @@ from watersmeet.session.results import Started
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 NAMES = ("id", "ts")
-FILES = 8
+FILES = 12
 ROWS = {name: [((7 * i + step) % 50, i) for i in range(25 * FILES)] for name, step in (("o", 0), ("p", 3))}
 JOB = """
 CREATE STREAM o (id INT, ts BIGINT, WATERMARK FOR ts AS ts)
