@@ -1,7 +1,7 @@
-"""One bucket's step: frames in, kernel, durable state, frames out.
+"""One bucket's steps: frames in, kernel, durable state, frames out.
 
-``run_step`` knows nothing of Spark: runtime/worker_tasks.py calls it in a Spark task, the test harness directly.
-The store commits all that a step wrote, or nothing.
+``run_step`` and ``OpenBucket`` know nothing of Spark: the tasks in ``watersmeet.runtime`` call them, the test harness
+calls ``run_step``.  The store commits all that was written since the last commit, or nothing.
 """
 
 from __future__ import annotations
@@ -37,41 +37,79 @@ def run_step(
     local_copies: LocalCopies | None = None,
     hot_keys: HotKeyLog | None = None,
 ) -> Outbox:
-    """Take one step of one bucket and return the frames that it sends on.
+    """Take one step of one bucket, write its state, and return the frames that it sends on.
+
+    For the parameters and errors see ``OpenBucket``.
+    """
+    opened = OpenBucket(spec, bucket, store, working_set, local_copies, hot_keys)
+    outbox = opened.step(frames)
+    return outbox.followed_by(opened.close())
+
+
+class OpenBucket:
+    """A bucket between two commits: any number of steps, then ``close`` writes its manifest.
 
     ``local_copies`` holds copies of the bucket's segments that workers of this machine left for each other.
-    ``hot_keys`` is the log that the rows of this batch were packed by (None: the query spreads no keys).
+    ``hot_keys`` is the log that the rows of a step were packed by (None: the query spreads no keys).
 
-    Raises ``CheckpointError`` if the stored state belongs to another plan or format, and ``LimitError`` if the state
-    would exceed its limit or a batch needs more memory than there is.  Then nothing of the step is committed.
+    Raises ``CheckpointError`` if the stored state belongs to another plan or format.
     """
-    inbox = sort_inbox(spec, frames)
-    manifest = _read_manifest(spec, bucket, store)
-    log = SegmentLog(manifest, store, working_set, local_copies)
-    loaded = working_set.sync(manifest.segments, log.load, max_in_memory=spec.max_rows_in_memory)
 
-    bounds = late_bounds(spec, manifest)
-    frontiers = advance_frontiers(spec, manifest, inbox)
-    inputs, late = split_late_rows(spec, manifest, inbox, bounds)
-    if bucket == spec.buckets[0]:
-        decide_hot_keys(spec, manifest, inbox, hot_keys)
+    def __init__(
+        self,
+        spec: OperatorSpec,
+        bucket: int,
+        store: Store,
+        working_set: WorkingSet,
+        local_copies: LocalCopies | None = None,
+        hot_keys: HotKeyLog | None = None,
+    ) -> None:
+        self._spec, self._bucket, self._store = spec, bucket, store
+        self._working_set, self._hot_keys = working_set, hot_keys
+        self._manifest = _read_manifest(spec, bucket, store)
+        self._log = SegmentLog(self._manifest, store, working_set, local_copies)
+        self._loaded = working_set.sync(self._manifest.segments, self._log.load, max_in_memory=spec.max_rows_in_memory)
+        self._reported = self._manifest.frontier
 
-    result = _run_kernel(spec, manifest, working_set, inputs, frontiers)
-    manifest.next_rid += sum(table.num_rows for table in inputs.values())
-    manifest.step += 1
+    def step(self, frames: Iterable[Frame]) -> Outbox:
+        """Take one step and return the frames that it sends on; ``advanced`` and ``close`` report its frontier.
 
-    apply_result(log, result, spec.kernel.partition_width)
-    working_set.move_to_disk(manifest.segments, spec.max_rows_in_memory)
-    check_limit(spec, manifest)
-    write_manifest(store, manifest)
+        Raises ``LimitError`` if the state would exceed its limit or a step needs more memory than there is.  Then the
+        bucket cannot be used further, and nothing since the last commit counts.
+        """
+        spec, manifest, working_set = self._spec, self._manifest, self._working_set
+        inbox = sort_inbox(spec, frames)
+        bounds = late_bounds(spec, manifest)
+        frontiers = advance_frontiers(spec, manifest, inbox)
+        inputs, late = split_late_rows(spec, manifest, inbox, bounds)
+        if self._bucket == spec.buckets[0]:
+            decide_hot_keys(spec, manifest, inbox, self._hot_keys)
 
-    others = [
-        *forwarded(spec, bucket, inbox.passing),
-        *side_frames(spec, bucket, late),
-        *frontier_marks(spec, bucket, manifest),
-        *counter_frames(spec, bucket, manifest, working_set, loaded),
-    ]
-    return Outbox(spec, bucket, result.changes, others)
+        result = _run_kernel(spec, manifest, working_set, inputs, frontiers)
+        manifest.next_rid += sum(table.num_rows for table in inputs.values())
+        manifest.step += 1
+
+        apply_result(self._log, result, spec.kernel.partition_width)
+        working_set.move_to_disk(manifest.segments, spec.max_rows_in_memory)
+        check_limit(spec, manifest)
+        others = [*forwarded(spec, self._bucket, inbox.passing), *side_frames(spec, self._bucket, late)]
+        return Outbox(spec, self._bucket, result.changes, others)
+
+    def advanced(self) -> list[Frame]:
+        """Return marks with the operator's frontier if it has advanced since the last call."""
+        if self._manifest.frontier == self._reported:
+            return []
+        self._reported = self._manifest.frontier
+        return frontier_marks(self._spec, self._bucket, self._manifest)
+
+    def close(self) -> list[Frame]:
+        """Write the manifest; return what the bucket reports at every commit: its frontier, counters and size."""
+        write_manifest(self._store, self._manifest)
+        spec, bucket, manifest = self._spec, self._bucket, self._manifest
+        return [
+            *frontier_marks(spec, bucket, manifest),
+            *counter_frames(spec, bucket, manifest, self._working_set, self._loaded),
+        ]
 
 
 def _read_manifest(spec: OperatorSpec, bucket: int, store: Store) -> Manifest:
@@ -87,7 +125,7 @@ def _run_kernel(
     inputs: Mapping[int, pa.Table],
     frontiers: StepFrontiers,
 ) -> StepResult:
-    """Run the kernel, unless the batch brings neither rows nor a new frontier, and add up its counters."""
+    """Run the kernel, unless the step brings neither rows nor a new frontier, and add up its counters."""
     is_first = manifest.step == 0  # an aggregate of all rows has a result before there are any
     if not (is_first or any(rows.num_rows for rows in inputs.values()) or frontiers.before != frontiers.after):
         return StepResult()

@@ -19,7 +19,10 @@ from watersmeet.state.working_set import WorkingSet
 
 @dataclass(frozen=True, slots=True)
 class Outbox:
-    """What a step sends on.  Results are encoded during iteration, so only one frame of them is in memory twice."""
+    """What a step sends on: its results, then other frames.
+
+    Results are encoded during iteration, so only one frame of them is in memory twice.
+    """
 
     spec: OperatorSpec
     bucket: int
@@ -27,8 +30,12 @@ class Outbox:
     others: Sequence[Frame]
 
     def __iter__(self) -> Iterator[Frame]:
-        yield from self.others
         yield from _result_frames(self.spec, self.bucket, self.changes)
+        yield from self.others
+
+    def followed_by(self, frames: Sequence[Frame]) -> Outbox:
+        """The same outbox with further frames at its end."""
+        return replace(self, others=[*self.others, *frames])
 
 
 def forwarded(spec: OperatorSpec, bucket: int, frames: Sequence[Frame]) -> list[Frame]:

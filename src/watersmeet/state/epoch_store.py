@@ -1,0 +1,114 @@
+"""The store of a real-time query: what changed in an epoch is one file, written when the epoch ends.
+
+A file holds the values that its epoch put, then the places of all live values, in this file and in earlier ones, then
+the length of that index.  So the newest file that counts is enough to find every value.  Files are never changed; one
+is deleted once no live value is in it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+import pyarrow.fs
+
+from watersmeet.errors import CheckpointError
+from watersmeet.filesystems import filesystem_of
+
+FORMAT_VERSION = 1
+_LENGTH_BYTES = 8
+
+
+class Place(NamedTuple):
+    """Where a value is: a file of the folder, and its bytes there."""
+
+    file: str
+    start: int
+    length: int
+
+
+class EpochStore:
+    """Values by name in ``folder`` (a path or URI), as the file ``base`` left them (None: none yet).
+
+    File names begin with the number of their epoch, so that they sort by it.  Changes stay in memory until ``write``.
+
+    Raises ``CheckpointError`` if ``base`` is missing or damaged.
+    """
+
+    def __init__(self, folder: str, base: str | None) -> None:
+        self._filesystem, self._path = filesystem_of(folder)
+        self._base = base
+        self._stored: dict[str, Place] = {} if base is None else self._read_index(base)
+        self._new: dict[str, bytes] = {}
+
+    def get(self, name: str) -> bytes | None:
+        """Return the value of a name; None if there is none."""
+        if name in self._new:
+            return self._new[name]
+        place = self._stored.get(name)
+        if place is None:
+            return None
+        with self._open(place.file) as file:
+            return bytes(file.read_at(place.length, place.start))
+
+    def put(self, name: str, value: bytes) -> None:
+        """Set the value of a name."""
+        self._new[name] = bytes(value)
+
+    def delete(self, name: str) -> None:
+        """Delete a name."""
+        self._new.pop(name, None)
+        self._stored.pop(name, None)
+
+    def write(self, name: str) -> None:
+        """Write everything that changed as the file ``name``; a file of that name is replaced."""
+        places: dict[str, Place] = {key: place for key, place in self._stored.items() if key not in self._new}
+        self._filesystem.create_dir(self._path, recursive=True)
+        with self._filesystem.open_output_stream(f"{self._path}/{name}") as out:
+            start = 0
+            for key, value in self._new.items():
+                out.write(value)
+                places[key] = Place(name, start, len(value))
+                start += len(value)
+            index = json.dumps({"version": FORMAT_VERSION, "values": places}, separators=(",", ":")).encode()
+            out.write(index)
+            out.write(len(index).to_bytes(_LENGTH_BYTES, "big"))
+
+    def remove_unused(self) -> None:
+        """Delete files before ``base`` in which nothing is live.
+
+        Only those: a run that was abandoned may still be here when its successor writes later files.
+        """
+        if self._base is None:
+            return
+        live = {place.file for place in self._stored.values()}
+        for found in self._filesystem.get_file_info(pyarrow.fs.FileSelector(self._path, allow_not_found=True)):
+            if found.base_name < self._base and found.base_name not in live:
+                self._filesystem.delete_file(found.path)
+
+    def _read_index(self, name: str) -> dict[str, Place]:
+        with self._open(name) as file:
+            size = file.size()
+            length = int.from_bytes(file.read_at(_LENGTH_BYTES, size - _LENGTH_BYTES), "big") if size else 0
+            text = file.read_at(length, size - _LENGTH_BYTES - length) if 0 < length <= size else b""
+        try:
+            index = json.loads(text)
+        except ValueError:
+            raise CheckpointError(
+                f"{self._path}/{name} is damaged: it has no index", hint="restore the file from a copy"
+            ) from None
+        if index["version"] != FORMAT_VERSION:
+            raise CheckpointError(
+                f"{self._path}/{name} has format {index['version']}, this version of Watersmeet reads {FORMAT_VERSION}",
+                hint="run it with the version that wrote it, or start on a new checkpoint",
+            )
+        return {key: Place(*place) for key, place in index["values"].items()}
+
+    def _open(self, name: str) -> pyarrow.NativeFile:
+        try:
+            return self._filesystem.open_input_file(f"{self._path}/{name}")
+        except OSError as error:
+            raise CheckpointError(
+                f"{self._path}/{name} cannot be read: {str(error).splitlines()[0]}",
+                hint="restore the file from a copy, or start on a new checkpoint",
+            ) from None
