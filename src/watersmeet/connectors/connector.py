@@ -16,7 +16,9 @@ from watersmeet.catalog.streams import StreamDef
 from watersmeet.connectors.console import Show
 from watersmeet.connectors.sink_changelogs import Changelogs
 from watersmeet.connectors.stream_schema import spark_schema
+from watersmeet.errors import UnsupportedError
 from watersmeet.runtime.dataflow import Source
+from watersmeet.runtime.real_time.sinks import LiveSink
 from watersmeet.settings.option_parsing import parse_options
 from watersmeet.settings.seek import Seek
 
@@ -26,13 +28,18 @@ WriteBatch: TypeAlias = Callable[[DataFrame, int, str], object]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A request for a source; ``limited`` honours limits on the size of a batch, ``seek`` says where to begin."""
+    """A request for a source.
+
+    ``limited`` honours limits on the size of a batch, ``seek`` says where to begin, ``live`` is for a query in real
+    time.
+    """
 
     spark: SparkSession
     stream: StreamDef
     workspace: Path
     limited: bool = False
     seek: Seek | None = None
+    live: bool = False
 
     @property
     def columns(self) -> StructType:
@@ -111,6 +118,13 @@ class SinkConnector(Connector):
 
         Raises ``ConnectorError`` where the sink cannot be reached or does not fit the stream.
         """
+
+    def open_live_sink(self, writing: Writing) -> LiveSink:
+        """Return what writes rows in real time; raises as ``open_sink`` does, and ``UnsupportedError`` if it cannot."""
+        raise UnsupportedError(
+            f"{writing.stream.name} ({self.name}) cannot be written to in real time",
+            hint="write to a stream of kafka, or leave out mode = 'real_time': micro-batches take it",
+        )
 
     def takes_changelog(self, stream: StreamDef) -> bool:
         """Return whether the stream is defined so that it takes a changelog."""

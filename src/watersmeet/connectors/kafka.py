@@ -8,11 +8,12 @@ from watersmeet.catalog.streams import StreamDef
 from watersmeet.connectors.connector import Reading, SinkConnector, StoredConnector, WriteBatch, Writing
 from watersmeet.connectors.kafka_broker import partitions
 from watersmeet.connectors.kafka_options import PREFIXES, KafkaOptions, options_of
-from watersmeet.connectors.kafka_sink import write_batch
-from watersmeet.connectors.kafka_source import read_stored, read_stream, worker_records
+from watersmeet.connectors.kafka_sink import live_writer, write_batch
+from watersmeet.connectors.kafka_source import live_records, read_stored, read_stream, worker_records
 from watersmeet.connectors.sink_changelogs import Changelogs
 from watersmeet.errors import ConfigError
 from watersmeet.runtime.dataflow import Source
+from watersmeet.runtime.real_time.sinks import LiveSink
 
 
 class KafkaConnector(StoredConnector, SinkConnector):
@@ -64,6 +65,8 @@ class KafkaConnector(StoredConnector, SinkConnector):
             changing=reading.changing,
             seek=reading.seek,
         )
+        if reading.live:
+            return Source(frame, parts, live=live_records(reading))
         return Source(frame, parts, records=worker_records(reading))
 
     def open_stored(self, reading: Reading) -> DataFrame:
@@ -75,3 +78,8 @@ class KafkaConnector(StoredConnector, SinkConnector):
         """Return what writes a batch as records."""
         options, changing = writing.stream.options, writing.changing
         return lambda rows, batch_id, key: write_batch(rows, batch_id, options, key=key, changing=changing)
+
+    def open_live_sink(self, writing: Writing) -> LiveSink:
+        """Return what writes rows as records, as they come."""
+        options, changing = writing.stream.options, writing.changing
+        return lambda rows, run: live_writer(rows, run, options, changing=changing)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import TP_DELTA, spark_name
@@ -16,6 +17,8 @@ from watersmeet.connectors.net_changes import net_frame
 from watersmeet.connectors.packages import Package, require_package
 from watersmeet.errors import ConfigError, ConnectorError, did_you_mean
 from watersmeet.runtime.failures import known_error
+from watersmeet.runtime.real_time.operator_task import EPOCH
+from watersmeet.runtime.real_time.sinks import RunName
 from watersmeet.settings.secrets import hide
 
 #: Spark's default formats end at milliseconds; two keys may differ by less.
@@ -23,6 +26,8 @@ _WHOLE_TIMES = {
     "json.timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "json.timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
+#: Records leave at once; while one request is under way, those that follow gather.
+_AT_ONCE = {"kafka.linger.ms": "0"}
 
 
 def write_batch(
@@ -47,25 +52,10 @@ def write_batch(
     """
     given = options_of(options)
     require_package(frame.sparkSession, Package.KAFKA)
-    headers = {"_batch": str(batch_id), **({"_query": key} if key else {})}
-    if changing is None:
-        record = (_key(frame, given.key), encode(frame, given.format, given.format_options))
-    else:
+    headers = {"_batch": F.lit(str(batch_id)), **({"_query": F.lit(key)} if key else {})}
+    if changing is not None:
         frame = net_frame(frame, changing)
-        record = (_primary_key(changing), _value(frame, given, changing))
-    written = frame.select(
-        record[0].alias("key"),
-        record[1].alias("value"),
-        F.array(
-            *[F.struct(F.lit(k).alias("key"), F.encode(F.lit(v), "UTF-8").alias("value")) for k, v in headers.items()]
-        ).alias("headers"),
-    )
-    settings = {
-        "kafka.max.block.ms": "10000",
-        **client_options(given),
-        "topic": given.topic,
-        "includeHeaders": "true",
-    }
+    written, settings = _records(frame, given, changing, headers), _sink_options(given)
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -77,6 +67,52 @@ def write_batch(
         partitions(frame.sparkSession, options)  # its errors are clearer where the broker or the topic is the reason
         said = hide(str(error), given.client).strip().splitlines()[0]
         raise ConnectorError(f"batch {batch_id} could not be written to topic {given.topic!r}: {said}") from None
+
+
+def live_writer(
+    frame: DataFrame, run: RunName, options: Mapping[str, str], *, changing: StreamDef | None
+) -> DataStreamWriter:
+    """Return what writes rows with the column ``_wm_epoch`` to the topic as they come.
+
+    Records are those of ``write_batch``; ``_batch`` is the epoch. The headers ``_run`` and ``_first`` are the number of
+    the run and its first epoch: a consumer that sees a new run drops what earlier ones gave in that epoch and later.
+    The changes of a key come one after the other; one that only passes through a value may be seen with it.
+    """
+    given = options_of(options)
+    require_package(frame.sparkSession, Package.KAFKA)
+    epoch = F.col(EPOCH).cast("string")
+    headers = {
+        "_batch": epoch,
+        "_query": F.concat(F.lit(f"{run.query}-"), F.lpad(epoch, 12, "0")),
+        "_run": F.lit(str(run.run)),
+        "_first": F.lit(str(run.first)),
+    }
+    records = _records(frame, given, changing, headers)
+    return records.writeStream.format("kafka").options(**_sink_options(given), **_AT_ONCE)
+
+
+def _records(
+    frame: DataFrame, given: KafkaOptions, changing: StreamDef | None, headers: Mapping[str, Column]
+) -> DataFrame:
+    """The rows as records: ``key``, ``value`` and ``headers``."""
+    rows = frame.drop(EPOCH)
+    if changing is None:
+        key, value = _key(rows, given.key), encode(rows, given.format, given.format_options)
+    else:
+        if TP_DELTA not in rows.columns:
+            frame = rows = frame.withColumn(TP_DELTA, F.lit(1))
+        key, value = _primary_key(changing), _value(rows, given, changing)
+    marks = [F.struct(F.lit(name).alias("key"), F.encode(text, "UTF-8").alias("value")) for name, text in headers.items()]
+    return frame.select(key.alias("key"), value.alias("value"), F.array(*marks).alias("headers"))
+
+
+def _sink_options(given: KafkaOptions) -> dict[str, str]:
+    return {
+        "kafka.max.block.ms": "10000",
+        **client_options(given),
+        "topic": given.topic,
+        "includeHeaders": "true",
+    }
 
 
 def _key(frame: DataFrame, names: tuple[str, ...]) -> Column:

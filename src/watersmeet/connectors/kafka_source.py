@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -26,8 +27,10 @@ from watersmeet.connectors.kafka_ranges import Topic, ranges_of
 from watersmeet.connectors.packages import Package, require_package
 from watersmeet.connectors.record_decoders import decoder_of
 from watersmeet.records.kafka import RAW_SCHEMA, read_ranges
-from watersmeet.runtime.worker_records import RecordSource
-from watersmeet.settings.seek import Seek
+from watersmeet.records.kafka_tail import KafkaTopic
+from watersmeet.runtime.real_time.tails import LiveRecords
+from watersmeet.runtime.worker_records import RecordFormat, RecordSource
+from watersmeet.settings.seek import LATEST, Seek
 
 VALUE = "_value"
 
@@ -64,25 +67,44 @@ def worker_records(reading: Reading) -> RecordSource | None:
 
     Only Spark reads from elsewhere than the beginning: it stores where that was before the first batch.
     """
-    spark, columns, changing = reading.spark, reading.columns, reading.changing
     given = options_of(reading.stream.options)
     settings = settings_of_librdkafka(client_options(given))
-    decoder = decoder_of(spark, given.format, columns, given.format_options, changing)
-    if settings is None or decoder is None or given.starting != "earliest" or reading.seek is not None:
+    format = _record_format(reading, given)
+    if settings is None or format.decoder is None or given.starting != "earliest" or reading.seek is not None:
         return None
+    topic = Topic(given.topic, settings, given.max_offsets_per_trigger if reading.limited else None)
+    return RecordSource(ranges_of(reading.spark, topic), partial(read_ranges, settings=settings), format)
+
+
+def live_records(reading: Reading) -> LiveRecords | None:
+    """Return the topic for a query in real time to follow; None if librdkafka lacks one of its options."""
+    given = options_of(reading.stream.options)
+    settings = settings_of_librdkafka(client_options(given))
+    if settings is None:
+        return None
+    return LiveRecords(KafkaTopic(given.topic, settings, _since(reading.seek, given)), _record_format(reading, given))
+
+
+def _record_format(reading: Reading, given: KafkaOptions) -> RecordFormat:
+    columns, changing = reading.columns, reading.changing
 
     def by_spark(records: DataFrame) -> DataFrame:
         return decode_records(with_position(records), given.format, columns, given.format_options, changing)
 
-    return RecordSource(
-        ranges_of(spark, Topic(given.topic, settings, given.max_offsets_per_trigger if reading.limited else None)),
-        partial(read_ranges, settings=settings),
+    return RecordFormat(
         RAW_SCHEMA,
-        decoder,
+        decoder_of(reading.spark, given.format, columns, given.format_options, changing),
         by_spark,
         is_text=given.format in ("json", "csv", DEBEZIUM),
         has_deltas=given.format == DEBEZIUM,
     )
+
+
+def _since(seek: Seek | None, options: KafkaOptions) -> int:
+    """Where a query in real time begins, in the form of ``KafkaTopic``."""
+    if seek is not None and seek.to == "time" and seek.since is not None:
+        return -(-seek.since // 1000)
+    return OFFSET_END if LATEST == (options.starting if seek is None else seek.to) else OFFSET_BEGINNING
 
 
 def read_stored(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -31,7 +31,11 @@ from watersmeet.connectors.kafka import KafkaConnector
 from watersmeet.connectors.print_sink import PrintConnector
 from watersmeet.connectors.sink_changelogs import Changelogs, sinks_of_changelogs
 from watersmeet.errors import ConfigError, UnsupportedError, did_you_mean
+from watersmeet.connectors.stream_schema import to_columns
+from watersmeet.plan.physical_plan import PhysicalPlan
 from watersmeet.runtime.dataflow import Source
+from watersmeet.runtime.real_time.sinks import LiveSink
+from watersmeet.runtime.worker_records import RecordFormat
 from watersmeet.settings.secrets import remember, require_references
 from watersmeet.settings.seek import Seek
 
@@ -81,9 +85,9 @@ def check_connector(stream: StreamDef) -> None:
 
 
 def open_source(
-    spark: SparkSession, stream: StreamDef, workspace: Path, *, limited: bool, seek: Seek | None = None
+    spark: SparkSession, stream: StreamDef, workspace: Path, *, limited: bool, seek: Seek | None = None, live: bool = False
 ) -> Source:
-    """Return the stream as a source; ``limited`` honours limits on the size of a batch, ``seek`` says where to begin.
+    """Return the stream as a source; for the parameters see ``Reading``.
 
     Raises ``ConfigError`` for options and ``ConnectorError`` where the source cannot be reached.
     """
@@ -91,12 +95,18 @@ def open_source(
     if not isinstance(connector, SourceConnector):
         raise UnsupportedError(f"{stream.name} is a sink ({stream.connector}): it cannot be read")
     remember(stream.options)
-    source = connector.open_source(Reading(spark, stream, workspace, limited, seek))
-    records = source.records
+    source = connector.open_source(Reading(spark, stream, workspace, limited, seek, live))
+    records, live = source.records, source.live
     if records is not None:
-        by_spark = records.by_spark
-        records = replace(records, by_spark=lambda raw: with_deltas(by_spark(raw), stream))
-    return replace(source, frame=with_deltas(source.frame, stream), records=records)
+        records = replace(records, format=_with_deltas(records.format, stream))
+    if live is not None:
+        live = replace(live, format=_with_deltas(live.format, stream))
+    return replace(source, frame=with_deltas(source.frame, stream), records=records, live=live)
+
+
+def _with_deltas(format: RecordFormat, stream: StreamDef) -> RecordFormat:
+    by_spark = format.by_spark
+    return replace(format, by_spark=lambda raw: with_deltas(by_spark(raw), stream))
 
 
 def open_stored(spark: SparkSession, stream: StreamDef, workspace: Path) -> DataFrame:
@@ -155,6 +165,19 @@ def open_sink(stream: StreamDef, workspace: Path, *, changelog: bool, show: Show
     check_sink(stream, changelog=changelog)
     remember(stream.options)
     return Sink(_sink(stream).open_sink(Writing(stream, workspace, changelog, show)))
+
+
+def open_live_sink(
+    stream: StreamDef, workspace: Path, plan: PhysicalPlan, columns: Sequence[str], show: Show
+) -> LiveSink:
+    """Return the stream as a sink for the results of a plan in real time, into its ``columns`` (empty: all).
+
+    Raises as ``open_sink`` does, and ``UnsupportedError`` if the stream cannot be written to in real time.
+    """
+    check_sink(stream, changelog=plan.weighted)
+    remember(stream.options)
+    write = _sink(stream).open_live_sink(Writing(stream, workspace, plan.weighted, show))
+    return lambda rows, run: write(to_columns(rows, stream, columns), run)
 
 
 def _sink(stream: StreamDef) -> SinkConnector:

@@ -13,6 +13,7 @@ MARK       the sending task's report, or empty          where the frontier comes
 CONTROL    JSON control event                           –                              –
 SIDE       late and quarantined rows (``SIDE_SCHEMA``)  –                              –
 COUNTER    empty                                        the counter's name             its value
+BUNDLE     frames for one bucket (``FRAME_SCHEMA``)     –                              –
 ========== ============================================ ============================== ======================
 
 A shuffle of Spark does not keep the order of rows, and no result depends on the order of frames.
@@ -64,6 +65,7 @@ class FrameKind(IntEnum):
     SIDE = 3
     COUNTER = 4
     COPIES = 5
+    BUNDLE = 6
 
     @property
     def has_rows(self) -> bool:
@@ -136,6 +138,24 @@ def from_record_batch(batch: pa.RecordBatch) -> Iterator[Frame]:
     payload = batch.column("payload")
     for i, (bucket, input, part, kind, frontier) in enumerate(zip(*heads, strict=True)):
         yield Frame(bucket, input, part, FrameKind(kind), frontier, payload[i].as_buffer())
+
+
+def bundled(frames: Iterable[Frame]) -> Iterator[Frame]:
+    """Yield one frame per bucket with all frames for it, in order: Spark takes long for a row, whatever is in it."""
+    by_bucket: dict[int, list[Frame]] = {}
+    for frame in frames:
+        by_bucket.setdefault(frame.bucket, []).append(frame)
+    for bucket, of_bucket in by_bucket.items():
+        yield Frame(bucket, 0, "", FrameKind.BUNDLE, 0, encode_table(to_record_batch(of_bucket)))
+
+
+def unbundled(frame: Frame) -> Iterator[Frame]:
+    """Yield the frames of a bundle, or any other frame itself."""
+    if frame.kind is not FrameKind.BUNDLE:
+        yield frame
+        return
+    for batch in decode_table(frame.payload).to_batches():
+        yield from from_record_batch(batch)
 
 
 def _write_stream(table: pa.Table | pa.RecordBatch, sink: pa.NativeFile) -> None:

@@ -42,11 +42,12 @@ def unpack(
                 side.append(decode_table(frame.payload))
                 bucket = frame.bucket
         if side and side_folder is not None:
-            _write_side(pa.concat_tables(side), f"{side_folder}/batch-{batch_id}-{bucket}-{written}.jsonl")
+            write_side_rows(pa.concat_tables(side), f"{side_folder}/batch-{batch_id}-{bucket}-{written}.jsonl")
             written += 1
 
 
-def _write_side(rows: pa.Table, path: str) -> None:
+def write_side_rows(rows: pa.Table, path: str) -> None:
+    """Write rows of the side output as lines of JSON; a file that is there is replaced."""
     filesystem, inner = filesystem_of(path)
     filesystem.create_dir(inner.rpartition("/")[0], recursive=True)
     with filesystem.open_output_stream(inner) as out:

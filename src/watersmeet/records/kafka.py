@@ -97,7 +97,7 @@ class KafkaRecords:
         return pa.RecordBatch.from_arrays(columns, schema=RAW_SCHEMA)
 
     def _offsets(self, numbers: np.ndarray) -> np.ndarray:
-        return np.fromiter((_offset(self.messages[number]) for number in numbers), np.int64, len(numbers))
+        return np.fromiter((offset_of(self.messages[number]) for number in numbers), np.int64, len(numbers))
 
     def _timestamps(self, numbers: np.ndarray) -> pa.Array:
         millis = np.fromiter((self.messages[number].timestamp()[1] for number in numbers), np.int64, len(numbers))
@@ -122,15 +122,16 @@ def read_range(wanted: KafkaRange, settings: Mapping[str, str]) -> Iterator[Kafk
         gathered += messages
         nbytes += sum(map(len, messages))
         if len(gathered) >= _MOST_RECORDS or nbytes >= _MOST_BYTES:
-            yield _records(gathered, wanted)
+            yield message_records(gathered, wanted.topic, wanted.partition)
             gathered, nbytes = [], 0
     if gathered:
-        yield _records(gathered, wanted)
+        yield message_records(gathered, wanted.topic, wanted.partition)
 
 
-def _records(messages: Sequence[Message], wanted: KafkaRange) -> KafkaRecords:
+def message_records(messages: Sequence[Message], topic: str, partition: int) -> KafkaRecords:
+    """Messages of one partition as records."""
     values = pa.array([message.value() for message in messages], pa.binary())
-    return KafkaRecords(messages, values, wanted.topic, wanted.partition)
+    return KafkaRecords(messages, values, topic, partition)
 
 
 def _consumed(wanted: KafkaRange, settings: Mapping[str, str]) -> Iterator[list[Message]]:
@@ -149,9 +150,9 @@ def _consumed(wanted: KafkaRange, settings: Mapping[str, str]) -> Iterator[list[
                 reports = (message for message in found if message.error() is not None)
                 position = max(position, *(_after(message, wanted) for message in reports))
             if messages:
-                position = max(position, _offset(messages[-1]) + 1)
+                position = max(position, offset_of(messages[-1]) + 1)
                 if position > wanted.end:
-                    messages = messages[: bisect_left(messages, wanted.end, key=_offset)]
+                    messages = messages[: bisect_left(messages, wanted.end, key=offset_of)]
                 yield messages
             if position > before:
                 deadline = time.monotonic() + _PATIENCE_SECONDS
@@ -175,8 +176,13 @@ def _assigned(wanted: KafkaRange, settings: Mapping[str, str]) -> Iterator[Consu
 
 @cache
 def _consumer(settings: tuple[tuple[str, str], ...]) -> Consumer:
+    return new_consumer(dict(settings))
+
+
+def new_consumer(settings: Mapping[str, str], more: Mapping[str, str | int | bool] | None = None) -> Consumer:
+    """A consumer with a user's settings of librdkafka, and ``more`` beside our own."""
     try:
-        return Consumer({**_SETTINGS, **dict(settings)})
+        return Consumer({**_SETTINGS, **(more or {}), **settings})
     except KafkaException as error:
         raise ConnectorError(f"Kafka's client cannot be made: {error.args[0].str()}") from None
 
@@ -185,21 +191,27 @@ def _after(message: Message, wanted: KafkaRange) -> int:
     """The position that a message which is none reports: the end of the partition; other errors are raised."""
     error = message.error()
     assert error is not None
+    if error.code() == KafkaError._PARTITION_EOF:
+        return offset_of(message)
+    raise_unless_passing(error, f"{wanted.topic}-{wanted.partition} from offset {wanted.start} on")
+    return 0
+
+
+def raise_unless_passing(error: KafkaError, records: str) -> None:
+    """Raise ``ConnectorError`` about ``records``, unless the client will try again by itself."""
     code = error.code()
-    if code == KafkaError._PARTITION_EOF:
-        return _offset(message)
     if code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
         raise ConnectorError(
-            f"records of {wanted.topic}-{wanted.partition} from offset {wanted.start} on are gone: deleted by the "
-            "topic's retention, or with the topic",
+            f"records of {records} are gone: deleted by the topic's retention, or with the topic",
             hint="start the query anew, without its checkpoint, to go on with what the topic has",
         )
     if error.retriable() or code in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT):
-        return 0
-    raise ConnectorError(f"Kafka refused to send records of {wanted.topic}-{wanted.partition}: {error.str()}")
+        return
+    raise ConnectorError(f"Kafka refused to send records of {records}: {error.str()}")
 
 
-def _offset(message: Message) -> int:
+def offset_of(message: Message) -> int:
+    """The offset of a message."""
     offset = message.offset()
     assert offset is not None
     return offset

@@ -7,6 +7,7 @@
     CHECKPOINT/failure.log     Spark's full text of the last failure
     CHECKPOINT/side/           late and quarantined rows, by batch
     CHECKPOINT/hot_keys/       which keys' rows are spread over buckets, by query, operator and batch
+    CHECKPOINT/epochs/         the state of a query in real time (real_time/epochs.py)
 
 A checkpoint whose query has processed the end of its input is sealed: later runs on it are refused.
 """
@@ -60,6 +61,11 @@ class Checkpoint:
     def hot_keys(self) -> str:
         """The folder of hot keys."""
         return f"{self.folder}/hot_keys"
+
+    @property
+    def epochs(self) -> str:
+        """The folder of the state of a query in real time."""
+        return f"{self.folder}/epochs"
 
     def prepare(self) -> None:
         """Make the folders, readable for their owner only, and delete what interrupted writers left in them."""

@@ -40,13 +40,14 @@ from watersmeet.runtime.masters import workers_are_here
 from watersmeet.runtime.metrics import METRICS, RESULTS, observed_counters
 from watersmeet.runtime.process_folder import new_folder
 from watersmeet.runtime.processor import OperatorProcessor
+from watersmeet.runtime.real_time.tails import LiveRecords
 from watersmeet.runtime.source_columns import source_columns
 from watersmeet.runtime.worker_records import RecordSource, decoded_in_workers
 from watersmeet.runtime.worker_scan import ParquetFiles, scanned
 from watersmeet.runtime.worker_tasks import OperatorTask, PackTask, UnpackTask
 
 # A Python function copies the session's environment when it is built, and operators change that for theirs.
-_one_at_a_time = threading.Lock()
+one_at_a_time = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,8 @@ class Source:
     """A stream's rows as a source frame (see connectors/__init__.py), and the parts that have frontiers.
 
     ``stores_frontier``: the rows bring ``_frontier``, written by the stream's producer.  ``files`` and ``records``: the
-    Parquet files or the records that hold the rows, if workers can read them.
+    Parquet files or the records that hold the rows, if workers can read them.  ``live``: what a query in real time
+    follows instead.
     """
 
     frame: DataFrame
@@ -62,6 +64,7 @@ class Source:
     stores_frontier: bool = False
     files: ParquetFiles | None = None
     records: RecordSource | None = None
+    live: LiveRecords | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,32 +109,30 @@ def build(
     """
     check_functions(spark, plan)
     inputs = [sources[part.input.stream.name.lower()] for part in plan.inputs]
-    projected = [_project(part, source, plan.keeps_late) for part, source in zip(plan.inputs, inputs, strict=True)]
-    schemas = [_arrow_schema(frame) for frame in projected]
+    rows = [projected(part, source, plan.keeps_late) for part, source in zip(plan.inputs, inputs, strict=True)]
+    schemas = [arrow_schema(frame) for frame in rows]
     operators = operator_specs(plan, schemas, [source.parts for source in inputs], buckets)
     run, folder = uuid.uuid4().hex, new_folder()
     exchange = Exchange(folder if workers_are_here(spark) else None)
     packs = pack_specs(plan, schemas, buckets)
     hot_keys = {spec.name: _hot_keys(spec, resources) for spec in operators}
     pack_tasks = [PackTask(spec, exchange, hot_keys[spec.operator]) for spec in packs]
-    with _one_at_a_time:
+    with one_at_a_time:
         frames = [
             _by_workers(part, source, schema, task) or frame.mapInArrow(task.run, FRAME_DDL)
-            for part, source, schema, frame, task in zip(
-                plan.inputs, inputs, schemas, projected, pack_tasks, strict=True
-            )
+            for part, source, schema, frame, task in zip(plan.inputs, inputs, schemas, rows, pack_tasks, strict=True)
         ]
         results: list[DataFrame] = []
         for operator, spec in zip(plan.operators, operators, strict=True):
             arriving = [frames[feed.source] for feed in operator.feeds if feed.source is not None]
             arriving += [results[feed.operator] for feed in operator.feeds if feed.operator is not None]
             if control is not None:
-                arriving.append(_control_frames(control, spec.buckets))
+                arriving.append(control_frames(control, spec.buckets))
             union = reduce(DataFrame.unionAll, arriving)
             results.append(_operate(spark, union, spec, run, resources, folder, exchange, hot_keys[spec.name]))
         observed = results[-1].observe(METRICS + label, observed_counters())
-        rows = _unpacked(observed, operators[-1], resources, exchange, with_frontier=frontier_lag is not None)
-    result = _select(plan, rows, frontier_lag)
+        unpacked = _unpacked(observed, operators[-1], resources, exchange, with_frontier=frontier_lag is not None)
+    result = select_list(plan, unpacked, frontier_lag)
     counted = F.count_if(F.col(STORED_FRONTIER).isNull()) if frontier_lag is not None else F.count(F.lit(1))
     return Dataflow(result.observe(RESULTS + label, counted.alias("rows_out")), tuple(operators), folder)
 
@@ -142,7 +143,8 @@ def new_buckets(spark: SparkSession, wanted: int | None) -> tuple[int, ...]:
     return bucket_numbers(wanted or partitions, partitions)
 
 
-def _project(part: PhysicalInput, source: Source, keeps_late: bool) -> DataFrame:
+def projected(part: PhysicalInput, source: Source, keeps_late: bool) -> DataFrame:
+    """The columns of a source that an input needs, computed by Spark."""
     return source_columns(
         part,
         source.frame,
@@ -152,15 +154,17 @@ def _project(part: PhysicalInput, source: Source, keeps_late: bool) -> DataFrame
     )
 
 
-def _arrow_schema(frame: DataFrame) -> pa.Schema:
+def arrow_schema(frame: DataFrame) -> pa.Schema:
+    """A frame's columns as Arrow's, with times in UTC."""
     return to_arrow_schema(frame.schema, timezone="UTC")
 
 
 def _by_workers(part: PhysicalInput, source: Source, schema: pa.Schema, task: PackTask) -> DataFrame | None:
     """Frames of rows that workers read themselves; None if Spark must read the rows or compute columns."""
     files, records, keeps_late = source.files, source.records, task.spec.keeps_late
-    can_read = (files is not None and not keeps_late) or (records is not None and (records.is_text or not keeps_late))
-    projection = worker_projection(part, _arrow_schema(source.frame), schema) if can_read else None
+    can_show = records is not None and (records.format.is_text or not keeps_late)
+    can_read = can_show or (files is not None and not keeps_late)
+    projection = worker_projection(part, arrow_schema(source.frame), schema) if can_read else None
     if projection is None:
         return None
     if files is not None:
@@ -168,7 +172,7 @@ def _by_workers(part: PhysicalInput, source: Source, schema: pa.Schema, task: Pa
     assert records is not None
 
     def by_spark(frame: DataFrame) -> DataFrame:
-        return _project(part, replace(source, frame=frame), keeps_late)
+        return projected(part, replace(source, frame=frame), keeps_late)
 
     return decoded_in_workers(records, projection, task, by_spark, has_parts=source.parts != ("",))
 
@@ -179,7 +183,7 @@ def _hot_keys(spec: OperatorSpec, resources: Resources) -> HotKeyFiles | None:
     return HotKeyFiles(resources.hot_key_folder, f"{spec.name}-{spec.fingerprint}")
 
 
-def _control_frames(control: DataFrame, buckets: Sequence[int]) -> DataFrame:
+def control_frames(control: DataFrame, buckets: Sequence[int]) -> DataFrame:
     """A frame of every control event for every bucket."""
     return control.select(
         F.explode(F.array(*(F.lit(bucket) for bucket in buckets))).alias("bucket"),
@@ -205,14 +209,14 @@ def _operate(
     hot_keys: HotKeyFiles | None,
 ) -> DataFrame:
     task = OperatorTask(spec, run, resources.cache_bytes, resources.memory_limit, folder, exchange, hot_keys)
-    with _own_workers(spark):
+    with own_workers(spark):
         return frames.groupBy("bucket").transformWithStateInPandas(
             OperatorProcessor(task), outputStructType=FRAME_DDL, outputMode="Append", timeMode="None"
         )
 
 
 @contextmanager
-def _own_workers(spark: SparkSession) -> Iterator[None]:
+def own_workers(spark: SparkSession) -> Iterator[None]:
     """Give Python functions that are built meanwhile a pool of workers of their own.
 
     Spark keeps idle workers in one pool per environment.  Operators hold state in memory; if they shared a pool with
@@ -237,8 +241,10 @@ def _unpacked(
     return frames.mapInArrow(task.run, from_arrow_schema(schema))
 
 
-def _select(plan: PhysicalPlan, rows: DataFrame, frontier_lag: int | None) -> DataFrame:
-    """Evaluate the SELECT list, with ``_tp_delta`` as its last column if results are a changelog."""
+def select_list(
+    plan: PhysicalPlan, rows: DataFrame, frontier_lag: int | None, also: Sequence[str] = ()
+) -> DataFrame:
+    """Evaluate the SELECT list; ``_tp_delta`` follows it if results are a changelog, then the columns ``also``."""
     weight = F.col(spark_name(WEIGHT)) if plan.weighted else F.lit(1).cast("tinyint")
     restored = {name: _restored(input) for name, input in plan.restored()}
     rows = rows.withColumns({**restored, TP_DELTA: weight})
@@ -253,7 +259,7 @@ def _select(plan: PhysicalPlan, rows: DataFrame, frontier_lag: int | None) -> Da
         frontier = F.col(spark_name(FRONTIER))
         behind = F.when(frontier == FOREVER, frontier).otherwise(frontier - F.lit(frontier_lag))
         items.append(behind.alias(STORED_FRONTIER))
-    return rows.select(*items)
+    return rows.select(*items, *also)
 
 
 def _restored(input: Input) -> Column:

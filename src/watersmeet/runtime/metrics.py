@@ -25,10 +25,10 @@ _OF_OPERATORS = ("state_rows", "state_bytes", "segments", "loaded_bytes")
 _OF_INPUTS = ("in", "used", "filtered", "late", "quarantined", "heard")
 _FRONTIER = "frontier"
 # One aggregate for all counters: Spark plans every batch, and with forty aggregates that is a tenth of a small one.
-_REPORTED = f"CASE WHEN kind = {int(FrameKind.COUNTER)} THEN named_struct('name', part, 'value', frontier) END"
+_OF_FRAMES = f"CASE WHEN kind = {int(FrameKind.COUNTER)} THEN named_struct('name', part, 'value', frontier) END"
 _OVER_BUCKETS = rf"""
 aggregate(
-  collect_list({_REPORTED}),
+  collect_list(%s),
   CAST(map() AS MAP<STRING, BIGINT>),
   (found, reported) -> map_concat(
     map_filter(found, (name, value) -> name <> reported.name),
@@ -47,9 +47,12 @@ def kernel_counters(counters: Mapping[str, int]) -> dict[str, int]:
     return {name: value for name, value in counters.items() if name.split(".")[1] not in common}
 
 
-def observed_counters() -> Column:
-    """An aggregate over frames: the counters that a batch reports, by name."""
-    return F.expr(_OVER_BUCKETS).alias("counters")
+def observed_counters(reported: str = _OF_FRAMES) -> Column:
+    """An aggregate over frames: the counters that a batch reports, by name.
+
+    ``reported`` is SQL for a struct of ``name`` and ``value``, NULL in rows that report none.
+    """
+    return F.expr(_OVER_BUCKETS % reported).alias("counters")
 
 
 class ProgressReader:

@@ -6,27 +6,23 @@ import logging
 import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from watersmeet.engine.control_events import Event, EventKind
 from watersmeet.errors import CheckpointError, WatersmeetError
-from watersmeet.plan.physical_plan import PhysicalPlan
-from watersmeet.runtime.checkpoint import Checkpoint
-from watersmeet.runtime.dataflow import Resources, Source, build, new_buckets
-from watersmeet.runtime.failures import planning, translate
+from watersmeet.runtime.failures import translate
 from watersmeet.runtime.idle_inputs import IdleWatch
-from watersmeet.runtime.masters import workers_are_here
+from watersmeet.runtime.job import Host, Job
 from watersmeet.runtime.metrics import ProgressReader, counters_of, rows_out
+from watersmeet.runtime.micro_batches import MicroBatches
+from watersmeet.runtime.real_time.run import RealTime
 from watersmeet.runtime.report import Report, report_of
 from watersmeet.settings.secrets import hide
-from watersmeet.settings.seek import Seek, resolve
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.2
@@ -40,35 +36,17 @@ class QueryMode(Enum):
     DRAIN = "drain"  # processes the input that exists and stays resumable
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What a query needs to start.
-
-    ``open_sources`` takes whether batches are limited, and where streams begin.  ``target`` is the stream that the
-    query feeds; ``write`` takes each batch's rows, its number, and a key that identifies query and batch.
-    ``frontier_lag`` is set if the target stores the query's frontier.
-    """
-
-    name: str
-    plan: PhysicalPlan
-    target: str
-    open_sources: Callable[[bool, Seek | None], Mapping[str, Source]]
-    write: Callable[[DataFrame, int, str], None]
-    checkpoint: Checkpoint
-    frontier_lag: int | None = None
-
-
 class RunningQuery:
     """A query that has been started."""
 
     def __init__(self, spark: SparkSession, job: Job, mode: QueryMode) -> None:
         self._spark = spark
         self._job = job
+        self._host: Host = RealTime(spark, job) if job.plan.query.settings.is_real_time else MicroBatches(spark, job)
         self._mode = mode
         self._query: StreamingQuery | None = None
         self._folder: str | None = None
         self._error: WatersmeetError | None = None
-        self._write_error: Exception | None = None
         self._stopping = threading.Event()
         self._counters = job.checkpoint.read_counters()
         self._batches = 0
@@ -150,45 +128,12 @@ class RunningQuery:
 
     def _start(self, *, limited: bool, available_now: bool) -> None:
         """Start one Spark query on the checkpoint."""
-        job, spark, settings = self._job, self._spark, self._job.plan.query.settings
-        stored = job.checkpoint.read_plan()
-        buckets = stored.buckets if stored is not None else new_buckets(spark, settings.buckets)
-        seek = stored.seek if stored is not None else resolve(spark, settings.seek_to)
-        control = spark.readStream.text(job.checkpoint.control)
-        resources = Resources(
-            cache_bytes=settings.cache_bytes,
-            memory_limit=settings.memory_limit,
-            side_folder=job.checkpoint.side,
-            # on a cluster, workers may not reach every file system that Spark can
-            hot_key_folder=job.checkpoint.hot_keys if workers_are_here(spark) or settings.skew is not None else None,
-        )
-        with planning(job.name):
-            sources = job.open_sources(limited, seek)
-            dataflow = build(spark, job.plan, sources, buckets, resources, control, job.frontier_lag)
-            self._folder = dataflow.folder
-            self._checkpoint_id = job.checkpoint.accept(stored, buckets, dataflow.operators, seek).id[:8]
-            writer = (
-                dataflow.frame.writeStream.queryName(f"{job.name}")
-                .option("checkpointLocation", job.checkpoint.spark)
-                .foreachBatch(self._write)
-            )
-            if available_now:
-                writer = writer.trigger(availableNow=True)
-            elif settings.trigger:
-                writer = writer.trigger(processingTime=f"{int(settings.trigger * 1000)} milliseconds")
-            self._query = writer.start()
-
-    def _write(self, frame: DataFrame, batch_id: int) -> None:
-        try:
-            self._job.write(frame, batch_id, f"{self.name}-{self._checkpoint_id}-{batch_id:012d}")
-        except Exception as error:
-            # Spark would return it as text
-            self._write_error = error
-            raise
+        run = self._host.start(limited=limited, available_now=available_now)
+        self._query, self._folder = run.query, run.folder
 
     def _supervise(self) -> None:
         try:
-            self._watch()
+            self._watch_runs()
             if self._mode is QueryMode.BOUNDED and not self._stopping.is_set():
                 if not self._has_ended:
                     self._job.checkpoint.write_event(Event(EventKind.END))
@@ -216,7 +161,7 @@ class RunningQuery:
 
     def _explain(self, error: Exception) -> WatersmeetError:
         """Turn a failure into one of our errors; Spark's full text goes to failure.log in the checkpoint."""
-        cause = self._write_error or error
+        cause = self._host.cause(error)
         if isinstance(cause, WatersmeetError):
             return cause
         try:
@@ -225,10 +170,23 @@ class RunningQuery:
             _log.debug("failure.log could not be written: %s", second)
         return translate(cause, self.name)
 
+    def _watch_runs(self) -> None:
+        """Follow the Spark query, and those that follow it where it fails but may go on."""
+        while True:
+            try:
+                return self._watch()
+            except Exception as error:
+                if self._stopping.is_set() or not self._host.starts_again(error):
+                    raise
+                _log.warning("%s: a run has failed, and begins again where it last committed", self.name)
+                self._start(limited=False, available_now=False)
+
     def _watch(self) -> None:
         """Follow the Spark query until it ends; meanwhile, report idle inputs to it."""
         assert self._query is not None
-        idle = IdleWatch(None if self._has_ended else self._job.plan.query.settings.idle_timeout)
+        settings = self._job.plan.query.settings
+        # in real time, the tasks that follow the sources notice silence
+        idle = IdleWatch(None if self._has_ended or settings.is_real_time else settings.idle_timeout)
         try:
             while not self._query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]
                 self._take_progress(self._query)
@@ -244,6 +202,7 @@ class RunningQuery:
             counters = counters_of(progress)
             if not counters:  # a trigger that found nothing
                 continue
+            self._host.has_run(progress)
             self._counters.update(counters)
             self._rows_out += rows_out(progress)
             self._batches += 1

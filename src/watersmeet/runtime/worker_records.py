@@ -30,66 +30,61 @@ from watersmeet.runtime.worker_tasks import PackTask, worker_task
 
 
 @dataclass(frozen=True, slots=True)
-class RecordSource:
-    """A source of records, and both ways of decoding them.
+class RecordFormat:
+    """Both ways of decoding a source's records.
 
-    - ``frame``: a streaming frame of what is to be read, such as ranges of offsets.
-    - ``read``: reads, in a task, what a batch of the frame names.
     - ``raw``: the columns of a record as Spark's own reader returns it.
-    - ``decoder``: decodes in the workers.
+    - ``decoder``: decodes in the workers (None: only Spark can decode these records).
     - ``by_spark``: turns raw records into a source frame, which keeps a column ``_wm_packed``.
     - ``is_text``: whether a record is text, so that its bytes can be shown.
     - ``has_deltas``: whether the decoder's rows have a column ``_tp_delta``.
     """
 
-    frame: DataFrame
-    read: Callable[[pa.RecordBatch], Iterator[Records]] = field(repr=False)  # may hold secrets
     raw: pa.Schema
-    decoder: Decoder
+    decoder: Decoder | None
     by_spark: Callable[[DataFrame], DataFrame]
     is_text: bool
     has_deltas: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class RecordTask:
-    """Reads, decodes and packs records; yields frames in ``_wm_packed`` beside the raw columns, and records left."""
+class RecordSource:
+    """A source of records, ``read`` in a task: what a batch of the streaming ``frame`` names."""
 
-    read: Callable[[pa.RecordBatch], Iterator[Records]] = field(repr=False)
-    decoder: Decoder
-    projection: Projection
+    frame: DataFrame
+    read: Callable[[pa.RecordBatch], Iterator[Records]] = field(repr=False)  # may hold secrets
+    format: RecordFormat
+
+
+@dataclass(frozen=True, slots=True)
+class RecordRows:
+    """Turns records into rows to pack, and into records that are left to Spark, beside frames in ``_wm_packed``.
+
+    Without a ``decoder`` and a ``projection`` all records are left.
+    """
+
+    decoder: Decoder | None
+    projection: Projection | None
     packing: PackTask
     raw: pa.Schema
     has_parts: bool
 
     @property
     def schema(self) -> StructType:
-        """The columns that the task yields."""
+        """The columns of ``packed`` and ``unpacked``."""
         return from_arrow_schema(self._schema)
 
     @property
     def _schema(self) -> pa.Schema:
         return pa.schema([pa.field(PACKED, pa.struct(list(FRAME_SCHEMA))), *self.raw])
 
-    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Frames of the records that the batches name, and the records that are left to Spark."""
-        with worker_task():
-            exchange, packer = self.packing.exchange, self.packing.packer()
-            exchange.remove_old_files()
-            for records in chain.from_iterable(map(self.read, batches)):
-                rows, left = self._rows(records)
-                for frame in packer.pack(rows):
-                    yield self._packed(exchange.send([frame]))
-                if len(left):
-                    yield self._unpacked(records.raw(left))
-            for frame in packer.finish():
-                yield self._packed(exchange.send([frame]))
-
-    def _rows(self, records: Records) -> tuple[pa.Table, np.ndarray]:
+    def split(self, records: Records) -> tuple[pa.Table | None, np.ndarray]:
         """The rows to pack, and the numbers of the records that are left, among them those to quarantine."""
+        if self.decoder is None or self.projection is None:
+            return None, np.arange(len(records.values))
         decoded = self.decoder.decode(records.values)
         rows, numbers, left = decoded.rows, decoded.records, decoded.left
-        names = [name for name in (PART, SEQUENCE, TP_TIME) if name in self._hidden]
+        names = [name for name in (PART, SEQUENCE, TP_TIME) if name in self._hidden(self.projection)]
         hidden = records.hidden(names, numbers)
         for name in names:
             rows = rows.append_column(name, hidden[name])
@@ -107,18 +102,42 @@ class RecordTask:
             projected = projected.append_column("$part", rows[PART])
         return projected, left
 
-    @property
-    def _hidden(self) -> set[str]:
-        sequence = {SEQUENCE} if self.projection.sequence is not None else set()
-        return {*self.projection.reads, *sequence, *([PART] if self.has_parts else [])}
-
-    def _packed(self, frames: pa.RecordBatch) -> pa.RecordBatch:
+    def packed(self, frames: pa.RecordBatch) -> pa.RecordBatch:
+        """Frames, without raw records beside them."""
         nothing = [pa.nulls(frames.num_rows, each.type) for each in self.raw]
         return pa.RecordBatch.from_arrays([frames.to_struct_array(), *nothing], schema=self._schema)
 
-    def _unpacked(self, records: pa.RecordBatch) -> pa.RecordBatch:
+    def unpacked(self, records: pa.RecordBatch) -> pa.RecordBatch:
+        """Raw records, without frames beside them."""
         nothing = pa.nulls(records.num_rows, self._schema.field(PACKED).type)
         return pa.RecordBatch.from_arrays([nothing, *records.columns], schema=self._schema)
+
+    def _hidden(self, projection: Projection) -> set[str]:
+        sequence = {SEQUENCE} if projection.sequence is not None else set()
+        return {*projection.reads, *sequence, *([PART] if self.has_parts else [])}
+
+
+@dataclass(frozen=True, slots=True)
+class RecordTask:
+    """Reads, decodes and packs records; yields frames, and the records left."""
+
+    read: Callable[[pa.RecordBatch], Iterator[Records]] = field(repr=False)
+    rows: RecordRows
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Frames of the records that the batches name, and the records that are left to Spark."""
+        with worker_task():
+            packing = self.rows.packing
+            exchange, packer = packing.exchange, packing.packer()
+            exchange.remove_old_files()
+            for records in chain.from_iterable(map(self.read, batches)):
+                rows, left = self.rows.split(records)
+                for frame in packer.pack(rows) if rows is not None else ():
+                    yield self.rows.packed(exchange.send([frame]))
+                if len(left):
+                    yield self.rows.unpacked(records.raw(left))
+            for frame in packer.finish():
+                yield self.rows.packed(exchange.send([frame]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +172,17 @@ def decoded_in_workers(
     has_parts: bool,
 ) -> DataFrame:
     """Frames of all records.  ``project_by_spark`` projects a source frame as ``projection`` does."""
-    if source.has_deltas:
+    rows = record_rows(source.format, projection, packing, has_parts=has_parts)
+    task = RecordTask(source.read, rows)
+    rest = project_by_spark(source.format.by_spark(source.frame.mapInArrow(task.run, rows.schema)))
+    return rest.mapInArrow(RestTask(packing).run, FRAME_DDL)
+
+
+def record_rows(
+    format: RecordFormat, projection: Projection | None, packing: PackTask, *, has_parts: bool
+) -> RecordRows:
+    """What turns records of a format into rows."""
+    if projection is not None and format.has_deltas:
         assert projection.changes is not None
         projection = replace(projection, changes=replace(projection.changes, declares_delta=True))
-    task = RecordTask(source.read, source.decoder, projection, packing, source.raw, has_parts)
-    rest = project_by_spark(source.by_spark(source.frame.mapInArrow(task.run, task.schema)))
-    return rest.mapInArrow(RestTask(packing).run, FRAME_DDL)
+    return RecordRows(format.decoder, projection, packing, format.raw, has_parts)

@@ -74,7 +74,7 @@ class OperatorTask:
         """Process all frames of one bucket; the frames that the operator sends come back."""
         with worker_task():
             received = (frame for chunk in chunks for frame in self._received(chunk))
-            sets = _working_sets(self.cache_bytes, self.memory_limit)
+            sets = working_sets(self.cache_bytes, self.memory_limit)
             working_set = sets.get(self.run, self.spec.name, str(bucket))
             copies = LocalCopies(self.folder, f"{self.spec.name}-{bucket}")
             sent = run_step(self.spec, bucket, received, store, working_set, copies, self.hot_keys)
@@ -102,7 +102,7 @@ class UnpackTask:
 
 
 @cache
-def _working_sets(max_bytes: int, memory_limit: str | None) -> WorkingSets:
+def working_sets(max_bytes: int, memory_limit: str | None) -> WorkingSets:
     """The working sets of this worker process, one collection per pair of limits: workers outlive queries."""
     return WorkingSets(max_bytes=max_bytes, memory_limit=memory_limit)
 

@@ -16,7 +16,9 @@ from watersmeet.plan.lineage import event_time_output
 from watersmeet.plan.physical_plan import PhysicalPlan
 from watersmeet.runtime.checkpoint import Checkpoint
 from watersmeet.runtime.late_row_stream import keep_late_rows
-from watersmeet.runtime.query import Job, QueryMode, RunningQuery, start_query
+from watersmeet.runtime.job import Job
+from watersmeet.runtime.query import QueryMode, RunningQuery, start_query
+from watersmeet.runtime.real_time.checks import check_real_time
 from watersmeet.runtime.storage import Storage
 from watersmeet.session.results import Table
 from watersmeet.session.streams import Streams
@@ -68,6 +70,8 @@ class Queries:
         if running is not None and running.is_active:
             raise CatalogError(f"query {name} is running already", hint=f"STOP QUERY {name} first")
         self._streams.check_tables(plan)
+        if plan.query.settings.is_real_time:
+            check_real_time(plan, target, mode is QueryMode.CONTINUOUS)
         if checkpoint is None:
             make_workspace(self._workspace)
         stored = self.checkpoint(name, checkpoint)
@@ -76,8 +80,12 @@ class Queries:
             name=name,
             plan=plan,
             target=target.name,
-            open_sources=lambda limited, seek: self._streams.sources(plan, limited=limited, seek=seek),
-            write=self._writer(plan, target, columns, stored, show),
+            open_sources=lambda spark, limited, seek: self._streams.sources(
+                plan, limited=limited, seek=seek, live=spark if plan.query.settings.is_real_time else None
+            ),
+            write=self._writer(plan, target, columns, show),
+            live_sink=lambda: registry.open_live_sink(target, self._workspace, plan, columns, show),
+            keep_late_rows=self._keeper_of_late_rows(plan, stored),
             checkpoint=stored,
             frontier_lag=None if time is None else time[2],
         )
@@ -106,24 +114,18 @@ class Queries:
         return self._names.name_for(name_of_insert(target, plan), source)
 
     def _writer(
-        self,
-        plan: PhysicalPlan,
-        target: StreamDef,
-        columns: tuple[str, ...],
-        checkpoint: Checkpoint,
-        show: console.Show,
+        self, plan: PhysicalPlan, target: StreamDef, columns: tuple[str, ...], show: console.Show
     ) -> Callable[[DataFrame, int, str], None]:
-        """What writes each batch: the sink, and then the stream for late rows, if there is one."""
-        late_rows = plan.query.settings.late_rows
+        """What writes each batch."""
         sink = registry.open_sink(target, self._workspace, changelog=plan.weighted, show=show)
-        late_log = None if late_rows == "drop" else self._streams.late_log(late_rows)
+        return lambda frame, batch_id, key: sink.write(to_columns(frame, target, columns), batch_id, key)
 
-        def write(frame: DataFrame, batch_id: int, key: str) -> None:
-            sink.write(to_columns(frame, target, columns), batch_id, key)
-            if late_log is not None:
-                keep_late_rows(self._spark, checkpoint.side, batch_id, late_log, key)
-
-        return write
+    def _keeper_of_late_rows(self, plan: PhysicalPlan, checkpoint: Checkpoint) -> Callable[[int, str], None]:
+        """What keeps the late rows of a batch, if the query wants it."""
+        if plan.query.settings.late_rows == "drop":
+            return lambda batch_id, key: None
+        log = self._streams.late_log(plan.query.settings.late_rows)
+        return lambda batch_id, key: keep_late_rows(self._spark, checkpoint.side, batch_id, log, key)
 
 
 def name_of_insert(target: StreamDef, plan: PhysicalPlan) -> str:

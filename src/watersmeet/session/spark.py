@@ -16,6 +16,7 @@ from watersmeet.connectors.packages import coordinates
 from watersmeet.errors import ConfigError
 from watersmeet.runtime.masters import local_cores, with_retries
 from watersmeet.runtime.process_folder import process_folder
+from watersmeet.runtime.real_time.run import PIPELINED
 from watersmeet.runtime.worker_python import LOG_VARIABLE, worker_python
 from watersmeet.session.jvm import AVRO_LIMITS, not_started, silence_end_of_jvm, start_jvm
 
@@ -89,6 +90,7 @@ def settings_for(config: Mapping[str, str]) -> dict[str, str]:
         "spark.python.daemon.module": "watersmeet.runtime.daemon",
         # rows are packed one Arrow batch at a time: larger batches cost less per row
         "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+        PIPELINED: "true",
         # the default is the JVM's folder for temporary files, whose path is too long for a socket on some systems
         "spark.python.unix.domain.socket.dir": tempfile.gettempdir(),
     }

@@ -187,10 +187,13 @@ class Streams:
 
     # -- rows ------------------------------------------------------------------------------------------------------
 
-    def sources(self, plan: PhysicalPlan, *, limited: bool, seek: Seek | None = None) -> dict[str, Source]:
+    def sources(
+        self, plan: PhysicalPlan, *, limited: bool, seek: Seek | None = None, live: SparkSession | None = None
+    ) -> dict[str, Source]:
         """Open the streams that a plan reads, by lower-case name.
 
-        ``limited`` applies the limits on batch sizes, ``seek`` is where reading begins.
+        ``limited`` applies the limits on batch sizes, ``seek`` is where reading begins, ``live`` is the session of a
+        query in real time.
         """
         found: dict[str, Source] = {}
         for stream in (part.input.stream for part in plan.inputs):
@@ -201,7 +204,9 @@ class Streams:
                 registered, frame, order = self._registered[key]
                 found[key] = frame_source(frame, registered, order)
             else:
-                found[key] = registry.open_source(self._spark, stream, self._workspace, limited=limited, seek=seek)
+                found[key] = registry.open_source(
+                    live or self._spark, stream, self._workspace, limited=limited, seek=seek, live=live is not None
+                )
         return found
 
     def check_seek(self, plan: PhysicalPlan, position: Position | None) -> None:

@@ -37,6 +37,10 @@ class QuerySettings(BaseModel):
     """Where the query first starts to read its streams, by arrival: ``'earliest'``, ``'latest'`` or a time."""
     deterministic: bool = False
     """Whether to refuse queries whose results depend on when they run or on the order in which rows arrive."""
+    mode: Literal["micro_batch", "real_time"] = "micro_batch"
+    """Whether results come batch by batch, or row by row within some ten milliseconds."""
+    epoch: Annotated[float, Field(ge=1)] = 60.0
+    """Seconds after which a query in real time makes its state durable; written ``'1 minute'``."""
     trigger: Annotated[float, Field(ge=0)] = 0.0
     """Seconds between the starts of two batches of a continuous run; written ``'1 second'``."""
     buckets: Annotated[int, Field(gt=0, le=4096)] | None = None
@@ -50,7 +54,12 @@ class QuerySettings(BaseModel):
     memory_limit: Annotated[str, Field(pattern=r"^\d+(\.\d+)?\s?[KMGT]i?B$")] | None = None
     """DuckDB's memory limit in one worker process, such as ``'2GB'``; beyond it, state spills to disk."""
 
-    @field_validator("idle_timeout", "trigger", mode="before")
+    @property
+    def is_real_time(self) -> bool:
+        """Whether the query runs in real time."""
+        return self.mode == "real_time"
+
+    @field_validator("idle_timeout", "trigger", "epoch", mode="before")
     @classmethod
     def _seconds(cls, value: object) -> object:
         return seconds(value)

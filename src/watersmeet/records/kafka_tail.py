@@ -1,0 +1,137 @@
+"""The end of a Kafka topic, followed as records come."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException, Message, TopicPartition
+
+from watersmeet.errors import ConnectorError
+from watersmeet.records.kafka import KafkaRecords, message_records, new_consumer, offset_of, raise_unless_passing
+
+#: How long a call waits for records: as long as it may take to see more of them together.
+_WAIT_SECONDS = 0.005
+_MOST_RECORDS = 20_000
+_PATIENCE_SECONDS = 120.0
+_ANSWER_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaTopic:
+    """A topic to follow, with settings of librdkafka.
+
+    ``since`` is where a new query begins: a time of arrival in milliseconds, ``OFFSET_BEGINNING`` or ``OFFSET_END``.
+    """
+
+    name: str
+    settings: Mapping[str, str] = field(repr=False)  # with secrets
+    since: int = OFFSET_BEGINNING
+
+    def tail(self, positions: Mapping[int, int], task: int, tasks: int) -> KafkaTail:
+        """Follow a task's share of the partitions, each from its position, or from its first record.
+
+        Raises ``ConnectorError`` if the broker does not answer, or has no such topic.
+        """
+        return KafkaTail(self, positions, task, tasks)
+
+    def start(self) -> dict[int, int]:
+        """Where a new query begins in each partition; none if it begins at the first records.
+
+        A partition without records since that time is read from its end.  Raises as ``tail`` does.
+        """
+        if self.since == OFFSET_BEGINNING:
+            return {}
+        consumer = new_consumer(self.settings)
+        try:
+            return dict(_positions_since(consumer, self))
+        finally:
+            consumer.close()
+
+
+def _positions_since(consumer: Consumer, topic: KafkaTopic) -> Iterator[tuple[int, int]]:
+    partitions = partitions_of(consumer, topic.name)
+    with _answers(topic.name):
+        asked = [TopicPartition(topic.name, number, topic.since) for number in partitions]
+        found = asked if topic.since == OFFSET_END else consumer.offsets_for_times(asked, timeout=_ANSWER_SECONDS)
+        for each in found:
+            at_end = each.offset < 0
+            yield each.partition, consumer.get_watermark_offsets(each, _ANSWER_SECONDS)[1] if at_end else each.offset
+
+
+class KafkaTail:
+    """Follows partitions of a topic.
+
+    ``positions`` are the offsets of their next records, ``parts`` the names of the partitions.
+    """
+
+    def __init__(self, topic: KafkaTopic, positions: Mapping[int, int], task: int, tasks: int) -> None:
+        self._topic = topic
+        self._consumer: Consumer = new_consumer(topic.settings, {"enable.partition.eof": False, **_FOLLOWING})
+        self._silent_since: float | None = None
+        mine = [number for number in partitions_of(self._consumer, self._topic.name) if number % tasks == task]
+        self.parts = {number: f"{topic.name}-{number}" for number in mine}
+        self.positions = {number: positions[number] for number in mine if number in positions}
+        self._consumer.assign(
+            [TopicPartition(topic.name, number, self.positions.get(number, OFFSET_BEGINNING)) for number in mine]
+        )
+
+    def poll(self) -> list[KafkaRecords]:
+        """Return the records that have come, by partition; waits for some milliseconds.
+
+        Raises ``ConnectorError`` if records are gone, the broker refuses, or none has answered for two minutes.
+        """
+        by_partition: dict[int, list[Message]] = {}
+        for message in self._consumer.consume(_MOST_RECORDS, _WAIT_SECONDS):
+            if (error := message.error()) is not None:
+                raise_unless_passing(error, self._where(message.partition()))
+                self._silent_since = self._silent_since or time.monotonic()
+                continue
+            partition = message.partition()
+            assert partition is not None
+            by_partition.setdefault(partition, []).append(message)
+        if by_partition:
+            self._silent_since = None
+        elif self._silent_since is not None and time.monotonic() - self._silent_since > _PATIENCE_SECONDS:
+            partitions_of(self._consumer, self._topic.name)
+            self._silent_since = None
+        found = []
+        for partition, messages in by_partition.items():
+            self.positions[partition] = offset_of(messages[-1]) + 1
+            found.append(message_records(messages, self._topic.name, partition))
+        return found
+
+    def close(self) -> None:
+        """End the connection."""
+        self._consumer.close()
+
+    def _where(self, partition: int | None) -> str:
+        if partition is None or partition < 0:
+            return self._topic.name
+        return f"{self._topic.name}-{partition} from offset {self.positions.get(partition, 0)} on"
+
+
+def partitions_of(consumer: Consumer, topic: str) -> list[int]:
+    """The numbers of a topic's partitions; ``ConnectorError`` if the broker does not say."""
+    with _answers(topic):
+        found = consumer.list_topics(topic, timeout=_ANSWER_SECONDS).topics[topic]
+        if found.error is not None:
+            raise KafkaException(found.error)
+        return sorted(found.partitions)
+
+
+@contextmanager
+def _answers(topic: str) -> Iterator[None]:
+    try:
+        yield
+    except KafkaException as error:
+        raise ConnectorError(
+            f"Kafka did not say which records topic {topic} has: {error.args[0].str()}",
+            hint="is the broker running? The query can be resumed",
+        ) from None
+
+
+# The broker answers as soon as it has a record; what has been read ahead is kept until it is taken.
+_FOLLOWING = {"queued.max.messages.kbytes": 65_536, "fetch.error.backoff.ms": 50}

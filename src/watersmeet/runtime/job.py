@@ -1,0 +1,73 @@
+"""What a query needs to start, and what starts Spark queries for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from watersmeet.plan.physical_plan import PhysicalPlan
+from watersmeet.runtime.checkpoint import Checkpoint
+from watersmeet.settings.seek import Seek
+
+if TYPE_CHECKING:
+    from watersmeet.runtime.dataflow import Source
+    from watersmeet.runtime.real_time.sinks import LiveSink
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a query needs to start.
+
+    ``open_sources`` takes the session to read in, whether batches are limited, and where streams begin.  ``target`` is the stream that the
+    query feeds; ``write`` takes each batch's rows, its number, and a key that identifies query and batch, and
+    ``live_sink`` opens the same target for a query in real time.  ``keep_late_rows`` takes number and key of a batch
+    that has been written.  ``frontier_lag`` is set if the target stores the query's frontier.
+    """
+
+    name: str
+    plan: PhysicalPlan
+    target: str
+    open_sources: Callable[[SparkSession, bool, Seek | None], Mapping[str, Source]]
+    write: Callable[[DataFrame, int, str], None]
+    live_sink: Callable[[], LiveSink]
+    keep_late_rows: Callable[[int, str], None]
+    checkpoint: Checkpoint
+    frontier_lag: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A Spark query that has been started, and the folder that is deleted when it ends."""
+
+    query: StreamingQuery
+    folder: str | None = None
+
+
+class Host(Protocol):
+    """A way to run a job on Spark."""
+
+    def start(self, *, limited: bool, available_now: bool) -> Run:
+        """Start one Spark query on the job's checkpoint."""
+
+    def has_run(self, progress: Mapping[str, Any]) -> None:
+        """Take note of a batch that Spark has committed."""
+
+    def cause(self, error: Exception) -> Exception:
+        """The error to report for one with which Spark's query ended."""
+
+    def starts_again(self, error: Exception) -> bool:
+        """Whether a Spark query that failed should be followed by another one."""
+
+
+def batch_key(name: str, checkpoint_id: str, batch: int) -> str:
+    """Identifies a batch of a query, also when it is written again."""
+    return f"{query_key(name, checkpoint_id)}-{batch:012d}"
+
+
+def query_key(name: str, checkpoint_id: str) -> str:
+    """Identifies a query and its checkpoint."""
+    return f"{name}-{checkpoint_id[:8]}"

@@ -1,0 +1,73 @@
+"""A job in Spark's micro-batches: each batch is a step of every operator, and is written as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from watersmeet.runtime.dataflow import Resources, build, new_buckets
+from watersmeet.runtime.failures import planning
+from watersmeet.runtime.job import Job, Run, batch_key
+from watersmeet.runtime.masters import workers_are_here
+from watersmeet.settings.seek import resolve
+
+
+class MicroBatches:
+    """Runs a job in micro-batches."""
+
+    def __init__(self, spark: SparkSession, job: Job) -> None:
+        self._spark = spark
+        self._job = job
+        self._checkpoint_id = ""
+        self._write_error: Exception | None = None
+
+    def start(self, *, limited: bool, available_now: bool) -> Run:
+        """Start one Spark query on the checkpoint."""
+        job, spark, settings = self._job, self._spark, self._job.plan.query.settings
+        stored = job.checkpoint.read_plan()
+        buckets = stored.buckets if stored is not None else new_buckets(spark, settings.buckets)
+        seek = stored.seek if stored is not None else resolve(spark, settings.seek_to)
+        control = spark.readStream.text(job.checkpoint.control)
+        resources = Resources(
+            cache_bytes=settings.cache_bytes,
+            memory_limit=settings.memory_limit,
+            side_folder=job.checkpoint.side,
+            # on a cluster, workers may not reach every file system that Spark can
+            hot_key_folder=job.checkpoint.hot_keys if workers_are_here(spark) or settings.skew is not None else None,
+        )
+        with planning(job.name):
+            sources = job.open_sources(spark, limited, seek)
+            dataflow = build(spark, job.plan, sources, buckets, resources, control, job.frontier_lag)
+            self._checkpoint_id = job.checkpoint.accept(stored, buckets, dataflow.operators, seek).id
+            writer = (
+                dataflow.frame.writeStream.queryName(job.name)
+                .option("checkpointLocation", job.checkpoint.spark)
+                .foreachBatch(self._write)
+            )
+            if available_now:
+                writer = writer.trigger(availableNow=True)
+            elif settings.trigger:
+                writer = writer.trigger(processingTime=f"{int(settings.trigger * 1000)} milliseconds")
+            return Run(writer.start(), dataflow.folder)
+
+    def has_run(self, progress: Mapping[str, Any]) -> None:
+        """Do nothing: late rows were kept when the batch was written."""
+
+    def cause(self, error: Exception) -> Exception:
+        """What writing a batch raised, which Spark returns as text; else the error itself."""
+        return self._write_error or error
+
+    def starts_again(self, error: Exception) -> bool:
+        """Return False: Spark has tried every task several times."""
+        return False
+
+    def _write(self, frame: DataFrame, batch_id: int) -> None:
+        key = batch_key(self._job.name, self._checkpoint_id, batch_id)
+        try:
+            self._job.write(frame, batch_id, key)
+            self._job.keep_late_rows(batch_id, key)
+        except Exception as error:
+            self._write_error = error
+            raise

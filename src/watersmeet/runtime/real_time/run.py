@@ -1,0 +1,142 @@
+"""A job in Spark's real-time mode: which epoch comes first, where the sources begin, and Spark's settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from watersmeet.errors import ConfigError, WatersmeetError
+from watersmeet.runtime.dataflow import Resources, Source, new_buckets
+from watersmeet.runtime.failures import planning, translate
+from watersmeet.runtime.job import Job, Run, batch_key, query_key
+from watersmeet.runtime.masters import TASK_ATTEMPTS
+from watersmeet.runtime.real_time.dataflow import build_live, live_inputs, source_tasks
+from watersmeet.runtime.real_time.epochs import Epochs, RunStart, next_run
+from watersmeet.runtime.real_time.run_log import RunLog
+from watersmeet.runtime.real_time.sinks import RunName
+from watersmeet.runtime.real_time.ticks import MemoryTicks
+from watersmeet.runtime.storage import Storage
+from watersmeet.settings.seek import resolve
+
+#: Spark's settings of a query in real time; docs/design tells why it is safe without the allow-list.
+SETTINGS = {
+    "spark.sql.streaming.realTimeMode.allowlistCheck": "false",
+    "spark.sql.streaming.realTimeMode.minBatchDuration": "1000",
+    # each row is a bundle of frames: sent on at once, not when more have come
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1",
+    "spark.sql.execution.pandas.udf.buffer.size": "64",
+}
+
+#: A setting with which Spark must have been started.  Without it, Spark takes what a Python function has sent only when
+#: it has no more to send to it.
+PIPELINED = "spark.python.udf.pipelined.enabled"
+
+
+class RealTime:
+    """Runs a job in real time."""
+
+    def __init__(self, spark: SparkSession, job: Job) -> None:
+        self._spark = _session_of_its_own(spark)
+        self._job = job
+        self._log = RunLog(Storage(spark), job.checkpoint)
+        self._checkpoint_id = ""
+        self._failures = 0  # since an epoch was committed
+
+    def start(self, *, limited: bool, available_now: bool) -> Run:
+        """Start a run: it begins after the last epoch that Spark has committed.
+
+        Raises ``ConfigError`` if Spark has too few task slots, or was started without a setting that this needs.
+        """
+        _check_setting(self._spark)
+        job, spark, settings = self._job, self._spark, self._job.plan.query.settings
+        stored = job.checkpoint.read_plan()
+        buckets = stored.buckets if stored is not None else new_buckets(spark, settings.buckets)
+        seek = stored.seek if stored is not None else resolve(spark, settings.seek_to)
+        with planning(job.name):
+            sources = job.open_sources(spark, limited, seek)
+            starts = self._log.read()
+            run, first, base = next_run(starts, self._log.committed())
+            origin = starts[0] if starts else self._origin(sources, buckets)
+            resources = Resources(settings.cache_bytes, settings.memory_limit, job.checkpoint.side)
+            epochs = Epochs(job.checkpoint.epochs, run, first, base)
+            control = MemoryTicks(spark, 1)
+            dataflow = build_live(spark, job.plan, sources, buckets, resources, epochs, origin, control)
+            _check_slots(spark, dataflow.slots)
+            self._checkpoint_id = job.checkpoint.accept(stored, buckets, dataflow.operators, seek).id
+            self._log.remove_side_output(first)
+            self._keep_late_rows()
+            self._log.add(run, origin.model_copy(update={"first": first}))
+            name = RunName(query_key(job.name, self._checkpoint_id), run, first)
+            writer = job.live_sink()(dataflow.frame, name)
+            started = (
+                writer.queryName(job.name)
+                .option("checkpointLocation", job.checkpoint.spark)
+                .outputMode("update")
+                .trigger(realTime=f"{int(settings.epoch * 1000)} milliseconds")
+                .start()
+            )
+        return Run(started)
+
+    def has_run(self, progress: Mapping[str, Any]) -> None:
+        """Keep the late rows of an epoch that Spark has committed."""
+        self._failures = 0
+        epoch = int(progress["batchId"])
+        self._job.keep_late_rows(epoch, batch_key(self._job.name, self._checkpoint_id, epoch))
+
+    def cause(self, error: Exception) -> Exception:
+        """The error itself."""
+        return error
+
+    def starts_again(self, error: Exception) -> bool:
+        """Whether a process may just have died; tried as often in a row as Spark tries a task."""
+        self._failures += 1
+        is_known = isinstance(error, WatersmeetError) or (
+            isinstance(error, PySparkException) and type(translate(error, self._job.name)) is not WatersmeetError
+        )
+        return not is_known and self._failures < TASK_ATTEMPTS
+
+    def _origin(self, sources: Mapping[str, Source], buckets: tuple[int, ...]) -> RunStart:
+        """What the first run begins with, and later ones keep."""
+        positions = {alias: live.topic.start() for alias, live in live_inputs(self._job.plan, sources).items()}
+        return RunStart(first=0, positions=positions, tasks=source_tasks(self._job.plan, sources, buckets))
+
+    def _keep_late_rows(self) -> None:
+        """Keep those of the last epochs, in case the driver ended before it did."""
+        for epoch in self._log.side_epochs()[-2:]:
+            self._job.keep_late_rows(epoch, batch_key(self._job.name, self._checkpoint_id, epoch))
+
+
+def _session_of_its_own(spark: SparkSession) -> SparkSession:
+    """A session with the same functions, views and settings, and those of real time; Spark reads them in each epoch."""
+    own = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
+    for name, value in SETTINGS.items():
+        own.conf.set(name, value)
+    return own
+
+
+def _check_setting(spark: SparkSession) -> None:
+    if spark.conf.get(PIPELINED, "false") != "true":
+        raise ConfigError(
+            f"in real time Spark needs the setting {PIPELINED} = true, which this one was started without",
+            hint="set it when the Spark session is built; watersmeet.connect() does so for a Spark that it starts",
+        )
+
+
+def _check_slots(spark: SparkSession, needed: int) -> None:
+    """Raise ``ConfigError`` if Spark cannot run all tasks at once: they would wait for each other without end."""
+    context: Any = spark.sparkContext._jsc.sc()
+    profile = context.resourceProfileManager().defaultResourceProfile()
+    slots = int(context.maxNumConcurrentTasks(profile))
+    if slots >= needed:
+        return
+    master = str(spark.sparkContext.master)
+    is_local = master.startswith("local")
+    raise ConfigError(
+        f"in real time all tasks of this query run at once: it needs {needed} task slots, and Spark has {slots}",
+        hint=f"start Spark with master local[{needed}] or more: slots are threads, which need no cores of their own"
+        if is_local
+        else "give Spark more executors or cores (spark.executor.cores), or the query fewer SETTINGS buckets",
+    )

@@ -1,0 +1,76 @@
+"""The runs of a real-time query, as files of its checkpoint (see epochs.py), and the epochs that Spark has committed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from pydantic import ValidationError
+
+from watersmeet.errors import CheckpointError
+from watersmeet.runtime.checkpoint import Checkpoint
+from watersmeet.runtime.real_time.epochs import RunStart
+from watersmeet.runtime.storage import Storage
+
+_RUN = re.compile(r"(\d{6})\.json")
+_SIDE_FILE = re.compile(r"batch-(\d+)-.*\.jsonl")
+
+
+class RunLog:
+    """What the driver knows of a query's runs."""
+
+    def __init__(self, storage: Storage, checkpoint: Checkpoint) -> None:
+        self._storage = storage
+        self._checkpoint = checkpoint
+        self._folder = f"{checkpoint.epochs}/runs"
+
+    def read(self) -> list[RunStart]:
+        """All runs so far, in order; ``CheckpointError`` if a file is damaged or missing."""
+        self._storage.make_folder(self._folder)
+        self._storage.remove_temporary(self._folder)
+        found = [name for name in self._storage.names(self._folder) if _RUN.fullmatch(name)]
+        if found != [f"{number:06}.json" for number in range(len(found))]:
+            raise CheckpointError(
+                f"{self._folder} lacks a file: it holds {', '.join(found)}",
+                hint="restore the folder from a copy, or start on a new checkpoint",
+            )
+        return [self._read(name) for name in found]
+
+    def add(self, run: int, start: RunStart) -> None:
+        """Note the beginning of a run; its tasks may begin after that."""
+        self._storage.write_text(f"{self._folder}/{run:06}.json", start.model_dump_json())
+
+    def committed(self) -> int | None:
+        """The last epoch that Spark has committed; None if there is none."""
+        names = self._storage.names(f"{self._checkpoint.spark}/commits")
+        return max((int(name) for name in names if name.isdigit()), default=None)
+
+    def side_epochs(self) -> list[int]:
+        """The epochs that have left side output, in order."""
+        return sorted({epoch for epoch, _ in self._side_files()})
+
+    def remove_side_output(self, first: int) -> None:
+        """Delete the side output of epochs from ``first`` on, which did not commit: they run again."""
+        for epoch, name in self._side_files():
+            if epoch >= first:
+                self._storage.delete(f"{self._checkpoint.side}/{name}")
+
+    def _side_files(self) -> Iterator[tuple[int, str]]:
+        for name in self._storage.names(self._checkpoint.side):
+            if found := _SIDE_FILE.fullmatch(name):
+                yield int(found[1]), name
+
+    def _read(self, name: str) -> RunStart:
+        path = f"{self._folder}/{name}"
+        try:
+            found = RunStart.model_validate_json(self._storage.read_text(path) or "")
+        except ValidationError:
+            raise CheckpointError(
+                f"{path} cannot be read", hint="restore the file from a copy, or start on a new checkpoint"
+            ) from None
+        if found.version != 1:
+            raise CheckpointError(
+                f"{path} has format {found.version}, this version of Watersmeet reads 1",
+                hint="run it with the version that wrote it, or start on a new checkpoint",
+            )
+        return found

@@ -1,0 +1,53 @@
+"""What a sink does in real time: rows are written as they come, not batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from watersmeet.runtime.real_time.arrivals import Arrivals
+from watersmeet.runtime.real_time.live_task import live_task
+
+_MOST_WAITING = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class RunName:
+    """What marks the results of a run.
+
+    ``query`` names query and checkpoint, ``run`` is the run's number, ``first`` its first epoch: what earlier runs gave
+    in this and later epochs comes again.
+    """
+
+    query: str
+    run: int
+    first: int
+
+
+#: Takes result rows with the column ``_wm_epoch``, and returns what writes them.
+LiveSink: TypeAlias = Callable[[DataFrame, RunName], DataStreamWriter]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTask:
+    """Writes all rows that have come, together, and passes none on."""
+
+    write: Callable[[pa.Table], None]
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write until the epoch ends."""
+        with live_task():
+            arrivals = Arrivals(batches, _MOST_WAITING)
+            while arrived := arrivals.take():
+                self.write(pa.Table.from_batches(arrived))
+        yield from ()
+
+
+def written_by_workers(frame: DataFrame, write: Callable[[pa.Table], None]) -> DataStreamWriter:
+    """Return what passes all rows to ``write``, in the tasks that bring them."""
+    return frame.mapInArrow(WriteTask(write).run, "nothing INT").writeStream.format("noop")

@@ -1,0 +1,156 @@
+"""The tasks that read a source in real time: they follow it until the epoch ends, and send its rows as they come."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from watersmeet.columns import PACKED
+from watersmeet.engine.control_events import Event, EventKind
+from watersmeet.engine.frames import FRAME_SCHEMA, Frame, FrameKind, bundled, to_record_batch
+from watersmeet.engine.pack import Packer
+from watersmeet.kernels.api import NEVER
+from watersmeet.records.records import Records
+from watersmeet.runtime.real_time.arrivals import Arrivals
+from watersmeet.runtime.real_time.epochs import Epochs
+from watersmeet.runtime.real_time.live_task import live_task, task_number
+from watersmeet.runtime.real_time.tails import LiveTopic, Tail
+from watersmeet.runtime.worker_records import RecordRows
+from watersmeet.runtime.worker_tasks import PackTask
+
+_POSITIONS = "positions"
+_MOST_WAITING = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class FollowTask:
+    """Follows a source; yields frames in ``_wm_packed`` beside raw records that are left to Spark.
+
+    ``number`` is the input's number in the query.  ``tasks`` tasks share the partitions; they are those of Spark's stage
+    from ``first_task`` on.  ``first`` is where a new query begins.  A partition that is silent for ``idle_seconds``
+    (None: never) no longer holds the frontier back.
+    """
+
+    topic: LiveTopic
+    rows: RecordRows
+    epochs: Epochs
+    number: int
+    tasks: int
+    first_task: int
+    first: Mapping[int, int]
+    idle_seconds: float | None
+
+    def run(self, ticks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Everything that comes until the ``ticks`` end."""
+        with live_task():
+            until, task = Arrivals(ticks, _MOST_WAITING), task_number() - self.first_task
+            assert 0 <= task < self.tasks
+            store = self.epochs.open("inputs", str(self.number), str(task))
+            stored = store.get(_POSITIONS)
+            tail = self.topic.tail(self.first if stored is None else _decoded(stored), task, self.tasks)
+            silence = _Silence(tail, self.idle_seconds)
+            try:
+                # every bucket hears of every epoch, and writes its state at the end of it
+                yield self._packed(self._to_all_buckets(FrameKind.MARK, b""))
+                while not until.has_ended:
+                    for records in tail.poll():
+                        yield from self._sent(records)
+                    if idle := silence.parts():
+                        event = Event(EventKind.IDLE, (self.rows.packing.spec.source,), idle)
+                        yield self._packed(self._to_all_buckets(FrameKind.CONTROL, event.to_json()))
+                store.put(_POSITIONS, json.dumps(tail.positions).encode())
+                self.epochs.write(store)
+            finally:
+                tail.close()
+
+    def _sent(self, records: Records) -> Iterator[pa.RecordBatch]:
+        """Rows, then records left, then frontiers: a frontier before them would make the rows of these records late."""
+        rows, left = self.rows.split(records)
+        packer = self.rows.packing.packer()
+        frames = list(packer.pack(rows)) if rows is not None else []
+        if len(left):
+            if frames:
+                yield self._packed(frames)
+            yield self.rows.unpacked(records.raw(left))
+            frames = []
+        if frames := [*frames, *packer.finish()]:
+            yield self._packed(frames)
+
+    def _packed(self, frames: Iterable[Frame]) -> pa.RecordBatch:
+        return self.rows.packed(to_record_batch(bundled(frames)))
+
+    def _to_all_buckets(self, kind: FrameKind, payload: bytes) -> Iterator[Frame]:
+        spec = self.rows.packing.spec
+        return (Frame(bucket, spec.input, "", kind, NEVER, payload) for bucket in spec.buckets)
+
+
+@dataclass(slots=True)
+class _Silence:
+    """Which partitions of a tail have been silent for too long; each is named once, until it brings records again.
+
+    A worker that reads a clock: so which rows are padded for an idle input may differ when an epoch runs again.
+    """
+
+    tail: Tail
+    seconds: float | None
+    _seen: dict[int, tuple[int | None, float]] = field(default_factory=dict)  # position, and since when
+    _named: set[int] = field(default_factory=set)
+
+    def parts(self) -> tuple[str, ...]:
+        """The names of partitions that have just become idle."""
+        if self.seconds is None:
+            return ()
+        now, found = time.monotonic(), []
+        for number, part in self.tail.parts.items():
+            position = self.tail.positions.get(number)
+            before, since = self._seen.setdefault(number, (position, now))
+            if position != before:
+                self._seen[number] = (position, now)
+                self._named.discard(number)
+            elif now - since > self.seconds and number not in self._named:
+                self._named.add(number)
+                found.append(part)
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRestTask:
+    """Passes on frames, and packs the rows beside them, which Spark has decoded."""
+
+    packing: PackTask
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The frames of all rows, as they come."""
+        with live_task():
+            arrivals = Arrivals(batches, _MOST_WAITING)
+            while arrived := arrivals.take():
+                yield from self._passed(pa.Table.from_batches(arrived).combine_chunks())
+
+    def _passed(self, arrived: pa.Table) -> Iterator[pa.RecordBatch]:
+        """Frames and rows in the order in which they came."""
+        for batch in arrived.to_batches():
+            is_row = pc.is_null(batch.column(PACKED)).to_numpy(zero_copy_only=False)
+            changes = np.flatnonzero(np.diff(is_row)) + 1
+            for start, end in pairwise([0, *changes.tolist(), len(is_row)]):
+                part = batch.slice(start, end - start)
+                yield self._packed(part) if is_row[start] else _frames_in(part)
+
+    def _packed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        packer: Packer = self.packing.packer()
+        frames = list(packer.pack(pa.Table.from_batches([batch]).drop_columns([PACKED])))
+        return to_record_batch(bundled([*frames, *packer.finish()]))
+
+
+def _frames_in(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(batch.column(PACKED).flatten(), schema=FRAME_SCHEMA)
+
+
+def _decoded(stored: bytes) -> dict[int, int]:
+    return {int(partition): offset for partition, offset in json.loads(stored).items()}
