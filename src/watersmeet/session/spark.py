@@ -91,6 +91,8 @@ def settings_for(config: Mapping[str, str]) -> dict[str, str]:
         # rows are packed one Arrow batch at a time: larger batches cost less per row
         "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
         PIPELINED: "true",
+        # how long a streaming shuffle may keep rows: used by queries in real time alone
+        "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "2",
         # the default is the JVM's folder for temporary files, whose path is too long for a socket on some systems
         "spark.python.unix.domain.socket.dir": tempfile.gettempdir(),
     }
