@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,14 +30,20 @@ if TYPE_CHECKING:
     from watersmeet.runtime.query import QueryMode, RunningQuery
     from watersmeet.session.results import Result
     from watersmeet.session.session import Session
+    from watersmeet.sql.statements import Statement
 
 _LOOK_SECONDS = 0.2
+_SLOTS = 64
 
 Script = Annotated[str, typer.Argument(metavar="FILE", help="A file of SQL statements, or - for standard input.")]
 Bounded = Annotated[
     bool, typer.Option("--bounded", help="Process the rows available now as the whole input, emit final results, end.")
 ]
 Drain = Annotated[bool, typer.Option("--drain", help="Process the rows available now and end; a later run continues.")]
+RealTime = Annotated[
+    bool,
+    typer.Option("--real-time", help="Emit results row by row, within milliseconds; streams come from Kafka."),
+]
 CheckpointFolder = Annotated[
     str | None,
     typer.Option("--checkpoint", metavar="DIR", help="Folder or URI for the state and progress of queries."),
@@ -47,6 +54,7 @@ def run(
     script: Script,
     bounded: Bounded = False,
     drain: Drain = False,
+    real_time: RealTime = False,
     workspace: Workspace = DEFAULT_WORKSPACE,
     checkpoint: CheckpointFolder = None,
     packages: Packages = None,
@@ -56,13 +64,16 @@ def run(
     """Run the statements of a file; queries run until Ctrl-C, or to the end of input with --bounded or --drain."""
     if bounded and drain:
         raise UsageError("--bounded and --drain exclude each other", hint="--drain keeps the query resumable")
+    if real_time and (bounded or drain):
+        raise UsageError("a query in real time has no end: --bounded and --drain are for micro-batches")
     if checkpoint == "":
         raise UsageError("--checkpoint names no folder")
     text = read_script(script)
 
     from watersmeet.sql.parse import parse
 
-    if not parse(text):  # reports syntax errors before Spark starts
+    statements = parse(text)  # reports syntax errors before Spark starts
+    if not statements:
         raise ConfigError(f"there is no statement in {script}")
 
     from watersmeet.cli.progress import screen
@@ -73,19 +84,36 @@ def run(
     queries: list[RunningQuery] = []
     interrupt = Interrupt()
     try:
-        with session_of(workspace, packages or (), master) as session, interruptible(interrupt):
+        place, config = spark_for(statements, master, real_time=real_time)
+        with session_of(workspace, packages or (), place, config) as session, interruptible(interrupt):
             try:
                 with screen(view) as shown:
-                    follow(session, text, mode, checkpoint and location(checkpoint), queries, shown, interrupt)
+                    folder = checkpoint and location(checkpoint)
+                    follow(session, text, mode, folder, queries, shown, interrupt, real_time=real_time)
             finally:
                 print_summary(queries)
     except WatersmeetError:
         if not interrupt.ends_spark:
             raise
     if interrupt.asked:
-        again = resume_command(script, mode, workspace, checkpoint, packages or (), master, view)
+        again = resume_command(script, mode, workspace, checkpoint, packages or (), master, view, real_time=real_time)
         print_interrupted(queries, again, resumable=script != STANDARD_INPUT)
         raise typer.Exit(interrupt.exit_code)
+
+
+def spark_for(
+    statements: Iterable[Statement], master: str | None, *, real_time: bool
+) -> tuple[str | None, Mapping[str, str] | None]:
+    """The master and further settings of Spark for a job.
+
+    In real time all tasks of a query run at once, each in a slot of its own.  On this machine slots are threads: many
+    cost nothing, but there should be no more buckets than cores.
+    """
+    from watersmeet.session.modes import runs_in_real_time
+
+    if master is not None or not (real_time or runs_in_real_time(statements)):
+        return master, None
+    return f"local[{_SLOTS}]", {"spark.sql.shuffle.partitions": str(os.cpu_count() or 1)}
 
 
 def follow(
@@ -98,6 +126,7 @@ def follow(
     interrupt: Interrupt,
     *,
     side_by_side: bool = False,
+    real_time: bool = False,
 ) -> None:
     """Execute the statements and wait for their queries, which are added to ``queries`` as they start.
 
@@ -108,7 +137,7 @@ def follow(
     from watersmeet.session.results import Started
     from watersmeet.sql.parse import parse
 
-    results = session.run(text, mode=mode, checkpoint=checkpoint)
+    results = session.run(text, mode=mode, checkpoint=checkpoint, real_time=real_time)
     try:
         for statement in parse(text):
             session.show = shown.show_of(statement)
@@ -181,6 +210,8 @@ def resume_command(
     packages: Iterable[str],
     master: str | None,
     view: View = View.AUTO,
+    *,
+    real_time: bool = False,
 ) -> str:
     """Return the command that runs the same script on the same checkpoints, from the same folder."""
     from watersmeet.runtime.query import QueryMode
@@ -188,6 +219,8 @@ def resume_command(
     words = ["watersmeet", "run", script]
     if mode is not QueryMode.CONTINUOUS:
         words.append(f"--{mode.value}")
+    if real_time:
+        words.append("--real-time")
     if workspace != DEFAULT_WORKSPACE:
         words += ["--workspace", str(workspace)]
     if checkpoint is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import pyarrow as pa
@@ -27,6 +28,8 @@ from watersmeet.lookup.jdbc import same_name
 from watersmeet.lookup.jdbc_types import fits, python_type
 from watersmeet.lookup.table_options import DatabaseOptions, parse_table_options
 from watersmeet.lookup.tables import table_schema
+from watersmeet.runtime.real_time.operator_task import EPOCH
+from watersmeet.runtime.real_time.sinks import LiveSink, written_by_workers
 from watersmeet.settings.durations import seconds
 from watersmeet.settings.secrets import hide
 
@@ -92,6 +95,12 @@ class JdbcConnector(SinkConnector):
         sink = open_table(writing.stream)
         return lambda rows, batch_id, key: sink.write(collected(rows), batch_id)
 
+    def open_live_sink(self, writing: Writing) -> LiveSink:
+        """Return what writes rows as they come, from the tasks that make them; raises as ``open_table`` does."""
+        open_table(writing.stream)
+        write = partial(_write_live, writing.stream)
+        return LiveSink(lambda rows, run: written_by_workers(rows, write))
+
 
 @dataclass(frozen=True, slots=True)
 class JdbcSink:
@@ -139,6 +148,17 @@ class JdbcSink:
                         connection.execute(statement, rows.slice(start, _CHUNK).to_pylist())
             with _in_time(connection, self.address):
                 transaction.commit()
+
+
+def _write_live(stream: StreamDef, rows: pa.Table) -> None:
+    """Write rows that have come together, in a task."""
+    epoch = rows[EPOCH][0].as_py()
+    _opened(stream.model_dump_json()).write(rows.drop_columns([EPOCH]), epoch)
+
+
+@cache
+def _opened(definition: str) -> JdbcSink:
+    return open_table(StreamDef.model_validate_json(definition))
 
 
 def open_table(stream: StreamDef) -> JdbcSink:

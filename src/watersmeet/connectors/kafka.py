@@ -82,4 +82,4 @@ class KafkaConnector(StoredConnector, SinkConnector):
     def open_live_sink(self, writing: Writing) -> LiveSink:
         """Return what writes rows as records, as they come."""
         options, changing = writing.stream.options, writing.changing
-        return lambda rows, run: live_writer(rows, run, options, changing=changing)
+        return LiveSink(lambda rows, run: live_writer(rows, run, options, changing=changing))

@@ -102,7 +102,9 @@ def _records(
         if TP_DELTA not in rows.columns:
             frame = rows = frame.withColumn(TP_DELTA, F.lit(1))
         key, value = _primary_key(changing), _value(rows, given, changing)
-    marks = [F.struct(F.lit(name).alias("key"), F.encode(text, "UTF-8").alias("value")) for name, text in headers.items()]
+    marks = [
+        F.struct(F.lit(name).alias("key"), F.encode(text, "UTF-8").alias("value")) for name, text in headers.items()
+    ]
     return frame.select(key.alias("key"), value.alias("value"), F.array(*marks).alias("headers"))
 
 

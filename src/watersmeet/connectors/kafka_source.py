@@ -104,7 +104,8 @@ def _since(seek: Seek | None, options: KafkaOptions) -> int:
     """Where a query in real time begins, in the form of ``KafkaTopic``."""
     if seek is not None and seek.to == "time" and seek.since is not None:
         return -(-seek.since // 1000)
-    return OFFSET_END if LATEST == (options.starting if seek is None else seek.to) else OFFSET_BEGINNING
+    begins = options.starting if seek is None else seek.to
+    return OFFSET_END if begins == LATEST else OFFSET_BEGINNING
 
 
 def read_stored(

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from datetime import datetime
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from watersmeet.columns import TP_DELTA
 from watersmeet.connectors.connector import SinkConnector, WriteBatch, Writing
-from watersmeet.connectors.console import Show
 from watersmeet.connectors.sink_changelogs import Changelogs
+from watersmeet.errors import UnsupportedError
+from watersmeet.runtime.masters import workers_are_here
+from watersmeet.runtime.process_folder import new_folder
+from watersmeet.runtime.real_time.mailbox import Mailbox, MailboxReader
+from watersmeet.runtime.real_time.operator_task import EPOCH
+from watersmeet.runtime.real_time.sinks import LiveSink, RunName, written_by_workers
 
 
 class PrintConnector(SinkConnector):
@@ -20,18 +27,36 @@ class PrintConnector(SinkConnector):
 
     def open_sink(self, writing: Writing) -> WriteBatch:
         """Return what prints a batch, also an empty one."""
-        return lambda rows, batch_id, key: _print(rows, writing.show, batch_id, changelog=writing.changelog)
+        return lambda rows, batch_id, key: _print(rows.toArrow(), writing, batch_id)
+
+    def open_live_sink(self, writing: Writing) -> LiveSink:
+        """Return what prints rows as they come; the workers must be on this machine."""
+        mailbox = Mailbox(new_folder())
+        reader = MailboxReader(mailbox, lambda rows: _print_live(rows, writing))
+
+        def write(frame: DataFrame, _: RunName) -> DataStreamWriter:
+            if not workers_are_here(frame.sparkSession):
+                raise UnsupportedError(
+                    "in real time only workers of this machine can print rows here",
+                    hint="INSERT INTO a stream of kafka, or leave out mode = 'real_time'",
+                )
+            return written_by_workers(frame, mailbox.post)
+
+        return LiveSink(write, reader.close)
 
 
-def _print(frame: DataFrame, show: Show, batch: int, *, changelog: bool) -> None:
-    table = frame.toArrow()
-    names = [name for name in frame.columns if not (changelog and name.lower() == TP_DELTA)]
+def _print_live(rows: pa.Table, writing: Writing) -> None:
+    _print(rows.drop_columns([EPOCH]), writing, rows[EPOCH][0].as_py())
+
+
+def _print(table: pa.Table, writing: Writing, batch: int) -> None:
+    names = [name for name in table.column_names if not (writing.changelog and name.lower() == TP_DELTA)]
     weights = [1] * table.num_rows
-    for name in set(frame.columns) - set(names):
+    for name in set(table.column_names) - set(names):
         weights = table[name].to_pylist()
     rows = [tuple(map(_plain, row.values())) for row in table.select(names).to_pylist()]
     # retractions first: so one reads a correction
-    show(names, sorted(zip(weights, rows, strict=True), key=lambda change: change[0]), batch)
+    writing.show(names, sorted(zip(weights, rows, strict=True), key=lambda change: change[0]), batch)
 
 
 def _plain(value: object) -> object:

@@ -30,8 +30,8 @@ from watersmeet.connectors.jdbc import JdbcConnector
 from watersmeet.connectors.kafka import KafkaConnector
 from watersmeet.connectors.print_sink import PrintConnector
 from watersmeet.connectors.sink_changelogs import Changelogs, sinks_of_changelogs
-from watersmeet.errors import ConfigError, UnsupportedError, did_you_mean
 from watersmeet.connectors.stream_schema import to_columns
+from watersmeet.errors import ConfigError, UnsupportedError, did_you_mean
 from watersmeet.plan.physical_plan import PhysicalPlan
 from watersmeet.runtime.dataflow import Source
 from watersmeet.runtime.real_time.sinks import LiveSink
@@ -85,7 +85,13 @@ def check_connector(stream: StreamDef) -> None:
 
 
 def open_source(
-    spark: SparkSession, stream: StreamDef, workspace: Path, *, limited: bool, seek: Seek | None = None, live: bool = False
+    spark: SparkSession,
+    stream: StreamDef,
+    workspace: Path,
+    *,
+    limited: bool,
+    seek: Seek | None = None,
+    live: bool = False,
 ) -> Source:
     """Return the stream as a source; for the parameters see ``Reading``.
 
@@ -96,12 +102,12 @@ def open_source(
         raise UnsupportedError(f"{stream.name} is a sink ({stream.connector}): it cannot be read")
     remember(stream.options)
     source = connector.open_source(Reading(spark, stream, workspace, limited, seek, live))
-    records, live = source.records, source.live
+    records, followed = source.records, source.live
     if records is not None:
         records = replace(records, format=_with_deltas(records.format, stream))
-    if live is not None:
-        live = replace(live, format=_with_deltas(live.format, stream))
-    return replace(source, frame=with_deltas(source.frame, stream), records=records, live=live)
+    if followed is not None:
+        followed = replace(followed, format=_with_deltas(followed.format, stream))
+    return replace(source, frame=with_deltas(source.frame, stream), records=records, live=followed)
 
 
 def _with_deltas(format: RecordFormat, stream: StreamDef) -> RecordFormat:
@@ -176,8 +182,8 @@ def open_live_sink(
     """
     check_sink(stream, changelog=plan.weighted)
     remember(stream.options)
-    write = _sink(stream).open_live_sink(Writing(stream, workspace, plan.weighted, show))
-    return lambda rows, run: write(to_columns(rows, stream, columns), run)
+    sink = _sink(stream).open_live_sink(Writing(stream, workspace, plan.weighted, show))
+    return replace(sink, write=lambda rows, run: sink.write(to_columns(rows, stream, columns), run))
 
 
 def _sink(stream: StreamDef) -> SinkConnector:

@@ -74,8 +74,11 @@ def _settings_lines(settings: QuerySettings) -> Iterator[str]:
     if settings.seek_to is not None:
         yield f"streams are read from {settings.seek_to} on, by arrival; fixed when the checkpoint is made"
     buckets = settings.buckets or "as many as Spark's shuffle partitions"
-    trigger = f"every {settings.trigger:g} s" if settings.trigger else "as soon as the one before is done"
-    yield f"buckets: {buckets}; batches: {trigger}"
+    if settings.is_real_time:
+        yield f"buckets: {buckets}; in real time: rows as they come, state durable every {settings.epoch:g} s"
+    else:
+        trigger = f"every {settings.trigger:g} s" if settings.trigger else "as soon as the one before is done"
+        yield f"buckets: {buckets}; batches: {trigger}"
     for what, place in (("joins", settings.default_hash_join), ("aggregates", settings.default_hash_table)):
         if place == "hybrid":
             yield f"state of {what}: the {settings.max_hot_keys:,} rows written last in memory, the others on disk"

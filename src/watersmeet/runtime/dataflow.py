@@ -241,9 +241,7 @@ def _unpacked(
     return frames.mapInArrow(task.run, from_arrow_schema(schema))
 
 
-def select_list(
-    plan: PhysicalPlan, rows: DataFrame, frontier_lag: int | None, also: Sequence[str] = ()
-) -> DataFrame:
+def select_list(plan: PhysicalPlan, rows: DataFrame, frontier_lag: int | None, also: Sequence[str] = ()) -> DataFrame:
     """Evaluate the SELECT list; ``_tp_delta`` follows it if results are a changelog, then the columns ``also``."""
     weight = F.col(spark_name(WEIGHT)) if plan.weighted else F.lit(1).cast("tinyint")
     restored = {name: _restored(input) for name, input in plan.restored()}

@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 class Job:
     """What a query needs to start.
 
-    ``open_sources`` takes the session to read in, whether batches are limited, and where streams begin.  ``target`` is the stream that the
-    query feeds; ``write`` takes each batch's rows, its number, and a key that identifies query and batch, and
-    ``live_sink`` opens the same target for a query in real time.  ``keep_late_rows`` takes number and key of a batch
-    that has been written.  ``frontier_lag`` is set if the target stores the query's frontier.
+    ``open_sources`` takes the session to read in, whether batches are limited, and where streams begin.  ``target`` is
+    the stream that the query feeds; ``write`` takes each batch's rows, its number, and a key that identifies query and
+    batch, and ``live_sink`` opens the same target for a query in real time.  ``keep_late_rows`` takes number and key of
+    a batch that has been written.  ``frontier_lag`` is set if the target stores the query's frontier.
     """
 
     name: str
     plan: PhysicalPlan
     target: str
     open_sources: Callable[[SparkSession, bool, Seek | None], Mapping[str, Source]]
-    write: Callable[[DataFrame, int, str], None]
+    write: Callable[[DataFrame, int, str], object]
     live_sink: Callable[[], LiveSink]
     keep_late_rows: Callable[[int, str], None]
     checkpoint: Checkpoint
@@ -41,10 +41,10 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A Spark query that has been started, and the folder that is deleted when it ends."""
+    """A Spark query that has been started, and what is done when it has ended."""
 
     query: StreamingQuery
-    folder: str | None = None
+    close: Callable[[], None]
 
 
 class Host(Protocol):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -50,7 +52,7 @@ class MicroBatches:
                 writer = writer.trigger(availableNow=True)
             elif settings.trigger:
                 writer = writer.trigger(processingTime=f"{int(settings.trigger * 1000)} milliseconds")
-            return Run(writer.start(), dataflow.folder)
+            return Run(writer.start(), partial(shutil.rmtree, dataflow.folder, ignore_errors=True))
 
     def has_run(self, progress: Mapping[str, Any]) -> None:
         """Do nothing: late rows were kept when the batch was written."""

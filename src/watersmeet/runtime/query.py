@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import threading
 import time
 from enum import Enum
@@ -45,7 +44,6 @@ class RunningQuery:
         self._host: Host = RealTime(spark, job) if job.plan.query.settings.is_real_time else MicroBatches(spark, job)
         self._mode = mode
         self._query: StreamingQuery | None = None
-        self._folder: str | None = None
         self._error: WatersmeetError | None = None
         self._stopping = threading.Event()
         self._counters = job.checkpoint.read_counters()
@@ -128,8 +126,8 @@ class RunningQuery:
 
     def _start(self, *, limited: bool, available_now: bool) -> None:
         """Start one Spark query on the checkpoint."""
-        run = self._host.start(limited=limited, available_now=available_now)
-        self._query, self._folder = run.query, run.folder
+        self._run = self._host.start(limited=limited, available_now=available_now)
+        self._query = self._run.query
 
     def _supervise(self) -> None:
         try:
@@ -194,8 +192,7 @@ class RunningQuery:
                     self._job.checkpoint.write_event(event)
         finally:
             self._take_progress(self._query)
-            if self._folder is not None:
-                shutil.rmtree(self._folder, ignore_errors=True)
+            self._run.close()
 
     def _take_progress(self, query: StreamingQuery) -> None:
         for progress in self._progress.new(query):

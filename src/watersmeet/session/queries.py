@@ -15,8 +15,8 @@ from watersmeet.errors import CatalogError
 from watersmeet.plan.lineage import event_time_output
 from watersmeet.plan.physical_plan import PhysicalPlan
 from watersmeet.runtime.checkpoint import Checkpoint
-from watersmeet.runtime.late_row_stream import keep_late_rows
 from watersmeet.runtime.job import Job
+from watersmeet.runtime.late_row_stream import keep_late_rows
 from watersmeet.runtime.query import QueryMode, RunningQuery, start_query
 from watersmeet.runtime.real_time.checks import check_real_time
 from watersmeet.runtime.storage import Storage
@@ -71,7 +71,7 @@ class Queries:
             raise CatalogError(f"query {name} is running already", hint=f"STOP QUERY {name} first")
         self._streams.check_tables(plan)
         if plan.query.settings.is_real_time:
-            check_real_time(plan, target, mode is QueryMode.CONTINUOUS)
+            check_real_time(plan, target, columns, is_continuous=mode is QueryMode.CONTINUOUS)
         if checkpoint is None:
             make_workspace(self._workspace)
         stored = self.checkpoint(name, checkpoint)
@@ -115,7 +115,7 @@ class Queries:
 
     def _writer(
         self, plan: PhysicalPlan, target: StreamDef, columns: tuple[str, ...], show: console.Show
-    ) -> Callable[[DataFrame, int, str], None]:
+    ) -> Callable[[DataFrame, int, str], object]:
         """What writes each batch."""
         sink = registry.open_sink(target, self._workspace, changelog=plan.weighted, show=show)
         return lambda frame, batch_id, key: sink.write(to_columns(frame, target, columns), batch_id, key)

@@ -30,11 +30,13 @@ from watersmeet.runtime.dataflow import Resources, build, new_buckets
 from watersmeet.runtime.failures import planning
 from watersmeet.runtime.query import QueryMode, RunningQuery
 from watersmeet.session.listings import description
+from watersmeet.session.modes import in_mode
 from watersmeet.session.queries import Queries, name_of_insert
 from watersmeet.session.results import Batch, Message, Plan, Result, Started, Stream, Table
 from watersmeet.session.spark import open_spark
 from watersmeet.session.streams import Streams, check_connector, check_corrections
 from watersmeet.session.table_queries import batch_frame, insert_rows
+from watersmeet.settings.query_settings import REAL_TIME
 from watersmeet.settings.secrets import masked_definition
 from watersmeet.settings.seek import resolve
 from watersmeet.sql.parse import parse
@@ -97,24 +99,33 @@ class Session:
 
     # -- statements ------------------------------------------------------------------------------------------------
 
-    def sql(self, text: str) -> Result:
+    def sql(self, text: str, *, mode: str | None = None) -> Result:
         """Execute one or more statements, and return the result of the last one.
 
-        The result of a SELECT is a ``Stream``, of a SELECT over ``table(…)`` a ``Batch``.
+        The result of a SELECT is a ``Stream``, of a SELECT over ``table(…)`` a ``Batch``.  ``mode`` (``real_time`` or
+        ``micro_batch``) is that of queries whose SETTINGS name none.
         """
         result: Result | None = None
-        for statement in parse(text):
+        for statement in in_mode(parse(text), mode):
             result = self._execute(statement, QueryMode.CONTINUOUS, None, start_selects=False)
         if result is None:
             raise BindError("the text contains no statement")
         return result
 
-    def run(self, text: str, mode: QueryMode = QueryMode.CONTINUOUS, checkpoint: str | None = None) -> Iterator[Result]:
+    def run(
+        self,
+        text: str,
+        mode: QueryMode = QueryMode.CONTINUOUS,
+        checkpoint: str | None = None,
+        *,
+        real_time: bool = False,
+    ) -> Iterator[Result]:
         """Execute the statements of a job one by one; a bare SELECT is started as a query that prints its rows.
 
-        ``checkpoint`` is the folder of the job's checkpoints (None: the workspace).
+        ``checkpoint`` is the folder of the job's checkpoints (None: the workspace).  With ``real_time``, queries whose
+        SETTINGS name no mode run in real time.
         """
-        for statement in parse(text):
+        for statement in in_mode(parse(text), REAL_TIME if real_time else None):
             yield self._execute(statement, mode, checkpoint, start_selects=True)
 
     def explain(self, text: str) -> str:
@@ -367,7 +378,13 @@ class Session:
     def _frame(self, select: Select) -> DataFrame:
         """A SELECT as a DataFrame; its late and bad rows go to files in the workspace, by query and run."""
         physical = self._plan(select.query)
-        for setting in ("late_rows", "idle_timeout", "trigger"):
+        if physical.query.settings.is_real_time:
+            raise ConfigError(
+                "a SELECT in real time cannot be a DataFrame: the query that writes it would not know its epochs",
+                hint="INSERT INTO a stream, or session.run(…, real_time=True), which prints the rows",
+                position=select.query.settings_positions.get("mode"),
+            )
+        for setting in ("late_rows", "idle_timeout", "trigger", "epoch"):
             if setting in select.query.settings:
                 raise ConfigError(
                     f"{setting} is a setting of queries that Watersmeet runs, but this one becomes a DataFrame",

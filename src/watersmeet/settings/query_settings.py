@@ -11,6 +11,8 @@ from watersmeet.settings.durations import seconds
 from watersmeet.settings.option_parsing import parse_options
 from watersmeet.settings.seek import seek_text
 
+REAL_TIME = "real_time"
+
 
 class QuerySettings(BaseModel):
     """The settings that a query can have."""
@@ -57,7 +59,7 @@ class QuerySettings(BaseModel):
     @property
     def is_real_time(self) -> bool:
         """Whether the query runs in real time."""
-        return self.mode == "real_time"
+        return self.mode == REAL_TIME
 
     @field_validator("idle_timeout", "trigger", "epoch", mode="before")
     @classmethod

@@ -2,29 +2,75 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from sqlglot import exp
+
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.errors import UnsupportedError
-from watersmeet.plan.physical_plan import PhysicalPlan
+from watersmeet.plan.physical_plan import PhysicalOperator, PhysicalPlan
 
 _SOURCES = ("kafka",)
 _INSTEAD = "leave out mode = 'real_time' (or --real-time): micro-batches take it"
 
 
-def check_real_time(plan: PhysicalPlan, target: StreamDef, is_continuous: bool) -> None:
-    """Raise ``UnsupportedError`` for sources, targets and ways to run that real time does not have."""
+def check_real_time(plan: PhysicalPlan, target: StreamDef, columns: Sequence[str], *, is_continuous: bool) -> None:
+    """Raise ``UnsupportedError`` for sources, targets and ways to run that real time does not have.
+
+    ``columns`` are those of the target that the query fills (empty: all).
+    """
     if not is_continuous:
         raise UnsupportedError(
             "a query in real time has no end: --bounded and --drain are for micro-batches", hint=_INSTEAD
         )
+    if plan.query.settings.trigger:
+        raise UnsupportedError(
+            "trigger is the time between micro-batches, and real time has none", hint="set epoch instead of trigger"
+        )
     for part in plan.inputs:
         if part.input.stream.connector not in _SOURCES:
             raise UnsupportedError(
-                f"{part.input.stream.name} ({part.input.stream.connector}) cannot be followed in real time, only"
-                f" streams of {', '.join(_SOURCES)}",
+                f"{part.input.stream.name} ({part.input.stream.connector}) cannot be followed in real time: only"
+                f" streams of {', '.join(_SOURCES)} can",
                 hint=_INSTEAD,
             )
     if target.derived:
         raise UnsupportedError(
-            f"{target.name} (CREATE STREAM … AS) stores the frontier with each batch, which real time does not have",
+            f"{target.name} (CREATE STREAM … AS) stores the frontier with each batch, and real time has no batches",
             hint=f"INSERT INTO a stream of kafka, and read that; or {_INSTEAD}",
         )
+    if target.changes and not _keeps_order(plan, target, columns):
+        raise UnsupportedError(
+            f"{target.name} takes the changes of a key in their order, but this query sends them from several tasks",
+            detail=f"its PRIMARY KEY ({', '.join(target.primary_key)}) lacks a column by which the query's last "
+            f"operator ({plan.operators[-1].name}) divides rows",
+            hint="add the column of the last join or GROUP BY to the PRIMARY KEY; write a changelog instead (kafka"
+            f" WITH (changelog = 'true')); or {_INSTEAD}",
+        )
+
+
+def _keeps_order(plan: PhysicalPlan, target: StreamDef, columns: Sequence[str]) -> bool:
+    """Whether all changes of a key of the target come from one bucket, in which they have an order."""
+    last = plan.operators[-1]
+    if not plan.weighted or last.single_bucket:
+        return True
+    if len(plan.operators) == 1 and not any(part.input.stream.changes for part in plan.inputs):
+        return True  # each row stays in the bucket where it came first
+    wanted = [name.lower() for name in columns or [column.name for column in target.columns]]
+    key = {name.lower() for name in target.primary_key}
+    chosen = [_plain(each.expression) for name, each in zip(wanted, plan.outputs, strict=False) if name in key]
+    return any(all(part in chosen for part in parts) for parts in _divided_by(plan, last))
+
+
+def _divided_by(plan: PhysicalPlan, last: PhysicalOperator) -> Sequence[Sequence[exp.Expr]]:
+    """The columns that choose the bucket of a row, for each input; the groups of an aggregate."""
+    groups = [exp.column(name, quoted=True) for name in last.output if name.startswith("$g")]
+    if groups:
+        return [groups]
+    keys = {name: list(parts) for part in plan.inputs for name, parts in part.hashes.items()}
+    return [[_plain(part) for name in names for part in keys[name]] for names in last.routed_by if names]
+
+
+def _plain(expression: exp.Expr) -> exp.Expr:
+    """The column of a cast."""
+    return expression.this if isinstance(expression, exp.Cast) else expression

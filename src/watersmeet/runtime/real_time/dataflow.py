@@ -57,9 +57,7 @@ def live_inputs(plan: PhysicalPlan, sources: Mapping[str, Source]) -> dict[str, 
 def source_tasks(plan: PhysicalPlan, sources: Mapping[str, Source], buckets: Sequence[int]) -> dict[str, int]:
     """How many tasks read each input of a new query: at most one per partition, and together one per bucket."""
     share = max(1, len(buckets) // len(plan.inputs))
-    return {
-        part.input.alias: min(share, len(sources[part.input.stream.name.lower()].parts)) for part in plan.inputs
-    }
+    return {part.input.alias: min(share, len(sources[part.input.stream.name.lower()].parts)) for part in plan.inputs}
 
 
 def build_live(
@@ -114,7 +112,7 @@ def build_live(
 
 
 def _first_tasks(plan: PhysicalPlan, start: RunStart) -> dict[int, int]:
-    """The number of each input's first task in its stage: an operator's sources come first there, one after the other."""
+    """The number of each input's first task in its stage: an operator's sources come first there, in their order."""
     found: dict[int, int] = {}
     for operator in plan.operators:
         first = 0

@@ -70,15 +70,16 @@ class RealTime:
             self._keep_late_rows()
             self._log.add(run, origin.model_copy(update={"first": first}))
             name = RunName(query_key(job.name, self._checkpoint_id), run, first)
-            writer = job.live_sink()(dataflow.frame, name)
+            sink = job.live_sink()
             started = (
-                writer.queryName(job.name)
+                sink.write(dataflow.frame, name)
+                .queryName(job.name)
                 .option("checkpointLocation", job.checkpoint.spark)
                 .outputMode("update")
-                .trigger(realTime=f"{int(settings.epoch * 1000)} milliseconds")
+                .trigger(realTime=f"{int(settings.epoch * 1000)} milliseconds")  # type: ignore[call-overload]
                 .start()
             )
-        return Run(started)
+        return Run(started, sink.close)
 
     def has_run(self, progress: Mapping[str, Any]) -> None:
         """Keep the late rows of an epoch that Spark has committed."""

@@ -1,4 +1,4 @@
-"""The runs of a real-time query, as files of its checkpoint (see epochs.py), and the epochs that Spark has committed."""
+"""The runs of a real-time query, as files of its checkpoint (epochs.py), and the epochs that Spark has committed."""
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -29,8 +28,16 @@ class RunName:
     first: int
 
 
-#: Takes result rows with the column ``_wm_epoch``, and returns what writes them.
-LiveSink: TypeAlias = Callable[[DataFrame, RunName], DataStreamWriter]
+@dataclass(frozen=True, slots=True)
+class LiveSink:
+    """A sink in real time.
+
+    ``write`` takes result rows with the column ``_wm_epoch``, and returns what writes them.  ``close`` is called when
+    the run has ended.
+    """
+
+    write: Callable[[DataFrame, RunName], DataStreamWriter]
+    close: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,9 @@ class MemoryTicks:
 
     def __init__(self, spark: SparkSession, tasks: int) -> None:
         self._spark = spark
-        self._jvm: Any = spark._jvm
-        sql = self._jvm.org.apache.spark.sql
+        jvm: Any = spark._jvm
+        self._jvm = jvm
+        sql: Any = self._jvm.org.apache.spark.sql
         self._stream = sql.execution.streaming.sources.LowLatencyMemoryStream(
             0,
             spark._jsparkSession,

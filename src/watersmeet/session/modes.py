@@ -1,0 +1,31 @@
+"""The mode of queries whose SETTINGS name none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from watersmeet.settings.query_settings import REAL_TIME
+from watersmeet.sql.statements import CreateStream, InsertSelect, Query, Select, Statement
+
+_SETTING = "mode"
+
+
+def in_mode(statements: Iterable[Statement], mode: str | None) -> Iterator[Statement]:
+    """The statements, whose queries run in ``mode`` unless they say otherwise (None: as they are)."""
+    for statement in statements:
+        query = _query(statement)
+        if mode is None or query is None or _SETTING in query.settings:
+            yield statement
+        else:
+            yield replace(statement, query=replace(query, settings={**query.settings, _SETTING: mode}))  # type: ignore[arg-type]
+
+
+def runs_in_real_time(statements: Iterable[Statement]) -> bool:
+    """Whether one of the statements starts a query in real time."""
+    queries = filter(None, map(_query, statements))
+    return any(str(query.settings.get(_SETTING)).lower() == REAL_TIME for query in queries)
+
+
+def _query(statement: Statement) -> Query | None:
+    return statement.query if isinstance(statement, Select | InsertSelect | CreateStream) else None
