@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,19 +20,14 @@ def settled(changes: pa.Table) -> pa.Table:
     A row of weight 2 comes twice, with 1 each.  Rows are compared as GROUP BY does: NULL equals NULL, NaN equals NaN.
     Changes without retractions are returned as they are.
     """
-    if WEIGHT not in changes.column_names or pc.min(changes[WEIGHT]).as_py() > 0:
+    if WEIGHT not in changes.column_names or not pc.any(pc.less(changes[WEIGHT], 0)).as_py():
         return changes
-    places = _net_places(changes)
-    sign = changes.schema.field(WEIGHT).type
-    found = changes.take(pa.chunked_array([places[_PLACE].combine_chunks()]))
-    repeated = pc.list_parent_indices(_as_lists(pc.abs(places[_NET]).to_pylist()))
-    weights = pc.sign(places[_NET]).cast(sign)
-    at = changes.column_names.index(WEIGHT)
-    return found.set_column(at, changes.schema.field(WEIGHT), weights).take(repeated)
-
-
-def _as_lists(lengths: list[int]) -> pa.Array:
-    return pa.array([[None] * length for length in lengths], pa.list_(pa.null()))
+    net = _net_places(changes)
+    weights = net[_NET].to_numpy()
+    places = np.repeat(net[_PLACE].to_numpy(), np.abs(weights))
+    at, field = changes.column_names.index(WEIGHT), changes.schema.field(WEIGHT)
+    signs = pa.array(np.repeat(np.sign(weights), np.abs(weights))).cast(field.type)
+    return changes.take(pa.array(places, pa.int64())).set_column(at, field, signs)
 
 
 def _net_places(changes: pa.Table) -> pa.Table:

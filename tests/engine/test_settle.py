@@ -1,0 +1,50 @@
+"""The changes of a step, one by one: the same net changes, and no row of a key is taken away after its successor came."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from watersmeet.columns import WEIGHT
+from watersmeet.engine.settle import settled
+
+VALUES = st.tuples(st.sampled_from([1, 2, None]), st.sampled_from(["x", None, "y"]), st.sampled_from([0.5, None]))
+CHANGES = st.lists(st.tuples(VALUES, st.sampled_from([1, -1])), max_size=12)
+
+
+def table(changes: list[tuple[tuple[object, ...], int]]) -> pa.Table:
+    columns = [pa.array([row[i] for row, _ in changes], kind) for i, kind in enumerate(TYPES)]
+    return pa.table([*columns, pa.array([weight for _, weight in changes], pa.int8())], names=["a", "b", "c", WEIGHT])
+
+
+TYPES = (pa.int32(), pa.string(), pa.float64())
+
+
+def net(rows: pa.Table) -> Counter[tuple[object, ...]]:
+    total: Counter[tuple[object, ...]] = Counter()
+    for *row, weight in zip(*rows.to_pydict().values(), strict=True):
+        total[tuple(row)] += weight
+    return Counter({row: weight for row, weight in total.items() if weight})
+
+
+@given(CHANGES)
+def test_net_changes_with_retractions_first(changes: list[tuple[tuple[object, ...], int]]) -> None:
+    before = table(changes)
+    after = settled(before)
+    assert after.schema == before.schema
+    assert net(after) == net(before)
+    if -1 in before[WEIGHT].to_pylist():
+        weights = after[WEIGHT].to_pylist()
+        assert weights == sorted(weights)
+        assert set(weights) <= {-1, 1}
+        assert len(weights) == sum(map(abs, net(before).values()))
+
+
+def test_changes_without_retractions_stay_as_they_are() -> None:
+    rows = table([((2, "x", 0.5), 1), ((1, "x", 0.5), 1), ((2, "x", 0.5), 1)])
+    assert settled(rows) is rows
+    without_weights = rows.drop_columns([WEIGHT])
+    assert settled(without_weights) is without_weights
