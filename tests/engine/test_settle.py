@@ -1,4 +1,4 @@
-"""The changes of a step, one by one: the same net changes, and no row of a key is taken away after its successor came."""
+"""The changes of a step, one by one: the same net changes, and no row is taken away after its successor came."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The harness as real time works: buckets stay open for an epoch of several steps, and an epoch may have to run again."""
+"""The harness as real time works: buckets stay open for an epoch of several steps, which may have to run again."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from watersmeet.testing.rig import StepInput, StepOutcome
 
 
 class EpochHarness(Harness):
-    """A query whose state is committed after every ``steps`` steps; before that, the epoch is given up once and repeated.
+    """A query whose state is committed after every ``steps`` steps, an epoch.
 
-    The repeated epoch must give the same results.
+    Before that, the epoch is given up once and repeated.  It must give the same results, except for lookups: a table
+    may have changed meanwhile.
     """
 
     def __init__(self, streams: Mapping[str, StreamDef], query: Query, folder: Path, *, steps: int = 2) -> None:
@@ -49,8 +50,8 @@ class EpochHarness(Harness):
         self._working_sets.forget()
         for inputs, events, before in self._taken:
             again = super().step(inputs, events)
-            assert net(again) == net(before)
-            if not self.plan.tables:  # what is looked up again may be found in a cache
+            if not self.plan.tables:
+                assert net(again) == net(before)
                 assert counted(again) == counted(before)
         for store, _ in self._open.values():
             store.write(f"{self._epoch:03}")
@@ -82,9 +83,8 @@ class EpochHarness(Harness):
         return self._open[key][1]
 
 
-def net(outcome: StepOutcome) -> list[object]:
-    changes = consolidate((weight, canonical_row(row)) for weight, row in outcome.changes)
-    return sorted(map(repr, changes))
+def net(outcome: StepOutcome) -> list[str]:
+    return sorted(repr((weight, canonical_row(row))) for weight, row in consolidate(outcome.changes))
 
 
 def counted(outcome: StepOutcome) -> dict[str, int]:

@@ -24,4 +24,4 @@ CHOSEN = CASES if ALL else CASES[::4]
 @pytest.mark.parametrize("case", [pytest.param(case, id=f"{Path(case.path).stem}-{case.title}") for case in CHOSEN])
 def test_case(case: Case, tmp_path: Path) -> None:
     failure = run_case(case, lambda streams, query: EpochHarness(streams, query, tmp_path))
-    assert failure is None, failure.report if failure is not None else ""
+    assert failure is None, failure

@@ -13,7 +13,7 @@ from watersmeet.engine.projection import Changes, Projection
 from watersmeet.engine.specs import PackSpec
 from watersmeet.records.debezium import ChangeTime, debezium_decoder
 from watersmeet.runtime.exchange import Exchange
-from watersmeet.runtime.worker_records import RecordTask
+from watersmeet.runtime.worker_records import RecordRows
 from watersmeet.runtime.worker_tasks import PackTask
 
 COLUMNS = pa.schema([("id", pa.int64()), ("ts", pa.int64())])
@@ -35,7 +35,7 @@ class Topic:
         return pa.RecordBatch.from_arrays([self.values.take(pa.array(numbers))], schema=RAW)
 
 
-def task() -> RecordTask:
+def record_rows() -> RecordRows:
     decoder = debezium_decoder(COLUMNS, ChangeTime("ts", 1000), keeps_before=True)
     assert decoder is not None
     projection = Projection(
@@ -49,7 +49,7 @@ def task() -> RecordTask:
         changes=Changes(("id",), declares_delta=True),
     )
     spec = PackSpec(source="t", operator="join-0", input=0, schema=COLUMNS, buckets=(0,), delay=0, hashes=())
-    return RecordTask(lambda batch: iter(()), decoder, projection, PackTask(spec, Exchange(None), None), RAW, True)
+    return RecordRows(decoder, projection, PackTask(spec, Exchange(None), None), RAW, True)
 
 
 def change(op: str, **images: object) -> bytes:
@@ -60,7 +60,8 @@ def test_as_many_rows_as_records_do_not_mean_a_row_for_each() -> None:
     """An update has two rows, a record without a value has none."""
     row = {"id": 1, "ts": 5}
     topic = Topic([change("u", before=row, after=row), None, change("c", after={"id": 2, "ts": 6})])
-    rows, left = task()._rows(topic)
+    rows, left = record_rows().split(topic)
+    assert rows is not None
     assert rows["$seq"].to_pylist() == [b"0", b"0", b"2"]
     assert rows[TP_DELTA].to_pylist() == [-1, 1, 1]
     assert rows["$part"].to_pylist() == ["t-0"] * 3
@@ -70,6 +71,7 @@ def test_as_many_rows_as_records_do_not_mean_a_row_for_each() -> None:
 def test_rows_to_quarantine_are_left_to_spark_with_their_whole_record() -> None:
     row = {"id": 1, "ts": 5}
     topic = Topic([change("u", before={"id": None, "ts": 5}, after=row), change("c", after=row), change("x")])
-    rows, left = task()._rows(topic)
+    rows, left = record_rows().split(topic)
+    assert rows is not None
     assert rows["$seq"].to_pylist() == [b"1"]
     assert left.tolist() == [0, 2]
