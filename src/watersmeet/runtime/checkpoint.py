@@ -109,11 +109,13 @@ class Checkpoint:
         buckets: Sequence[int],
         operators: Sequence[OperatorSpec],
         seek: Seek | None = None,
+        mode: str = "micro_batch",
     ) -> PlanFile:
         """Check that the stored state fits these operators; in a new checkpoint, write the plan file.
 
         The SELECT list, post-filters and sink may change freely; what an operator's state consists of may not.
-        Raises ``CheckpointError`` if it has changed, or if Spark has made progress but the plan file is missing.
+        Raises ``CheckpointError`` if it has changed, if it was made in another mode, or if Spark has made progress but
+        the plan file is missing.
         """
         described = {spec.name: describe(spec) for spec in operators}
         if stored is None:
@@ -122,9 +124,15 @@ class Checkpoint:
                     f"the checkpoint {self.folder} has progress but no plan.json, which describes its query",
                     hint=_RESTORE,
                 )
-            stored = PlanFile(buckets=tuple(buckets), operators=described, seek=seek)
+            stored = PlanFile(buckets=tuple(buckets), operators=described, seek=seek, mode=mode)
             self.write_plan(stored)
             return stored
+        if mode != stored.mode:
+            raise CheckpointError(
+                f"the checkpoint {self.folder} was made with mode = '{stored.mode}', and the query now has '{mode}'",
+                detail="micro-batches keep their state in Spark's state store, real time in files of its epochs",
+                hint=f"go on with mode = '{stored.mode}', or start on a new checkpoint (its state begins empty)",
+            )
         if described != stored.operators:
             raise CheckpointError(
                 f"the query has changed since the checkpoint {self.folder} was made",

@@ -27,6 +27,8 @@ class PlanFile(BaseModel):
     """What each operator's state consists of, by the operator's name (see ``describe``)."""
     sealed: bool = False
     """Whether a bounded run has processed the end of its input."""
+    mode: str = "micro_batch"
+    """How the query runs; files without it: in micro-batches."""
     seek: Seek | None = None
     """Where the streams were first read from; files without it: from the beginning."""
 

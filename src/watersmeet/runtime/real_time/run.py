@@ -65,7 +65,7 @@ class RealTime:
             control = MemoryTicks(spark, 1)
             dataflow = build_live(spark, job.plan, sources, buckets, resources, epochs, origin, control)
             _check_slots(spark, dataflow.slots)
-            self._checkpoint_id = job.checkpoint.accept(stored, buckets, dataflow.operators, seek).id
+            self._checkpoint_id = job.checkpoint.accept(stored, buckets, dataflow.operators, seek, settings.mode).id
             self._log.remove_side_output(first)
             self._keep_late_rows()
             self._log.add(run, origin.model_copy(update={"first": first}))
