@@ -109,7 +109,7 @@ def follow(topic: Topic, folder: Path, run: int = 0, *, idle: float | None = Non
         changes=None,
     )
     rows = RecordRows(Decoder(), projection, packing(), RAW, True)
-    return FollowTask(topic, rows, Epochs(str(folder), run, 0, None), 0, 1, 0, {0: 5}, idle)
+    return FollowTask(topic, rows, Epochs(str(folder), run, 0, None), 0, 0, 1, 0, {0: 5}, idle)
 
 
 @pytest.fixture(autouse=True)
@@ -221,7 +221,7 @@ def test_rows_that_spark_has_decoded_keep_their_place_between_frames(tmp_path: P
     batches = [with_row(frames[0]), with_row(frames[1]), with_row(None), with_row(frames[2])]
     passed = [
         frame
-        for batch in LiveRestTask(packing()).run(iter(batches))
+        for batch in LiveRestTask(packing(), 0).run(iter(batches))
         for bundle in from_record_batch(batch)
         for frame in unbundled(bundle)
     ]

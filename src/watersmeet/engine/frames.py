@@ -140,21 +140,21 @@ def from_record_batch(batch: pa.RecordBatch) -> Iterator[Frame]:
         yield Frame(bucket, input, part, FrameKind(kind), frontier, payload[i].as_buffer())
 
 
-def bundled(frames: Iterable[Frame]) -> Iterator[Frame]:
-    """Yield one frame per bucket with all frames for it, in order: Spark takes long for a row, whatever is in it."""
+def bundled(frames: Iterable[Frame], operator: int) -> Iterator[Frame]:
+    """Yield one frame per bucket with all frames for it, in order: Spark takes long for a row, whatever is in it.
+
+    ``input`` of a bundle is the number of the operator that all its frames are for.
+    """
     by_bucket: dict[int, list[Frame]] = {}
     for frame in frames:
         by_bucket.setdefault(frame.bucket, []).append(frame)
     for bucket, of_bucket in by_bucket.items():
-        yield Frame(bucket, 0, "", FrameKind.BUNDLE, 0, encode_table(to_record_batch(of_bucket)))
+        yield Frame(bucket, operator, "", FrameKind.BUNDLE, 0, encode_table(to_record_batch(of_bucket)))
 
 
-def unbundled(frame: Frame) -> Iterator[Frame]:
-    """Yield the frames of a bundle, or any other frame itself."""
-    if frame.kind is not FrameKind.BUNDLE:
-        yield frame
-        return
-    for batch in decode_table(frame.payload).to_batches():
+def unbundled(bundle: Frame) -> Iterator[Frame]:
+    """Yield the frames of a bundle."""
+    for batch in decode_table(bundle.payload).to_batches():
         yield from from_record_batch(batch)
 
 

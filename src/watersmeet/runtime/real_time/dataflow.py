@@ -33,6 +33,7 @@ from watersmeet.runtime.metrics import METRICS, RESULTS, observed_counters
 from watersmeet.runtime.real_time.epochs import Epochs, RunStart
 from watersmeet.runtime.real_time.operator_task import COUNTER, EPOCH, LiveOperatorTask
 from watersmeet.runtime.real_time.source_task import FollowTask, LiveRestTask
+from watersmeet.runtime.real_time.stages import first_tasks, receivers_of, sources_of, stages_of
 from watersmeet.runtime.real_time.tails import LiveRecords
 from watersmeet.runtime.real_time.ticks import MemoryTicks
 from watersmeet.runtime.worker_records import RecordRows, record_rows
@@ -85,66 +86,76 @@ def build_live(
     packing = [
         PackTask(replace(spec, spreads=False), Exchange(None), None) for spec in pack_specs(plan, schemas, buckets)
     ]
-    live, run, firsts = live_inputs(plan, sources), uuid.uuid4().hex, _first_tasks(plan, start)
+    tasks = {number: start.tasks[part.input.alias] for number, part in enumerate(plan.inputs)}
+    firsts, receivers, stages = first_tasks(plan, tasks, len(buckets)), receivers_of(plan), stages_of(plan)
+    takers = {feed.source: number for number, operator in enumerate(plan.operators) for feed in operator.feeds}
+    run, results = uuid.uuid4().hex, None
     with one_at_a_time:
-        frames = [
-            _followed(spark, plan, number, source, live[part.input.alias], schema, task, epochs, start, firsts[number])
-            for number, (part, source, schema, task) in enumerate(
-                zip(plan.inputs, inputs, schemas, packing, strict=True)
-            )
-        ]
-        results: list[DataFrame] = []
-        for operator, spec in zip(plan.operators, specs, strict=True):
-            arriving = [frames[feed.source] for feed in operator.feeds if feed.source is not None]
-            arriving += [results[feed.operator] for feed in operator.feeds if feed.operator is not None]
-            arriving.append(control_frames(control.frame, spec.buckets))
-            shuffled = reduce(DataFrame.unionAll, arriving).repartition(len(spec.buckets), "bucket")
+        for stage in stages:
+            frames = [] if results is None else [results]  # its tasks have the lowest numbers: see stages.py
+            for number in sources_of(plan, stage):
+                place = _Place(number, takers[number], tasks[number], firsts[number])
+                frames.append(
+                    _followed(spark, plan, inputs[number], schemas[number], packing[number], epochs, start, place)
+                )
+            frames.append(control_frames(control.frame, buckets))
             step = LiveOperatorTask(
-                spec, run, epochs, resources.cache_bytes, resources.memory_limit, resources.side_folder
+                {number: specs[number] for number in stage},
+                {number: receivers[number] for number in stage if number in receivers},
+                run,
+                epochs,
+                resources.cache_bytes,
+                resources.memory_limit,
+                resources.side_folder,
             )
+            shuffled = reduce(DataFrame.unionAll, frames).repartition(len(buckets), "bucket")
             with own_workers(spark):
-                results.append(shuffled.mapInArrow(step.run, from_arrow_schema(step.schema)))
-    observed = results[-1].observe(METRICS, observed_counters(COUNTER))
+                results = shuffled.mapInArrow(step.run, from_arrow_schema(step.schema))
+    assert results is not None  # a plan has an operator
+    observed = results.observe(METRICS, observed_counters(COUNTER))
     result = select_list(plan, observed.where(F.col(COUNTER).isNull()), None, also=(EPOCH,))
     counted = result.observe(RESULTS, F.count(F.lit(1)).alias("rows_out"))
-    slots = sum(start.tasks.values()) + sum(1 + len(spec.buckets) for spec in specs)
+    slots = sum(tasks.values()) + len(stages) * (1 + len(buckets))  # one in each for control events
     return LiveDataflow(counted, tuple(specs), slots)
 
 
-def _first_tasks(plan: PhysicalPlan, start: RunStart) -> dict[int, int]:
-    """The number of each input's first task in its stage: an operator's sources come first there, in their order."""
-    found: dict[int, int] = {}
-    for operator in plan.operators:
-        first = 0
-        for feed in operator.feeds:
-            if feed.source is not None:
-                found[feed.source] = first
-                first += start.tasks[plan.inputs[feed.source].input.alias]
-    return found
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where an input is read: its number, that of the operator that takes it, its tasks, and the first of them."""
+
+    input: int
+    operator: int
+    tasks: int
+    first_task: int
 
 
 def _followed(
     spark: SparkSession,
     plan: PhysicalPlan,
-    number: int,
     source: Source,
-    live: LiveRecords,
     schema: pa.Schema,
     packing: PackTask,
     epochs: Epochs,
     start: RunStart,
-    first_task: int,
+    place: _Place,
 ) -> DataFrame:
     """The frames of one input."""
-    part, keeps_late = plan.inputs[number], plan.keeps_late
-    alias = part.input.alias
-    rows = _rows(part, source, live, schema, packing)
-    tasks, first = start.tasks[alias], start.positions.get(alias, {})
-    idle = plan.query.settings.idle_timeout
-    follow = FollowTask(live.topic, rows, epochs, number, tasks, first_task, first, idle)
-    read = MemoryTicks(spark, tasks).frame.mapInArrow(follow.run, rows.schema)
-    rest = projected(part, replace(source, frame=live.format.by_spark(read)), keeps_late)
-    return rest.mapInArrow(LiveRestTask(packing).run, FRAME_DDL)
+    part, live = plan.inputs[place.input], source.live
+    assert live is not None
+    follow = FollowTask(
+        live.topic,
+        _rows(part, source, live, schema, packing),
+        epochs,
+        place.input,
+        place.operator,
+        place.tasks,
+        place.first_task,
+        start.positions.get(part.input.alias, {}),
+        plan.query.settings.idle_timeout,
+    )
+    read = MemoryTicks(spark, place.tasks).frame.mapInArrow(follow.run, follow.rows.schema)
+    rest = projected(part, replace(source, frame=live.format.by_spark(read)), plan.keeps_late)
+    return rest.mapInArrow(LiveRestTask(packing, place.operator).run, FRAME_DDL)
 
 
 def _rows(part: PhysicalInput, source: Source, live: LiveRecords, schema: pa.Schema, task: PackTask) -> RecordRows:

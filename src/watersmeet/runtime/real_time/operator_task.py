@@ -1,9 +1,10 @@
-"""The task that runs buckets of an operator in real time: small steps over what has arrived, one commit per epoch."""
+"""The task that runs buckets of operators in real time: small steps over what has arrived, one commit per epoch."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -38,14 +39,21 @@ _MOST_WAITING = 64
 _WAIT_SECONDS = 0.02
 
 
+#: An operator's number in the query, and a bucket.
+_Place: TypeAlias = tuple[int, int]
+
+
 @dataclass(frozen=True, slots=True)
 class LiveOperatorTask:
-    """Runs the buckets of one operator whose frames come to this task.
+    """Runs the buckets of a stage's operators whose frames come to this task.
 
-    The last operator yields rows of ``result_schema``; the others yield bundles.  For ``run`` see ``OperatorTask``.
+    ``operators`` are those of the stage, by their number in the query.  ``sends_to`` has the number of the operator that
+    takes an operator's results; the last one of the query has none, and yields rows of ``result_schema``.  All others
+    yield bundles.  For ``run_id`` see ``OperatorTask``.
     """
 
-    spec: OperatorSpec
+    operators: Mapping[int, OperatorSpec]
+    sends_to: Mapping[int, int]
     run_id: str
     epochs: Epochs
     cache_bytes: int
@@ -55,33 +63,55 @@ class LiveOperatorTask:
     @property
     def schema(self) -> pa.Schema:
         """The columns that the task yields."""
-        return FRAME_SCHEMA if self.spec.downstream is not None else result_schema(self.spec)
+        last = [spec for number, spec in self.operators.items() if number not in self.sends_to]
+        return result_schema(last[0]) if last else FRAME_SCHEMA
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """What the operator sends on, as the frames come."""
+        """What the operators send on, as the frames come."""
         with live_task():
-            buckets: dict[int, _Bucket] = {}
+            buckets: dict[_Place, _Bucket] = {}
             arrivals = Arrivals(batches, _MOST_WAITING)
             while arrived := _frames(arrivals.take()):
-                if not any(frame.kind.has_rows for frame in arrived):
-                    arrived += _frames(arrivals.take(_WAIT_SECONDS))
-                for number, frames in _by_bucket(arrived).items():
-                    if number not in buckets:
-                        buckets[number] = _Bucket(self, number)
-                    yield from buckets[number].step(frames)
+                here, passing = self._sorted(arrived)
+                if not any(frame.kind.has_rows for frames in here.values() for frame in frames):
+                    more, passing_too = self._sorted(_frames(arrivals.take(_WAIT_SECONDS)))
+                    passing += passing_too
+                    for place, frames in more.items():
+                        here.setdefault(place, []).extend(frames)
+                if passing:
+                    yield to_record_batch(passing)
+                for place, frames in here.items():
+                    if place not in buckets:
+                        buckets[place] = _Bucket(self, *place)
+                    yield from buckets[place].step(frames)
             for bucket in buckets.values():
                 yield from bucket.close()
             working_sets(self.cache_bytes, self.memory_limit).trim()
 
+    def _sorted(self, arrived: Iterable[Frame]) -> tuple[dict[_Place, list[Frame]], list[Frame]]:
+        """The frames for each operator's bucket here, and the bundles for operators of later stages."""
+        here: dict[_Place, list[Frame]] = {}
+        passing = []
+        for frame in arrived:
+            if frame.kind is not FrameKind.BUNDLE:  # a control event, for every operator
+                for number in self.operators:
+                    here.setdefault((number, frame.bucket), []).append(frame)
+            elif frame.input in self.operators:
+                here.setdefault((frame.input, frame.bucket), []).extend(unbundled(frame))
+            else:
+                passing.append(frame)
+        return here, passing
+
 
 class _Bucket:
-    """A bucket for the time of an epoch."""
+    """A bucket of an operator for the time of an epoch."""
 
-    def __init__(self, task: LiveOperatorTask, number: int) -> None:
-        self._task, self._number = task, number
-        self._store: EpochStore = task.epochs.open("operators", task.spec.name, str(number))
-        working_set = working_sets(task.cache_bytes, task.memory_limit).get(task.run_id, task.spec.name, str(number))
-        self._bucket = OpenBucket(task.spec, number, self._store, working_set)
+    def __init__(self, task: LiveOperatorTask, operator: int, number: int) -> None:
+        self._task, self._operator, self._number = task, operator, number
+        self._spec = spec = task.operators[operator]
+        self._store: EpochStore = task.epochs.open("operators", spec.name, str(number))
+        working_set = working_sets(task.cache_bytes, task.memory_limit).get(task.run_id, spec.name, str(number))
+        self._bucket = OpenBucket(spec, number, self._store, working_set)
         self._side: list[pa.Table] = []
 
     def step(self, frames: Sequence[Frame]) -> Iterator[pa.RecordBatch]:
@@ -95,11 +125,12 @@ class _Bucket:
         if self._side and task.side_folder is not None:
             path = f"{task.side_folder}/batch-{task.epochs.current}-{self._number}-0.jsonl"
             write_side_rows(pa.concat_tables(self._side), path)
-        return self._sent(Outbox(task.spec, self._number, None, reported))
+        return self._sent(Outbox(self._spec, self._number, None, reported))
 
     def _sent(self, outbox: Outbox) -> Iterator[pa.RecordBatch]:
-        if self._task.spec.downstream is not None:
-            if bundles := list(bundled(outbox)):
+        to = self._task.sends_to.get(self._operator)
+        if to is not None:
+            if bundles := list(bundled(outbox, to)):
                 yield to_record_batch(bundles)
             return
         yield from _results(outbox, self._task.epochs.current)
@@ -126,11 +157,4 @@ def _results(outbox: Outbox, epoch: int) -> Iterator[pa.RecordBatch]:
 
 
 def _frames(batches: Sequence[pa.RecordBatch]) -> list[Frame]:
-    return [frame for batch in batches for bundle in from_record_batch(batch) for frame in unbundled(bundle)]
-
-
-def _by_bucket(frames: Sequence[Frame]) -> dict[int, list[Frame]]:
-    found: dict[int, list[Frame]] = {}
-    for frame in frames:
-        found.setdefault(frame.bucket, []).append(frame)
-    return found
+    return [frame for batch in batches for frame in from_record_batch(batch)]

@@ -33,7 +33,7 @@ _MOST_WAITING = 10_000
 class FollowTask:
     """Follows a source; yields frames in ``_wm_packed`` beside raw records that are left to Spark.
 
-    ``number`` is the input's number in the query.  ``tasks`` tasks share the partitions: those of Spark's stage from
+    ``number`` is the input's number in the query, ``operator`` that of its operator.  ``tasks`` tasks share the partitions: those of Spark's stage from
     ``first_task`` on.  ``first`` is where a new query begins.  A partition that is silent for ``idle_seconds`` (None:
     never) no longer holds the frontier back.
     """
@@ -42,6 +42,7 @@ class FollowTask:
     rows: RecordRows
     epochs: Epochs
     number: int
+    operator: int
     tasks: int
     first_task: int
     first: Mapping[int, int]
@@ -84,7 +85,7 @@ class FollowTask:
             yield self._packed(frames)
 
     def _packed(self, frames: Iterable[Frame]) -> pa.RecordBatch:
-        return self.rows.packed(to_record_batch(bundled(frames)))
+        return self.rows.packed(to_record_batch(bundled(frames, self.operator)))
 
     def _to_all_buckets(self, kind: FrameKind, payload: bytes) -> Iterator[Frame]:
         spec = self.rows.packing.spec
@@ -125,6 +126,7 @@ class LiveRestTask:
     """Passes on frames, and packs the rows beside them, which Spark has decoded."""
 
     packing: PackTask
+    operator: int
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The frames of all rows, as they come."""
@@ -145,7 +147,7 @@ class LiveRestTask:
     def _packed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         packer: Packer = self.packing.packer()
         frames = list(packer.pack(pa.Table.from_batches([batch]).drop_columns([PACKED])))
-        return to_record_batch(bundled([*frames, *packer.finish()]))
+        return to_record_batch(bundled([*frames, *packer.finish()], self.operator))
 
 
 def _frames_in(batch: pa.RecordBatch) -> pa.RecordBatch:
