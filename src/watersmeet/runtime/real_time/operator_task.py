@@ -47,9 +47,9 @@ _Place: TypeAlias = tuple[int, int]
 class LiveOperatorTask:
     """Runs the buckets of a stage's operators whose frames come to this task.
 
-    ``operators`` are those of the stage, by their number in the query.  ``sends_to`` has the number of the operator that
-    takes an operator's results; the last one of the query has none, and yields rows of ``result_schema``.  All others
-    yield bundles.  For ``run_id`` see ``OperatorTask``.
+    ``operators`` are those of the stage, by their number in the query.  ``sends_to`` has the number of the operator
+    that takes an operator's results; the last one of the query has none, and yields rows of ``result_schema``.  All
+    others yield bundles.  For ``run_id`` see ``OperatorTask``.
     """
 
     operators: Mapping[int, OperatorSpec]

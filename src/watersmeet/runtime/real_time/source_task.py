@@ -33,9 +33,9 @@ _MOST_WAITING = 10_000
 class FollowTask:
     """Follows a source; yields frames in ``_wm_packed`` beside raw records that are left to Spark.
 
-    ``number`` is the input's number in the query, ``operator`` that of its operator.  ``tasks`` tasks share the partitions: those of Spark's stage from
-    ``first_task`` on.  ``first`` is where a new query begins.  A partition that is silent for ``idle_seconds`` (None:
-    never) no longer holds the frontier back.
+    ``number`` is the input's number in the query, ``operator`` that of its operator.  ``tasks`` tasks share the
+    partitions: those of Spark's stage from ``first_task`` on.  ``first`` is where a new query begins.  A partition that
+    is silent for ``idle_seconds`` (None: never) no longer holds the frontier back.
     """
 
     topic: LiveTopic
