@@ -1,4 +1,4 @@
-"""What all tests share: one Spark session, how many examples Hypothesis tries, and which tests are left out.
+"""What all tests share: a Spark session, a Kafka broker, how many examples Hypothesis tries, which tests are left out.
 
 Hypothesis tries some examples in every run, many more in `make test-all`; tests marked slow run only there.
 """
@@ -14,12 +14,15 @@ from pyspark.sql import SparkSession
 
 from tests.support import spark_jars
 from tests.support.jobs import QUICK_JVM
+from tests.support.kafka_broker import Broker, kafka_broker
 from watersmeet.session.spark import open_spark
 from watersmeet.testing.spark_group import QUICK_FILES
 
 ALL = os.environ.get("WATERSMEET_TEST_ALL") == "1"
 #: How long one test may take where Hypothesis tries forty times as many examples.
 _PATIENT_SECONDS = 1_800
+#: All tasks of a query in real time run at once.
+_SLOTS = 32
 _PATIENT = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 settings.register_profile("normal", deadline=None, max_examples=12, suppress_health_check=_PATIENT)
@@ -35,11 +38,19 @@ def spark() -> Iterator[SparkSession]:
         "spark.jars": ",".join(jars),
         "spark.driver.memory": "2g",
         "spark.driver.extraJavaOptions": QUICK_JVM,
+        "spark.sql.shuffle.partitions": "2",
         **QUICK_FILES,
     }
-    session = open_spark(None, (), "local[2]", settings)
+    session = open_spark(None, (), f"local[{_SLOTS}]", settings)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Broker]:
+    """One Kafka broker for the whole run."""
+    with kafka_broker() as running:
+        yield running
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses

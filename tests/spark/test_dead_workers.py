@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +13,7 @@ from pyspark.sql import SparkSession
 
 import watersmeet
 from tests.support.jobs import PATIENCE_SECONDS, batch_answer, json_lines, json_rows, write_lines
+from tests.support.workers import workers
 from watersmeet.errors import WatersmeetError
 from watersmeet.runtime.query import QueryMode, RunningQuery
 from watersmeet.session.results import Started
@@ -45,16 +45,6 @@ def started(spark: SparkSession, folder: Path) -> RunningQuery:
         result.query for result in session.run(JOB.format(folder), QueryMode.BOUNDED) if isinstance(result, Started)
     )
     return query
-
-
-def workers(spark: SparkSession) -> list[int]:
-    """The Python workers of this session: what the daemons forked that its JVM started."""
-    listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
-    parents = {int(child): int(parent) for child, parent in map(str.split, listed.splitlines())}
-    gateway = spark.sparkContext._gateway
-    assert gateway is not None
-    jvm = gateway.proc.pid
-    return [child for child, parent in parents.items() if parents.get(parent) == jvm]
 
 
 def kill_workers(spark: SparkSession) -> int:

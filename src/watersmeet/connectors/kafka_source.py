@@ -26,6 +26,7 @@ from watersmeet.connectors.kafka_options import KafkaOptions, client_options, op
 from watersmeet.connectors.kafka_ranges import Topic, ranges_of
 from watersmeet.connectors.packages import Package, require_package
 from watersmeet.connectors.record_decoders import decoder_of
+from watersmeet.errors import ConfigError
 from watersmeet.records.kafka import RAW_SCHEMA, read_ranges
 from watersmeet.records.kafka_tail import KafkaTopic
 from watersmeet.runtime.real_time.tails import LiveRecords
@@ -76,12 +77,18 @@ def worker_records(reading: Reading) -> RecordSource | None:
     return RecordSource(ranges_of(reading.spark, topic), partial(read_ranges, settings=settings), format)
 
 
-def live_records(reading: Reading) -> LiveRecords | None:
-    """Return the topic for a query in real time to follow; None if librdkafka lacks one of its options."""
+def live_records(reading: Reading) -> LiveRecords:
+    """Return the topic for a query in real time to follow; ``ConfigError`` if librdkafka lacks one of its options."""
     given = options_of(reading.stream.options)
-    settings = settings_of_librdkafka(client_options(given))
+    client = client_options(given)
+    settings = settings_of_librdkafka(client)
     if settings is None:
-        return None
+        lacking = [name for name, value in client.items() if settings_of_librdkafka({name: value}) is None]
+        raise ConfigError(
+            f"{reading.stream.name}: real time reads Kafka with librdkafka, which has no equivalent of its options",
+            detail=", ".join(lacking or client),
+            hint="replace them (docs/sql/connectors.md#kafka), or leave out mode = 'real_time'",
+        )
     return LiveRecords(KafkaTopic(given.topic, settings, _since(reading.seek, given)), _record_format(reading, given))
 
 

@@ -35,7 +35,7 @@ from watersmeet.runtime.real_time.operator_task import COUNTER, EPOCH, LiveOpera
 from watersmeet.runtime.real_time.source_task import FollowTask, LiveRestTask
 from watersmeet.runtime.real_time.stages import first_tasks, receivers_of, sources_of, stages_of
 from watersmeet.runtime.real_time.tails import LiveRecords
-from watersmeet.runtime.real_time.ticks import MemoryTicks
+from watersmeet.runtime.real_time.ticks import ControlEvents, MemoryTicks
 from watersmeet.runtime.worker_records import RecordRows, record_rows
 from watersmeet.runtime.worker_tasks import PackTask
 
@@ -69,11 +69,11 @@ def build_live(
     resources: Resources,
     epochs: Epochs,
     start: RunStart,
-    control: MemoryTicks,
+    control: ControlEvents | None = None,
 ) -> LiveDataflow:
     """Build the query over its sources (by stream name in lower case), which all can be followed.
 
-    ``start`` is that of the query's first run, ``control`` brings control events.
+    ``start`` is that of the query's first run, ``control`` brings control events, if there are any.
 
     Raises ``BindError`` for a function that Spark does not have.
     """
@@ -91,14 +91,15 @@ def build_live(
     takers = {feed.source: number for number, operator in enumerate(plan.operators) for feed in operator.feeds}
     run, results = uuid.uuid4().hex, None
     with one_at_a_time:
-        for stage in stages:
+        for depth, stage in enumerate(stages):
             frames = [] if results is None else [results]  # its tasks have the lowest numbers: see stages.py
             for number in sources_of(plan, stage):
                 place = _Place(number, takers[number], tasks[number], firsts[number])
                 frames.append(
                     _followed(spark, plan, inputs[number], schemas[number], packing[number], epochs, start, place)
                 )
-            frames.append(control_frames(control.frame, buckets))
+            if control is not None:
+                frames.append(control_frames(control.frame(depth), buckets))
             step = LiveOperatorTask(
                 {number: specs[number] for number in stage},
                 {number: receivers[number] for number in stage if number in receivers},
@@ -115,7 +116,7 @@ def build_live(
     observed = results.observe(METRICS, observed_counters(COUNTER))
     result = select_list(plan, observed.where(F.col(COUNTER).isNull()), None, also=(EPOCH,))
     counted = result.observe(RESULTS, F.count(F.lit(1)).alias("rows_out"))
-    slots = sum(tasks.values()) + len(stages) * (1 + len(buckets))  # one in each for control events
+    slots = sum(tasks.values()) + len(stages) * (len(buckets) + (control is not None))
     return LiveDataflow(counted, tuple(specs), slots)
 
 

@@ -17,7 +17,7 @@ from watersmeet.runtime.real_time.dataflow import build_live, live_inputs, sourc
 from watersmeet.runtime.real_time.epochs import Epochs, RunStart, next_run
 from watersmeet.runtime.real_time.run_log import RunLog
 from watersmeet.runtime.real_time.sinks import RunName
-from watersmeet.runtime.real_time.ticks import MemoryTicks
+from watersmeet.runtime.real_time.ticks import ControlEvents
 from watersmeet.runtime.storage import Storage
 from watersmeet.settings.seek import resolve
 
@@ -36,11 +36,12 @@ PIPELINED = "spark.python.udf.pipelined.enabled"
 
 
 class RealTime:
-    """Runs a job in real time."""
+    """Runs a job in real time; with ``takes_events``, ``control`` brings its runs control events."""
 
-    def __init__(self, spark: SparkSession, job: Job) -> None:
+    def __init__(self, spark: SparkSession, job: Job, *, takes_events: bool = False) -> None:
         self._spark = _session_of_its_own(spark)
         self._job = job
+        self.control = ControlEvents(self._spark) if takes_events else None
         self._log = RunLog(Storage(spark), job.checkpoint)
         self._checkpoint_id = ""
         self._failures = 0  # since an epoch was committed
@@ -62,8 +63,7 @@ class RealTime:
             origin = starts[0] if starts else self._origin(sources, buckets)
             resources = Resources(settings.cache_bytes, settings.memory_limit, job.checkpoint.side)
             epochs = Epochs(job.checkpoint.epochs, run, first, base)
-            control = MemoryTicks(spark, 1)
-            dataflow = build_live(spark, job.plan, sources, buckets, resources, epochs, origin, control)
+            dataflow = build_live(spark, job.plan, sources, buckets, resources, epochs, origin, self.control)
             _check_slots(spark, dataflow.slots)
             self._checkpoint_id = job.checkpoint.accept(stored, buckets, dataflow.operators, seek, settings.mode).id
             self._log.remove_side_output(first)

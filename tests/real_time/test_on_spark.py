@@ -1,0 +1,318 @@
+"""Queries in real time on Spark, with a real broker: what they write, what a crash repeats, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from pyspark.sql import SparkSession
+
+import watersmeet
+from tests.support.jobs import PATIENCE_SECONDS, json_rows, run_job
+from tests.support.kafka_broker import Broker
+from tests.support.workers import workers
+from watersmeet import QueryMode, Session
+from watersmeet.errors import CheckpointError, ConfigError, UnsupportedError
+from watersmeet.runtime.query import RunningQuery
+from watersmeet.session.results import Started
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(600)]
+
+STREAMS = """
+CREATE STREAM o (id BIGINT, k BIGINT, ts BIGINT, WATERMARK FOR ts AS ts - INTERVAL '9' SECONDS) {o};
+CREATE STREAM p (id BIGINT, k BIGINT, ts BIGINT, WATERMARK FOR ts AS ts - INTERVAL '9' SECONDS) {p};
+CREATE MUTABLE STREAM c (id BIGINT, k BIGINT, name STRING) PRIMARY KEY (id) {c};
+CREATE MUTABLE STREAM d (id BIGINT, k BIGINT, name STRING) PRIMARY KEY (id) {d};
+"""
+QUERIES = {
+    # two bad records are quarantined; padded rows come when the frontier passes
+    "padded": "SELECT o.id, o.ts, p.id AS pid FROM o LEFT JOIN p ON o.k = p.k WITHIN INTERVAL '5' SECONDS",
+    # two operators in one stage, whose results meet in the next one
+    "names": "SELECT c.id, d.id AS did, c.name, d.name AS dname FROM c LEFT JOIN d ON c.k = d.k",
+    "counts": "SELECT o.k, count(*) AS n FROM o JOIN p ON o.k = p.k WITHIN INTERVAL '5' SECONDS GROUP BY o.k",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A record of a topic of results."""
+
+    key: bytes | None
+    value: dict[str, Any] | None
+    headers: dict[str, str]
+
+
+@pytest.fixture
+def new_topic(spark: SparkSession, broker: Broker) -> Callable[[int], str]:
+    def new(partitions: int = 2) -> str:
+        name = f"t{uuid.uuid4().hex}"
+        broker.create_topic(spark, name, partitions)
+        return name
+
+    return new
+
+
+@pytest.fixture
+def session(spark: SparkSession, tmp_path: Path) -> Iterator[Session]:
+    session = watersmeet.connect(spark, workspace=tmp_path / "workspace")
+    yield session
+    session.stop()
+
+
+def options(broker: Broker, topic: str, more: str = "") -> str:
+    return f"WITH (connector = 'kafka', brokers = '{broker.address}', topic = '{topic}'{more})"
+
+
+def started(session: Session, script: str) -> RunningQuery:
+    (query,) = [result.query for result in session.run(script, real_time=True) if isinstance(result, Started)]
+    return query
+
+
+def results(broker: Broker, topic: str, partitions: int = 2) -> list[Result]:
+    """All that a topic holds now."""
+    consumer = Consumer({"bootstrap.servers": broker.address, "group.id": "test", "enable.partition.eof": False})
+    try:
+        places = [TopicPartition(topic, number, 0) for number in range(partitions)]
+        left = sum(consumer.get_watermark_offsets(place, 10)[1] for place in places)
+        consumer.assign(places)
+        found = []
+        while left > 0:
+            messages = consumer.consume(1000, 10.0)
+            assert messages, f"{left} records of {topic} do not come"
+            left -= len(messages)
+            for message in messages:
+                assert message.error() is None
+                marks: Any = message.headers() or ()
+                headers = {name: text.decode() for name, text in marks}
+                value = message.value()
+                found.append(Result(message.key(), None if value is None else json.loads(value), headers))
+        return found
+    finally:
+        consumer.close()
+
+
+def without_repeats(found: Sequence[Result]) -> list[Result]:
+    """What the documentation's rule keeps: a run voids what earlier ones gave from its first epoch on."""
+    firsts = {int(each.headers["_run"]): int(each.headers["_first"]) for each in found}
+
+    def is_void(each: Result) -> bool:
+        run, epoch = int(each.headers["_run"]), int(each.headers["_batch"])
+        return any(later > run and first <= epoch for later, first in firsts.items())
+
+    return [each for each in found if not is_void(each)]
+
+
+def net(found: Sequence[Result]) -> Counter[tuple[Any, ...]]:
+    total: Counter[tuple[Any, ...]] = Counter()
+    for each in found:
+        assert each.value is not None
+        row = dict(each.value)
+        total.update({tuple(row.values()): row.pop("_tp_delta", 1)})
+    return Counter({row[: -1 if "_tp_delta" in (found[0].value or {}) else None]: n for row, n in total.items() if n})
+
+
+def of_topic(found: Sequence[Result]) -> dict[bytes | None, Any]:
+    """What a compacted topic keeps."""
+    last = {each.key: each.value for each in found}
+    return {key: value for key, value in last.items() if value is not None}
+
+
+def wait_for(condition: Callable[[], bool], query: RunningQuery | None = None) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        if query is not None:
+            query.wait(0)
+        time.sleep(0.5)
+
+
+def more_results(broker: Broker, topic: str, known: int, query: RunningQuery) -> int:
+    """Wait until a topic holds more than ``known`` records, and return how many."""
+    wait_for(lambda: len(results(broker, topic)) > known, query)
+    return len(results(broker, topic))
+
+
+def rows(kind: str, first: int, count: int) -> list[str]:
+    """Rows in the order of their times but for a few seconds; of changing streams, changes of few keys."""
+    r = random.Random(f"{kind}{first}")
+    found = []
+    for number in range(first, first + count):
+        row: dict[str, Any] = {"id": number, "k": r.randint(1, 6)}
+        if kind in "op":
+            row["ts"] = max(0, number // 2 - r.randint(0, 4)) * 1000
+        else:
+            row |= {"id": r.randint(1, 8), "name": r.choice("xyz")}
+        found.append(json.dumps(row))
+    return found
+
+
+def test_results_are_those_of_micro_batches(
+    spark: SparkSession, broker: Broker, new_topic: Callable[..., str], session: Session, tmp_path: Path
+) -> None:
+    topics = {kind: new_topic() for kind in "opcd"}
+    out = {name: new_topic() for name in QUERIES}
+    times = ", event_time_unit = 'ms'"
+    session.sql(STREAMS.format(**{k: options(broker, t, times if k in "op" else "") for k, t in topics.items()}))
+    session.sql(f"""
+        CREATE STREAM padded {options(broker, out["padded"])};
+        CREATE STREAM names {options(broker, out["names"], ", changelog = 'true'")};
+        CREATE MUTABLE STREAM counts (k BIGINT, n BIGINT) PRIMARY KEY (k) {options(broker, out["counts"])};
+    """)
+    queries = {
+        name: started(session, f"INSERT INTO {name} {sql} SETTINGS epoch = '2 seconds'")
+        for name, sql in QUERIES.items()
+    }
+    for part in range(4):
+        for kind, topic in topics.items():
+            bad = ["no json", '{"id": "x"}'] if (kind, part) == ("o", 1) else []
+            for partition in (0, 1):
+                values = rows(kind, 200 * part + 100 * partition, 50)
+                broker.produce(spark, topic, [*values[:20], *bad[:1], *values[20:], *bad[1:]], partition=partition)
+        time.sleep(1)
+    expected = {}
+    for name, sql in QUERIES.items():
+        folder = tmp_path / f"files_{name}"
+        session.sql(f"CREATE STREAM files_{name} WITH (connector = 'files', path = '{folder}', changelog = 'true')")
+        run_job(session, f"INSERT INTO files_{name} {sql} SETTINGS mode = 'micro_batch'", QueryMode.DRAIN)
+        expected[name] = Counter[tuple[Any, ...]]()
+        for *row, delta in json_rows(folder) if name != "padded" else [(*row, 1) for row in json_rows(folder)]:
+            expected[name].update({tuple(row): delta})
+        expected[name] = Counter({row: n for row, n in expected[name].items() if n})
+        assert expected[name]
+    wait_for(lambda: net(results(broker, out["padded"])) == expected["padded"], queries["padded"])
+    wait_for(lambda: net(results(broker, out["names"])) == expected["names"], queries["names"])
+    counts = {(row["k"], row["n"]) for row in of_topic(results(broker, out["counts"])).values()}
+    assert counts == set(expected["counts"])
+    wait_for(lambda: queries["padded"].report().quarantined.get("o") == 4)
+    report = queries["padded"].report()
+    assert report.rows_in == {"o": 404, "p": 400}
+    side = Path(queries["padded"].checkpoint, "side")
+    assert sum(len(path.read_text().splitlines()) for path in side.glob("*.jsonl")) == 4
+
+
+@pytest.mark.parametrize("kills", [2, pytest.param(12, marks=pytest.mark.slow)])
+def test_a_killed_worker_loses_nothing(
+    spark: SparkSession, broker: Broker, new_topic: Callable[..., str], session: Session, kills: int
+) -> None:
+    topics, out = {kind: new_topic() for kind in "op"}, new_topic()
+    streams = {k: options(broker, t, ", event_time_unit = 'ms'") for k, t in topics.items()}
+    session.sql("".join(STREAMS.partition("CREATE MUTABLE")[:1]).format(**streams))
+    session.sql(f"CREATE STREAM padded {options(broker, out)}")
+    job = f"INSERT INTO padded {QUERIES['padded']} SETTINGS epoch = '2 seconds'"
+    query = started(session, job)
+    first = known = 0
+    for kill in range(kills + 1):
+        for kind, topic in topics.items():
+            broker.produce(spark, topic, rows(kind, first, 100), partition=kill % 2)
+        first += 100
+        known = more_results(broker, out, known, query)
+        if kill < kills:
+            with suppress(ProcessLookupError):
+                os.kill(random.Random(kill).choice(workers(spark)), signal.SIGKILL)
+            time.sleep(1)
+    query.stop()
+    again = started(session, job)  # the same checkpoint, in a new run
+    values = [json.dumps({"id": 10**6, "k": 1, "ts": 10**9})]
+    for topic in topics.values():
+        for partition in (0, 1):
+            broker.produce(spark, topic, values, partition=partition)
+    expected = pairs_and_padded(first)
+    wait_for(lambda: net(without_repeats(results(broker, out))).keys() >= expected, again)
+    kept = net(without_repeats(results(broker, out)))
+    assert {row for row in kept if row[1] < 10**9} == expected
+    assert {n for row, n in kept.items() if row[1] < 10**9} == {1}
+    # the same rows come again, and no others
+    assert {row for row in net(results(broker, out)) if row[1] < 10**9} == expected
+
+
+def pairs_and_padded(count: int) -> set[tuple[Any, ...]]:
+    """The left join of what was sent, as slowly as can be."""
+    left, right = ([json.loads(row) for n in range(0, count, 100) for row in rows(kind, n, 100)] for kind in "op")
+    found = set()
+    for o in left:
+        partners = [p["id"] for p in right if p["k"] == o["k"] and abs(p["ts"] - o["ts"]) <= 5000]
+        found |= {(o["id"], o["ts"], pid) for pid in partners or [None]}
+    return found
+
+
+def test_rows_are_printed_as_they_come(
+    spark: SparkSession, broker: Broker, new_topic: Callable[..., str], session: Session
+) -> None:
+    topic = new_topic(1)
+    session.sql(f"CREATE STREAM o (id BIGINT) {options(broker, topic)}")
+    shown: list[tuple[Any, ...]] = []
+    session.show = lambda names, changes, batch: shown.extend(changes)
+    query = started(session, "SELECT id, id * 2 AS twice FROM o SETTINGS epoch = '10 minutes'")
+    broker.produce(spark, topic, ['{"id": 1}', '{"id": 2}'])
+    wait_for(lambda: len(shown) == 2, query)
+    assert sorted(shown) == [(1, (1, 2)), (1, (2, 4))]
+    query.stop()
+
+
+def test_what_real_time_cannot_do_is_refused(
+    broker: Broker, new_topic: Callable[..., str], session: Session, tmp_path: Path
+) -> None:
+    session.sql(f"""
+        CREATE STREAM o (id BIGINT, k BIGINT, ts TIMESTAMP, WATERMARK FOR ts AS ts) {options(broker, new_topic())};
+        CREATE MUTABLE STREAM c (id BIGINT, k BIGINT) PRIMARY KEY (id) {options(broker, new_topic())};
+        CREATE MUTABLE STREAM d (id BIGINT, k BIGINT) PRIMARY KEY (id) {options(broker, new_topic())};
+        CREATE STREAM here (id BIGINT);
+        CREATE STREAM out {options(broker, new_topic())};
+        CREATE STREAM folder WITH (connector = 'files', path = '{tmp_path}/out');
+        CREATE MUTABLE STREAM kept (id BIGINT, did BIGINT) PRIMARY KEY (id, did) {options(broker, new_topic())};
+        CREATE STREAM kerberos (id BIGINT) {options(broker, new_topic(), ", 'kafka.sasl.kerberos.service.name' = 'x'")};
+    """)
+
+    def refused(sql: str, error: type[Exception], text: str, mode: QueryMode = QueryMode.CONTINUOUS) -> None:
+        with pytest.raises(error, match=text):
+            list(session.run(sql, mode, real_time=True))
+
+    refused(
+        "INSERT INTO out SELECT id FROM here", UnsupportedError, r"here \(embedded\) cannot be followed in real time"
+    )
+    refused(
+        "INSERT INTO folder SELECT id FROM o", UnsupportedError, r"folder \(files\) cannot be written to in real time"
+    )
+    refused("INSERT INTO out SELECT id FROM kerberos", ConfigError, "librdkafka")
+    refused("INSERT INTO out SELECT id FROM o", UnsupportedError, "has no end", QueryMode.BOUNDED)
+    refused("INSERT INTO out SELECT id FROM o SETTINGS trigger = '1 second'", UnsupportedError, "set epoch instead")
+    refused("CREATE STREAM s AS SELECT id FROM o", UnsupportedError, "stores the frontier with each batch")
+    several = "INSERT INTO kept SELECT c.id, d.id AS did FROM c JOIN d ON c.k = d.k"
+    refused(several, UnsupportedError, r"its PRIMARY KEY \(id, did\) lacks a column")
+    with pytest.raises(ConfigError, match="cannot be a DataFrame"):
+        session.sql("SELECT id FROM o", mode="real_time")
+    with pytest.raises(ConfigError, match="mode"):
+        session.sql("INSERT INTO out SELECT id FROM o SETTINGS mode = 'realtime'")
+
+
+def test_a_checkpoint_of_the_other_mode_is_refused(
+    broker: Broker, new_topic: Callable[..., str], session: Session
+) -> None:
+    session.sql(f"CREATE STREAM o (id BIGINT) {options(broker, new_topic(1))}")
+    session.sql(f"CREATE STREAM out {options(broker, new_topic(1))}")
+    run_job(session, "INSERT INTO out SELECT id FROM o", QueryMode.DRAIN)
+    with pytest.raises(CheckpointError, match="was made with mode = 'micro_batch', and the query now has 'real_time'"):
+        list(session.run("INSERT INTO out SELECT id FROM o", real_time=True))
+
+
+def test_too_few_slots_are_refused_with_the_number(
+    broker: Broker, new_topic: Callable[..., str], session: Session
+) -> None:
+    session.sql(f"CREATE STREAM o (id BIGINT) {options(broker, new_topic(1))}")
+    session.sql(f"CREATE STREAM out {options(broker, new_topic(1))}")
+    with pytest.raises(ConfigError, match="it needs 33 task slots, and Spark has 32") as error:
+        list(session.run("INSERT INTO out SELECT id FROM o SETTINGS buckets = 32", real_time=True))
+    assert error.value.hint is not None
+    assert "local[33]" in error.value.hint
