@@ -56,7 +56,8 @@ def statements(job: Job) -> list[str]:
     for side in query.sides:
         delay = f"INTERVAL '{query.delay_ms}' MILLISECONDS"
         columns = f"{side}_id BIGINT, {side}_key BIGINT, {side}_ts BIGINT"
-        key, mode = (f", PRIMARY KEY ({side}_key)", " SETTINGS mode = 'versioned_kv'") if side in query.keyed else ("", "")
+        key = f", PRIMARY KEY ({side}_key)" if side in query.keyed else ""
+        mode = " SETTINGS mode = 'versioned_kv'" if side in query.keyed else ""
         options = _with(job, side, event_time_unit="ms")
         watermark = f"WATERMARK FOR {side}_ts AS {side}_ts - {delay}"
         found.append(f"CREATE STREAM {side} ({columns}, {watermark}{key}) WITH ({options}){mode}")
@@ -116,7 +117,7 @@ def run_spark(job: Job, ends: threading.Event) -> None:
             writer = writer.outputMode("update").trigger(realTime=f"{job.epoch_seconds:g} seconds")
         query = writer.start()
         while not ends.is_set():
-            if query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]
+            if query.awaitTermination(_POLL_SECONDS):
                 raise SystemExit("the query has ended")
         query.stop()
         spark.stop()

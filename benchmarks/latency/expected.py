@@ -111,14 +111,13 @@ def versions_as_of(left: Sent, right: Sent) -> np.ndarray:
     return np.where((place >= 0) & (right.key[found] == left.key), found, NONE)
 
 
-def settled_ns(sent: Mapping[str, Sent], event_ms: np.ndarray) -> np.ndarray:
-    """Return when all partitions of all sides had a record later than each of the event times."""
+def settled_ns(right: Sent, event_ms: np.ndarray) -> np.ndarray:
+    """Return when all partitions had a later record than each of the event times: no older version can come then."""
     found = np.zeros(len(event_ms), np.int64)
-    for side in sent.values():
-        for partition in range(PARTITIONS):
-            there = side.key % PARTITIONS == partition
-            at_ns = np.append(side.at_ns[there], _NEVER)
-            found = np.maximum(found, at_ns[np.searchsorted(side.event_ms[there], event_ms, "right")])
+    for partition in range(PARTITIONS):
+        there = right.key % PARTITIONS == partition
+        at_ns = np.append(right.at_ns[there], _NEVER)
+        found = np.maximum(found, at_ns[np.searchsorted(right.event_ms[there], event_ms, "right")])
     return found
 
 
@@ -145,7 +144,7 @@ def _versions(query: Query, sent: Mapping[str, Sent], results: Results, measured
     l_id, r_id = np.arange(len(left.key)), versions_as_of(left, right)
     truth = _Truth(l_id, r_id, _later(left, right, l_id, r_id))
     came, outcome = truth.compared(results, measured)
-    settled = settled_ns(sent, left.event_ms + query.delay_ms)[truth.l_id[came.result]]
+    settled = settled_ns(right, left.event_ms + query.delay_ms)[truth.l_id[came.result]]
     return outcome(
         {
             "joined": (came.at_ns - truth.later_ns[came.result]) / _NS_A_MS,
@@ -199,8 +198,8 @@ class _Truth:
 
 def _later(left: Sent, right: Sent, l_id: np.ndarray, r_id: np.ndarray) -> np.ndarray:
     """Return when the later record of each result was sent."""
-    padded = r_id == NONE
-    return np.maximum(left.at_ns[l_id], np.where(padded, 0, right.at_ns[np.where(padded, 0, r_id)]))
+    of_right = np.where(r_id == NONE, 0, right.at_ns[np.maximum(r_id, 0)])
+    return np.asarray(np.maximum(left.at_ns[l_id], of_right))
 
 
 def _code(l_id: np.ndarray, r_id: np.ndarray) -> np.ndarray:

@@ -78,9 +78,9 @@ class Sender:
         self.streams = {side: Stream(f"{topics}-{side}") for side in query.sides}
         self.epoch_ns = time.time_ns() - time.monotonic_ns()
         self._producer = Producer({"bootstrap.servers": broker, **_PRODUCER})
-        chosen = np.random.default_rng(rate).integers(0, query.keys(rate) // PARTITIONS, (_KEYS_DRAWN, len(query.sides)))
+        drawn = np.random.default_rng(rate).integers(0, query.keys(rate) // PARTITIONS, (len(query.sides), _KEYS_DRAWN))
         # partitions take turns, so that at a low rate each has a record soon: it holds back the watermark
-        self._keys = (chosen * PARTITIONS + (np.arange(_KEYS_DRAWN) % PARTITIONS)[:, None]).T.tolist()
+        self._keys = (drawn * PARTITIONS + np.arange(_KEYS_DRAWN) % PARTITIONS).tolist()
 
     def first(self, is_over: Callable[[], bool]) -> None:
         """Send few records."""
@@ -100,13 +100,15 @@ class Sender:
             raise NoResultsError("the broker does not take the records")
 
     def _send(self, rate: int, keys: list[list[int]], is_over: Callable[[], bool]) -> None:
+        """Send a record of each side in turn."""
+        sides = [(side, stream, keys[place]) for place, (side, stream) in enumerate(self.streams.items())]
+        rate *= len(sides)
         started, done = time.monotonic_ns(), 0
-        sides = [(side, stream, keys[i]) for i, (side, stream) in enumerate(self.streams.items())]
         while not is_over():
             due = (time.monotonic_ns() - started) * rate // _NS + 1
-            for _ in range(done, due):
-                for side, stream, chosen in sides:
-                    self._produce(side, stream, chosen[len(stream.keys) % len(chosen)])
+            for number in range(done, due):
+                side, stream, chosen = sides[number % len(sides)]
+                self._produce(side, stream, chosen[len(stream.keys) % len(chosen)])
             done = due
             self._producer.poll(0)
             next_ns = started + done * _NS // rate
@@ -200,10 +202,10 @@ def figures(outcome: Outcome) -> dict[str, Any]:
 
 
 def _statistics(millis: np.ndarray) -> dict[str, float]:
-    ascending = np.sort(millis)
-    found = {"mean": ascending.mean()}
-    found |= {f"p{percent}": nearest_rank(ascending, percent) for percent in (50, 95, 99)}
-    return {name: round(float(value), 2) for name, value in {**found, "max": ascending[-1]}.items()}
+    ascending = np.sort(millis).tolist()
+    ranks = {f"p{percent}": nearest_rank(ascending, percent) for percent in (50, 95, 99)}
+    found = {"mean": millis.mean(), **ranks, "max": ascending[-1]}
+    return {name: round(float(value), 2) for name, value in found.items()}
 
 
 def _awaited(query: Query, sender: Sender, receiver: Receiver, measured: Measured, patience: float) -> Outcome:

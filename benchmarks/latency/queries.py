@@ -33,9 +33,9 @@ class Kind(Enum):
 class Query:
     """One query.
 
-    ``sql`` and ``flink`` are its SELECT.  Sides in ``keyed`` have a primary key.  ``delay_ms`` is the watermarks' delay.
-    With ``pads``, left rows without a partner are padded.  A row has ``seconds_a_key`` seconds until a row of its key
-    follows, on average.  ``tail_ms`` is how long records go on after the measured ones, so that their windows close.
+    ``sql`` and ``flink`` are its SELECT.  Sides in ``keyed`` have a primary key.  Watermarks have a delay of
+    ``delay_ms``.  With ``pads``, left rows without a partner are padded.  A key comes again after ``seconds_a_key``
+    on average.  Records go on for ``tail_ms`` after the measured ones, so that the windows of these close.
     """
 
     name: str
