@@ -35,6 +35,8 @@ from benchmarks.latency.queries import PARTITIONS, QUERIES, Query
 _NS = 1_000_000_000
 #: Until the first result comes: so many records a second, of so many keys that no other record has.
 _FIRST_RATE, _FIRST_KEYS = 10, 10
+#: How long the first result may take: an engine starts, and compiles its first steps.
+FIRST_SECONDS = 300.0
 #: Keys are drawn before anything is timed, and used again after so many records.
 _KEYS_DRAWN = 1 << 20
 _PAUSE_SECONDS = 0.001
@@ -178,10 +180,10 @@ def measure(
     receiver = Receiver(broker, topics)
     sender = Sender(query, rate, broker, topics)
     gc.disable()  # millions of records are kept, and none is in a cycle
-    gives_up = time.monotonic() + patience
+    gives_up = time.monotonic() + FIRST_SECONDS
     sender.first(lambda: receiver.has_results.is_set() or time.monotonic() > gives_up)
     if not receiver.has_results.is_set():
-        raise NoResultsError(f"no result came within {patience:g} s")
+        raise NoResultsError(f"no result came within {FIRST_SECONDS:g} s")
     sender.at(rate, warm_up)
     measured = Measured(*sender.at(rate, seconds))
     sender.at(rate, query.tail_ms / 1000)

@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from benchmarks.latency import flink
+from benchmarks.latency.load import FIRST_SECONDS
 from benchmarks.latency.processes import Process, started
 from benchmarks.latency.queries import PARTITIONS, QUERIES, Query
 from benchmarks.suite import FLINK_CONNECTOR, BenchmarkError, flink_of
@@ -31,7 +32,7 @@ ENGINES = ("real_time", "micro_batch", "spark_real_time", "spark_micro_batch", "
 _SPARK_QUERIES = ("inner",)
 _TOPIC_SECONDS = 20.0
 _POLL_SECONDS = 0.2
-#: What a measurement may take beside the time in which records are sent.
+#: What a measurement may take beside the times that are known.
 _SPARE_SECONDS = 120.0
 _FIGURES = ("mean", "p50", "p95", "p99", "max")
 
@@ -41,7 +42,7 @@ class Plan:
     """What is measured.
 
     ``seconds`` is the time of one measurement, after ``warm_up`` seconds that do not count.  ``patience`` is how long
-    the first result may take, and the last ones.  ``flink`` is a Python with apache-flink.
+    the last results may take.  ``flink`` is a Python with apache-flink.
     """
 
     queries: Sequence[str] = tuple(QUERIES)
@@ -139,7 +140,7 @@ def _setup(broker: str, engines: set[str]) -> _Setup:
 
 def _measured(plan: Plan, setup: _Setup, query: Query, rate: int, engine: str) -> dict[str, Any]:
     topics = f"{query.name}-{rate}-{engine}"
-    at_most = plan.warm_up + plan.seconds + query.tail_ms / 1000 + 2 * plan.patience + _SPARE_SECONDS
+    at_most = FIRST_SECONDS + plan.warm_up + plan.seconds + query.tail_ms / 1000 + plan.patience + _SPARE_SECONDS
     load = [sys.executable, "-m", "benchmarks.latency.load", query.name, str(rate)]
     load += [f"--broker={setup.broker}", f"--topics={topics}", f"--patience={plan.patience}"]
     load += [f"--seconds={plan.seconds}", f"--warm-up={plan.warm_up}"]
