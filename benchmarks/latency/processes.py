@@ -13,6 +13,8 @@ from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parent.parent.parent
 _ENDS_SECONDS = 30.0
+#: The same after Ctrl-C, which ends the broker at once: an engine would wait for it.
+_STOPPED_SECONDS = 3.0
 _DIES_SECONDS = 10.0
 
 
@@ -50,7 +52,7 @@ class Process:
 def started(name: str, command: Sequence[str]) -> Iterator[Process]:
     """Run a command until the block ends; then its standard input ends, and it has half a minute to end too.
 
-    Ctrl-C does not reach it, so that it ends in the same way.  Its temporary files are removed.
+    Ctrl-C does not reach it.  Its temporary files are removed.
     """
     with tempfile.TemporaryDirectory(prefix="watersmeet-bench-", ignore_cleanup_errors=True) as scratch:
         folder = Path(scratch)
@@ -65,19 +67,21 @@ def started(name: str, command: Sequence[str]) -> Iterator[Process]:
                 env={**os.environ, "TMPDIR": scratch},
                 start_new_session=True,
             )
+        seconds = _STOPPED_SECONDS
         try:
             yield Process(name, running, folder)
+            seconds = _ENDS_SECONDS
         finally:
-            _end(running)
+            _end(running, seconds)
 
 
-def _end(running: subprocess.Popen[str]) -> None:
+def _end(running: subprocess.Popen[str], seconds: float) -> None:
     """End a process and those that it started: by the end of its input, then by signals."""
     assert running.stdin is not None
     with contextlib.suppress(BrokenPipeError):
         running.stdin.close()
     with contextlib.suppress(subprocess.TimeoutExpired):
-        running.wait(_ENDS_SECONDS)
+        running.wait(seconds)
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(running.pid, number)  # it leads a group of its own
