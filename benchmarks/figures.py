@@ -6,6 +6,11 @@ import math
 from collections.abc import Sequence
 
 
+def nearest_rank(ascending: Sequence[float], percent: int) -> float:
+    """Return the least of the sorted values that so many percent of them do not exceed."""
+    return ascending[math.ceil(percent * len(ascending) / 100) - 1]
+
+
 def p95(values: Sequence[float]) -> float:
     """Return the least value that 95% of the values do not exceed (nearest rank); of fewer than 20, the largest."""
-    return sorted(values)[math.ceil(0.95 * len(values)) - 1]
+    return nearest_rank(sorted(values), 95)

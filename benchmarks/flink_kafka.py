@@ -61,14 +61,14 @@ def table(side: str, topic: str, records: str, broker: str) -> str:
     return f"CREATE TABLE {side} ({columns}, {time_columns}, {watermark}) WITH ({listed})"
 
 
-def newest(side: str) -> str:
-    """Return the CREATE VIEW statement for the newest row of each key by event time.
+def newest(side: str, event_time: str) -> str:
+    """Return the CREATE VIEW statement for the newest row of each key by the column ``event_time``.
 
     The connector ``upsert-kafka`` would keep the last row that arrives: another answer where rows are out of order.
     """
     return (
         f"CREATE VIEW {side}_newest AS SELECT * FROM (SELECT *, "
-        f"ROW_NUMBER() OVER (PARTITION BY {side}_key ORDER BY {side}_ts DESC) AS place FROM {side}) WHERE place = 1"
+        f"ROW_NUMBER() OVER (PARTITION BY {side}_key ORDER BY {event_time} DESC) AS place FROM {side}) WHERE place = 1"
     )
 
 
@@ -85,7 +85,7 @@ def main() -> None:
             config.set(name, value)
         for side, topic in (("l", left), ("r", right)):
             environment.execute_sql(table(side, topic, records, broker))
-            environment.execute_sql(newest(side))
+            environment.execute_sql(newest(side, f"{side}_ts"))
         environment.execute_sql(_SINK)
         seconds = 0.0
         for _ in range(2):

@@ -32,7 +32,8 @@ _ROOT = Path(__file__).resolve().parent.parent
 _PATIENCE_SECONDS = 3600
 _FLINK_KAFKA = Path(__file__).with_name("flink_kafka.py")
 #: Flink's Kafka connector has releases of its own.  This is the newest, and the Avro format of Flink 2.3.
-_FLINK_JARS = ("org.apache.flink:flink-sql-connector-kafka:5.0.0-2.2", "org.apache.flink:flink-sql-avro:2.3.0")
+FLINK_CONNECTOR = "org.apache.flink:flink-sql-connector-kafka:5.0.0-2.2"
+_FLINK_JARS = (FLINK_CONNECTOR, "org.apache.flink:flink-sql-avro:2.3.0")
 #: The number of batches at the end that do not count: nothing follows the last one.  Over Kafka a small batch with the
 #: rest of the records may follow it, which does not count either.
 _LAST = 1

@@ -1,4 +1,4 @@
-"""The workloads of the benchmarks give what DuckDB answers, with the settings under which they are timed."""
+"""The benchmarks' results are right, with the settings under which they are timed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import suite
+from benchmarks.latency import suite as latency
 from benchmarks.workloads import WORKLOADS
 
 pytestmark = pytest.mark.spark
@@ -25,3 +26,16 @@ def test_results_are_right(name: str, tmp_path: Path, monkeypatch: pytest.Monkey
     assert result["engines"]["watersmeet"]["rows_out"] > 0
     if name == "inner":
         assert 0 <= result["engines"]["watersmeet"]["hit_rate"] <= 1
+
+
+@pytest.mark.slow
+@pytest.mark.kafka
+@pytest.mark.timeout(600)
+def test_latency_over_kafka(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    plan = latency.Plan(queries=["left"], rates=[20], engines=["micro_batch"], seconds=4, warm_up=2)
+    (found,) = latency.run(plan)
+    assert found.get("problem") is None, found
+    assert found["expected"] == found["received"] > 0
+    assert {name: each["p50"] > 0 for name, each in found["latency_ms"].items()} == {"joined": True, "padded": True}
+    assert not list(tmp_path.iterdir())  # topics, logs and the engine's files

@@ -11,21 +11,36 @@ from typing import Annotated, Any
 
 import typer
 
+from watersmeet.cli import bench_latency
 from watersmeet.cli.parameters import UsageError
 from watersmeet.errors import WatersmeetError, did_you_mean
 
 
 def bench(
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME…]", help="Workloads (none: list them).")] = None,
-    every: Annotated[bool, typer.Option("--all", help="All workloads.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="All workloads but latency.")] = False,
     alone: Annotated[bool, typer.Option("--alone", help="Do not run Spark's own operator.")] = False,
     flink: Annotated[Path | None, typer.Option(help="A Python interpreter with apache-flink.")] = None,
     flink_script: Annotated[Path | None, typer.Option(help="The script of Flink's joins, except over Kafka.")] = None,
     rows: Annotated[int | None, typer.Option(min=1, help="Rows per side (default: those of each workload).")] = None,
     into: Annotated[Path | None, typer.Option("--json", help="Write all figures to this file.")] = None,
+    queries: Annotated[list[str] | None, typer.Option("--query", help="latency: a query (repeat; all).")] = None,
+    rates: Annotated[list[int] | None, typer.Option("--rate", min=1, help="latency: rows/s a side (repeat).")] = None,
+    engines: Annotated[list[str] | None, typer.Option("--engine", help="latency: an engine (repeat; all).")] = None,
+    seconds: Annotated[float | None, typer.Option(min=1, help="latency: seconds of one measurement.")] = None,
+    warm_up: Annotated[float | None, typer.Option(min=0, help="latency: seconds before it.")] = None,
+    epoch: Annotated[float | None, typer.Option(min=1, help="latency: seconds of an epoch in real time.")] = None,
 ) -> None:
     """Measure workloads and print a table for each; figures are printed only if all results are correct."""
-    suite = _suite()
+    of_latency = bench_latency.Options(queries, rates, engines, seconds, warm_up, epoch)
+    if bench_latency.NAME in (names or []):
+        others = {"--all": every, "--alone": alone, "--flink-script": flink_script, "--rows": rows}
+        bench_latency.refuse_others(names or [], others)
+        _check_file(into)
+        bench_latency.measure(_benchmarks("latency.suite"), of_latency, flink, into)
+        return
+    of_latency.refuse()
+    suite = _benchmarks("suite")
     known = list(suite.WORKLOADS)
     if names and every:
         raise UsageError("--all takes no names", hint=f"leave out --all to run {' '.join(names)} alone")
@@ -34,16 +49,16 @@ def bench(
             raise UsageError("no workload is named", hint="name workloads, or use --all")
         for workload in suite.WORKLOADS.values():
             typer.echo(f"{workload.name:15} {workload.title}")
+        typer.echo(f"{bench_latency.NAME:15} {bench_latency.TITLE}")
         return
     for name in names or []:
         if name not in known:
-            raise UsageError(f"there is no workload {name}", hint=did_you_mean(name, known))
+            raise UsageError(f"there is no workload {name}", hint=did_you_mean(name, [*known, bench_latency.NAME]))
     over_files = any(not suite.WORKLOADS[name].records for name in names or known)
     if flink_script is not None if flink is None else over_files and flink_script is None:
         hint = "workloads over Kafka need --flink alone"
         raise UsageError("--flink and --flink-script must be used together", hint=hint)
-    if into is not None and not _is_writable(into):
-        raise UsageError(f"--json: {into} cannot be written", hint="name a file in an existing folder")
+    _check_file(into)
     try:
         workloads = [suite.workload_of(name, rows) for name in names or known]
         peer = suite.flink_of(flink, flink_script) if flink is not None else None
@@ -57,7 +72,7 @@ def _measure(suite: Any, workloads: list[Any], into: Path | None, **options: Any
     results: list[Any] = []
     try:
         for workload in workloads:
-            results.append(suite.run(workload, progress=_print_progress, **options))
+            results.append(suite.run(workload, progress=bench_latency.print_progress, **options))
             typer.echo(suite.markdown(results[-1]) + "\n")
             if into is not None:
                 into.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
@@ -68,20 +83,20 @@ def _measure(suite: Any, workloads: list[Any], into: Path | None, **options: Any
         raise typer.Exit(130) from None
 
 
-def _print_progress(what: str) -> None:
-    typer.echo(f"… {what}", err=True)
+def _check_file(into: Path | None) -> None:
+    """Raise ``UsageError`` for a file of ``--json`` that cannot be written."""
+    if into is None:
+        return
+    folder = into.absolute().parent
+    if into.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise UsageError(f"--json: {into} cannot be written", hint="name a file in an existing folder")
 
 
-def _is_writable(path: Path) -> bool:
-    folder = path.absolute().parent
-    return not path.is_dir() and folder.is_dir() and os.access(folder, os.W_OK)
-
-
-def _suite() -> Any:
-    """Import the repository's benchmarks, which are not part of the installed package."""
+def _benchmarks(module: str) -> Any:
+    """Import a module of the repository's benchmarks, which are not part of the installed package."""
     sys.path.insert(0, str(Path.cwd()))
     try:
-        return importlib.import_module("benchmarks.suite")
+        return importlib.import_module(f"benchmarks.{module}")
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] != "benchmarks":
             raise
