@@ -40,11 +40,11 @@ def traits(case: Case) -> set[object]:
     return {case.path, *joins, *features, *controls, ("raw", has_raw)}
 
 
-def sample() -> list[Case]:
+def sample(size: int) -> list[Case]:
     """The few cases that have most traits between them: again and again the one that brings most new ones."""
     left = {case.path + case.title: traits(case) for case in CASES}
     chosen: set[str] = set()
-    while len(chosen) < SAMPLE and any(left.values()):
+    while len(chosen) < size and any(left.values()):
         best = max(left, key=lambda name: len(left[name]))
         chosen.add(best)
         found = left[best]
@@ -68,7 +68,9 @@ def check(spark: SparkSession, cases: Sequence[Case], folder: Path) -> None:
     assert not failed, "\n\n".join(failed)
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, id=f"{Path(case.path).stem}-{case.title}") for case in sample()])
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, id=f"{Path(case.path).stem}-{case.title}") for case in sample(SAMPLE)]
+)
 def test_sample(spark: SparkSession, case: Case, tmp_path: Path) -> None:
     check(spark, [case], tmp_path)
 
