@@ -94,8 +94,9 @@ class LiveOperatorTask:
         passing = []
         for frame in arrived:
             if frame.kind is not FrameKind.BUNDLE:  # a control event, for every operator
-                for number in self.operators:
-                    here.setdefault((number, frame.bucket), []).append(frame)
+                for number, spec in self.operators.items():
+                    if frame.bucket in spec.buckets:
+                        here.setdefault((number, frame.bucket), []).append(frame)
             elif frame.input in self.operators:
                 here.setdefault((frame.input, frame.bucket), []).extend(unbundled(frame))
             else:
