@@ -13,7 +13,7 @@ from watersmeet.errors import ConnectorError
 from watersmeet.records.kafka import KafkaRecords, message_records, new_consumer, offset_of, raise_unless_passing
 
 #: How long a call waits for records: as long as it may take to see more of them together.
-_WAIT_SECONDS = 0.005
+_WAIT_SECONDS = 0.01
 _MOST_RECORDS = 20_000
 _PATIENCE_SECONDS = 120.0
 _ANSWER_SECONDS = 10.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -37,6 +38,9 @@ _COUNTER_TYPE = pa.struct([("name", pa.string()), ("value", pa.int64())])
 _MOST_WAITING = 64
 #: How long frontiers that come without rows wait for rows, to take one step with them.
 _WAIT_SECONDS = 0.02
+#: The least time between two steps.  A step of one row costs nearly as much as one of a hundred: without a pause, steps
+#: of few rows would use all of a core, and every row would wait for one.
+_PAUSE_SECONDS = 0.015
 
 
 #: An operator's number in the query, and a bucket.
@@ -70,8 +74,11 @@ class LiveOperatorTask:
         """What the operators send on, as the frames come."""
         with live_task():
             buckets: dict[_Place, _Bucket] = {}
-            arrivals = Arrivals(batches, _MOST_WAITING)
+            arrivals, due = Arrivals(batches, _MOST_WAITING), 0.0
             while arrived := _frames(arrivals.take()):
+                if (early := due - time.monotonic()) > 0:
+                    time.sleep(early)
+                    arrived += _frames(arrivals.take(0))
                 here, passing = self._sorted(arrived)
                 if not any(frame.kind.has_rows for frames in here.values() for frame in frames):
                     more, passing_too = self._sorted(_frames(arrivals.take(_WAIT_SECONDS)))
@@ -84,6 +91,7 @@ class LiveOperatorTask:
                     if place not in buckets:
                         buckets[place] = _Bucket(self, *place)
                     yield from buckets[place].step(frames)
+                due = time.monotonic() + _PAUSE_SECONDS
             for bucket in buckets.values():
                 yield from bucket.close()
             working_sets(self.cache_bytes, self.memory_limit).trim()

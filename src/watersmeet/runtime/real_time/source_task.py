@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -61,8 +61,8 @@ class FollowTask:
                 # every bucket hears of every epoch, and writes its state at the end of it
                 yield self._packed(self._to_all_buckets(FrameKind.MARK, b""))
                 while not until.has_ended:
-                    for records in tail.poll():
-                        yield from self._sent(records)
+                    if polled := tail.poll():
+                        yield from self._sent(polled)
                     if idle := silence.parts():
                         event = Event(EventKind.IDLE, (self.rows.packing.spec.source,), idle)
                         yield self._packed(self._to_all_buckets(FrameKind.CONTROL, event.to_json()))
@@ -71,15 +71,21 @@ class FollowTask:
             finally:
                 tail.close()
 
-    def _sent(self, records: Records) -> Iterator[pa.RecordBatch]:
+    def _sent(self, polled: Sequence[Records]) -> Iterator[pa.RecordBatch]:
         """Rows, then records left, then frontiers: a frontier before them would make the rows of these records late."""
-        rows, left = self.rows.split(records)
         packer = self.rows.packing.packer()
-        frames = list(packer.pack(rows)) if rows is not None else []
-        if len(left):
+        frames: list[Frame] = []
+        unpacked = []
+        for records in polled:
+            rows, left = self.rows.split(records)
+            if rows is not None:
+                frames += packer.pack(rows)
+            if len(left):
+                unpacked.append(self.rows.unpacked(records.raw(left)))
+        if unpacked:
             if frames:
                 yield self._packed(frames)
-            yield self.rows.unpacked(records.raw(left))
+            yield from unpacked
             frames = []
         if frames := [*frames, *packer.finish()]:
             yield self._packed(frames)
