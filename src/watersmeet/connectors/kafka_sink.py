@@ -80,6 +80,7 @@ def live_writer(
     """
     given = options_of(options)
     require_package(frame.sparkSession, Package.KAFKA)
+    frame = frame.where(F.col(EPOCH).isNotNull())
     epoch = F.col(EPOCH).cast("string")
     headers = {
         "_batch": epoch,

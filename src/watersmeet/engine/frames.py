@@ -14,6 +14,7 @@ CONTROL    JSON control event                           –                     
 SIDE       late and quarantined rows (``SIDE_SCHEMA``)  –                              –
 COUNTER    empty                                        the counter's name             its value
 BUNDLE     frames for one bucket (``FRAME_SCHEMA``)     –                              –
+FILLER     empty                                        –                              –
 ========== ============================================ ============================== ======================
 
 A shuffle of Spark does not keep the order of rows, and no result depends on the order of frames.
@@ -66,6 +67,7 @@ class FrameKind(IntEnum):
     COUNTER = 4
     COPIES = 5
     BUNDLE = 6
+    FILLER = 7
 
     @property
     def has_rows(self) -> bool:
@@ -150,6 +152,18 @@ def bundled(frames: Iterable[Frame], operator: int) -> Iterator[Frame]:
         by_bucket.setdefault(frame.bucket, []).append(frame)
     for bucket, of_bucket in by_bucket.items():
         yield Frame(bucket, operator, "", FrameKind.BUNDLE, 0, encode_table(to_record_batch(of_bucket)))
+
+
+def filler(bucket: int) -> Frame:
+    """A frame that says nothing: Spark hands a row to a Python function when the next one is there."""
+    return Frame(bucket, 0, "", FrameKind.FILLER, 0, b"")
+
+
+def with_fillers(frames: Iterable[Frame]) -> Iterator[Frame]:
+    """Yield each frame, and a filler after it that goes the same way."""
+    for frame in frames:
+        yield frame
+        yield filler(frame.bucket)
 
 
 def unbundled(bundle: Frame) -> Iterator[Frame]:

@@ -11,6 +11,10 @@ import pandas as pd  # noqa: F401
 import pyarrow as pa  # noqa: F401
 from pyspark.daemon import manager
 
+import watersmeet.records.kafka_tail
+import watersmeet.runtime.real_time.operator_task
+import watersmeet.runtime.real_time.sinks
+import watersmeet.runtime.real_time.source_task
 import watersmeet.runtime.worker_scan
 import watersmeet.runtime.worker_tasks  # noqa: F401
 

@@ -242,13 +242,18 @@ def _unpacked(
 
 
 def select_list(plan: PhysicalPlan, rows: DataFrame, frontier_lag: int | None, also: Sequence[str] = ()) -> DataFrame:
-    """Evaluate the SELECT list; ``_tp_delta`` follows it if results are a changelog, then the columns ``also``."""
+    """Evaluate the SELECT list; ``_tp_delta`` follows it if results are a changelog, then the columns ``also``.
+
+    Rows in which one of these is NULL are no results, and pass all filters.
+    """
     weight = F.col(spark_name(WEIGHT)) if plan.weighted else F.lit(1).cast("tinyint")
     restored = {name: _restored(input) for name, input in plan.restored()}
     rows = rows.withColumns({**restored, TP_DELTA: weight})
-    marks = F.col(spark_name(FRONTIER)).isNotNull() if frontier_lag is not None else F.lit(False)
+    no_result = F.col(spark_name(FRONTIER)).isNotNull() if frontier_lag is not None else F.lit(False)
+    for name in also:
+        no_result |= F.col(name).isNull()
     for condition in plan.post_filters:
-        rows = rows.where(marks | F.expr(condition.sql(dialect="spark")))
+        rows = rows.where(no_result | F.expr(condition.sql(dialect="spark")))
     items = [F.expr(each.expression.sql(dialect="spark")).alias(each.name) for each in plan.outputs]
     named = {each.name.lower() for each in plan.outputs}
     if plan.weighted and TP_DELTA not in named:

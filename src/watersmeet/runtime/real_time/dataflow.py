@@ -115,7 +115,7 @@ def build_live(
     assert results is not None  # a plan has an operator
     observed = results.observe(METRICS, observed_counters(COUNTER))
     result = select_list(plan, observed.where(F.col(COUNTER).isNull()), None, also=(EPOCH,))
-    counted = result.observe(RESULTS, F.count(F.lit(1)).alias("rows_out"))
+    counted = result.observe(RESULTS, F.count(EPOCH).alias("rows_out"))
     slots = sum(tasks.values()) + len(stages) * (len(buckets) + (control is not None))
     return LiveDataflow(counted, tuple(specs), slots)
 

@@ -19,6 +19,7 @@ from watersmeet.engine.frames import (
     from_record_batch,
     to_record_batch,
     unbundled,
+    with_fillers,
 )
 from watersmeet.engine.outbox import Outbox
 from watersmeet.engine.settle import settled
@@ -86,7 +87,7 @@ class LiveOperatorTask:
                     for place, frames in more.items():
                         here.setdefault(place, []).extend(frames)
                 if passing:
-                    yield to_record_batch(passing)
+                    yield to_record_batch(with_fillers(passing))
                 for place, frames in here.items():
                     if place not in buckets:
                         buckets[place] = _Bucket(self, *place)
@@ -101,6 +102,8 @@ class LiveOperatorTask:
         here: dict[_Place, list[Frame]] = {}
         passing = []
         for frame in arrived:
+            if frame.kind is FrameKind.FILLER:
+                continue
             if frame.kind is not FrameKind.BUNDLE:  # a control event, for every operator
                 for number, spec in self.operators.items():
                     if frame.bucket in spec.buckets:
@@ -140,7 +143,7 @@ class _Bucket:
         to = self._task.sends_to.get(self._operator)
         if to is not None:
             if bundles := list(bundled(outbox, to)):
-                yield to_record_batch(bundles)
+                yield to_record_batch(with_fillers(bundles))
             return
         yield from _results(outbox, self._task.epochs.current)
         self._side += (decode_table(frame.payload) for frame in outbox.others if frame.kind is FrameKind.SIDE)
@@ -158,6 +161,8 @@ def _results(outbox: Outbox, epoch: int) -> Iterator[pa.RecordBatch]:
         head = [pa.nulls(count, _COUNTER_TYPE), pa.repeat(pa.scalar(epoch, pa.int64()), count)]
         rows = settled(outbox.changes.cast(outbox.spec.output))
         yield from pa.table([*head, *rows.columns], schema=schema).to_batches()
+        # a sink in Python gets a row when the next one is there, as operators do: this one has no epoch
+        yield pa.RecordBatch.from_arrays([pa.nulls(1, field.type) for field in schema], schema=schema)
     counters = [frame for frame in outbox.others if frame.kind is FrameKind.COUNTER]
     if counters:
         values = pa.array([{"name": each.part, "value": each.frontier} for each in counters], _COUNTER_TYPE)

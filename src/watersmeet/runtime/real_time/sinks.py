@@ -11,6 +11,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from watersmeet.runtime.real_time.arrivals import Arrivals
 from watersmeet.runtime.real_time.live_task import live_task
+from watersmeet.runtime.real_time.operator_task import EPOCH
 
 _MOST_WAITING = 10_000
 
@@ -32,8 +33,8 @@ class RunName:
 class LiveSink:
     """A sink in real time.
 
-    ``write`` takes result rows with the column ``_wm_epoch``, and returns what writes them.  ``close`` is called when
-    the run has ended.
+    ``write`` takes result rows with the column ``_wm_epoch``, and returns what writes them.  Rows in which it is NULL
+    are no results.  ``close`` is called when the run has ended.
     """
 
     write: Callable[[DataFrame, RunName], DataStreamWriter]
@@ -51,7 +52,9 @@ class WriteTask:
         with live_task():
             arrivals = Arrivals(batches, _MOST_WAITING)
             while arrived := arrivals.take():
-                self.write(pa.Table.from_batches(arrived))
+                rows = pa.Table.from_batches(arrived)
+                if (rows := rows.filter(rows[EPOCH].is_valid())).num_rows:
+                    self.write(rows)
         yield from ()
 
 

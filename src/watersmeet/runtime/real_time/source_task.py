@@ -14,7 +14,16 @@ import pyarrow.compute as pc
 
 from watersmeet.columns import PACKED
 from watersmeet.engine.control_events import Event, EventKind
-from watersmeet.engine.frames import FRAME_SCHEMA, Frame, FrameKind, bundled, to_record_batch
+from watersmeet.engine.frames import (
+    FRAME_SCHEMA,
+    Frame,
+    FrameKind,
+    bundled,
+    filler,
+    from_record_batch,
+    to_record_batch,
+    with_fillers,
+)
 from watersmeet.engine.pack import Packer
 from watersmeet.kernels.api import NEVER
 from watersmeet.records.records import Records
@@ -87,11 +96,11 @@ class FollowTask:
                 yield self._packed(frames)
             yield from unpacked
             frames = []
-        if frames := [*frames, *packer.finish()]:
-            yield self._packed(frames)
+        yield self._packed([*frames, *packer.finish()])
 
     def _packed(self, frames: Iterable[Frame]) -> pa.RecordBatch:
-        return self.rows.packed(to_record_batch(bundled(frames, self.operator)))
+        bundles = list(with_fillers(bundled(frames, self.operator)))
+        return self.rows.packed(to_record_batch(bundles or [filler(self.rows.packing.spec.buckets[0])]))
 
     def _to_all_buckets(self, kind: FrameKind, payload: bytes) -> Iterator[Frame]:
         spec = self.rows.packing.spec
@@ -148,16 +157,16 @@ class LiveRestTask:
             changes = np.flatnonzero(np.diff(is_row)) + 1
             for start, end in pairwise([0, *changes.tolist(), len(is_row)]):
                 part = batch.slice(start, end - start)
-                yield self._packed(part) if is_row[start] else _frames_in(part)
+                yield self._packed(part) if is_row[start] else self._frames_in(part)
 
     def _packed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         packer: Packer = self.packing.packer()
         frames = list(packer.pack(pa.Table.from_batches([batch]).drop_columns([PACKED])))
-        return to_record_batch(bundled([*frames, *packer.finish()], self.operator))
+        return to_record_batch(with_fillers(bundled([*frames, *packer.finish()], self.operator)))
 
-
-def _frames_in(batch: pa.RecordBatch) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(batch.column(PACKED).flatten(), schema=FRAME_SCHEMA)
+    def _frames_in(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        frames = from_record_batch(pa.RecordBatch.from_arrays(batch.column(PACKED).flatten(), schema=FRAME_SCHEMA))
+        return to_record_batch(with_fillers(frame for frame in frames if frame.kind is not FrameKind.FILLER))
 
 
 def _decoded(stored: bytes) -> dict[int, int]:
