@@ -93,6 +93,8 @@ def settings_for(config: Mapping[str, str]) -> dict[str, str]:
         PIPELINED: "true",
         # how long a streaming shuffle may keep rows: used by queries in real time alone
         "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "2",
+        # over TCP, a small message waits up to 40 ms for the receipt of the one before it
+        "spark.python.unix.domain.socket.enabled": "true",
         # the default is the JVM's folder for temporary files, whose path is too long for a socket on some systems
         "spark.python.unix.domain.socket.dir": tempfile.gettempdir(),
     }
