@@ -26,8 +26,8 @@ _WHOLE_TIMES = {
     "json.timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "json.timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
-#: Records leave at once; while one request is under way, those that follow gather.
-_AT_ONCE = {"kafka.linger.ms": "0"}
+#: Records that come together leave together, with little delay.
+_SOON = {"kafka.linger.ms": "2"}
 
 
 def write_batch(
@@ -89,7 +89,7 @@ def live_writer(
         "_first": F.lit(str(run.first)),
     }
     records = _records(frame, given, changing, headers)
-    return records.writeStream.format("kafka").options(**_sink_options(given), **_AT_ONCE)
+    return records.writeStream.format("kafka").options(**_sink_options(given), **_SOON)
 
 
 def _records(

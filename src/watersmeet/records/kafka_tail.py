@@ -13,7 +13,7 @@ from watersmeet.errors import ConnectorError
 from watersmeet.records.kafka import KafkaRecords, message_records, new_consumer, offset_of, raise_unless_passing
 
 #: How long a call waits for records: as long as it may take to see more of them together.
-_WAIT_SECONDS = 0.01
+_WAIT_SECONDS = 0.02
 _MOST_RECORDS = 20_000
 _PATIENCE_SECONDS = 120.0
 _ANSWER_SECONDS = 10.0
@@ -69,7 +69,7 @@ class KafkaTail:
 
     def __init__(self, topic: KafkaTopic, positions: Mapping[int, int], task: int, tasks: int) -> None:
         self._topic = topic
-        self._consumer: Consumer = new_consumer(topic.settings, {"enable.partition.eof": False, **_FOLLOWING})
+        self._consumer: Consumer = new_consumer(topic.settings, _FOLLOWING)
         self._silent_since: float | None = None
         mine = [number for number in partitions_of(self._consumer, self._topic.name) if number % tasks == task]
         self.parts = {number: f"{topic.name}-{number}" for number in mine}
@@ -133,5 +133,12 @@ def _answers(topic: str) -> Iterator[None]:
         ) from None
 
 
-# The broker answers as soon as it has a record; what has been read ahead is kept until it is taken.
-_FOLLOWING = {"queued.max.messages.kbytes": 65_536, "fetch.error.backoff.ms": 50}
+# The broker answers after some milliseconds with all that has come, not at each record: under load it would do little
+# else.  What has been read ahead is kept until it is taken.
+_FOLLOWING: dict[str, str | int | bool] = {
+    "enable.partition.eof": False,
+    "fetch.error.backoff.ms": 50,
+    "fetch.min.bytes": 16_384,
+    "fetch.wait.max.ms": 5,
+    "queued.max.messages.kbytes": 65_536,
+}
