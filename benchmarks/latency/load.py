@@ -43,7 +43,7 @@ _PAUSE_SECONDS = 0.001
 _POLL_SECONDS = 0.1
 #: No more results come for now if none has come for so long.
 _QUIET_SECONDS = 2.0
-_PRODUCER = {"linger.ms": 0, "enable.idempotence": True, "socket.nagle.disable": True}
+_PRODUCER = {"linger.ms": 5, "enable.idempotence": True, "socket.nagle.disable": True}
 _CONSUMER = {
     "group.id": "latency",
     "enable.auto.commit": False,

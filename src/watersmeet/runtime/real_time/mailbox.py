@@ -45,6 +45,7 @@ class MailboxReader:
     def __init__(self, mailbox: Mailbox, use: Callable[[pa.Table], None]) -> None:
         self._mailbox, self._use = mailbox, use
         self._closing = threading.Event()
+        self._error: Exception | None = None
         self._thread = threading.Thread(target=self._read, name="watersmeet-mailbox", daemon=True)
         self._thread.start()
 
@@ -52,8 +53,13 @@ class MailboxReader:
         """Pass on what is left, and end the thread."""
         self._closing.set()
         self._thread.join()
+        if self._error is not None:
+            raise self._error
 
     def _read(self) -> None:
-        while not self._closing.wait(_LOOK_SECONDS):
+        try:
+            while not self._closing.wait(_LOOK_SECONDS):
+                self._mailbox.take(self._use)
             self._mailbox.take(self._use)
-        self._mailbox.take(self._use)
+        except Exception as error:  # noqa: BLE001 - raised where the reader is closed
+            self._error = error

@@ -12,7 +12,6 @@ from watersmeet.errors import ConfigError, WatersmeetError
 from watersmeet.runtime.dataflow import Resources, Source, new_buckets
 from watersmeet.runtime.failures import planning, translate
 from watersmeet.runtime.job import Job, Run, batch_key, query_key
-from watersmeet.runtime.masters import TASK_ATTEMPTS
 from watersmeet.runtime.real_time.dataflow import build_live, live_inputs, source_tasks
 from watersmeet.runtime.real_time.epochs import Epochs, RunStart, next_run
 from watersmeet.runtime.real_time.run_log import RunLog
@@ -33,6 +32,10 @@ SETTINGS = {
 #: A setting with which Spark must have been started.  Without it, Spark takes what a Python function has sent only when
 #: it has no more to send to it.
 PIPELINED = "spark.python.udf.pipelined.enabled"
+
+#: How many runs may fail one after the other.  More than Spark's attempts at a task: where another query of this Spark
+#: is stopped, Spark may take it for a dead daemon, and ends all Python workers.
+_MOST_RUNS = 10
 
 
 class RealTime:
@@ -92,12 +95,12 @@ class RealTime:
         return error
 
     def starts_again(self, error: Exception) -> bool:
-        """Whether a process may just have died; tried as often in a row as Spark tries a task."""
+        """Whether a process may just have died, and has not done so too often in a row."""
         self._failures += 1
         is_known = isinstance(error, WatersmeetError) or (
             isinstance(error, PySparkException) and type(translate(error, self._job.name)) is not WatersmeetError
         )
-        return not is_known and self._failures < TASK_ATTEMPTS
+        return not is_known and self._failures < _MOST_RUNS
 
     def _origin(self, sources: Mapping[str, Source], buckets: tuple[int, ...]) -> RunStart:
         """What the first run begins with, and later ones keep."""

@@ -43,16 +43,17 @@ class LiveSink:
 
 @dataclass(frozen=True, slots=True)
 class WriteTask:
-    """Writes all rows that have come, together, and passes none on."""
+    """Writes all rows that have come, together, under their own ``names``, and passes none on."""
 
     write: Callable[[pa.Table], None]
+    names: tuple[str, ...]
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write until the epoch ends."""
         with live_task():
             arrivals = Arrivals(batches, _MOST_WAITING)
             while arrived := arrivals.take():
-                rows = pa.Table.from_batches(arrived)
+                rows = pa.Table.from_batches(arrived).rename_columns(self.names)
                 if (rows := rows.filter(rows[EPOCH].is_valid())).num_rows:
                     self.write(rows)
         yield from ()
@@ -60,4 +61,7 @@ class WriteTask:
 
 def written_by_workers(frame: DataFrame, write: Callable[[pa.Table], None]) -> DataStreamWriter:
     """Return what passes all rows to ``write``, in the tasks that bring them."""
-    return frame.mapInArrow(WriteTask(write).run, "nothing INT").writeStream.format("noop")
+    names = tuple(frame.columns)
+    # Spark takes no name with a point, such as min(o.amount), for a column of a Python function's input
+    numbered = frame.toDF(*(f"c{number}" for number in range(len(names))))
+    return numbered.mapInArrow(WriteTask(write, names).run, "nothing INT").writeStream.format("noop")

@@ -1,0 +1,81 @@
+"""Which operators share a stage, and which task of a stage reads which input."""
+
+from __future__ import annotations
+
+import pytest
+
+from watersmeet.bind.planning import plan_query
+from watersmeet.catalog.streams import StreamDef
+from watersmeet.errors import UnsupportedError
+from watersmeet.lookup.source import LookupSource
+from watersmeet.plan.physical_plan import PhysicalPlan
+from watersmeet.runtime.real_time.checks import check_real_time
+from watersmeet.runtime.real_time.stages import first_tasks, receivers_of, sources_of, stages_of
+from watersmeet.testing.harness import load_script
+
+KAFKA = "WITH (connector = 'kafka', brokers = 'h:1', topic = 't')"
+STREAMS = f"""
+CREATE STREAM o (id INT, k INT, ts TIMESTAMP, WATERMARK FOR ts AS ts) {KAFKA};
+CREATE STREAM p (id INT, k INT, ts TIMESTAMP, WATERMARK FOR ts AS ts) {KAFKA};
+CREATE STREAM q (id INT, k INT, ts TIMESTAMP, WATERMARK FOR ts AS ts) {KAFKA};
+CREATE MUTABLE STREAM c (id INT, k INT) PRIMARY KEY (id) {KAFKA};
+CREATE MUTABLE STREAM d (id INT, k INT) PRIMARY KEY (id) {KAFKA};
+CREATE MUTABLE STREAM by_id (id INT, k INT) PRIMARY KEY (id) {KAFKA};
+CREATE MUTABLE STREAM by_k (k INT, n BIGINT) PRIMARY KEY (k) {KAFKA};
+CREATE MUTABLE STREAM by_both (k INT, id INT) PRIMARY KEY (k, id) {KAFKA};
+"""
+WINDOW = "WITHIN INTERVAL '5' SECONDS"
+
+
+def planned(sql: str) -> tuple[PhysicalPlan, dict[str, StreamDef]]:
+    streams, query = load_script(STREAMS + sql)
+
+    def no_table(table: StreamDef, columns: object) -> LookupSource:
+        raise AssertionError(table)
+
+    return plan_query(query, streams, no_table), dict(streams)
+
+
+@pytest.mark.parametrize(
+    ("sql", "stages", "sources", "firsts"),
+    [
+        (f"SELECT o.id FROM o JOIN p ON o.id = p.id {WINDOW}", [[0]], [[0, 1]], {0: 0, 1: 1}),
+        (
+            f"SELECT o.id FROM o JOIN p ON o.id = p.id {WINDOW} JOIN q ON o.k = q.k {WINDOW}",
+            [[0], [1]],
+            [[0, 1], [2]],
+            {0: 0, 1: 1, 2: 4},  # after the four tasks of the first join
+        ),
+        ("SELECT c.id FROM c JOIN d ON c.k = d.k", [[0, 1], [2]], [[0, 1], []], {0: 0, 1: 1}),
+    ],
+)
+def test_operators_equally_far_from_the_sources_share_a_stage(
+    sql: str, stages: list[list[int]], sources: list[list[int]], firsts: dict[int, int]
+) -> None:
+    plan, _ = planned(sql)
+    assert stages_of(plan) == stages
+    assert [sources_of(plan, stage) for stage in stages] == sources
+    assert first_tasks(plan, dict.fromkeys(range(len(plan.inputs)), 1), buckets=4) == firsts
+    assert set(receivers_of(plan)) == set(range(len(plan.operators) - 1))
+
+
+@pytest.mark.parametrize(
+    ("target", "sql", "is_taken"),
+    [
+        # one operator over append-only streams: a row stays where it came first
+        ("by_id", f"SELECT o.id, p.k FROM o LEFT JOIN p ON o.k = p.k {WINDOW} EMIT CHANGELOG", True),
+        ("by_k", f"SELECT o.k, count(*) AS n FROM o JOIN p ON o.id = p.id {WINDOW} GROUP BY o.k", True),
+        ("by_id", "SELECT c.id, d.k FROM c JOIN d ON c.id = d.id", True),
+        # a changed c.k moves a row to another bucket, where it may overtake its retraction
+        ("by_id", "SELECT c.id, d.k FROM c JOIN d ON c.k = d.k", False),
+        ("by_both", "SELECT c.k, c.id FROM c JOIN d ON c.k = d.k", True),
+        ("by_k", "SELECT max(c.id) AS k, count(*) AS n FROM c GROUP BY c.k", False),
+    ],
+)
+def test_changes_of_a_key_come_from_one_bucket_or_are_refused(target: str, sql: str, is_taken: bool) -> None:
+    plan, streams = planned(sql)
+    if is_taken:
+        check_real_time(plan, streams[target], (), is_continuous=True)
+    else:
+        with pytest.raises(UnsupportedError, match="takes the changes of a key in their order"):
+            check_real_time(plan, streams[target], (), is_continuous=True)
