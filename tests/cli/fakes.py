@@ -82,7 +82,14 @@ class FakeSession:
     show: Any = None
     on_stop: Callable[[], None] = lambda: None
 
-    def run(self, text: str, mode: QueryMode = QueryMode.CONTINUOUS, checkpoint: str | None = None) -> Iterator[Result]:
+    def run(
+        self,
+        text: str,
+        mode: QueryMode = QueryMode.CONTINUOUS,
+        checkpoint: str | None = None,
+        *,
+        real_time: bool = False,
+    ) -> Iterator[Result]:
         self.calls.append((text, mode, checkpoint))
         for statement in parse(text):
             yield self.answer(statement)
