@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from watersmeet.runtime.exchange import batch_id
+from watersmeet.runtime.real_time.operator_task import EPOCH
 from watersmeet.runtime.real_time.sinks import RunName, written_by_workers
 
 
@@ -55,6 +56,7 @@ class _Writer:
     written: int = 0
 
     def __call__(self, rows: pa.Table) -> None:
+        rows = rows.drop_columns([EPOCH])
         context = TaskContext.get()
         assert context is not None
         name = f"{batch_id():09}-{self.run:06}-{context.partitionId():03}-{self.written:06}"

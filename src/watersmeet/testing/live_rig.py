@@ -32,6 +32,7 @@ from watersmeet.runtime.dataflow import Source
 from watersmeet.runtime.failures import translate
 from watersmeet.runtime.job import Job
 from watersmeet.runtime.metrics import ProgressReader, counters_of
+from watersmeet.runtime.real_time.operator_task import EPOCH
 from watersmeet.runtime.real_time.run import RealTime
 from watersmeet.runtime.real_time.sinks import LiveSink, RunName
 from watersmeet.runtime.real_time.stages import stages_of
@@ -163,7 +164,9 @@ class LiveRig(Rig):
         weight = F.col(f"c{places.index(TP_DELTA)}") if self.plan.weighted else F.lit(1)
         # numbers, because a name may have a dot, and occur twice
         numbered = rows.toDF(*(f"c{i}" for i in range(len(places))))
-        return self._results.sink(numbered.select(*(f"c{i}" for i in range(len(fields))), weight.alias(_WEIGHT)), run)
+        cells = [F.col(f"c{i}") for i in range(len(fields))]
+        epoch = F.col(f"c{places.index(EPOCH)}").alias(EPOCH)
+        return self._results.sink(numbered.select(*cells, weight.alias(_WEIGHT), epoch), run)
 
     def _changes(self) -> Iterator[tuple[int, Row]]:
         for table in self._results.take(self._committed):
