@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 import watersmeet
 from watersmeet.errors import ConfigError
-from watersmeet.session.spark import _default_master, settings_for
+from watersmeet.session.spark import _default_master, _sockets, settings_for
 
 pytestmark = pytest.mark.spark
 
@@ -43,7 +43,13 @@ def test_driver_addresses_are_local_where_the_master_is() -> None:
     remote = settings_for({"spark.master": "spark://host:7077", "spark.ui.enabled": "true"})
     assert not [name for name in remote if name.startswith("spark.driver")]
     assert "spark.sql.shuffle.partitions" not in remote
+    assert not [name for name in remote if "unix" in name]  # executors have no folder of this process
     assert remote["spark.ui.enabled"] == "true"
+
+
+def test_workers_use_sockets_in_a_folder_for_their_user_alone_if_its_path_is_short_enough() -> None:
+    assert _sockets(Path("/tmp/one"))["spark.python.unix.domain.socket.dir"] == "/tmp/one"
+    assert _sockets(Path("/tmp") / ("x" * 60)) == {}
 
 
 def test_a_session_that_runs_already_is_used(spark: SparkSession, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watersmeet.columns import WEIGHT
+from watersmeet.columns import ID, WEIGHT
 from watersmeet.engine.settle import settled
 
 VALUES = st.tuples(st.sampled_from([1, 2, None]), st.sampled_from(["x", None, "y"]), st.sampled_from([0.5, None]))
@@ -48,3 +48,12 @@ def test_changes_without_retractions_stay_as_they_are() -> None:
     assert settled(rows) is rows
     without_weights = rows.drop_columns([WEIGHT])
     assert settled(without_weights) is without_weights
+
+
+def test_rows_with_an_id_cancel_out_by_it() -> None:
+    """A row that came, went and came again is there once; one that came and went leaves nothing to look up."""
+    changes = [(1, "x", 1), (1, "x", -1), (1, "x", 1), (2, "y", 1), (2, "y", -1), (3, "x", -1), (4, "x", 1)]
+    columns = zip(*changes, strict=True)
+    before = pa.table(dict(zip(["v", ID, WEIGHT], map(pa.array, columns), strict=True)))
+    before = before.set_column(1, ID, pa.array([f"r{v}" for v, _, _ in changes]))
+    assert sorted(settled(before).select(["v", WEIGHT]).to_pydict().items()) == [(WEIGHT, [-1, 1, 1]), ("v", [3, 1, 4])]

@@ -72,9 +72,9 @@ def batch_answers(example: Example, *, only_last: bool) -> list[Counter[Result]]
 class Run:
     """The query in the harness, fed step by step."""
 
-    def __init__(self, example: Example) -> None:
+    def __init__(self, example: Example, harness: type[Harness]) -> None:
         self._example = example
-        self._harness = Harness(
+        self._harness = harness(
             *load_script(example.streams.sql() + watersmeet_sql(example.query)), buckets=example.buckets
         )
         # what is computed in the SELECT list may look the same of rows that differ

@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from tests.random_queries.queries import queries
 from tests.random_queries.rows import feeds, streams
 from tests.random_queries.run import Example, Run, batch_answers
+from tests.support.cut_steps import CutHarness
 from watersmeet.errors import PlanError, UnsupportedError
+from watersmeet.testing.harness import Harness
 
 EXAMPLES = 10  # of each seed; from the eleventh on, Hypothesis would only vary those before
 SEEDS, ALL_SEEDS = 3, 120
@@ -37,9 +39,9 @@ def examples(draw: st.DrawFn) -> Example:
     return Example(given, query, draw(feeds(given)), draw(st.sampled_from([1, 1, 2])))
 
 
-def check(example: Example) -> None:
+def check(example: Example, harness: type[Harness]) -> None:
     try:
-        run = Run(example)
+        run = Run(example, harness)
     except (PlanError, UnsupportedError) as error:
         if any(known in str(error) for known in REFUSED):
             hypothesis.reject()
@@ -60,7 +62,8 @@ def check(example: Example) -> None:
         for seed in range(ALL_SEEDS)
     ],
 )
-def test_a_query_gives_what_the_same_query_gives_over_whole_tables(seed: int) -> None:
+@pytest.mark.parametrize("harness", [Harness, CutHarness])
+def test_a_query_gives_what_the_same_query_gives_over_whole_tables(seed: int, harness: type[Harness]) -> None:
     @hypothesis.seed(seed)
     @settings(
         max_examples=EXAMPLES,
@@ -71,6 +74,6 @@ def test_a_query_gives_what_the_same_query_gives_over_whole_tables(seed: int) ->
     )
     @given(examples())
     def run(example: Example) -> None:
-        check(example)
+        check(example, harness)
 
     run()

@@ -7,14 +7,19 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from watersmeet.columns import ID
 from watersmeet.engine.frames import Frame, FrameKind, decode_table
 from watersmeet.engine.pack_report import PackReport
+from watersmeet.engine.settle import settled
 from watersmeet.engine.specs import OperatorSpec
 
 
 @dataclass(slots=True)
 class Inbox:
-    """What arrived for one bucket in one batch; ``rows`` and ``copies`` hold a table for every input."""
+    """What arrived for one bucket in one batch; ``rows`` and ``copies`` hold a table for every input.
+
+    No table has a row and its retraction: such changes have cancelled out.
+    """
 
     rows: dict[int, pa.Table]
     copies: dict[int, pa.Table]  # rows of hot keys that another bucket counts
@@ -45,5 +50,6 @@ def sort_inbox(spec: OperatorSpec, frames: Iterable[Frame]) -> Inbox:
                 inbox.passing.append(frame)
     for number, input in enumerate(spec.inputs):
         for tables, found in ((inbox.rows, rows[number]), (inbox.copies, copies[number])):
-            tables[number] = pa.concat_tables(found) if found else input.schema.empty_table()
+            arrived = pa.concat_tables(found) if found else input.schema.empty_table()
+            tables[number] = settled(arrived) if ID in input.schema.names else arrived
     return inbox

@@ -1,4 +1,9 @@
-"""The changes of one step as a sink takes them one by one: what cancels out is gone, retractions come first."""
+"""Net changes: what cancels out is gone, and retractions come first.
+
+A sink takes changes one by one, so those of a step go to it in this form.  A step of an operator must not get a row
+together with its retraction, since a retraction is looked up in the state; yet both may have arrived since its last
+step, if the operator before it takes more steps.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from watersmeet.columns import WEIGHT
+from watersmeet.columns import ID, WEIGHT
 
 _PLACE, _NET = "$place", "$net"
 
@@ -17,10 +22,10 @@ _PLACE, _NET = "$place", "$net"
 def settled(changes: pa.Table) -> pa.Table:
     """Return the rows whose weights do not cancel out, retractions before the rows that replace them.
 
-    A row of weight 2 comes twice, with 1 each.  Rows are compared as GROUP BY does: NULL equals NULL, NaN equals NaN.
-    Changes without retractions are returned as they are.
+    A row of weight 2 comes twice, with 1 each.  Rows with an ``$id`` are equal if it is; others are compared as GROUP
+    BY does: NULL equals NULL, NaN equals NaN.  Changes that cannot cancel out are returned as they are.
     """
-    if WEIGHT not in changes.column_names or not pc.any(pc.less(changes[WEIGHT], 0)).as_py():
+    if WEIGHT not in changes.column_names or not _may_cancel_out(changes):
         return changes
     net = _net_places(changes)
     weights = net[_NET].to_numpy()
@@ -30,11 +35,20 @@ def settled(changes: pa.Table) -> pa.Table:
     return changes.take(pa.array(places, pa.int64())).set_column(at, field, signs)
 
 
+def _may_cancel_out(changes: pa.Table) -> bool:
+    is_retraction = pc.less(changes[WEIGHT], 0)
+    if ID not in changes.column_names:
+        return bool(pc.any(is_retraction).as_py())
+    retracted, added = (changes[ID].filter(each) for each in (is_retraction, pc.invert(is_retraction)))
+    return bool(pc.any(pc.is_in(added, value_set=retracted)).as_py())
+
+
 def _net_places(changes: pa.Table) -> pa.Table:
     """The first place of each row that stays, and its weight, retractions first."""
     names = [f"c{number}" for number in range(changes.num_columns)]
     weight = names[changes.column_names.index(WEIGHT)]
-    others = ", ".join(name for name in names if name != weight)
+    compared = [ID] if ID in changes.column_names else [name for name in changes.column_names if name != WEIGHT]
+    others = ", ".join(names[changes.column_names.index(name)] for name in compared)
     numbered = changes.rename_columns(names).append_column(_PLACE, pa.array(range(changes.num_rows), pa.int64()))
     connection = _connection()
     connection.register("changes", numbered)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-import tempfile
+import uuid
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -21,6 +21,8 @@ from watersmeet.runtime.worker_python import LOG_VARIABLE, worker_python
 from watersmeet.session.jvm import AVRO_LIMITS, not_started, silence_end_of_jvm, start_jvm
 
 _STATE_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+#: In bytes; Linux has 107, macOS and the BSDs 103.
+_LONGEST_SOCKET_PATH = 103
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
@@ -93,10 +95,6 @@ def settings_for(config: Mapping[str, str]) -> dict[str, str]:
         PIPELINED: "true",
         # how long a streaming shuffle may keep rows: used by queries in real time alone
         "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "2",
-        # over TCP, a small message waits up to 40 ms for the receipt of the one before it
-        "spark.python.unix.domain.socket.enabled": "true",
-        # the default is the JVM's folder for temporary files, whose path is too long for a socket on some systems
-        "spark.python.unix.domain.socket.dir": tempfile.gettempdir(),
     }
     master = config["spark.master"]
     if master.startswith("local"):
@@ -106,9 +104,20 @@ def settings_for(config: Mapping[str, str]) -> dict[str, str]:
         # A task that sorts a few frames by bucket would allocate, and clear, a page of up to 64 MB. Not elsewhere:
         # frames are larger there, and a task may have 8,192 pages.
         settings["spark.buffer.pageSize"] = "1m"
+        settings |= _sockets(process_folder().path)
     else:
         settings["spark.executor.extraJavaOptions"] = " ".join(AVRO_LIMITS)
     return {**settings, **config, "spark.master": with_retries(master)}
+
+
+def _sockets(folder: Path) -> dict[str, str]:
+    """Settings by which the JVM and its Python workers talk over sockets in ``folder``, if its path is short enough.
+
+    Over TCP, a small message waits up to 40 ms for the receipt of the one before it.
+    """
+    if len(f"{folder}/.{uuid.uuid4()}.sock".encode()) > _LONGEST_SOCKET_PATH:
+        return {}
+    return {"spark.python.unix.domain.socket.enabled": "true", "spark.python.unix.domain.socket.dir": str(folder)}
 
 
 def _check_master(master: str | None) -> None:

@@ -27,13 +27,6 @@ def check_real_time(plan: PhysicalPlan, target: StreamDef, columns: Sequence[str
         raise UnsupportedError(
             "trigger is the time between micro-batches, and real time has none", hint="set epoch instead of trigger"
         )
-    if len(plan.operators) > 1:
-        names = ", ".join(operator.name for operator in plan.operators)
-        raise UnsupportedError(
-            "a query of several operators is not exact in real time yet, so it is refused",
-            detail=f"this one has {names}",
-            hint=_INSTEAD,
-        )
     for part in plan.inputs:
         if part.input.stream.connector not in _SOURCES:
             raise UnsupportedError(
