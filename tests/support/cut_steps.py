@@ -6,7 +6,7 @@ So an operator gets, in one step, rows and their retractions, as it does in real
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from watersmeet.engine.frames import Frame, FrameKind, decode_table, row_frames
 from watersmeet.engine.specs import OperatorSpec
@@ -38,12 +38,17 @@ def cut(spec: OperatorSpec, frames: Iterable[Frame]) -> list[list[Frame]]:
     is_first = all(input.source is not None for input in spec.inputs)
     if spec.downstream is None or not is_first or isinstance(spec.kernel, AsofAtOnce):
         return [list(frames)]
-    steps, others = [], []
+    steps: list[list[Frame]] = []
+    others = []
     for frame in frames:
-        if frame.kind is not FrameKind.ROWS:
+        if frame.kind is FrameKind.ROWS:
+            steps += _rows_of(frame)
+        else:
             others.append(frame)
-            continue
-        rows = decode_table(frame.payload)
-        for at in range(rows.num_rows):
-            steps.append(list(row_frames(rows.slice(at, 1), bucket=frame.bucket, input=frame.input)))
     return [*steps, others]
+
+
+def _rows_of(frame: Frame) -> Iterator[list[Frame]]:
+    rows = decode_table(frame.payload)
+    for at in range(rows.num_rows):
+        yield list(row_frames(rows.slice(at, 1), bucket=frame.bucket, input=frame.input))
