@@ -19,10 +19,6 @@ def check_real_time(plan: PhysicalPlan, target: StreamDef, columns: Sequence[str
 
     ``columns`` are those of the target that the query fills (empty: all).
     """
-    if not is_continuous:
-        raise UnsupportedError(
-            "a query in real time has no end: --bounded and --drain are for micro-batches", hint=_INSTEAD
-        )
     if plan.query.settings.trigger:
         raise UnsupportedError(
             "trigger is the time between micro-batches, and real time has none", hint="set epoch instead of trigger"
@@ -34,6 +30,10 @@ def check_real_time(plan: PhysicalPlan, target: StreamDef, columns: Sequence[str
                 f" streams of {', '.join(_SOURCES)} can",
                 hint=_INSTEAD,
             )
+    if not is_continuous:
+        raise UnsupportedError(
+            "a query in real time has no end: --bounded and --drain are for micro-batches", hint=_INSTEAD
+        )
     if target.derived:
         raise UnsupportedError(
             f"{target.name} (CREATE STREAM … AS) stores the frontier with each batch, and real time has no batches",
