@@ -42,6 +42,9 @@ _WAIT_SECONDS = 0.02
 #: The least time between two steps.  A step of one row costs nearly as much as one of a hundred: without a pause, steps
 #: of few rows would use all of a core, and every row would wait for one.
 _PAUSE_SECONDS = 0.015
+#: Steps that take longer than this are of many rows, or the machine is busy.  Then a pause is twice as long as the step
+#: before it, up to a limit: larger steps cost less for each row.
+_LONG_STEP_SECONDS, _LONGEST_PAUSE_SECONDS = 0.02, 0.1
 
 
 #: An operator's number in the query, and a bucket.
@@ -86,13 +89,15 @@ class LiveOperatorTask:
                     passing += passing_too
                     for place, frames in more.items():
                         here.setdefault(place, []).extend(frames)
+                began = time.monotonic()
                 if passing:
                     yield to_record_batch(with_fillers(passing))
                 for place, frames in here.items():
                     if place not in buckets:
                         buckets[place] = _Bucket(self, *place)
                     yield from buckets[place].step(frames)
-                due = time.monotonic() + _PAUSE_SECONDS
+                ended = time.monotonic()
+                due = ended + _pause_after(ended - began)
             for bucket in buckets.values():
                 yield from bucket.close()
             working_sets(self.cache_bytes, self.memory_limit).trim()
@@ -168,6 +173,10 @@ def _results(outbox: Outbox, epoch: int) -> Iterator[pa.RecordBatch]:
         values = pa.array([{"name": each.part, "value": each.frontier} for each in counters], _COUNTER_TYPE)
         nothing = [pa.nulls(len(counters), field.type) for field in list(schema)[1:]]
         yield pa.RecordBatch.from_arrays([values, *nothing], schema=schema)
+
+
+def _pause_after(seconds: float) -> float:
+    return _PAUSE_SECONDS if seconds < _LONG_STEP_SECONDS else min(2 * seconds, _LONGEST_PAUSE_SECONDS)
 
 
 def _frames(batches: Sequence[pa.RecordBatch]) -> list[Frame]:
