@@ -66,20 +66,20 @@ class KafkaRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KafkaRecords:
-    """Records of one partition; ``values`` are their bytes."""
+    """Records of a topic; ``values`` are their bytes, ``partition`` is that of all of them (None: of several)."""
 
     messages: Sequence[Message]
     values: pa.Array
     topic: str
-    partition: int
+    partition: int | None
 
     def hidden(self, names: Sequence[str], numbers: np.ndarray) -> pa.Table:
         """The hidden columns with the values that connectors/kafka_source.py computes."""
         columns = {}
         if PART in names:
-            columns[PART] = pa.repeat(f"{self.topic}-{self.partition}", len(numbers))
+            columns[PART] = self._parts(numbers)
         if SEQUENCE in names:
-            columns[SEQUENCE] = _places(self.partition, self._offsets(numbers))
+            columns[SEQUENCE] = _places(self._partitions(numbers), self._offsets(numbers))
         if TP_TIME in names:
             columns[TP_TIME] = self._timestamps(numbers)
         return pa.table(columns)
@@ -90,11 +90,21 @@ class KafkaRecords:
             pa.array([self.messages[number].key() for number in numbers], pa.binary()),
             self.values.take(pa.array(numbers)),
             pa.repeat(self.topic, len(numbers)),
-            pa.repeat(pa.scalar(self.partition, pa.int32()), len(numbers)),
+            pa.array(self._partitions(numbers)),
             pa.array(self._offsets(numbers)),
             self._timestamps(numbers),
         ]
         return pa.RecordBatch.from_arrays(columns, schema=RAW_SCHEMA)
+
+    def _parts(self, numbers: np.ndarray) -> pa.Array:
+        if self.partition is not None:
+            return pa.repeat(f"{self.topic}-{self.partition}", len(numbers))
+        return pa.array([f"{self.topic}-{number}" for number in self._partitions(numbers)], pa.string())
+
+    def _partitions(self, numbers: np.ndarray) -> np.ndarray:
+        if self.partition is not None:
+            return np.full(len(numbers), self.partition, np.int32)
+        return np.fromiter((self.messages[number].partition() for number in numbers), np.int32, len(numbers))
 
     def _offsets(self, numbers: np.ndarray) -> np.ndarray:
         return np.fromiter((offset_of(self.messages[number]) for number in numbers), np.int64, len(numbers))
@@ -128,8 +138,8 @@ def read_range(wanted: KafkaRange, settings: Mapping[str, str]) -> Iterator[Kafk
         yield message_records(gathered, wanted.topic, wanted.partition)
 
 
-def message_records(messages: Sequence[Message], topic: str, partition: int) -> KafkaRecords:
-    """Messages of one partition as records."""
+def message_records(messages: Sequence[Message], topic: str, partition: int | None) -> KafkaRecords:
+    """Messages of one partition (None: of several) as records."""
     values = pa.array([message.value() for message in messages], pa.binary())
     return KafkaRecords(messages, values, topic, partition)
 
@@ -217,10 +227,10 @@ def offset_of(message: Message) -> int:
     return offset
 
 
-def _places(partition: int, offsets: np.ndarray) -> pa.Array:
+def _places(partitions: np.ndarray, offsets: np.ndarray) -> pa.Array:
     """Each record's partition (4 bytes) and offset (8 bytes), big-endian: they sort like numbers."""
     places = np.empty((len(offsets), 3), ">u4")
-    places[:, 0] = partition
+    places[:, 0] = partitions
     places[:, 1:] = offsets.astype(">u8").view(">u4").reshape(len(offsets), 2)
     width = pa.binary(12)
     return pa.Array.from_buffers(width, len(offsets), [None, pa.py_buffer(places)]).cast(pa.binary())

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException, TopicPartition
 
 from watersmeet.errors import ConnectorError
 from watersmeet.records.kafka import KafkaRecords, message_records, new_consumer, offset_of, raise_unless_passing
@@ -79,29 +79,29 @@ class KafkaTail:
         )
 
     def poll(self) -> list[KafkaRecords]:
-        """Return the records that have come, by partition; waits for some milliseconds.
+        """Return the records that have come, those of all partitions together; waits for some milliseconds.
 
         Raises ``ConnectorError`` if records are gone, the broker refuses, or none has answered for two minutes.
         """
-        by_partition: dict[int, list[Message]] = {}
+        messages = []
         for message in self._consumer.consume(_MOST_RECORDS, _WAIT_SECONDS):
+            partition = message.partition()
             if (error := message.error()) is not None:
-                raise_unless_passing(error, self._where(message.partition()))
+                raise_unless_passing(error, self._where(partition))
                 self._silent_since = self._silent_since or time.monotonic()
                 continue
-            partition = message.partition()
             assert partition is not None
-            by_partition.setdefault(partition, []).append(message)
-        if by_partition:
+            self.positions[partition] = offset_of(message) + 1
+            messages.append(message)
+        if messages:
             self._silent_since = None
-        elif self._silent_since is not None and time.monotonic() - self._silent_since > _PATIENCE_SECONDS:
+            return [
+                message_records(messages, self._topic.name, None if len(self.parts) > 1 else messages[0].partition())
+            ]
+        if self._silent_since is not None and time.monotonic() - self._silent_since > _PATIENCE_SECONDS:
             partitions_of(self._consumer, self._topic.name)
             self._silent_since = None
-        found = []
-        for partition, messages in by_partition.items():
-            self.positions[partition] = offset_of(messages[-1]) + 1
-            found.append(message_records(messages, self._topic.name, partition))
-        return found
+        return []
 
     def close(self) -> None:
         """End the connection."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 
 class Records(Protocol):
-    """Some records of one partition of a source, in its order."""
+    """Some records of a source, those of a partition in its order."""
 
     @property
     def values(self) -> pa.Array:

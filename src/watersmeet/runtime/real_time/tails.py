@@ -21,7 +21,7 @@ class Tail(Protocol):
     parts: dict[int, str]
 
     def poll(self) -> Sequence[Records]:
-        """Return the records that have come, by partition; waits for some milliseconds."""
+        """Return the records that have come; waits for some milliseconds."""
 
     def close(self) -> None:
         """End the connection."""
