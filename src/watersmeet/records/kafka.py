@@ -45,6 +45,9 @@ _SETTINGS = {
     # after a second by default.
     "queued.max.messages.kbytes": 8_192,
     "fetch.queue.backoff.ms": 5,
+    "fetch.error.backoff.ms": 50,
+    # A fetch past the end of one range is on its way when the next range begins, and holds up its first fetch.
+    "fetch.wait.max.ms": 10,
     # a consumer that is kept would report each attempt to connect to a broker that has stopped
     "log_level": 2,
 }
@@ -154,7 +157,8 @@ def _consumed(wanted: KafkaRange, settings: Mapping[str, str]) -> Iterator[list[
     with _assigned(wanted, settings) as consumer:
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while position < wanted.end:
-            before, found = position, consumer.consume(_MESSAGES, _WAIT_SECONDS)
+            # librdkafka waits until it has as many as are asked for: no more than the range can have
+            before, found = position, consumer.consume(min(_MESSAGES, wanted.end - position), _WAIT_SECONDS)
             messages = [message for message in found if message.error() is None]
             if len(messages) < len(found):
                 reports = (message for message in found if message.error() is not None)

@@ -137,7 +137,6 @@ def _answers(topic: str) -> Iterator[None]:
 # else.  What has been read ahead is kept until it is taken.
 _FOLLOWING: dict[str, str | int | bool] = {
     "enable.partition.eof": False,
-    "fetch.error.backoff.ms": 50,
     "fetch.min.bytes": 16_384,
     "fetch.wait.max.ms": 5,
     "queued.max.messages.kbytes": 65_536,
