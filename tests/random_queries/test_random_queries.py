@@ -66,7 +66,7 @@ def runs() -> Iterator[ParameterSet]:
 
 
 @pytest.mark.timeout(600)  # a failure takes its time to shrink
-@pytest.mark.parametrize(("harness", "seed"), runs())
+@pytest.mark.parametrize(("harness", "seed"), list(runs()))
 def test_a_query_gives_what_the_same_query_gives_over_whole_tables(harness: type[Harness], seed: int) -> None:
     @hypothesis.seed(seed)
     @settings(
