@@ -123,7 +123,7 @@ def test_a_step_that_fails_holds_no_rows(searches: list[Search], monkeypatch: py
     harness = Harness(*load_script(KEYS.format(left="INT", right="INT")), buckets=1)
     harness.step({"r": StepInput([(3, 1)])})
     with monkeypatch.context() as patch:
-        patch.setattr("watersmeet.kernels.interval_step._Step.table", failing_table)
+        patch.setattr("watersmeet.state.working_set.WorkingSet.query", failing_join)
         with pytest.raises(MemoryError):
             harness.step({"l": StepInput([(3, 2)])})
     registered = [each._registered for each in harness._working_sets._sets.values()]
@@ -132,8 +132,10 @@ def test_a_step_that_fails_holds_no_rows(searches: list[Search], monkeypatch: py
     assert harness.step({"l": StepInput([(3, 2)])}).changes == [(1, (3, 3))]
 
 
-def failing_table(step: object, sql: str) -> pa.Table:
-    raise MemoryError
+def failing_join(working_set: WorkingSet, sql: str) -> pa.Table:
+    if " JOIN " in sql:
+        raise MemoryError
+    return working_set.connection.sql(sql).to_arrow_table()
 
 
 def test_null_keys_are_not_looked_up_where_they_meet_nothing(searches: list[Search]) -> None:

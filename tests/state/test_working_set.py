@@ -58,6 +58,8 @@ def test_sync_loads_what_is_missing_and_drops_what_is_gone(sets: WorkingSets) ->
     assert working_set.nbytes == segments[1].nbytes + segments[2].nbytes
     assert scanned(working_set, "left", 0, 99) == [10, 15]
     assert working_set.sync([], load) == 0
+    assert scanned(working_set, "left", 0, 99) == []
+    working_set.close()
     assert working_set.connection.sql("SHOW TABLES").fetchall() == []
 
 

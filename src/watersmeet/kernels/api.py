@@ -119,6 +119,9 @@ class StateView(Protocol):
     def register(self, rows: pa.Table) -> str:
         """Return a name by which SQL finds these rows until the step ends."""
 
+    def query(self, sql: str) -> pa.Table:
+        """Return the rows of a query."""
+
     def scan(self, relation: str, low: int = NEVER, high: int = FOREVER) -> str | None:
         """Return SQL for all stored rows with ``low <= $t <= high``."""
 

@@ -70,7 +70,7 @@ class _Step:
     def run_pairs(self) -> StepResult:
         tracked = [side for side in Side if self.tracks_matches(side)]
         if not tracked:
-            self.result.changes = self.table(self.pairs(ids=False))
+            self.result.changes = self.state.query(self.pairs(ids=False))
         else:
             self.state.connection.execute(f"CREATE TEMP TABLE pairs AS {self.pairs(ids=True)}")
             names = ", ".join(quote(name) for name in self.match.output)
@@ -78,7 +78,7 @@ class _Step:
             for side in tracked:
                 changes += self.padding(side)
                 self.mark(side)
-            self.result.changes = self.table(" UNION ALL ".join(changes))
+            self.result.changes = self.state.query(" UNION ALL ".join(changes))
         for side in Side:
             self.store(side)
         return self.result
@@ -141,7 +141,7 @@ class _Step:
     def mark(self, side: Side) -> None:
         """Store marks for stored rows that matched their first partner and are not final yet."""
         alias = side.alias
-        self.result.store[_marks(side)] = self.table(
+        self.result.store[_marks(side)] = self.state.query(
             f"SELECT {alias}id AS {quote(RID)}, any_value({alias}time) AS {quote(TIME)} FROM pairs "
             f"WHERE {alias}id IN ({self.first_partner(side)}) AND {alias}time >= {self.closed(side)} GROUP BY {alias}id"
         )
@@ -171,8 +171,8 @@ class _Step:
             select(self.fresh(Side.LEFT), f"{final} AND NOT {new_matched}", "1")
             if (due := self.due(Side.LEFT)) is not None:
                 select(due, f"NOT {new_matched}{self.unmarked(Side.LEFT)}", "1")
-        self.result.changes = self.table(" UNION ALL ".join(changes))
-        self.result.store[_marks(Side.LEFT)] = self.table(
+        self.result.changes = self.state.query(" UNION ALL ".join(changes))
+        self.result.store[_marks(Side.LEFT)] = self.state.query(
             f"SELECT lid AS {quote(RID)}, ltime AS {quote(TIME)} FROM pairs "
             f"WHERE lid < {self.first_rid} AND ltime >= {self.closed(Side.LEFT)}"
         )
@@ -272,12 +272,9 @@ class _Step:
         if self.tracks_matches(side):
             matched = f"{quote(RID)} IN (SELECT {alias}id FROM pairs WHERE {alias}id >= {self.first_rid})"
             columns += f", {matched} AS {quote(MATCHED)}"
-        self.result.store[side.value] = self.table(
+        self.result.store[side.value] = self.state.query(
             f"SELECT {columns} FROM {self.fresh(side)} WHERE {quote(TIME)} >= {self.closed(side)} AND {where}"
         )
-
-    def table(self, sql: str) -> pa.Table:
-        return self.state.connection.sql(sql).to_arrow_table()
 
 
 def _marks(side: Side) -> str:

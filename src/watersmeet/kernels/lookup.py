@@ -82,7 +82,7 @@ class LookupJoin:
         keys = self._keys(state, left, inputs[0].schema)
         answer = look_up(keys, self.source, self.retry, self._cache(), self.clock)
         found = state.register(answer.rows.rename_columns(list(self.names)))
-        changes = state.connection.sql(self._join_sql(left, found)).to_arrow_table()
+        changes = state.query(self._join_sql(left, found))
         counters = (answer.hits, answer.misses, answer.queries, answer.fetched, self._failed(state, left, answer))
         return StepResult(changes=changes, counters=dict(zip(COUNTERS, counters, strict=True)))
 
@@ -95,7 +95,7 @@ class LookupJoin:
         queried = self._queried()
         columns = ", ".join(f"{quote(left_name)} AS {quote(name)}" for name, left_name in queried.items())
         known = " AND ".join(f"{quote(left_name)} IS NOT NULL" for left_name in queried.values())
-        keys = state.connection.sql(f"SELECT DISTINCT {columns} FROM {left} WHERE {known}").to_arrow_table()
+        keys = state.query(f"SELECT DISTINCT {columns} FROM {left} WHERE {known}")
         types = [pa.field(name, schema.field(left_name).type) for name, left_name in queried.items()]
         return keys.cast(pa.schema(types))
 

@@ -50,9 +50,6 @@ class OrderedEmit:
         """Emit what has become final, in order; store the rest."""
         new = state.register(inputs[0])
 
-        def fetch(sql: str) -> pa.Table:
-            return state.connection.sql(sql).to_arrow_table()
-
         due = f"SELECT * FROM {new} WHERE {quote(TIME)} IS NULL OR {quote(TIME)} < {frontiers.after}"
         stored = state.scan("rows", frontiers.before, frontiers.after - 1)
         if stored is not None:
@@ -68,7 +65,7 @@ class OrderedEmit:
             ]
         )
         return StepResult(
-            changes=fetch(f"SELECT {columns} FROM ({due}) ORDER BY {order}"),
-            store={"rows": fetch(f"SELECT * FROM {new} WHERE {quote(TIME)} >= {frontiers.after}")},
+            changes=state.query(f"SELECT {columns} FROM ({due}) ORDER BY {order}"),
+            store={"rows": state.query(f"SELECT * FROM {new} WHERE {quote(TIME)} >= {frontiers.after}")},
             forget={"rows": frontiers.after},
         )

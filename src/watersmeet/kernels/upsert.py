@@ -60,21 +60,18 @@ class Upsert:
     def _applied(self, stored: StoredRows, changes: pa.Table, frontiers: StepFrontiers) -> StepResult:
         result = StepResult()
 
-        def fetch(sql: str) -> pa.Table:
-            return stored.state.connection.sql(sql).to_arrow_table()
-
         emitted = tuple(TIME if name == self.time else name for name in self.output)
         result.counters = self.newest.find(stored, changes, emitted, "winning")
         differs = f"NOT {quote(SAME)}"
         went = f"SELECT {quote(OLD)} FROM winning WHERE {quote(OLD_THERE)} AND {differs}"
-        result.changes = fetch(
+        result.changes = stored.state.query(
             f"{self._results('winning_current', -1)} WHERE {quote(RID)} IN ({went}) UNION ALL "
             f"{self._results('winning', 1)} WHERE {quote(THERE)} AND {differs}"
         )
         columns = dict.fromkeys((RID, ID, TIME, THERE, *self.newest.stored, *emitted))
         result.store = {
-            stored.relation: fetch(f"SELECT {', '.join(map(quote, columns))} FROM winning"),
-            stored.gone: fetch(
+            stored.relation: stored.state.query(f"SELECT {', '.join(map(quote, columns))} FROM winning"),
+            stored.gone: stored.state.query(
                 f"SELECT {quote(OLD)} AS {quote(RID)}, {quote(TIME)} FROM winning WHERE {quote(OLD)} IS NOT NULL"
             ),
         }

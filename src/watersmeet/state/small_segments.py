@@ -1,7 +1,7 @@
-"""Small segments: one table for all segments of a relation that have few rows.
+"""Small segments: all segments of a relation that have few rows, joined into one Arrow table.
 
-A statement costs some tenths of a millisecond for each table that it reads, and to create or drop a table costs a
-millisecond.  A stream of small batches writes a segment with every batch, and compaction soon merges it.
+A statement costs some tenths of a millisecond for each table that it reads, and to create or drop a table in DuckDB
+costs a millisecond.  A stream of small batches writes a segment with every batch, and compaction soon merges it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.columns import TIME
+from watersmeet.state.registered_tables import RegisteredTables
 from watersmeet.state.segments import Segment
 
 #: A segment with fewer rows than one DuckDB vector is small …
@@ -28,25 +29,22 @@ def is_small(segment: Segment) -> bool:
 
 
 class SmallSegments:
-    """A relation's small segments; ``table`` is the name of the DuckDB table that they share."""
+    """A relation's small segments; ``names`` are those by which DuckDB finds their rows."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, table: str) -> None:
-        self._connection = connection
-        self._table = table
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._registered = RegisteredTables(connection)
         self._rows: dict[str, pa.Table] = {}
-        self._is_filled = False
+        self._names: list[str] = []
 
     def add(self, segment: Segment, rows: pa.Table) -> None:
         """Add a copy of a segment's rows: they may be a slice of a large batch."""
         self._rows[segment.id] = rows.take(pa.array(range(rows.num_rows), pa.int32()))
-        self._is_filled = False
+        self._forget_names()
 
     def remove(self, segment_id: str) -> None:
         """Drop a segment."""
         del self._rows[segment_id]
-        self._is_filled = False
-        if not self._rows:
-            self._connection.execute(f"DROP TABLE IF EXISTS {self._table}")
+        self._forget_names()
 
     def rows(self, segment_id: str) -> pa.Table:
         """Return the rows of a segment."""
@@ -56,18 +54,20 @@ class SmallSegments:
         """Return how many rows of a segment have ``$t >= low``."""
         return pc.sum(pc.greater_equal(self._rows[segment_id][TIME], low)).as_py() or 0
 
-    def table(self) -> str:
-        """Return the name of the table with the rows of all segments, filled if they have changed."""
-        if not self._is_filled:
-            first, *others = alike(self._rows.values())
-            self._fill(f"CREATE OR REPLACE TABLE {self._table} AS", first)
-            for each in others:
-                self._fill(f"INSERT INTO {self._table}", each)
-            self._is_filled = True
-        return self._table
+    def names(self) -> list[str]:
+        """Return the names by which DuckDB finds the rows of all segments, until the next change: one or two."""
+        if not self._names:
+            self._names = [self._registered.register(rows.combine_chunks()) for rows in alike(self._rows.values())]
+        return self._names
 
-    def _fill(self, how: str, rows: pa.Table) -> None:
-        self._connection.execute(f"{how} SELECT * FROM rows")  # DuckDB finds the variable by its name
+    def close(self) -> None:
+        """Unregister all names."""
+        self._forget_names()
+        self._registered.close()
+
+    def _forget_names(self) -> None:
+        self._registered.release()
+        self._names = []
 
 
 def alike(tables: Iterable[pa.Table]) -> list[pa.Table]:

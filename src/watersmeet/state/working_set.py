@@ -4,13 +4,14 @@ It is a cache.  Spark hands a bucket to whichever worker process is free, so eac
 manifest: it drops obsolete segments and loads missing ones from the store.  First use, retry, restart and a move to
 another worker share one path, and no result depends on what the set held before.
 
-Small segments share one table per relation.  A large one has a table of its own, in memory or, in hybrid mode, on disk;
-if rows of its relation are looked up by key, it is kept in Arrow with a hash index instead.
+Small segments share one Arrow table per relation.  A large one has a DuckDB table of its own, in memory or, in hybrid
+mode, on disk; if rows of its relation are looked up by key, it is kept in Arrow with a hash index instead.
 """
 
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import duckdb
@@ -140,7 +141,7 @@ class WorkingSet:
             self._connection.register(name, rows)
         try:
             parts = [f"SELECT * FROM {name}" for name in (*names, *views)]
-            return self._connection.sql(" UNION ALL ".join(parts)).to_arrow_table()
+            return self.query(" UNION ALL ".join(parts))
         finally:
             for name in views:
                 self._connection.unregister(name)
@@ -150,6 +151,8 @@ class WorkingSet:
         self._registered.close()
         for id in list(self._segments):
             self.remove(id)
+        for small in self._small.values():
+            small.close()
 
     # -- for the kernel: see StateView -----------------------------------------------------------------------------
 
@@ -160,6 +163,16 @@ class WorkingSet:
     def release(self) -> None:
         """Release the rows that a step registered or looked up."""
         self._registered.release()
+
+    def query(self, sql: str) -> pa.Table:
+        """Return the rows of a query.
+
+        ``connection.sql(sql).to_arrow_table()`` plans a query twice, which costs a step of a few rows more than
+        running it.  The copy that DuckDB warns of here costs some nanoseconds a row.
+        """
+        self._connection.execute(sql)
+        with warnings.catch_warnings(action="ignore", category=UserWarning):
+            return self._connection.to_arrow_table()
 
     def scan(self, relation: str, low: int = NEVER, high: int = FOREVER) -> str | None:
         """Return SQL for all stored rows with ``low <= $t <= high``; segments outside are pruned."""
@@ -235,7 +248,7 @@ class WorkingSet:
             elif keyed and _is_within(segment, low, high):
                 yield holder.view(segment.id), [segment]
         if any(_is_within(each, low, high) for each in small):
-            yield self._small_of(relation).table(), small
+            yield from ((name, small) for name in self._small_of(relation).names())
 
     def _holder(self, segment: Segment) -> SmallSegments | KeyedSegments:
         """Return what holds a segment that has no table of its own."""
@@ -244,7 +257,7 @@ class WorkingSet:
 
     def _small_of(self, relation: str) -> SmallSegments:
         if relation not in self._small:
-            self._small[relation] = SmallSegments(self._connection, self._new_name())
+            self._small[relation] = SmallSegments(self._connection)
         return self._small[relation]
 
     def _new_name(self) -> str:
@@ -265,8 +278,7 @@ class WorkingSet:
         for table, segments in self._tables_of(relation, low, high):
             bounds = _bounds(segments, low, high)
             first = segments[0]
-            is_in_duckdb = first.id not in self._keyed.get(relation, ())
-            if len(segments) == 1 and first.rows >= MIN_INDEXED and is_in_duckdb:
+            if first.id in self._tables and first.rows >= MIN_INDEXED:
                 selects.append(look_up(self._index_of(first, table, by)) + (f" AND {bounds}" if bounds else ""))
             else:
                 selects.append(f"SELECT * FROM {table}" + (f" WHERE {bounds}" if bounds else ""))
@@ -297,14 +309,14 @@ class WorkingSet:
         columns = ", ".join(quote(name) for name in by)
         step = -(-largest.rows // SAMPLE_ROWS)
         sample = f"SELECT {columns} FROM {self._tables[largest.id]} WHERE rowid % {step} = 0"
-        stored = key_hashes(self._connection, self._connection.sql(sample).to_arrow_table())
+        stored = key_hashes(self._connection, self.query(sample))
         return bool(ROWS_PER_FOUND * np.isin(stored, key_hashes(self._connection, probes)).sum() <= len(stored))
 
     def _move_to_arrow(self, relation: str) -> None:
         keyed = self._keyed[relation] = KeyedSegments(self._connection, self._new_name())
         for segment in self._of(relation):
             if (table := self._tables.get(segment.id)) is not None:
-                keyed.add(segment, self._connection.sql(f"SELECT * FROM {table}").to_arrow_table())
+                keyed.add(segment, self.query(f"SELECT * FROM {table}"))
                 del self._tables[segment.id]
                 self._connection.execute(f"DROP TABLE {table}")
 

@@ -78,12 +78,12 @@ class _Step:
         elif not self.count("arrived"):
             return self.result
         self.make(_new(TOTALS), self.new_totals())
-        self.groups = self.fetch(f"SELECT {_names(self.keys) or '1'} FROM {_new(TOTALS)}")
+        self.groups = self.state.query(f"SELECT {_names(self.keys) or '1'} FROM {_new(TOTALS)}")
         for bag in self.kernel.bags:
             self.make(_new(bag.name), self.new_values(bag))
         self.make("difference", self.difference())
         self.make(_new(SHOWN), self.new_shown())
-        self.result.changes = self.fetch(self.changes())
+        self.result.changes = self.state.query(self.changes())
         for relation in self.kernel.relations:
             self.keep(relation)
         return self.result
@@ -262,14 +262,16 @@ class _Step:
         """Append the new rows of a relation to its log, or settle it."""
         columns = self.stored(relation)
         time = f"CAST(0 AS BIGINT) AS {quote(TIME)}"
-        new = self.fetch(f"SELECT {columns}, {time} FROM {_new(relation)}")
+        new = self.state.query(f"SELECT {columns}, {time} FROM {_new(relation)}")
         most = max(MIN_SETTLED, self.state.count(settled(relation), NEVER))
         if new.num_rows + self.state.count(relation, NEVER) < most:
             self.result.store[relation] = new
             return
         log, before = (self.state.scan(name) for name in (relation, settled(relation)))
         rows = " UNION ALL ".join(f"SELECT {columns} FROM {part}" for part in (_new(relation), log, before) if part)
-        self.result.replace[settled(relation)] = self.fetch(f"SELECT *, {time} FROM ({self.together(relation, rows)})")
+        self.result.replace[settled(relation)] = self.state.query(
+            f"SELECT *, {time} FROM ({self.together(relation, rows)})"
+        )
         self.result.replace[relation] = new.slice(0, 0)
 
     def stored(self, relation: str) -> str:
@@ -298,9 +300,6 @@ class _Step:
 
     def make(self, name: str, sql: str) -> None:
         self.state.connection.execute(f"CREATE TEMP TABLE {name} AS {sql}")
-
-    def fetch(self, sql: str) -> pa.Table:
-        return self.state.connection.sql(sql).to_arrow_table()
 
     def count(self, rows: str) -> int:
         ((found,),) = self.state.connection.execute(f"SELECT count(*) FROM {rows}").fetchall()

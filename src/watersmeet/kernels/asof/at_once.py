@@ -61,7 +61,7 @@ class AsofAtOnce:
             step = AsofStep(self.match, state, right_new, right if is_current else min(right, frontiers.after))
             step.execute(f"CREATE TEMP TABLE waiting AS SELECT * FROM {left_new}")
             step.find_candidates()
-            result.changes = step.table(step.results_sql())
+            result.changes = step.state.query(step.results_sql())
             step.keep_right(result)
             if not is_current:
                 self._count_behind(step, inputs, result)

@@ -123,7 +123,7 @@ class _Step:
         self.step.find_candidates()
         execute(f"CREATE TEMP TABLE known AS {self.known()}")
         execute(f"CREATE TEMP TABLE difference AS {self.difference()}")
-        self.result.changes = self.step.table(f"{self.changes()} UNION ALL {self.untimed_retractions()}")
+        self.result.changes = self.step.state.query(f"{self.changes()} UNION ALL {self.untimed_retractions()}")
         self.keep_left()
         self.step.keep_right(self.result)
         return self.result
@@ -261,7 +261,7 @@ class _Step:
             picked = f"SELECT l.{quote(RID)}, l.{quote(TIME)}, {found} FROM {self.step.joined()}"
             new[_PICKED] = f"SELECT * FROM ({picked}) WHERE {lasting}"
         for relation, rows in new.items():
-            self.result.store[relation] = self.step.table(rows)
+            self.result.store[relation] = self.step.state.query(rows)
             self.result.forget[relation] = final
         for relation in _SETTLED.values():
             self.result.forget[relation] = final
@@ -283,14 +283,14 @@ class _Step:
         self.step.execute(f"CREATE TEMP TABLE lasting AS {rows}")
         of_lasting = f"WHERE {quote(RID)} IN (SELECT {quote(RID)} FROM lasting)"
         self.result.store = {
-            _SETTLED[_LEFT]: self.step.table("SELECT * FROM lasting"),
-            _SETTLED[_SHOWN]: self.step.table(
+            _SETTLED[_LEFT]: self.step.state.query("SELECT * FROM lasting"),
+            _SETTLED[_SHOWN]: self.step.state.query(
                 f"SELECT *, CAST(1 AS TINYINT) AS {quote(WEIGHT)} FROM ({results}) {of_lasting}"
             ),
         }
         if picked:
             latest = f"SELECT * FROM ({' UNION ALL '.join(picked)}) {of_lasting}"
             number = f"row_number() OVER (PARTITION BY {quote(RID)} ORDER BY {quote(_STEP)} DESC)"
-            self.result.store[_SETTLED[_PICKED]] = self.step.table(f"{latest} QUALIFY {number} = 1")
+            self.result.store[_SETTLED[_PICKED]] = self.step.state.query(f"{latest} QUALIFY {number} = 1")
         for relation in (*_SETTLED, *_SETTLED.values(), "gone"):
             self.result.forget[relation] = FOREVER

@@ -79,7 +79,7 @@ class _Step:
         result = StepResult()
         self.step.execute(f"CREATE TEMP TABLE waiting AS {self._waiting()}")
         self.step.find_candidates()
-        result.changes = self.step.table(f"{self.step.results_sql()} AND {self._is_final()}")
+        result.changes = self.step.state.query(f"{self.step.results_sql()} AND {self._is_final()}")
         self._keep_left(result)
         self.step.keep_right(result)
         return result
@@ -100,13 +100,13 @@ class _Step:
         names = (TIME, RID, *self.match.left.stored)
         if self.is_backward:
             columns = ", ".join(quote(name) for name in names)
-            result.store["left"] = self.step.table(
+            result.store["left"] = self.step.state.query(
                 f"SELECT {columns} FROM {self.left_new} WHERE {quote(TIME)} >= {self.frontier}"
             )
             result.forget["left"] = self.frontier
             return
         columns = ", ".join(f"l.{quote(name)}" for name in names)
-        result.store["left"] = self.step.table(
+        result.store["left"] = self.step.state.query(
             f"SELECT {columns} FROM {self.step.joined()} WHERE ({self._is_final()}) IS NOT TRUE"
         )
         result.forget["left"] = FOREVER  # stored rows that still wait are written again

@@ -35,8 +35,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
-import pyarrow as pa
-
 from watersmeet.columns import RID, TIME
 from watersmeet.kernels.api import FOREVER, NEVER, Side, StateView, StepResult, quote
 from watersmeet.kernels.asof.match import AsofMatch, Direction
@@ -290,18 +288,18 @@ class AsofStep:
         names = self._right_names()
         new = f"SELECT {names} FROM {self.right_new} WHERE {quote(TIME)} IS NOT NULL"
         if self.match.direction is Direction.FORWARD:
-            result.store["right"] = self.table(f"{new} AND {quote(TIME)} >= {self.floor}")
+            result.store["right"] = self.state.query(f"{new} AND {quote(TIME)} >= {self.floor}")
             result.forget["right"] = self.floor
             return
         if not self.settles:
-            result.store["right"] = self.table(new)
+            result.store["right"] = self.state.query(new)
             return
         kept = f"SELECT * FROM ({self._right_rows()}) WHERE {quote(TIME)} >= {self.floor}"
         past = self._newest(f"(SELECT * FROM candidates WHERE {quote(TIME)} < {self.floor})")
         # a row that ends validity has no effect without an older row of its entity
         is_valid = f" WHERE NOT {quote(_GONE)}" if self.match.versions.ends else ""
-        result.store["right"] = self.table(kept)
-        result.store["settled"] = self.table(f"SELECT {names} FROM ({past}){is_valid}")
+        result.store["right"] = self.state.query(kept)
+        result.store["settled"] = self.state.query(f"SELECT {names} FROM ({past}){is_valid}")
         result.forget["right"] = result.forget["settled"] = FOREVER
 
     def _stored(self, relation: str) -> str | None:
@@ -321,7 +319,3 @@ class AsofStep:
     def rows(self, sql: str) -> list[tuple[int, ...]]:
         """Return the rows of a query that counts."""
         return self.state.connection.execute(sql).fetchall()
-
-    def table(self, sql: str) -> pa.Table:
-        """Return the rows of a query as an Arrow table."""
-        return self.state.connection.sql(sql).to_arrow_table()

@@ -95,7 +95,7 @@ class _Step:
         for step in self.sides.values():
             step.keep(low, high)
         self.state.connection.execute(f"CREATE TEMP TABLE pairs AS {self.pairs()}")
-        self.result.changes = self.state.connection.sql(self.changes()).to_arrow_table()
+        self.result.changes = self.state.query(self.changes())
         for side, step in self.sides.items():
             final_before = self.kernel.final_before(side, self.frontiers.after)
             step.store(self.result, self.met(side), final_before, self.frontiers.after)

@@ -124,7 +124,9 @@ class SideStep:
         ]
         # a column may equal two of the other side
         keys = ", ".join(map(quote, dict.fromkeys(self.match.key_columns(other)))) or "1"
-        changed = self._fetch(f"SELECT {keys} FROM {other.alias}_new UNION ALL SELECT {keys} FROM {other.alias}_gone")
+        changed = self.state.query(
+            f"SELECT {keys} FROM {other.alias}_new UNION ALL SELECT {keys} FROM {other.alias}_gone"
+        )
         # an index lookup may return rows of other keys too
         changed_keys = self.state.register(changed)
         touched = [f"EXISTS (SELECT 1 FROM {changed_keys} AS d WHERE {' AND '.join(same_key) or 'TRUE'})"]
@@ -165,12 +167,12 @@ class SideStep:
             new = f"SELECT {columns}, {count} FROM {rows} AS s LEFT JOIN ({met}) AS c ON s.{rid} = c.id WHERE {lasting}"
         else:
             new = f"SELECT {columns} FROM {rows} AS s WHERE {lasting}"
-        result.store[stored.relation] = self._fetch(new)
+        result.store[stored.relation] = self.state.query(new)
         gone = f"SELECT * FROM ({self._leaving(timed=True)}) AS s WHERE {lasting}"
-        result.store[stored.gone] = self._fetch(gone)
+        result.store[stored.gone] = self.state.query(gone)
         if stored.counted:
             stored_now = f" AND s.{rid} NOT IN (SELECT {rid} FROM {rows})" if self.newest is not None else ""
-            result.store[stored.counts] = self._fetch(
+            result.store[stored.counts] = self.state.query(
                 f"SELECT s.{rid}, s.{quote(TIME)}, CAST(c.by AS INT) AS {quote(COUNT)} FROM {self._table('kept')} AS s "
                 f"JOIN ({met}) AS c ON s.{rid} = c.id WHERE {lasting} AND c.by <> 0{stored_now}"
             )
@@ -208,6 +210,3 @@ class SideStep:
 
     def _create(self, kind: str, sql: str) -> None:
         self.state.connection.execute(f"CREATE TEMP TABLE {self._table(kind)} AS {sql}")
-
-    def _fetch(self, sql: str) -> pa.Table:
-        return self.state.connection.sql(sql).to_arrow_table()

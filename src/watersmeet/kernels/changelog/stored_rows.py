@@ -74,7 +74,7 @@ class StoredRows:
         con, found = self.state.connection, quote(f"{self.relation}_found")
         try:
             con.execute(f"CREATE TEMP TABLE {found} AS SELECT * FROM {stored} AS s WHERE {where}")
-            rids = con.sql(f"SELECT {quote(RID)} FROM {found}").to_arrow_table()
+            rids = self.state.query(f"SELECT {quote(RID)} FROM {found}")
             yield self._without_removed(found, lambda log: self.state.rows_with_keys(log, [RID], rids))
         finally:
             con.execute(f"DROP TABLE IF EXISTS {found}")
@@ -120,7 +120,7 @@ class StoredRows:
         rows = f"SELECT {items} FROM ({' UNION ALL '.join(parts)}) AS s{counted}"
         rows += f" WHERE s.{rid} NOT IN (SELECT {rid} FROM {new[self.gone]}) AND {still}"
         rows += f" AND NOT ({passed})" if passed else ""
-        result.replace[self.relation] = self.state.connection.sql(rows).to_arrow_table()
+        result.replace[self.relation] = self.state.query(rows)
         for name in self.relations[1:]:
             result.replace[name] = fresh[name].slice(0, 0)
 
