@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from watersmeet.runtime.query import QueryMode
+    from watersmeet.runtime.query_mode import QueryMode
     from watersmeet.session.joins import aggregate, asof_join, changelog_join, interval_join, lookup_join, temporal_join
     from watersmeet.session.session import Session, connect
 
@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "QueryMode": "watersmeet.runtime.query",
+    "QueryMode": "watersmeet.runtime.query_mode",
     "Session": "watersmeet.session.session",
     "connect": "watersmeet.session.session",
     "aggregate": "watersmeet.session.joins",

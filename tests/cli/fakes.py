@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from watersmeet.errors import WatersmeetError
-from watersmeet.runtime.query import QueryMode
+from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.runtime.report import Report
 from watersmeet.session.results import Result
 from watersmeet.sql.parse import parse

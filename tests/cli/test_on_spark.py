@@ -18,7 +18,8 @@ from tests.support.jobs import environment, run_job
 from watersmeet.cli.explain import explain_script
 from watersmeet.cli.live import View
 from watersmeet.cli.views import show_of
-from watersmeet.runtime.query import QueryMode, RunningQuery
+from watersmeet.runtime.query import RunningQuery
+from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.session.results import Started
 from watersmeet.session.session import Session
 from watersmeet.sql.parse import parse

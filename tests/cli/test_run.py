@@ -19,7 +19,7 @@ from watersmeet.cli.progress import LiveTable, PlainLines, progress_line, progre
 from watersmeet.cli.rows import out
 from watersmeet.cli.run import follow, resume_command, wait_for
 from watersmeet.errors import CheckpointError
-from watersmeet.runtime.query import QueryMode
+from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.runtime.report import Report
 from watersmeet.session.results import Message, Plan, Result, Started, Table
 from watersmeet.sql.statements import CreateStream, Explain, Show, Statement

@@ -11,7 +11,14 @@ from pyspark.sql import SparkSession
 
 from watersmeet.catalog.streams import StreamColumn, StreamDef, StreamMode
 from watersmeet.connectors.connector import Connector
-from watersmeet.connectors.registry import CONNECTORS, check_connector, check_sink, open_sink, open_source
+from watersmeet.connectors.registry import (
+    CONNECTORS,
+    check_connector,
+    check_sink,
+    limits_batches,
+    open_sink,
+    open_source,
+)
 from watersmeet.connectors.stream_schema import to_columns
 from watersmeet.errors import ConfigError, ConnectorError, UnsupportedError
 from watersmeet.settings.secret_detection import secrets_in
@@ -273,3 +280,18 @@ def test_resolved_secrets_are_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WM_TEST_HIDDEN", "very-secret")
     assert resolve("${env:WM_TEST_HIDDEN}") == "very-secret"
     assert hide("login with very-secret failed") == "login with *** failed"
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        (stream("embedded", "id INT"), False),
+        (stream("files", "id INT", path="p"), False),
+        (stream("files", "id INT", path="p", max_files_per_trigger="1"), True),
+        (stream("kafka", "id INT", brokers="b:1", topic="t"), False),
+        (stream("kafka", "id INT", brokers="b:1", topic="t", max_offsets_per_trigger="9"), True),
+        (stream("datagen", "id INT"), True),
+    ],
+)
+def test_which_streams_limit_batches(given: StreamDef, wanted: bool) -> None:
+    assert limits_batches(given) is wanted

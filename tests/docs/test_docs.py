@@ -28,7 +28,7 @@ from pyspark.sql import SparkSession
 from tests.conftest import ALL
 from tests.support.ways import ways
 from watersmeet.errors import WatersmeetError
-from watersmeet.runtime.query import QueryMode
+from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.session.results import Batch, Message, Plan, Result, Started, Stream, Table
 from watersmeet.session.session import Session
 from watersmeet.session.table_queries import rows_of

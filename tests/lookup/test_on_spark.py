@@ -11,7 +11,7 @@ import watersmeet
 from tests.support.jobs import json_rows, run_job
 from tests.support.postgres import Postgres
 from watersmeet.errors import CatalogError, ConnectorError, UnsupportedError
-from watersmeet.runtime.query import QueryMode
+from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.session.results import Message, Table
 
 pytestmark = pytest.mark.spark

@@ -15,7 +15,7 @@ from watersmeet.engine.control_events import Event, EventKind
 from watersmeet.errors import CheckpointError
 from watersmeet.runtime.checkpoint import Checkpoint
 from watersmeet.runtime.plan_file import PlanFile
-from watersmeet.runtime.query import QueryMode
+from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.runtime.storage import Storage
 from watersmeet.session.results import Started
 

@@ -15,7 +15,8 @@ import watersmeet
 from tests.support.jobs import PATIENCE_SECONDS, batch_answer, json_lines, json_rows, write_lines
 from tests.support.workers import workers
 from watersmeet.errors import WatersmeetError
-from watersmeet.runtime.query import QueryMode, RunningQuery
+from watersmeet.runtime.query import RunningQuery
+from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.session.results import Started
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]

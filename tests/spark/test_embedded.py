@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 import watersmeet
 from tests.support.jobs import json_rows, run_job
 from watersmeet.errors import UnsupportedError
-from watersmeet.runtime.query import QueryMode
+from watersmeet.runtime.query_mode import QueryMode
 
 pytestmark = pytest.mark.spark
 

@@ -18,7 +18,7 @@ from tests.support.jobs import batch_answer, json_lines, json_rows, run_job, wri
 from watersmeet.catalog.streams import StreamColumn, StreamDef
 from watersmeet.connectors.registry import open_sink, open_stored
 from watersmeet.errors import CheckpointError, ConnectorError
-from watersmeet.runtime.query import QueryMode
+from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.session.session import Session
 
 pytestmark = pytest.mark.spark
@@ -248,3 +248,25 @@ def test_what_a_checkpoint_accepts(spark: SparkSession, tmp_path: Path) -> None:
 
     with pytest.raises(CheckpointError, match="is sealed"):
         run(f"SELECT o.id, p.ts {JOIN.format(30)}", QueryMode.DRAIN)
+
+
+@pytest.mark.parametrize("limit", [None, 1])
+def test_a_bounded_run_takes_as_many_batches_as_limits_ask(
+    spark: SparkSession, tmp_path: Path, limit: int | None
+) -> None:
+    options = {} if limit is None else {"max_files_per_trigger": str(limit)}
+    session = watersmeet.connect(spark, workspace=tmp_path / "workspace")
+    for name in "op":
+        for number in (1, 2):
+            rows = [(number, name, 100 * number)]
+            write_lines(tmp_path / name / f"{number}.json", json_lines(rows, NAMES), age=number)
+        given = {"connector": "files", "path": str(tmp_path / name), "event_time_unit": "s", **options}
+        listed = ", ".join(f"{key} = '{value}'" for key, value in given.items())
+        session.sql(
+            f"CREATE STREAM {name} (id INT, note STRING, ts BIGINT, WATERMARK FOR ts AS ts - 5) WITH ({listed})"
+        )
+    session.sql(f"CREATE STREAM sink WITH (connector = 'files', path = '{tmp_path / 'out'}')")
+    select = "SELECT o.id, p.ts FROM o LEFT JOIN p ON o.id = p.id AND p.id < 2 WITHIN INTERVAL '30' SECONDS"
+    [query] = run_job(session, f"INSERT INTO sink {select}", QueryMode.BOUNDED)
+    assert json_rows(tmp_path / "out") == [(1, 100), (2, None)]
+    assert query.report().batches == (1 if limit is None else 3)

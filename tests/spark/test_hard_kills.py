@@ -19,7 +19,7 @@ SCRIPT = """
 import os, signal, sys
 import watersmeet
 from watersmeet.errors import WatersmeetError
-from watersmeet.runtime.query import QueryMode
+from watersmeet.runtime.query_mode import QueryMode
 
 session = watersmeet.connect(master="local[1]", workspace=sys.argv[1])
 session.sql('''

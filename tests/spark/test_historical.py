@@ -17,7 +17,7 @@ from tests.support.jobs import json_lines, json_rows, run_job, write_lines
 from watersmeet.cli.interrupt import Interrupt
 from watersmeet.cli.run import show
 from watersmeet.errors import BindError, ConnectorError, SqlSyntaxError, UnsupportedError, WatersmeetError
-from watersmeet.runtime.query import QueryMode
+from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.session.results import Batch, Message
 from watersmeet.session.session import Session
 from watersmeet.session.table_queries import rows_of

@@ -14,7 +14,7 @@ import watersmeet
 from tests.support.jobs import batch_answer, json_lines, json_rows, run_job, write_lines
 from watersmeet.engine.hot_keys import Phase
 from watersmeet.errors import CheckpointError
-from watersmeet.runtime.query import QueryMode
+from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.session.session import Session
 
 pytestmark = pytest.mark.spark

@@ -13,7 +13,7 @@ import watersmeet
 from tests.support.jobs import json_lines, json_rows, run_job, write_lines
 from watersmeet.connectors.embedded import EmbeddedLog
 from watersmeet.errors import ConfigError
-from watersmeet.runtime.query import QueryMode
+from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.session.results import Stream
 from watersmeet.session.session import Session
 from watersmeet.settings.seek import Seek, resolve

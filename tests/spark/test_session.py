@@ -24,7 +24,7 @@ from watersmeet.errors import (
 )
 from watersmeet.runtime import dataflow
 from watersmeet.runtime.processor import OperatorProcessor
-from watersmeet.runtime.query import QueryMode
+from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.session.results import Message, Started, Stream
 from watersmeet.session.session import Session
 

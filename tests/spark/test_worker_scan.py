@@ -20,7 +20,7 @@ from watersmeet.connectors import files
 from watersmeet.errors import ConnectorError
 from watersmeet.runtime import dataflow, worker_scan
 from watersmeet.runtime.exchange import Exchange
-from watersmeet.runtime.query import QueryMode
+from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.runtime.report import Report
 from watersmeet.session.results import Stream
 from watersmeet.session.session import Session

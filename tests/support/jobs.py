@@ -9,7 +9,8 @@ from pathlib import Path
 
 import duckdb
 
-from watersmeet.runtime.query import QueryMode, RunningQuery
+from watersmeet.runtime.query import RunningQuery
+from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.session.results import Started
 from watersmeet.session.session import Session
 

@@ -9,10 +9,11 @@ from sqlglot import exp
 
 from watersmeet.catalog.streams import StreamMode
 from watersmeet.errors import BindError, Position, UnsupportedError, did_you_mean
+from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.expressions.nodes import SystemTime
 from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.text import plain_sql
-from watersmeet.expressions.times import TimeUnit
+from watersmeet.expressions.times import unit_of_type
 from watersmeet.kernels.api import JoinKind
 from watersmeet.kernels.asof.match import Direction
 from watersmeet.plan.logical.conditions import conjuncts, time_columns
@@ -148,7 +149,7 @@ class AsofBinder:
                 hint=did_you_mean(named.name, [column.name for column in stream.columns]),
                 position=position,
             )
-        unit = TimeUnit.of(exp.DataType.build(column.type, dialect="spark"))
+        unit = unit_of_type(exp.DataType.build(column.type, dialect="spark"))
         if unit is None:
             raise BindError(
                 f"VERSIONED ON {column.name}: {column.type} is not a time",

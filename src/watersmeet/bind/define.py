@@ -22,8 +22,9 @@ from watersmeet.errors import (
     did_you_mean,
 )
 from watersmeet.expressions.arrow_types import arrow_type
+from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.expressions.positions import position_of
-from watersmeet.expressions.times import TimeUnit, interval_micros
+from watersmeet.expressions.times import interval_micros
 from watersmeet.settings.durations import split_duration
 from watersmeet.sql.collation import foreign_collation, message
 from watersmeet.sql.statements import (

@@ -12,9 +12,10 @@ from watersmeet.bind.conditions import bind_condition, bind_on, bind_using, is_n
 from watersmeet.bind.inputs import Inputs
 from watersmeet.bind.scope import Relation, Scope
 from watersmeet.errors import BindError, UnsupportedError
+from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.expressions.nodes import SystemTime
 from watersmeet.expressions.positions import position_of
-from watersmeet.expressions.times import TimeUnit, interval_micros
+from watersmeet.expressions.times import interval_micros
 from watersmeet.kernels.api import Side
 from watersmeet.plan.across_sides import is_strict
 from watersmeet.plan.logical.conditions import conjuncts

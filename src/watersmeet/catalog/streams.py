@@ -7,7 +7,7 @@ from enum import Enum
 from pydantic import BaseModel, ConfigDict
 
 from watersmeet.columns import TP_TIME
-from watersmeet.expressions.times import EventTime, TimeUnit
+from watersmeet.expressions.event_time import EventTime, TimeUnit
 
 #: The connector of a stream that is stored in the workspace (CREATE STREAM without WITH).
 EMBEDDED = "embedded"

@@ -51,7 +51,7 @@ def _run(job: str) -> float:
     from watersmeet.cli.progress import screen
     from watersmeet.cli.run import follow, print_summary
     from watersmeet.cli.spark import session_of
-    from watersmeet.runtime.query import QueryMode
+    from watersmeet.runtime.query_mode import QueryMode
 
     queries: list[RunningQuery] = []
     with session_of(_FOLDER / "workspace", config=_SHORT_RUN) as session, interruptible() as interrupt:

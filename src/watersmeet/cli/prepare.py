@@ -28,7 +28,7 @@ def prepare() -> None:
     """Make Spark start sooner: run a small job once, and archive the JVM's classes (about 200 MB)."""
     from watersmeet.cli.rows import err
     from watersmeet.cli.spark import SparkStart, stop_session
-    from watersmeet.runtime.query import QueryMode
+    from watersmeet.runtime.query_mode import QueryMode
     from watersmeet.session.class_archive import class_archive, new_archive
     from watersmeet.session.jvm import end_jvm
     from watersmeet.session.results import Started

@@ -24,7 +24,6 @@ from watersmeet.cli.live import View
 from watersmeet.cli.parameters import make_workspace
 from watersmeet.cli.private_files import create_private
 from watersmeet.errors import WatersmeetError
-from watersmeet.sql.parse import is_complete
 
 HISTORY_NAME = "history"
 VIEW = "view"
@@ -104,6 +103,8 @@ def is_finished(text: str) -> bool:
     """Return whether Enter executes the text: a command of the shell, or statements that end with a semicolon."""
     if text.strip().lower() in COMMANDS or text.lower().split()[:1] == [VIEW]:
         return True
+    from watersmeet.sql.parse import is_complete  # not before the prompt is there
+
     try:
         return is_complete(text)
     except WatersmeetError:

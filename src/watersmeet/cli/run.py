@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,13 +26,12 @@ from watersmeet.errors import ConfigError, WatersmeetError
 
 if TYPE_CHECKING:
     from watersmeet.cli.progress import Screen
-    from watersmeet.runtime.query import QueryMode, RunningQuery
+    from watersmeet.runtime.query import RunningQuery
+    from watersmeet.runtime.query_mode import QueryMode
     from watersmeet.session.results import Result
     from watersmeet.session.session import Session
-    from watersmeet.sql.statements import Statement
 
 _LOOK_SECONDS = 0.2
-_SLOTS = 64
 
 Script = Annotated[str, typer.Argument(metavar="FILE", help="A file of SQL statements, or - for standard input.")]
 Bounded = Annotated[
@@ -78,13 +76,14 @@ def run(
 
     from watersmeet.cli.progress import screen
     from watersmeet.cli.spark import session_of
-    from watersmeet.runtime.query import QueryMode
+    from watersmeet.cli.spark_for import spark_for
+    from watersmeet.runtime.query_mode import QueryMode
 
     mode = QueryMode.BOUNDED if bounded else QueryMode.DRAIN if drain else QueryMode.CONTINUOUS
     queries: list[RunningQuery] = []
     interrupt = Interrupt()
     try:
-        place, config = spark_for(statements, master, real_time=real_time)
+        place, config = spark_for(statements, master, workspace, bounded=bounded, real_time=real_time)
         with session_of(workspace, packages or (), place, config) as session, interruptible(interrupt):
             try:
                 with screen(view) as shown:
@@ -99,21 +98,6 @@ def run(
         again = resume_command(script, mode, workspace, checkpoint, packages or (), master, view, real_time=real_time)
         print_interrupted(queries, again, resumable=script != STANDARD_INPUT)
         raise typer.Exit(interrupt.exit_code)
-
-
-def spark_for(
-    statements: Iterable[Statement], master: str | None, *, real_time: bool
-) -> tuple[str | None, Mapping[str, str] | None]:
-    """The master and further settings of Spark for a job.
-
-    In real time all tasks of a query run at once, each in a slot of its own.  On this machine slots are threads: many
-    cost nothing, but there should be no more buckets than cores.
-    """
-    from watersmeet.session.modes import runs_in_real_time
-
-    if master is not None or not (real_time or runs_in_real_time(statements)):
-        return master, None
-    return f"local[{_SLOTS}]", {"spark.sql.shuffle.partitions": str(os.cpu_count() or 1)}
 
 
 def follow(
@@ -133,7 +117,7 @@ def follow(
     In a bounded or draining run each query ends before the next statement, which may read its rows, unless queries are
     to run ``side_by_side``.  Raises the error of the first query that fails.  All queries have stopped on return.
     """
-    from watersmeet.runtime.query import QueryMode
+    from watersmeet.runtime.query_mode import QueryMode
     from watersmeet.session.results import Started
     from watersmeet.sql.parse import parse
 
@@ -214,7 +198,7 @@ def resume_command(
     real_time: bool = False,
 ) -> str:
     """Return the command that runs the same script on the same checkpoints, from the same folder."""
-    from watersmeet.runtime.query import QueryMode
+    from watersmeet.runtime.query_mode import QueryMode
 
     words = ["watersmeet", "run", script]
     if mode is not QueryMode.CONTINUOUS:

@@ -40,24 +40,24 @@ _STACK = re.compile(r"\s+at |\s+\.\.\. ")
 def session_of(
     workspace: Path, packages: Sequence[str] = (), master: str | None = None, config: Mapping[str, str] | None = None
 ) -> Iterator[Session]:
-    """Yield a session, and stop it and its Spark at the end.
+    """Yield a session, and stop its queries at the end, but not after a ``KeyboardInterrupt``.
 
-    After a ``KeyboardInterrupt`` nothing is stopped: Spark ends with this process.  Raises ``WatersmeetError`` if
-    Spark has ended by itself.
+    Spark ends with this process: to stop it first takes most of a second.  Raises ``WatersmeetError`` if Spark has
+    ended by itself.
     """
-    from py4j.protocol import Py4JNetworkError
-
     session = start_session(workspace, packages, master, config)
+    from py4j.protocol import Py4JNetworkError  # not while another thread imports it
+
     try:
         try:
             yield session
         except KeyboardInterrupt:
             raise
         except BaseException:
-            stop_session(session)
+            session.stop()
             raise
         else:
-            stop_session(session)
+            session.stop()
     except (ConnectionRefusedError, ConnectionResetError, Py4JNetworkError):
         raise WatersmeetError(
             "Spark has ended, and its queries with it",
@@ -146,9 +146,15 @@ class SparkStart:
         return log, starting
 
     def _connect(self, log: _Log) -> Session:
+        from watersmeet.session.spark import launch_jvm  # quick; the rest is imported while the JVM starts
+
+        def launch() -> None:
+            with log.taking_output() as output:
+                launch_jvm(**self._settings, record=self._record, output=output)
+
         with ThreadPoolExecutor(1) as pool:
-            launching = pool.submit(self._launch, log)
-            from watersmeet.session.session import connect  # takes as long as the JVM needs to start
+            launching = pool.submit(launch)
+            from watersmeet.session.session import connect
 
             launching.result()
         if self._is_abandoned:
@@ -157,12 +163,6 @@ class SparkStart:
         if self._is_abandoned:
             stop_session(session)
         return session
-
-    def _launch(self, log: _Log) -> None:
-        from watersmeet.session.spark import launch_jvm
-
-        with log.taking_output() as output:
-            launch_jvm(**self._settings, record=self._record, output=output)
 
 
 class _File(RotatingFileHandler):

@@ -98,6 +98,10 @@ class SourceConnector(Connector):
         Raises ``ConfigError`` for options and ``ConnectorError`` where the source cannot be reached.
         """
 
+    def limits_batches(self, stream: StreamDef) -> bool:
+        """Return whether a batch may leave out rows that are there; raises ``ConfigError`` for options."""
+        return True
+
 
 class StoredConnector(SourceConnector):
     """A source that can also be read as a batch. It knows when rows arrived and honours ``seek``."""

@@ -61,6 +61,10 @@ class EmbeddedConnector(StoredConnector, SinkConnector):
         frame = embedded_log(stream, reading.workspace).read_stream(reading.spark, stored_schema(stream), reading.seek)
         return Source(frame, stores_frontier=stream.derived and stream.has_watermark)
 
+    def limits_batches(self, stream: StreamDef) -> bool:
+        """Return False."""
+        return False
+
     def open_stored(self, reading: Reading) -> DataFrame:
         """Return the rows that the log has now."""
         log = embedded_log(reading.stream, reading.workspace)

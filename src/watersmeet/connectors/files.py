@@ -75,6 +75,10 @@ class FilesConnector(StoredConnector, SinkConnector):
         """Raise ``ConfigError`` for wrong options."""
         options_of(stream.options)
 
+    def limits_batches(self, stream: StreamDef) -> bool:
+        """Return whether the stream has the option ``max_files_per_trigger``."""
+        return options_of(stream.options).max_files_per_trigger is not None
+
     def open_source(self, reading: Reading) -> Source:
         """Return a source of the folder; with ``seek`` it skips files that were last changed before.
 

@@ -50,6 +50,10 @@ class KafkaConnector(StoredConnector, SinkConnector):
                 option="changelog",
             )
 
+    def limits_batches(self, stream: StreamDef) -> bool:
+        """Return whether the stream has the option ``max_offsets_per_trigger``."""
+        return options_of(stream.options).max_offsets_per_trigger is not None
+
     def open_source(self, reading: Reading) -> Source:
         """Return the topic as a source with the frontiers of its partitions.
 

@@ -13,7 +13,7 @@ from watersmeet.columns import TP_DELTA
 from watersmeet.connectors.binary_formats import avro_schema
 from watersmeet.connectors.envelope import DEBEZIUM
 from watersmeet.connectors.formats import Format, format_options
-from watersmeet.expressions.times import TimeUnit
+from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.records.avro import avro_decoder
 from watersmeet.records.debezium import ChangeTime, debezium_decoder
 from watersmeet.records.decoder import Decoder

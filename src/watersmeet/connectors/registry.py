@@ -110,6 +110,12 @@ def open_source(
     return replace(source, frame=with_deltas(source.frame, stream), records=records, live=followed)
 
 
+def limits_batches(stream: StreamDef) -> bool:
+    """Return whether a batch may leave out rows of the stream that are there; raises ``ConfigError`` for options."""
+    connector = _connector(stream)
+    return not isinstance(connector, SourceConnector) or connector.limits_batches(stream)
+
+
 def _with_deltas(format: RecordFormat, stream: StreamDef) -> RecordFormat:
     by_spark = format.by_spark
     return replace(format, by_spark=lambda raw: with_deltas(by_spark(raw), stream))

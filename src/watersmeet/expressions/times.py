@@ -1,18 +1,14 @@
-"""Event times: their column, and how they map to internal event time.
+"""Times in SQL: the length of an interval, and the unit of an event time by its type.
 
-Internal event time is an int64. It counts microseconds since the epoch for timestamps and for integers in seconds,
-milliseconds or microseconds, and rows for plain sequence numbers (unit ``row``). A day is 24 hours; months and
-years have no fixed length and are refused.
+A day is 24 hours; months and years have no fixed length and are refused.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum
-
 from sqlglot import exp
 
 from watersmeet.errors import UnsupportedError
+from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.expressions.nodes import interval_parts
 from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.type_groups import INSTANTS
@@ -31,44 +27,13 @@ _MICROS = {
 INTERVAL_UNITS = tuple(_MICROS)
 
 
-class TimeUnit(Enum):
-    """What an event-time column counts."""
-
-    TIMESTAMP = "timestamp"
-    TIMESTAMP_NTZ = "timestamp_ntz"
-    SECONDS = "s"
-    MILLISECONDS = "ms"
-    MICROSECONDS = "us"
-    ROWS = "row"
-
-    @property
-    def scale(self) -> int:
-        """Units of internal event time in one unit of the column."""
-        return {TimeUnit.SECONDS: 1_000_000, TimeUnit.MILLISECONDS: 1_000}.get(self, 1)
-
-    @classmethod
-    def of(cls, kind: exp.DataType) -> TimeUnit | None:
-        """Return the default unit of a column by its type; None if the type cannot be an event time."""
-        if kind.is_type(exp.DataType.Type.TIMESTAMPNTZ):
-            return cls.TIMESTAMP_NTZ
-        if kind.is_type(*INSTANTS):
-            return cls.TIMESTAMP
-        return cls.MILLISECONDS if kind.is_type(*exp.DataType.INTEGER_TYPES) else None
-
-    @property
-    def is_integer(self) -> bool:
-        """Whether the column is an integer."""
-        return self not in (TimeUnit.TIMESTAMP, TimeUnit.TIMESTAMP_NTZ)
-
-
-@dataclass(frozen=True, slots=True)
-class EventTime:
-    """The event-time column of a stream, its unit, and the watermark delay in units of internal event time."""
-
-    column: str
-    unit: TimeUnit
-    delay: int = 0
-    declared: bool = True
+def unit_of_type(kind: exp.DataType) -> TimeUnit | None:
+    """Return the default unit of an event time by its column's type; None if the type cannot be an event time."""
+    if kind.is_type(exp.DataType.Type.TIMESTAMPNTZ):
+        return TimeUnit.TIMESTAMP_NTZ
+    if kind.is_type(*INSTANTS):
+        return TimeUnit.TIMESTAMP
+    return TimeUnit.MILLISECONDS if kind.is_type(*exp.DataType.INTEGER_TYPES) else None
 
 
 def interval_micros(interval: exp.Expr) -> int:
@@ -100,14 +65,3 @@ def interval_micros(interval: exp.Expr) -> int:
             f"{interval.sql(dialect='spark')} is not a whole number of microseconds", position=position_of(interval)
         )
     return int(micros)
-
-
-def span_text(amount: int, unit: TimeUnit) -> str:
-    """Format a length of internal event time for messages."""
-    if unit is TimeUnit.ROWS:
-        return f"{amount} rows"
-    seconds = amount / 1_000_000
-    for name, length in (("h", 3600), ("min", 60)):
-        if seconds and seconds % length == 0:
-            return f"{seconds / length:g} {name}"
-    return f"{seconds:g} s"

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from sqlglot import exp
 
 from watersmeet.columns import TP_TIME
+from watersmeet.expressions.event_time import span_text
 from watersmeet.expressions.text import plain_sql
-from watersmeet.expressions.times import span_text
 from watersmeet.plan.emission import DEFAULT_LIMIT, LIMIT_SETTING
 from watersmeet.plan.explain_phrases import plain_name
 from watersmeet.plan.logical.query import Aggregation

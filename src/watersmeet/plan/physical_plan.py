@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from watersmeet.engine.hot_keys import SpreadRule
 from watersmeet.engine.specs import InputSpec
-from watersmeet.expressions.times import TimeUnit
+from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.kernels.api import Kernel
 from watersmeet.plan.emission import Emission
 from watersmeet.plan.logical.query import LogicalQuery, OutputColumn

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from watersmeet.columns import TIME, TP_DELTA
-from watersmeet.expressions.times import TimeUnit
+from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.kernels.changelog.newest import Newest
 from watersmeet.plan.external_tables import computed_key
 from watersmeet.plan.logical.conditions import inputs_of

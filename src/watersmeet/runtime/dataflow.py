@@ -27,7 +27,7 @@ from watersmeet.engine.frames import FRAME_DDL, FrameKind
 from watersmeet.engine.routing import bucket_numbers
 from watersmeet.engine.specs import OperatorSpec
 from watersmeet.engine.unpack import FRONTIER
-from watersmeet.expressions.times import TimeUnit
+from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.kernels.api import FOREVER
 from watersmeet.plan.logical.tree import Input
 from watersmeet.plan.physical_plan import PhysicalInput, PhysicalPlan

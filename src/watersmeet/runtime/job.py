@@ -22,14 +22,16 @@ if TYPE_CHECKING:
 class Job:
     """What a query needs to start.
 
-    ``open_sources`` takes the session to read in, whether batches are limited, and where streams begin.  ``target`` is
-    the stream that the query feeds; ``write`` takes each batch's rows, its number, and a key that identifies query and
-    batch, and ``live_sink`` opens the same target for a query in real time.  ``keep_late_rows`` takes number and key of
-    a batch that has been written.  ``frontier_lag`` is set if the target stores the query's frontier.
+    ``open_sources`` takes the session to read in, whether batches are limited, and where streams begin;
+    ``limits_batches`` is set if a batch may leave out rows that are there.  ``target`` is the stream that the query
+    feeds; ``write`` takes each batch's rows, its number, and a key that identifies query and batch, and ``live_sink``
+    opens the same target for a query in real time.  ``keep_late_rows`` takes number and key of a batch that has been
+    written.  ``frontier_lag`` is set if the target stores the query's frontier.
     """
 
     name: str
     plan: PhysicalPlan
+    limits_batches: bool
     target: str
     open_sources: Callable[[SparkSession, bool, Seek | None], Mapping[str, Source]]
     write: Callable[[DataFrame, int, str], object]
@@ -50,8 +52,12 @@ class Run:
 class Host(Protocol):
     """A way to run a job on Spark."""
 
-    def start(self, *, limited: bool, available_now: bool) -> Run:
-        """Start one Spark query on the job's checkpoint."""
+    def start(self, *, limited: bool, available_now: bool, declares_end: bool = False) -> Run:
+        """Start one Spark query on the job's checkpoint.
+
+        ``limited`` applies the limits on batch sizes.  ``available_now`` ends the query when it has processed what was
+        there at its start, and with ``declares_end`` that is the whole input.
+        """
 
     def has_run(self, progress: Mapping[str, Any]) -> None:
         """Take note of a batch that Spark has committed."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from watersmeet.engine.control_events import Event, EventKind
 from watersmeet.runtime.dataflow import Resources, build, new_buckets
 from watersmeet.runtime.failures import planning
 from watersmeet.runtime.job import Job, Run, batch_key
@@ -25,7 +26,7 @@ class MicroBatches:
         self._checkpoint_id = ""
         self._write_error: Exception | None = None
 
-    def start(self, *, limited: bool, available_now: bool) -> Run:
+    def start(self, *, limited: bool, available_now: bool, declares_end: bool = False) -> Run:
         """Start one Spark query on the checkpoint."""
         job, spark, settings = self._job, self._spark, self._job.plan.query.settings
         stored = job.checkpoint.read_plan()
@@ -52,6 +53,8 @@ class MicroBatches:
                 writer = writer.trigger(availableNow=True)
             elif settings.trigger:
                 writer = writer.trigger(processingTime=f"{int(settings.trigger * 1000)} milliseconds")
+            if declares_end:  # not sooner: a query that cannot start may be started in another mode
+                job.checkpoint.write_event(Event(EventKind.END))
             return Run(writer.start(), partial(shutil.rmtree, dataflow.folder, ignore_errors=True))
 
     def has_run(self, progress: Mapping[str, Any]) -> None:

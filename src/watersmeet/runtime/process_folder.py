@@ -21,6 +21,8 @@ from fcntl import LOCK_EX, LOCK_NB, flock
 from functools import cache
 from pathlib import Path
 
+#: The longest path of a Unix socket, in bytes; Linux has 107, macOS and the BSDs 103.
+LONGEST_SOCKET_PATH = 103
 #: How long a JVM that accepts no connections may take to end.
 _LAST_SECONDS = 10.0
 _PREFIX = "watersmeet-run-"

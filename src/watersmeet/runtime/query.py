@@ -5,34 +5,25 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from enum import Enum
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from watersmeet.engine.control_events import Event, EventKind
 from watersmeet.errors import CheckpointError, WatersmeetError
 from watersmeet.runtime.failures import translate
 from watersmeet.runtime.idle_inputs import IdleWatch
 from watersmeet.runtime.job import Host, Job
 from watersmeet.runtime.metrics import ProgressReader, counters_of, rows_out
 from watersmeet.runtime.micro_batches import MicroBatches
+from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.runtime.real_time.run import RealTime
 from watersmeet.runtime.report import Report, report_of
 from watersmeet.settings.secrets import hide
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.2
-
-
-class QueryMode(Enum):
-    """How long a query runs."""
-
-    CONTINUOUS = "continuous"  # until it is stopped
-    BOUNDED = "bounded"  # processes the input that exists, treats it as complete, flushes and ends
-    DRAIN = "drain"  # processes the input that exists and stays resumable
 
 
 class RunningQuery:
@@ -108,7 +99,7 @@ class RunningQuery:
     # -- the runs of a mode ----------------------------------------------------------------------------------------
 
     def _begin(self) -> bool:
-        """Check the checkpoint and start a run; True if it resumes an end of input that was not fully processed."""
+        """Check the checkpoint and start a run; True if it processes the end of input, and no other has to follow."""
         checkpoint = self._job.checkpoint
         stored = checkpoint.read_plan()
         checkpoint.refuse_sealed(stored)
@@ -121,12 +112,15 @@ class RunningQuery:
                 )
             self._start(limited=False, available_now=True)
             return True
+        if self._mode is QueryMode.BOUNDED and not self._job.limits_batches:  # one batch, with or without its end
+            self._start(limited=False, available_now=True, declares_end=True)
+            return True
         self._start(limited=True, available_now=self._mode is not QueryMode.CONTINUOUS)
         return False
 
-    def _start(self, *, limited: bool, available_now: bool) -> None:
+    def _start(self, *, limited: bool, available_now: bool, declares_end: bool = False) -> None:
         """Start one Spark query on the checkpoint."""
-        self._run = self._host.start(limited=limited, available_now=available_now)
+        self._run = self._host.start(limited=limited, available_now=available_now, declares_end=declares_end)
         self._query = self._run.query
 
     def _supervise(self) -> None:
@@ -134,9 +128,8 @@ class RunningQuery:
             self._watch_runs()
             if self._mode is QueryMode.BOUNDED and not self._stopping.is_set():
                 if not self._has_ended:
-                    self._job.checkpoint.write_event(Event(EventKind.END))
                     self._has_ended = True
-                    self._start(limited=False, available_now=True)
+                    self._start(limited=False, available_now=True, declares_end=True)
                     if self._stopping.is_set() and self._query is not None:
                         self._query.stop()
                     self._watch()

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from watersmeet.columns import BAD, PACKED, PART, RAW, SEQUENCE, STORED_FRONTIER, TEXT, TIME, spark_name
 from watersmeet.engine.pack import GREATEST_TIME, RAW_TEXT
-from watersmeet.expressions.times import EventTime, TimeUnit
+from watersmeet.expressions.event_time import EventTime, TimeUnit
 from watersmeet.plan.logical.tree import Input
 from watersmeet.plan.physical_plan import PhysicalInput
 

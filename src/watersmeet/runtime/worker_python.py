@@ -15,10 +15,12 @@ import runpy
 import shutil
 import sys
 import sysconfig
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import TextIO
+
+from watersmeet.runtime.fork_server import SOCKET_VARIABLE, run_in_fork
 
 #: The environment variable that names the file for what such a process prints.
 LOG_VARIABLE = "WATERSMEET_PYTHON_LOG"
@@ -44,25 +46,25 @@ def archives_last(path: Sequence[str]) -> list[str]:
 
 
 def main() -> None:
-    """Do what ``python`` does with the same arguments."""
+    """Do what ``python`` does with the same arguments, in a fork of the fork server if there is one."""
     match sys.argv[1:]:
         case ["-m", module, *rest]:
-            sys.path[:] = archives_last([str(Path.cwd()), *sys.path[1:]])
-            sys.argv = [module, *rest]  # runpy sets the first
-            with _progress_to_log(module):
-                runpy.run_module(module, run_name="__main__", alter_sys=True)
+            path = archives_last([str(Path.cwd()), *sys.path[1:]])
+            with _standard_output(module) as output:
+                code = run_in_fork(os.environ.get(SOCKET_VARIABLE, ""), module, rest, path, (0, output.fileno(), 2))
+                if code is None:
+                    sys.path[:] = path
+                    sys.argv = [module, *rest]  # runpy sets the first
+                    with redirect_stdout(output):
+                        runpy.run_module(module, run_name="__main__", alter_sys=True)
+            sys.exit(code)
         case other:
             os.execv(sys.executable, [sys.executable, *other])
 
 
-@contextmanager
-def _progress_to_log(module: str) -> Iterator[None]:
-    """Redirect what ``module`` prints as progress; errors go to standard error, which stays."""
-    if module != _PRINTS_PROGRESS:
-        yield
-        return
-    with _open_log() as log, redirect_stdout(log):
-        yield
+def _standard_output(module: str) -> AbstractContextManager[TextIO]:
+    """Where ``module`` prints: what it prints as progress goes to a log; errors go to standard error in any case."""
+    return _open_log() if module == _PRINTS_PROGRESS else nullcontext(sys.stdout)
 
 
 def _open_log() -> TextIO:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import TP_DELTA, TP_TIME
-from watersmeet.expressions.times import TimeUnit
+from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.session.results import Table
 
 

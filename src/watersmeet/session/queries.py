@@ -17,7 +17,8 @@ from watersmeet.plan.physical_plan import PhysicalPlan
 from watersmeet.runtime.checkpoint import Checkpoint
 from watersmeet.runtime.job import Job
 from watersmeet.runtime.late_row_stream import keep_late_rows
-from watersmeet.runtime.query import QueryMode, RunningQuery, start_query
+from watersmeet.runtime.query import RunningQuery, start_query
+from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.runtime.real_time.checks import check_real_time
 from watersmeet.runtime.storage import Storage
 from watersmeet.session.results import Table
@@ -83,6 +84,7 @@ class Queries:
             open_sources=lambda spark, limited, seek: self._streams.sources(
                 plan, limited=limited, seek=seek, live=spark if plan.query.settings.is_real_time else None
             ),
+            limits_batches=self._streams.limit_batches(plan),
             write=self._writer(plan, target, columns, show),
             live_sink=lambda: registry.open_live_sink(target, self._workspace, plan, columns, show),
             keep_late_rows=self._keeper_of_late_rows(plan, stored),

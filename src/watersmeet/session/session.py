@@ -28,7 +28,8 @@ from watersmeet.plan.lineage import derived_stream
 from watersmeet.plan.physical_plan import PhysicalPlan
 from watersmeet.runtime.dataflow import Resources, build, new_buckets
 from watersmeet.runtime.failures import planning
-from watersmeet.runtime.query import QueryMode, RunningQuery
+from watersmeet.runtime.query import RunningQuery
+from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.session.listings import description
 from watersmeet.session.modes import in_mode
 from watersmeet.session.queries import Queries, name_of_insert

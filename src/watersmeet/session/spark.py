@@ -14,15 +14,14 @@ from pyspark.sql import SparkSession
 
 from watersmeet.connectors.packages import coordinates
 from watersmeet.errors import ConfigError
+from watersmeet.runtime.fork_server import SOCKET_VARIABLE, fork_server
 from watersmeet.runtime.masters import local_cores, with_retries
-from watersmeet.runtime.process_folder import process_folder
-from watersmeet.runtime.real_time.run import PIPELINED
+from watersmeet.runtime.process_folder import LONGEST_SOCKET_PATH, process_folder
+from watersmeet.runtime.real_time.spark_needs import PIPELINED
 from watersmeet.runtime.worker_python import LOG_VARIABLE, worker_python
 from watersmeet.session.jvm import AVRO_LIMITS, not_started, silence_end_of_jvm, start_jvm
 
 _STATE_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
-#: In bytes; Linux has 107, macOS and the BSDs 103.
-_LONGEST_SOCKET_PATH = 103
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
@@ -57,6 +56,8 @@ def open_spark(
         spark.conf.set(_STATE_PROVIDER, _ROCKSDB)
     if str(spark.sparkContext.master).startswith("local"):
         spark.sparkContext.pythonExec = worker_python()
+        if (server := fork_server()) is not None:
+            spark.sparkContext.environment[SOCKET_VARIABLE] = server
     spark.sparkContext.environment[LOG_VARIABLE] = str(process_folder().path / "python-workers.log")
     return spark
 
@@ -77,7 +78,10 @@ def launch_jvm(
     packages, config = tuple(packages), config or {}
     _refuse_connect(None, config)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    start_jvm(_new_settings(packages, master, config), coordinates(packages), record, output)
+    settings = _new_settings(packages, master, config)
+    if settings["spark.master"].startswith("local"):
+        fork_server()  # it imports what it needs while the JVM starts
+    start_jvm(settings, coordinates(packages), record, output)
 
 
 def settings_for(config: Mapping[str, str]) -> dict[str, str]:
@@ -115,7 +119,7 @@ def _sockets(folder: Path) -> dict[str, str]:
 
     Over TCP, a small message waits up to 40 ms for the receipt of the one before it.
     """
-    if len(f"{folder}/.{uuid.uuid4()}.sock".encode()) > _LONGEST_SOCKET_PATH:
+    if len(f"{folder}/.{uuid.uuid4()}.sock".encode()) > LONGEST_SOCKET_PATH:
         return {}
     return {"spark.python.unix.domain.socket.enabled": "true", "spark.python.unix.domain.socket.dir": str(folder)}
 

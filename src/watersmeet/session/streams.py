@@ -209,6 +209,11 @@ class Streams:
                 )
         return found
 
+    def limit_batches(self, plan: PhysicalPlan) -> bool:
+        """Whether a batch may leave out rows that are there, of any stream that a plan reads."""
+        streams = [part.input.stream for part in plan.inputs]
+        return any(each.name.lower() in self._registered or registry.limits_batches(each) for each in streams)
+
     def check_seek(self, plan: PhysicalPlan, position: Position | None) -> None:
         """Raise ``ConfigError`` if SETTINGS seek_to applies to a stream that does not support it."""
         seek_to = plan.query.settings.seek_to

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from watersmeet.catalog.streams import StreamDef, StreamMode
 from watersmeet.connectors.envelope import NO_KEY, NO_OP, REPLICA_IDENTITY, TRUNCATED
-from watersmeet.expressions.times import TimeUnit
+from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.testing.cells import EPOCH, Value
 
 

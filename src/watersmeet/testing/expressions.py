@@ -13,7 +13,7 @@ from watersmeet.columns import BAD, RAW, SEQUENCE, TIME, TP_DELTA, WEIGHT
 from watersmeet.engine.pack import RAW_TEXT
 from watersmeet.engine.routing import NULL_HASH
 from watersmeet.errors import BindError
-from watersmeet.expressions.times import TimeUnit
+from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.expressions.type_names import spark_type
 from watersmeet.kernels.api import quote
 from watersmeet.plan.logical.tree import Input

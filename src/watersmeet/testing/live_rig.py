@@ -139,6 +139,7 @@ class LiveRig(Rig):
         return Job(
             name=self._name,
             plan=self.plan,
+            limits_batches=False,
             target="the test",
             open_sources=self._sources,
             write=lambda rows, batch, key: None,

@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.errors import Position
-from watersmeet.expressions.times import EventTime
+from watersmeet.expressions.event_time import EventTime
 from watersmeet.kernels.api import JoinKind, Side
 from watersmeet.kernels.asof.match import Direction
 from watersmeet.plan.logical.time_bounds import Differences, Interval

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from watersmeet.expressions.times import span_text
+from watersmeet.expressions.event_time import span_text
 from watersmeet.kernels.api import EmitMode, Side
 from watersmeet.kernels.match import WindowMatch
 from watersmeet.plan.explain_phrases import input_of, key_lines, plain_condition

@@ -22,9 +22,9 @@ from sqlglot import exp
 
 from watersmeet.columns import TP_TIME
 from watersmeet.errors import PlanError, UnsupportedError
+from watersmeet.expressions.event_time import TimeUnit, span_text
 from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.text import plain_sql
-from watersmeet.expressions.times import TimeUnit, span_text
 from watersmeet.kernels.api import Side
 from watersmeet.kernels.asof.match import Direction
 from watersmeet.plan.external_tables import require_key, table_of

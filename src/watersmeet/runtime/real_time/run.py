@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from watersmeet.errors import ConfigError, WatersmeetError
+from watersmeet.errors import WatersmeetError
 from watersmeet.runtime.dataflow import Resources, Source, new_buckets
 from watersmeet.runtime.failures import planning, translate
 from watersmeet.runtime.job import Job, Run, batch_key, query_key
@@ -16,6 +16,7 @@ from watersmeet.runtime.real_time.dataflow import build_live, live_inputs, sourc
 from watersmeet.runtime.real_time.epochs import Epochs, RunStart, next_run
 from watersmeet.runtime.real_time.run_log import RunLog
 from watersmeet.runtime.real_time.sinks import RunName
+from watersmeet.runtime.real_time.spark_needs import check_setting, check_slots
 from watersmeet.runtime.real_time.ticks import ControlEvents
 from watersmeet.runtime.storage import Storage
 from watersmeet.settings.seek import resolve
@@ -28,10 +29,6 @@ SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1",
     "spark.sql.execution.pandas.udf.buffer.size": "64",
 }
-
-#: A setting with which Spark must have been started.  Without it, Spark takes what a Python function has sent only when
-#: it has no more to send to it.
-PIPELINED = "spark.python.udf.pipelined.enabled"
 
 #: How many runs may fail one after the other.  More than Spark's attempts at a task: where another query of this Spark
 #: is stopped, Spark may take it for a dead daemon, and ends all Python workers.
@@ -49,12 +46,12 @@ class RealTime:
         self._checkpoint_id = ""
         self._failures = 0  # since an epoch was committed
 
-    def start(self, *, limited: bool, available_now: bool) -> Run:
+    def start(self, *, limited: bool, available_now: bool, declares_end: bool = False) -> Run:
         """Start a run: it begins after the last epoch that Spark has committed.
 
         Raises ``ConfigError`` if Spark has too few task slots, or was started without a setting that this needs.
         """
-        _check_setting(self._spark)
+        check_setting(self._spark)
         job, spark, settings = self._job, self._spark, self._job.plan.query.settings
         stored = job.checkpoint.read_plan()
         buckets = stored.buckets if stored is not None else new_buckets(spark, settings.buckets)
@@ -67,7 +64,7 @@ class RealTime:
             resources = Resources(settings.cache_bytes, settings.memory_limit, job.checkpoint.side)
             epochs = Epochs(job.checkpoint.epochs, run, first, base)
             dataflow = build_live(spark, job.plan, sources, buckets, resources, epochs, origin, self.control)
-            _check_slots(spark, dataflow.slots)
+            check_slots(spark, dataflow.slots)
             self._checkpoint_id = job.checkpoint.accept(stored, buckets, dataflow.operators, seek, settings.mode).id
             self._log.remove_side_output(first)
             self._keep_late_rows()
@@ -119,28 +116,3 @@ def _session_of_its_own(spark: SparkSession) -> SparkSession:
     for name, value in SETTINGS.items():
         own.conf.set(name, value)
     return own
-
-
-def _check_setting(spark: SparkSession) -> None:
-    if spark.conf.get(PIPELINED, "false") != "true":
-        raise ConfigError(
-            f"in real time Spark needs the setting {PIPELINED} = true, which this one was started without",
-            hint="set it when the Spark session is built; watersmeet.connect() does so for a Spark that it starts",
-        )
-
-
-def _check_slots(spark: SparkSession, needed: int) -> None:
-    """Raise ``ConfigError`` if Spark cannot run all tasks at once: they would wait for each other without end."""
-    context: Any = spark.sparkContext._jsc.sc()
-    profile = context.resourceProfileManager().defaultResourceProfile()
-    slots = int(context.maxNumConcurrentTasks(profile))
-    if slots >= needed:
-        return
-    master = str(spark.sparkContext.master)
-    is_local = master.startswith("local")
-    raise ConfigError(
-        f"in real time all tasks of this query run at once: it needs {needed} task slots, and Spark has {slots}",
-        hint=f"start Spark with master local[{needed}] or more: slots are threads, which need no cores of their own"
-        if is_local
-        else "give Spark more executors or cores (spark.executor.cores), or the query fewer SETTINGS buckets",
-    )

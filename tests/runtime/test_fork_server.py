@@ -1,0 +1,126 @@
+"""The fork server: what it runs is as if Python had run it, and it ends with the process that started it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.workers import is_alive
+from watersmeet.runtime.fork_server import SOCKET_VARIABLE
+from watersmeet.runtime.worker_python import worker_python
+
+STARTS_SERVER = "from watersmeet.runtime.fork_server import fork_server\nprint(fork_server(), flush=True)\ninput()\n"
+SHOWN = """
+import os, sys
+print(__name__, sys.argv[1:], os.getcwd(), os.environ["GIVEN"], sys.stdin.readline().strip(), "duckdb" in sys.modules)
+print(os.getppid(), file=sys.stderr)
+sys.exit(int(sys.argv[1]))
+"""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    started = subprocess.Popen(
+        [sys.executable, "-c", STARTS_SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert started.stdout is not None
+        yield started.stdout.readline().strip(), started
+    finally:
+        started.kill()
+        started.communicate()
+
+
+def asked(server: str, folder: Path, module: str, *arguments: str) -> subprocess.Popen[str]:
+    (folder / "shown.py").write_text(SHOWN)
+    (folder / "stays.py").write_text("import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(60)\n")
+    return subprocess.Popen(
+        [worker_python(), "-m", module, *arguments],
+        cwd=folder,
+        env={**os.environ, SOCKET_VARIABLE: server, "GIVEN": "here"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_module_runs_as_with_plain_python(
+    server: tuple[str, subprocess.Popen[str]], tmp_path: Path, code: int
+) -> None:
+    path = _path_when_it_answers(server[0])
+    process = asked(path, tmp_path, "shown", str(code), "-x")
+    out, parent = process.communicate("a line\n", timeout=60)
+    assert out == f"__main__ ['{code}', '-x'] {tmp_path} here a line True\n"  # with the libraries of workers
+    assert process.returncode == code
+    assert int(parent) not in (process.pid, os.getpid())
+
+
+def test_without_a_server_python_starts_as_usual(tmp_path: Path) -> None:
+    process = asked(str(tmp_path / "none.sock"), tmp_path, "shown", "4")
+    out, _ = process.communicate("a line\n", timeout=60)
+    assert out == f"__main__ ['4'] {tmp_path} here a line False\n"
+    assert process.returncode == 4
+
+
+def test_an_error_is_reported_where_python_would(server: tuple[str, subprocess.Popen[str]], tmp_path: Path) -> None:
+    process = asked(_path_when_it_answers(server[0]), tmp_path, "shown", "none")
+    _, errors = process.communicate("a line\n", timeout=60)
+    assert errors.splitlines()[-1] == "ValueError: invalid literal for int() with base 10: 'none'"
+    assert process.returncode == 1
+
+
+def test_who_asked_ends_with_a_fork_that_is_killed(server: tuple[str, subprocess.Popen[str]], tmp_path: Path) -> None:
+    process = asked(_path_when_it_answers(server[0]), tmp_path, "stays")
+    assert process.stdout is not None
+    fork = int(process.stdout.readline())
+    assert fork != process.pid
+    os.kill(fork, signal.SIGKILL)
+    process.communicate(timeout=60)
+    assert process.returncode == 1
+
+
+def test_another_hash_seed_is_not_for_the_server(
+    server: tuple[str, subprocess.Popen[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONHASHSEED", "77")
+    process = asked(_path_when_it_answers(server[0]), tmp_path, "shown", "0")
+    assert process.communicate("a line\n", timeout=60)[0].endswith("a line False\n")
+
+
+def test_the_server_ends_with_the_process_that_started_it() -> None:
+    script = textwrap.dedent("""
+        import os, subprocess
+        from unittest.mock import patch
+        started = []
+        popen = subprocess.Popen
+        def keep(*given, **named):
+            started.append(popen(*given, **named))
+            return started[-1]
+        with patch("subprocess.Popen", keep):
+            from watersmeet.runtime.fork_server import fork_server
+            fork_server()
+        print(started[0].pid, flush=True)
+        os.kill(os.getpid(), 9)
+    """)
+    out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False).stdout
+    deadline = time.monotonic() + 60
+    while is_alive(int(out)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not is_alive(int(out))
+
+
+def _path_when_it_answers(path: str) -> str:
+    deadline = time.monotonic() + 60
+    while not Path(path).exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return path
