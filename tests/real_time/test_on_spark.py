@@ -6,6 +6,7 @@ import json
 import os
 import random
 import signal
+import sqlite3
 import time
 import uuid
 from collections import Counter
@@ -267,6 +268,47 @@ def test_rows_are_printed_as_they_come(
     wait_for(lambda: len(shown) == 2, query)
     assert sorted(shown) == [(1, (1, 2)), (1, (2, 4))]
     query.stop()
+
+
+def test_a_table_is_kept_and_late_rows_are_stored(
+    spark: SparkSession, broker: Broker, new_topic: Callable[..., str], session: Session, tmp_path: Path
+) -> None:
+    topics = {kind: new_topic(1) for kind in "op"}
+    streams = {k: options(broker, t, ", event_time_unit = 'ms'") for k, t in topics.items()}
+    session.sql("".join(STREAMS.partition("CREATE MUTABLE")[:1]).format(**streams))
+    database = sqlite3.connect(tmp_path / "shop.db")
+    database.execute("CREATE TABLE counts (k INTEGER PRIMARY KEY, n BIGINT)")
+    table = f"(connector = 'jdbc', url = 'jdbc:sqlite:{tmp_path}/shop.db', table = 'counts')"
+    session.sql(f"CREATE MUTABLE STREAM counts (k BIGINT, n BIGINT) PRIMARY KEY (k) WITH {table}")
+    query = started(
+        session,
+        f"INSERT INTO counts {QUERIES['counts']} SETTINGS epoch = '2 seconds', late_rows = 'tardy', buckets = 1",
+    )
+
+    def send(kind: str, *sent: tuple[int, int, int]) -> None:
+        values = [json.dumps({"id": id, "k": k, "ts": 1000 * at}) for id, k, at in sent]
+        broker.produce(spark, topics[kind], values, partition=0)
+
+    def stored() -> list[tuple[int, int]]:
+        return database.execute("SELECT k, n FROM counts ORDER BY k").fetchall()
+
+    send("o", (1, 1, 100), (2, 1, 101), (3, 2, 100))
+    send("p", (1, 1, 102), (2, 2, 103))
+    wait_for(lambda: stored() == [(1, 2), (2, 1)], query)
+    for kind in topics:
+        send(kind, (4, 3, 200))
+    wait_for(lambda: stored() == [(1, 2), (2, 1), (3, 1)], query)
+    send("o", (5, 1, 100))
+    send("p", (6, 3, 201))
+    wait_for(lambda: stored() == [(1, 2), (2, 1), (3, 2)], query)
+    wait_for(lambda: query.report().late.get("o") == 1, query)
+    wait_for(lambda: any((tmp_path / "workspace" / "streams" / "tardy").glob("*.parquet")), query)
+    query.stop()
+    session.sql(f"CREATE STREAM kept WITH (connector = 'files', path = '{tmp_path / 'kept'}')")
+    run_job(session, "INSERT INTO kept SELECT source, raw FROM tardy", QueryMode.DRAIN)
+    ((source, raw),) = json_rows(tmp_path / "kept")
+    assert (source, json.loads(str(raw))) == ("o", {"id": 5, "k": 1, "ts": 100_000})
+    database.close()
 
 
 def test_what_real_time_cannot_do_is_refused(

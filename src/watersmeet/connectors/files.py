@@ -19,10 +19,13 @@ from watersmeet.connectors.csv_headers import PLACE, VALUE, skip_headers
 from watersmeet.connectors.debezium import decode_changes
 from watersmeet.connectors.envelope import DEBEZIUM, value_format
 from watersmeet.connectors.formats import Format, decode, format_options
+from watersmeet.connectors.record_decoders import decoder_of
 from watersmeet.connectors.sink_changelogs import Changelogs
 from watersmeet.errors import ConfigError, ConnectorError
+from watersmeet.records.lines import LINE_SCHEMA, LineReader
 from watersmeet.runtime.dataflow import Source
 from watersmeet.runtime.storage import Storage
+from watersmeet.runtime.worker_records import RecordFormat, RecordSource
 from watersmeet.runtime.worker_scan import ParquetFiles
 from watersmeet.settings.option_parsing import parse_options
 from watersmeet.settings.secrets import masked_value
@@ -87,15 +90,21 @@ class FilesConnector(StoredConnector, SinkConnector):
         spark, columns = reading.spark, reading.columns
         given = _existing(spark, reading.stream.options)
         raw = _since(_raw(_stream_reader(spark, given, limited=reading.limited), columns, given), reading.seek)
-        frame = _source_frame(raw, columns, given, reading.changing, F.current_timestamp())
-        scanned = parquet_files(spark, columns, reading.stream.options, limited=reading.limited, seek=reading.seek)
-        return Source(frame, files=scanned)
+        if given.format == "parquet":
+            frame = _rows_of_parquet(raw, columns, F.current_timestamp())
+            scanned = parquet_files(spark, columns, reading.stream.options, limited=reading.limited, seek=reading.seek)
+            return Source(frame, files=scanned)
+        lines = _lines(raw, columns, given, F.current_timestamp())
+        return Source(_decoded(lines, columns, given, reading.changing), records=_records(reading, given, lines))
 
     def open_stored(self, reading: Reading) -> DataFrame:
         """Return the rows of the files that exist now; they arrived when their file was last changed."""
         given = _existing(reading.spark, reading.stream.options)
         raw = _raw(reading.spark.read, reading.columns, given)
-        return _source_frame(raw, reading.columns, given, reading.changing, F.col(_CHANGED))
+        if given.format == "parquet":
+            return _rows_of_parquet(raw, reading.columns, F.col(_CHANGED))
+        lines = _lines(raw, reading.columns, given, F.col(_CHANGED))
+        return _decoded(lines, reading.columns, given, reading.changing)
 
     def open_sink(self, writing: Writing) -> WriteBatch:
         """Return what writes a batch as files."""
@@ -192,24 +201,44 @@ def _raw(reader: DataFrameReader | DataStreamReader, columns: StructType, given:
     return reader.text(given.path)
 
 
-def _source_frame(
-    raw: DataFrame, columns: StructType, given: FilesOptions, changing: StreamDef | None, arrival: Column
-) -> DataFrame:
-    """Return ``raw`` as the declared columns and the hidden ones of a source."""
-    if given.format == "parquet":
-        declared = [spark_name(field.name) for field in columns]
-        place = F.concat(F.encode(_file(), "UTF-8"), F.unhex(_sixteen_digits("_metadata.row_index")))
-        return raw.select(*declared, place.alias(SEQUENCE), arrival.alias(TP_TIME))
+def _rows_of_parquet(raw: DataFrame, columns: StructType, arrival: Column) -> DataFrame:
+    """Return rows of Parquet files as the declared columns and the hidden ones of a source."""
+    declared = [spark_name(field.name) for field in columns]
+    place = F.concat(F.encode(_file(), "UTF-8"), F.unhex(_sixteen_digits("_metadata.row_index")))
+    return raw.select(*declared, place.alias(SEQUENCE), arrival.alias(TP_TIME))
+
+
+def _lines(raw: DataFrame, columns: StructType, given: FilesOptions, arrival: Column) -> DataFrame:
+    """Return the lines of text files that are not blank, as ``LINE_SCHEMA`` but for their type."""
     lines = raw.where(F.trim(VALUE) != "")
     place = F.concat(_file(), _sixteen_digits("_metadata.file_block_start"))
     lines = lines.select(VALUE, place.alias(PLACE), arrival.alias(TP_TIME))
     if given.format == "csv" and given.header:
         lines = skip_headers(lines, columns.names, format_options(Format.CSV, given.format_options))
-    rows = lines.select(VALUE, F.encode(PLACE, "UTF-8").alias(SEQUENCE), TP_TIME)
+    return lines.select(VALUE, F.encode(PLACE, "UTF-8").alias(SEQUENCE), TP_TIME)
+
+
+def _decoded(lines: DataFrame, columns: StructType, given: FilesOptions, changing: StreamDef | None) -> DataFrame:
+    """Return lines as the declared columns and the hidden ones of a source."""
     if given.format == DEBEZIUM:
         assert changing is not None  # see registry.check_connector
-        return decode_changes(rows, VALUE, changing, columns, given.format_options)
-    return decode(rows, VALUE, Format(given.format), columns, given.format_options)
+        return decode_changes(lines, VALUE, changing, columns, given.format_options)
+    return decode(lines, VALUE, Format(given.format), columns, given.format_options)
+
+
+def _records(reading: Reading, given: FilesOptions, lines: DataFrame) -> RecordSource | None:
+    """Return the lines as records for workers to decode; None where only Spark can."""
+    decoder = decoder_of(reading.spark, given.format, reading.columns, given.format_options, reading.changing)
+    if decoder is None:
+        return None
+    format = RecordFormat(
+        LINE_SCHEMA,
+        decoder,
+        lambda raw: _decoded(raw, reading.columns, given, reading.changing),
+        is_text=True,
+        has_deltas=given.format == DEBEZIUM,
+    )
+    return RecordSource(lines, LineReader(), format)
 
 
 def _file() -> Column:

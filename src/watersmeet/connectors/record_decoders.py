@@ -15,6 +15,7 @@ from watersmeet.connectors.envelope import DEBEZIUM
 from watersmeet.connectors.formats import Format, format_options
 from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.records.avro import avro_decoder
+from watersmeet.records.csv import csv_decoder
 from watersmeet.records.debezium import ChangeTime, debezium_decoder
 from watersmeet.records.decoder import Decoder
 from watersmeet.records.json import json_decoder
@@ -38,6 +39,8 @@ def decoder_of(
         return _of_changes(changing, columns)
     if format == Format.JSON and not format_options(Format.JSON, options):
         return json_decoder(to_arrow_schema(columns, timezone="UTC"))
+    if format == Format.CSV and not format_options(Format.CSV, options):
+        return csv_decoder(to_arrow_schema(columns, timezone="UTC"))
     return None
 
 

@@ -6,7 +6,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 _MOMENT = r"^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(\.\d{1,6})?"
-_WITH_ZONE = _MOMENT + r"(Z|[+-]\d{2}:\d{2})$"
+# Java's offsets end at 18 hours
+_WITH_ZONE = _MOMENT + r"(Z|[+-](0\d|1[0-7]):[0-5]\d)$"
 _WITHOUT_ZONE = _MOMENT + "$"
 _DATE = r"^\d{4}-\d{2}-\d{2}$"
 
