@@ -27,7 +27,9 @@ def test_places_rise_over_the_batches_of_a_task() -> None:
     reader = LineReader()
     found = [lines for each in (batch("a", "b"), batch(), batch("c")) for lines in reader(each)]
     assert [value for lines in found for value in lines.values.to_pylist()] == [b"a", b"b", b"c"]
-    places = [place for lines in found for place in lines.rows.column(SEQUENCE).to_pylist()]
+    places = [
+        place for lines in found for place in lines.raw(np.arange(len(lines.values))).column(SEQUENCE).to_pylist()
+    ]
     assert places == [b"f" + number.to_bytes(8) for number in range(3)]
 
 

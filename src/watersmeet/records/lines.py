@@ -18,9 +18,14 @@ LINE_SCHEMA = pa.schema([(LINE, pa.binary()), (SEQUENCE, pa.binary()), (TP_TIME,
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Some lines, each with a position of its own; ``rows`` has the columns ``LINE_SCHEMA``."""
+    """Some lines: ``rows`` has the columns ``LINE_SCHEMA``, ``first`` is the number of the first line in its task.
+
+    A line's number goes into its position.  Lines that are left to Spark meet the others again, in whatever order;
+    their numbers tell which came first.
+    """
 
     rows: pa.RecordBatch
+    first: int
 
     @property
     def values(self) -> pa.Array:
@@ -28,30 +33,30 @@ class Lines:
         return self.rows.column(LINE)
 
     def hidden(self, names: Sequence[str], numbers: np.ndarray) -> pa.Table:
-        """The hidden columns as they came."""
-        return pa.Table.from_batches([self.rows.select(list(names)).take(pa.array(numbers))])
+        """The hidden columns that Spark has read, with each line's own position."""
+        return pa.Table.from_batches([self._numbered(names, numbers)])
 
     def raw(self, numbers: np.ndarray) -> pa.RecordBatch:
-        """The lines with these numbers as ``LINE_SCHEMA``."""
-        return self.rows.take(pa.array(numbers))
+        """The lines with these numbers as ``LINE_SCHEMA``, each with its own position."""
+        return self._numbered(LINE_SCHEMA.names, numbers)
+
+    def _numbered(self, names: Sequence[str], numbers: np.ndarray) -> pa.RecordBatch:
+        found = self.rows.select(list(names)).take(pa.array(numbers))
+        if SEQUENCE not in names:
+            return found
+        suffixes = (self.first + numbers).astype(">i8").tobytes()
+        suffix = pa.Array.from_buffers(pa.binary(8), len(numbers), [None, pa.py_buffer(suffixes)]).cast(pa.binary())
+        places = pc.binary_join_element_wise(found.column(SEQUENCE), suffix, pa.scalar(b"", pa.binary()))
+        return found.set_column(found.schema.get_field_index(SEQUENCE), SEQUENCE, places)
 
 
 @dataclass(slots=True)
 class LineReader:
-    """Takes batches of a task's lines, in their order, and numbers the lines.
-
-    Lines that are left to Spark meet the others again, in whatever order; their numbers tell which came first.
-    """
+    """Takes batches of a task's lines, in their order."""
 
     _seen: int = 0
 
     def __call__(self, batch: pa.RecordBatch) -> Iterator[Lines]:
         """The lines of a batch."""
-        numbers = np.arange(self._seen, self._seen + batch.num_rows, dtype=">i8").tobytes()
+        yield Lines(batch.select(LINE_SCHEMA.names).cast(LINE_SCHEMA), self._seen)
         self._seen += batch.num_rows
-        suffix = pa.Array.from_buffers(pa.binary(8), batch.num_rows, [None, pa.py_buffer(numbers)]).cast(pa.binary())
-        places = pc.binary_join_element_wise(batch.column(SEQUENCE), suffix, pa.scalar(b"", pa.binary()))
-        columns = {**dict(zip(batch.schema.names, batch.columns, strict=True)), SEQUENCE: places}
-        yield Lines(
-            pa.RecordBatch.from_arrays([columns[each.name].cast(each.type) for each in LINE_SCHEMA], schema=LINE_SCHEMA)
-        )
