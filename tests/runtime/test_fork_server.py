@@ -89,10 +89,11 @@ def test_who_asked_ends_with_a_fork_that_is_killed(server: tuple[str, subprocess
     assert process.returncode == 1
 
 
-def test_another_hash_seed_is_not_for_the_server(
-    server: tuple[str, subprocess.Popen[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["PYTHONHASHSEED", "OMP_NUM_THREADS"])
+def test_other_settings_of_python_s_start_are_not_for_the_server(
+    server: tuple[str, subprocess.Popen[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setenv("PYTHONHASHSEED", "77")
+    monkeypatch.setenv(name, "77")
     process = asked(_path_when_it_answers(server[0]), tmp_path, "shown", "0")
     assert process.communicate("a line\n", timeout=60)[0].endswith("a line False\n")
 

@@ -32,7 +32,9 @@ from watersmeet.runtime.process_folder import LONGEST_SOCKET_PATH, process_folde
 
 #: The environment variable that names the server's socket.
 SOCKET_VARIABLE = "WATERSMEET_FORK_SERVER"
-_SEED_VARIABLE = "PYTHONHASHSEED"
+#: What Python and its libraries read when they start, with the values that Spark gives its workers: the seed by which a
+#: key has one hash in all of them, and the threads of a library.
+_READ_AT_START = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
 _MAX_REQUEST = 1 << 20
 _STREAMS = (0, 1, 2)
 _CODE_BYTES = 4
@@ -61,8 +63,7 @@ def fork_server() -> str | None:
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        # Spark's own seed: a key must have one hash in all workers
-        env={_SEED_VARIABLE: "0", **os.environ, "PYTHONUNBUFFERED": "1"},
+        env={**_READ_AT_START, **os.environ, "PYTHONUNBUFFERED": "1"},
         start_new_session=True,  # Ctrl-C is for the driver
     )
     owner = os.getpid()
@@ -81,7 +82,7 @@ def run_in_fork(
 ) -> int | None:
     """Run a module in a fork of the server, with these standard streams; return its exit code.
 
-    Returns None if no server answers, or it has another seed for hashes; nothing has been run then.
+    Returns None if no server answers, or it has started with other settings; nothing has been run then.
     """
     request = Request(module, arguments, str(Path.cwd()), path, dict(os.environ))
     with socket.socket(socket.AF_UNIX) as connection:
@@ -140,7 +141,7 @@ def _answer(connection: socket.socket) -> NoReturn:
         _, streams, _, _ = socket.recv_fds(connection, 1, len(_STREAMS))
         with connection.makefile("rb") as lines:
             request = Request(**json.loads(lines.read(_MAX_REQUEST)))
-        if request.environment.get(_SEED_VARIABLE) in (None, os.environ[_SEED_VARIABLE]):
+        if all(request.environment.get(name, os.environ[name]) == os.environ[name] for name in _READ_AT_START):
             for stream, ours in zip(streams, _STREAMS, strict=True):
                 os.dup2(stream, ours)
                 os.close(stream)
