@@ -146,6 +146,7 @@ def _answer(connection: socket.socket) -> NoReturn:
                 os.dup2(stream, ours)
                 os.close(stream)
             connection.sendall(b"!")
+            os.register_at_fork(after_in_child=connection.close)  # who asked waits for us, not for our children
             code = _run(request)
     finally:
         with suppress(OSError):
