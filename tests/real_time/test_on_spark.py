@@ -12,15 +12,14 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import SparkSession
 
 import watersmeet
+from tests.real_time.topic_results import Result, results, rows_of_topic, without_repeats
 from tests.support.jobs import PATIENCE_SECONDS, json_rows, run_job
 from tests.support.kafka_broker import Broker
 from tests.support.workers import workers
@@ -44,15 +43,6 @@ QUERIES = {
     "names": "SELECT c.id, d.id AS did, c.name, d.name AS dname FROM c LEFT JOIN d ON c.k = d.k",
     "counts": "SELECT o.k, count(*) AS n FROM o JOIN p ON o.k = p.k WITHIN INTERVAL '5' SECONDS GROUP BY o.k",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """A record of a topic of results."""
-
-    key: bytes | None
-    value: dict[str, Any] | None
-    headers: dict[str, str]
 
 
 @pytest.fixture
@@ -81,40 +71,6 @@ def started(session: Session, script: str) -> RunningQuery:
     return query
 
 
-def results(broker: Broker, topic: str, partitions: int = 2) -> list[Result]:
-    """All that a topic holds now."""
-    consumer = Consumer({"bootstrap.servers": broker.address, "group.id": "test", "enable.partition.eof": False})
-    try:
-        places = [TopicPartition(topic, number, 0) for number in range(partitions)]
-        left = sum(consumer.get_watermark_offsets(place, 10)[1] for place in places)
-        consumer.assign(places)
-        found = []
-        while left > 0:
-            messages = consumer.consume(min(left, 1000), 10.0)
-            assert messages, f"{left} records of {topic} do not come"
-            left -= len(messages)
-            for message in messages:
-                assert message.error() is None
-                marks: Any = message.headers() or ()
-                headers = {name: text.decode() for name, text in marks}
-                value = message.value()
-                found.append(Result(message.key(), None if value is None else json.loads(value), headers))
-        return found
-    finally:
-        consumer.close()
-
-
-def without_repeats(found: Sequence[Result]) -> list[Result]:
-    """What the documentation's rule keeps: a run voids what earlier ones gave from its first epoch on."""
-    firsts = {int(each.headers["_run"]): int(each.headers["_first"]) for each in found}
-
-    def is_void(each: Result) -> bool:
-        run, epoch = int(each.headers["_run"]), int(each.headers["_batch"])
-        return any(later > run and first <= epoch for later, first in firsts.items())
-
-    return [each for each in found if not is_void(each)]
-
-
 def net(found: Sequence[Result]) -> Counter[tuple[Any, ...]]:
     total: Counter[tuple[Any, ...]] = Counter()
     for each in found:
@@ -131,12 +87,6 @@ def net_of_files(folder: Path, *, changes: bool) -> Counter[tuple[Any, ...]]:
         *values, weight = row if changes else (*row, 1)
         total.update({tuple(values): weight})
     return Counter({row: n for row, n in total.items() if n})
-
-
-def rows_of_topic(found: Sequence[Result]) -> set[tuple[Any, ...]]:
-    """What a compacted topic keeps."""
-    last = {each.key: each.value for each in found}
-    return {tuple(value.values()) for value in last.values() if value is not None}
 
 
 def wait_for(condition: Callable[[], bool], query: RunningQuery | None = None) -> None:

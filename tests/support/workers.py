@@ -1,24 +1,45 @@
-"""The Python workers of a Spark session, for tests that kill them."""
+"""The processes of a Spark on this machine, for tests that kill them."""
 
 from __future__ import annotations
 
 import os
 import subprocess
+from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
 
-def workers(spark: SparkSession) -> list[int]:
-    """The Python workers of this session: what the daemons forked that its fork server, or else its JVM, started."""
+@dataclass(frozen=True, slots=True)
+class Processes:
+    """The processes of one driver, by what they do; daemons fork workers."""
+
+    jvm: list[int]
+    fork_server: list[int]
+    daemons: list[int]
+    workers: list[int]
+
+
+def processes(driver: int) -> Processes:
+    """What a driver has started: a daemon's parent is the fork server, or else the JVM."""
     listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
     lines = [line.split(None, 2) for line in listed.splitlines()]
     parents = {int(child): int(parent) for child, parent, *_ in lines}
-    gateway = spark.sparkContext._gateway
-    assert gateway is not None
-    starters = {gateway.proc.pid} | {
-        int(child) for child, parent, *args in lines if int(parent) == os.getpid() and "fork_server" in " ".join(args)
-    }
-    return [child for child, parent in parents.items() if parents.get(parent) in starters]
+
+    def started(what: str) -> list[int]:
+        return [int(child) for child, parent, *args in lines if int(parent) == driver and what in " ".join(args)]
+
+    def children(of: list[int]) -> list[int]:
+        return [child for child, parent in parents.items() if parent in of]
+
+    jvm, fork_server = started("SparkSubmit"), started("fork_server")
+    daemons = children([*jvm, *fork_server])
+    return Processes(jvm, fork_server, daemons, children(daemons))
+
+
+def workers(spark: SparkSession) -> list[int]:
+    """The Python workers of this process's Spark."""
+    assert spark.sparkContext._gateway is not None
+    return processes(os.getpid()).workers
 
 
 def is_alive(pid: int) -> bool:

@@ -1,0 +1,167 @@
+"""A campaign of kills: a job in real time is killed again and again, and its results are compared with the answer."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tests.real_time.kill_campaign.killing import Moment, Victim, kill
+from tests.real_time.kill_campaign.load import PARTITIONS, SIDES, Load
+from tests.real_time.topic_results import Result, results, rows_of_topic, without_repeats
+from tests.support.kafka_broker import Broker
+
+_START_SECONDS, _END_SECONDS = 90.0, 60.0
+_LOOK_SECONDS = 0.5
+_ROOT = Path(__file__).parents[3]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a campaign has found.  A sound one has no ``faults``."""
+
+    kills: Counter[str] = field(default_factory=Counter)
+    restarts: int = 0
+    rows: int = 0
+    repeats: int = 0
+    faults: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        kills = ", ".join(f"{count} {name}" for name, count in sorted(self.kills.items()))
+        head = (
+            f"{self.kills.total()} kills ({kills}), {self.restarts} restarts, {self.rows} rows, {self.repeats} repeats"
+        )
+        return "\n".join([head, *(self.faults or ["no fault: nothing lost, nothing doubled, no wrong row"])])
+
+
+class Campaign:
+    """Starts the job in a folder, and again whenever it has been ended."""
+
+    def __init__(self, folder: Path, broker: Broker, epoch: float, seed: int) -> None:
+        self._folder, self._broker, self._epoch = folder, broker, epoch
+        self._topics = f"t{uuid.uuid4().hex}"
+        self._drawn = random.Random(seed)
+        self._job: subprocess.Popen[bytes] | None = None
+        self.outcome = Outcome()
+
+    def run(self, kills: int, victims: Sequence[Victim], say: Callable[[str], None] = lambda _: None) -> Outcome:
+        """Kill so often, let the job finish, and return what is wrong with its results."""
+        self._create_topics()
+        folder = self._folder
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / "job.log").open("ab") as log:
+            try:
+                with Load(self._broker, self._topics) as load:
+                    for number in range(kills):
+                        say(f"{number + 1}: {self._kill(self._drawn.choice(victims), log)}")
+                    self._progress(log)
+                load.close_windows()
+                self._check(load, log)
+            finally:
+                self._end()
+        return self.outcome
+
+    def _kill(self, victim: Victim, log: IO[bytes]) -> str:
+        """Let the job make progress, then kill a part of it."""
+        self._progress(log)
+        assert self._job is not None
+        moment = self._drawn.choice(list(Moment))
+        moment.wait(self._folder / "workspace", self._drawn)
+        if not kill(victim, self._job.pid, self._drawn):
+            victim = Victim.WORKER  # there is no such process any more
+            kill(victim, self._job.pid, self._drawn)
+        self.outcome.kills[victim] += 1
+        if victim.ends_the_driver:
+            with suppress(subprocess.TimeoutExpired):
+                self._job.wait(_END_SECONDS)
+            self._end()
+            self.outcome.restarts += 1
+        return f"{victim}, {moment}"
+
+    def _progress(self, log: IO[bytes]) -> None:
+        """Wait for new results, as after a failure the job begins again; start it if it does not run."""
+        known = self._written()
+        if self._job is None:
+            arguments = [str(self._folder), self._broker.address, self._topics, str(self._epoch)]
+            self._job = subprocess.Popen(
+                [sys.executable, "-m", "tests.real_time.kill_campaign.job", *arguments],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                cwd=_ROOT,
+            )
+        self._wait(lambda: all(now > before for now, before in zip(self._written(), known, strict=True)))
+
+    def _wait(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + _START_SECONDS
+        while not condition():
+            assert self._job is not None
+            if self._job.poll() is not None:
+                raise AssertionError(f"the job has ended by itself: see {self._folder}/job.log")
+            assert time.monotonic() < deadline, f"no results come: see {self._folder}/job.log"
+            time.sleep(_LOOK_SECONDS)
+
+    def _written(self) -> list[int]:
+        return [len(self._results(name)) for name in ("padded", "counts")]
+
+    def _results(self, name: str) -> list[Result]:
+        return results(self._broker, f"{self._topics}-{name}", PARTITIONS)
+
+    def _check(self, load: Load, log: IO[bytes]) -> None:
+        """Compare what the topics hold, as consumers see it, with the answer."""
+        rows, counts, outcome = load.pairs_and_padded(), load.counts(), self.outcome
+        with suppress(AssertionError):
+            self._wait(lambda: self._padded().keys() >= rows.keys() and self._counted() == counts)
+        kept, written = self._padded(), self._results("padded")
+        outcome.rows, outcome.repeats = rows.total(), len(written) - kept.total()
+        for what, wrong in {"lost": rows - kept, "doubled or wrong": kept - rows}.items():
+            if wrong:
+                outcome.faults.append(f"padded: {what}: {wrong.total()}, such as")
+                ids = list(wrong)[:5]
+                outcome.faults += [f"  {_row(each)} {each.headers}" for each in written if _row(each) in ids]
+        unheard = {_row(each) for each in written} - rows.keys()
+        if others := {row for row in unheard if row[0] >= 0}:
+            outcome.faults.append(f"padded: rows that are in no answer: {sorted(others, key=repr)[:5]}")
+        if wrong_counts := self._counted() ^ counts:
+            outcome.faults.append(f"counts: {len(wrong_counts)} differ, such as {sorted(wrong_counts)[:5]}")
+
+    def _padded(self) -> Counter[tuple[int, int | None]]:
+        """The rows of the left join without repeats and without those that closed the windows."""
+        rows = (_row(each) for each in without_repeats(self._results("padded")))
+        return Counter(row for row in rows if row[0] >= 0)
+
+    def _counted(self) -> set[tuple[int, int]]:
+        return {(k, n) for k, n in rows_of_topic(self._results("counts")) if k >= 0}
+
+    def _end(self) -> None:
+        """End the job, if it runs."""
+        if self._job is not None:
+            assert self._job.stdin is not None
+            self._job.stdin.close()
+            with suppress(subprocess.TimeoutExpired):
+                self._job.wait(_END_SECONDS)
+            self._job.kill()
+            self._job.wait()
+        self._job = None
+
+    def _create_topics(self) -> None:
+        admin = AdminClient({"bootstrap.servers": self._broker.address})
+        names = [f"{self._topics}-{name}" for name in (*SIDES, "padded", "counts")]
+        for created in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in names]).values():
+            created.result(30)
+
+
+def _row(result: Result) -> tuple[int, int | None]:
+    assert result.value is not None
+    return result.value["id"], result.value.get("pid")

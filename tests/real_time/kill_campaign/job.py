@@ -1,0 +1,62 @@
+"""The job that is killed: a left join and the counts of an inner one, in real time, until standard input ends.
+
+python -m tests.real_time.kill_campaign.job FOLDER BROKER TOPICS EPOCH
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import watersmeet
+from benchmarks.latency.parent import when_input_ends
+from tests.support import spark_jars
+from tests.support.jobs import QUICK_JVM
+from watersmeet.session.results import Started
+
+WINDOW_SECONDS = 5
+_SLOTS = 32
+_SCRIPT = f"""
+CREATE STREAM o (id BIGINT, k BIGINT, ts BIGINT, WATERMARK FOR ts AS ts - INTERVAL '2' SECONDS)
+  WITH (connector = 'kafka', brokers = '{{broker}}', topic = '{{topics}}-o', event_time_unit = 'ms');
+CREATE STREAM p (id BIGINT, k BIGINT, ts BIGINT, WATERMARK FOR ts AS ts - INTERVAL '2' SECONDS)
+  WITH (connector = 'kafka', brokers = '{{broker}}', topic = '{{topics}}-p', event_time_unit = 'ms');
+CREATE STREAM padded (id BIGINT, pid BIGINT)
+  WITH (connector = 'kafka', brokers = '{{broker}}', topic = '{{topics}}-padded');
+CREATE MUTABLE STREAM counts (k BIGINT, n BIGINT) PRIMARY KEY (k)
+  WITH (connector = 'kafka', brokers = '{{broker}}', topic = '{{topics}}-counts');
+INSERT INTO padded
+  SELECT o.id, p.id AS pid FROM o LEFT JOIN p ON o.k = p.k WITHIN INTERVAL '{WINDOW_SECONDS}' SECONDS
+  SETTINGS epoch = '{{epoch:g}} seconds';
+INSERT INTO counts
+  SELECT o.k, count(*) AS n FROM o JOIN p ON o.k = p.k WITHIN INTERVAL '{WINDOW_SECONDS}' SECONDS GROUP BY o.k
+  SETTINGS epoch = '{{epoch:g}} seconds';
+"""
+
+
+def main(folder: str, broker: str, topics: str, epoch: str) -> None:
+    """Start the queries and wait; raises the error of one that fails."""
+    session = watersmeet.connect(
+        workspace=Path(folder, "workspace"),
+        master=f"local[{_SLOTS}]",
+        config={
+            "spark.jars": ",".join(spark_jars.package_jars("kafka")),
+            "spark.driver.extraJavaOptions": QUICK_JVM,
+            "spark.sql.shuffle.partitions": "2",
+        },
+    )
+    script = _SCRIPT.format(broker=broker, topics=topics, epoch=float(epoch))
+    queries = [each.query for each in session.run(script, real_time=True) if isinstance(each, Started)]
+
+    def stop() -> None:
+        for query in queries:
+            query.stop()
+
+    when_input_ends(stop)
+    for query in queries:
+        query.wait()
+    session.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

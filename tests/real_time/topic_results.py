@@ -1,0 +1,75 @@
+"""What a query in real time has written to a topic, and what the documentation's rule keeps of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import Consumer, TopicPartition
+
+from tests.support.kafka_broker import Broker
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A record of a topic of results."""
+
+    key: bytes | None
+    value: dict[str, Any] | None
+    headers: dict[str, str]
+
+    @property
+    def run(self) -> int:
+        """The run that wrote it."""
+        return int(self.headers["_run"])
+
+    @property
+    def first(self) -> int:
+        """The first epoch of that run."""
+        return int(self.headers["_first"])
+
+    @property
+    def epoch(self) -> int:
+        """The epoch in which it was written."""
+        return int(self.headers["_batch"])
+
+
+def results(broker: Broker, topic: str, partitions: int = 2) -> list[Result]:
+    """All that a topic holds now."""
+    consumer = Consumer({"bootstrap.servers": broker.address, "group.id": "test", "enable.partition.eof": False})
+    try:
+        places = [TopicPartition(topic, number, 0) for number in range(partitions)]
+        left = sum(consumer.get_watermark_offsets(place, 10)[1] for place in places)
+        consumer.assign(places)
+        found = []
+        while left > 0:
+            messages = consumer.consume(min(left, 1000), 10.0)
+            assert messages, f"{left} records of {topic} do not come"
+            left -= len(messages)
+            for message in messages:
+                assert message.error() is None
+                marks: Any = message.headers() or ()
+                headers = {name: text.decode() for name, text in marks}
+                value = message.value()
+                found.append(Result(message.key(), None if value is None else json.loads(value), headers))
+        return found
+    finally:
+        consumer.close()
+
+
+def without_repeats(found: Sequence[Result]) -> list[Result]:
+    """What the documentation's rule keeps: a run voids what earlier ones gave from its first epoch on."""
+    firsts = {each.run: each.first for each in found}
+
+    def is_void(each: Result) -> bool:
+        return any(run > each.run and first <= each.epoch for run, first in firsts.items())
+
+    return [each for each in found if not is_void(each)]
+
+
+def rows_of_topic(found: Sequence[Result]) -> set[tuple[Any, ...]]:
+    """What a compacted topic keeps."""
+    last = {each.key: each.value for each in found}
+    return {tuple(value.values()) for value in last.values() if value is not None}
