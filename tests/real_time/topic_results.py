@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,12 +37,26 @@ class Result:
         return int(self.headers["_batch"])
 
 
-def results(broker: Broker, topic: str, partitions: int = 2) -> list[Result]:
-    """All that a topic holds now."""
+@contextmanager
+def _reader(broker: Broker, topic: str, partitions: int) -> Iterator[tuple[Consumer, list[TopicPartition], int]]:
+    """A consumer, the beginnings of a topic's partitions, and how many records they hold."""
     consumer = Consumer({"bootstrap.servers": broker.address, "group.id": "test", "enable.partition.eof": False})
     try:
         places = [TopicPartition(topic, number, 0) for number in range(partitions)]
-        left = sum(consumer.get_watermark_offsets(place, 10)[1] for place in places)
+        yield consumer, places, sum(consumer.get_watermark_offsets(place, 10)[1] for place in places)
+    finally:
+        consumer.close()
+
+
+def count(broker: Broker, topic: str, partitions: int = 2) -> int:
+    """How many records a topic holds now."""
+    with _reader(broker, topic, partitions) as (_, _, total):
+        return total
+
+
+def results(broker: Broker, topic: str, partitions: int = 2) -> list[Result]:
+    """All that a topic holds now."""
+    with _reader(broker, topic, partitions) as (consumer, places, left):
         consumer.assign(places)
         found = []
         while left > 0:
@@ -55,8 +70,6 @@ def results(broker: Broker, topic: str, partitions: int = 2) -> list[Result]:
                 value = message.value()
                 found.append(Result(message.key(), None if value is None else json.loads(value), headers))
         return found
-    finally:
-        consumer.close()
 
 
 def without_repeats(found: Sequence[Result]) -> list[Result]:

@@ -14,16 +14,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.real_time.kill_campaign.killing import Moment, Victim, kill
 from tests.real_time.kill_campaign.load import PARTITIONS, SIDES, Load
-from tests.real_time.topic_results import Result, results, rows_of_topic, without_repeats
+from tests.real_time.topic_results import Result, count, results, rows_of_topic, without_repeats
 from tests.support.kafka_broker import Broker
 
 _START_SECONDS, _END_SECONDS = 90.0, 60.0
 _LOOK_SECONDS = 0.5
+#: How many kills come while the job starts or recovers, and within how many seconds after the kill before.
+_WHILE_STARTING, _STARTING_SECONDS = 0.3, 12.0
 _ROOT = Path(__file__).parents[3]
 
 
@@ -63,8 +66,8 @@ class Campaign:
         with (folder / "job.log").open("ab") as log:
             try:
                 with Load(self._broker, self._topics) as load:
-                    for number in range(kills):
-                        say(f"{number + 1}: {self._kill(self._drawn.choice(victims), log)}")
+                    while (done := self.outcome.kills.total()) < kills:
+                        say(f"{done + 1}: {self._kill(self._drawn.choice(victims), log)}")
                     self._progress(log)
                 load.close_windows()
                 self._check(load, log)
@@ -73,25 +76,25 @@ class Campaign:
         return self.outcome
 
     def _kill(self, victim: Victim, log: IO[bytes]) -> str:
-        """Let the job make progress, then kill a part of it."""
-        self._progress(log)
-        assert self._job is not None
-        moment = self._drawn.choice(list(Moment))
-        moment.wait(self._folder / "workspace", self._drawn)
-        if not kill(victim, self._job.pid, self._drawn):
-            victim = Victim.WORKER  # there is no such process any more
-            kill(victim, self._job.pid, self._drawn)
+        """Kill a part of the job: most times after it has made progress, sometimes while it starts or recovers."""
+        if self._drawn.random() < _WHILE_STARTING:
+            job, moment = self._running(log), "while starting"
+            time.sleep(self._drawn.uniform(0, _STARTING_SECONDS))
+        else:
+            job, moment = self._progress(log), self._drawn.choice(list(Moment))
+            moment.wait(self._folder / "workspace", self._drawn)
+        if not kill(victim, job.pid, self._drawn):
+            return f"{victim}, {moment}: there is none"
         self.outcome.kills[victim] += 1
         if victim.ends_the_driver:
             with suppress(subprocess.TimeoutExpired):
-                self._job.wait(_END_SECONDS)
+                job.wait(_END_SECONDS)
             self._end()
             self.outcome.restarts += 1
         return f"{victim}, {moment}"
 
-    def _progress(self, log: IO[bytes]) -> None:
-        """Wait for new results, as after a failure the job begins again; start it if it does not run."""
-        known = self._written()
+    def _running(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
+        """The job, which is started if it does not run."""
         if self._job is None:
             arguments = [str(self._folder), self._broker.address, self._topics, str(self._epoch)]
             self._job = subprocess.Popen(
@@ -101,7 +104,13 @@ class Campaign:
                 stderr=log,
                 cwd=_ROOT,
             )
+        return self._job
+
+    def _progress(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
+        """Wait for new results of both queries, and return the job."""
+        job, known = self._running(log), self._written()
         self._wait(lambda: all(now > before for now, before in zip(self._written(), known, strict=True)))
+        return job
 
     def _wait(self, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + _START_SECONDS
@@ -113,7 +122,7 @@ class Campaign:
             time.sleep(_LOOK_SECONDS)
 
     def _written(self) -> list[int]:
-        return [len(self._results(name)) for name in ("padded", "counts")]
+        return [count(self._broker, f"{self._topics}-{name}", PARTITIONS) for name in ("padded", "counts")]
 
     def _results(self, name: str) -> list[Result]:
         return results(self._broker, f"{self._topics}-{name}", PARTITIONS)
@@ -160,6 +169,14 @@ class Campaign:
         names = [f"{self._topics}-{name}" for name in (*SIDES, "padded", "counts")]
         for created in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in names]).values():
             created.result(30)
+        deadline = time.monotonic() + _START_SECONDS
+        while True:  # a new topic has no leader at first
+            try:
+                self._written()
+                return
+            except KafkaException:
+                assert time.monotonic() < deadline, "the broker does not make the topics"
+                time.sleep(_LOOK_SECONDS)
 
 
 def _row(result: Result) -> tuple[int, int | None]:
