@@ -27,9 +27,10 @@ class Result:
         return int(self.headers["_run"])
 
     @property
-    def first(self) -> int:
-        """The first epoch of that run."""
-        return int(self.headers["_first"])
+    def firsts(self) -> dict[int, int]:
+        """The first epochs of the newest runs, by number."""
+        pairs = (named.split(":") for named in self.headers["_runs"].split())
+        return {int(run): int(first) for run, first in pairs}
 
     @property
     def epoch(self) -> int:
@@ -74,7 +75,9 @@ def results(broker: Broker, topic: str, partitions: int = 2) -> list[Result]:
 
 def without_repeats(found: Sequence[Result]) -> list[Result]:
     """What the documentation's rule keeps: a run voids what earlier ones gave from its first epoch on."""
-    firsts = {each.run: each.first for each in found}
+    firsts: dict[int, int] = {}
+    for each in found:
+        firsts.update(each.firsts)
 
     def is_void(each: Result) -> bool:
         return any(run > each.run and first <= each.epoch for run, first in firsts.items())

@@ -74,8 +74,8 @@ def live_writer(
 ) -> DataStreamWriter:
     """Return what writes rows with the column ``_wm_epoch`` to the topic as they come.
 
-    Records are those of ``write_batch``; ``_batch`` is the epoch. The headers ``_run`` and ``_first`` are the number of
-    the run and its first epoch: a consumer that sees a new run drops what earlier ones gave in that epoch and later.
+    Records are those of ``write_batch``; ``_batch`` is the epoch. The header ``_run`` is the run's number, ``_runs``
+    has the newest runs with their first epochs, as in ``6:20 8:21``: what runs before 8 gave from epoch 21 on is void.
     The changes of a key come one after the other; one that only passes through a value may be seen with it.
     """
     given = options_of(options)
@@ -86,7 +86,7 @@ def live_writer(
         "_batch": epoch,
         "_query": F.concat(F.lit(f"{run.query}-"), F.lpad(epoch, 12, "0")),
         "_run": F.lit(str(run.run)),
-        "_first": F.lit(str(run.first)),
+        "_runs": F.lit(" ".join(f"{number}:{first}" for number, first in run.firsts.items())),
     }
     records = _records(frame, given, changing, headers)
     return records.writeStream.format("kafka").options(**_sink_options(given), **_SOON)

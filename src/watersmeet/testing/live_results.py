@@ -21,12 +21,12 @@ class LiveResults:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True)
         self._folder = folder
-        self._runs: list[RunName] = []
+        self._firsts: dict[int, int] = {}  # the first epochs of runs, by number
         self._next_epoch = 0
 
     def sink(self, rows: DataFrame, run: RunName) -> DataStreamWriter:
         """Write a run's results into the folder."""
-        self._runs.append(run)
+        self._firsts.update(run.firsts)
         return written_by_workers(rows, _Writer(str(self._folder), run.run))
 
     def take(self, last: int) -> list[pa.Table]:
@@ -44,7 +44,7 @@ class LiveResults:
 
     def _owner(self, epoch: int) -> int:
         """The run whose results of an epoch count: a run repeats what earlier ones gave from its first epoch on."""
-        return max(each.run for each in self._runs if each.first <= epoch)
+        return max(run for run, first in self._firsts.items() if first <= epoch)
 
 
 @dataclass(slots=True)

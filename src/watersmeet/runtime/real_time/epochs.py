@@ -23,6 +23,10 @@ from pydantic import BaseModel
 from watersmeet.runtime.exchange import batch_id
 from watersmeet.state.epoch_store import EpochStore
 
+#: How many runs the headers of results name.  A consumer sees a repeat if more than that, one after the other, have
+#: each committed an epoch and given its partition nothing.
+_RUNS_NAMED = 8
+
 
 class RunStart(BaseModel):
     """The content of a run's file.
@@ -75,6 +79,16 @@ def next_run(starts: Sequence[RunStart], committed: int | None) -> tuple[int, in
     first = 0 if committed is None else committed + 1
     owners = [run for run, start in enumerate(starts) if start.first < first]
     return len(starts), first, owners[-1] if owners else None
+
+
+def named_runs(starts: Sequence[RunStart]) -> dict[int, int]:
+    """The first epochs of the newest runs, by number, for the headers of what the last of them gives.
+
+    A run that has given nothing is known from its successors' headers alone.  Of runs that begin with the same epoch,
+    the last one stands for all.
+    """
+    last = {start.first: run for run, start in enumerate(starts)}
+    return {run: first for first, run in sorted(last.items())[-_RUNS_NAMED:]}
 
 
 def _file_name(epoch: int, run: int) -> str:

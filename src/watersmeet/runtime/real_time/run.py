@@ -13,7 +13,7 @@ from watersmeet.runtime.dataflow import Resources, Source, new_buckets
 from watersmeet.runtime.failures import planning, translate
 from watersmeet.runtime.job import Job, Run, batch_key, query_key
 from watersmeet.runtime.real_time.dataflow import build_live, live_inputs, source_tasks
-from watersmeet.runtime.real_time.epochs import Epochs, RunStart, next_run
+from watersmeet.runtime.real_time.epochs import Epochs, RunStart, named_runs, next_run
 from watersmeet.runtime.real_time.run_log import RunLog
 from watersmeet.runtime.real_time.sinks import RunName
 from watersmeet.runtime.real_time.spark_needs import check_setting, check_slots
@@ -68,8 +68,9 @@ class RealTime:
             self._checkpoint_id = job.checkpoint.accept(stored, buckets, dataflow.operators, seek, settings.mode).id
             self._log.remove_side_output(first)
             self._keep_late_rows()
-            self._log.add(run, origin.model_copy(update={"first": first}))
-            name = RunName(query_key(job.name, self._checkpoint_id), run, first)
+            start = origin.model_copy(update={"first": first})
+            self._log.add(run, start)
+            name = RunName(query_key(job.name, self._checkpoint_id), run, named_runs([*starts, start]))
             sink = job.live_sink()
             started = (
                 sink.write(dataflow.frame, name)

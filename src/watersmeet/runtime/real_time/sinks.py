@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -20,13 +20,13 @@ _MOST_WAITING = 10_000
 class RunName:
     """What marks the results of a run.
 
-    ``query`` names query and checkpoint, ``run`` is the run's number, ``first`` its first epoch: what earlier runs gave
-    in this and later epochs comes again.
+    ``query`` names query and checkpoint, ``run`` is the run's number.  ``firsts`` has the first epochs of this and
+    earlier runs, by number: what a run's predecessors gave from that epoch on comes again.
     """
 
     query: str
     run: int
-    first: int
+    firsts: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
