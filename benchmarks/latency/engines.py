@@ -2,8 +2,9 @@
 
     python -m benchmarks.latency.engines ENGINE QUERY --broker ADDRESS --topics PREFIX --jars JARS --epoch SECONDS
 
-ENGINE is ``real_time`` or ``micro_batch`` (Watersmeet), or ``spark_real_time`` or ``spark_micro_batch`` (Spark's own
-join).
+ENGINE is ``real_time`` or ``micro_batch`` (Watersmeet), ``spark_real_time`` or ``spark_micro_batch`` (Spark's own
+join), or ``spark_python``: Spark in real time, with two Python functions and a shuffle between them, which pass rows
+on.  That is the least that a query takes whose operators are in Python.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from __future__ import annotations
 import argparse
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import pyarrow as pa
 
 from benchmarks.engines import SETTINGS
 from benchmarks.latency.parent import when_input_ends
@@ -26,18 +29,33 @@ _SPARK_REAL_TIME = {
     "spark.sql.streaming.realTimeMode.allowlistCheck": "false",  # joins of streams are not on the list
     "spark.sql.streaming.realTimeMode.minBatchDuration": "1000",
 }
+#: With these, a row that Python yields is sent on at once.
+_SPARK_PYTHON = {
+    "spark.python.udf.pipelined.enabled": "true",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1",
+    "spark.sql.execution.pandas.udf.buffer.size": "64",
+    "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "2",
+}
+_BY_SPARK = ("spark_real_time", "spark_micro_batch", "spark_python")
+_PASSED = "l_id BIGINT, l_key BIGINT, l_ts BIGINT"
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
     """A query, where its topics are, and how long an epoch lasts in real time."""
 
+    engine: str
     query: Query
     broker: str
     topics: str
     jars: str
     epoch_seconds: float
-    is_real_time: bool
+
+    @property
+    def is_real_time(self) -> bool:
+        """Whether all tasks run at once."""
+        return not self.engine.endswith("micro_batch")
 
     @property
     def settings(self) -> dict[str, str]:
@@ -98,16 +116,15 @@ def run_spark(job: Job, ends: threading.Event) -> None:
     from pyspark.sql import functions as F
 
     builder = SparkSession.builder.master(job.master).config("spark.ui.enabled", "false")
-    for name, value in {**job.settings, **_SPARK_REAL_TIME, "spark.sql.session.timeZone": "UTC"}.items():
+    settings = {**job.settings, **_SPARK_REAL_TIME, "spark.sql.session.timeZone": "UTC"}
+    for name, value in {**settings, **(_SPARK_PYTHON if job.engine == "spark_python" else {})}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    left, right = (_side(spark, job, side) for side in job.query.sides)
-    span = f"INTERVAL {WINDOW_MS} MILLISECONDS"
-    joined = left.join(right, F.expr(f"l_key = r_key AND r_time BETWEEN l_time - {span} AND l_time + {span}"))
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as checkpoint:
         writer = (
-            joined.select(F.to_json(F.struct(*job.query.columns)).alias("value"))
+            _by_spark(spark, job)
+            .select(F.to_json(F.struct(*job.query.columns)).alias("value"))
             .writeStream.format("kafka")
             .option("kafka.bootstrap.servers", job.broker)
             .option("topic", f"{job.topics}-o")
@@ -121,6 +138,28 @@ def run_spark(job: Job, ends: threading.Event) -> None:
                 raise SystemExit("the query has ended")
         query.stop()
         spark.stop()
+
+
+def _by_spark(spark: Any, job: Job) -> Any:
+    """Return the query's results: of its join, or the rows that it passes on."""
+    from pyspark.sql import functions as F
+
+    left, *others = (_side(spark, job, side) for side in job.query.sides)
+    if job.engine == "spark_python":
+        passed = left.drop("l_time").mapInArrow(_pass, _PASSED).repartition(PARTITIONS, "l_key")
+        return passed.mapInArrow(_pass, _PASSED).where("l_id IS NOT NULL")
+    if not others:
+        return left
+    span = f"INTERVAL {WINDOW_MS} MILLISECONDS"
+    return left.join(others[0], F.expr(f"l_key = r_key AND r_time BETWEEN l_time - {span} AND l_time + {span}"))
+
+
+def _pass(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Pass rows on, each before one of NULLs: Spark hands a row to the next function when there is another one."""
+    for batch in batches:
+        if batch.column(0).null_count == 0:
+            yield batch
+            yield pa.RecordBatch.from_arrays([pa.nulls(1, field.type) for field in batch.schema], schema=batch.schema)
 
 
 def _side(spark: Any, job: Job, side: str) -> Any:
@@ -141,17 +180,16 @@ def _side(spark: Any, job: Job, side: str) -> Any:
 def main() -> None:
     """Run the engine and the query that the arguments name."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("engine", choices=["real_time", "micro_batch", "spark_real_time", "spark_micro_batch"])
+    arguments.add_argument("engine", choices=["real_time", "micro_batch", *_BY_SPARK])
     arguments.add_argument("query", choices=list(QUERIES))
     for name in ("--broker", "--topics", "--jars"):
         arguments.add_argument(name, required=True)
     arguments.add_argument("--epoch", type=float, required=True)
     options = arguments.parse_args()
-    is_real_time = options.engine.endswith("real_time")
-    job = Job(QUERIES[options.query], options.broker, options.topics, options.jars, options.epoch, is_real_time)
+    job = Job(options.engine, QUERIES[options.query], options.broker, options.topics, options.jars, options.epoch)
     ends = threading.Event()
     when_input_ends(ends.set)
-    run = run_spark if options.engine.startswith("spark") else run_watersmeet
+    run = run_spark if options.engine in _BY_SPARK else run_watersmeet
     run(job, ends)
 
 

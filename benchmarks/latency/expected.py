@@ -86,6 +86,8 @@ def judged(query: Query, sent: Mapping[str, Sent], results: Results, measured: M
             judge = _versions
         case Kind.CHANGES | Kind.GROUPS:
             judge = _upserts
+        case Kind.ROWS:
+            judge = _rows
     return judge(query, sent, results, measured)
 
 
@@ -151,6 +153,14 @@ def _versions(query: Query, sent: Mapping[str, Sent], results: Results, measured
             "settled": (came.at_ns - settled) / _NS_A_MS,
         }
     )
+
+
+def _rows(_: Query, sent: Mapping[str, Sent], results: Results, measured: Measured) -> Outcome:
+    left = sent["l"]
+    l_id = np.arange(len(left.key))
+    truth = _Truth(l_id, np.full(len(l_id), NONE), left.at_ns)
+    came, outcome = truth.compared(results, measured)
+    return outcome({"passed": (came.at_ns - truth.later_ns[came.result]) / _NS_A_MS})
 
 
 @dataclass(frozen=True, slots=True)

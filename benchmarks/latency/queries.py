@@ -22,6 +22,7 @@ class Kind(Enum):
     VERSIONS = "versions"  # each left row with the version of its time
     CHANGES = "changes"  # the newest pair of each key
     GROUPS = "groups"  # the newest row of each key and how many rows it has
+    ROWS = "rows"  # the left rows
 
     @property
     def is_upsert(self) -> bool:
@@ -59,6 +60,8 @@ class Query:
                 return ("l_key", "l_id", "r_id")
             case Kind.GROUPS:
                 return ("l_key", "l_id", "n")
+            case Kind.ROWS:
+                return ("l_id",)
             case _:
                 return ("l_id", "r_id")
 
@@ -111,5 +114,7 @@ QUERIES: dict[str, Query] = {
             sides="l",
             most_keys=_MOST_GROUPS,
         ),
+        # what an engine takes without doing anything
+        Query("passed", "rows passed on", Kind.ROWS, "SELECT l_id FROM l", "SELECT l_id FROM l", sides="l"),
     )
 }

@@ -26,9 +26,13 @@ from tests.support.kafka_broker import JarsNotFoundError, kafka_broker, resolve_
 __all__ = ["ENGINES", "QUERIES", "RATES", "BenchmarkError", "Plan", "flink_of", "header", "row", "run"]
 
 RATES = (10, 100, 1_000, 10_000)
-ENGINES = ("real_time", "micro_batch", "spark_real_time", "spark_micro_batch", "flink")
+ENGINES = ("real_time", "micro_batch", "spark_real_time", "spark_micro_batch", "spark_python", "flink")
 #: Spark joins streams in windows alone, and its real-time mode none but these.
-_SPARK_QUERIES = ("inner",)
+_SPARK_QUERIES = {
+    "spark_real_time": ("inner", "passed"),
+    "spark_micro_batch": ("inner", "passed"),
+    "spark_python": ("passed",),
+}
 _TOPIC_SECONDS = 20.0
 _POLL_SECONDS = 0.2
 #: What a measurement may take beside the times that are known.
@@ -61,8 +65,7 @@ class Plan:
             for name in self.queries
             for rate in self.rates
             for engine in self.engines
-            if (self.flink is not None or engine != "flink")
-            and (name in _SPARK_QUERIES or not engine.startswith("spark"))
+            if (self.flink is not None or engine != "flink") and name in _SPARK_QUERIES.get(engine, QUERIES)
         ]
 
     @property

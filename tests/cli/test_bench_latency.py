@@ -91,6 +91,14 @@ def test_only_the_measured_time_counts_but_all_results_are_checked() -> None:
     assert latencies(outcome) == {"joined": [5.0]}
 
 
+def test_the_latency_of_a_row_that_is_passed_on() -> None:
+    outcome = judged(
+        QUERIES["passed"], {"l": sent((1, 100), (2, 300))}, came((105, 0), (302, 1), columns=("l_id",)), ALL
+    )
+    assert counts(outcome) == (2, 2, 0, 0, 0)
+    assert latencies(outcome) == {"passed": [2.0, 5.0]}
+
+
 def test_results_that_differ() -> None:
     sides = {"l": sent((1, 100), (2, 100)), "r": sent((1, 100), (2, 100))}
     outcome = judged(QUERIES["inner"], sides, came((110, 0, 0), (120, 0, 0), (130, 0, 1)), ALL)
@@ -168,7 +176,7 @@ def test_partitions_take_turns_with_the_keys(query: Query) -> None:
 
 
 def test_statements_of_real_time() -> None:
-    job = engines.Job(QUERIES["changing"], "127.0.0.1:1", "t", "a.jar", 30, is_real_time=True)
+    job = engines.Job("real_time", QUERIES["changing"], "127.0.0.1:1", "t", "a.jar", 30)
     left, _, sink, insert = engines.statements(job)
     assert "PRIMARY KEY (l_key)) WITH (connector = 'kafka', topic = 't-l'" in left
     assert sink.startswith("CREATE MUTABLE STREAM o (l_key BIGINT, l_id BIGINT, r_id BIGINT) PRIMARY KEY (l_key)")
