@@ -12,6 +12,7 @@ import argparse
 import json
 import resource
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -98,7 +99,7 @@ def main() -> None:
     print(json.dumps({"rounds": figures, "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))
 
 
-def check(sent: list[Frame], keys: int, number: int) -> None:
+def check(sent: Iterable[Frame], keys: int, number: int) -> None:
     """End the program unless the round retracted each key's former pair and inserted the new one."""
     tables = [decode_table(frame.payload) for frame in sent if frame.kind is FrameKind.ROWS]
     rows = pa.concat_tables(tables).to_pydict()

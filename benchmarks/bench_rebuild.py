@@ -14,6 +14,7 @@ import json
 import statistics
 import tempfile
 import time
+from collections.abc import Callable
 
 from benchmarks.arguments import count
 from benchmarks.filled import Filled, filled, new_working_set
@@ -32,11 +33,11 @@ def main() -> None:
         copies = LocalCopies(folder, "join-0")
         state = filled(options.rows, copies)
         size = state.working_set.nbytes
+        ways: list[tuple[Callable[[], WorkingSet], LocalCopies | None]]
+        ways = [(lambda: state.working_set, None), (new_working_set, None), (new_working_set, copies)]
         held, stored, copied = (
             statistics.median(step(state, n * options.times + i, make(), source) for i in range(options.times))
-            for n, (make, source) in enumerate(
-                [(lambda: state.working_set, None), (new_working_set, None), (new_working_set, copies)]
-            )
+            for n, (make, source) in enumerate(ways)
         )
     rates = {name: size / 1e6 / (seconds - held) for name, seconds in (("store", stored), ("files", copied))}
     print(f"{options.rows:,} rows of state, {size / 1e6:,.0f} MB\n")
