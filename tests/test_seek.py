@@ -7,7 +7,7 @@ import pytest
 from watersmeet.errors import ConfigError
 from watersmeet.runtime.plan_file import PlanFile
 from watersmeet.settings.query_settings import parse_settings
-from watersmeet.settings.seek import Seek
+from watersmeet.settings.seek import Seek, Starts
 
 
 @pytest.mark.parametrize(
@@ -41,6 +41,20 @@ def test_without_it_nothing_is_said() -> None:
 
 def test_a_plan_file_from_before_it_reads_as_before() -> None:
     assert PlanFile.model_validate_json('{"version": 2, "id": "x", "buckets": [0, 1]}').seek is None
+
+
+def test_a_new_checkpoint_keeps_where_streams_began() -> None:
+    starts = Starts(None)
+    assert starts.of("a", lambda: {0: 5}) == {0: 5}
+    assert starts.of("a", lambda: {0: 7}) == {0: 5}
+    plan = PlanFile(buckets=(0,), starts=starts.found)
+    later = Starts(PlanFile.model_validate_json(plan.model_dump_json()).starts)
+    assert later.of("a", lambda: {0: 9}) == {0: 5}
+
+
+def test_only_spark_knows_it_for_an_older_checkpoint() -> None:
+    older = PlanFile.model_validate_json('{"version": 2, "id": "x", "buckets": [0, 1]}')
+    assert Starts(older.starts).of("a", lambda: {0: 9}) is None
 
 
 def test_a_plan_file_keeps_it() -> None:

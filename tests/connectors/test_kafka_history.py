@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import time
 import uuid
 from pathlib import Path
@@ -11,11 +12,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 import watersmeet
-from tests.support.jobs import json_rows, run_job
+from tests.support.jobs import PATIENCE_SECONDS, json_rows, run_job
 from tests.support.kafka_broker import Broker
 from watersmeet import QueryMode, Session
-from watersmeet.errors import ConnectorError
-from watersmeet.session.results import Batch, Stream
+from watersmeet.errors import ConnectorError, WatersmeetError
+from watersmeet.session.results import Batch, Started, Stream
 from watersmeet.session.table_queries import rows_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -94,6 +95,28 @@ def test_where_a_query_begins(
     broker.produce(spark, topic, ['{"id": 4}'], partition=1, timestamp_ms=MOMENT - 1000)
     run_job(session, job, QueryMode.DRAIN)
     assert json_rows(tmp_path / "out") == [*first, (4,)]
+
+
+def test_a_first_batch_that_failed_begins_at_the_same_records(
+    session: Session, spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    """The end of the topic, where the query began, has moved when its first batch runs again."""
+    session.sql(f"CREATE STREAM clicks (id INT) {options(broker, topic)}")
+    broker.produce(spark, topic, ['{"id": 1}'], partition=0)
+    (tmp_path / "out").rmdir()
+    (tmp_path / "out").write_text("no folder")
+    job = "INSERT INTO sink SELECT id FROM clicks"
+    (started,) = session.run(job)
+    assert isinstance(started, Started)
+    broker.produce(spark, topic, ['{"id": 2}', '{"id": 3}'], partition=0)
+    with pytest.raises(WatersmeetError):
+        started.query.wait(PATIENCE_SECONDS)
+    plan = json.loads(Path(started.query.checkpoint, "plan.json").read_text())
+    assert plan["starts"] == {"clicks": {"0": 1, "1": 0}}
+    (tmp_path / "out").unlink()
+    (tmp_path / "out").mkdir()
+    run_job(session, job, QueryMode.DRAIN)
+    assert json_rows(tmp_path / "out") == [(2,), (3,)]
 
 
 @pytest.mark.slow

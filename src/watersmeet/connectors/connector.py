@@ -20,7 +20,7 @@ from watersmeet.errors import UnsupportedError
 from watersmeet.runtime.dataflow import Source
 from watersmeet.runtime.real_time.sinks import LiveSink
 from watersmeet.settings.option_parsing import parse_options
-from watersmeet.settings.seek import Seek
+from watersmeet.settings.seek import Seek, Starts
 
 #: Writes a batch: its rows, its number, and a key that names query and batch.
 WriteBatch: TypeAlias = Callable[[DataFrame, int, str], object]
@@ -30,8 +30,8 @@ WriteBatch: TypeAlias = Callable[[DataFrame, int, str], object]
 class Reading:
     """A request for a source.
 
-    ``limited`` honours limits on the size of a batch, ``seek`` says where to begin, ``live`` is for a query in real
-    time.
+    ``limited`` honours limits on the size of a batch, ``seek`` says where to begin, ``starts`` where streams have begun
+    (None: only Spark's checkpoint knows), ``live`` is for a query in real time.
     """
 
     spark: SparkSession
@@ -39,6 +39,7 @@ class Reading:
     workspace: Path
     limited: bool = False
     seek: Seek | None = None
+    starts: Starts | None = None
     live: bool = False
 
     @property

@@ -31,10 +31,15 @@ Offsets = dict[str, dict[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic from its beginning, with settings of librdkafka; ``limit`` is the number of records in a batch."""
+    """A topic, with settings of librdkafka.
+
+    ``starts`` has where partitions begin that do not begin at their first records; ``limit`` is the number of records
+    in a batch.
+    """
 
     name: str
     settings: Mapping[str, str] = field(repr=False)  # with secrets
+    starts: Mapping[int, int] = field(default_factory=dict)
     limit: int | None = None
 
 
@@ -69,7 +74,9 @@ class _Planner(DataSourceStreamReader, SupportsTriggerAvailableNow):
     _admin: AdminClient | None = field(default=None, init=False)
 
     def initialOffset(self) -> Offsets:
-        return self._offsets(_EARLIEST)
+        topic = self.topic
+        starts = {str(partition): offset for partition, offset in topic.starts.items()}
+        return {topic.name: {**self._offsets(_EARLIEST)[topic.name], **starts}}
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadAllAvailable() if self.topic.limit is None else ReadMaxRows(self.topic.limit)

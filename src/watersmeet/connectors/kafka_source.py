@@ -66,15 +66,25 @@ def read_stream(
 def worker_records(reading: Reading) -> RecordSource | None:
     """Return the topic as records for workers to read; None where only Spark can read or decode them.
 
-    Only Spark reads from elsewhere than the beginning: it stores where that was before the first batch.
+    Raises ``ConnectorError`` if the broker does not say where the topic's records of some time begin.
     """
     given = options_of(reading.stream.options)
     settings = settings_of_librdkafka(client_options(given))
     format = _record_format(reading, given)
-    if settings is None or format.decoder is None or given.starting != "earliest" or reading.seek is not None:
+    if settings is None or format.decoder is None:
         return None
-    topic = Topic(given.topic, settings, given.max_offsets_per_trigger if reading.limited else None)
+    starts = _starts(reading, KafkaTopic(given.topic, settings, _since(reading.seek, given)))
+    if starts is None:
+        return None
+    topic = Topic(given.topic, settings, starts, given.max_offsets_per_trigger if reading.limited else None)
     return RecordSource(ranges_of(reading.spark, topic), partial(read_ranges, settings=settings), format)
+
+
+def _starts(reading: Reading, topic: KafkaTopic) -> dict[int, int] | None:
+    """Where partitions begin that do not begin at their first records; None if only Spark's checkpoint knows."""
+    if topic.since == OFFSET_BEGINNING:
+        return {}
+    return None if reading.starts is None else reading.starts.of(reading.stream.name.lower(), topic.start)
 
 
 def live_records(reading: Reading) -> LiveRecords:
@@ -108,7 +118,7 @@ def _record_format(reading: Reading, given: KafkaOptions) -> RecordFormat:
 
 
 def _since(seek: Seek | None, options: KafkaOptions) -> int:
-    """Where a query in real time begins, in the form of ``KafkaTopic``."""
+    """Where a query begins, in the form of ``KafkaTopic``."""
     if seek is not None and seek.to == "time" and seek.since is not None:
         return -(-seek.since // 1000)
     begins = options.starting if seek is None else seek.to

@@ -37,7 +37,7 @@ from watersmeet.runtime.dataflow import Source
 from watersmeet.runtime.real_time.sinks import LiveSink
 from watersmeet.runtime.worker_records import RecordFormat
 from watersmeet.settings.secrets import remember, require_references
-from watersmeet.settings.seek import Seek
+from watersmeet.settings.seek import Seek, Starts
 
 CONNECTORS: Mapping[str, Connector] = {
     connector.name: connector
@@ -91,6 +91,7 @@ def open_source(
     *,
     limited: bool,
     seek: Seek | None = None,
+    starts: Starts | None = None,
     live: bool = False,
 ) -> Source:
     """Return the stream as a source; for the parameters see ``Reading``.
@@ -101,7 +102,7 @@ def open_source(
     if not isinstance(connector, SourceConnector):
         raise UnsupportedError(f"{stream.name} is a sink ({stream.connector}): it cannot be read")
     remember(stream.options)
-    source = connector.open_source(Reading(spark, stream, workspace, limited, seek, live))
+    source = connector.open_source(Reading(spark, stream, workspace, limited, seek, starts, live))
     records, followed = source.records, source.live
     if records is not None:
         records = replace(records, format=_with_deltas(records.format, stream))

@@ -110,6 +110,7 @@ class Checkpoint:
         operators: Sequence[OperatorSpec],
         seek: Seek | None = None,
         mode: str = "micro_batch",
+        starts: Mapping[str, dict[int, int]] | None = None,
     ) -> PlanFile:
         """Check that the stored state fits these operators; in a new checkpoint, write the plan file.
 
@@ -124,7 +125,9 @@ class Checkpoint:
                     f"the checkpoint {self.folder} has progress but no plan.json, which describes its query",
                     hint=_RESTORE,
                 )
-            stored = PlanFile(buckets=tuple(buckets), operators=described, seek=seek, mode=mode)
+            stored = PlanFile(
+                buckets=tuple(buckets), operators=described, seek=seek, mode=mode, starts=dict(starts or {})
+            )
             self.write_plan(stored)
             return stored
         if mode != stored.mode:

@@ -11,7 +11,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from watersmeet.plan.physical_plan import PhysicalPlan
 from watersmeet.runtime.checkpoint import Checkpoint
-from watersmeet.settings.seek import Seek
+from watersmeet.settings.seek import Seek, Starts
 
 if TYPE_CHECKING:
     from watersmeet.runtime.dataflow import Source
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 class Job:
     """What a query needs to start.
 
-    ``open_sources`` takes the session to read in, whether batches are limited, and where streams begin;
+    ``open_sources`` takes the session to read in, whether batches are limited, where streams begin, and where they
+    have begun (None: Spark's checkpoint keeps that);
     ``limits_batches`` is set if a batch may leave out rows that are there.  ``target`` is the stream that the query
     feeds; ``write`` takes each batch's rows, its number, and a key that identifies query and batch, and ``live_sink``
     opens the same target for a query in real time.  ``keep_late_rows`` takes number and key of a batch that has been
@@ -33,7 +34,7 @@ class Job:
     plan: PhysicalPlan
     limits_batches: bool
     target: str
-    open_sources: Callable[[SparkSession, bool, Seek | None], Mapping[str, Source]]
+    open_sources: Callable[[SparkSession, bool, Seek | None, Starts | None], Mapping[str, Source]]
     write: Callable[[DataFrame, int, str], object]
     live_sink: Callable[[], LiveSink]
     keep_late_rows: Callable[[int, str], None]

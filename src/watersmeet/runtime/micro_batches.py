@@ -14,7 +14,7 @@ from watersmeet.runtime.dataflow import Resources, build, new_buckets
 from watersmeet.runtime.failures import planning
 from watersmeet.runtime.job import Job, Run, batch_key
 from watersmeet.runtime.masters import workers_are_here
-from watersmeet.settings.seek import resolve
+from watersmeet.settings.seek import Starts, resolve
 
 
 class MicroBatches:
@@ -41,9 +41,12 @@ class MicroBatches:
             hot_key_folder=job.checkpoint.hot_keys if workers_are_here(spark) or settings.skew is not None else None,
         )
         with planning(job.name):
-            sources = job.open_sources(spark, limited, seek)
+            starts = Starts(None if stored is None else stored.starts)
+            sources = job.open_sources(spark, limited, seek, starts)
             dataflow = build(spark, job.plan, sources, buckets, resources, control, job.frontier_lag)
-            self._checkpoint_id = job.checkpoint.accept(stored, buckets, dataflow.operators, seek).id
+            self._checkpoint_id = job.checkpoint.accept(
+                stored, buckets, dataflow.operators, seek, starts=starts.found
+            ).id
             writer = (
                 dataflow.frame.writeStream.queryName(job.name)
                 .option("checkpointLocation", job.checkpoint.spark)

@@ -31,6 +31,9 @@ class PlanFile(BaseModel):
     """How the query runs; files without it: in micro-batches."""
     seek: Seek | None = None
     """Where the streams were first read from; files without it: from the beginning."""
+    starts: dict[str, dict[int, int]] = {}
+    """The positions of partitions, by stream, from which workers first read streams that did not begin at their first
+    records.  Files without a stream: Spark read it, and its own checkpoint says where from."""
 
 
 def describe(spec: OperatorSpec) -> dict[str, str]:

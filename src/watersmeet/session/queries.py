@@ -81,8 +81,12 @@ class Queries:
             name=name,
             plan=plan,
             target=target.name,
-            open_sources=lambda spark, limited, seek: self._streams.sources(
-                plan, limited=limited, seek=seek, live=spark if plan.query.settings.is_real_time else None
+            open_sources=lambda spark, limited, seek, starts: self._streams.sources(
+                plan,
+                limited=limited,
+                seek=seek,
+                starts=starts,
+                live=spark if plan.query.settings.is_real_time else None,
             ),
             limits_batches=self._streams.limit_batches(plan),
             write=self._writer(plan, target, columns, show),

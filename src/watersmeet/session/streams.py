@@ -31,7 +31,7 @@ from watersmeet.runtime.dataflow import Source
 from watersmeet.runtime.storage import Storage
 from watersmeet.session.listings import stream_list, table_list
 from watersmeet.session.results import Message, Table
-from watersmeet.settings.seek import EARLIEST, Seek
+from watersmeet.settings.seek import EARLIEST, Seek, Starts
 from watersmeet.sql.statements import (
     CreateIndex,
     CreateStream,
@@ -188,12 +188,18 @@ class Streams:
     # -- rows ------------------------------------------------------------------------------------------------------
 
     def sources(
-        self, plan: PhysicalPlan, *, limited: bool, seek: Seek | None = None, live: SparkSession | None = None
+        self,
+        plan: PhysicalPlan,
+        *,
+        limited: bool,
+        seek: Seek | None = None,
+        starts: Starts | None = None,
+        live: SparkSession | None = None,
     ) -> dict[str, Source]:
         """Open the streams that a plan reads, by lower-case name.
 
-        ``limited`` applies the limits on batch sizes, ``seek`` is where reading begins, ``live`` is the session of a
-        query in real time.
+        ``limited`` applies the limits on batch sizes, ``seek`` is where reading begins, ``starts`` where it has begun
+        (None: Spark keeps that), ``live`` is the session of a query in real time.
         """
         found: dict[str, Source] = {}
         for stream in (part.input.stream for part in plan.inputs):
@@ -205,7 +211,13 @@ class Streams:
                 found[key] = frame_source(frame, registered, order)
             else:
                 found[key] = registry.open_source(
-                    live or self._spark, stream, self._workspace, limited=limited, seek=seek, live=live is not None
+                    live or self._spark,
+                    stream,
+                    self._workspace,
+                    limited=limited,
+                    seek=seek,
+                    starts=starts,
+                    live=live is not None,
                 )
         return found
 

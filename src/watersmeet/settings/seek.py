@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
@@ -24,6 +25,23 @@ class Seek(BaseModel):
 
     to: Literal["earliest", "latest", "time"]
     since: int | None = None
+
+
+class Starts:
+    """Where the partitions of streams began, as a query's checkpoint keeps it.
+
+    A new checkpoint keeps what is found when the streams are first opened.
+    """
+
+    def __init__(self, kept: Mapping[str, Mapping[int, int]] | None) -> None:
+        self.found = {stream: dict(positions) for stream, positions in (kept or {}).items()}
+        self._is_new = kept is None
+
+    def of(self, stream: str, find: Callable[[], dict[int, int]]) -> dict[int, int] | None:
+        """The positions of a stream; None if the checkpoint was made without them."""
+        if self._is_new and stream not in self.found:
+            self.found[stream] = find()
+        return self.found.get(stream)
 
 
 def seek_text(value: object) -> str:

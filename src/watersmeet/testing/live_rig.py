@@ -148,7 +148,7 @@ class LiveRig(Rig):
             checkpoint=self._checkpoint,
         )
 
-    def _sources(self, spark: SparkSession, limited: bool, seek: Seek | None) -> dict[str, Source]:
+    def _sources(self, spark: SparkSession, limited: bool, seek: Seek | None, _: object) -> dict[str, Source]:
         read = {part.input.stream.name.lower() for part in self.plan.inputs}
         return {
             name: with_deltas_read(

@@ -57,7 +57,7 @@ class RealTime:
         buckets = stored.buckets if stored is not None else new_buckets(spark, settings.buckets)
         seek = stored.seek if stored is not None else resolve(spark, settings.seek_to)
         with planning(job.name):
-            sources = job.open_sources(spark, limited, seek)
+            sources = job.open_sources(spark, limited, seek, None)
             starts = self._log.read()
             run, first, base = next_run(starts, self._log.committed())
             origin = starts[0] if starts else self._origin(sources, buckets)
