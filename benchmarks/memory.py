@@ -1,10 +1,11 @@
-"""Measures the peak memory of a Spark application: the JVM, and all its Python workers together (Linux only)."""
+"""Measures the memory of a Spark application: the JVM, and all its Python processes together (Linux only)."""
 
 from __future__ import annotations
 
 import os
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
@@ -13,6 +14,25 @@ _REST = 20
 _MIN_SECONDS = 0.5
 #: … unless that would leave more than this between two samples.
 _MAX_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """The memory of the processes below one, as proportional set sizes (PSS) in bytes."""
+
+    jvm: int
+    workers: int
+
+    @classmethod
+    def of(cls, root: int) -> Usage:
+        """Measure it now, without that of the process itself."""
+        jvm, workers = 0, 0
+        for pid, command in _below(root).items():
+            if command == "java":
+                jvm += _pss(pid)
+            elif command.startswith(("python", "watersmeet")):  # watersmeet-python: runtime/worker_python.py
+                workers += _pss(pid)
+        return cls(jvm, workers)
 
 
 class Peak:
@@ -45,13 +65,8 @@ class Peak:
     def _look(self) -> float:
         """Update the peaks; return the seconds to wait before the next sample."""
         began = time.thread_time()
-        java, workers = 0, 0
-        for pid, command in _below(os.getpid()).items():
-            if command == "java":
-                java += _pss(pid)
-            elif command.startswith(("python", "watersmeet")):  # watersmeet-python: runtime/worker_python.py
-                workers += _pss(pid)
-        self.jvm, self.workers = max(self.jvm, java), max(self.workers, workers)
+        usage = Usage.of(os.getpid())
+        self.jvm, self.workers = max(self.jvm, usage.jvm), max(self.workers, usage.workers)
         return min(max(_REST * (time.thread_time() - began), _MIN_SECONDS), _MAX_SECONDS)
 
 

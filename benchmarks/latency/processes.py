@@ -27,6 +27,11 @@ class Process:
         self._scratch = scratch
 
     @property
+    def id(self) -> int:
+        """The number by which the system knows it."""
+        return self._running.pid
+
+    @property
     def exit_code(self) -> int | None:
         """What it ended with; None while it runs."""
         return self._running.poll()

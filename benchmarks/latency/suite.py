@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +19,7 @@ from benchmarks.latency import flink
 from benchmarks.latency.load import FIRST_SECONDS
 from benchmarks.latency.processes import Process, started
 from benchmarks.latency.queries import PARTITIONS, QUERIES, Query
+from benchmarks.memory import Usage
 from benchmarks.suite import FLINK_CONNECTOR, BenchmarkError, flink_of
 from benchmarks.topics import NoJarsError
 from tests.support import spark_jars
@@ -37,7 +39,10 @@ _TOPIC_SECONDS = 20.0
 _POLL_SECONDS = 0.2
 #: What a measurement may take beside the times that are known.
 _SPARE_SECONDS = 120.0
+_SAMPLE_SECONDS = 5.0
+_QUARTERS = 4
 _FIGURES = ("mean", "p50", "p95", "p99", "max")
+_MEMORY = ("JVM, MB by quarters", "Python, MB by quarters")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +116,7 @@ def run(plan: Plan, progress: Callable[[str], None] = lambda what: None) -> Iter
 
 def header() -> str:
     """Return the first lines of the table."""
-    columns = ("query", "rows/s a side", "engine", "sent", "expected", "received", "results", *_FIGURES)
+    columns = ("query", "rows/s a side", "engine", "sent", "expected", "received", "results", *_FIGURES, *_MEMORY)
     return f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}"
 
 
@@ -120,8 +125,12 @@ def row(found: dict[str, Any]) -> str:
     counts = [f"{found[name]:,}" if name in found else "" for name in ("sent", "expected", "received")]
     head = [found["query"], f"{found['rate']:,}", found["engine"], *counts]
     if "problem" in found:
-        return f"| {' | '.join([*head, 'no figures', *[''] * len(_FIGURES)])} |"
-    lines = [[*head, kind, *(f"{each[name]:,.1f}" for name in _FIGURES)] for kind, each in found["latency_ms"].items()]
+        return f"| {' | '.join([*head, 'no figures', *[''] * len((*_FIGURES, *_MEMORY))])} |"
+    memory = [" ".join(f"{each:,}" for each in quarters) for quarters in found["memory_mb"].values()]
+    lines = [
+        [*head, kind, *(f"{each[name]:,.1f}" for name in _FIGURES), *memory]
+        for kind, each in found["latency_ms"].items()
+    ]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
@@ -151,10 +160,11 @@ def _measured(plan: Plan, setup: _Setup, query: Query, rate: int, engine: str) -
         started(engine, _command(plan, setup, query, engine, topics)) as running,
         started("load", load) as sending,
     ):
-        failed = _first_failure((sending, running), time.monotonic() + at_most)
+        memory = Memory(running.id)
+        failed = _first_failure((sending, running), time.monotonic() + at_most, memory)
         if failed is not None:
             return {"problem": f"{failed}; the output of {engine} is in {running.keep_errors()}"}
-        found: dict[str, Any] = json.loads(sending.output)
+        found: dict[str, Any] = {**json.loads(sending.output), "memory_mb": memory.figures(plan.seconds)}
     wrong = problem(found)
     return found if wrong is None else {**found, "problem": wrong}
 
@@ -171,10 +181,38 @@ def _command(plan: Plan, setup: _Setup, query: Query, engine: str, topics: str) 
     return [*command, f"--topics={topics}", f"--jars={','.join(setup.spark_jars)}", f"--epoch={plan.epoch}"]
 
 
-def _first_failure(processes: tuple[Process, Process], deadline: float) -> str | None:
+class Memory:
+    """Samples the memory of an engine, which is that of the processes below one."""
+
+    def __init__(self, engine: int) -> None:
+        self._engine = engine
+        self._samples: list[tuple[float, Usage]] = []
+
+    def look(self) -> None:
+        """Take a sample, if it is time for one."""
+        now = time.monotonic()
+        if not self._samples or now - self._samples[-1][0] >= _SAMPLE_SECONDS:
+            self._samples.append((now, Usage.of(self._engine)))
+
+    def figures(self, seconds: float) -> dict[str, list[int]]:
+        """Return the medians, in megabytes, of each quarter of so many seconds before now."""
+        started = time.monotonic() - seconds
+        quarters: list[list[Usage]] = [[] for _ in range(_QUARTERS)]
+        for at, usage in self._samples:
+            if at > started:
+                quarters[min(int((at - started) / seconds * _QUARTERS), _QUARTERS - 1)].append(usage)
+
+        def medians(of: Callable[[Usage], int]) -> list[int]:
+            return [round(statistics.median(map(of, quarter)) / 1e6) for quarter in quarters if quarter]
+
+        return {"jvm": medians(lambda usage: usage.jvm), "workers": medians(lambda usage: usage.workers)}
+
+
+def _first_failure(processes: tuple[Process, Process], deadline: float, memory: Memory) -> str | None:
     """Wait for the load to end; return what failed, or None."""
     sending, running = processes
     while sending.exit_code is None:
+        memory.look()
         if running.exit_code is not None:
             return f"{running.name} failed"
         if time.monotonic() > deadline:

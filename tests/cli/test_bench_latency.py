@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from benchmarks.latency.expected import NONE, Measured, Outcome, Results, Sent, 
 from benchmarks.latency.load import figures
 from benchmarks.latency.processes import started
 from benchmarks.latency.queries import PARTITIONS, QUERIES, Query
+from benchmarks.memory import Usage
 from watersmeet.cli.main import app
 
 MS = 1_000_000
@@ -197,11 +199,23 @@ FOUND: dict[str, Any] = {
     "sent": 2_000,
     "expected": 900,
     "received": 900,
+    "memory_mb": {"jvm": [900, 910, 905, 905], "workers": [1_200, 1_210, 1_215, 1_212]},
     "latency_ms": {
         "joined": {"mean": 1.25, "p50": 1.0, "p95": 2.0, "p99": 1_234.5, "max": 4_000.0},
         "padded": {"mean": 1.0, "p50": 1.0, "p95": 1.0, "p99": 1.0, "max": 1.0},
     },
 }
+
+
+def test_memory_is_that_of_each_quarter_of_the_measured_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = 0
+    monkeypatch.setattr(time, "monotonic", lambda: float(clock))
+    monkeypatch.setattr(Usage, "of", lambda engine: Usage(clock * 1_000_000, 2_000_000))
+    found = suite.Memory(1)
+    while clock < 100:  # a sample in five seconds
+        found.look()
+        clock += 1
+    assert found.figures(40) == {"jvm": [62, 72, 82, 92], "workers": [2, 2, 2, 2]}
 
 
 @pytest.fixture
@@ -222,7 +236,8 @@ def test_a_table_of_figures(measured: list[dict[str, Any]], tmp_path: Path) -> N
     head, _, joined, padded = result.stdout.splitlines()
     assert head.startswith("| query | rows/s a side | engine | sent | expected | received | results | mean | p50 |")
     assert joined == (
-        "| left | 1,000 | micro_batch | 2,000 | 900 | 900 | joined | 1.2 | 1.0 | 2.0 | 1,234.5 | 4,000.0 |"
+        "| left | 1,000 | micro_batch | 2,000 | 900 | 900 | joined | 1.2 | 1.0 | 2.0 | 1,234.5 | 4,000.0 "
+        "| 900 910 905 905 | 1,200 1,210 1,215 1,212 |"
     )
     assert padded.split(" | ")[6] == "padded"
     assert json.loads((tmp_path / "all.json").read_text()) == [FOUND]
@@ -232,7 +247,7 @@ def test_a_measurement_without_figures(measured: list[dict[str, Any]]) -> None:
     measured.append({"query": "left", "rate": 10, "engine": "flink", "problem": "flink failed"})
     result = CliRunner().invoke(app, ["bench", "latency"])
     assert result.exit_code == 1
-    assert result.stdout.splitlines()[-1] == "| left | 10 | flink |  |  |  | no figures |  |  |  |  |  |"
+    assert result.stdout.splitlines()[-1] == "| left | 10 | flink |  |  |  | no figures |  |  |  |  |  |  |  |"
     assert result.stderr == "1 of 2 measurements have no figures\n"
 
 
