@@ -215,7 +215,7 @@ def test_memory_is_that_of_each_quarter_of_the_measured_time(monkeypatch: pytest
     while clock < 100:  # a sample in five seconds
         found.look()
         clock += 1
-    assert found.figures(40) == {"jvm": [62, 72, 82, 92], "workers": [2, 2, 2, 2]}
+    assert found.figures(40) == {"jvm": [65, 72, 82, 92], "workers": [2, 2, 2, 2]}
 
 
 @pytest.fixture
