@@ -60,3 +60,10 @@ def test_each_file_loses_its_first_line_and_no_other() -> None:
 
 def _batch(lines: Sequence[tuple[str, str, str]]) -> pa.RecordBatch:
     return pa.record_batch({"value": [line[2] for line in lines], "place": [line[0] + line[1] for line in lines]})
+
+
+def test_a_first_line_that_is_not_utf_8_is_other_columns() -> None:
+    line = pa.array(["größe,ts".encode("latin-1")]).view(pa.string())
+    batch = pa.record_batch({"value": line, "place": ["a.csv" + FIRST_BLOCK]})
+    with pytest.raises(ConnectorError, match="first line: gr��e, ts"):
+        list(without_headers([batch], header_check(("größe", "ts"), {})))

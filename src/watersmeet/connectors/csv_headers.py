@@ -69,7 +69,8 @@ def without_headers(batches: Iterable[pa.RecordBatch], check: Callable[[str, str
         begin = 0
         for place, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
             if place != last and place.endswith(FIRST_BLOCK):
-                check(batch.column(VALUE)[begin].as_py(), place.removesuffix(FIRST_BLOCK))
+                line = batch.column(VALUE)[begin].cast(pa.binary()).as_py()
+                check(line.decode(errors="replace"), place.removesuffix(FIRST_BLOCK))
                 begin += 1
             if begin < end:
                 yield batch.slice(begin, end - begin)
