@@ -23,17 +23,13 @@ def processes(driver: int) -> Processes:
     """What a driver has started: a daemon's parent is the fork server, or else the JVM."""
     listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
     lines = [line.split(None, 2) for line in listed.splitlines()]
-    parents = {int(child): int(parent) for child, parent, *_ in lines}
 
-    def started(what: str) -> list[int]:
-        return [int(child) for child, parent, *args in lines if int(parent) == driver and what in " ".join(args)]
+    def children(of: list[int], what: str) -> list[int]:
+        return [int(child) for child, parent, *args in lines if int(parent) in of and what in " ".join(args)]
 
-    def children(of: list[int]) -> list[int]:
-        return [child for child, parent in parents.items() if parent in of]
-
-    jvm, fork_server = started("SparkSubmit"), started("fork_server")
-    daemons = children([*jvm, *fork_server])
-    return Processes(jvm, fork_server, daemons, children(daemons))
+    jvm, fork_server = children([driver], "SparkSubmit"), children([driver], "fork_server")
+    daemons = children([*jvm, *fork_server], "python")  # the JVM starts as a shell that runs another JVM
+    return Processes(jvm, fork_server, daemons, children(daemons, "python"))
 
 
 def workers(spark: SparkSession) -> list[int]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import CharType, StructType, TimestampType, VarcharType
+from pyspark.sql.types import CharType, DatetimeType, StructType, TimestampType, VarcharType
 
 from watersmeet.catalog.streams import StreamDef, StreamMode
 from watersmeet.columns import TP_DELTA
@@ -35,6 +35,8 @@ def decoder_of(
         return avro_decoder(avro_schema(format_options(Format.AVRO, options)), to_arrow_schema(columns, timezone="UTC"))
     if not _is_in_utc(spark) and any(isinstance(each, TimestampType) for each in types):
         return None
+    if _has_old_calendar(spark) and any(isinstance(each, DatetimeType) for each in types):
+        return None
     if format == DEBEZIUM and changing is not None and not format_options(Format.JSON, options):
         return _of_changes(changing, columns)
     if format == Format.JSON and not format_options(Format.JSON, options):
@@ -47,6 +49,11 @@ def decoder_of(
 def _is_in_utc(spark: SparkSession) -> bool:
     """Return whether a time without a zone is in UTC, as the decoders read it."""
     return str(spark.conf.get("spark.sql.session.timeZone")) == "UTC"
+
+
+def _has_old_calendar(spark: SparkSession) -> bool:
+    """Return whether Spark reads times of text as before version 3, with the Julian calendar."""
+    return str(spark.conf.get("spark.sql.legacy.timeParserPolicy")).upper() == "LEGACY"
 
 
 def _of_changes(stream: StreamDef, columns: StructType) -> Decoder | None:

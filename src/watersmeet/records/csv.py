@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from watersmeet.records.decoder import Decoded, bounds, decode_blocks
+from watersmeet.records.decimals import fitting_decimals, wide_decimal
+from watersmeet.records.decoder import Block, Decoded, bounds, decode_blocks
 from watersmeet.records.times import dates, timestamps
 from watersmeet.records.utf8 import is_utf8
 
@@ -38,7 +39,7 @@ class CsvDecoder:
         """Decode records that are plainly a line of values of the declared types."""
         return decode_blocks(values, np.flatnonzero(_is_plain(values)), self._block)
 
-    def _block(self, values: pa.Array) -> pa.Table | None:
+    def _block(self, values: pa.Array) -> Block:
         if len(values) == 0:
             return self.columns.empty_table()
         names = [f"c{number}" for number in range(len(self.columns))]
@@ -57,6 +58,8 @@ class CsvDecoder:
             return None
         if cells.num_rows != len(values):
             return None
+        if (unfit := _is_unfit(cells, self.columns)).any():
+            return unfit
         found = [_as_declared(cells[name], each.type) for name, each in zip(names, self.columns, strict=True)]
         return None if any(column is None for column in found) else pa.Table.from_arrays(found, schema=self.columns)
 
@@ -86,28 +89,37 @@ def _is_plain(values: pa.Array) -> np.ndarray:
     return np.asarray(plain & ~is_odd.to_numpy(zero_copy_only=False))
 
 
+def _is_unfit(cells: pa.Table, columns: pa.Schema) -> np.ndarray:
+    """A mask of the records with a cell that does not look like a value of its type; times are not looked at."""
+    unfit = np.zeros(len(cells), bool)
+    for column, each in zip(cells.columns, columns, strict=True):
+        if (pattern := _pattern(each.type)) is not None:
+            matches = pc.fill_null(pc.match_substring_regex(column, pattern), True)
+            unfit |= ~matches.to_numpy()
+    return unfit
+
+
+def _pattern(kind: pa.DataType) -> str | None:
+    if pa.types.is_boolean(kind):
+        return _TRUTH
+    if pa.types.is_integer(kind):
+        return _INTEGER
+    if pa.types.is_decimal128(kind):
+        return _DECIMAL
+    return _FRACTION if pa.types.is_floating(kind) else None
+
+
 def _as_declared(cells: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray | None:
-    """The values of cells; None if only Spark can decode some of them."""
+    """The values of cells that look like them; None if only Spark can decode some of them."""
     if kind == pa.string():
         return cells
     if pa.types.is_timestamp(kind):
         return timestamps(cells, kind)
     if pa.types.is_date32(kind):
         return dates(cells)
-    if pa.types.is_boolean(kind):
-        return _cast(cells, kind, _TRUTH)
-    if pa.types.is_integer(kind):
-        return _cast(cells, kind, _INTEGER)
-    if pa.types.is_decimal128(kind):
-        return _cast(cells, kind, _DECIMAL)
-    return _cast(cells, kind, _FRACTION)
-
-
-def _cast(cells: pa.ChunkedArray, kind: pa.DataType, pattern: str) -> pa.ChunkedArray | None:
-    matches = pc.fill_null(pc.match_substring_regex(cells, pattern), True)
-    if not pc.all(matches, min_count=0).as_py():
-        return None
     try:
+        if pa.types.is_decimal128(kind):
+            return fitting_decimals(cells.cast(wide_decimal(kind)), kind)
         return cells.cast(kind)
     except pa.ArrowInvalid:  # a number out of range
         return None

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-_MOST_FAILURES = 64
-"""After as many failures among the records of one call, the rest is left to Spark: it is not the format we expect."""
+#: After as many failures among the records of one call, the rest is left to Spark: without any success, it is not the
+#: format that we expect; else to find each bad record would take longer than Spark.
+_MOST_FAILURES_AT_FIRST, _MOST_FAILURES = 64, 512
+
+#: The rows of a block of records, one each; or a mask of records that only Spark can decode; or None, if there are some
+#: but it is not known which.
+Block: TypeAlias = pa.Table | np.ndarray | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +41,10 @@ class Decoder(Protocol):
         """Decode ``values`` (``binary``; NULL: a record without a value)."""
 
 
-def decode_blocks(values: pa.Array, numbers: np.ndarray, decode: Callable[[pa.Array], pa.Table | None]) -> Decoded:
+def decode_blocks(values: pa.Array, numbers: np.ndarray, decode: Callable[[pa.Array], Block]) -> Decoded:
     """Decode the records with the given ascending ``numbers``; all others are left.
 
-    ``decode`` returns a row per record, or None if it cannot decode some of them.  Blocks that it cannot decode are
-    halved until they are single records.
+    A block of which ``decode`` does not say which records are in its way is halved, until it is a single record.
     """
     tables: list[pa.Table] = []
     decoded: list[np.ndarray] = []
@@ -51,27 +55,31 @@ def decode_blocks(values: pa.Array, numbers: np.ndarray, decode: Callable[[pa.Ar
     is_left = np.ones(len(values), bool)
     is_left[records] = False
     rows = pa.concat_tables(tables) if tables else decode(values.slice(0, 0))
-    assert rows is not None
+    assert isinstance(rows, pa.Table)
     return Decoded(rows, records, np.flatnonzero(is_left))
 
 
 def _halved(
-    values: pa.Array, numbers: np.ndarray, decode: Callable[[pa.Array], pa.Table | None]
+    values: pa.Array, numbers: np.ndarray, decode: Callable[[pa.Array], Block]
 ) -> Iterator[tuple[np.ndarray, pa.Table]]:
     """Yield blocks of numbers and their rows, in order."""
-    failures = 0
+    failures, most = 0, _MOST_FAILURES_AT_FIRST
     blocks = [numbers]
     while blocks:
         block = blocks.pop()
         if len(block) == 0:
             continue
         whole = len(block) == len(values)
-        table = decode(values if whole else values.take(pa.array(block)))
-        if table is not None:
-            yield block, table
+        found = decode(values if whole else values.take(pa.array(block)))
+        if isinstance(found, pa.Table):
+            most = _MOST_FAILURES
+            yield block, found
+            continue
+        if found is not None:
+            blocks.append(block[~found])
             continue
         failures += 1
-        if failures > _MOST_FAILURES:
+        if failures > most:
             return
         if len(block) > 1:
             middle = len(block) // 2

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
+from watersmeet.records.decimals import fitting_decimals, wide_decimal
 from watersmeet.records.decoder import Decoded, bounds, decode_blocks
 from watersmeet.records.times import dates, timestamps
 from watersmeet.records.utf8 import is_utf8
@@ -27,6 +28,7 @@ _SHORT_BYTES = 1_000
 _LONG_BYTES = 50_000
 _MOST_LEVELS = 500
 _MANY_DIGITS = r"[0-9.eE+-]{500}"
+_LONG_NUMBER = r"[0-9]{39}|[0-9.][eE][+-]?[0-9]+[\s,}\]\"]"
 _LAST_SECOND = 253_402_300_799  # of the year 9999
 _FIRST_SECOND = -62_135_596_800
 _LARGEST_FLOAT, _SMALLEST_FLOAT = float(np.finfo(np.float32).max), float(np.finfo(np.float32).tiny)
@@ -47,7 +49,10 @@ class JsonDecoder:
 
     def decode(self, values: pa.Array) -> Decoded:
         """Decode records that are plainly one JSON object with values of the declared types."""
-        return decode_blocks(values, np.flatnonzero(is_plain(values)), self._block)
+        plain = is_plain(values)
+        if any(pa.types.is_decimal128(each.type) for each in self.columns):
+            plain &= ~_has_long_numbers(values)
+        return decode_blocks(values, np.flatnonzero(plain), self._block)
 
     def _block(self, values: pa.Array) -> pa.Table | None:
         for place, schema in enumerate(self._reads):
@@ -78,6 +83,8 @@ def readings(columns: pa.Schema) -> list[pa.Schema]:
             return of_instants
         if pa.types.is_timestamp(kind) or pa.types.is_date32(kind):
             return pa.string()
+        if pa.types.is_decimal128(kind):
+            return wide_decimal(kind)
         return pa.float64() if kind == pa.float32() else kind
 
     schemas = [
@@ -106,6 +113,14 @@ def is_plain(values: pa.Array) -> np.ndarray:
         found = pc.fill_null(pc.match_substring_regex(values, _NOT_A_NUMBER), False)
         plain &= ~found.to_numpy(zero_copy_only=False)
     return plain
+
+
+def _has_long_numbers(values: pa.Array) -> np.ndarray:
+    """A mask of the records that may have numbers too long to be read as wide decimals, or with an exponent."""
+    found: np.ndarray = pc.fill_null(pc.match_substring_regex(values, _LONG_NUMBER), True).to_numpy(
+        zero_copy_only=False
+    )
+    return found
 
 
 def _is_within_limits(values: pa.Array) -> np.ndarray:
@@ -152,10 +167,13 @@ def _as_declared(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray 
         return timestamps(column, kind)
     if pa.types.is_date32(kind):
         return dates(column)
+    if pa.types.is_decimal128(kind):
+        return fitting_decimals(column, kind)
     if pa.types.is_floating(kind):
         # Spark reads -0 as 0.0, and -0.0 as it stands
+        # Arrow rounds what is just above the largest double to infinity, Spark refuses it
         numbers = pc.fill_null(column, 0.0).to_numpy()
-        if (np.signbit(numbers) & (numbers == 0)).any():
+        if (np.signbit(numbers) & (numbers == 0)).any() or not np.isfinite(numbers).all():
             return None
         return _as_float(column, numbers) if kind == pa.float32() else column
     return column

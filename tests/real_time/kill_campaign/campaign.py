@@ -108,16 +108,19 @@ class Campaign:
 
     def _progress(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
         """Wait for new results of both queries, and return the job."""
-        job, known = self._running(log), self._written()
-        self._wait(lambda: all(now > before for now, before in zip(self._written(), known, strict=True)))
-        return job
+        known = self._written()
+        self._wait(lambda: all(now > before for now, before in zip(self._written(), known, strict=True)), log)
+        return self._running(log)
 
-    def _wait(self, condition: Callable[[], bool]) -> None:
+    def _wait(self, condition: Callable[[], bool], log: IO[bytes]) -> None:
         deadline = time.monotonic() + _START_SECONDS
         while not condition():
-            assert self._job is not None
-            if self._job.poll() is not None:
-                raise AssertionError(f"the job has ended by itself: see {self._folder}/job.log")
+            job = self._running(log)
+            if job.poll() is not None:
+                self.outcome.faults.append(
+                    f"the job ended by itself, with {job.returncode}: see {self._folder}/job.log"
+                )
+                self._job = None
             assert time.monotonic() < deadline, f"no results come: see {self._folder}/job.log"
             time.sleep(_LOOK_SECONDS)
 
@@ -131,7 +134,7 @@ class Campaign:
         """Compare what the topics hold, as consumers see it, with the answer."""
         rows, counts, outcome = load.pairs_and_padded(), load.counts(), self.outcome
         with suppress(AssertionError):
-            self._wait(lambda: self._padded().keys() >= rows.keys() and self._counted() == counts)
+            self._wait(lambda: self._padded().keys() >= rows.keys() and self._counted() == counts, log)
         kept, written = self._padded(), self._results("padded")
         outcome.rows, outcome.repeats = rows.total(), len(written) - kept.total()
         for what, wrong in {"lost": rows - kept, "doubled or wrong": kept - rows}.items():
