@@ -10,6 +10,8 @@ on.  That is the least that a query takes whose operators are in Python.
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
@@ -115,6 +117,7 @@ def run_spark(job: Job, ends: threading.Event) -> None:
     from pyspark.sql import SparkSession
     from pyspark.sql import functions as F
 
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master(job.master).config("spark.ui.enabled", "false")
     settings = {**job.settings, **_SPARK_REAL_TIME, "spark.sql.session.timeZone": "UTC"}
     for name, value in {**settings, **(_SPARK_PYTHON if job.engine == "spark_python" else {})}.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -23,6 +24,16 @@ import os, sys
 print(__name__, sys.argv[1:], os.getcwd(), os.environ["GIVEN"], sys.stdin.readline().strip(), "duckdb" in sys.modules)
 print(os.getppid(), file=sys.stderr)
 sys.exit(int(sys.argv[1]))
+"""
+DRAWS = """
+import os, sys, time
+import numpy as np
+print(time.tzname[0], flush=True)
+for _ in range(2):
+    if os.fork() == 0:
+        print(np.random.rand(), flush=True)
+        os._exit(0)
+    os.wait()
 """
 STAYS = """
 import os, time
@@ -49,6 +60,7 @@ def server() -> Iterator[tuple[str, subprocess.Popen[str]]]:
 def asked(server: str, folder: Path, module: str, *arguments: str) -> subprocess.Popen[str]:
     (folder / "shown.py").write_text(SHOWN)
     (folder / "stays.py").write_text(STAYS)
+    (folder / "draws.py").write_text(DRAWS)
     return subprocess.Popen(
         [worker_python(), "-m", module, *arguments],
         cwd=folder,
@@ -100,7 +112,45 @@ def test_who_asked_ends_with_a_fork_that_is_killed(server: tuple[str, subprocess
         process.communicate(timeout=60)
 
 
-@pytest.mark.parametrize("name", ["PYTHONHASHSEED", "OMP_NUM_THREADS"])
+def test_a_fork_ends_with_who_asked_for_it(server: tuple[str, subprocess.Popen[str]], tmp_path: Path) -> None:
+    process = asked(_path_when_it_answers(server[0]), tmp_path, "stays")
+    assert process.stdout is not None
+    fork, child = map(int, process.stdout.readline().split())
+    try:
+        process.kill()
+        _wait_for_the_end_of(fork)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        process.communicate(timeout=60)
+
+
+def test_forks_have_their_time_zone_and_draw_numbers_of_their_own(
+    server: tuple[str, subprocess.Popen[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "America/New_York")
+    path = _path_when_it_answers(server[0])
+    found = [asked(path, tmp_path, "draws").communicate(timeout=60)[0].split() for _ in range(2)]
+    assert [each[0] for each in found] == ["EST", "EST"]
+    assert len({number for each in found for number in each[1:]}) == 4
+
+
+def test_a_server_that_was_killed_is_started_anew() -> None:
+    script = textwrap.dedent("""
+        import os, signal
+        from watersmeet.runtime import fork_server
+        path = fork_server.fork_server()
+        assert fork_server.fork_server() == path
+        (first,) = fork_server._servers
+        first.kill()
+        first.wait()
+        assert fork_server.fork_server() == path
+        print(len(fork_server._servers), fork_server._servers[-1].poll())
+    """)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stdout == "2 None\n", done.stderr
+
+
+@pytest.mark.parametrize("name", ["PYTHONHASHSEED", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"])
 def test_other_settings_of_python_s_start_are_not_for_the_server(
     server: tuple[str, subprocess.Popen[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -125,14 +175,24 @@ def test_the_server_ends_with_the_process_that_started_it() -> None:
         os.kill(os.getpid(), 9)
     """)
     out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False).stdout
+    _wait_for_the_end_of(int(out))
+
+
+def _wait_for_the_end_of(process: int) -> None:
     deadline = time.monotonic() + 60
-    while is_alive(int(out)) and time.monotonic() < deadline:
+    while is_alive(process) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not is_alive(int(out))
+    assert not is_alive(process)
 
 
 def _path_when_it_answers(path: str) -> str:
+    """The path, once the server has imported all: it answers a request that is none."""
     deadline = time.monotonic() + 60
     while not Path(path).exists() and time.monotonic() < deadline:
         time.sleep(0.05)
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(60)
+        connection.connect(path)
+        connection.shutdown(socket.SHUT_WR)
+        assert connection.recv(4) == b"\0\0\0\1"
     return path

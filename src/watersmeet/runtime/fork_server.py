@@ -21,10 +21,11 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import cache
 from pathlib import Path
 from typing import NoReturn
 
@@ -35,10 +36,14 @@ SOCKET_VARIABLE = "WATERSMEET_FORK_SERVER"
 #: What Python and its libraries read when they start, with the values that Spark gives its workers: the seed by which a
 #: key has one hash in all of them, and the threads of a library.
 _READ_AT_START = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
+#: Variables of libraries, which they may read when they are imported.
+_OF_LIBRARIES = ("OMP_", "OPENBLAS_", "MKL_", "ARROW_", "LD_", "DYLD_", "MALLOC_")
 _MAX_REQUEST = 1 << 20
 _STREAMS = (0, 1, 2)
 _CODE_BYTES = 4
-_ANSWER_SECONDS = 30.0
+#: Spark waits ten seconds for a worker, also for one that then starts without the server.
+_ANSWER_SECONDS = 4.0
+_END_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +57,25 @@ class Request:
     environment: dict[str, str]
 
 
-@cache
 def fork_server() -> str | None:
-    """Start a server that ends with this process; return the path of its socket (None: the path would be too long)."""
+    """Start a server that ends with this process, if none runs; return the path of its socket.
+
+    None: the path would be too long.
+    """
     path = process_folder().path / "fork.sock"
     if len(os.fsencode(path)) > LONGEST_SOCKET_PATH:
         return None
+    if not _servers or _servers[-1].poll() is not None:
+        path.unlink(missing_ok=True)  # of a server that was killed
+        _servers.append(_started(path))
+    return str(path)
+
+
+_servers: list[subprocess.Popen[bytes]] = []
+
+
+def _started(path: Path) -> subprocess.Popen[bytes]:
+    """A server that is ended with this process."""
     server = subprocess.Popen(
         [sys.executable, "-m", __name__, str(path)],
         stdin=subprocess.PIPE,
@@ -74,7 +92,7 @@ def fork_server() -> str | None:
             server.wait()
 
     atexit.register(end)
-    return str(path)
+    return server
 
 
 def run_in_fork(
@@ -90,8 +108,7 @@ def run_in_fork(
         try:
             connection.connect(server)
             socket.send_fds(connection, [b"?"], streams)
-            connection.sendall(json.dumps(asdict(request)).encode())
-            connection.shutdown(socket.SHUT_WR)
+            connection.sendall(json.dumps(asdict(request)).encode() + b"\n")
             if connection.recv(1) != b"!":
                 return None
         except OSError:
@@ -140,13 +157,14 @@ def _answer(connection: socket.socket) -> NoReturn:
     try:
         _, streams, _, _ = socket.recv_fds(connection, 1, len(_STREAMS))
         with connection.makefile("rb") as lines:
-            request = Request(**json.loads(lines.read(_MAX_REQUEST)))
-        if all(request.environment.get(name, os.environ[name]) == os.environ[name] for name in _READ_AT_START):
+            request = Request(**json.loads(lines.readline(_MAX_REQUEST)))
+        if _settings(request.environment) == _settings(os.environ):
             for stream, ours in zip(streams, _STREAMS, strict=True):
                 os.dup2(stream, ours)
                 os.close(stream)
             connection.sendall(b"!")
             os.register_at_fork(after_in_child=connection.close)  # who asked waits for us, not for our children
+            threading.Thread(target=_end_with, args=(connection,), daemon=True).start()
             code = _run(request)
     finally:
         with suppress(OSError):
@@ -154,11 +172,27 @@ def _answer(connection: socket.socket) -> NoReturn:
         os._exit(code)
 
 
+def _settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """What has been read at the start, and cannot be changed by a fork."""
+    read = [name for name in environment if name in _READ_AT_START or name.startswith(_OF_LIBRARIES)]
+    return {**_READ_AT_START, **{name: environment[name] for name in read}}
+
+
+def _end_with(connection: socket.socket) -> None:
+    """End this process when who asked for it ends: that is whom Spark kills."""
+    with suppress(OSError):
+        connection.recv(1)
+    os.kill(os.getpid(), signal.SIGTERM)  # a daemon ends its workers
+    time.sleep(_END_SECONDS)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def _run(request: Request) -> int:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.chdir(request.folder)
     os.environ.clear()
     os.environ.update(request.environment)
+    time.tzset()
     sys.path[:] = request.path
     sys.argv = [request.module, *request.arguments]
     try:

@@ -110,6 +110,9 @@ class RunningQuery:
                     f"a bounded run on {checkpoint.folder} has declared the end of its input but was interrupted",
                     hint="run it with --bounded again",
                 )
+            _log.warning(
+                "%s: an interrupted run had declared the end of its input; what has arrived since then is late", self.name
+            )
             self._start(limited=False, available_now=True)
             return True
         if self._mode is QueryMode.BOUNDED and not self._job.limits_batches:  # one batch, with or without its end
