@@ -40,7 +40,7 @@ import os, time
 child = os.fork()
 if child:
     print(os.getpid(), child, flush=True)
-time.sleep(60)
+time.sleep(120)
 """
 
 
