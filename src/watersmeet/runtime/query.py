@@ -111,7 +111,7 @@ class RunningQuery:
                     hint="run it with --bounded again",
                 )
             _log.warning(
-                "%s: an interrupted run had declared the end of its input; what has arrived since then is late", self.name
+                "%s: an interrupted run had declared the end of its input: what has come since is late", self.name
             )
             self._start(limited=False, available_now=True)
             return True
