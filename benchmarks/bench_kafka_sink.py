@@ -44,10 +44,8 @@ def main() -> None:
         session = watersmeet.connect(workspace=Path(folder, "workspace"), master=f"local[{_PARTITIONS}]", config=config)
         rows = session.spark.read.parquet(str(files / "l"))
         topic = {"topic": "results", "brokers": broker.address}
-        created = AdminClient({"bootstrap.servers": broker.address}).create_topics(
-            [NewTopic("results", _PARTITIONS, 1)]
-        )
-        created["results"].result(30)
+        admin = AdminClient({"bootstrap.servers": broker.address})  # what it returns needs it to live
+        admin.create_topics([NewTopic("results", _PARTITIONS, 1)])["results"].result(30)
         ways: dict[str, Callable[[DataFrame], object]] = {
             "rows read alone": lambda rows: rows.write.format("noop").mode("overwrite").save(),
             "Spark's own writer": lambda rows: _by_spark(rows, broker.address),
