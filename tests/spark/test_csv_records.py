@@ -12,6 +12,7 @@ from tests.connectors.conftest import struct_of
 from tests.spark.test_json_records import CHOICES, COLUMNS, NAMES, PLAIN, ZONES, shown
 from watersmeet.columns import BAD
 from watersmeet.connectors.formats import decode
+from watersmeet.connectors.record_decoders import decoder_of
 from watersmeet.records.csv import csv_decoder
 
 RECORDS = 3_000
@@ -87,3 +88,17 @@ def test_what_the_workers_decode_is_what_spark_decodes(spark: SparkSession) -> N
             wrong.append((each, reasons[number], shown(found.rows)))
     assert not wrong
     assert count > RECORDS / 4
+
+
+def test_spark_reads_times_with_its_old_calendar(spark: SparkSession) -> None:
+    def is_for_workers(columns: str) -> list[bool]:
+        return [decoder_of(spark, each, struct_of(columns), {}, None) is not None for each in ("csv", "json")]
+
+    assert is_for_workers("i INT, dt DATE") == [True, True]
+    spark.conf.set("spark.sql.legacy.timeParserPolicy", "LEGACY")
+    try:
+        assert is_for_workers("i INT, dt DATE") == [False, False]
+        assert is_for_workers("i INT, n TIMESTAMP_NTZ") == [False, False]
+        assert is_for_workers("i INT") == [True, True]
+    finally:
+        spark.conf.unset("spark.sql.legacy.timeParserPolicy")

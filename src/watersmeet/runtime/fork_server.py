@@ -57,6 +57,10 @@ class Request:
     environment: dict[str, str]
 
 
+#: Those that this process has started: the last one serves.
+_servers: list[subprocess.Popen[bytes]] = []
+
+
 def fork_server() -> str | None:
     """Start a server that ends with this process, if none runs; return the path of its socket.
 
@@ -69,9 +73,6 @@ def fork_server() -> str | None:
         path.unlink(missing_ok=True)  # of a server that was killed
         _servers.append(_started(path))
     return str(path)
-
-
-_servers: list[subprocess.Popen[bytes]] = []
 
 
 def _started(path: Path) -> subprocess.Popen[bytes]:
