@@ -1,10 +1,10 @@
-"""Which options of Kafka's Java client workers can read with."""
+"""Which options of Kafka's Java client workers can read and write with."""
 
 from __future__ import annotations
 
 import pytest
 
-from watersmeet.connectors.kafka_client import settings_of_librdkafka
+from watersmeet.connectors.kafka_client import consumer_settings, producer_settings
 
 SERVERS = {"kafka.bootstrap.servers": "b:9092"}
 LOGIN = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="u" password="p;{}";'
@@ -16,7 +16,7 @@ def test_options_with_an_equal_are_translated() -> None:
         "kafka.max.poll.records": "10",
         "kafka.isolation.level": "read_uncommitted",
     }
-    assert settings_of_librdkafka({**SERVERS, **more}) == {
+    assert consumer_settings({**SERVERS, **more}) == {
         "bootstrap.servers": "b:9092",
         "fetch.wait.max.ms": "50",
         "isolation.level": "read_uncommitted",
@@ -32,7 +32,7 @@ def test_a_login_over_tls() -> None:
         "kafka.ssl.truststore.certificates": "-----BEGIN CERTIFICATE-----",
         "kafka.ssl.endpoint.identification.algorithm": "",
     }
-    assert settings_of_librdkafka({**SERVERS, **given}) == {
+    assert consumer_settings({**SERVERS, **given}) == {
         "bootstrap.servers": "b:9092",
         "security.protocol": "SASL_SSL",
         "sasl.mechanisms": "SCRAM-SHA-512",
@@ -56,4 +56,20 @@ def test_a_login_over_tls() -> None:
     ],
 )
 def test_all_else_is_left_to_spark(given: dict[str, str]) -> None:
-    assert settings_of_librdkafka({**SERVERS, **given}) is None
+    assert consumer_settings({**SERVERS, **given}) is None
+
+
+def test_options_of_a_producer() -> None:
+    more = {"kafka.compression.type": "lz4", "kafka.delivery.timeout.ms": "9000", "kafka.max.block.ms": "5"}
+    assert producer_settings({**SERVERS, **more, "kafka.acks": "all"}) == {
+        "bootstrap.servers": "b:9092",
+        "compression.type": "lz4",
+        "message.timeout.ms": "9000",
+    }
+
+
+@pytest.mark.parametrize(
+    "given", [{"kafka.acks": "1"}, {"kafka.partitioner.class": "com.example.P"}, {"kafka.security.protocol": "SSL"}]
+)
+def test_spark_writes_with_all_else(given: dict[str, str]) -> None:
+    assert producer_settings({**SERVERS, **given}) is None

@@ -6,16 +6,19 @@ from collections.abc import Mapping
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import TP_DELTA, spark_name
 from watersmeet.connectors.formats import encode
 from watersmeet.connectors.kafka_broker import partitions
+from watersmeet.connectors.kafka_client import producer_settings
 from watersmeet.connectors.kafka_options import KafkaOptions, client_options, options_of
 from watersmeet.connectors.net_changes import net_frame
 from watersmeet.connectors.packages import Package, require_package
 from watersmeet.errors import ConfigError, ConnectorError, did_you_mean
+from watersmeet.records.kafka_producer import RECORD_SCHEMA, WRITTEN_SCHEMA, KafkaWriter
 from watersmeet.runtime.failures import known_error
 from watersmeet.runtime.real_time.operator_task import EPOCH
 from watersmeet.runtime.real_time.sinks import RunName
@@ -52,21 +55,35 @@ def write_batch(
     """
     given = options_of(options)
     require_package(frame.sparkSession, Package.KAFKA)
-    headers = {"_batch": F.lit(str(batch_id)), **({"_query": F.lit(key)} if key else {})}
+    headers = {"_batch": str(batch_id), **({"_query": key} if key else {})}
     if changing is not None:
         frame = net_frame(frame, changing)
-    written, settings = _records(frame, given, changing, headers), _sink_options(given)
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     try:
-        written.write.format("kafka").options(**settings).save()
+        _write(frame, given, changing, headers)
     except (PySparkException, Py4JError) as error:
-        if (ours := known_error(hide(str(error), given.client))) is not None:
+        ours = known_error(hide(str(error), given.client))
+        if ours is None or isinstance(ours, ConnectorError):
+            partitions(frame.sparkSession, options)  # its errors are clearer where the broker or topic is the reason
+        if ours is not None:
             raise ours from None
-        partitions(frame.sparkSession, options)  # its errors are clearer where the broker or the topic is the reason
         said = hide(str(error), given.client).strip().splitlines()[0]
         raise ConnectorError(f"batch {batch_id} could not be written to topic {given.topic!r}: {said}") from None
+
+
+def _write(frame: DataFrame, given: KafkaOptions, changing: StreamDef | None, headers: Mapping[str, str]) -> None:
+    """Write the rows by librdkafka in the workers; by Spark's own writer if librdkafka lacks one of the options."""
+    settings = producer_settings(client_options(given))
+    if settings is None:
+        records = _records(frame, given, changing, {name: F.lit(text) for name, text in headers.items()})
+        records.write.format("kafka").options(**_sink_options(given)).save()
+    else:
+        records = _records(frame, given, changing, {})
+        bodies = records.select(*(F.col(name).cast("binary") for name in RECORD_SCHEMA.names))
+        writer = KafkaWriter(given.topic, settings, headers)
+        bodies.mapInArrow(writer.write, from_arrow_schema(WRITTEN_SCHEMA)).collect()
 
 
 def live_writer(

@@ -21,7 +21,7 @@ from watersmeet.connectors.debezium import decode_changes
 from watersmeet.connectors.deletes import BY_KEY, KEY, MICROS, with_deletes
 from watersmeet.connectors.envelope import DEBEZIUM
 from watersmeet.connectors.formats import decode
-from watersmeet.connectors.kafka_client import settings_of_librdkafka
+from watersmeet.connectors.kafka_client import consumer_settings
 from watersmeet.connectors.kafka_options import KafkaOptions, client_options, options_of
 from watersmeet.connectors.kafka_ranges import Topic, ranges_of
 from watersmeet.connectors.packages import Package, require_package
@@ -69,7 +69,7 @@ def worker_records(reading: Reading) -> RecordSource | None:
     Raises ``ConnectorError`` if the broker does not say where the topic's records of some time begin.
     """
     given = options_of(reading.stream.options)
-    settings = settings_of_librdkafka(client_options(given))
+    settings = consumer_settings(client_options(given))
     format = _record_format(reading, given)
     if settings is None or format.decoder is None:
         return None
@@ -91,9 +91,9 @@ def live_records(reading: Reading) -> LiveRecords:
     """Return the topic for a query in real time to follow; ``ConfigError`` if librdkafka lacks one of its options."""
     given = options_of(reading.stream.options)
     client = client_options(given)
-    settings = settings_of_librdkafka(client)
+    settings = consumer_settings(client)
     if settings is None:
-        lacking = [name for name, value in client.items() if settings_of_librdkafka({name: value}) is None]
+        lacking = [name for name, value in client.items() if consumer_settings({name: value}) is None]
         raise ConfigError(
             f"{reading.stream.name}: real time reads Kafka with librdkafka, which has no equivalent of its options",
             detail=", ".join(lacking or client),
