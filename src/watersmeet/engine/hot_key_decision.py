@@ -90,29 +90,33 @@ def next_keys(
     ``newest`` is the newest event time of each input so far (``FOREVER``: unknown).  Rows of an input before ``closed``
     are past.
     """
-    hot = _hot(counts, rule, buckets)
-    far = {input for input in (0, 1) if newest[input] == FOREVER or newest[input] - closed[input] > _FAR * rule.reach}
+    hot = _hot(counts, rule, buckets, range(len(closed)))
+    far = {
+        input
+        for input in range(len(closed))
+        if newest[input] == FOREVER or newest[input] - closed[input] > _FAR * rule.reach
+    }
     moved = {key: _next_phase(each, hot.get(key), newest, closed) for key, each in keys.items()}
     begun = {
-        key: HotKey(input, Phase.COPIED, newest[_other(input)])
+        key: HotKey(input, Phase.COPIED, max(newest[other] for other in _others(input, closed)))
         for key, input in hot.items()
-        if key not in keys and _other(input) not in far
+        if key not in keys and far.isdisjoint(_others(input, closed))
     }
     return {**{key: each for key, each in moved.items() if each is not None}, **begun}
 
 
-def _hot(counts: Mapping[int, RowCounts], rule: SpreadRule, buckets: int) -> dict[int, int]:
+def _hot(counts: Mapping[int, RowCounts], rule: SpreadRule, buckets: int, inputs: Sequence[int]) -> dict[int, int]:
     """Return the keys that were hot in a batch, each with the input to spread: the one with more rows.
 
-    With 8,000 rows and 4 buckets, a key is hot from 8,000 * 1/8 / 4 = 250 rows on.  Where the other side has more than
-    twice as many rows of the key, copying them costs more than spreading gains.
+    With 8,000 rows and 4 buckets, a key is hot from 8,000 * 1/8 / 4 = 250 rows on.  Where the other inputs have more
+    than twice as many rows of the key, copying them costs more than spreading gains.
     """
     found: dict[int, tuple[int, int]] = {}
     for input in rule.inputs:
         own = counts.get(input, RowCounts(0, {}))
         least = max(rule.min_rows, own.rows * MIN_SHARE / buckets)
         for key, rows in own.keys.items():
-            copies = counts.get(_other(input), RowCounts(0, {})).keys.get(key, 0)
+            copies = sum(counts[other].keys.get(key, 0) for other in _others(input, inputs) if other in counts)
             if rows >= least and copies <= _MAX_COPIES * rows and rows > found.get(key, (0, 0))[0]:
                 found[key] = rows, input
     return {key: input for key, (_, input) in found.items()}
@@ -121,12 +125,12 @@ def _hot(counts: Mapping[int, RowCounts], rule: SpreadRule, buckets: int) -> dic
 def _next_phase(key: HotKey, hot: int | None, newest: Sequence[int], closed: Sequence[int]) -> HotKey | None:
     """Return a hot key after one more batch; None once it is like any other key."""
     key = replace(key, cold=0 if hot == key.spread else key.cold + 1)
-    spread, other = key.spread, _other(key.spread)
+    spread = key.spread
     is_cold = key.cold >= COLD_BATCHES
     match key.phase:
         case Phase.COPIED if is_cold:
             return None
-        case Phase.COPIED if closed[other] > key.until:
+        case Phase.COPIED if min(closed[other] for other in _others(spread, closed)) > key.until:
             return replace(key, phase=Phase.SPREAD, until=NEVER)
         case Phase.SPREAD if is_cold:
             return replace(key, phase=Phase.GATHERED, until=newest[spread])
@@ -137,5 +141,6 @@ def _next_phase(key: HotKey, hot: int | None, newest: Sequence[int], closed: Seq
     return key
 
 
-def _other(input: int) -> int:
-    return 1 - input
+def _others(input: int, inputs: Sequence[int]) -> list[int]:
+    """The numbers of all inputs but one; ``inputs`` has an item for each."""
+    return [other for other in range(len(inputs)) if other != input]

@@ -18,7 +18,7 @@ from watersmeet.kernels.api import EmitMode, Side
 from watersmeet.kernels.asof.match import Direction
 from watersmeet.plan.logical.lags import lag_of, unbounded_sides, waits_forever
 from watersmeet.plan.logical.query import LogicalQuery
-from watersmeet.plan.logical.tree import AsofClause, Input, Join, changing, joins_of
+from watersmeet.plan.logical.tree import AsofClause, Input, Join, changing, joins_of, operators_of
 
 LIMIT_SETTING = "join_max_buffered_bytes"
 DEFAULT_LIMIT = 512 * 1024 * 1024
@@ -40,7 +40,7 @@ def decide_emission(query: LogicalQuery) -> Emission:
     without a join that would wait; ``UnsupportedError`` for EMIT FINAL of results that change, and for ORDER BY in a
     changelog or over a join without a bound.
     """
-    joins = list(joins_of(query.root))
+    joins = list(operators_of(query.root))
     unbounded = unbounded_sides(joins)
     mode, reason = _requested(query, unbounded) or _default(query, joins, is_bounded=not unbounded)
     limit = query.settings.join_max_buffered_bytes

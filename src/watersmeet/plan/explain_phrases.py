@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from watersmeet.expressions.event_time import span_text
 from watersmeet.kernels.api import Side
 from watersmeet.kernels.changelog.newest import Newest
 from watersmeet.kernels.match import Key
+from watersmeet.plan.logical.time_bounds import Interval
 from watersmeet.plan.logical.tree import Input
 from watersmeet.plan.physical_plan import PhysicalPlan
 
@@ -49,3 +51,13 @@ def key_lines(keys: Iterable[Key], sides: Iterable[Side] = Side) -> Iterator[str
 def input_of(time_name: str, plan: PhysicalPlan) -> Input:
     """The input whose event time travels under a name."""
     return next(part.input for part in plan.inputs if part.input.time_name == time_name)
+
+
+def window_text(window: Interval, left: Input, right: Input) -> str:
+    """The bounds on the distance of two times."""
+    distance = f"{right.alias}.{right.time.column} - {left.alias}.{left.time.column}"
+    if window.is_free:
+        return "none: any two times match"
+    lower = f"{span_text(window.lower, left.time.unit)} <= " if window.lower is not None else ""
+    upper = f" <= {span_text(window.upper, left.time.unit)}" if window.upper is not None else ""
+    return f"{lower}{distance}{upper}"

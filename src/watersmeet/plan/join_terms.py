@@ -13,21 +13,25 @@ from watersmeet.plan.across_sides import carry_one_sided, is_allowed, require_al
 from watersmeet.plan.external_tables import table_of
 from watersmeet.plan.logical.conditions import inputs_of
 from watersmeet.plan.logical.query import LogicalQuery
-from watersmeet.plan.logical.tree import Join, joins_of, nullable
+from watersmeet.plan.logical.tree import Join, JoinGroup, KeyPair, nullable, operators_of
 from watersmeet.plan.operators.version_rules import routing_keys
 from watersmeet.plan.sources import Sources
 
-Routes = tuple[tuple[str, ...], tuple[str, ...]]
+Routes = tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class JoinTerms:
-    """The conditions of join ``number``; ``routes`` are the hash columns of its key, by side."""
+    """The conditions of join ``number``; ``routes`` are the hash columns of its key, by input of its operator.
+
+    ``common`` are the columns of the keys that all inputs of a group share, by input.
+    """
 
     number: int
     keys: tuple[Key, ...]
     routes: Routes
     residual: tuple[exp.Expr, ...]
+    common: tuple[tuple[str, ...], ...] = ()
 
 
 def join_terms(query: LogicalQuery, sources: Sources) -> tuple[dict[Join, JoinTerms], tuple[exp.Expr, ...]]:
@@ -35,13 +39,18 @@ def join_terms(query: LogicalQuery, sources: Sources) -> tuple[dict[Join, JoinTe
 
     Raises ``UnsupportedError`` for a condition across sides that neither the kernel nor Spark may evaluate.
     """
-    joins = list(joins_of(query.root))
+    joins = list(operators_of(query.root))
     found: dict[Join, JoinTerms] = {}
     postponed: list[exp.Expr] = []
     table_routes: dict[int, tuple[str, ...]] = {}  # by external table: what routed the rows to its lookup
     for number, join in enumerate(joins):
-        keys = _keys(number, join, sources)
-        routes = _routes(number, join, sources, table_routes)
+        common: tuple[tuple[str, ...], ...] = ()
+        if join.group is None:
+            keys = _keys(number, join.condition.keys, join, sources)
+            routes = _routes(number, join, sources, table_routes)
+        else:
+            keys = _keys(number, join.group.pairs, join, sources)
+            common, routes = _common(number, join.group, sources)
         residual = []
         for condition in _tested(join):
             carried = _carried(condition, join, sources)
@@ -51,23 +60,35 @@ def join_terms(query: LogicalQuery, sources: Sources) -> tuple[dict[Join, JoinTe
                 postponed.append(condition)
             else:
                 require_allowed(carried, join.title)
-        found[join] = JoinTerms(number, keys, routes, tuple(residual))
+        found[join] = JoinTerms(number, keys, routes, tuple(residual), common)
     return found, tuple(postponed)
 
 
-def _keys(number: int, join: Join, sources: Sources) -> tuple[Key, ...]:
+def _keys(number: int, pairs: Sequence[KeyPair], join: Join, sources: Sources) -> tuple[Key, ...]:
     table = table_of(join)
     keys = []
-    for i, pair in enumerate(join.condition.keys):
+    for i, pair in enumerate(pairs):
         name = f"$k{number}_{i}"
         right = sources.key(pair.right, pair.type, name) if table is None else pair.right.name
         keys.append(Key(sources.key(pair.left, pair.type, name), right, pair.null_safe))
     return tuple(keys)
 
 
+def _common(number: int, group: JoinGroup, sources: Sources) -> tuple[tuple[tuple[str, ...], ...], Routes]:
+    """The columns of a group's common keys, and the column of their hash, by input."""
+    columns, routes = [], []
+    for place, input in enumerate(group.inputs):
+        own = [(key.expressions[place], key.type) for key in group.keys]
+        columns.append(tuple(sources.key(each, type, f"$k{number}_c{i}") for i, (each, type) in enumerate(own)))
+        routes.append((sources.hash(input, f"$h{number}", [exp.cast(each.copy(), type) for each, type in own]),))
+    return tuple(columns), tuple(routes)
+
+
 def _tested(join: Join) -> Sequence[exp.Expr]:
     """The conditions beside keys and window; filters over an external table are tested on the rows it returns."""
     table = table_of(join)
+    if join.group is not None:
+        return join.group.residual
     return (*join.condition.residual, *(table.filters if table is not None else ()))
 
 

@@ -31,6 +31,7 @@ from watersmeet.plan.operators.changelog import changes_of, plan_changelog
 from watersmeet.plan.operators.forward import plan_forward
 from watersmeet.plan.operators.interval import plan_interval
 from watersmeet.plan.operators.lookup import plan_lookup
+from watersmeet.plan.operators.multi_way import plan_multi_way
 from watersmeet.plan.operators.ordered import order_columns, plan_ordered
 from watersmeet.plan.operators.upsert import lag_of_changes, plan_upsert
 from watersmeet.plan.passes import optimize
@@ -92,7 +93,10 @@ class _Operators:
     def add_tree(self, node: Node, needed: frozenset[str]) -> None:
         """Add the operators of a tree, inner ones first; the last one's results hold the columns ``needed``."""
         if isinstance(node, Join):
-            self._add_join(node, needed)
+            if node.group is not None:
+                self.built.append(plan_multi_way(self._context(node, needed), node.group))
+            else:
+                self._add_join(node, needed)
         elif node.input.stream.changes:
             self.built.append(plan_upsert(node.input, needed, self._sources))
         else:
@@ -119,7 +123,7 @@ class _Operators:
         self.built += planned.operators(feed, len(self.built))
 
     def _add_join(self, join: Join, needed: frozenset[str]) -> None:
-        context = JoinContext(self._query, self._emission, self._sources, join, self._terms[join], needed)
+        context = self._context(join, needed)
         table = table_of(join)
         feeds = [self._feed(context, side) for side in Side if side is Side.LEFT or table is None]
         operator: PhysicalOperator
@@ -132,6 +136,9 @@ class _Operators:
         else:
             operator = plan_interval(context, feeds)
         self.built.append(operator)
+
+    def _context(self, join: Join, needed: frozenset[str]) -> JoinContext:
+        return JoinContext(self._query, self._emission, self._sources, join, self._terms[join], needed)
 
     def _feed(self, context: JoinContext, side: Side) -> Feed:
         """One input of a join: a source that brings its columns, or the operators of a subtree, which are added."""

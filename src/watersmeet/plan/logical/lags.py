@@ -36,6 +36,10 @@ def unbounded_sides(joins: Iterable[Join]) -> list[tuple[Join, Side]]:
     for join in joins:
         if join.asof is not None:
             continue
+        if join.group is not None:
+            reaches = join.group.reaches
+            found += [(join, side) for side in Side if any(reaches[i] is None for i in join.child(side).inputs)]
+            continue
         bounds = join.condition.bounds
         # a side without a frontier holds back the join, so the other side's rows stay too
         stuck = _is_stuck(join)

@@ -132,6 +132,33 @@ class JoinCondition:
 
 
 @dataclass(frozen=True, slots=True)
+class CommonKey:
+    """A key that all inputs of a group share: an expression over each, in the order of the group's inputs."""
+
+    expressions: tuple[exp.Expr, ...]
+    type: exp.DataType
+    null_safe: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGroup:
+    """Inner joins that one operator computes: its ``inputs``, and the conditions of all of its joins.
+
+    ``keys`` are common to all inputs; ``pairs`` are equalities beside them. ``differences`` are closed: they hold every
+    bound between two inputs that follows from others. ``graces`` are the grace periods of the inputs, in their order.
+    ``reaches``: how far behind the frontier a row may still find partners, by input (None: however far).
+    """
+
+    inputs: tuple[int, ...]
+    keys: tuple[CommonKey, ...]
+    pairs: tuple[KeyPair, ...]
+    residual: tuple[exp.Expr, ...]
+    differences: Differences
+    graces: tuple[int, ...]
+    reaches: Mapping[int, int | None]
+
+
+@dataclass(frozen=True, slots=True)
 class Leaf:
     """A source of rows."""
 
@@ -155,7 +182,8 @@ class Join:
     ``within`` and ``grace`` are the clauses written on this join (``grace`` in units of internal event time).
     ``where`` holds conditions of a subquery's WHERE over the join's results; ``push_filters`` moves them down.
     ``tests`` are conditions on the row that a join as of a time picked. A ``null_aware`` join stands for NOT IN, where
-    a comparison with NULL counts as a match: no part of its condition may become a key.
+    a comparison with NULL counts as a match: no part of its condition may become a key. With a ``group``, one operator
+    computes this join and all those below it.
     """
 
     left: Node
@@ -171,6 +199,7 @@ class Join:
     null_aware: bool = False
     mirrored: bool = False  # RIGHT SEMI or RIGHT ANTI: written with its sides swapped
     from_subquery: bool = False  # EXISTS or IN
+    group: JoinGroup | None = None
 
     def child(self, side: Side) -> Node:
         """The subtree of one side."""
@@ -204,6 +233,15 @@ def joins_of(node: Node) -> Iterator[Join]:
     if isinstance(node, Join):
         yield from joins_of(node.left)
         yield from joins_of(node.right)
+        yield node
+
+
+def operators_of(node: Node) -> Iterator[Join]:
+    """All joins at and below ``node`` that have an operator, in the order rows pass them: of a group, the uppermost."""
+    if isinstance(node, Join):
+        if node.group is None:
+            yield from operators_of(node.left)
+            yield from operators_of(node.right)
         yield node
 
 

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from watersmeet.expressions.event_time import span_text
 from watersmeet.kernels.api import EmitMode, Side
 from watersmeet.kernels.match import WindowMatch
-from watersmeet.plan.explain_phrases import input_of, key_lines, plain_condition
+from watersmeet.plan.explain_phrases import input_of, key_lines, plain_condition, window_text
 from watersmeet.plan.join_context import JoinContext
 from watersmeet.plan.logical.time_bounds import Interval
-from watersmeet.plan.logical.tree import Input
 from watersmeet.plan.physical_plan import Feed, PhysicalOperator, PhysicalPlan
 
 
@@ -37,7 +36,7 @@ class WindowedOperator(PhysicalOperator):
         inputs = {side: input_of(feed.times[0], plan) for side, feed in zip(Side, self.feeds, strict=True)}
         window = Interval(match.lower, match.upper)
         left, right = (inputs[side] for side in self.sides)
-        yield f"  window {_window(window.negated() if self.mirrored else window, left, right)}"
+        yield f"  window {window_text(window.negated() if self.mirrored else window, left, right)}"
         if match.residual is not None:
             yield f"  condition in the kernel: {plain_condition(match.residual, mirrored=self.mirrored)}"
         behind = {Side.LEFT: window.upper, Side.RIGHT: window.negated().upper}
@@ -80,12 +79,3 @@ def window_match(context: JoinContext, feeds: Sequence[Feed]) -> WindowMatch:
         residual=context.residual_sql(),
         slack=max(feed.slack for feed in feeds),
     )
-
-
-def _window(window: Interval, left: Input, right: Input) -> str:
-    distance = f"{right.alias}.{right.time.column} - {left.alias}.{left.time.column}"
-    if window.is_free:
-        return "none: any two times match"
-    lower = f"{span_text(window.lower, left.time.unit)} <= " if window.lower is not None else ""
-    upper = f" <= {span_text(window.upper, left.time.unit)}" if window.upper is not None else ""
-    return f"{lower}{distance}{upper}"

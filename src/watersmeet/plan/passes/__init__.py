@@ -12,6 +12,7 @@ from functools import reduce
 from watersmeet.plan.logical.query import LogicalQuery
 from watersmeet.plan.passes.check_external_tables import check_external_tables
 from watersmeet.plan.passes.find_windows import find_windows
+from watersmeet.plan.passes.group_joins import group_joins
 from watersmeet.plan.passes.keep_deletes import keep_deletes
 from watersmeet.plan.passes.push_filters import push_filters
 
@@ -22,6 +23,7 @@ PASSES: tuple[Pass, ...] = (
     keep_deletes,  # filters below a join as of a time let retractions through
     check_external_tables,  # external tables stand only on the right side of lookups
     find_windows,  # conditions become keys, windows and what is left; times get their bounds
+    group_joins,  # inner joins of streams with a common key run in one operator
 )
 
 

@@ -1,0 +1,1 @@
+"""Inner joins of three streams and more in one operator."""

@@ -1,0 +1,133 @@
+"""Inner joins of three append-only streams and more, in one operator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+
+from sqlglot import exp
+
+from watersmeet.engine.hot_keys import SpreadRule
+from watersmeet.expressions.event_time import span_text
+from watersmeet.kernels.api import quote
+from watersmeet.kernels.multi_way.join import MultiWayJoin
+from watersmeet.kernels.multi_way.match import Bound, JoinedInput, MultiWayMatch, Term
+from watersmeet.plan.across_sides import render
+from watersmeet.plan.explain_phrases import input_of, plain_name, window_text
+from watersmeet.plan.join_context import JoinContext
+from watersmeet.plan.logical.conditions import inputs_of
+from watersmeet.plan.logical.time_bounds import Interval
+from watersmeet.plan.logical.tree import Input, JoinGroup, Leaf
+from watersmeet.plan.physical_plan import Feed, PhysicalOperator, PhysicalPlan
+from watersmeet.plan.sources import quoted_column
+from watersmeet.settings.query_settings import QuerySettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MultiWayOperator(PhysicalOperator):
+    """All inputs are sources; no result is ever retracted."""
+
+    kernel: MultiWayJoin
+
+    def explain(self, plan: PhysicalPlan) -> Iterator[str]:
+        """Streams, keys, windows, conditions, and what bounds the state of each stream."""
+        match = self.kernel.match
+        inputs = [input_of(each.time, plan) for each in match.inputs]
+        yield f"{self.name}: inner join of {', '.join(each.alias for each in inputs)} in one operator, by key hash"
+        for number, null_safe in enumerate(match.null_safe):
+            columns = (plain_name(each.keys[number]) for each in match.inputs)
+            yield f"  key {(' <=> ' if null_safe else ' = ').join(columns)}"
+        for bound in match.bounds:
+            yield f"  window {window_text(Interval(bound.lower, bound.upper), inputs[bound.left], inputs[bound.right])}"
+        for term in match.terms:
+            yield f"  condition in the kernel: {plain_name(term.sql)}"
+        for input, joined in zip(inputs, match.inputs, strict=True):
+            yield f"  state of {input.alias}: {_state_text(input, joined.reach)}; no intermediate results"
+        yield from self._skew_lines(plan)
+
+    def spread_rule(self, settings: QuerySettings) -> SpreadRule | None:
+        """Rows of a hot key of one input may be spread, if all windows are bounded; those of the others are copied."""
+        reaches = [each.reach for each in self.kernel.match.inputs if each.reach is not None]
+        if len(reaches) < len(self.feeds):
+            return None
+        inputs = () if settings.skew == "keep" else tuple(range(len(self.feeds)))
+        return SpreadRule(inputs, settings.skew_rows, max(2 * max(reaches) + self.kernel.match.slack, 1))
+
+    def _skew_lines(self, plan: PhysicalPlan) -> Iterator[str]:
+        settings = plan.query.settings
+        rule = self.spread_rule(settings)
+        if rule is None or not rule.inputs or settings.buckets == 1:
+            return
+        unset = "" if settings.skew else ", but not in a DataFrame, unless skew = 'spread'"
+        many = f"{settings.skew_rows:,} rows in a batch"
+        yield f"  a key with {many}: those of the stream that has most of them are spread over all buckets{unset}"
+
+
+def plan_multi_way(context: JoinContext, group: JoinGroup) -> MultiWayOperator:
+    """The operator of a group of inner joins; its sources are asked for what it needs."""
+    sources, terms = context.sources, context.terms
+    place = {input: number for number, input in enumerate(group.inputs)}
+    inputs, feeds, output = [], [], []
+    for number, index in enumerate(group.inputs):
+        input = context.query.inputs[index]
+        results = sources.of_side(context.needed, Leaf(input))
+        columns = {*results, *terms.common[number], *_condition_columns(context, Leaf(input))}
+        sources.require(input, columns, routed_by=terms.routes[number], grace=group.graces[number])
+        stored = tuple(sorted(columns - {input.time_name}))
+        inputs.append(JoinedInput(input.time_name, terms.common[number], stored, group.reaches[index]))
+        feeds.append(Feed((input.time_name,), source=sources.number(input), lag=0, slack=sources.delay(input)))
+        output += sorted(results)
+    match = MultiWayMatch(
+        inputs=tuple(inputs),
+        null_safe=tuple(key.null_safe for key in group.keys),
+        bounds=tuple(_bounds(group)),
+        terms=tuple(_terms(context, place)),
+        output=tuple(output),
+        slack=max(feed.slack for feed in feeds),
+    )
+    return MultiWayOperator(
+        name=context.name,
+        kernel=MultiWayJoin(match),
+        feeds=tuple(feeds),
+        routed_by=terms.routes,
+        output=match.output,
+        single_bucket=False,
+    )
+
+
+def _condition_columns(context: JoinContext, leaf: Leaf) -> set[str]:
+    """The columns of an input that the group's conditions read, beside its common keys."""
+    read = {name for key in context.terms.keys for name in (key.left, key.right)}
+    for term in context.terms.residual:
+        read |= context.sources.carried_names(term)
+    return context.sources.of_side(read, leaf)
+
+
+def _bounds(group: JoinGroup) -> Iterator[Bound]:
+    for (left, i), (right, j) in combinations(enumerate(group.inputs), 2):
+        interval = group.differences.get(i, j)
+        if not interval.is_free:
+            yield Bound(left, right, interval.lower, interval.upper)
+
+
+def _terms(context: JoinContext, place: dict[int, int]) -> Iterator[Term]:
+    """Equalities beside the common keys, and all other conditions."""
+    sources, inputs = context.sources, context.query.inputs
+    for pair, key in zip(context.join.group.pairs if context.join.group else (), context.terms.keys, strict=True):
+        equals = "IS NOT DISTINCT FROM" if key.null_safe else "="
+        read = inputs_of(pair.left, sources.columns) | inputs_of(pair.right, sources.columns)
+        yield Term(tuple(sorted(place[i] for i in read)), f"{quote(key.left)} {equals} {quote(key.right)}")
+
+    def column(name: str) -> exp.Expr:
+        return sources.value(name, lambda input: quoted_column(inputs[input].time_name))
+
+    for condition in context.terms.residual:
+        sql = render(condition, column)
+        yield Term(tuple(sorted(place[i] for i in inputs_of(condition, sources.columns))), sql)
+
+
+def _state_text(input: Input, reach: int | None) -> str:
+    if reach is None:
+        return "kept until the end of input"
+    return f"rows up to {span_text(max(reach, 0), input.time.unit)} behind the frontier"
