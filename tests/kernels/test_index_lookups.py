@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.kernels import test_aggregate, test_changing_properties
+from tests.kernels import test_aggregate, test_changing_properties, test_multi_way
 from tests.kernels.changing_queries import query, streams
 from tests.kernels.models import KINDS, STREAMS, cut, disorder, rows_of, shapes
 from tests.kernels.test_interval_properties import check, per_kind
@@ -175,3 +175,9 @@ def test_keys_of_two_types_meet(script: str, left: str, right: str) -> None:
     ours, theirs = values.get(left, 3), values.get(right, 3)
     assert harness.step({"r": StepInput([(theirs, 1)])}).changes == []
     assert harness.step({"l": StepInput([(ours, 2)])}).changes == [(1, (ours, theirs))]
+
+
+@settings(max_examples=EXAMPLES)
+@given(query=test_multi_way.queries(), data=st.data())
+def test_multi_way_joins(query: test_multi_way.Query, data: st.DataObject) -> None:
+    test_multi_way.check(query, data)

@@ -43,7 +43,7 @@ class MultiWayOperator(PhysicalOperator):
         for term in match.terms:
             yield f"  condition in the kernel: {plain_name(term.sql)}"
         for input, joined in zip(inputs, match.inputs, strict=True):
-            yield f"  state of {input.alias}: {_state_text(input, joined.reach)}; no intermediate results"
+            yield f"  state of {input.alias}: {_state_text(input, joined.reach)}"
         yield from self._skew_lines(plan)
 
     def spread_rule(self, settings: QuerySettings) -> SpreadRule | None:
