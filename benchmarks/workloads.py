@@ -92,9 +92,32 @@ def _by_spark(how: str, seconds: float) -> Callable[..., Any]:
 def _chain_by_spark(left: Any, right: Any, third: Any) -> Any:
     from pyspark.sql import functions as F
 
-    near = "{0}_ts BETWEEN l_ts - INTERVAL 5 SECONDS AND l_ts + INTERVAL 5 SECONDS"
-    joined = left.join(right, F.expr(f"l_key = r_key AND {near.format('r')}"))
-    return joined.join(third, F.expr(f"l_key = m_key AND {near.format('m')}")).withColumn("at", F.col("l_ts"))
+    near = "{0}_ts BETWEEN {1}_ts - INTERVAL 5 SECONDS AND {1}_ts + INTERVAL 5 SECONDS"
+    joined = left.join(right, F.expr(f"l_key = r_key AND {near.format('r', 'l')}"))
+    joined = joined.join(third, F.expr(f"l_key = m_key AND {near.format('m', 'l')} AND {near.format('m', 'r')}"))
+    return joined.withColumn("at", F.col("l_ts")).withColumn("r_id", F.expr("r_id + m_id"))
+
+
+def _of_several(name: str, title: str, sides: str, seconds: float) -> tuple[Workload, Workload]:
+    """Return an inner join of streams with one key, as a chain of joins and in one operator.
+
+    The second stream has a window of its own around the first, of ``seconds``; the others are within 5 s of both.
+    """
+    batch = f"SELECT l.l_id, {' + '.join(f'{side}.{side}_id' for side in sides[1:])} AS r_id, l.l_ts AS at FROM l"
+    for number, side in enumerate(sides[1:], 1):
+        span = f"INTERVAL '{round(1000 * seconds) if number == 1 else 5000}' MILLISECONDS"
+        near = (
+            f"{side}.{side}_ts BETWEEN {other}.{other}_ts - {span} AND {other}.{other}_ts + {span}"
+            for other in sides[:number]
+        )
+        batch += f" JOIN {side} ON l.l_key = {side}.{side}_key AND {' AND '.join(near)}"
+
+    def workload(way: str, how: str, multi_join: str) -> Workload:
+        sql = f"{batch} EMIT FINAL SETTINGS multi_join = '{multi_join}'"
+        spark = _chain_by_spark if name == "3" else None
+        return Workload(f"{way}_{name}", f"{title}, {how}", Data(4_000_000, 10, sides=sides), sql, batch, spark)
+
+    return workload("chain", "one join after the other", "off"), workload("multi", "in one operator", "on")
 
 
 def _windowed(name: str, title: str, data: Data, kind: str, seconds: float, how: str | None, **more: Any) -> Workload:
@@ -134,7 +157,6 @@ _WIDE = Data(rows=640_000, files=8, more_columns=26)
 _HOT = Data(rows=4_000_000, files=10, hot=0.1)
 _ALL_WIDE = "".join(f", {side}.{side}_c{i}" for side in "lr" for i in range(_WIDE.more_columns))
 _AS_OF = "SELECT l.l_id, r.r_id, l.l_ts AS at, l.l_key, l.l_val, r.r_val FROM l {0} ON l.l_key = r.r_key{1}"
-_CHAIN = "SELECT l.l_id, r.r_id + m.m_id AS r_id, l.l_ts AS at FROM l JOIN r ON l.l_key = r.r_key {0} JOIN m ON {1} {2}"
 _CHANGES = "SELECT l.l_id, r.r_id, l.l_ts AS at, l.l_val, r.r_val FROM l JOIN r ON l.l_key = r.r_key"
 _TOTALS = (
     "SELECT count(*) AS l_id, sum(r.r_id) AS r_id, l.l_key % 1000 AS grp FROM l JOIN r ON l.l_key = r.r_key{0} "
@@ -184,14 +206,9 @@ WORKLOADS: dict[str, Workload] = {
         _windowed("partitions_8", "inner, ±60 s, 8 partitions on 2 workers", _USUAL, "", 60, "inner", partitions=8),
         _windowed("window_300", "inner, ±300 s", _USUAL, "", 300, "inner"),
         *(_of_state(millions) for millions in (1, 5, 10, 50)),
-        Workload(
-            "chain",
-            "inner of inner, ±5 s",
-            Data(4_000_000, 10, sides="lrm"),
-            _CHAIN.format("WITHIN INTERVAL '5' SECONDS", "l.l_key = m.m_key", "WITHIN INTERVAL '5' SECONDS EMIT FINAL"),
-            _CHAIN.format(f"AND {_near('r')}", f"l.l_key = m.m_key AND {_near('m')}", ""),
-            _chain_by_spark,
-        ),
+        *_of_several("3", "three streams, ±5 s", "lrm", 5),
+        *_of_several("5", "five streams, ±5 s", "lrmno", 5),
+        *_of_several("rare", "three streams, ±100 ms between two of them, ±5 s with the third", "lrm", 0.1),
         Workload(
             "temporal",
             "left, FOR SYSTEM_TIME AS OF",

@@ -126,6 +126,13 @@ CREATE STREAM l (k INT, n INT, ts BIGINT, WATERMARK FOR ts AS ts - INTERVAL '3' 
 CREATE STREAM r (k INT, n INT, ts BIGINT, WATERMARK FOR ts AS ts - INTERVAL '3' SECONDS) WITH (event_time_unit = 's');
 SELECT {0} FROM l {1} r ON l.k = r.k WITHIN INTERVAL '4' SECONDS EMIT {2} SETTINGS skew = '{3}', skew_rows = 3;
 """
+#: A third stream has the rows of both others, so that its copies and those of the others meet everywhere.
+THREE = """
+CREATE STREAM l (k INT, n INT, ts BIGINT, WATERMARK FOR ts AS ts - INTERVAL '3' SECONDS) WITH (event_time_unit = 's');
+CREATE STREAM r (k INT, n INT, ts BIGINT, WATERMARK FOR ts AS ts - INTERVAL '3' SECONDS) WITH (event_time_unit = 's');
+SELECT l.n, r.n AS m, o.n AS o FROM l JOIN r ON l.k = r.k JOIN r o ON r.k = o.k AND r.n <= o.n
+WITHIN INTERVAL '4' SECONDS EMIT FINAL SETTINGS skew = '{0}', skew_rows = 3, multi_join = 'on';
+"""
 JOINS = (
     "JOIN",
     "LEFT JOIN",
@@ -193,6 +200,34 @@ def test_spreading_changes_no_result(
         sooner.setattr(hot_key_decision, "COLD_BATCHES", COLD)
         spread, _ = results(script(join, emit), steps, buckets, restart)
     assert spread == at_home
+
+
+@settings(max_examples=settings.default.max_examples // 5 if settings.default else 6)
+@given(steps=batches(), buckets=st.sampled_from((2, 3)), restart=st.booleans())
+def test_spreading_changes_no_result_of_three_streams(
+    steps: list[dict[str, StepInput]], buckets: int, restart: bool
+) -> None:
+    at_home, _ = results(THREE.format("keep"), steps, 1, restart=False)
+    with pytest.MonkeyPatch.context() as sooner:
+        sooner.setattr(hot_key_decision, "COLD_BATCHES", COLD)
+        spread, _ = results(THREE.format("spread"), steps, buckets, restart)
+    assert spread == at_home
+
+
+def test_a_hot_key_of_three_streams_is_spread_and_goes_home_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hot_key_decision, "COLD_BATCHES", COLD)
+    _, counters = results(THREE.format("spread"), skewed(16, hot=9), 3, restart=False)
+    assert counters["ever hot"] == 1
+    assert counters.get("join_1.hot_keys", 0) == 0
+
+
+def test_of_three_inputs_the_rows_of_the_others_must_have_gone_before_one_is_spread() -> None:
+    rule = SpreadRule((0, 1, 2), 100, reach=1000)
+    begun = next_keys({}, MANY, (10, 40, 60), (0, 0, 0), rule, 2)
+    assert begun == {7: HotKey(0, Phase.COPIED, until=60)}
+    assert next_keys(begun, MANY, (90, 90, 90), (70, 61, 60), rule, 2)[7].phase is Phase.COPIED
+    assert next_keys(begun, MANY, (90, 90, 90), (0, 61, 61), rule, 2)[7].phase is Phase.SPREAD
+    assert next_keys({}, MANY, (10, 40, FOREVER), (0, 0, 0), rule, 2) == {}
 
 
 def skewed(batches: int, hot: int) -> list[dict[str, StepInput]]:

@@ -25,7 +25,7 @@ from pydantic import StringConstraints, TypeAdapter, ValidationError
 from watersmeet.engine.control_events import Event, EventKind
 from watersmeet.engine.specs import OperatorSpec
 from watersmeet.errors import CheckpointError, ConnectorError
-from watersmeet.runtime.plan_file import PLAN_VERSION, PlanFile, describe, differences
+from watersmeet.runtime.plan_file import PLAN_VERSION, PlanFile, describe, differences, is_multi_way
 from watersmeet.runtime.storage import DamagedFileError, Storage
 from watersmeet.settings.seek import Seek
 
@@ -140,7 +140,7 @@ class Checkpoint:
             raise CheckpointError(
                 f"the query has changed since the checkpoint {self.folder} was made",
                 detail="\n".join(differences(stored.operators, described)),
-                hint="undo the change, or start on a new checkpoint (its state begins empty)",
+                hint=f"{_undo(stored.operators, described)}, or start on a new checkpoint (its state begins empty)",
             )
         return stored
 
@@ -220,3 +220,11 @@ class Checkpoint:
                 f"{error.message}: it is damaged",
                 hint=f"{_RESTORE}; if you edited the file on purpose, delete its checksum (.NAME.crc)",
             ) from None
+
+
+def _undo(before: Mapping[str, Mapping[str, str]], now: Mapping[str, Mapping[str, str]]) -> str:
+    """How to go on with a checkpoint: one of a chain of joins is not that of one operator."""
+    had, has = (any(is_multi_way(operator) for operator in operators.values()) for operators in (before, now))
+    if had == has:
+        return "undo the change"
+    return f"undo the change (with SETTINGS multi_join = '{'on' if had else 'off'}' joins run as they did)"

@@ -11,6 +11,8 @@ from pydantic import BaseModel, Field
 
 from watersmeet.engine.specs import OperatorSpec
 from watersmeet.kernels.match import WindowMatch
+from watersmeet.kernels.multi_way.join import MultiWayJoin
+from watersmeet.kernels.multi_way.match import MultiWayMatch
 from watersmeet.settings.seek import Seek
 
 PLAN_VERSION = 2
@@ -57,12 +59,17 @@ def differences(before: Mapping[str, Mapping[str, str]], now: Mapping[str, Mappi
             yield f"{operator}, {name}: was {old.get(name, 'absent')}, is {new.get(name, 'absent')}"
 
 
+def is_multi_way(described: Mapping[str, str]) -> bool:
+    """Whether a description is that of a multi-way join."""
+    return any(name.startswith(f"{MultiWayJoin.__name__} ") for name in described)
+
+
 def _parts(kernel: Any) -> Iterator[tuple[str, object]]:
     for field in fields(kernel):
         if not field.repr:  # it affects how the kernel works, not what it stores
             continue
         value = getattr(kernel, field.name)
-        if isinstance(value, WindowMatch):
+        if isinstance(value, WindowMatch | MultiWayMatch):
             yield from _parts(value)
         else:
             yield field.name, value
