@@ -12,12 +12,14 @@ from pyspark.sql import SparkSession
 import watersmeet
 from tests.support.jobs import PATIENCE_SECONDS, json_lines, json_rows, run_job, write_lines
 from watersmeet.engine.control_events import Event, EventKind
+from watersmeet.engine.specs import OperatorSpec
 from watersmeet.errors import CheckpointError
 from watersmeet.runtime.checkpoint import Checkpoint
 from watersmeet.runtime.plan_file import PlanFile
 from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.runtime.storage import Storage
 from watersmeet.session.results import Started
+from watersmeet.testing.harness import Harness, load_script
 
 pytestmark = pytest.mark.spark
 
@@ -132,3 +134,18 @@ def test_a_checkpoint_is_its_owner_s(spark: SparkSession, tmp_path: Path) -> Non
     quarantined = list((checkpoint / "side").glob("*.jsonl"))
     assert quarantined
     assert {path.stat().st_mode & 0o777 for path in quarantined} == {0o600}
+
+
+def test_a_checkpoint_of_a_chain_says_how_to_go_on(checkpoint: Checkpoint) -> None:
+    """Joins that ran one after the other before there were multi-way joins."""
+    streams = "".join(f"CREATE STREAM {name} (k INT, ts BIGINT, WATERMARK FOR ts AS ts);" for name in "abc")
+    sql = "SELECT a.k FROM a JOIN b ON a.k = b.k JOIN c ON a.k = c.k WITHIN INTERVAL '5' SECONDS SETTINGS multi_join = "
+
+    def operators(multi_join: str) -> list[OperatorSpec]:
+        return Harness(*load_script(f"{streams}{sql}'{multi_join}';"), buckets=1)._operators
+
+    stored = checkpoint.accept(None, (0,), operators("off"))
+    with pytest.raises(CheckpointError, match="the query has changed since the checkpoint") as raised:
+        checkpoint.accept(stored, (0,), operators("auto"))
+    assert str(raised.value.hint).startswith("undo the change (with SETTINGS multi_join = 'off' joins run as they did)")
+    assert checkpoint.accept(stored, (0,), operators("off")) == stored
