@@ -9,7 +9,12 @@ from sqlglot import exp
 
 from watersmeet.kernels.api import JoinKind, Side
 from watersmeet.kernels.match import Key
-from watersmeet.plan.across_sides import carry_one_sided, is_allowed, require_allowed
+from watersmeet.plan.across_sides import (
+    carry_one_sided,
+    is_allowed,
+    require_allowed,
+    require_allowed_beside_subquery,
+)
 from watersmeet.plan.external_tables import table_of
 from watersmeet.plan.logical.conditions import inputs_of
 from watersmeet.plan.logical.query import LogicalQuery
@@ -22,12 +27,16 @@ Routes = tuple[tuple[str, ...], tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class JoinTerms:
-    """The conditions of join ``number``; ``routes`` are the hash columns of its key, by side."""
+    """The conditions of join ``number``; ``routes`` are the hash columns of its key, by side.
+
+    ``alternative`` is tested on left rows alone: those that meet it are results, whatever their partners.
+    """
 
     number: int
     keys: tuple[Key, ...]
     routes: Routes
     residual: tuple[exp.Expr, ...]
+    alternative: exp.Expr | None = None
 
 
 def join_terms(query: LogicalQuery, sources: Sources) -> tuple[dict[Join, JoinTerms], tuple[exp.Expr, ...]]:
@@ -51,7 +60,7 @@ def join_terms(query: LogicalQuery, sources: Sources) -> tuple[dict[Join, JoinTe
                 postponed.append(condition)
             else:
                 require_allowed(carried, join.title)
-        found[join] = JoinTerms(number, keys, routes, tuple(residual))
+        found[join] = JoinTerms(number, keys, routes, tuple(residual), _alternative(join, sources))
     return found, tuple(postponed)
 
 
@@ -69,6 +78,14 @@ def _tested(join: Join) -> Sequence[exp.Expr]:
     """The conditions beside keys and window; filters over an external table are tested on the rows it returns."""
     table = table_of(join)
     return (*join.condition.residual, *(table.filters if table is not None else ()))
+
+
+def _alternative(join: Join, sources: Sources) -> exp.Expr | None:
+    if join.alternative is None:
+        return None
+    carried = _carried(join.alternative, join, sources)
+    require_allowed_beside_subquery(carried)
+    return carried
 
 
 def _carried(condition: exp.Expr, join: Join, sources: Sources) -> exp.Expr:
