@@ -36,9 +36,7 @@ def bind_condition(term: exp.Expr, scope: Scope) -> exp.Expr:
     return scope.substitute(term)
 
 
-def bind_alternative(
-    terms: Sequence[exp.Expr], scope: Scope, columns: Mapping[str, InputColumn]
-) -> exp.Expr | None:
+def bind_alternative(terms: Sequence[exp.Expr], scope: Scope, columns: Mapping[str, InputColumn]) -> exp.Expr | None:
     """Resolve the conditions that OR combines with a test of a subquery; None if there are none."""
     found = []
     for term in terms:

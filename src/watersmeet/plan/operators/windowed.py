@@ -89,7 +89,9 @@ def window_match(context: JoinContext, feeds: Sequence[Feed]) -> WindowMatch:
     alternative = context.alternative_sql()
     if alternative is None:
         return match
-    return MatchOrAlternative(**{each.name: getattr(match, each.name) for each in fields(match)}, alternative=alternative)
+    return MatchOrAlternative(
+        **{each.name: getattr(match, each.name) for each in fields(match)}, alternative=alternative
+    )
 
 
 def _window(window: Interval, left: Input, right: Input) -> str:
