@@ -52,7 +52,8 @@ class Case:
         That is not so of what WHERE reads of results, and of what is computed.  A temporal join revises by left row.
         """
         is_plain = all(source.form.made is None for source in self.query.sources)
-        return is_plain and not self.query.where and not isinstance(self.query.joins[-1], TemporalJoin)
+        is_temporal = bool(self.query.joins) and isinstance(self.query.joins[-1], TemporalJoin)
+        return is_plain and not self.query.where and not is_temporal
 
 
 def lively(rng: random.Random, draw: Callable[[], Query]) -> Case:
@@ -121,6 +122,30 @@ def test_windowed_joins_of_streams_that_append_go_on_to_streams_that_change(seed
     def draw() -> Query:
         of = streams(rng, "s", "t")
         return query(rng, list(of.values()), windowed=[of["s"], of["t"]])
+
+    check(rng, draw)
+
+
+@settings(max_examples=EXAMPLES)
+@given(seed=st.integers(0, 2**32))
+def test_a_row_that_changes_may_begin_or_cease_to_need_a_partner(seed: int) -> None:
+    rng = random.Random(seed)
+
+    def draw() -> Query:
+        of = streams(rng, *rng.choice([(), (), ("s",), ("t", "u")]))
+        return query(rng, list(of.values()), under_or=True)
+
+    check(rng, draw)
+
+
+@settings(max_examples=EXAMPLES)
+@given(seed=st.integers(0, 2**32))
+def test_rows_of_windowed_joins_need_no_partner_and_are_taken_back(seed: int) -> None:
+    rng = random.Random(seed)
+
+    def draw() -> Query:
+        of = streams(rng, "s", "t")
+        return query(rng, list(of.values()), windowed=[of["s"], of["t"]], under_or=True)
 
     check(rng, draw)
 

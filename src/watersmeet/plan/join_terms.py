@@ -18,7 +18,7 @@ from watersmeet.plan.across_sides import (
 from watersmeet.plan.external_tables import table_of
 from watersmeet.plan.logical.conditions import inputs_of
 from watersmeet.plan.logical.query import LogicalQuery
-from watersmeet.plan.logical.tree import Join, joins_of, nullable
+from watersmeet.plan.logical.tree import Join, Leaf, joins_of, nullable
 from watersmeet.plan.operators.version_rules import routing_keys
 from watersmeet.plan.sources import Sources
 
@@ -81,9 +81,12 @@ def _tested(join: Join) -> Sequence[exp.Expr]:
 
 
 def _alternative(join: Join, sources: Sources) -> exp.Expr | None:
-    if join.alternative is None:
+    tested = join.alternative
+    if tested is None:
         return None
-    carried = _carried(join.alternative, join, sources)
+    if isinstance(join.left, Leaf) and not inputs_of(tested, sources.columns):  # such as rand() < 0.5
+        return sources.condition(join.left.input.index, tested)
+    carried = _carried(tested, join, sources)
     require_allowed_beside_subquery(carried)
     return carried
 
