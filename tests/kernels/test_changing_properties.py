@@ -220,3 +220,16 @@ def test_what_looks_the_same_before_and_after_leaves_no_trace(
     came, changed = outcomes(query, before, after)
     assert len(came) == 1
     assert changed == []
+
+
+def test_a_row_that_loses_its_partner_and_an_equal_one_that_needs_none_leave_no_trace() -> None:
+    harness = Harness(
+        *load_script(
+            "CREATE STREAM l (k INT, v INT, ts BIGINT, WATERMARK FOR ts AS ts) WITH (event_time_unit = 's');"
+            "CREATE MUTABLE STREAM r (k INT, PRIMARY KEY (k));"
+            "SELECT l.k FROM l WHERE l.v > 10 OR EXISTS (SELECT 1 FROM r WHERE r.k = l.k)"
+        ),
+        buckets=1,
+    )
+    assert harness.step({"l": StepInput([(1, 5, 5)]), "r": StepInput([(1,)])}).changes == [(1, (1,))]
+    assert harness.step({"l": StepInput([(1, 20, 6)]), "r": StepInput([(1, -1)])}).changes == []

@@ -79,7 +79,7 @@ class SideStep:
         """The columns that affect results."""
         columns = self.match.columns(self.side)
         bounded = self.match.lower is not None or self.match.upper is not None
-        tested = f"{self.alias}.{quote(TIME)}" in f"{self.match.residual} {self.tested}"
+        tested = f"{self.alias}.{quote(TIME)}" in (self.match.residual or "")
         timed = columns.time in columns.output or bounded or tested
         return (*columns.stored, *((TIME,) if timed else ()))
 
