@@ -205,15 +205,22 @@ class TemporalJoin:
 
 @dataclass(frozen=True)
 class Subquery:
-    """[NOT] EXISTS, or [NOT] IN over the column k, in WHERE."""
+    """[NOT] EXISTS, or [NOT] IN over the column k, in WHERE; perhaps after OR, with an alternative over two aliases."""
 
     form: str
     source: Source
     x: str
     terms: tuple[Term, ...]
+    alternative: tuple[Term, str, str] | None = None
 
     def sql(self) -> str:
         """The condition."""
+        if self.alternative is None:
+            return self._test()
+        term, x, y = self.alternative
+        return f"({term.of(x, y)} OR {self._test()})"
+
+    def _test(self) -> str:
         e = self.source.alias
         where = " AND ".join(term.of(self.x, e) for term in self.terms)
         rest = f"FROM {self.source.sql()}{f' WHERE {where}' if where else ''}"
@@ -223,6 +230,10 @@ class Subquery:
 
     def holds(self, one: Joined, given: Changes) -> bool:
         """Whether it is true of a result."""
+        if self.alternative is not None:
+            term, of_x, of_y = self.alternative
+            if hold([term], one[of_x], one[of_y]):
+                return True
         x = one[self.x]
         rows = [row for row in self.source.rows(given) if hold(self.terms, x, row)]
         if self.form.endswith("EXISTS"):

@@ -131,15 +131,21 @@ def streams(rng: random.Random, *appended: str) -> dict[str, Stream]:
 
 
 def query(
-    rng: random.Random, given: Sequence[Stream], *, windowed: Sequence[Stream] = (), table: Stream | None = None
+    rng: random.Random,
+    given: Sequence[Stream],
+    *,
+    windowed: Sequence[Stream] = (),
+    table: Stream | None = None,
+    under_or: bool = False,
 ) -> Query:
     """A chain of joins of the given streams, with conditions in WHERE over rows, results and other streams.
 
     It begins with a windowed join of ``windowed``, where there are some, and may end with a temporal join of ``table``.
+    ``under_or``: a subquery is tested, and OR combines it with another condition.
     """
     first = _source(rng, windowed or given, "a")
     visible, joins = ["a"], []
-    count = rng.choice([2, 2, 3] if windowed else [1, 1, 1, 2, 2, 3])
+    count = rng.choice([2, 2, 3] if windowed else [0, 0, 1, 1, 2] if under_or else [1, 1, 1, 2, 2, 3])
     for number, alias in enumerate("bcd"[:count], 1):
         x, kind = rng.choice(visible), rng.choice(list(JOINS))
         join: Join | TemporalJoin
@@ -155,10 +161,11 @@ def query(
         visible = join.visible(visible)
     where = [(rng.choice(FILTERS), rng.choice(visible), rng.choice(visible))] if rng.random() < 0.2 else []
     subqueries = []
-    if rng.random() < 0.2:
+    if under_or or rng.random() < 0.2:
         form = rng.choice(["EXISTS", "NOT EXISTS", "IN", "NOT IN"])
         terms = _terms(rng, keyed=form.endswith("EXISTS"))
-        subqueries.append(Subquery(form, _source(rng, given, "e"), rng.choice(visible), terms))
+        alternative = (rng.choice(FILTERS), rng.choice(visible), rng.choice(visible)) if under_or else None
+        subqueries.append(Subquery(form, _source(rng, given, "e"), rng.choice(visible), terms, alternative))
     columns = [(alias, column) for alias in visible for column in Row._fields]
     shown = rng.sample(columns, rng.randint(1, 4))
     return Query(first, tuple(joins), tuple(where), tuple(subqueries), tuple(shown))

@@ -58,6 +58,21 @@ RESIDUALS = (
 )
 
 
+@dataclass(frozen=True)
+class Alternative:
+    """What OR combines with EXISTS, over the left row, in SQL and in Python."""
+
+    sql: str
+    test: Callable[[Row], bool | None]
+
+
+ALTERNATIVES = (
+    Alternative("l.v = 0", lambda l: _zero(l["v"])),  # noqa: E741
+    Alternative("l.k IS NULL", lambda l: l["k"] is None),  # noqa: E741
+    Alternative("(l.v > 0 AND l.ts % 2 = 0)", lambda l: bool(_positive(l["v"])) and l["ts"] % 2 == 0),  # noqa: E741
+)
+
+
 def _positive(value: int | None) -> bool | None:
     return None if value is None else value > 0
 
@@ -84,6 +99,7 @@ class Shape:
     residual: Residual | None
     grace: int
     buckets: int
+    alternative: Alternative | None = None  # then the join is written as WHERE … OR [NOT] EXISTS
 
     def sql(self, delays: dict[str, int]) -> str:
         streams = "".join(
@@ -99,6 +115,9 @@ class Shape:
         columns = ", ".join(f"{side}.{name} AS {side}{name}" for side in self.sides for name in COLUMNS)
         grace = f" GRACE PERIOD INTERVAL '{self.grace}' SECONDS" if self.grace else ""
         emit = "CHANGELOG" if self.changelog else "FINAL"
+        if self.alternative is not None:
+            test = f"{'NOT ' if self.kind == 'anti' else ''}EXISTS (SELECT 1 FROM r WHERE {' AND '.join(terms)})"
+            return f"{streams} SELECT {columns} FROM l WHERE {self.alternative.sql} OR {test} EMIT {emit};"
         return f"{streams} SELECT {columns} FROM l {join} JOIN r ON {' AND '.join(terms)}{grace} EMIT {emit};"
 
     @property
@@ -117,7 +136,12 @@ class Shape:
             lo=self.lower,
             hi=self.upper,
             residual=self.residual.test if self.residual is not None else None,
+            alternative=self.alternative.test if self.alternative is not None else None,
         )
+
+    def passes(self, row: Row) -> bool:
+        """Whether a left row needs no partner."""
+        return self.alternative is not None and self.alternative.test(row) is True
 
     def output(self, pair: tuple[Row | None, Row | None]) -> tuple[Any, ...]:
         rows = [row for stream, row in zip(STREAMS, pair, strict=True) if stream in self.sides]
@@ -136,7 +160,7 @@ class Feed:
 
 
 @st.composite
-def shapes(draw: st.DrawFn, kind: Kind) -> Shape:
+def shapes(draw: st.DrawFn, kind: Kind, *, alternatives: bool = False) -> Shape:
     lower = draw(st.integers(-6, 6))
     g = draw(st.sampled_from([None, False, True]))
     return Shape(
@@ -146,8 +170,9 @@ def shapes(draw: st.DrawFn, kind: Kind) -> Shape:
         upper=lower + draw(st.sampled_from([0, 0, 1, 2, 5, 9])),
         keys=(("k", draw(st.booleans())), *([] if g is None else [("g", g)])),
         residual=draw(st.sampled_from(RESIDUALS)),
-        grace=draw(st.sampled_from([0, 0, 1, 3])),
+        grace=0 if alternatives else draw(st.sampled_from([0, 0, 1, 3])),
         buckets=draw(st.integers(1, 3)),
+        alternative=draw(st.sampled_from(ALTERNATIVES)) if alternatives else None,
     )
 
 
@@ -229,7 +254,7 @@ class Model:
             self.kept[name] += [row for row in fresh[name] if not self._is_done(name, row)]
 
     def _is_done(self, stream: str, row: Row) -> bool:
-        """A row that comes out once, or never, and has its partner."""
+        """A row that comes out once, or never, and has its partner or needs none."""
         if ONE_SIDED.get(self.shape.kind) != stream:
             return False
         found = (
@@ -253,7 +278,8 @@ class Model:
             is_pair = self.shape.kind in ("semi", "right_semi") or (pair[0] is not None and pair[1] is not None)
             stream, row = ("l", pair[0]) if pair[0] is not None else ("r", pair[1])
             assert row is not None
-            if is_pair or self.shape.changelog or self.is_final(row, stream):
+            at_once = is_pair or self.shape.changelog or self.shape.passes(row)
+            if at_once or self.is_final(row, stream):
                 found[self.shape.output(pair)] += 1
         return found
 

@@ -68,6 +68,15 @@ def test_rows_on_time_are_joined_exactly_however_late_the_others_are(kind: Kind,
     check(shape, delays, data.draw(st.composite(cut)(data.draw(st.composite(rows_of)()))))
 
 
+@pytest.mark.parametrize("kind", ["semi", "anti"])
+@per_kind
+@given(data=st.data())
+def test_rows_that_meet_what_or_combines_with_exists_need_no_partner(kind: Kind, data: st.DataObject) -> None:
+    shape = data.draw(shapes(kind, alternatives=True))
+    delays = {name: data.draw(st.integers(0, 3)) for name in STREAMS}
+    check(shape, delays, data.draw(st.composite(cut)(data.draw(st.composite(rows_of)()))))
+
+
 @pytest.mark.parametrize("changelog", [False, True])
 def test_rows_and_marks_of_merged_segments_still_count(changelog: bool) -> None:
     """A window so long that every segment lies in one partition: four of a size become one, again and again."""

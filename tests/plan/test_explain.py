@@ -93,3 +93,19 @@ def test_what_is_computed_at_a_source_is_shown_as_what_it_is() -> None:
     lines = explained("JOIN b ON a.k = b.k + 1", "FINAL")
     assert "  key a.k = CAST(b.k + 1 AS INT)" in lines
     assert ".$" not in "".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("left", "expected"),
+    [
+        ("a", "  left rows that meet (a.k > 1) are emitted at once, whatever their partners, and not stored"),
+        ("m a", "  left rows that meet (a.k > 1) are emitted at once, whatever their partners"),
+    ],
+)
+def test_what_or_combines_with_exists_is_explained(left: str, expected: str) -> None:
+    streams, query = load_script(
+        f"{STREAMS}CREATE MUTABLE STREAM m (k INT, PRIMARY KEY (k));"
+        f"SELECT a.k FROM {left} WHERE a.k > 1 OR NOT EXISTS (SELECT 1 FROM b WHERE b.k = a.k)"
+    )
+    lines = explain(plan_query(query, streams)).splitlines()
+    assert [line for line in lines if "left rows that meet" in line] == [expected]

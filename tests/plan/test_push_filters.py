@@ -52,3 +52,11 @@ def test_where_after_a_semi_or_anti_join_filters_the_left_side(kind: str) -> Non
 @pytest.mark.parametrize("kind", ["RIGHT SEMI", "RIGHT ANTI"])
 def test_where_after_a_right_semi_or_anti_join_filters_the_right_side(kind: str) -> None:
     assert filtered(kind, where="WHERE b.v > 1") == "b"
+
+
+@pytest.mark.parametrize(("where", "expected"), [("", "a"), ("a.v = 9 OR ", "")])
+def test_a_condition_in_exists_filters_the_outer_rows_unless_they_may_do_without_it(where: str, expected: str) -> None:
+    streams, query = load_script(
+        f"{STREAMS}SELECT a.k FROM a WHERE {where}EXISTS (SELECT 1 FROM b WHERE b.k = a.k AND a.v > 1)"
+    )
+    assert "".join(part.input.alias for part in plan_query(query, streams).inputs if part.keep is not None) == expected

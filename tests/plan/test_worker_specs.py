@@ -51,3 +51,20 @@ def test_an_index_may_come_and_go_between_two_runs() -> None:
     assert without.kernel != indexed.kernel
     assert without.fingerprint == indexed.fingerprint
     assert describe(without) == describe(indexed)
+
+
+def test_what_or_combines_with_exists_is_noted_of_the_joins_that_have_it_alone() -> None:
+    """A checkpoint of a join without it fits as it did before there was such a thing."""
+    streams = "".join(
+        f"CREATE STREAM {name} (k INT, ts BIGINT, WATERMARK FOR ts AS ts) WITH (event_time_unit = 's');"
+        for name in "ab"
+    )
+    test = "EXISTS (SELECT 1 FROM b WHERE b.k = a.k AND b.ts BETWEEN a.ts AND a.ts + 5)"
+    without, one, other = (
+        Harness(*load_script(f"{streams}SELECT a.k FROM a WHERE {terms}{test}"))._operators[0]
+        for terms in ("", "a.k = 1 OR ", "a.k IS NULL OR ")
+    )
+    assert without.fingerprint == "668b351743739088"
+    assert "alternative" not in f"{describe(without)} {without.kernel}"
+    assert describe(one)["IntervalJoin alternative"] == repr('(l."a:$e0")')
+    assert len({each.fingerprint for each in (without, one, other)}) == 3

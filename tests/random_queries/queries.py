@@ -138,7 +138,11 @@ def _subquery(draw: st.DrawFn, streams: Streams, alias: str, visible: Sequence[s
         terms.append(draw(conditions(KEYS, outer, alias)))
     if draw(rarely(0.4)):
         terms.append(draw(conditions(RESIDUALS, draw(st.sampled_from(visible)), alias)))
-    return Subquery(draw(_source(streams.streams, alias)), draw(st.booleans()), tuple(terms), outer, column)
+    source, negated = draw(_source(streams.streams, alias)), draw(st.booleans())
+    alternative = None
+    if draw(rarely(0.3)):
+        alternative = draw(conditions(FILTERS, draw(st.sampled_from(visible)), draw(st.sampled_from(visible))))
+    return Subquery(source, negated, tuple(terms), outer, column, alternative)
 
 
 @st.composite

@@ -135,13 +135,14 @@ Join = WindowedJoin | AsofJoin
 
 @dataclass(frozen=True)
 class Subquery:
-    """[NOT] EXISTS in WHERE, or with a column x [NOT] IN."""
+    """[NOT] EXISTS in WHERE, or with a column x [NOT] IN; perhaps after OR, with an alternative."""
 
     source: Source
     negated: bool
     conditions: tuple[Condition, ...]
     outer: str
     column: str | None = None
+    alternative: Condition | None = None
 
 
 @dataclass(frozen=True)

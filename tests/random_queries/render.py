@@ -81,7 +81,8 @@ def _asof(join: AsofJoin) -> str:
 def _where(term: Condition | Subquery) -> str:
     if isinstance(term, Condition):
         return term.watersmeet()
-    return _subquery(term, term.source.watersmeet(), [condition.watersmeet() for condition in term.conditions])
+    test = _subquery(term, term.source.watersmeet(), [condition.watersmeet() for condition in term.conditions])
+    return f"({term.alternative.watersmeet()} OR {test})" if term.alternative is not None else test
 
 
 def _subquery(term: Subquery, source: str, conditions: Sequence[str]) -> str:
@@ -146,4 +147,5 @@ def _asof_batch(join: AsofJoin) -> str:
 def _where_batch(term: Condition | Subquery) -> str:
     if isinstance(term, Condition):
         return term.duckdb()
-    return _subquery(term, term.source.duckdb(), [condition.duckdb() for condition in term.conditions])
+    test = _subquery(term, term.source.duckdb(), [condition.duckdb() for condition in term.conditions])
+    return f"({term.alternative.duckdb()} OR {test})" if term.alternative is not None else test

@@ -24,6 +24,7 @@ def interval_join(
     lo: int | None = None,
     hi: int | None = None,
     residual: Callable[[Row, Row], bool | None] | None = None,
+    alternative: Callable[[Row], bool | None] | None = None,
 ) -> list[Pair]:
     """All results of the join over all rows, as (left row, right row) pairs; None stands for NULL padding.
 
@@ -42,6 +43,8 @@ def interval_join(
     Kinds: INNER the matching pairs; LEFT also (l, None) for each l without a match; RIGHT also (None, r) for each r
     without one; FULL both; SEMI (l, None) once for each l with a match; ANTI (l, None) for each l without one;
     RIGHT SEMI and RIGHT ANTI the same of r, as (None, r).
+
+    An ``alternative`` of a SEMI or ANTI join: also (l, None) once for each other l of which it is true.
 
     There are no late rows and no frontier here: the rows given are the rows accepted. Order of the result: by left
     row, then right row, then the unmatched right rows.
@@ -62,9 +65,10 @@ def interval_join(
                 matched_right.add(index)
         if kind in ("inner", "left", "right", "full"):
             results += [(one, other) for other in partners]
-        if kind == "semi" and partners:
+        passes = alternative is not None and alternative(one) is True
+        if kind == "semi" and (partners or passes):
             results.append((one, None))
-        if kind in ("left", "full", "anti") and not partners:
+        if kind in ("left", "full", "anti") and (passes or not partners):
             results.append((one, None))
     if kind == "right_semi":
         results += [(None, other) for index, other in enumerate(right) if index in matched_right]

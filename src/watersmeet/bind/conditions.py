@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
 from watersmeet.bind.scope import Relation, Scope
-from watersmeet.bind.subqueries import SubqueryTest, subquery_test
+from watersmeet.bind.subqueries import SubqueryTest
 from watersmeet.errors import BindError, UnsupportedError
 from watersmeet.expressions.positions import position_of
+from watersmeet.expressions.text import plain_sql
+from watersmeet.plan.logical.key_types import type_of
 from watersmeet.plan.logical.query import OutputColumn
+from watersmeet.plan.logical.tree import InputColumn
 from watersmeet.plan.passes.push_filters import reads_delta
+
+#: Types that a condition may have; that of a call may be unknown.
+_CONDITIONS = (exp.DataType.Type.BOOLEAN, exp.DataType.Type.NULL, exp.DataType.Type.UNKNOWN)
 
 
 def bind_condition(term: exp.Expr, scope: Scope) -> exp.Expr:
     """Resolve a condition; ``UnsupportedError`` if it contains a subquery or an aggregate."""
     for nested in term.find_all(exp.Select):
         raise UnsupportedError(
-            "a subquery is allowed here only as [NOT] EXISTS or [NOT] IN, combined by AND",
+            "a subquery is allowed here only as [NOT] EXISTS or [NOT] IN, combined by AND, OR and NOT",
             position=position_of(nested),
         )
     for aggregate in term.find_all(exp.AggFunc):
@@ -30,9 +36,31 @@ def bind_condition(term: exp.Expr, scope: Scope) -> exp.Expr:
     return scope.substitute(term)
 
 
+def bind_alternative(terms: Sequence[exp.Expr], scope: Scope, columns: Mapping[str, InputColumn]) -> exp.Expr | None:
+    """Resolve the conditions that OR combines with a test of a subquery; None if there are none."""
+    found = []
+    for term in terms:
+        condition = bind_condition(term, scope)
+        if reads_delta(condition):
+            raise UnsupportedError(
+                "_tp_delta cannot be combined by OR with a test of a subquery",
+                hint="test it in a term of its own: … AND _tp_delta > 0",
+                position=position_of(term),
+            )
+        kind = type_of(condition, columns)
+        if not kind.is_type(*_CONDITIONS):
+            raise BindError(
+                f"{plain_sql(condition)} is {kind.sql(dialect='spark')}: OR combines conditions",
+                hint="compare it with something",
+                position=position_of(term),
+            )
+        found.append(condition)
+    return exp.or_(*found) if found else None
+
+
 def bind_on(term: exp.Expr, scope: Scope) -> exp.Expr:
     """Resolve one term of ON."""
-    if subquery_test(term) is not None:
+    if term.find(exp.Select) is not None:
         raise UnsupportedError(
             "a subquery in ON is not supported", hint="put it into WHERE", position=position_of(term)
         )

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from watersmeet.bind.aggregate_functions import is_aggregated
 from watersmeet.bind.aggregates import bind_aggregates
-from watersmeet.bind.conditions import bind_condition, bind_membership
+from watersmeet.bind.conditions import bind_alternative, bind_condition, bind_membership
 from watersmeet.bind.inputs import Inputs, Streams
 from watersmeet.bind.join_kinds import join_kind
 from watersmeet.bind.joins import bind_join
 from watersmeet.bind.ordering import bind_ordering
 from watersmeet.bind.outputs import output_columns, refuse_clauses
 from watersmeet.bind.scope import Relation, Scope
-from watersmeet.bind.subqueries import Ctes, SubqueryTest, ctes_of, refuse_inner_order, subquery_test
+from watersmeet.bind.subqueries import Ctes, SubqueryTest, ctes_of, refuse_inner_order, where_terms
 from watersmeet.errors import BindError, ConfigError, UnsupportedError
 from watersmeet.expressions.positions import position_of
 from watersmeet.kernels.api import JoinKind
@@ -95,16 +95,14 @@ class _Binder:
         scope = Scope(outer=outer)
         node = self._from(select, scope, ctes)
         where = select.args.get("where")
-        conditions, tests = [], []
-        for term in conjuncts(where.this if where else None):
-            if (test := subquery_test(term)) is not None:
-                tests.append(test)
-            else:
-                conditions.append(bind_condition(term, scope))
+        terms = list(where_terms(where.this if where else None))
+        conditions = [_any(bind_condition(each, scope) for each in term.conditions) for term in terms if not term.test]
         if nested:
             node, conditions = _with_where(node, conditions), []
-        for test in tests:
-            node = self._semi_join(node, test, scope, ctes)
+        for term in terms:
+            if term.test is not None:
+                alternative = bind_alternative(term.conditions, scope, self.names.columns)
+                node = self._semi_join(node, term.test, alternative, scope, ctes)
         return _Bound(node, scope, output_columns(select, scope), conditions)
 
     def _from(self, select: exp.Select, scope: Scope, ctes: Ctes) -> Node:
@@ -152,8 +150,10 @@ class _Binder:
         scope.relations.append(Relation(alias, {column.name: column.expression for column in bound.outputs}))
         return bound.node
 
-    def _semi_join(self, left: Node, test: SubqueryTest, scope: Scope, ctes: Ctes) -> Join:
-        """Resolve [NOT] EXISTS or [NOT] IN to a semi or anti join."""
+    def _semi_join(
+        self, left: Node, test: SubqueryTest, alternative: exp.Expr | None, scope: Scope, ctes: Ctes
+    ) -> Join:
+        """Resolve [NOT] EXISTS or [NOT] IN to a semi or anti join; the ``alternative`` stands beside it under OR."""
         select = test.select
         refuse_clauses(select, nested=True)
         refuse_inner_order(select)
@@ -176,7 +176,14 @@ class _Binder:
             position_of(select),
             null_aware=test.negated and test.operand is not None,
             from_subquery=True,
+            alternative=alternative,
         )
+
+
+def _any(conditions: Iterable[exp.Expr]) -> exp.Expr:
+    """Return the OR of conditions; one alone as it is."""
+    found = list(conditions)
+    return found[0] if len(found) == 1 else exp.or_(*found)
 
 
 def _with_where(node: Node, conditions: Sequence[exp.Expr]) -> Node:

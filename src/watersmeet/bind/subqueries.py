@@ -1,14 +1,17 @@
-"""Subqueries: common table expressions, EXISTS and IN."""
+"""Subqueries: common table expressions, and the tests EXISTS and IN among the terms of WHERE."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
 
 from watersmeet.errors import UnsupportedError
 from watersmeet.expressions.positions import position_of
+from watersmeet.expressions.text import plain_sql
+from watersmeet.plan.determinism import varying_calls
+from watersmeet.plan.logical.conditions import conjuncts
 
 #: The common table expressions in scope, by lower-case name.
 Ctes = Mapping[str, exp.Select]
@@ -36,6 +39,70 @@ def subquery_test(term: exp.Expr) -> SubqueryTest | None:
         if isinstance(inner, exp.Select):
             return SubqueryTest(negated, term.this, inner)
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class WhereTerm:
+    """A term of WHERE: conditions and at most one test of a subquery, combined by OR."""
+
+    conditions: tuple[exp.Expr, ...]
+    test: SubqueryTest | None = None
+
+
+def where_terms(condition: exp.Expr | None) -> Iterator[WhereTerm]:
+    """Yield the terms of WHERE, which are combined by AND.
+
+    Where a subquery is tested inside of NOT, AND and OR, these are rearranged by rules that hold for NULL too::
+
+        NOT (p AND NOT EXISTS (…))      NOT p OR EXISTS (…)
+        p OR (q AND EXISTS (…))         (p OR q) AND (p OR EXISTS (…))
+
+    Raises ``UnsupportedError`` for two tests in one OR.
+    """
+    for term in conjuncts(condition):
+        if term.find(exp.Select) is None:
+            yield WhereTerm((term,))
+            continue
+        found = _rearranged(term, negated=False)
+        _refuse_repeated(found)
+        for parts in found:
+            tests = [test for part in parts if (test := subquery_test(part)) is not None]
+            if len(tests) > 1:
+                raise UnsupportedError(
+                    "OR combines two tests of subqueries: one is supported",
+                    hint="write a SELECT for each into one stream with INSERT INTO, and let the second leave out what "
+                    "the first has: WHERE NOT EXISTS (…) AND EXISTS (…)",
+                    position=position_of(tests[1].select),
+                )
+            conditions = tuple(part for part in parts if subquery_test(part) is None)
+            yield WhereTerm(conditions, tests[0] if tests else None)
+
+
+def _rearranged(term: exp.Expr, *, negated: bool) -> list[list[exp.Expr]]:
+    """Return a term, or its negation, as an AND of ORs; parts without a subquery stay as they are."""
+    inner = term.unnest()
+    if isinstance(inner, exp.Not):
+        return _rearranged(inner.this, negated=not negated)
+    if not isinstance(inner, exp.And | exp.Or) or inner.find(exp.Select) is None:
+        return [[exp.not_(inner) if negated else inner]]
+    left, right = (_rearranged(side, negated=negated) for side in (inner.this, inner.expression))
+    if isinstance(inner, exp.And) is not negated:
+        return [*left, *right]
+    return [[*one, *other] for one in left for other in right]
+
+
+def _refuse_repeated(terms: Sequence[Sequence[exp.Expr]]) -> None:
+    """Raise ``UnsupportedError`` for a nondeterministic function that several terms would compute anew."""
+    parts = [part for term in terms for part in term]
+    for number, part in enumerate(parts):
+        if not any(part is other for other in parts[:number]):
+            continue
+        for call in varying_calls([part]):
+            raise UnsupportedError(
+                f"{plain_sql(call)} is nondeterministic, and OR with an AND of a subquery would compute it twice",
+                hint="leave it out, or take EXISTS or IN out of the AND",
+                position=position_of(call),
+            )
 
 
 def ctes_of(select: exp.Select) -> dict[str, exp.Select]:

@@ -34,7 +34,12 @@ def run(
     """Join the new rows of both sides, none of them late, with each other and with stored rows."""
     left = number_rows(inputs[0], first_rid)
     right = number_rows(inputs[1], first_rid + left.num_rows)
-    step = _Step(match, emit, gives_ids, state, frontiers, first_rid, {Side.LEFT: left, Side.RIGHT: right})
+    passing = None
+    if match.passing is not None:
+        rows = state.register(left)
+        passing = state.register(state.query(f"SELECT * FROM {rows} AS l WHERE {match.passing}"))
+        left = state.query(f"SELECT * FROM {rows} AS l WHERE NOT {match.passing}")
+    step = _Step(match, emit, gives_ids, state, frontiers, first_rid, {Side.LEFT: left, Side.RIGHT: right}, passing)
     try:
         return step.run_pairs() if match.kind.pairs else step.run_semi_anti()
     finally:
@@ -52,6 +57,7 @@ class _Step:
     frontiers: StepFrontiers
     first_rid: int
     new: dict[Side, pa.Table]
+    passing: str | None = None  # new left rows that are results whatever their partners; they are not among ``new``
     result: StepResult = field(default_factory=StepResult)
     registered: dict[Side, str] = field(default_factory=dict)
     looked_up: dict[Side, str | None] = field(default_factory=dict)
@@ -158,6 +164,8 @@ class _Step:
             weights = self.weight_column(weight, id=_id_of(Side.LEFT))
             changes.append(f"SELECT {columns}{weights} FROM {relation} AS l WHERE {where}")
 
+        if self.passing is not None:
+            select(self.passing, "TRUE", "1")
         if self.match.kind is JoinKind.SEMI:
             select(self.fresh(Side.LEFT), new_matched, "1")
             if (old := self.old(Side.LEFT)) is not None:

@@ -66,6 +66,11 @@ class WindowMatch:
         return self.left if side is Side.LEFT else self.right
 
     @property
+    def passing(self) -> str | None:
+        """SQL that tests whether a left row ``l`` is a result whatever its partners; None: no row is."""
+        return None
+
+    @property
     def output(self) -> tuple[str, ...]:
         """The names of the result columns."""
         return (*self.left.output, *self.right.output)
@@ -138,6 +143,22 @@ class WindowMatch:
             for side in Side
             for name in self.columns(side).output
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatchOrAlternative(WindowMatch):
+    """A semi or anti join with an ``alternative``: DuckDB SQL over ``l``.
+
+    Left rows that meet it are results whatever their partners, and match nothing.  A class of its own, since a field
+    more would change what is noted of every join in checkpoints.
+    """
+
+    alternative: str
+
+    @property
+    def passing(self) -> str:
+        """The alternative; where it is NULL, a row does not pass."""
+        return f"coalesce({self.alternative}, FALSE)"
 
 
 def number_rows(rows: pa.Table, first: int) -> pa.Table:

@@ -46,6 +46,18 @@ def require_allowed(condition: exp.Expr, kind: str) -> None:
         )
 
 
+def require_allowed_beside_subquery(condition: exp.Expr) -> None:
+    """Raise ``UnsupportedError`` at the first part of what OR combines with EXISTS that the kernel may not evaluate."""
+    if (part := first_refused(condition)) is not None:
+        raise UnsupportedError(
+            f"{plain_sql(part)} is tested on rows of several streams, by OR with EXISTS or IN: this function is not "
+            "supported there",
+            detail=f"across streams: {ALLOWED_NAMES}",
+            hint="compute it over one stream alone, or write the joined rows into a stream first",
+            position=position_of(part),
+        )
+
+
 def first_refused(condition: exp.Expr) -> exp.Expr | None:
     """The first part of a condition that the kernel may not evaluate; None where it may evaluate all."""
     return next((node for node in condition.walk() if not isinstance(node, _ALLOWED)), None)

@@ -34,7 +34,7 @@ def check_determinism(plan: PhysicalPlan) -> None:
     by which a query with ``deterministic = true`` is not deterministic.
     """
     if plan.weighted:
-        for call in _varying([*(column.expression for column in plan.outputs), *plan.post_filters]):
+        for call in varying_calls([*(column.expression for column in plan.outputs), *plan.post_filters]):
             raise UnsupportedError(
                 f"{plain_sql(call)} is nondeterministic, so a retraction could not repeat the emitted row",
                 hint="leave it out; for the time at which a row arrived use its column _tp_time",
@@ -44,7 +44,7 @@ def check_determinism(plan: PhysicalPlan) -> None:
         _check_joins(plan)
         _check_settings(plan)
         _check_times(plan)
-        for call in _varying([plan.query.text.select]):
+        for call in varying_calls([plan.query.text.select]):
             raise PlanError(
                 f"{SETTING} = true, but {plain_sql(call)} is nondeterministic",
                 hint=f"leave it out, or {SETTING}",
@@ -99,7 +99,8 @@ def _check_times(plan: PhysicalPlan) -> None:
             )
 
 
-def _varying(expressions: Iterable[exp.Expr]) -> Iterator[exp.Func]:
+def varying_calls(expressions: Iterable[exp.Expr]) -> Iterator[exp.Func]:
+    """The calls of nondeterministic functions in some expressions."""
     for expression in expressions:
         for call in expression.find_all(exp.Func):
             name = call.name if isinstance(call, exp.Anonymous) else type(call).sql_name()

@@ -58,7 +58,13 @@ class JoinContext:
             found |= self.sources.of_side(self.sources.carried_names(term), self.join.child(side))
         for i, j, _ in (*self.join.condition.loose, *self.join.condition.exact):
             found.add(self.query.inputs[i if side is Side.LEFT else j].time_name)
+        if self.replaced(side) is not None:  # a row may be replaced by one that is no longer a result
+            found |= self._alternative_columns(side)
         return found
+
+    def _alternative_columns(self, side: Side) -> set[str]:
+        tested = self.terms.alternative if side is Side.LEFT else None
+        return self.sources.carried_names(tested) if tested is not None else set()
 
     def output_columns(self, side: Side) -> set[str]:
         """The columns of a side that the results must hold."""
@@ -66,7 +72,7 @@ class JoinContext:
 
     def required_columns(self, side: Side) -> set[str]:
         """All columns that a side must deliver."""
-        required = self.condition_columns(side) | self.output_columns(side)
+        required = self.condition_columns(side) | self.output_columns(side) | self._alternative_columns(side)
         if self.join.asof is not None and side is Side.RIGHT:
             required |= set(self.versions().columns)
         if (newest := self.replaced(side)) is not None:
@@ -107,6 +113,10 @@ class JoinContext:
     def residual_sql(self) -> str | None:
         """What matching rows must meet beside keys and window, over the kernel's rows ``l`` and ``r``."""
         return " AND ".join(self._residual_terms()) or None
+
+    def alternative_sql(self) -> str | None:
+        """What makes a left row a result whatever its partners, over the kernel's row ``l``."""
+        return None if self.terms.alternative is None else render(self.terms.alternative, self._column)
 
     def _residual_terms(self) -> Iterator[str]:
         for term in self.terms.residual:

@@ -9,11 +9,16 @@ from sqlglot import exp
 
 from watersmeet.kernels.api import JoinKind, Side
 from watersmeet.kernels.match import Key
-from watersmeet.plan.across_sides import carry_one_sided, is_allowed, require_allowed
+from watersmeet.plan.across_sides import (
+    carry_one_sided,
+    is_allowed,
+    require_allowed,
+    require_allowed_beside_subquery,
+)
 from watersmeet.plan.external_tables import table_of
 from watersmeet.plan.logical.conditions import inputs_of
 from watersmeet.plan.logical.query import LogicalQuery
-from watersmeet.plan.logical.tree import Join, JoinGroup, KeyPair, nullable, operators_of
+from watersmeet.plan.logical.tree import Join, JoinGroup, KeyPair, Leaf, nullable, operators_of
 from watersmeet.plan.operators.version_rules import routing_keys
 from watersmeet.plan.sources import Sources
 
@@ -25,6 +30,7 @@ class JoinTerms:
     """The conditions of join ``number``; ``routes`` are the hash columns of its key, by input of its operator.
 
     ``common`` are the columns of the keys that all inputs of a group share, by input.
+    ``alternative`` is tested on left rows alone: those that meet it are results, whatever their partners.
     """
 
     number: int
@@ -32,6 +38,7 @@ class JoinTerms:
     routes: Routes
     residual: tuple[exp.Expr, ...]
     common: tuple[tuple[str, ...], ...] = ()
+    alternative: exp.Expr | None = None
 
 
 def join_terms(query: LogicalQuery, sources: Sources) -> tuple[dict[Join, JoinTerms], tuple[exp.Expr, ...]]:
@@ -60,7 +67,7 @@ def join_terms(query: LogicalQuery, sources: Sources) -> tuple[dict[Join, JoinTe
                 postponed.append(condition)
             else:
                 require_allowed(carried, join.title)
-        found[join] = JoinTerms(number, keys, routes, tuple(residual), common)
+        found[join] = JoinTerms(number, keys, routes, tuple(residual), common, _alternative(join, sources))
     return found, tuple(postponed)
 
 
@@ -90,6 +97,17 @@ def _tested(join: Join) -> Sequence[exp.Expr]:
     if join.group is not None:
         return join.group.residual
     return (*join.condition.residual, *(table.filters if table is not None else ()))
+
+
+def _alternative(join: Join, sources: Sources) -> exp.Expr | None:
+    tested = join.alternative
+    if tested is None:
+        return None
+    if isinstance(join.left, Leaf) and not inputs_of(tested, sources.columns):  # such as rand() < 0.5
+        return sources.condition(join.left.input.index, tested)
+    carried = _carried(tested, join, sources)
+    require_allowed_beside_subquery(carried)
+    return carried
 
 
 def _carried(condition: exp.Expr, join: Join, sources: Sources) -> exp.Expr:

@@ -17,7 +17,7 @@ from watersmeet.kernels.changelog.newest import Newest
 from watersmeet.plan.external_tables import computed_key
 from watersmeet.plan.logical.conditions import inputs_of
 from watersmeet.plan.logical.query import LogicalQuery
-from watersmeet.plan.logical.tree import Input, Node, changing
+from watersmeet.plan.logical.tree import Input, InputColumn, Node, changing
 from watersmeet.plan.physical_plan import PhysicalInput, restorable
 
 
@@ -64,6 +64,12 @@ class Sources:
         name = self.inputs[input].physical(f"$e{len(part.computed)}")
         part.computed[name] = expression
         return name
+
+    def condition(self, input: int, condition: exp.Expr) -> exp.Column:
+        """Have a condition computed at a source, even one that reads no column; returns the column that holds it."""
+        name = self.compute(input, condition)
+        self.columns[name] = InputColumn(name, input, "", exp.DataType.build("BOOLEAN"))
+        return quoted_column(name)
 
     def key(self, expression: exp.Expr, kind: exp.DataType, name: str) -> str:
         """The column that holds a key in the type ``kind``; one named ``name`` is computed where none does.

@@ -2,11 +2,13 @@
 
 Matches     as in interval.py: lower <= r.$t - l.$t <= upper (or no window), keys equal, residual true
 Ties, NULL keys, late rows: as in interval.py; which change of a primary key holds: see newest.py
+Passing     left rows of a semi or anti join that meet its alternative (``p OR EXISTS``) are results without a match.
+            They match nothing
 Emits       at once, the difference of the join after the step and before it.  If no join follows, a result that is
             retracted and emitted again with equal values cancels out; otherwise results carry an ``$id``
 Final       never without a window; with one, a row is final once no partner can arrive (as in interval.py) and no
             retraction (``$t < F``)
-State       rows that hold, of both sides, until they are final
+State       rows that hold, of both sides, until they are final; not rows that pass, unless they replace each other
 
 A step divides each side's rows (sides.py) into new, gone (retracted or replaced), and kept ones; ``delta`` is new rows
 with weight +1 and gone rows with -1::
@@ -116,6 +118,12 @@ class _Step:
         span = max(abs(lower), abs(upper))
         return low - span, high + span
 
+    def condition(self) -> str:
+        """Return the match condition; rows that pass match nothing, and are still there where they replace others."""
+        condition = self.match.condition_sql()
+        left = self.sides[Side.LEFT]
+        return condition if left.tested is None or left.newest is None else f"NOT {left.tested} AND {condition}"
+
     def pairs(self) -> str:
         """Return SQL for new (w = 1) and retracted (w = -1) pairs: result columns, ids of both rows, and their weights.
 
@@ -129,7 +137,7 @@ class _Step:
         joins = (("delta", "kept", ""), ("kept", "delta", ""), ("delta", "delta", " AND l.w = r.w"))
         return " UNION ALL ".join(
             f"SELECT {', '.join(columns)}, CAST(CASE l.w WHEN 0 THEN r.w ELSE l.w END AS TINYINT) AS w "
-            f"FROM {_rows('l', left)} AS l JOIN {_rows('r', right)} AS r ON {self.match.condition_sql()}{also}"
+            f"FROM {_rows('l', left)} AS l JOIN {_rows('r', right)} AS r ON {self.condition()}{also}"
             for left, right, also in joins
         )
 
@@ -146,6 +154,8 @@ class _Step:
         for side in Side:
             if kind.tracks_matches(side):
                 changes += self.alone(side, matched=kind is JoinKind.SEMI)
+        if (passing := self.sides[Side.LEFT].passing) is not None:
+            changes.append(self.row(Side.LEFT, f"SELECT * FROM {passing}", quote(WEIGHT), self.id_passing()))
         everything = " UNION ALL ".join(changes)
         if self.kernel.gives_ids or not self.may_cancel_out():
             return everything
@@ -163,6 +173,8 @@ class _Step:
         match, step = self.match, self.sides[side]
         if step.change is Change.RETRACTED:
             return False  # a sender may retract a row and emit an equal one, if a column of its condition changed
+        if step.tested is not None:
+            return False  # equal rows may differ in whether they pass
         emitted = set(match.columns(side).output)
         if match.kind is JoinKind.INNER:  # one of two equal columns is enough
             emitted |= {key.of(side) for key in match.keys if key.of(side.other) in match.columns(side.other).output}
@@ -177,11 +189,15 @@ class _Step:
         alias = side.alias
         met = f"SELECT {alias}id FROM pairs WHERE {alias}w = 1"
         is_before = f"{quote(COUNT)} {'> 0' if matched else '= 0'}"
+        # without partners; so an anti join emits them among those that have none
+        step = self.sides[side]
+        passes = f" OR {step.tested}" if matched and step.newest is not None and step.tested is not None else ""
         is_after = f"{quote(COUNT)} + c.by {'> 0' if matched else '= 0'}"
+        has_new = f"{quote(RID)} {'' if matched else 'NOT '}IN ({met})"
         kept = f"SELECT k.*, c.by FROM {alias}_kept AS k JOIN ({self.met(side)}) AS c ON k.{quote(RID)} = c.id"
         found = [
-            self.row(side, f"SELECT * FROM {alias}_new WHERE {quote(RID)} {'' if matched else 'NOT '}IN ({met})", 1),
-            self.row(side, f"SELECT * FROM {alias}_gone WHERE {is_before}", -1),
+            self.row(side, f"SELECT * FROM {alias}_new AS {alias} WHERE {has_new}{passes}", 1),
+            self.row(side, f"SELECT * FROM {alias}_gone AS {alias} WHERE {is_before}{passes}", -1),
             self.row(side, f"SELECT * FROM ({kept}) AS c WHERE NOT ({is_before}) AND {is_after}", 1),
             self.row(side, f"SELECT * FROM ({kept}) AS c WHERE {is_before} AND NOT ({is_after})", -1),
         ]
@@ -195,10 +211,10 @@ class _Step:
         """Return SQL for (id, by): how many partners each row of a side has gained or lost."""
         return f"SELECT {side.alias}id AS id, sum(w) AS by FROM pairs GROUP BY ALL"
 
-    def row(self, side: Side, rows: str, weight: int) -> str:
+    def row(self, side: Side, rows: str, weight: int | str, id: str | None = None) -> str:
         """Return SQL for rows of one side: beside NULLs of the other's types, or alone (semi, anti)."""
         alias, other = side.alias, side.other.alias
-        id = f", {self.id_alone(side)} AS {quote(ID)}" if self.kernel.gives_ids else ""
+        id = f", {id or self.id_alone(side)} AS {quote(ID)}" if self.kernel.gives_ids else ""
         padding = f" LEFT JOIN (SELECT * FROM {other}_new WHERE FALSE) AS {other} ON FALSE"
         return (
             f"SELECT {self.match.output_sql()}, CAST({weight} AS TINYINT) AS {quote(WEIGHT)}{id} "
@@ -211,8 +227,17 @@ class _Step:
         own = f"'{alias}' || CAST({alias}.{quote(self.sides[side].id_column)} AS VARCHAR)"
         if self.sides[side].change is not Change.RETRACTED:
             return own
-        # a row without a time is not stored and keeps its sender's id; the prefix separates it from ids made here
-        return f"CASE WHEN {alias}.{quote(TIME)} IS NULL THEN '{alias}n' || {alias}.{quote(ID)} ELSE {own} END"
+        # a row without a time is not stored
+        return f"CASE WHEN {alias}.{quote(TIME)} IS NULL THEN {self.id_of_sender(side)} ELSE {own} END"
+
+    def id_of_sender(self, side: Side) -> str:
+        """Return SQL for the ``$id`` that a row has from its sender; the prefix separates it from ids made here."""
+        return f"'{side.alias}n' || {side.alias}.{quote(ID)}"
+
+    def id_passing(self) -> str:
+        """Return SQL for the ``$id`` of a row that passes and is not stored."""
+        retracted = self.sides[Side.LEFT].change is Change.RETRACTED
+        return self.id_of_sender(Side.LEFT) if retracted else self.id_alone(Side.LEFT)
 
     def close(self) -> None:
         for step in self.sides.values():

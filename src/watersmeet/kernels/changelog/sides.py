@@ -41,6 +41,7 @@ class SideStep:
     change: Change | Newest
     state: StateView
     arriving: str = field(init=False)
+    passing: str | None = field(default=None, init=False)
 
     @property
     def alias(self) -> str:
@@ -51,6 +52,11 @@ class SideStep:
     def newest(self) -> Newest | None:
         """How rows replace each other, if they do."""
         return self.change if isinstance(self.change, Newest) else None
+
+    @property
+    def tested(self) -> str | None:
+        """SQL that tests whether a row of this side is a result whatever its partners; None: no row is."""
+        return self.match.passing if self.side is Side.LEFT else None
 
     @property
     def id_column(self) -> str:
@@ -82,7 +88,9 @@ class SideStep:
     def arrive(self, rows: pa.Table, first_rid: int, low: int, high: int) -> dict[str, int]:
         """Make the tables of new and gone rows; return counters.
 
-        Rows that can be retracted are stored at ``low`` to ``high``.
+        Rows that can be retracted are stored at ``low`` to ``high``.  Rows that are results whatever their partners are
+        set aside as ``passing``, with their retractions: nothing of them is stored.  Where rows replace each other,
+        they stay among the others.
         """
         if self.change is Change.APPENDED:
             rows = rows.append_column(ID, pa.nulls(rows.num_rows, pa.string()))
@@ -90,6 +98,10 @@ class SideStep:
         rows = number_rows(rows, first_rid)
         if self.newest is not None:
             return self._replace(self.newest, rows)
+        if self.tested is not None:
+            arrived = self.state.register(rows)
+            self.passing = self.state.register(self.state.query(f"SELECT * FROM {arrived} AS l WHERE {self.tested}"))
+            rows = self.state.query(f"SELECT * FROM {arrived} AS l WHERE NOT {self.tested}")
         self.arriving = self.state.register(rows)
         self._retract(rows, low, high)
         return {}

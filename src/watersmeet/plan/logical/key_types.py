@@ -29,7 +29,8 @@ def type_of(expression: exp.Expr, columns: Mapping[str, InputColumn]) -> exp.Dat
         copy=False,
     )
     used = {column.name for column in named.find_all(exp.Column)}
-    schema: dict[str, object] = {"t": {name: columns[name].type for name in used if name in columns}}
+    known = {name: columns[name].type for name in used if name in columns}
+    schema: dict[str, object] = {"t": known} if known else {}  # a table without columns is refused
     select = exp.select(exp.alias_(named, "x", copy=False), copy=False).from_("t")
     annotated = annotate_types(select, schema=schema, dialect="spark")
     return annotated.selects[0].type or exp.DataType.build("UNKNOWN")

@@ -182,8 +182,9 @@ class Join:
     ``within`` and ``grace`` are the clauses written on this join (``grace`` in units of internal event time).
     ``where`` holds conditions of a subquery's WHERE over the join's results; ``push_filters`` moves them down.
     ``tests`` are conditions on the row that a join as of a time picked. A ``null_aware`` join stands for NOT IN, where
-    a comparison with NULL counts as a match: no part of its condition may become a key. With a ``group``, one operator
-    computes this join and all those below it.
+    a comparison with NULL counts as a match: no part of its condition may become a key. ``alternative`` is what OR
+    combines with EXISTS or IN: left rows that meet it are results, whatever their partners. With a ``group``, one
+    operator computes this join and all those below it.
     """
 
     left: Node
@@ -200,10 +201,15 @@ class Join:
     mirrored: bool = False  # RIGHT SEMI or RIGHT ANTI: written with its sides swapped
     from_subquery: bool = False  # EXISTS or IN
     group: JoinGroup | None = None
+    alternative: exp.Expr | None = None
 
     def child(self, side: Side) -> Node:
         """The subtree of one side."""
         return self.left if side is Side.LEFT else self.right
+
+    def keeps(self, side: Side) -> bool:
+        """Whether rows of a side may be results without a match."""
+        return self.kind.emits_unmatched(side) or (side is Side.LEFT and self.alternative is not None)
 
     @property
     def title(self) -> str:

@@ -33,6 +33,12 @@ class ChangelogOperator(WindowedOperator):
         # named, because slots and zero-argument super() do not go together
         return WindowedOperator.state_text(self, side, reach)
 
+    def passing_text(self) -> str:
+        """The newest row of a key is kept even if it passes."""
+        if isinstance(self.kernel.changes[Side.LEFT.index], Newest):
+            return ", whatever their partners"
+        return WindowedOperator.passing_text(self)
+
     def retraction_texts(self) -> Iterator[str]:
         """At a first partner, and with each row that is retracted."""
         yield from WindowedOperator.retraction_texts(self)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from watersmeet.expressions.event_time import span_text
 from watersmeet.kernels.api import EmitMode, Side
-from watersmeet.kernels.match import WindowMatch
+from watersmeet.kernels.match import MatchOrAlternative, WindowMatch
 from watersmeet.plan.explain_phrases import input_of, key_lines, plain_condition, window_text
 from watersmeet.plan.join_context import JoinContext
 from watersmeet.plan.logical.time_bounds import Interval
@@ -39,6 +39,8 @@ class WindowedOperator(PhysicalOperator):
         yield f"  window {window_text(window.negated() if self.mirrored else window, left, right)}"
         if match.residual is not None:
             yield f"  condition in the kernel: {plain_condition(match.residual, mirrored=self.mirrored)}"
+        if isinstance(match, MatchOrAlternative):
+            yield f"  left rows that meet {plain_condition(match.alternative)} are emitted at once{self.passing_text()}"
         behind = {Side.LEFT: window.upper, Side.RIGHT: window.negated().upper}
         for name, side in zip(Side, self.sides, strict=True):
             bound = behind[side]
@@ -51,6 +53,10 @@ class WindowedOperator(PhysicalOperator):
     def state_text(self, side: Side, reach: str | None) -> str:
         """What is kept of a side, at most ``reach`` behind the frontier (None: without a bound)."""
         return "kept until the end of input" if reach is None else f"rows up to {reach} behind the frontier"
+
+    def passing_text(self) -> str:
+        """What becomes of left rows that are results whatever their partners, once they are emitted."""
+        return ", whatever their partners, and not stored"
 
     def skew_lines(self, plan: PhysicalPlan) -> Iterator[str]:
         """What is done about hot keys."""
@@ -69,7 +75,7 @@ class WindowedOperator(PhysicalOperator):
 def window_match(context: JoinContext, feeds: Sequence[Feed]) -> WindowMatch:
     """When two rows of a windowed join match."""
     condition = context.join.condition
-    return WindowMatch(
+    match = WindowMatch(
         kind=context.join.kind,
         left=context.side_columns(Side.LEFT, feeds[0]),
         right=context.side_columns(Side.RIGHT, feeds[1]),
@@ -78,4 +84,10 @@ def window_match(context: JoinContext, feeds: Sequence[Feed]) -> WindowMatch:
         upper=condition.bounds.upper,
         residual=context.residual_sql(),
         slack=max(feed.slack for feed in feeds),
+    )
+    alternative = context.alternative_sql()
+    if alternative is None:
+        return match
+    return MatchOrAlternative(
+        **{each.name: getattr(match, each.name) for each in fields(match)}, alternative=alternative
     )

@@ -70,7 +70,7 @@ def _with_on(join: Join, term: exp.Expr, columns: Columns) -> Join:
     """The join with a term of ON, as a filter below where that changes nothing else."""
     if inputs_of(term, columns) and not join.null_aware:
         for side in Side:
-            if not join.kind.emits_unmatched(side) and (child := _placed_below(join, side, term, columns)) is not None:
+            if not join.keeps(side) and (child := _placed_below(join, side, term, columns)) is not None:
                 return _with_child(join, side, child)
     return replace(join, condition=replace(join.condition, residual=(*join.condition.residual, term)))
 
