@@ -174,6 +174,7 @@ class Join:
     null_aware: bool = False
     mirrored: bool = False  # RIGHT SEMI or RIGHT ANTI: written with its sides swapped
     from_subquery: bool = False  # EXISTS or IN
+    reordered: bool = False  # not where the text has it
 
     def child(self, side: Side) -> Node:
         """The subtree of one side."""

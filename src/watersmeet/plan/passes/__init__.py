@@ -15,6 +15,7 @@ from watersmeet.plan.passes.check_external_tables import check_external_tables
 from watersmeet.plan.passes.close_windows import close_windows
 from watersmeet.plan.passes.find_windows import find_windows
 from watersmeet.plan.passes.keep_deletes import keep_deletes
+from watersmeet.plan.passes.order_joins import order_joins
 from watersmeet.plan.passes.push_filters import push_filters
 
 Pass = Callable[[LogicalQuery], LogicalQuery]
@@ -24,6 +25,7 @@ PASSES: tuple[Pass, ...] = (
     keep_deletes,  # filters below a join as of a time let retractions through
     check_external_tables,  # external tables stand only on the right side of lookups
     apply_clauses,  # WITHIN and GRACE PERIOD become part of every join that they apply to
+    order_joins,  # inner joins are ordered so that each has a key
     close_windows,  # joins get the windows that follow from the conditions of other joins
     find_windows,  # conditions become keys, windows and what is left; times get their bounds
 )
