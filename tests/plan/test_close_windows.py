@@ -127,6 +127,22 @@ def test_a_derived_window_leads_with_inputs_that_are_there() -> None:
     assert (bounds(second.condition), second.condition.leaders) == ((0, 0), ((1,), (2,)))
 
 
+def test_a_within_says_nothing_of_an_input_that_a_result_may_lack() -> None:
+    """d is near c, and near b where there is one: no window between b and c may drop a row that has no b."""
+    chain = joins(
+        "a LEFT JOIN b ON a.k = b.k AND b.ts = a.ts JOIN c ON a.k = c.k"
+        " JOIN d ON COALESCE(b.k, c.k) = d.k WITHIN INTERVAL '5' SECONDS JOIN a e ON e.k = d.k AND e.ts = d.ts"
+    )
+    assert [bounds(join.condition) for join in chain] == [(0, 0), (None, None), (-5, 5), (0, 0)]
+    assert chain[2].condition.loose == ((1, 3, Interval(-5 * SECOND, 5 * SECOND)),)
+
+
+def test_results_of_a_derived_window_lie_no_further_behind() -> None:
+    """b lies up to 10 behind a, which lies up to 10 behind the frontier."""
+    _, second = joins(f"a JOIN b ON a.k = b.k JOIN c ON a.k = c.k AND {BOTH}")
+    assert second.condition.lags == {0: 10 * SECOND, 1: 20 * SECOND, 2: 0}
+
+
 def test_conditions_that_contradict_each_other_are_refused_where_they_meet() -> None:
     with pytest.raises(PlanError, match=r"the window of this join is empty") as raised:
         joins(f"a JOIN b ON a.k = b.k AND b.ts >= a.ts + 20\nJOIN c ON a.k = c.k AND {BOTH}")
