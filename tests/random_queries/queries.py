@@ -33,6 +33,8 @@ def queries(draw: st.DrawFn, streams: Streams) -> Query:
     first = draw(_source(streams.streams, "s0"))
     count = draw(st.sampled_from([1, 1, 1, 2, 2, 3, 4]))
     trailing = streams.unit is Unit.SECONDS and count > 1 and draw(rarely(0.3))
+    if count > 1 and not trailing and draw(rarely(0.15)):
+        return draw(_closed_chain(streams, first, count))
     joins: tuple[Join, ...] = ()
     for number in range(1, count + 1):
         visible = visible_after(first, joins)
@@ -56,6 +58,38 @@ def queries(draw: st.DrawFn, streams: Streams) -> Query:
     order = draw(_order(visible)) if draw(rarely(0.15)) else ()
     modes = [Emit.DEFAULT, Emit.FINAL, *([] if order else [Emit.CHANGELOG, Emit.CHANGELOG])]
     return replace(query, order=order, emit=draw(st.sampled_from(modes)))
+
+
+@st.composite
+def _closed_chain(draw: st.DrawFn, streams: Streams, first: Source, count: int) -> Query:
+    """Joins without a window, or even without a key, between others that have some.
+
+    Their windows follow from the last join's, or there are none; and they may be made in another order.
+    """
+    joins: list[Join] = []
+    aliases = [first.alias]
+    unkeyed: list[str] = []
+    for number in range(1, count + 1):
+        source = draw(_source(streams.streams, f"s{number}"))
+        is_last = number == count
+        kind = draw(st.sampled_from(Kind)) if draw(rarely(0.3 if is_last else 0.2)) else Kind.INNER
+        if not is_last and kind is Kind.INNER and draw(st.booleans()):
+            terms = [Condition("1 = 1", source.alias, source.alias)]
+            unkeyed.append(source.alias)
+        else:
+            met = {draw(st.sampled_from(aliases)), *(unkeyed if is_last else [])} & set(aliases)
+            terms = [draw(conditions(KEYS, left, source.alias)) for left in sorted(met)]
+        if draw(rarely(0.3)):
+            terms.append(draw(conditions(RESIDUALS, draw(st.sampled_from(aliases)), source.alias)))
+        within = None
+        if is_last and streams.unit is Unit.SECONDS and draw(st.booleans()):
+            within = draw(_within())
+        elif is_last or draw(rarely(0.3)):
+            terms += [draw(windows(left, source.alias, intervals=False)) for left in aliases]
+        joins.append(WindowedJoin(kind, source, tuple(terms), within))
+        aliases = list(visible_after(first, tuple(joins)))
+    emit = draw(st.sampled_from([Emit.DEFAULT, Emit.DEFAULT, Emit.CHANGELOG]))
+    return Query(first, tuple(joins), (), (), emit)
 
 
 @st.composite

@@ -74,14 +74,15 @@ def bind_on(term: exp.Expr, scope: Scope) -> exp.Expr:
     return condition
 
 
-def bind_using(name: exp.Expr, left: Sequence[Relation], right: Relation) -> exp.Expr:
-    """Resolve one column of USING to an equality of both sides' columns."""
-    hits = [hit for relation in left if (hit := relation.find(name.name)) is not None]
-    other = right.find(name.name)
-    if not hits or other is None:
-        missing = "the left side" if not hits else right.alias
+def bind_using(name: exp.Expr, left: Sequence[Relation], right: Sequence[Relation]) -> exp.Expr:
+    """Resolve one column of USING to an equality of both sides' columns; of several the first."""
+    hits, others = (
+        [hit for relation in side if (hit := relation.find(name.name)) is not None] for side in (left, right)
+    )
+    if not hits or not others:
+        missing = "the left side" if not hits else right[0].alias if len(right) == 1 else "the right side"
         raise BindError(f"USING ({name.name}): {missing} has no such column", position=position_of(name))
-    return exp.EQ(this=hits[0].copy(), expression=other.copy())
+    return exp.EQ(this=hits[0].copy(), expression=others[0].copy())
 
 
 def bind_membership(test: SubqueryTest, scope: Scope, columns: Sequence[OutputColumn]) -> exp.Expr:

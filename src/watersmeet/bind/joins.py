@@ -32,15 +32,15 @@ def bind_join(
 ) -> Join:
     """Resolve the clauses and the condition of a join; afterwards the scope holds the columns that it returns.
 
-    ``node`` has the sides as written. ``before`` are the relations of the left side; the right one is the last in
-    scope. ``version`` is the join's FOR SYSTEM_TIME AS OF.
+    ``node`` has the sides as written. ``before`` are the relations of the left side; those of the right one
+    follow them in scope. ``version`` is the join's FOR SYSTEM_TIME AS OF.
     """
     within = _within(join.args.get("within"))
     grace = _grace(join.args.get("grace"), (names.inputs[i] for i in sorted(node.inputs)))
     node = replace(node, within=within, grace=grace)
     node = _as_of(node, join.args.get("match_condition"), version, scope, names)
     conditions = [bind_on(term, scope) for term in conjuncts(join.args.get("on"))]
-    conditions += [bind_using(name, before, scope.relations[-1]) for name in join.args.get("using") or ()]
+    conditions += [bind_using(name, before, scope.relations[len(before) :]) for name in join.args.get("using") or ()]
     node = replace(node, condition=JoinCondition(residual=tuple(conditions)))
     if node.mirrored:
         node = replace(node, left=node.right, right=node.left)

@@ -13,11 +13,12 @@ from watersmeet.bind.conditions import bind_alternative, bind_condition, bind_me
 from watersmeet.bind.inputs import Inputs, Streams
 from watersmeet.bind.join_kinds import join_kind
 from watersmeet.bind.joins import bind_join
+from watersmeet.bind.nested_joins import in_parentheses, is_nested, refuse_alias, refuse_repeated, repeated
 from watersmeet.bind.ordering import bind_ordering
 from watersmeet.bind.outputs import output_columns, refuse_clauses
 from watersmeet.bind.scope import Relation, Scope
 from watersmeet.bind.subqueries import Ctes, SubqueryTest, ctes_of, refuse_inner_order, where_terms
-from watersmeet.errors import BindError, ConfigError, UnsupportedError
+from watersmeet.errors import ConfigError, UnsupportedError
 from watersmeet.expressions.positions import position_of
 from watersmeet.kernels.api import JoinKind
 from watersmeet.plan.logical.conditions import conjuncts, inputs_of
@@ -109,8 +110,11 @@ class _Binder:
         start = select.args.get("from_") or select.args.get("from")
         if start is None:
             raise UnsupportedError("a query needs FROM and a stream", position=position_of(select))
-        node = self._relation(start.this, scope, ctes)
-        for join in select.args.get("joins") or ():
+        return self._joined(self._relation(start.this, scope, ctes), select, scope, ctes)
+
+    def _joined(self, node: Node, owner: exp.Expr, scope: Scope, ctes: Ctes) -> Node:
+        """Resolve the joins that follow a first relation: those of FROM, or of parentheses in it."""
+        for join in owner.args.get("joins") or ():
             node = self._join(node, join, scope, ctes)
         return node
 
@@ -123,11 +127,24 @@ class _Binder:
         return bind_join(node, join, version, before, scope, self.names)
 
     def _relation(self, source: exp.Expr, scope: Scope, ctes: Ctes) -> Node:
+        """Resolve one side of a join; afterwards its relations are in scope."""
+        if not is_nested(source):
+            return self._named(source, scope, ctes)
+        inner = Scope(outer=scope.outer)  # conditions in parentheses read what stands in them
+        if in_parentheses(source):
+            refuse_alias(source)
+            node = self._relation(source.this, inner, ctes)
+        else:
+            node = self._named(source, inner, ctes)
+        node = self._joined(node, source, inner, ctes)
+        refuse_repeated(inner.relations, scope, source)
+        scope.relations += inner.relations
+        return node
+
+    def _named(self, source: exp.Expr, scope: Scope, ctes: Ctes) -> Node:
         alias = source.alias_or_name
         if scope.relation(alias) is not None:
-            raise BindError(
-                f"{alias} appears in FROM twice", hint="give each its own alias", position=position_of(source)
-            )
+            raise repeated(alias, source)
         if isinstance(source, exp.Subquery) and isinstance(source.this, exp.Select):
             return self._subselect(source.this, alias, scope, ctes, source)
         if not isinstance(source, exp.Table) or not isinstance(source.this, exp.Identifier):

@@ -16,7 +16,7 @@ from watersmeet.expressions.text import plain_sql
 from watersmeet.plan.emission import DEFAULT_LIMIT, LIMIT_SETTING
 from watersmeet.plan.explain_phrases import plain_name
 from watersmeet.plan.logical.query import Aggregation
-from watersmeet.plan.logical.tree import joins_of
+from watersmeet.plan.logical.tree import joins_of, leaves_of
 from watersmeet.plan.passes.group_joins import ungrouped
 from watersmeet.plan.physical_plan import PhysicalInput, PhysicalPlan
 from watersmeet.settings.query_settings import QuerySettings
@@ -56,6 +56,9 @@ def _lines(plan: PhysicalPlan, counters: Mapping[str, int]) -> Iterator[str]:
         if (rows := counters.get(f"{operator.name}.state_rows")) is not None:
             size, segments = (counters.get(f"{operator.name}.{name}", 0) for name in ("state_bytes", "segments"))
             yield f"  statistics of its last batch: {rows:,} rows held, {size:,} bytes in {segments:,} segments"
+    if any(join.reordered for join in joins_of(query.root)):
+        order = ", ".join(leaf.input.alias for leaf in leaves_of(query.root))
+        yield f"note: joined in the order {order}, not as written, so that fewer joins lack a key"
     if query.settings.multi_join != "off":
         for reason in ungrouped(query):
             yield f"note: {reason}, so they are joined one after the other"

@@ -11,7 +11,7 @@ for c - a (the closure of a difference bound matrix, Dill 1989).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -57,9 +57,13 @@ class Interval:
         return self.lower is not None and self.upper is not None and self.lower > self.upper
 
 
+#: Inputs i and j, and bounds of (time of j - time of i).
+Bound = tuple[int, int, Interval]
+
+
 @dataclass(slots=True)
 class Differences:
-    """Bounds on ``time of j - time of i`` for pairs of inputs (i, j).
+    """Bounds on ``time of j - time of i`` for pairs of inputs (i, j), of rows that have both.
 
     Bounds in ``loose`` apply only where a row has both inputs. They are not combined over a third input, since a row
     may lack it.
@@ -94,10 +98,13 @@ class Differences:
         self.loose[i, j] = self.loose.get((i, j), Interval()).intersect(interval)
         self.loose[j, i] = self.loose[i, j].negated()
 
-    def close(self) -> None:
-        """Combine the bounds over every third input, for all pairs (Floyd-Warshall)."""
+    def close(self, over: Set[int] | None = None) -> None:
+        """Combine the bounds over every third input, for all pairs (Floyd-Warshall).
+
+        ``over`` are the inputs that every row has: bounds against a time that is NULL say nothing of the other two.
+        """
         inputs = {i for pair in self.known for i in pair}
-        for via in inputs:
+        for via in inputs if over is None else inputs & over:
             for i in inputs - {via}:
                 for j in inputs - {via, i}:
                     through = self.get(i, via).plus(self.get(via, j))

@@ -19,7 +19,7 @@ from watersmeet.errors import Position
 from watersmeet.expressions.event_time import EventTime
 from watersmeet.kernels.api import JoinKind, Side
 from watersmeet.kernels.asof.match import Direction
-from watersmeet.plan.logical.time_bounds import Differences, Interval
+from watersmeet.plan.logical.time_bounds import Bound, Differences, Interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +108,15 @@ class AsofClause:
 class JoinCondition:
     """When two rows match, and what this implies for event times.
 
-    At first every condition is in ``residual``. The pass ``find_windows`` splits it: equalities become ``keys``,
-    inequalities over event times become ``bounds`` (of the right time minus the left time), the rest stays.
+    At first every condition is in ``residual``. The pass ``apply_clauses`` adds the bounds of WITHIN, ``close_windows``
+    those that are ``implied``, and ``find_windows`` splits ``residual``: equalities become ``keys``, inequalities over
+    event times become ``bounds`` (of the right time minus the left time), the rest stays.
 
     ``leaders``: for each side, the inputs that date its rows: the first time that is not NULL, since a padded row may
     lack some. ``loose`` are more bounds (i, j, time j - time i) that apply where neither time is NULL: WITHIN over a
     chain does not constrain a stream that a padded row lacks. ``exact`` are bounds of the same form that fail on NULL,
-    as any other condition does. ``grace`` is the GRACE PERIOD of this join, in units of internal event time.
+    as any other condition does. ``implied`` are bounds that every result of the query meets because of other joins.
+    ``grace`` is the GRACE PERIOD that applies, in units of internal event time.
 
     ``lags``: how far an input's event time in the results may lie behind the join's frontier (None: no bound).
     ``differences``: how far apart event times in one result may lie.
@@ -124,8 +126,9 @@ class JoinCondition:
     keys: tuple[KeyPair, ...] = ()
     leaders: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
     bounds: Interval = field(default_factory=Interval)
-    loose: tuple[tuple[int, int, Interval], ...] = ()
-    exact: tuple[tuple[int, int, Interval], ...] = ()
+    loose: tuple[Bound, ...] = ()
+    exact: tuple[Bound, ...] = ()
+    implied: tuple[Bound, ...] = ()
     grace: int = 0
     lags: Mapping[int, int | None] = field(default_factory=dict)
     differences: Differences = field(default_factory=Differences)
@@ -202,6 +205,7 @@ class Join:
     from_subquery: bool = False  # EXISTS or IN
     group: JoinGroup | None = None
     alternative: exp.Expr | None = None
+    reordered: bool = False  # not where the text has it
 
     def child(self, side: Side) -> Node:
         """The subtree of one side."""

@@ -10,10 +10,13 @@ from collections.abc import Callable
 from functools import reduce
 
 from watersmeet.plan.logical.query import LogicalQuery
+from watersmeet.plan.passes.apply_clauses import apply_clauses
 from watersmeet.plan.passes.check_external_tables import check_external_tables
+from watersmeet.plan.passes.close_windows import close_windows
 from watersmeet.plan.passes.find_windows import find_windows
 from watersmeet.plan.passes.group_joins import group_joins
 from watersmeet.plan.passes.keep_deletes import keep_deletes
+from watersmeet.plan.passes.order_joins import order_joins
 from watersmeet.plan.passes.push_filters import push_filters
 
 Pass = Callable[[LogicalQuery], LogicalQuery]
@@ -22,6 +25,9 @@ PASSES: tuple[Pass, ...] = (
     push_filters,  # WHERE and ON over one input become filters of that input
     keep_deletes,  # filters below a join as of a time let retractions through
     check_external_tables,  # external tables stand only on the right side of lookups
+    apply_clauses,  # WITHIN and GRACE PERIOD become part of every join that they apply to
+    order_joins,  # inner joins are ordered so that each has a key
+    close_windows,  # joins get the windows that follow from the conditions of other joins
     find_windows,  # conditions become keys, windows and what is left; times get their bounds
     group_joins,  # inner joins of streams with a common key run in one operator
 )

@@ -2,11 +2,11 @@
 
 For each join, from the inside out:
 
-    every WITHIN that applies            -> bounds between pairs of inputs, where neither time is NULL ("loose")
     every condition of ON and WHERE      -> a key      (an equality of one input of each side)
                                          -> bounds     (an inequality over two event times, logical/time_bounds.py)
                                          -> residual   (anything else)
     the tightest pair of bounds          -> the window; the times of this pair lead, the other bounds are tested
+                                            (WITHIN and what other joins imply are in the condition already)
     window and known differences         -> lags: how far an event time in a result may lie behind the frontier
 
 A join as of a time has no window: inequalities over times test the row that was picked.  A join of changing streams has
@@ -16,11 +16,10 @@ none either, since a row may be replaced at any time.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlglot import exp
 
-from watersmeet.columns import TP_TIME
 from watersmeet.errors import PlanError, UnsupportedError
 from watersmeet.expressions.event_time import TimeUnit, span_text
 from watersmeet.expressions.positions import position_of
@@ -39,10 +38,7 @@ from watersmeet.plan.logical.tree import (
     JoinCondition,
     Leaf,
     Node,
-    Within,
     changing,
-    joins_of,
-    met_in_time,
     nullable,
     timed,
 )
@@ -57,68 +53,34 @@ def find_windows(query: LogicalQuery) -> LogicalQuery:
     Raises ``UnsupportedError`` for times that cannot be compared, ``PlanError`` for a window that is empty, and
     ``BindError`` for a lookup without a key.
     """
-    from_clause = [join for join in joins_of(query.root) if not join.from_subquery]
-    return replace(query, root=_Analysis(query, from_clause, _windows(from_clause)).node(query.root))
+    return replace(query, root=_analyzed_tree(query.root, query.inputs, query.columns))
 
 
-def _windows(from_clause: list[Join]) -> dict[Join, tuple[Within, bool]]:
-    """For each join its WITHIN, and whether that is one at the end of a chain, which applies between every pair.
-
-    A WITHIN on the last join of FROM applies to those that have none; where every join has its own, it applies to the
-    last one alone.  Joins as of a time take none.  Joins that came from EXISTS and IN have their windows in the
-    subquery.
-    """
-    windowed = [join for join in from_clause if join.asof is None]
-    trailing = windowed[-1].within if windowed else None
-    is_trailing = any(join.within is None for join in windowed)
-    found = {}
-    for join in windowed:
-        if join.within is not None:
-            found[join] = (join.within, is_trailing and join is windowed[-1])
-        elif trailing is not None:
-            found[join] = (trailing, True)
-    return found
+def _analyzed_tree(node: Node, inputs: Sequence[Input], columns: Mapping[str, InputColumn]) -> Node:
+    """The tree with the condition of every join analysed, inner joins first."""
+    if isinstance(node, Leaf):
+        return node
+    left, right = (_analyzed_tree(node.child(side), inputs, columns) for side in Side)
+    join = replace(node, left=left, right=right)
+    join = replace(join, condition=_analyzed(join, inputs, columns))
+    if (table := table_of(join)) is not None:
+        require_key(join, table)
+    return join
 
 
-@dataclass(frozen=True, slots=True)
-class _Analysis:
-    """What the analysis of one join may look up."""
-
-    query: LogicalQuery
-    from_clause: Sequence[Join]
-    windows: Mapping[Join, tuple[Within, bool]]
-
-    def node(self, node: Node) -> Node:
-        """The tree with the condition of every join analysed, inner joins first."""
-        if isinstance(node, Leaf):
-            return node
-        # a GRACE PERIOD on the last join of FROM applies to those that have none, as a WITHIN there does
-        grace = node.grace if node.from_subquery else node.grace or self.from_clause[-1].grace
-        join = replace(node, left=self.node(node.left), right=self.node(node.right))
-        found = _analyzed(join, self.windows.get(node), grace, self.query.inputs, self.query.columns)
-        join = replace(join, condition=found)
-        if (table := table_of(join)) is not None:
-            require_key(join, table)
-        return join
-
-
-def _analyzed(
-    join: Join,
-    window: tuple[Within, bool] | None,
-    grace: int,
-    inputs: Sequence[Input],
-    columns: Mapping[str, InputColumn],
-) -> JoinCondition:
+def _analyzed(join: Join, inputs: Sequence[Input], columns: Mapping[str, InputColumn]) -> JoinCondition:
     terms = split_conditions(join, inputs, columns)
     if join.asof is not None:
-        return _analyzed_asof(join, join.asof, terms, grace, inputs, columns)
-    loose = _window_pairs(join, *window, inputs=inputs, columns=columns) if window is not None else {}
+        return _analyzed_asof(join, join.asof, terms, inputs, columns)
     if changing(join):
-        return _analyzed_changing(join, terms, loose, grace)
+        return _analyzed_changing(join, terms)
+    loose = {(i, j): interval for i, j, interval in join.condition.loose}
+    implied = {(i, j): interval for i, j, interval in join.condition.implied}
     differences = _known(join.left).union(_known(join.right))
     for (i, j), interval in terms.bounds.items():
         differences.add(i, j, interval)
-    chosen, bounds = _choose(join, terms.bounds, loose, differences)
+    there = _there(join, {i for pair in terms.bounds for i in pair})
+    chosen, bounds = _choose(join, terms.bounds, loose, implied, differences, there)
     _check_units(join, chosen, inputs)
     if bounds.is_empty:
         unit = inputs[chosen[0]].time.unit
@@ -129,7 +91,7 @@ def _analyzed(
             detail=f"{least} <= right time - left time <= {most}",
             position=join.position,
         )
-    if chosen in terms.bounds:
+    if chosen in terms.bounds or (chosen in implied and chosen not in loose):
         leaders: Leaders = ((chosen[0],), (chosen[1],))
     else:
         bounded = [{pair[side.index] for pair in loose} or timed(join.child(side)) for side in Side]
@@ -137,7 +99,9 @@ def _analyzed(
     taken_from_several = any(len(each) > 1 for each in leaders)
     for (i, j), interval in loose.items():
         differences.add_loose(i, j, interval)
-    differences.close()
+    if chosen in implied:
+        differences.add(*chosen, bounds)  # the window is tested, so every pair of rows meets it
+    differences = _closed(join, differences, there | {each[0] for each in leaders if len(each) == 1})
     if join.alternative is not None:  # it lets left rows through that are near no right row
         differences = _known(join.left)
     return JoinCondition(
@@ -147,13 +111,13 @@ def _analyzed(
         bounds=bounds,
         loose=tuple((*pair, interval) for pair, interval in loose.items() if pair != chosen or taken_from_several),
         exact=terms.exact(chosen),
-        grace=grace,
+        grace=join.condition.grace,
         lags=_lags(join, leaders, bounds, differences),
         differences=differences,
     )
 
 
-def _analyzed_changing(join: Join, terms: ConditionTerms, loose: dict[Pair, Interval], grace: int) -> JoinCondition:
+def _analyzed_changing(join: Join, terms: ConditionTerms) -> JoinCondition:
     """Rows that may be replaced at any time have no window that closes: inequalities over times are conditions."""
     leaders = (tuple(sorted(timed(join.left))), tuple(sorted(timed(join.right))))
     return JoinCondition(
@@ -161,9 +125,9 @@ def _analyzed_changing(join: Join, terms: ConditionTerms, loose: dict[Pair, Inte
         residual=tuple(terms.residual),
         leaders=leaders,
         bounds=Interval(),
-        loose=tuple((*pair, interval) for pair, interval in loose.items()),
+        loose=join.condition.loose,
         exact=terms.exact(),
-        grace=grace,
+        grace=join.condition.grace,
         lags=dict.fromkeys(join.visible),
         differences=Differences(),
     )
@@ -173,7 +137,6 @@ def _analyzed_asof(
     join: Join,
     asof: AsofClause,
     terms: ConditionTerms,
-    grace: int,
     inputs: Sequence[Input],
     columns: Mapping[str, InputColumn],
 ) -> JoinCondition:
@@ -195,7 +158,7 @@ def _analyzed_asof(
             # a left row waits until its latest possible partner; the one it gets may still lie before it
             reach = Interval(2 * distance.lower, distance.upper)
         differences.add(asof.left, asof.right, distance)
-        differences.close()
+        differences = _closed(join, differences, _there(join, {asof.left}))
     return JoinCondition(
         keys=tuple(terms.keys),
         residual=tuple(terms.residual),
@@ -203,7 +166,7 @@ def _analyzed_asof(
         bounds=Interval(),
         loose=(),
         exact=terms.exact(),
-        grace=grace,
+        grace=join.condition.grace,
         lags=_lags(join, leaders, reach, differences),
         differences=differences,
     )
@@ -236,59 +199,52 @@ def _known(node: Node) -> Differences:
     return node.condition.differences if isinstance(node, Join) else Differences()
 
 
-def _window_pairs(
-    join: Join, within: Within, trailing: bool, *, inputs: Sequence[Input], columns: Mapping[str, InputColumn]
-) -> dict[Pair, Interval]:
-    """The bounds that WITHIN puts on pairs of inputs."""
-    interval = Interval(-within.before, within.after)
-    left, right = (sorted(met_in_time(join.child(join.written(side)))) for side in Side)
-    if not trailing:
-        named = {i for condition in join.condition.residual for i in inputs_of(condition, columns)} & set(left)
-        left = sorted(named) or left
-    for i in (*left, *right):
-        if inputs[i].time.unit is TimeUnit.ROWS:
-            raise UnsupportedError(
-                f"WITHIN is a length of time, but {inputs[i].alias} counts rows (event_time_unit = 'row')",
-                hint="write the window as inequalities: a.sn >= b.sn AND a.sn < b.sn + 10",
-                position=within.position or join.position,
-            )
-    _refuse_arrival(within, join, [inputs[i] for i in (*left, *right)])
-    if join.mirrored:
-        return {(j, i): interval.negated() for i in left for j in right}
-    return {(i, j): interval for i in left for j in right}
+def _there(join: Join, compared: Set[int]) -> frozenset[int]:
+    """The inputs that rows have for certain where they match: ``compared`` ones, and those that no join below pads."""
+    certain = (join.child(side).visible - nullable(join.child(side)) for side in Side)
+    return frozenset().union(compared, *certain)
 
 
-def _refuse_arrival(within: Within, join: Join, met: list[Input]) -> None:
-    """Refuse WITHIN between a time of arrival and an event time: a replay would change which rows match."""
-    arrived = next((input for input in met if input.time.column == TP_TIME), None)
-    happened = next((input for input in met if input.time.column != TP_TIME), None)
-    if arrived is not None and happened is not None:
-        raise PlanError(
-            f"{arrived.stream.name} ({arrived.alias}) has no watermark: WITHIN would compare when its rows arrive with"
-            f" {happened.alias}.{happened.time.column}",
-            hint="declare its event time: WATERMARK FOR column AS column - INTERVAL '…'; where arrival is meant, write"
-            f" the window as inequalities over {arrived.alias}.{TP_TIME}",
-            position=within.position or join.position,
-        )
+def _closed(join: Join, differences: Differences, there: Set[int]) -> Differences:
+    """What is known of the results, from what is known of rows that match and have the inputs ``there``.
+
+    A row that is emitted without a partner need not meet the join's condition.
+    """
+    closed = differences.copy()
+    closed.close(there)
+    for side in Side:
+        if join.kind.emits_unmatched(side):
+            inside = join.child(side).visible
+            matched = {pair: interval for pair, interval in closed.known.items() if not inside.issuperset(pair)}
+            closed = replace(closed, known={**matched, **_known(join.child(side)).known})
+    return closed
 
 
 def _choose(
-    join: Join, bounds: dict[Pair, Interval], loose: dict[Pair, Interval], differences: Differences
+    join: Join,
+    bounds: Mapping[Pair, Interval],
+    loose: Mapping[Pair, Interval],
+    implied: Mapping[Pair, Interval],
+    differences: Differences,
+    there: Set[int],
 ) -> tuple[Pair, Interval]:
-    """The pair of inputs whose times are the join's window, and that window."""
+    """The pair of inputs whose times are the join's window, and that window; preferably one that is written."""
     derived = differences.copy()
-    derived.close()
+    derived.close(there)
     missing = nullable(join.left) | nullable(join.right)
 
     def total(pair: Pair) -> Interval:
-        direct = bounds.get(pair, Interval()).intersect(loose.get(pair, Interval()))
-        return direct.intersect(derived.get(*pair))
+        found = derived.get(*pair)
+        for each in (bounds, loose, implied):
+            found = found.intersect(each.get(pair, Interval()))
+        return found
 
-    def rank(pair: Pair) -> tuple[bool, bool, int, Pair]:
+    def rank(pair: Pair) -> tuple[bool, bool, bool, int, Pair]:
         absent = 0 if pair in bounds else sum(input in missing for input in pair)
-        return (not total(pair).is_bounded, total(pair).is_free, absent, pair)
+        is_derived = pair not in bounds and pair not in loose
+        return (not total(pair).is_bounded, total(pair).is_free, is_derived, absent, pair)
 
-    pairs = {*bounds, *loose} or {(min(join.left.visible), min(join.right.visible))}
+    pairs = {*bounds, *loose, *implied} or {(min(join.left.visible), min(join.right.visible))}
     chosen = min(pairs, key=rank)
     return chosen, total(chosen)
 
