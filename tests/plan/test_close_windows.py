@@ -28,7 +28,7 @@ def streams(units: str = "ssss") -> str:
 
 
 def joins(sql: str, units: str = "ssss") -> list[Join]:
-    known, query = load_script(f"{streams(units)}SELECT 1 AS x FROM {sql}")
+    known, query = load_script(f"{streams(units)}SELECT 1 AS x FROM {sql} SETTINGS multi_join = 'off'")
     return list(joins_of(optimize(bind(query, known)).root))
 
 
