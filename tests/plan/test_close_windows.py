@@ -138,9 +138,12 @@ def test_a_within_says_nothing_of_an_input_that_a_result_may_lack() -> None:
 
 
 def test_results_of_a_derived_window_lie_no_further_behind() -> None:
-    """b lies up to 10 behind a, which lies up to 10 behind the frontier."""
-    _, second = joins(f"a JOIN b ON a.k = b.k JOIN c ON a.k = c.k AND {BOTH}")
-    assert second.condition.lags == {0: 10 * SECOND, 1: 20 * SECOND, 2: 0}
+    """The first join tests that a is 1 after b, so the second knows how far a lies behind its b, which it compares."""
+    _, second, _ = joins(
+        "a JOIN b ON a.k = b.k JOIN c ON b.k = c.k AND c.ts = b.ts"
+        " JOIN d ON c.k = d.k AND d.ts = c.ts + 1 AND d.ts = a.ts"
+    )
+    assert second.condition.lags == {0: 0, 1: 0, 2: 0}
 
 
 def test_conditions_that_contradict_each_other_are_refused_where_they_meet() -> None:
