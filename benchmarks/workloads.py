@@ -94,7 +94,13 @@ def _chain_by_spark(left: Any, right: Any, third: Any) -> Any:
 
     near = "{0}_ts BETWEEN {1}_ts - INTERVAL 5 SECONDS AND {1}_ts + INTERVAL 5 SECONDS"
     joined = left.join(right, F.expr(f"l_key = r_key AND {near.format('r', 'l')}"))
-    joined = joined.join(third, F.expr(f"l_key = m_key AND {near.format('m', 'l')} AND {near.format('m', 'r')}"))
+    # a stream may have one event time, so r_ts must not be one any more
+    joined = (
+        joined.withColumn("r_at", F.expr("r_ts + INTERVAL 0 SECONDS")).drop("r_ts").withColumnRenamed("r_at", "r_ts")
+    )
+    joined = joined.join(
+        third, F.expr(f"l_key = m_key AND {near.format('m', 'l')} AND {near.format('m', 'r').replace('r_ts', 'r_at')}")
+    )
     return joined.withColumn("at", F.col("l_ts")).withColumn("r_id", F.expr("r_id + m_id"))
 
 
