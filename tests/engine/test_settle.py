@@ -59,3 +59,12 @@ def test_rows_with_an_id_cancel_out_by_it() -> None:
     values, ids, weights = zip(*changes, strict=True)
     before = pa.table({"v": values, ID: ids, WEIGHT: pa.array(weights, pa.int8())})
     assert settled(before).to_pydict() == {"v": [3, 1, 4], ID: ["r3", "r1", "r4"], WEIGHT: [-1, 1, 1]}
+
+
+def test_rows_without_an_id_stay_beside_one_that_cancels_out() -> None:
+    """A pair is never retracted and has no id: many pairs beside a padded row that came and went are no one pair."""
+    changes = [(1, None, 1), (2, None, 1), (8, "l7", 1), (8, "l7", -1), (3, None, 1)]
+    values, ids, weights = zip(*changes, strict=True)
+    after = settled(pa.table({"v": values, ID: ids, WEIGHT: pa.array(weights, pa.int8())}))
+    assert after["v"].to_pylist() == [1, 2, 3]
+    assert after[WEIGHT].to_pylist() == [1, 1, 1]

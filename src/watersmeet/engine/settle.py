@@ -22,8 +22,9 @@ _PLACE, _NET = "$place", "$net"
 def settled(changes: pa.Table) -> pa.Table:
     """Return the rows whose weights do not cancel out, retractions before the rows that replace them.
 
-    A row of weight 2 comes twice, with 1 each.  Rows with an ``$id`` are equal if it is; others are compared as GROUP
-    BY does: NULL equals NULL, NaN equals NaN.  Changes that cannot cancel out are returned as they are.
+    A row of weight 2 comes twice, with 1 each.  Where rows have an ``$id``, they are equal if it is, and one without is
+    never retracted and equals none; otherwise they are compared as GROUP BY does: NULL equals NULL, NaN equals NaN.
+    Changes that cannot cancel out are returned as they are.
     """
     if WEIGHT not in changes.column_names or not _may_cancel_out(changes):
         return changes
@@ -47,8 +48,11 @@ def _net_places(changes: pa.Table) -> pa.Table:
     """The first place of each row that stays, and its weight, retractions first."""
     names = [f"c{number}" for number in range(changes.num_columns)]
     weight = names[changes.column_names.index(WEIGHT)]
-    compared = [ID] if ID in changes.column_names else [name for name in changes.column_names if name != WEIGHT]
-    others = ", ".join(names[changes.column_names.index(name)] for name in compared)
+    if ID in changes.column_names:
+        id = names[changes.column_names.index(ID)]
+        others = f'{id}, CASE WHEN {id} IS NULL THEN "{_PLACE}" END'
+    else:
+        others = ", ".join(name for name in names if name != weight)
     numbered = changes.rename_columns(names).append_column(_PLACE, pa.array(range(changes.num_rows), pa.int64()))
     connection = _connection()
     connection.register("changes", numbered)
