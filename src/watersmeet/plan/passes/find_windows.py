@@ -138,7 +138,7 @@ def _analyzed(
     for (i, j), interval in loose.items():
         differences.add_loose(i, j, interval)
     differences.close()
-    if join.alternative is not None:  # it lets left rows through that are near no right row
+    if not join.kind.pairs and join.keeps(Side.LEFT):  # results may be left rows that are near no right row
         differences = _known(join.left)
     return JoinCondition(
         keys=tuple(terms.keys),
