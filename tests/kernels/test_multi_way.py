@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise, permutations, product
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from watersmeet.engine.control_events import Event, EventKind
 from watersmeet.errors import PlanError
 from watersmeet.kernels.multi_way.join import MultiWayJoin
+from watersmeet.kernels.multi_way.match import JoinedInput, MultiWayMatch
 from watersmeet.testing.harness import Harness, StepInput, StepOutcome, load_script
 
 END = [Event(EventKind.END)]
@@ -198,6 +200,14 @@ def test_a_bound_over_a_third_stream_holds_and_prunes() -> None:
     run.step([(stream, (1, 0, 20)) for stream in range(3)])
     run.end()
     assert {(row[2], row[5], row[8]) for row in run.given} == {(20, 20, 20), (20, 11, 20)}
+
+
+@pytest.mark.parametrize(("null_safe", "probed"), [(False, [1, 2]), (True, [1, None, 2])])
+def test_a_lookup_asks_for_null_only_where_null_equals_null(null_safe: bool, probed: list[int | None]) -> None:
+    inputs = tuple(JoinedInput(f"{name}:$t", (f"{name}:k",), (f"{name}:k",), 0) for name in "abc")
+    match = MultiWayMatch(inputs, (null_safe,), bounds=(), terms=(), output=("a:k",))
+    new = {0: pa.table({"a:k": [7]}), 1: pa.table({"b:k": [1, None]}), 2: pa.table({"c:k": [2]})}
+    assert match.probes(0, new).to_pydict() == {"a:k": probed}
 
 
 window = st.integers(-6, 4).flatmap(lambda low: st.integers(0, 8).map(lambda width: (low, low + width)))
