@@ -95,28 +95,29 @@ def _chain_by_spark(left: Any, right: Any, third: Any) -> Any:
     near = "{0}_ts BETWEEN {1}_ts - INTERVAL 5 SECONDS AND {1}_ts + INTERVAL 5 SECONDS"
     joined = left.join(right, F.expr(f"l_key = r_key AND {near.format('r', 'l')}"))
     # a stream may have one event time, so r_ts must not be one any more
-    joined = (
-        joined.withColumn("r_at", F.expr("r_ts + INTERVAL 0 SECONDS")).drop("r_ts").withColumnRenamed("r_at", "r_ts")
-    )
+    joined = joined.withColumn("r_at", F.expr("r_ts + INTERVAL 0 SECONDS")).drop("r_ts")
     joined = joined.join(
         third, F.expr(f"l_key = m_key AND {near.format('m', 'l')} AND {near.format('m', 'r').replace('r_ts', 'r_at')}")
     )
     return joined.withColumn("at", F.col("l_ts")).withColumn("r_id", F.expr("r_id + m_id"))
 
 
-def _of_several(name: str, title: str, sides: str, seconds: float) -> tuple[Workload, Workload]:
-    """Return an inner join of streams with one key, as a chain of joins and in one operator.
+def _of_several(name: str, title: str, sides: str, seconds: float, kind: str = "") -> tuple[Workload, Workload]:
+    """Return a join of streams with one key, as a chain of joins and in one operator.
 
-    The second stream has a window of its own around the first, of ``seconds``; the others are within 5 s of both.
+    The second stream has a window of its own around the first, of ``seconds``.  The others are within 5 s of all before
+    them, or of the first alone where some may be lacking.
     """
-    batch = f"SELECT l.l_id, {' + '.join(f'{side}.{side}_id' for side in sides[1:])} AS r_id, l.l_ts AS at FROM l"
+    ids = [f"{side}.{side}_id" for side in sides[1:]]
+    total = " + ".join(f"coalesce({id}, 0)" if kind else id for id in ids)
+    batch = f"SELECT l.l_id, {total} AS r_id, l.l_ts AS at FROM l"
     for number, side in enumerate(sides[1:], 1):
         span = f"INTERVAL '{round(1000 * seconds) if number == 1 else 5000}' MILLISECONDS"
         near = (
             f"{side}.{side}_ts BETWEEN {other}.{other}_ts - {span} AND {other}.{other}_ts + {span}"
-            for other in sides[:number]
+            for other in (sides[:1] if kind else sides[:number])
         )
-        batch += f" JOIN {side} ON l.l_key = {side}.{side}_key AND {' AND '.join(near)}"
+        batch += f" {kind} JOIN {side} ON l.l_key = {side}.{side}_key AND {' AND '.join(near)}"
 
     def workload(way: str, how: str, multi_join: str) -> Workload:
         sql = f"{batch} EMIT FINAL SETTINGS multi_join = '{multi_join}'"
@@ -215,6 +216,7 @@ WORKLOADS: dict[str, Workload] = {
         *_of_several("3", "three streams, ±5 s", "lrm", 5),
         *_of_several("5", "five streams, ±5 s", "lrmno", 5),
         *_of_several("rare", "three streams, ±100 ms between two of them, ±5 s with the third", "lrm", 0.1),
+        *_of_several("left", "two left joins, ±5 s", "lrm", 5, "LEFT"),
         Workload(
             "temporal",
             "left, FOR SYSTEM_TIME AS OF",

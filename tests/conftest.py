@@ -1,11 +1,13 @@
 """What all tests share: a Spark session, a Kafka broker, how many examples Hypothesis tries, which tests are left out.
 
-Hypothesis tries some examples in every run, many more in `make test-all`; tests marked slow run only there.
+Hypothesis tries some examples in every run, many more in `make test-all`; tests marked slow run only there, and of
+those marked ``sample(n)`` only each nth set of parameters runs elsewhere.
 """
 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -59,11 +61,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         parameters = item.callspec.params if hasattr(item, "callspec") else {}
         if "spark" in getattr(item, "fixturenames", ()) and "spark" not in parameters:
             item.add_marker(pytest.mark.spark)
+    seen: Counter[str] = Counter()
     for item in items:
         if ALL and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(_PATIENT_SECONDS))
-        elif not ALL and item.get_closest_marker("slow"):
+        elif not ALL and (item.get_closest_marker("slow") or not _is_sampled(item, seen)):
             item.add_marker(pytest.mark.skip(reason="slow: runs with WATERSMEET_TEST_ALL=1"))
+
+
+def _is_sampled(item: pytest.Item, seen: Counter[str]) -> bool:
+    """Whether a test is one of each ``sample`` of its parameter sets; ``seen`` counts those before it, by function."""
+    sample = item.get_closest_marker("sample")
+    name = item.nodeid.partition("[")[0]
+    seen[name] += 1
+    return sample is None or seen[name] % sample.args[0] == 1
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -145,6 +145,7 @@ def test_a_changelog_adds_up_to_a_table_until_the_query_is_resumed(
     assert "the query resumes from its checkpoint" in output.err
 
 
+@pytest.mark.slow
 def test_explain_reads_statistics_from_checkpoints(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path / "o" / "1.json", [(1, 5), (2, 6)])
     write(tmp_path / "p" / "1.json", [(1, 8)])

@@ -144,6 +144,7 @@ def test_a_server_that_is_no_broker_is_given_up_in_time(spark: SparkSession) -> 
         assert time.monotonic() - begun < 10
 
 
+@pytest.mark.slow
 def test_writing_to_a_missing_topic_is_one_sentence(spark: SparkSession, broker: Broker) -> None:
     frame = spark.createDataFrame([(1, "x")], COLUMNS)
     options = {"topic": "nowhere", "brokers": broker.address, "kafka.max.block.ms": "2000"}

@@ -16,6 +16,7 @@ from confluent_kafka.cimpl import NewPartitions
 from pyspark.sql import SparkSession
 
 import watersmeet
+from tests.conftest import ALL
 from tests.support.jobs import json_rows, run_job
 from tests.support.kafka_broker import Broker
 from watersmeet import QueryMode, Session
@@ -127,7 +128,7 @@ def test_workers_and_spark_read_the_same(
     """Each goes on from the other's checkpoint."""
     names = {kind: topics(2) for kind in "opcd"}
     formats = dict.fromkeys("opc", "json") | {"d": "debezium-json"}
-    limit = ", max_offsets_per_trigger = '40'"
+    limit = f", max_offsets_per_trigger = '{40 if ALL else 60}'"
     streams = {kind: options(broker, name, formats[kind], limit) for kind, name in names.items()}
     r = random.Random(24)
 

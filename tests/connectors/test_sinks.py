@@ -269,6 +269,7 @@ def test_a_left_join_into_an_embedded_stream(spark: SparkSession, tmp_path: Path
     assert [(row.customer, row.status) for row in newest.values() if row._tp_delta == -1] == [("bob", None)]
 
 
+@pytest.mark.slow
 @pytest.mark.kafka
 def test_a_left_join_into_a_compacted_topic(spark: SparkSession, broker: Broker, topic: str, tmp_path: Path) -> None:
     options = f"connector = 'kafka', brokers = '{broker.address}', topic = '{topic}'"

@@ -73,6 +73,7 @@ def test_settings_for_a_session_that_is_there_are_refused(
         watersmeet.connect(spark, workspace=tmp_path, **settings)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_packages_that_cannot_be_had_are_told_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "ivy.xml").write_text(NOWHERE.format(tmp_path / "nothing"))
     run = subprocess.run(

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.spark
 _FILES = 4  # two months; `watersmeet demo` compares the whole year
 
 
+@pytest.mark.slow
 def test_results_equal_the_batch_query(spark: SparkSession, tmp_path: Path) -> None:
     data = write_events(tmp_path / "events")
     for folder in (data.flights, data.weather):

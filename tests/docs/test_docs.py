@@ -74,9 +74,14 @@ def blocks_of(page: Path) -> list[Block]:
     return blocks
 
 
-def pages_with(*kinds: str) -> list[object]:
+def pages_with(*kinds: str, slow_in: str = "") -> list[object]:
+    """The pages that have such blocks; those of the folder ``slow_in`` are left to `make test-all`."""
     return [
-        pytest.param(page, id=page.relative_to(ROOT).with_suffix("").as_posix().removeprefix("docs/"))
+        pytest.param(
+            page,
+            id=page.relative_to(ROOT).with_suffix("").as_posix().removeprefix("docs/"),
+            marks=[pytest.mark.slow] if page.parent.name == slow_in else [],
+        )
         for page in PAGES
         if any(block.kind in kinds and block.mark != "not run" for block in blocks_of(page))
     ]
@@ -95,7 +100,7 @@ def test_cases_of_the_notation(page: Path) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("page", pages_with(*_RUN_KINDS))
+@pytest.mark.parametrize("page", pages_with(*_RUN_KINDS, slow_in="sql"))
 def test_examples_run(
     page: Path,
     spark: SparkSession,

@@ -89,6 +89,7 @@ def test_rows_and_marks_of_merged_segments_still_count(changelog: bool) -> None:
     check(shape, {"l": 0, "r": 0}, steps)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("changelog", [False, True])
 def test_state_stays_flat_past_the_first_window(kind: Kind, changelog: bool) -> None:
@@ -114,6 +115,7 @@ def stored_rows(harness: Harness) -> dict[str, int]:
     return dict(found)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("kind", "relation"),
     [

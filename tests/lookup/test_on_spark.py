@@ -37,6 +37,7 @@ def test_a_table_that_is_not_there_is_told_before_the_query_starts_and_where_it_
     assert not list((tmp_path / "workspace").glob("queries/*/spark/offsets/*"))
 
 
+@pytest.mark.slow
 def test_a_query_stops_while_the_database_is_down_and_loses_nothing(
     spark: SparkSession, postgres: Postgres, tmp_path: Path
 ) -> None:

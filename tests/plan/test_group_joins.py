@@ -1,4 +1,4 @@
-"""Which inner joins one operator computes, and how long their rows stay."""
+"""Which joins one operator computes, and how long their rows stay."""
 
 from __future__ import annotations
 
@@ -52,8 +52,18 @@ WITHIN = "WITHIN INTERVAL '10' SECONDS"
         (f"a JOIN b ON a.k = b.k JOIN c ON b.k = c.b {WITHIN}", []),  # INT in one, BIGINT in the other
         (f"a JOIN b ON a.k <=> b.k JOIN c ON b.k = c.k {WITHIN}", []),  # NULL equals NULL in one alone
         (f"a JOIN b ON a.k = b.k JOIN c ON a.k = c.k JOIN d ON a.j = d.j {WITHIN}", ["abc"]),
-        (f"a LEFT JOIN b ON a.k = b.k JOIN c ON a.k = c.k {WITHIN}", []),
-        (f"a JOIN b ON a.k = b.k JOIN c ON a.k = c.k LEFT JOIN d ON a.k = d.k {WITHIN}", ["abc"]),
+        (f"a LEFT JOIN b ON a.k = b.k JOIN c ON a.k = c.k {WITHIN}", ["abc"]),
+        (f"a LEFT JOIN b ON a.k = b.k LEFT JOIN c ON b.k = c.k {WITHIN}", ["abc"]),
+        (f"a LEFT JOIN b ON a.k = b.k LEFT JOIN c ON a.j = c.j {WITHIN}", []),
+        (f"a LEFT JOIN b ON a.k = b.k LEFT JOIN c ON b.j = c.j LEFT JOIN d ON a.k = d.k AND c.j = d.k {WITHIN}", []),
+        (f"a LEFT JOIN b ON a.k = b.j LEFT JOIN c ON a.j = c.k LEFT JOIN d ON d.k = b.j AND d.k = c.k {WITHIN}", []),
+        (f"a LEFT JOIN b ON a.k <=> b.k LEFT JOIN c ON a.k <=> c.k {WITHIN}", []),
+        (f"a LEFT JOIN b ON a.k = b.k LEFT JOIN c ON a.k = c.k {WITHIN} EMIT CHANGELOG", []),
+        (f"a LEFT JOIN b ON a.k = b.k RIGHT JOIN c ON a.k = c.k {WITHIN}", []),
+        (f"a LEFT JOIN b ON a.k = b.k LEFT JOIN c ON a.k = c.k FULL JOIN d ON a.k = d.k {WITHIN}", ["abc"]),
+        (f"a LEFT JOIN (b JOIN c ON b.k = c.k) ON a.k = b.k {WITHIN}", []),
+        (f"a JOIN b ON a.k = b.k JOIN c ON a.k = c.k LEFT JOIN d ON a.k = d.k {WITHIN}", ["abcd"]),
+        (f"a JOIN b ON a.k = b.k JOIN c ON a.k = c.k LEFT JOIN d ON a.j = d.k {WITHIN}", ["abc"]),
         (f"a JOIN b ON a.k = b.k {WITHIN}", []),
         ("a JOIN b ON a.k = b.k JOIN m ON a.k = m.k", []),
         ("a ASOF JOIN b MATCH_CONDITION (a.ts >= b.ts) ON a.k = b.k JOIN c ON a.k = c.k", []),
@@ -73,7 +83,11 @@ def test_off_and_on() -> None:
     ("joins", "reason"),
     [
         (f"a JOIN b ON a.k = b.k JOIN c ON b.j = c.j {WITHIN}", "a, b, c have no key of one type in common"),
-        (f"a JOIN b ON a.k = b.k {WITHIN}", "there are no inner joins of three append-only streams in a row"),
+        (
+            f"a LEFT JOIN b ON a.k = b.k LEFT JOIN c ON b.k = c.k {WITHIN} EMIT CHANGELOG",
+            "a, b, c: left joins run in one operator where results are final, and here they are a changelog",
+        ),
+        (f"a JOIN b ON a.k = b.k {WITHIN}", "there are no inner or left joins of three append-only streams in a row"),
     ],
 )
 def test_on_is_refused_where_there_is_no_group(joins: str, reason: str) -> None:
@@ -91,6 +105,32 @@ def test_reaches_follow_from_bounds_over_a_third_stream() -> None:
         "JOIN c ON b.k = c.k AND c.ts BETWEEN b.ts AND b.ts + 5"
     )
     assert [reach // 1_000_000 for reach in group.reaches.values() if reach is not None] == [15, 5, 0]
+
+
+def test_rows_of_a_chain_stay_while_the_first_row_can_be_padded() -> None:
+    """b is 0 to 10 after a and c 1 to 5 after b or lacking: the last padding of a is for good at 15."""
+    (group,) = groups(
+        "SELECT a.k FROM a LEFT JOIN b ON a.k = b.k AND b.ts BETWEEN a.ts AND a.ts + 10 "
+        "LEFT JOIN c ON b.k = c.k AND c.ts BETWEEN b.ts + 1 AND b.ts + 5"
+    )
+    assert [reach // 1_000_000 for reach in group.reaches.values() if reach is not None] == [15, 15, 14]
+
+
+def test_explain_of_a_chain() -> None:
+    text = explain(planned(f"SELECT a.k FROM a LEFT JOIN b ON a.k = b.k JOIN c ON b.k = c.k {WITHIN}"))
+    lines = text[text.index("join_1") :].splitlines()
+    assert lines[9].startswith("  a key with 10,000 rows in a batch: those of the first stream are spread over all")
+    assert lines[:9] == [
+        "join_1: a left join b inner join c in one operator, by key hash",
+        "  key a.k = b.k = c.k",
+        "  window -10 s <= b.ts - a.ts <= 10 s",
+        "  window -10 s <= c.ts - a.ts <= 10 s",
+        "  window -10 s <= c.ts - b.ts <= 10 s",
+        "  condition in the kernel: b.k = c.k",
+        "  state of a: rows up to 10 s behind the frontier",
+        "  state of b: rows up to 20 s behind the frontier",
+        "  state of c: rows up to 20 s behind the frontier",
+    ]
 
 
 def test_explain_says_what_one_operator_keeps_and_why_others_do_not_share_one() -> None:

@@ -118,6 +118,7 @@ def rows(kind: str, first: int, count: int) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_results_are_those_of_micro_batches(
     spark: SparkSession, broker: Broker, new_topic: Callable[..., str], session: Session, tmp_path: Path
 ) -> None:

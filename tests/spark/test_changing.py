@@ -58,6 +58,7 @@ def until(condition: Callable[[], bool], seconds: float = 120) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_the_third_seeds_example_in_two_shells(spark: SparkSession, tmp_path: Path) -> None:
     writer = watersmeet.connect(spark, tmp_path)
@@ -97,6 +98,7 @@ def accumulated(frame: DataFrame, folder: Path) -> Counter[tuple[Any, ...]]:
     return +found
 
 
+@pytest.mark.slow
 def test_frames_are_joined_and_aggregated(spark: SparkSession, tmp_path: Path) -> None:
     rows = [(1, 7, 30, 1, 1), (2, 8, 50, 2, 1), (3, 8, 20, 3, 1), (3, 8, 25, 4, 1), (2, 8, 0, 5, -1)]
     names = ["id", "customer", "amount", "at", "_tp_delta"]

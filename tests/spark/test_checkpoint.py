@@ -50,6 +50,7 @@ def left_behind(folder: Path) -> Iterator[Path]:
     yield folder / "hot_keys" / "query" / "join_1-abc" / f"{'0f' * 16}.part"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("text", [END, END[:9], b""], ids=["whole", "half", "empty"])
 def test_a_bounded_run_keeps_its_rows_beside_an_event_that_was_not_written_whole(
     spark: SparkSession, tmp_path: Path, text: bytes

@@ -48,6 +48,7 @@ PADDED_LEFT = [(2, "b", 20, None, None, None), (3, "c", 30, None, None, None)]
 PADDED_RIGHT = [(None, None, None, 3, 45, 7.0), (None, None, None, 4, 50, 8.0)]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("how", "expected"),
     [

@@ -63,6 +63,7 @@ def is_at_work(spark: SparkSession) -> bool:
     return any(stage is not None and stage.numActiveTasks > 0 for stage in stages)
 
 
+@pytest.mark.slow
 def test_a_query_goes_on_with_the_same_results(spark: SparkSession, tmp_path: Path) -> None:
     query = started(spark, tmp_path)
     killed: dict[int, int] = {}

@@ -173,6 +173,7 @@ def test_a_file_with_other_columns_is_refused_also_one_that_comes_later(
 # -- compressed results -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("format", "compression", "ending"),
     [
@@ -251,6 +252,7 @@ def test_what_a_checkpoint_accepts(spark: SparkSession, tmp_path: Path) -> None:
         run(f"SELECT o.id, p.ts {JOIN.format(30)}", QueryMode.DRAIN)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("limit", [None, 1])
 def test_a_bounded_run_takes_as_many_batches_as_limits_ask(
     spark: SparkSession, tmp_path: Path, limit: int | None

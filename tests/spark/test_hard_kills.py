@@ -75,6 +75,7 @@ def wait_until_empty(folder: Path) -> None:
     assert left(folder) == []
 
 
+@pytest.mark.slow
 def test_a_later_run_removes_what_a_killed_one_left(tmp_path: Path) -> None:
     killed = start(tmp_path, "killed")
     (abandoned,) = left(tmp_path)
@@ -95,6 +96,7 @@ def test_a_later_run_removes_what_a_killed_one_left(tmp_path: Path) -> None:
     wait_until_empty(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_run_that_ends_leaves_nothing(tmp_path: Path) -> None:
     process = start(tmp_path, "workspace")
     modes = [path.stat().st_mode & 0o077 for path in (tmp_path / "tmp").iterdir()]

@@ -192,6 +192,7 @@ def sides(session: Session) -> Session:
     return session
 
 
+@pytest.mark.sample(2)
 def test_aggregates_of_a_join_follow_the_changes(sides: Session) -> None:
     asked = """SELECT count(), min(i), max(i), avg(i), min(ii), max(ii), avg(ii)
         FROM table(left_mu) AS l JOIN table(right_mu) AS r ON l.k = r.kk"""
@@ -206,6 +207,7 @@ def test_aggregates_of_a_join_follow_the_changes(sides: Session) -> None:
     assert not [view.name for view in sides.spark.catalog.listTables() if view.name.startswith("watersmeet_")]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("sql", "expected"),
     [

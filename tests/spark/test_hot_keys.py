@@ -61,6 +61,7 @@ def run(session: Session, mode: QueryMode) -> tuple[str, int]:
     return query.checkpoint, query.report().counters.get("join_1.hot_keys", 0)
 
 
+@pytest.mark.slow
 def test_a_hot_key_is_spread_through_restarts(spark: SparkSession, tmp_path: Path) -> None:
     session = watersmeet.connect(spark, workspace=tmp_path / "workspace")
     write(tmp_path, range(4))

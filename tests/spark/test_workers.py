@@ -28,6 +28,7 @@ def five_partitions(spark: SparkSession) -> Iterator[SparkSession]:
     spark.conf.set(name, before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "files",
     [

@@ -70,6 +70,7 @@ LOADS = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("few", [0, FEW_ROWS], ids=["parted", "whole"])
 @pytest.mark.parametrize("load", LOADS)
 def test_segments_stay_few_over_two_thousand_steps(load: str, few: int) -> None:

@@ -29,7 +29,8 @@ Routes = tuple[tuple[str, ...], ...]
 class JoinTerms:
     """The conditions of join ``number``; ``routes`` are the hash columns of its key, by input of its operator.
 
-    ``common`` are the columns of the keys that all inputs of a group share, by input.
+    Each condition of ``residual`` belongs to one of ``owners``, which are several joins in a group. ``common`` are the
+    columns of the keys that all inputs of a group share, by input.
     ``alternative`` is tested on left rows alone: those that meet it are results, whatever their partners.
     """
 
@@ -37,6 +38,7 @@ class JoinTerms:
     keys: tuple[Key, ...]
     routes: Routes
     residual: tuple[exp.Expr, ...]
+    owners: tuple[Join, ...]
     common: tuple[tuple[str, ...], ...] = ()
     alternative: exp.Expr | None = None
 
@@ -58,16 +60,18 @@ def join_terms(query: LogicalQuery, sources: Sources) -> tuple[dict[Join, JoinTe
         else:
             keys = _keys(number, join.group.pairs, join, sources)
             common, routes = _common(number, join.group, sources)
-        residual = []
-        for condition in _tested(join):
-            carried = _carried(condition, join, sources)
+        residual, owners = [], []
+        for owner, condition in _tested(join):
+            carried = _carried(condition, owner, sources)
             if is_allowed(carried):
                 residual.append(carried)
+                owners.append(owner)
             elif _commutes(query, joins[number:]):
                 postponed.append(condition)
             else:
-                require_allowed(carried, join.title)
-        found[join] = JoinTerms(number, keys, routes, tuple(residual), common, _alternative(join, sources))
+                require_allowed(carried, owner.title)
+        alternative = _alternative(join, sources)
+        found[join] = JoinTerms(number, keys, routes, tuple(residual), tuple(owners), common, alternative)
     return found, tuple(postponed)
 
 
@@ -91,12 +95,15 @@ def _common(number: int, group: JoinGroup, sources: Sources) -> tuple[tuple[tupl
     return tuple(columns), tuple(routes)
 
 
-def _tested(join: Join) -> Sequence[exp.Expr]:
-    """The conditions beside keys and window; filters over an external table are tested on the rows it returns."""
-    table = table_of(join)
+def _tested(join: Join) -> Sequence[tuple[Join, exp.Expr]]:
+    """The conditions beside keys and window, each with the join that it belongs to.
+
+    Filters over an external table are tested on the rows it returns.
+    """
     if join.group is not None:
         return join.group.residual
-    return (*join.condition.residual, *(table.filters if table is not None else ()))
+    table = table_of(join)
+    return [(join, each) for each in (*join.condition.residual, *(table.filters if table is not None else ()))]
 
 
 def _alternative(join: Join, sources: Sources) -> exp.Expr | None:
@@ -119,7 +126,11 @@ def _carried(condition: exp.Expr, join: Join, sources: Sources) -> exp.Expr:
 def _commutes(query: LogicalQuery, from_here: Sequence[Join]) -> bool:
     """Whether a condition of the first of these joins may as well be tested after the last."""
     visible = from_here[0].visible <= query.root.visible and query.aggregation is None
-    return visible and all(join.kind is JoinKind.INNER for join in from_here)
+    return visible and all(_is_inner(join) for join in from_here)
+
+
+def _is_inner(join: Join) -> bool:
+    return join.kind is JoinKind.INNER and (join.group is None or not join.group.optional)
 
 
 def _routes(number: int, join: Join, sources: Sources, table_routes: dict[int, tuple[str, ...]]) -> Routes:

@@ -1,1 +1,1 @@
-"""Inner joins of three streams and more in one operator."""
+"""Inner and left joins of three streams and more in one operator."""

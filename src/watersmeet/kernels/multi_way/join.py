@@ -1,13 +1,14 @@
-"""The inner join of three inputs and more in one operator.
+"""Inner and left joins of three inputs and more in one operator.
 
 Matches      a row of each input, if their common keys are equal, the times of each pair lie within its bounds, and all
              other conditions are true
+LEFT JOIN    adds a row of its input to the rows of those before it, or NULLs where there is none that matches
 Ties         every result is formed once, whatever the order of arrival and the cut of batches
 NULL keys    match nothing, unless the key is null-safe (``IS NOT DISTINCT FROM``)
 Late rows    never reach the kernel
-Final        every result, at once
-State        the rows of each input while a row of another may still come that they can be in a result with: no
-             intermediate result is stored
+Final        every result at once, if it has a row of each input; if it lacks some, as soon as no row of theirs can
+             match any more
+State        the rows of each input while they can still be in a new result: no intermediate result is stored
 
 Example, three inputs, all within 10 of each other: a@5, c@7 and b@14 form a result when the last of them comes, in
 whichever order.  At F = 16 no row at or after F is within 10 of a@5, so a@5 is forgotten; c@7 stays until F = 18.
@@ -21,6 +22,17 @@ order: (step, input).  With new rows ``new`` and stored rows ``old``, a step of 
 
 So a probe that comes late meets what came before it, and a row that is stored late meets, as a probe, all that waited
 for it.  Event times may be equal or in any order: arrival decides who forms a result, time whether there is one.
+
+With LEFT JOIN, a result may lack a row of an input.  It is padded for good once the frontier has passed the last time
+at which a row of that input could join the first input's row.  This counts as something new, like a row::
+
+    FROM a LEFT JOIN b LEFT JOIN c, each within 10 after a:   a@5 is stored, then c@7
+    F = 15   b@15 can still come: nothing
+    F = 16   no b can: a@5 is padded, which is new, and meets c@7:  (a@5, NULL, c@7)
+
+A term takes padded rows of before in place of ``old`` rows, those that are padded from this step on in place of ``new``
+ones, and both in place of ``old + new``.  So each result is formed in the step in which the last of its rows comes or
+the last of its paddings is for good.  The first input's row stays until then, and so do all rows that it may match.
 
 Stores and probes for joins of many streams: CLASH (Dossinger and Michel, "Optimizing Multiple Multi-Way Stream Joins",
 ICDE 2021); the terms of a step are those of incremental view maintenance over n inputs.

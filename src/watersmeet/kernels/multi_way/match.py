@@ -1,4 +1,4 @@
-"""When rows of several inputs form a result of a multi-way join, and how long each of them stays."""
+"""When rows of several inputs form a result of a multi-way join, when a row is padded, and how long each stays."""
 
 from __future__ import annotations
 
@@ -18,28 +18,37 @@ class JoinedInput:
     """One input: its common ``keys``, and the columns ``stored`` beside its event time.
 
     Results and conditions know its event time as ``time``.  A row stays while its ``$t >= F - reach``, F being the
-    operator's frontier (None: for ever).
+    operator's frontier (None: for ever).  An ``optional`` input is one that a LEFT JOIN adds: results without a row of
+    it have NULLs.
     """
 
     time: str
     keys: tuple[str, ...]
     stored: tuple[str, ...]
     reach: int | None
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """``lower <= time of right - time of left <= upper``, for two inputs (None: no such bound)."""
+    """``lower <= time of right - time of left <= upper``, for two inputs (None: no such bound).
+
+    Where the left time is NULL, a ``loose`` bound holds, and any other does not.
+    """
 
     left: int
     right: int
     lower: int | None
     upper: int | None
+    loose: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A condition over some inputs: DuckDB SQL over their columns, whose names are unique in the query."""
+    """A condition over some inputs: DuckDB SQL over their columns, whose names are unique in the query.
+
+    The condition of a LEFT JOIN counts the input that the join adds among them, also where it reads no column of it.
+    """
 
     inputs: tuple[int, ...]
     sql: str
@@ -50,8 +59,9 @@ class MultiWayMatch:
     """A row of each input forms a result if the common keys are equal, all bounds hold, and all terms are true.
 
     A common key that is ``null_safe`` equals NULL where it is NULL.  ``bounds`` are closed: they hold every bound that
-    follows from others.  Results have the columns ``output``.  ``slack`` is the expected distance of the frontier from
-    the newest rows.  Bounds, reaches and slack are in units of ``$t``.
+    follows from others; with optional inputs, every such bound between the first input and another.  Inputs are joined
+    in their order, the first being none that is optional.  Results have the columns ``output``.  ``slack`` is the
+    expected distance of the frontier from the newest rows.  Bounds, reaches and slack are in units of ``$t``.
     """
 
     inputs: tuple[JoinedInput, ...]
@@ -75,16 +85,29 @@ class MultiWayMatch:
         reach = self.inputs[input].reach
         return shift(frontier, None if reach is None else -reach)
 
-    def partner_times(self, input: int, new: Mapping[int, pa.Table]) -> tuple[int, int]:
-        """Return the least and greatest time of an input's rows that may form a result with a new row of another."""
+    def partner_times(self, input: int, new: Mapping[int, pa.Table], due: pa.Table | None = None) -> tuple[int, int]:
+        """Return the least and greatest time of an input's stored rows that this step may read.
+
+        ``due`` are rows of the first input whose padding may become final, where some inputs are optional.
+        """
+        if not self.pads:
+            return self._partners_of(new, input)
+        low, high = self._partners_of(new, 0)
+        if input == 0:
+            return low, high
+        # whether a row has a partner depends on all partners of the first input's row, not of the new one alone
+        for rows in (new[0], due):
+            least, most = (FOREVER, NEVER) if rows is None else time_range(rows)
+            low, high = min(low, least), max(high, most)
+        return _shifted(low, high, self._between(0, input))
+
+    def _partners_of(self, new: Mapping[int, pa.Table], input: int) -> tuple[int, int]:
+        """The least and greatest time of an input's rows that may form a result with a new row of another."""
         low, high = FOREVER, NEVER
         for other, rows in new.items():
-            if other == input or not rows.num_rows:
-                continue
-            bound = self._between(other, input)
-            least, most = time_range(rows)
-            low = min(low, shift(least, bound.lower) if bound.lower is not None else NEVER)
-            high = max(high, shift(most, bound.upper) if bound.upper is not None else FOREVER)
+            if other != input and rows.num_rows:
+                least, most = _shifted(*time_range(rows), self._between(other, input))
+                low, high = min(low, least), max(high, most)
         return low, high
 
     def _between(self, left: int, right: int) -> Bound:
@@ -96,20 +119,46 @@ class MultiWayMatch:
                 return Bound(left, right, None if upper is None else -upper, None if lower is None else -lower)
         return Bound(left, right, None, None)
 
+    # -- padding ---------------------------------------------------------------------------------------------------
+
+    @property
+    def pads(self) -> bool:
+        """Whether a result may lack rows of some inputs."""
+        return any(input.optional for input in self.inputs)
+
+    def due_times(self, input: int, before: int, after: int) -> tuple[int, int]:
+        """Return the times of the first input's rows that can have no more partner of an input from this step on."""
+        return self._padded_before(input, before), self._padded_before(input, after) - 1
+
+    def _padded_before(self, input: int, frontier: int) -> int:
+        upper = self._between(0, input).upper
+        return shift(frontier, None if upper is None else -upper)
+
+    def is_final_sql(self, input: int, frontier: int) -> str:
+        """Return whether no row of an optional input can still be added to rows of those before it."""
+        first = self.inputs[0]
+        conditions = [f"{quote(first.time)} < {self._padded_before(input, frontier)}"]
+        lacking = {bound.left for bound in self.bounds if bound.right == input and not bound.loose}
+        conditions += [f"{quote(self.inputs[i].time)} IS NULL" for i in lacking if self.inputs[i].optional]
+        for key, null_safe in zip(first.keys, self.null_safe, strict=True):
+            if not null_safe:
+                conditions.append(f"{quote(key)} IS NULL")
+        return f"({' OR '.join(conditions)})"
+
     # -- keys ------------------------------------------------------------------------------------------------------
 
-    def probes(self, input: int, new: Mapping[int, pa.Table]) -> pa.Table:
-        """Return the common keys of all new rows of other inputs, to look up rows of this one."""
+    def probes(self, input: int, new: Mapping[int, pa.Table], due: pa.Table | None = None) -> pa.Table:
+        """Return the common keys of all new rows of other inputs, and of rows that are due, to look up rows of this."""
         own = self.inputs[input].keys
-        found = pa.concat_tables(
-            rows.select(list(self.inputs[other].keys)).rename_columns(list(own))
-            for other, rows in new.items()
-            if other != input
-        )
+        others = {other: rows for other, rows in new.items() if other != input}
+        found = [rows.select(list(self.inputs[other].keys)) for other, rows in others.items()]
+        if due is not None and input > 0:
+            found.append(due.select(list(self.inputs[0].keys)))
+        keys = pa.concat_tables(rows.rename_columns(list(own)) for rows in found)
         for number, null_safe in enumerate(self.null_safe):
-            if not null_safe and found.column(number).null_count:
-                found = found.filter(pc.is_valid(found.column(number)))
-        return found
+            if not null_safe and keys.column(number).null_count:
+                keys = keys.filter(pc.is_valid(keys.column(number)))
+        return keys
 
     # -- SQL -------------------------------------------------------------------------------------------------------
 
@@ -125,18 +174,32 @@ class MultiWayMatch:
             f"{quote(left)} {'IS NOT DISTINCT FROM' if null_safe else '='} {quote(right)}"
             for left, right, null_safe in zip(first.keys, self.inputs[input].keys, self.null_safe, strict=True)
         ]
-        for other in joined:
-            bound = self._between(other, input)
-            here, there = quote(self.inputs[input].time), quote(self.inputs[other].time)
-            if bound.lower is not None:
-                conditions.append(f"{here} >= {there} + {bound.lower}")
-            if bound.upper is not None:
-                conditions.append(f"{here} <= {there} + {bound.upper}")
         together = {*joined, input}
+        conditions += [
+            self._bound_sql(bound)
+            for bound in self.bounds
+            if input in (bound.left, bound.right) and together.issuperset((bound.left, bound.right))
+        ]
         conditions += [term.sql for term in self.terms if input in term.inputs and together.issuperset(term.inputs)]
         return " AND ".join(conditions)
+
+    def _bound_sql(self, bound: Bound) -> str:
+        left, right = (quote(self.inputs[i].time) for i in (bound.left, bound.right))
+        near = [f"{right} >= {left} + {bound.lower}"] if bound.lower is not None else []
+        near += [f"{right} <= {left} + {bound.upper}"] if bound.upper is not None else []
+        return f"({left} IS NULL OR ({' AND '.join(near)}))" if bound.loose else " AND ".join(near)
 
     @property
     def output_sql(self) -> str:
         """The result columns."""
         return ", ".join(quote(name) for name in self.output)
+
+
+def _shifted(low: int, high: int, bound: Bound) -> tuple[int, int]:
+    """Return the least and greatest time that a bound allows for partners of rows at ``low`` to ``high``."""
+    if low > high:
+        return FOREVER, NEVER
+    return (
+        NEVER if bound.lower is None else shift(low, bound.lower),
+        FOREVER if bound.upper is None else shift(high, bound.upper),
+    )

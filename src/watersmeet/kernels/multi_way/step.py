@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.columns import TIME
-from watersmeet.kernels.api import StateView, StepFrontiers, StepResult
+from watersmeet.kernels.api import StateView, StepFrontiers, StepResult, quote
 from watersmeet.kernels.multi_way.match import MultiWayMatch
 
 
@@ -19,8 +19,8 @@ def relation(input: int) -> str:
 
 
 def run(match: MultiWayMatch, state: StateView, inputs: Mapping[int, pa.Table], frontiers: StepFrontiers) -> StepResult:
-    """Form the results that have a new row, and store the new rows that may be in later ones."""
-    step = _Step(match, state, inputs)
+    """Form the results that are new in this step, and store the new rows that may be in later ones."""
+    step = _Step(match, state, inputs, frontiers)
     result = StepResult(changes=state.query(" UNION ALL ".join(step.terms()) or step.nothing()))
     for number, input in enumerate(match.inputs):
         closed = match.closed_before(number, frontiers.after)
@@ -32,51 +32,93 @@ def run(match: MultiWayMatch, state: StateView, inputs: Mapping[int, pa.Table], 
 
 @dataclass(slots=True)
 class _Step:
-    """New rows, and the stored rows that may form a result with them."""
+    """New rows, the stored rows that may form a result with them, and those that are padded from this step on."""
 
     match: MultiWayMatch
     state: StateView
     new: Mapping[int, pa.Table]
+    frontiers: StepFrontiers
     fresh: dict[int, str] = field(default_factory=dict)
     old: dict[int, str | None] = field(default_factory=dict)
+    due: dict[int, str] = field(default_factory=dict)  # by optional input: stored first rows that lack it from now on
 
     def __post_init__(self) -> None:
+        for input, joined in enumerate(self.match.inputs):
+            times = self.match.due_times(input, self.frontiers.before, self.frontiers.after)
+            if joined.optional and times[0] <= times[1] and (rows := self.state.scan(relation(0), *times)) is not None:
+                self.due[input] = rows
+        due = self.due_rows()
         for input in range(len(self.match.inputs)):
-            times = self.match.partner_times(input, self.new)
-            probes = self.match.probes(input, self.new)
             self.fresh[input] = self.state.register(self.new[input])
-            self.old[input] = (
-                self.state.rows_with_keys(relation(input), self.match.inputs[input].keys, probes, *times)
-                if any(rows.num_rows for other, rows in self.new.items() if other != input)
-                else None
-            )
+            self.old[input] = self.stored(input, due)
+
+    def due_rows(self) -> pa.Table | None:
+        """Return keys and times of the stored first rows that are due."""
+        if not self.due:
+            return None
+        columns = ", ".join(quote(name) for name in (*self.match.inputs[0].keys, TIME))
+        return self.state.query(" UNION ALL ".join(f"SELECT {columns} FROM {rows}" for rows in self.due.values()))
+
+    def stored(self, input: int, due: pa.Table | None) -> str | None:
+        """Return SQL for the stored rows of an input that this step reads, with others of their keys."""
+        is_probed = any(rows.num_rows for other, rows in self.new.items() if other != input)
+        if not is_probed and (due is None or input == 0):
+            return None
+        probes = self.match.probes(input, self.new, due)
+        times = self.match.partner_times(input, self.new, due)
+        return self.state.rows_with_keys(relation(input), self.match.inputs[input].keys, probes, *times)
+
+    # -- results ---------------------------------------------------------------------------------------------------
 
     def terms(self) -> Iterator[str]:
-        """Yield SQL for the results whose first new row is one of each input."""
-        for newest in range(len(self.match.inputs)):
-            if self.new[newest].num_rows and (relations := self.relations(newest)) is not None:
-                yield self.join(newest, relations)
+        """Yield SQL for the results that each input is the first to have something new for: a row, or a padding."""
+        for first, input in enumerate(self.match.inputs):
+            if self.new[first].num_rows and (joined := self.joined(first)) is not None:
+                yield joined
+            if input.optional and first in self.due and (joined := self.joined(first, pads=True)) is not None:
+                yield joined
 
-    def relations(self, newest: int) -> dict[int, str] | None:
-        """Return the rows of each input that join with new rows of one; None where an input has none."""
-        found = {}
-        for input in range(len(self.match.inputs)):
-            stored = [old] if input != newest and (old := self.old[input]) is not None else []
-            added = [self.fresh[input]] if input >= newest and self.new[input].num_rows else []
-            if not (stored or added):
+    def joined(self, first: int, *, pads: bool = False) -> str | None:
+        """Return SQL for results of old rows before ``first``, of a new one of it, and of any rows after it.
+
+        With ``pads``, the results lack a row of ``first``, and could have had one until this step.  None where there
+        can be no result.
+        """
+        text = ""
+        for number, input in enumerate(self.match.inputs):
+            rows = self.rows(number, is_old=number < first, is_new=number == first and not pads)
+            if pads and number == 0:
+                rows = self.match.rows_sql(0, self.due[first])
+            must_match = not input.optional or (number == first and not pads)
+            if rows is None and must_match:
                 return None
-            found[input] = " UNION ALL ".join(self.match.rows_sql(input, rows) for rows in (*stored, *added))
-        return found
+            rows = rows or f"{self.match.rows_sql(number, self.fresh[number])} WHERE FALSE"
+            if not text:
+                text = rows
+                continue
+            on = self.match.condition_sql(range(number), number)
+            if must_match:
+                text = f"SELECT * FROM ({text}) JOIN ({rows}) ON {on}"
+            else:
+                kept = self.kept(number, is_old=number < first, is_due=number == first)
+                text = f"SELECT * FROM ({text}) LEFT JOIN ({rows}) ON {on} WHERE {kept}"
+        return f"SELECT {self.match.output_sql} FROM ({text})"
 
-    def join(self, newest: int, relations: Mapping[int, str]) -> str:
-        """Return SQL that probes the other inputs, one after the other, with the new rows of one."""
-        joined = [newest]
-        text = f"SELECT {self.match.output_sql} FROM ({relations[newest]})"
-        for input in relations:
-            if input != newest:
-                text += f" JOIN ({relations[input]}) ON {self.match.condition_sql(joined, input)}"
-                joined.append(input)
-        return text
+    def rows(self, input: int, *, is_old: bool, is_new: bool) -> str | None:
+        """Return SQL for the rows of an input: old ones, new ones, or both; None if there are none."""
+        stored = [old] if not is_new and (old := self.old[input]) is not None else []
+        added = [self.fresh[input]] if not is_old and self.new[input].num_rows else []
+        return " UNION ALL ".join(self.match.rows_sql(input, rows) for rows in (*stored, *added)) or None
+
+    def kept(self, input: int, *, is_old: bool, is_due: bool) -> str:
+        """Return which rows stay after a LEFT JOIN: those that match, and those that are padded for good."""
+        lacks = f"{quote(self.match.inputs[input].time)} IS NULL"
+        before, after = (
+            self.match.is_final_sql(input, frontier) for frontier in (self.frontiers.before, self.frontiers.after)
+        )
+        if is_due:
+            return f"{lacks} AND {after} AND NOT {before}"
+        return f"NOT {lacks} OR {before if is_old else after}"
 
     def nothing(self) -> str:
         """Return SQL for no result, with the columns of one."""

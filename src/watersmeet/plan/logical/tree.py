@@ -145,20 +145,24 @@ class CommonKey:
 
 @dataclass(frozen=True, slots=True)
 class JoinGroup:
-    """Inner joins that one operator computes: its ``inputs``, and the conditions of all of its joins.
+    """Inner and left joins that one operator computes: its ``inputs``, and the conditions of all of its joins.
 
-    ``keys`` are common to all inputs; ``pairs`` are equalities beside them. ``differences`` are closed: they hold every
-    bound between two inputs that follows from others. ``graces`` are the grace periods of the inputs, in their order.
-    ``reaches``: how far behind the frontier a row may still find partners, by input (None: however far).
+    ``optional`` are the inputs that left joins add, in a chain: each join adds one input to those before it.
+    ``keys`` are common to all inputs; ``pairs`` are equalities beside them. ``residual`` are all other conditions, each
+    with the join that it belongs to. ``differences`` hold every bound between two inputs that follows from others; in a
+    chain with left joins, those against the first input, and those that are written.
+    ``graces`` are the grace periods of the inputs, in their order.
+    ``reaches``: how far behind the frontier a row may still be in a new result, by input (None: however far).
     """
 
     inputs: tuple[int, ...]
     keys: tuple[CommonKey, ...]
     pairs: tuple[KeyPair, ...]
-    residual: tuple[exp.Expr, ...]
+    residual: tuple[tuple[Join, exp.Expr], ...]
     differences: Differences
     graces: tuple[int, ...]
     reaches: Mapping[int, int | None]
+    optional: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

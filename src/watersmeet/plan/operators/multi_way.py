@@ -1,8 +1,8 @@
-"""Inner joins of three append-only streams and more, in one operator."""
+"""Inner and left joins of three append-only streams and more, in one operator."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -34,7 +34,7 @@ class MultiWayOperator(PhysicalOperator):
         """Streams, keys, windows, conditions, and what bounds the state of each stream."""
         match = self.kernel.match
         inputs = [input_of(each.time, plan) for each in match.inputs]
-        yield f"{self.name}: inner join of {', '.join(each.alias for each in inputs)} in one operator, by key hash"
+        yield f"{self.name}: {self._kinds([each.alias for each in inputs])} in one operator, by key hash"
         for number, null_safe in enumerate(match.null_safe):
             columns = (plain_name(each.keys[number]) for each in match.inputs)
             yield f"  key {(' <=> ' if null_safe else ' = ').join(columns)}"
@@ -46,12 +46,23 @@ class MultiWayOperator(PhysicalOperator):
             yield f"  state of {input.alias}: {_state_text(input, joined.reach)}"
         yield from self._skew_lines(plan)
 
+    def _kinds(self, names: Sequence[str]) -> str:
+        match = self.kernel.match
+        if not match.pads:
+            return f"inner join of {', '.join(names)}"
+        kinds = ("left join" if input.optional else "inner join" for input in match.inputs[1:])
+        return " ".join([names[0], *(f"{kind} {name}" for kind, name in zip(kinds, names[1:], strict=True))])
+
     def spread_rule(self, settings: QuerySettings) -> SpreadRule | None:
-        """Rows of a hot key of one input may be spread, if all windows are bounded; those of the others are copied."""
+        """Rows of a hot key of one input may be spread, if all windows are bounded; those of the others are copied.
+
+        Where a result may lack some inputs, only rows of the first are spread: a copy of one would be padded.
+        """
         reaches = [each.reach for each in self.kernel.match.inputs if each.reach is not None]
         if len(reaches) < len(self.feeds):
             return None
-        inputs = () if settings.skew == "keep" else tuple(range(len(self.feeds)))
+        spreadable = (0,) if self.kernel.match.pads else tuple(range(len(self.feeds)))
+        inputs = () if settings.skew == "keep" else spreadable
         return SpreadRule(inputs, settings.skew_rows, max(2 * max(reaches) + self.kernel.match.slack, 1))
 
     def _skew_lines(self, plan: PhysicalPlan) -> Iterator[str]:
@@ -61,13 +72,13 @@ class MultiWayOperator(PhysicalOperator):
             return
         unset = "" if settings.skew else ", but not in a DataFrame, unless skew = 'spread'"
         many = f"{settings.skew_rows:,} rows in a batch"
-        yield f"  a key with {many}: those of the stream that has most of them are spread over all buckets{unset}"
+        which = "the stream that has most of them" if len(rule.inputs) > 1 else "the first stream"
+        yield f"  a key with {many}: those of {which} are spread over all buckets{unset}"
 
 
 def plan_multi_way(context: JoinContext, group: JoinGroup) -> MultiWayOperator:
-    """The operator of a group of inner joins; its sources are asked for what it needs."""
+    """The operator of a group of joins; its sources are asked for what it needs."""
     sources, terms = context.sources, context.terms
-    place = {input: number for number, input in enumerate(group.inputs)}
     inputs, feeds, output = [], [], []
     for number, index in enumerate(group.inputs):
         input = context.query.inputs[index]
@@ -75,14 +86,15 @@ def plan_multi_way(context: JoinContext, group: JoinGroup) -> MultiWayOperator:
         columns = {*results, *terms.common[number], *_condition_columns(context, Leaf(input))}
         sources.require(input, columns, routed_by=terms.routes[number], grace=group.graces[number])
         stored = tuple(sorted(columns - {input.time_name}))
-        inputs.append(JoinedInput(input.time_name, terms.common[number], stored, group.reaches[index]))
+        optional = index in group.optional
+        inputs.append(JoinedInput(input.time_name, terms.common[number], stored, group.reaches[index], optional))
         feeds.append(Feed((input.time_name,), source=sources.number(input), lag=0, slack=sources.delay(input)))
         output += sorted(results)
     match = MultiWayMatch(
         inputs=tuple(inputs),
         null_safe=tuple(key.null_safe for key in group.keys),
         bounds=tuple(_bounds(group)),
-        terms=tuple(_terms(context, place)),
+        terms=tuple(_terms(context, group)),
         output=tuple(output),
         slack=max(feed.slack for feed in feeds),
     )
@@ -106,15 +118,17 @@ def _condition_columns(context: JoinContext, leaf: Leaf) -> set[str]:
 
 def _bounds(group: JoinGroup) -> Iterator[Bound]:
     for (left, i), (right, j) in combinations(enumerate(group.inputs), 2):
-        interval = group.differences.get(i, j)
-        if not interval.is_free:
-            yield Bound(left, right, interval.lower, interval.upper)
+        if not (known := group.differences.get(i, j)).is_free:
+            yield Bound(left, right, known.lower, known.upper)
+        if (loose := group.differences.loose.get((i, j))) is not None:
+            yield Bound(left, right, loose.lower, loose.upper, loose=True)
 
 
-def _terms(context: JoinContext, place: dict[int, int]) -> Iterator[Term]:
+def _terms(context: JoinContext, group: JoinGroup) -> Iterator[Term]:
     """Equalities beside the common keys, and all other conditions."""
     sources, inputs = context.sources, context.query.inputs
-    for pair, key in zip(context.join.group.pairs if context.join.group else (), context.terms.keys, strict=True):
+    place = {input: number for number, input in enumerate(group.inputs)}
+    for pair, key in zip(group.pairs, context.terms.keys, strict=True):
         equals = "IS NOT DISTINCT FROM" if key.null_safe else "="
         read = inputs_of(pair.left, sources.columns) | inputs_of(pair.right, sources.columns)
         yield Term(tuple(sorted(place[i] for i in read)), f"{quote(key.left)} {equals} {quote(key.right)}")
@@ -122,9 +136,11 @@ def _terms(context: JoinContext, place: dict[int, int]) -> Iterator[Term]:
     def column(name: str) -> exp.Expr:
         return sources.value(name, lambda input: quoted_column(inputs[input].time_name))
 
-    for condition in context.terms.residual:
-        sql = render(condition, column)
-        yield Term(tuple(sorted(place[i] for i in inputs_of(condition, sources.columns))), sql)
+    for owner, condition in zip(context.terms.owners, context.terms.residual, strict=True):
+        read = inputs_of(condition, sources.columns)
+        if group.optional:
+            read |= owner.right.inputs
+        yield Term(tuple(sorted(place[i] for i in read)), render(condition, column))
 
 
 def _state_text(input: Input, reach: int | None) -> str:
