@@ -106,6 +106,7 @@ ENVELOPES = [
 ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("mode", ["versioned_kv", "changelog_kv"])
 def test_debezium_is_read_as_in_the_harness(spark: SparkSession, mode: str) -> None:
     stream = stream_of(

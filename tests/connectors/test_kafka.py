@@ -90,6 +90,7 @@ def test_avro_values(spark: SparkSession, broker: Broker, topic: str, tmp_path: 
     ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("format", ["json", "avro"])
 def test_what_is_written_is_read_back(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, format: str

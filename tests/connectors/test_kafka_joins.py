@@ -78,6 +78,7 @@ def test_orders_with_payments_from_topic_to_topic(session: Session, spark: Spark
     assert report.quarantined.get("o") == 1
 
 
+@pytest.mark.slow
 def test_a_silent_partition_holds_time_back_until_the_idle_timeout(
     session: Session, spark: SparkSession, broker: Broker
 ) -> None:

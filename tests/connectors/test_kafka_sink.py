@@ -48,6 +48,7 @@ def test_workers_write_what_spark_writes_to_the_same_partitions(
     assert by_workers == of_batch(2)
 
 
+@pytest.mark.slow
 def test_rows_without_a_key_are_spread(spark: SparkSession, broker: Broker, topic: str) -> None:
     rows = spark.range(150_000).coalesce(1)  # more than a producer keeps at once
     write_batch(rows, 1, {"topic": topic, "brokers": broker.address})

@@ -150,6 +150,7 @@ def test_a_second_call_changes_nothing(data: DemoData) -> None:
     assert snapshot(data.flights.parent) == before
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("broken", ["marker missing", "marker torn", "other number of files"])
 def test_an_incomplete_or_different_folder_is_rewritten(data: DemoData, tmp_path: Path, broken: str) -> None:
     write_events(tmp_path, files=3 if broken == "other number of files" else 24)

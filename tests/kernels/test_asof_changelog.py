@@ -119,6 +119,7 @@ def run(bench: AsofBench, feed: Feed, steps: Steps, settles_at: int, answer: Ans
     assert bench.counters.get("late.l", 0) == bench.counters.get("late.r", 0) == 0
 
 
+@pytest.mark.sample(3)
 @settings(max_examples=EXAMPLES)
 @pytest.mark.parametrize("settles_at", [0, 4, 50_000])
 @given(
@@ -189,6 +190,7 @@ def test_a_table_that_changes_is_joined_as_of_the_row_s_time_at_every_moment(
     assert waiting.results == answer(feed.left, feed.right)
 
 
+@pytest.mark.sample(3)
 @settings(max_examples=EXAMPLES)
 @pytest.mark.parametrize("direction", ["backward", "forward", "nearest"])
 @given(

@@ -1,4 +1,4 @@
-"""Two joins in a chain against nested loops, and regressions (named below)."""
+"""Two joins in a chain, or in one operator, against nested loops, and regressions (named below)."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ class Chain:
     second: tuple[int, int]
     through: str  # the stream that c is joined with: a or b
     buckets: int
+    multi_join: str
 
     def sql(self, delays: dict[str, int]) -> str:
         one, two = self.kinds
@@ -36,7 +37,7 @@ class Chain:
             + "SELECT a.k AS ak, a.ts AS ats, b.k AS bk, b.ts AS bts, c.k AS ck, c.ts AS cts FROM a "
             + f"{one} JOIN b ON a.k = b.k AND b.ts - a.ts >= {self.first[0]} AND b.ts - a.ts <= {self.first[1]} "
             + f"{two} JOIN c ON {self.through}.k = c.k AND c.ts - {self.through}.ts >= {self.second[0]} "
-            + f"AND c.ts - {self.through}.ts <= {self.second[1]} EMIT {emit};"
+            + f"AND c.ts - {self.through}.ts <= {self.second[1]} EMIT {emit} SETTINGS multi_join = '{self.multi_join}';"
         )
 
     def reference(self, rows: Rows) -> Counter[Any]:
@@ -95,6 +96,7 @@ def chains(draw: st.DrawFn) -> Chain:
         second=draw(window),
         through=draw(st.sampled_from("ab")),
         buckets=draw(st.integers(1, 3)),
+        multi_join=draw(st.sampled_from(["auto", "off"])),
     )
 
 

@@ -56,6 +56,7 @@ def within(before: int, after: int, *, null_safe: bool = False) -> Match:
     return match
 
 
+@pytest.mark.sample(2)
 @settings(max_examples=settings.default.max_examples // 2 if settings.default else 25)
 @given(seed=st.integers(0, 2**32))
 @pytest.mark.parametrize("joins", [2, 3])

@@ -34,6 +34,7 @@ def searches() -> Iterator[list[Search]]:
         yield searches
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("places", [1 << 32, 20])
 @pytest.mark.parametrize("kind", KINDS)
 @per_kind

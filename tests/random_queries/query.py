@@ -160,11 +160,14 @@ class Emit(Enum):
 
 @dataclass(frozen=True)
 class Query:
+    """A query; if it is ``chained``, no two joins share an operator."""
+
     first: Source
     joins: tuple[Join, ...]
     where: tuple[Condition | Subquery, ...]
     order: tuple[OrderTerm, ...]
     emit: Emit
+    chained: bool = False
 
     @property
     def sources(self) -> list[Source]:

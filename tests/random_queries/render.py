@@ -24,7 +24,7 @@ def watersmeet_sql(query: Query) -> str:
     if query.order:
         terms = (f"{term.alias}.{term.column}{' DESC' if term.descending else ''}" for term in query.order)
         lines.append(f"ORDER BY {', '.join(terms)}")
-    return "\n".join(lines) + query.emit.value
+    return "\n".join(lines) + query.emit.value + ("\nSETTINGS multi_join = 'off'" if query.chained else "")
 
 
 def duckdb_sql(query: Query) -> str:

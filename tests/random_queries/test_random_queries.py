@@ -7,6 +7,7 @@ Each seed gives the same examples in every run, of which a failing one is shrunk
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import duckdb
 import hypothesis
@@ -38,7 +39,7 @@ REFUSED = (
 @st.composite
 def examples(draw: st.DrawFn) -> Example:
     given = draw(streams())
-    query = draw(queries(given))
+    query = replace(draw(queries(given)), chained=draw(st.booleans()))
     return Example(given, query, draw(feeds(given)), draw(st.sampled_from([1, 1, 2])))
 
 

@@ -82,6 +82,7 @@ def open_session(spark: SparkSession, folder: Path, format: str = "json") -> Ses
     return session
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("format", "bad"),
     [("json", ['{"id": 1, "ts"', '{"id": "x", "ts": 5}']), ("csv", ["1,too,many,cells", "x,a,5"]), ("parquet", [])],
@@ -148,6 +149,7 @@ def test_first_lines_name_the_columns(spark: SparkSession, tmp_path: Path) -> No
     assert not query.report().quarantined
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("first", "message", "hint"),
     [

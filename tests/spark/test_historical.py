@@ -99,6 +99,7 @@ def test_frontiers_between_the_rows_of_a_derived_stream_are_no_rows(session: Ses
     assert ask(session, "SELECT * FROM table(seen) ORDER BY id") == [(1, 10), (3, 30)]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("mode", ["versioned_kv", "changelog_kv"])
 def test_the_newest_row_of_each_key(session: Session, mode: str) -> None:
     session.sql(keyed("k", mode=mode))

@@ -75,6 +75,7 @@ def test_a_hot_key_is_spread_through_restarts(spark: SparkSession, tmp_path: Pat
     assert json_rows(tmp_path / "out") == batch_answer(ANSWER, **sides)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_without_its_hot_keys_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     session = watersmeet.connect(spark, workspace=tmp_path / "workspace")
     write(tmp_path, range(3))
