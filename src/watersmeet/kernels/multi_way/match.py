@@ -169,10 +169,12 @@ class MultiWayMatch:
 
     def condition_sql(self, joined: Sequence[int], input: int) -> str:
         """Return what a row of ``input`` must meet to be added to rows of the inputs that are ``joined`` already."""
-        first = self.inputs[joined[0]]
         conditions = [
             f"{quote(left)} {'IS NOT DISTINCT FROM' if null_safe else '='} {quote(right)}"
-            for left, right, null_safe in zip(first.keys, self.inputs[input].keys, self.null_safe, strict=True)
+            for other in (joined[:1] if self.pads else joined)
+            for left, right, null_safe in zip(
+                self.inputs[other].keys, self.inputs[input].keys, self.null_safe, strict=True
+            )
         ]
         together = {*joined, input}
         conditions += [

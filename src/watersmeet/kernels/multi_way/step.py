@@ -85,7 +85,9 @@ class _Step:
         can be no result.
         """
         text = ""
-        for number, input in enumerate(self.match.inputs):
+        joined: list[int] = []
+        for number in self.probe_order(first):
+            input = self.match.inputs[number]
             rows = self.rows(number, is_old=number < first, is_new=number == first and not pads)
             if pads and number == 0:
                 rows = self.match.rows_sql(0, self.due[first])
@@ -93,16 +95,21 @@ class _Step:
             if rows is None and must_match:
                 return None
             rows = rows or f"{self.match.rows_sql(number, self.fresh[number])} WHERE FALSE"
-            if not text:
-                text = rows
-                continue
-            on = self.match.condition_sql(range(number), number)
-            if must_match:
-                text = f"SELECT * FROM ({text}) JOIN ({rows}) ON {on}"
+            if not joined:
+                text = f"FROM ({rows})"
+            elif must_match:
+                text += f" JOIN ({rows}) ON {self.match.condition_sql(joined, number)}"
             else:
                 kept = self.kept(number, is_old=number < first, is_due=number == first)
-                text = f"SELECT * FROM ({text}) LEFT JOIN ({rows}) ON {on} WHERE {kept}"
-        return f"SELECT {self.match.output_sql} FROM ({text})"
+                on = self.match.condition_sql(joined, number)
+                text = f"FROM (SELECT * {text} LEFT JOIN ({rows}) ON {on} WHERE {kept})"
+            joined.append(number)
+        return f"SELECT {self.match.output_sql} {text}"
+
+    def probe_order(self, first: int) -> list[int]:
+        """Return the inputs in the order in which they are joined: of inner joins, the new rows first."""
+        inputs = range(len(self.match.inputs))
+        return [*inputs] if self.match.pads else [first, *(input for input in inputs if input != first)]
 
     def rows(self, input: int, *, is_old: bool, is_new: bool) -> str | None:
         """Return SQL for the rows of an input: old ones, new ones, or both; None if there are none."""
