@@ -3,7 +3,7 @@
     python -m benchmarks.bench_kafka_sink [--rows N] [--times N]
 
 The rows are read from Parquet by two tasks, written as JSON with this project's headers, and compared with what Spark
-takes to write the same values without headers, and to read the rows alone.
+takes to write the same records, to write the same values without headers, and to read the rows alone.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
@@ -30,6 +30,7 @@ from tests.support.spark_jars import package_jars
 from watersmeet.connectors.kafka_sink import write_batch
 
 _PARTITIONS = 2
+_KEY = "query-000000000007"
 
 
 def main() -> None:
@@ -48,8 +49,9 @@ def main() -> None:
         admin.create_topics([NewTopic("results", _PARTITIONS, 1)])["results"].result(30)
         ways: dict[str, Callable[[DataFrame], object]] = {
             "rows read alone": lambda rows: rows.write.format("noop").mode("overwrite").save(),
-            "Spark's own writer": lambda rows: _by_spark(rows, broker.address),
-            "Watersmeet": lambda rows: write_batch(rows, 7, topic, key="query-000000000007"),
+            "Spark's own writer, without headers": lambda rows: _by_spark(rows, broker.address, {}),
+            "Spark's own writer": lambda rows: _by_spark(rows, broker.address, {"_batch": "7", "_query": _KEY}),
+            "Watersmeet": lambda rows: write_batch(rows, 7, topic, key=_KEY),
         }
         figures = {name: round(options.rows / _seconds(way, rows, options.times)) for name, way in ways.items()}
         session.stop()
@@ -59,9 +61,16 @@ def main() -> None:
     print(json.dumps(figures))
 
 
-def _by_spark(rows: DataFrame, broker: str) -> None:
-    records = rows.select(F.to_json(F.struct("*")).alias("value"))
-    records.write.format("kafka").option("kafka.bootstrap.servers", broker).option("topic", "results").save()
+def _by_spark(rows: DataFrame, broker: str, headers: Mapping[str, str]) -> None:
+    marks = (
+        F.struct(F.lit(key).alias("key"), F.encode(F.lit(text), "UTF-8").alias("value"))
+        for key, text in headers.items()
+    )
+    records = rows.select(
+        F.to_json(F.struct("*")).alias("value"), *([F.array(*marks).alias("headers")] if headers else [])
+    )
+    options = {"kafka.bootstrap.servers": broker, "topic": "results", "includeHeaders": "true"}
+    records.write.format("kafka").options(**options).save()
 
 
 def _seconds(way: Callable[[DataFrame], object], rows: DataFrame, times: int) -> float:

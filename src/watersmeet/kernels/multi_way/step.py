@@ -102,7 +102,9 @@ class _Step:
             else:
                 kept = self.kept(number, is_old=number < first, is_due=number == first)
                 on = self.match.condition_sql(joined, number)
-                text = f"FROM (SELECT * {text} LEFT JOIN ({rows}) ON {on} WHERE {kept})"
+                padded = f"SELECT * {text} LEFT JOIN ({rows}) ON {on} WHERE {kept}"
+                # DuckDB 2.0 moves conditions of later joins into this one, and fails where a column is always NULL
+                text = f"FROM (WITH padded AS MATERIALIZED ({padded}) SELECT * FROM padded)"
             joined.append(number)
         return f"SELECT {self.match.output_sql} {text}"
 

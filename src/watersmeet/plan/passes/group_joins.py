@@ -144,12 +144,17 @@ def _inner_group(top: Join, columns: Columns) -> JoinGroup | None:
 
 
 def _chain(top: Join, columns: Columns) -> JoinGroup | None:
-    """The group of a chain of joins up to ``top``, some of them left ones; None if their streams share no key."""
+    """The group of a chain of joins up to ``top``, some of them left ones.
+
+    None if their streams share no key, or if rows would stay for ever: in a chain of operators, some may not.
+    """
     joins = list(joins_of(top))
     inputs = tuple(leaf.input.index for leaf in leaves_of(top))
     optional = frozenset(inputs[i] for i, join in enumerate(joins, 1) if join.kind is JoinKind.LEFT)
-    differences = _chain_differences(joins, inputs, optional)
+    differences = _chain_differences(joins, inputs, optional, columns)
     reaches = _chain_reaches(inputs, differences)
+    if None in reaches.values():
+        return None
     group = _group(joins, inputs, differences, reaches, columns)
     keys = tuple(key for key in group.keys if _holds_where_padded(key, joins, columns)) if group is not None else ()
     if group is None or not keys:
@@ -210,7 +215,9 @@ def _reach(input: int, inputs: Sequence[int], differences: Differences) -> int |
     return max(known) if len(known) == len(latest) else None
 
 
-def _chain_differences(joins: Sequence[Join], inputs: Sequence[int], optional: Set[int]) -> Differences:
+def _chain_differences(
+    joins: Sequence[Join], inputs: Sequence[int], optional: Set[int], columns: Columns
+) -> Differences:
     """The bounds of each input against those before it that its join states, and against the first one."""
     first, found = inputs[0], Differences()
     for input, join in zip(inputs[1:], joins, strict=True):
@@ -220,8 +227,9 @@ def _chain_differences(joins: Sequence[Join], inputs: Sequence[int], optional: S
             found.add(left, input, condition.bounds)
         for i, _, interval in condition.exact:
             found.add(i, input, interval)
+        there = {i for pair in condition.keys for i in inputs_of(pair.left, columns)}  # where rows match
         for i, _, interval in condition.loose:
-            if i in optional:
+            if i in optional and i not in there:
                 found.add_loose(i, input, interval)
             else:
                 found.add(i, input, interval)
