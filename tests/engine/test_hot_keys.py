@@ -130,9 +130,10 @@ SELECT {0} FROM l {1} r ON l.k = r.k WITHIN INTERVAL '4' SECONDS EMIT {2} SETTIN
 THREE = """
 CREATE STREAM l (k INT, n INT, ts BIGINT, WATERMARK FOR ts AS ts - INTERVAL '3' SECONDS) WITH (event_time_unit = 's');
 CREATE STREAM r (k INT, n INT, ts BIGINT, WATERMARK FOR ts AS ts - INTERVAL '3' SECONDS) WITH (event_time_unit = 's');
-SELECT l.n, r.n AS m, o.n AS o FROM l JOIN r ON l.k = r.k JOIN r o ON r.k = o.k AND r.n <= o.n
-WITHIN INTERVAL '4' SECONDS EMIT FINAL SETTINGS skew = '{0}', skew_rows = 3, multi_join = 'on';
+SELECT l.n, r.n AS m, o.n AS o FROM l {0} r ON l.k = r.k {1} r o ON l.k = o.k AND r.n <= o.n
+WITHIN INTERVAL '4' SECONDS EMIT FINAL SETTINGS skew = '{2}', skew_rows = 3, multi_join = 'on';
 """
+CHAINS = (("JOIN", "JOIN"), ("LEFT JOIN", "LEFT JOIN"), ("LEFT JOIN", "JOIN"))
 JOINS = (
     "JOIN",
     "LEFT JOIN",
@@ -203,20 +204,23 @@ def test_spreading_changes_no_result(
 
 
 @settings(max_examples=settings.default.max_examples // 5 if settings.default else 6)
-@given(steps=batches(), buckets=st.sampled_from((2, 3)), restart=st.booleans())
+@given(steps=batches(), joins=st.sampled_from(CHAINS), buckets=st.sampled_from((2, 3)), restart=st.booleans())
 def test_spreading_changes_no_result_of_three_streams(
-    steps: list[dict[str, StepInput]], buckets: int, restart: bool
+    steps: list[dict[str, StepInput]], joins: tuple[str, str], buckets: int, restart: bool
 ) -> None:
-    at_home, _ = results(THREE.format("keep"), steps, 1, restart=False)
+    at_home, _ = results(THREE.format(*joins, "keep"), steps, 1, restart=False)
     with pytest.MonkeyPatch.context() as sooner:
         sooner.setattr(hot_key_decision, "COLD_BATCHES", COLD)
-        spread, _ = results(THREE.format("spread"), steps, buckets, restart)
+        spread, _ = results(THREE.format(*joins, "spread"), steps, buckets, restart)
     assert spread == at_home
 
 
-def test_a_hot_key_of_three_streams_is_spread_and_goes_home_again(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("joins", CHAINS)
+def test_a_hot_key_of_three_streams_is_spread_and_goes_home_again(
+    joins: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(hot_key_decision, "COLD_BATCHES", COLD)
-    _, counters = results(THREE.format("spread"), skewed(16, hot=9), 3, restart=False)
+    _, counters = results(THREE.format(*joins, "spread"), skewed(16, hot=9), 3, restart=False)
     assert counters["ever hot"] == 1
     assert counters.get("join_1.hot_keys", 0) == 0
 
