@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, permutations, product
 from typing import Any
 
 import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
 
+from tests.kernels.test_multi_way import cuts
 from watersmeet.engine.control_events import Event, EventKind
 from watersmeet.errors import PlanError
 from watersmeet.kernels.multi_way.join import MultiWayJoin
@@ -262,6 +263,29 @@ def test_rows_in_any_order_give_the_same_results(restarts: bool) -> None:
         assert not +run.given  # an s3 may come still
         run.end()
         assert sorted(row[4] for row in run.given) == [2, 3]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_all_permutations_of_arrival_in_all_cuts(restarts: bool) -> None:
+    """s0@5 has two rows of s1 and none of s2, s0@30 none of s1: 120 orders, each in 16 cuts, each with its key."""
+    rows = [(0, 1, 5), (0, 2, 30), (1, 3, 5), (1, 4, 15), (2, 5, 30)]
+    links = (Link(True, 0, within=10), Link(True, 0, within=10))
+    harness = Harness(*load_script(Chain(links, (100,) * 3).sql()), buckets=2)
+    tried = list(product(permutations(rows), cuts(len(rows))))
+    assert len(tried) == 120 * 16
+    found: Counter[Any] = Counter()
+    for number in range(len(rows) + 1):
+        if restarts:
+            harness.restart()
+        parts = [(key, order[cut[number]]) for key, (order, cut) in enumerate(tried) if number < len(cut)]
+        fed = {
+            f"s{i}": StepInput([(key, v, ts) for key, part in parts for stream, v, ts in part if stream == i])
+            for i in range(3)
+        }
+        outcome = harness.step(fed, END if number == len(rows) else [])
+        found.update((row[0], row[1], row[4], row[7]) for _, row in outcome.changes)
+    expected = ((1, 3, None), (1, 4, None), (2, None, 5))
+    assert found == {(key, *values): 1 for key in range(len(tried)) for values in expected}
 
 
 window = st.integers(-6, 4).flatmap(lambda low: st.integers(0, 8).map(lambda width: (low, low + width)))
