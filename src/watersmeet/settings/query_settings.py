@@ -22,8 +22,8 @@ class QuerySettings(BaseModel):
     join_max_buffered_bytes: Annotated[int, Field(gt=0)] | None = None
     """The maximum state of each join in bytes; at the limit the query stops, without losing rows."""
     multi_join: Literal["auto", "on", "off"] = "auto"
-    """Whether inner joins of three streams and more with a common key run in one operator, which keeps no intermediate
-    results: where they can, always (another query is refused), or never."""
+    """Whether inner and left joins of three streams and more with a common key run in one operator, which keeps no
+    intermediate results: where they can, always (another query is refused), or never."""
     bad_rows: Literal["quarantine", "fail"] = "quarantine"
     """What happens to rows that cannot be read: they go to quarantine, or the query stops."""
     temporal_wait: Literal["frontier", "none"] = "frontier"

@@ -29,7 +29,7 @@ PASSES: tuple[Pass, ...] = (
     order_joins,  # inner joins are ordered so that each has a key
     close_windows,  # joins get the windows that follow from the conditions of other joins
     find_windows,  # conditions become keys, windows and what is left; times get their bounds
-    group_joins,  # inner joins of streams with a common key run in one operator
+    group_joins,  # inner and left joins of streams with a common key run in one operator
 )
 
 
