@@ -245,7 +245,7 @@ def skewed(batches: int, hot: int) -> list[dict[str, StepInput]]:
     ]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("join", JOINS)
 def test_a_hot_key_is_spread_and_goes_home_again(join: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hot_key_decision, "COLD_BATCHES", COLD)

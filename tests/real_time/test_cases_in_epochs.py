@@ -17,8 +17,8 @@ CASES = [
     for case in read_cases(path)
     if case.error is None
 ]
-#: In a quick run, every eighth case.
-CHOSEN = CASES if ALL else CASES[::8]
+#: In a quick run, every sixteenth case.
+CHOSEN = CASES if ALL else CASES[::16]
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=f"{Path(case.path).stem}-{case.title}") for case in CHOSEN])

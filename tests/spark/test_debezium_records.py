@@ -58,7 +58,7 @@ def plain(rows: pa.Table) -> pa.Table:
     return rows.set_column(rows.column_names.index("ts"), "ts", rows["ts"].cast(pa.int64()))
 
 
-@pytest.mark.sample(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["changelog_kv", "versioned_kv"])
 def test_what_the_workers_decode_is_what_spark_decodes(spark: SparkSession, mode: str) -> None:
     for seed, (kind, (unit, times)) in enumerate(TIMES.items()):

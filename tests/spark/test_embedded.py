@@ -36,6 +36,7 @@ EMIT FINAL;
 """
 
 
+@pytest.mark.slow
 def test_a_chain_of_queries_through_an_embedded_stream(spark: SparkSession, tmp_path: Path) -> None:
     session = watersmeet.connect(spark, workspace=tmp_path / "workspace")
     session.sql(SCRIPT.format(tmp_path))

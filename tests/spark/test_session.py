@@ -123,6 +123,7 @@ def test_settings_of_a_run_do_not_fit_a_frame(session: Session, setting: str) ->
     assert error.value.position is not None
 
 
+@pytest.mark.slow
 def test_a_derived_stream_in_files_has_the_delay_of_its_query(session: Session, tmp_path: Path) -> None:
     """Its results come up to a window out of order: read back, none of them may be late."""
     inner = folder_sink(session, tmp_path / "out")
