@@ -87,11 +87,10 @@ class _Step:
         text = ""
         joined: list[int] = []
         for number in self.probe_order(first):
-            input = self.match.inputs[number]
             rows = self.rows(number, is_old=number < first, is_new=number == first and not pads)
             if pads and number == 0:
                 rows = self.match.rows_sql(0, self.due[first])
-            must_match = not input.optional or (number == first and not pads)
+            must_match = self.must_match(number, first, pads=pads)
             if rows is None and must_match:
                 return None
             rows = rows or f"{self.match.rows_sql(number, self.fresh[number])} WHERE FALSE"
@@ -103,10 +102,16 @@ class _Step:
                 kept = self.kept(number, is_old=number < first, is_due=number == first)
                 on = self.match.condition_sql(joined, number)
                 padded = f"SELECT * {text} LEFT JOIN ({rows}) ON {on} WHERE {kept}"
-                # DuckDB 2.0 moves conditions of later joins into this one, and fails where a column is always NULL
-                text = f"FROM (WITH padded AS MATERIALIZED ({padded}) SELECT * FROM padded)"
+                if any(self.must_match(later, first, pads=pads) for later in range(number + 1, len(self.match.inputs))):
+                    # DuckDB 2.0 would move conditions of that join into this one, and fail if a column is always NULL
+                    padded = f"WITH padded AS MATERIALIZED ({padded}) SELECT * FROM padded"
+                text = f"FROM ({padded})"
             joined.append(number)
         return f"SELECT {self.match.output_sql} {text}"
+
+    def must_match(self, input: int, first: int, *, pads: bool) -> bool:
+        """Return whether results that ``first`` is the first to have something new for must have a row of an input."""
+        return not self.match.inputs[input].optional or (input == first and not pads)
 
     def probe_order(self, first: int) -> list[int]:
         """Return the inputs in the order in which they are joined: of inner joins, the new rows first."""
