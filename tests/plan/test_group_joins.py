@@ -87,12 +87,20 @@ def test_off_and_on() -> None:
             f"a LEFT JOIN b ON a.k = b.k LEFT JOIN c ON b.k = c.k {WITHIN} EMIT CHANGELOG",
             "a, b, c: left joins run in one operator where results are final, and here they are a changelog",
         ),
+        (
+            f"a LEFT JOIN b ON a.k <=> b.k LEFT JOIN c ON b.k <=> c.k {WITHIN}",
+            "a, b, c have no key of one type in common that each join compares with =",
+        ),
+        (
+            "a LEFT JOIN b ON a.k = b.k LEFT JOIN c ON b.k = c.k EMIT FINAL",
+            "a, b, c: left joins run in one operator where windows bound how long each row stays",
+        ),
         (f"a JOIN b ON a.k = b.k {WITHIN}", "there are no inner or left joins of three append-only streams in a row"),
     ],
 )
 def test_on_is_refused_where_there_is_no_group(joins: str, reason: str) -> None:
     with pytest.raises(PlanError) as raised:
-        planned(f"SELECT a.k FROM {joins} SETTINGS multi_join = 'on'")
+        planned(f"SELECT a.k FROM {joins} SETTINGS multi_join = 'on', join_max_buffered_bytes = 1000000")
     assert raised.value.message == "multi_join = 'on', but no joins of this query can run in one operator"
     assert raised.value.detail == reason
     assert raised.value.position is not None

@@ -73,10 +73,14 @@ def _ungrouped(node: Node, query: LogicalQuery) -> Iterator[str]:
         return
     if len(node.inputs) > 2 and (_is_inner(node) or _is_chain(node)):
         names = ", ".join(query.inputs[leaf.input.index].alias for leaf in leaves_of(node))
-        if _is_inner(node) or _is_final(query):
+        if _is_inner(node):
             yield f"{names} have no key of one type in common"
-        else:
+        elif not _is_final(query):
             yield f"{names}: left joins run in one operator where results are final, and here they are a changelog"
+        elif None in _chain_times(node, query.columns)[1].values():
+            yield f"{names}: left joins run in one operator where windows bound how long each row stays"
+        else:
+            yield f"{names} have no key of one type in common that each join compares with ="
     else:
         yield from _ungrouped(node.left, query)
         yield from _ungrouped(node.right, query)
@@ -150,9 +154,8 @@ def _chain(top: Join, columns: Columns) -> JoinGroup | None:
     """
     joins = list(joins_of(top))
     inputs = tuple(leaf.input.index for leaf in leaves_of(top))
-    optional = frozenset(inputs[i] for i, join in enumerate(joins, 1) if join.kind is JoinKind.LEFT)
-    differences = _chain_differences(joins, inputs, optional, columns)
-    reaches = _chain_reaches(inputs, differences)
+    optional = _optional(top)
+    differences, reaches = _chain_times(top, columns)
     if None in reaches.values():
         return None
     group = _group(joins, inputs, differences, reaches, columns)
@@ -213,6 +216,18 @@ def _reach(input: int, inputs: Sequence[int], differences: Differences) -> int |
     latest = [differences.get(input, other).upper for other in inputs if other != input]
     known = [upper for upper in latest if upper is not None]
     return max(known) if len(known) == len(latest) else None
+
+
+def _optional(top: Join) -> frozenset[int]:
+    """The inputs that the left joins of a chain add."""
+    return frozenset(i for join in joins_of(top) if join.kind is JoinKind.LEFT for i in join.right.inputs)
+
+
+def _chain_times(top: Join, columns: Columns) -> tuple[Differences, dict[int, int | None]]:
+    """The bounds between the inputs of a chain, and how long a row of each may stay."""
+    inputs = [leaf.input.index for leaf in leaves_of(top)]
+    differences = _chain_differences(list(joins_of(top)), inputs, _optional(top), columns)
+    return differences, _chain_reaches(inputs, differences)
 
 
 def _chain_differences(
