@@ -214,6 +214,15 @@ window = st.integers(-6, 4).flatmap(lambda low: st.integers(0, 8).map(lambda wid
 
 
 @st.composite
+def arrivals_of(draw: st.DrawFn, streams: int) -> list[Arrival]:
+    """Rows of some streams, out of order by up to eight, some without a key or a value."""
+    value = st.sampled_from([0, 1, 2, None])
+    row = st.tuples(st.sampled_from([1, 1, 1, 2, None]), value, st.integers(-5, 3))
+    drawn = draw(st.lists(st.tuples(st.integers(0, streams - 1), row), min_size=1, max_size=18))
+    return [(stream, (k, v, i + jitter)) for i, (stream, (k, v, jitter)) in enumerate(drawn)]
+
+
+@st.composite
 def queries(draw: st.DrawFn) -> Query:
     streams = draw(st.sampled_from([3, 3, 4, 5]))
     windows = {}
@@ -241,10 +250,7 @@ def test_the_join_is_exact_under_disorder_restarts_and_any_cut(query: Query, dat
 
 def check(query: Query, data: st.DataObject) -> None:
     """Feed random rows in random steps; results, late rows and state are the model's after each."""
-    value = st.sampled_from([0, 1, 2, None])
-    row = st.tuples(st.sampled_from([1, 1, 1, 2, None]), value, st.integers(-5, 3))
-    drawn = data.draw(st.lists(st.tuples(st.integers(0, query.streams - 1), row), min_size=1, max_size=18))
-    arrivals: list[Arrival] = [(stream, (k, v, i + jitter)) for i, (stream, (k, v, jitter)) in enumerate(drawn)]
+    arrivals = data.draw(arrivals_of(query.streams))
     try:
         run = Run(query)
     except PlanError:  # its windows contradict each other

@@ -12,15 +12,11 @@ import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
 
-from tests.kernels.test_multi_way import cuts
-from watersmeet.engine.control_events import Event, EventKind
+from tests.kernels.test_multi_way import END, Arrival, Row, arrivals_of, cuts, window
 from watersmeet.errors import PlanError
 from watersmeet.kernels.multi_way.join import MultiWayJoin
 from watersmeet.testing.harness import Harness, StepInput, load_script
 
-END = [Event(EventKind.END)]
-Row = tuple[int | None, int | None, int]  # k, v, ts
-Arrival = tuple[int, Row]  # the number of a stream, and its row
 Result = tuple[Row | None, ...]
 FAR = 10**9
 
@@ -288,9 +284,6 @@ def test_all_permutations_of_arrival_in_all_cuts(restarts: bool) -> None:
     assert found == {(key, *values): 1 for key in range(len(tried)) for values in expected}
 
 
-window = st.integers(-6, 4).flatmap(lambda low: st.integers(0, 8).map(lambda width: (low, low + width)))
-
-
 @st.composite
 def chains(draw: st.DrawFn) -> Chain:
     streams = draw(st.sampled_from([3, 3, 4, 5]))
@@ -324,15 +317,12 @@ def test_the_chain_is_exact_under_disorder_restarts_and_any_cut(chain: Chain, da
 
 def check(chain: Chain, data: st.DataObject) -> None:
     """Feed random rows in random steps; results, late rows and state are the model's after each."""
-    value = st.sampled_from([0, 1, 2, None])
-    row = st.tuples(st.sampled_from([1, 1, 1, 2, None]), value, st.integers(-5, 3))
-    drawn = data.draw(st.lists(st.tuples(st.integers(0, chain.streams - 1), row), min_size=1, max_size=18))
-    arrivals: list[Arrival] = [(stream, (k, v, i + jitter)) for i, (stream, (k, v, jitter)) in enumerate(drawn)]
+    arrivals = data.draw(arrivals_of(chain.streams))
     try:
         run = Run(chain)
     except PlanError:  # its windows contradict each other
         reject()
-    cuts = sorted({0, len(arrivals), *data.draw(st.lists(st.integers(0, len(arrivals)), max_size=6))})
-    for low, high in pairwise(cuts):
+    edges = sorted({0, len(arrivals), *data.draw(st.lists(st.integers(0, len(arrivals)), max_size=6))})
+    for low, high in pairwise(edges):
         run.step(arrivals[low:high], restart=data.draw(st.booleans()))
     run.end()
