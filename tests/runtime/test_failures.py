@@ -50,6 +50,7 @@ def test_an_error_of_ours_comes_back_as_it_was_raised() -> None:
     "text",
     [
         "Task 1 failed 4 times: a.b.SparkException: Python worker exited unexpectedly (crashed).\n\tat a.B",
+        "Task 0 failed 4 times: a.b.SparkException: Python daemon failed to launch worker.\n\tat a.B",
         "Job aborted.\nCaused by: java.io.EOFException\n\tat java.io.DataInputStream.readInt(DataInputStream.java)",
     ],
 )

@@ -23,7 +23,10 @@ _CALL = re.compile(r"An error occurred while calling [\w.:$]+\n: ")
 _UNANSWERED_CALL = re.compile(r"An error occurred while calling [\w.:$]+")
 _JAVA_CLASS = re.compile(r"^(?:[\w$]+\.)+[\w$]*(?:Exception|Error): (?=.)")
 _ERROR_CLASS = re.compile(r"^\[[A-Z0-9_.]+\]\s*|\s*SQLSTATE: \w+.*", re.DOTALL)
-_DEAD_WORKER = re.compile(r"Python worker exited unexpectedly|java\.io\.EOFException")
+# The second is said of a worker that dies before it has taken up a task, and of one that cannot be forked.
+_DEAD_WORKER = re.compile(
+    r"Python worker exited unexpectedly|Python daemon failed to launch worker|java\.io\.EOFException"
+)
 _RESUME = "its checkpoint is kept, so the query can be resumed"
 
 
