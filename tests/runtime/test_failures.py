@@ -51,6 +51,7 @@ def test_an_error_of_ours_comes_back_as_it_was_raised() -> None:
     [
         "Task 1 failed 4 times: a.b.SparkException: Python worker exited unexpectedly (crashed).\n\tat a.B",
         "Task 0 failed 4 times: a.b.SparkException: Python daemon failed to launch worker.\n\tat a.B",
+        "Caused by: java.io.IOException: Broken pipe\n\tat java.base/a.B(B)\n\tat org.apache.spark.api.python.C(C)",
         "Job aborted.\nCaused by: java.io.EOFException\n\tat java.io.DataInputStream.readInt(DataInputStream.java)",
     ],
 )
@@ -58,6 +59,11 @@ def test_a_dead_worker_is_named(text: str) -> None:
     error = translate(Exception(text), "q")
     assert error.message == "query q failed: a Python worker died, perhaps because memory ran out"
     assert "SETTINGS memory_limit" in str(error.hint)
+
+
+def test_a_pipe_that_breaks_elsewhere_is_no_dead_worker() -> None:
+    text = "Caused by: java.io.IOException: Broken pipe\n\tat java.base/a.B(B.java)\n\tat org.postgresql.C(C.java)"
+    assert translate(Exception(text), "q").message == "query q failed: Broken pipe"
 
 
 @pytest.mark.parametrize(

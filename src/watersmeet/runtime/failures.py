@@ -23,9 +23,12 @@ _CALL = re.compile(r"An error occurred while calling [\w.:$]+\n: ")
 _UNANSWERED_CALL = re.compile(r"An error occurred while calling [\w.:$]+")
 _JAVA_CLASS = re.compile(r"^(?:[\w$]+\.)+[\w$]*(?:Exception|Error): (?=.)")
 _ERROR_CLASS = re.compile(r"^\[[A-Z0-9_.]+\]\s*|\s*SQLSTATE: \w+.*", re.DOTALL)
-# The second is said of a worker that dies before it has taken up a task, and of one that cannot be forked.
+# What Spark says of a worker that dies while it works, before it has taken up a task (or cannot be forked), while
+# results are read from it, and while rows are written to it.
 _DEAD_WORKER = re.compile(
     r"Python worker exited unexpectedly|Python daemon failed to launch worker|java\.io\.EOFException"
+    r"|Exception: (?:Broken pipe|Connection reset)[^\n]*\n"
+    r"(?:\s+at java\.base/[^\n]*\n)*\s+at org\.apache\.spark\.api\.python\."
 )
 _RESUME = "its checkpoint is kept, so the query can be resumed"
 
