@@ -88,8 +88,63 @@ def _three_or(one: bool | None, other: bool | None) -> bool | None:
 
 
 @dataclass(frozen=True)
+class RowWindow:
+    """A window that rows close for themselves: in SQL, in Python, and the last time of a partner (None: no partner)."""
+
+    sql: str
+    test: Callable[[Row, Row], bool]  # of rows whose v are not NULL
+    last: dict[str, Callable[[Row], int]]
+    reads: tuple[str, ...] = ("l",)  # the streams whose v are read
+
+    def matches(self, left: Row, right: Row) -> bool:
+        return self._is_known("l", left) and self._is_known("r", right) and self.test(left, right)
+
+    def last_partner(self, stream: str, row: Row) -> int | None:
+        return self.last[stream](row) if self._is_known(stream, row) else None
+
+    def _is_known(self, stream: str, row: Row) -> bool:
+        return stream not in self.reads or row["v"] is not None
+
+
+ROW_WINDOWS = (
+    RowWindow(
+        "r.ts BETWEEN l.ts AND l.ts + 3 * l.v",
+        lambda l, r: l["ts"] <= r["ts"] <= l["ts"] + 3 * l["v"],  # noqa: E741
+        {"l": lambda l: l["ts"] + 3 * l["v"], "r": lambda r: r["ts"]},  # noqa: E741
+    ),
+    RowWindow(
+        "r.ts <= l.ts + 2 * l.v AND l.ts - 3 * r.v < r.ts",
+        lambda l, r: r["ts"] <= l["ts"] + 2 * l["v"] and l["ts"] - 3 * r["v"] < r["ts"],  # noqa: E741
+        {"l": lambda l: l["ts"] + 2 * l["v"], "r": lambda r: r["ts"] + 3 * r["v"] - 1},  # noqa: E741
+        ("l", "r"),
+    ),
+    RowWindow(
+        "2 * r.ts < l.ts + l.v + 4 AND r.ts >= l.ts - 6",
+        lambda l, r: 2 * r["ts"] < l["ts"] + l["v"] + 4 and r["ts"] >= l["ts"] - 6,  # noqa: E741
+        {"l": lambda l: (l["ts"] + l["v"] + 3) // 2, "r": lambda r: r["ts"] + 6},  # noqa: E741
+    ),
+    RowWindow(
+        "r.ts - l.v <= l.ts + 5 AND r.ts * 1.5 <= 2 * (l.ts + 9) AND -r.ts <= 3 - l.ts",
+        lambda l, r: r["ts"] - l["v"] <= l["ts"] + 5 and 3 * r["ts"] <= 4 * (l["ts"] + 9) and l["ts"] - 3 <= r["ts"],  # noqa: E741
+        {"l": lambda l: min(l["ts"] + 5 + l["v"], 4 * (l["ts"] + 9) // 3), "r": lambda r: r["ts"] + 3},  # noqa: E741
+    ),
+    RowWindow(
+        "r.ts = l.ts + 2 * l.v AND l.ts <= r.ts",
+        lambda l, r: r["ts"] == l["ts"] + 2 * l["v"],  # noqa: E741
+        {"l": lambda l: l["ts"] + 2 * l["v"], "r": lambda r: r["ts"]},  # noqa: E741
+    ),
+    RowWindow(
+        "r.ts >= l.ts AND r.ts <= l.ts + CAST(1.7 * l.v AS DECIMAL(5, 1))",
+        lambda l, r: r["ts"] >= l["ts"] and 10 * (r["ts"] - l["ts"]) <= 17 * l["v"],  # noqa: E741
+        # a decimal is rounded up
+        {"l": lambda l: l["ts"] - (-17 * l["v"] // 10), "r": lambda r: r["ts"]},  # noqa: E741
+    ),
+)
+
+
+@dataclass(frozen=True)
 class Shape:
-    """One query: ``lower <= r.ts - l.ts <= upper``, keys k and perhaps g."""
+    """One query: ``lower <= r.ts - l.ts <= upper`` or a window of each row's own, keys k and perhaps g."""
 
     kind: Kind
     changelog: bool
@@ -100,6 +155,7 @@ class Shape:
     grace: int
     buckets: int
     alternative: Alternative | None = None  # then the join is written as WHERE … OR [NOT] EXISTS
+    window: RowWindow | None = None  # in place of the bounds
 
     def sql(self, delays: dict[str, int]) -> str:
         streams = "".join(
@@ -110,7 +166,8 @@ class Shape:
         terms = [f"l.{key} {'IS NOT DISTINCT FROM' if safe else '='} r.{key}" for key, safe in self.keys]
         if self.residual is not None:
             terms.append(self.residual.sql)
-        terms.append(f"r.ts BETWEEN l.ts + {self.lower} AND l.ts + {self.upper}".replace("+ -", "- "))
+        bounds = f"r.ts BETWEEN l.ts + {self.lower} AND l.ts + {self.upper}".replace("+ -", "- ")
+        terms.append(self.window.sql if self.window is not None else bounds)
         join = {"semi": "LEFT SEMI", "anti": "LEFT ANTI"}.get(self.kind, self.kind.upper().replace("_", " "))
         columns = ", ".join(f"{side}.{name} AS {side}{name}" for side in self.sides for name in COLUMNS)
         grace = f" GRACE PERIOD INTERVAL '{self.grace}' SECONDS" if self.grace else ""
@@ -133,11 +190,23 @@ class Shape:
             on=[(key, key) for key, _ in self.keys],
             null_safe=[safe for _, safe in self.keys],
             times=("ts", "ts"),
-            lo=self.lower,
-            hi=self.upper,
-            residual=self.residual.test if self.residual is not None else None,
+            lo=self.lower if self.window is None else None,
+            hi=self.upper if self.window is None else None,
+            residual=self._tests,
             alternative=self.alternative.test if self.alternative is not None else None,
         )
+
+    def _tests(self, left: Row, right: Row) -> bool | None:
+        if self.window is not None and not self.window.matches(left, right):
+            return False
+        return self.residual is None or self.residual.test(left, right)
+
+    def last_partner(self, stream: str, row: Row) -> int | None:
+        """The last time of the other stream at which a row may find a partner; None if it finds none."""
+        if self.window is not None:
+            return self.window.last_partner(stream, row)
+        last: int = row["ts"] + self.upper if stream == "l" else row["ts"] - self.lower
+        return last
 
     def passes(self, row: Row) -> bool:
         """Whether a left row needs no partner."""
@@ -160,7 +229,7 @@ class Feed:
 
 
 @st.composite
-def shapes(draw: st.DrawFn, kind: Kind, *, alternatives: bool = False) -> Shape:
+def shapes(draw: st.DrawFn, kind: Kind, *, alternatives: bool = False, windows: bool = False) -> Shape:
     lower = draw(st.integers(-6, 6))
     g = draw(st.sampled_from([None, False, True]))
     return Shape(
@@ -173,6 +242,7 @@ def shapes(draw: st.DrawFn, kind: Kind, *, alternatives: bool = False) -> Shape:
         grace=0 if alternatives else draw(st.sampled_from([0, 0, 1, 3])),
         buckets=draw(st.integers(1, 3)),
         alternative=draw(st.sampled_from(ALTERNATIVES)) if alternatives else None,
+        window=draw(st.sampled_from(ROW_WINDOWS)) if windows else None,
     )
 
 
@@ -268,8 +338,8 @@ class Model:
         self.frontier = END
 
     def is_final(self, row: Row, stream: str) -> bool:
-        last = row["ts"] + self.shape.upper if stream == "l" else row["ts"] - self.shape.lower
-        return bool(last < self.frontier)
+        last = self.shape.last_partner(stream, row)
+        return last is None or last < self.frontier
 
     def results(self) -> Counter[Any]:
         """Return the expected accumulated output."""

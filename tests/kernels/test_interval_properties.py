@@ -68,6 +68,15 @@ def test_rows_on_time_are_joined_exactly_however_late_the_others_are(kind: Kind,
     check(shape, delays, data.draw(st.composite(cut)(data.draw(st.composite(rows_of)()))))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@per_kind
+@given(data=st.data())
+def test_rows_close_windows_of_their_own(kind: Kind, data: st.DataObject) -> None:
+    shape = data.draw(shapes(kind, windows=True))
+    delays = {name: data.draw(st.integers(0, 3)) for name in STREAMS}
+    check(shape, delays, data.draw(st.composite(cut)(data.draw(st.composite(rows_of)()))))
+
+
 @pytest.mark.parametrize("kind", ["semi", "anti"])
 @per_kind
 @given(data=st.data())

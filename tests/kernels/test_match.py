@@ -29,9 +29,9 @@ def match(window: WindowMatch, side: Side, own: int, other: int) -> bool:
 
 @given(window=windows(), low=st.integers(-3, 3), length=st.integers(0, 3))
 @pytest.mark.parametrize("side", Side)
-def test_partners_lie_just_between_partner_times(side: Side, window: WindowMatch, low: int, length: int) -> None:
+def test_partners_lie_just_between_those_times(side: Side, window: WindowMatch, low: int, length: int) -> None:
     others = range(low, low + length + 1)
-    first, last = window.partner_times(side, others[0], others[-1])
+    first, last = window.times_between(side, others[0], others[-1])
     assert [own for own in TIMES if first <= own <= last] == [
         own for own in TIMES if any(match(window, side, own, other) for other in others)
     ]
@@ -52,5 +52,5 @@ def test_the_ends_of_the_axis(side: Side) -> None:
     window = WindowMatch(JoinKind.INNER, SideColumns(()), SideColumns(()), (), -5, 5)
     assert window.closed_before(side, NEVER) == NEVER
     assert window.closed_before(side, FOREVER) == FOREVER
-    first, last = window.partner_times(side, FOREVER, NEVER)  # of no rows at all
+    first, last = window.times_between(side, FOREVER, NEVER)  # of no rows at all
     assert first > last

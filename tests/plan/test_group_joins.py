@@ -95,6 +95,10 @@ def test_off_and_on() -> None:
             "a LEFT JOIN b ON a.k = b.k LEFT JOIN c ON b.k = c.k EMIT FINAL",
             "a, b, c: left joins run in one operator where windows bound how long each row stays",
         ),
+        (
+            "a JOIN b ON a.k = b.k AND b.ts BETWEEN a.ts AND a.j JOIN c ON a.k = c.k AND c.ts = a.ts",
+            "a, b, c: a join whose rows close their own windows runs by itself",
+        ),
         (f"a JOIN b ON a.k = b.k {WITHIN}", "there are no inner or left joins of three append-only streams in a row"),
     ],
 )

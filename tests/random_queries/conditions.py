@@ -45,6 +45,13 @@ FILTERS = (  # of WHERE
     "{l}.ts - {r}.ts > 0",
     "{l}.ts > 5",
 )
+_ROWS_OWN = (  # windows that rows close for themselves
+    "{r}.ts BETWEEN {l}.ts AND {l}.ts + 3 * {l}.v",
+    "{l}.ts BETWEEN {r}.ts - {upper} AND {r}.ts + {r}.v",
+    "{r}.ts <= {l}.ts + {l}.v AND {l}.ts - 2 * {r}.v < {r}.ts",
+    "2 * {r}.ts < {l}.ts + {l}.v + 20 AND {r}.ts >= {l}.ts - {upper}",
+    "{r}.ts = {l}.ts + {l}.v AND {r}.ts >= {l}.ts - {upper}",
+)
 _TOLERANCES = {
     Pick.NEWEST_AT: ("{l}.ts - {r}.ts <= <5>", "{r}.ts >= {l}.ts - <5>"),
     Pick.OLDEST_AT: ("{r}.ts - {l}.ts <= <5>", "{r}.ts <= {l}.ts + <5>"),
@@ -85,7 +92,10 @@ def windows(draw: st.DrawFn, l: str, r: str, *, intervals: bool) -> Condition:  
         f"({{l}}.ts <= {{r}}.ts + {upper}) AND NOT ({{l}}.ts < {{r}}.ts - {upper})",
     )
     one_sided = f"{{l}}.ts <= {{r}}.ts {_plus(lower)}"
-    template = one_sided if draw(rarely(0.05)) else draw(st.sampled_from(templates))
+    rows_own = draw(st.sampled_from(_ROWS_OWN)).replace("{upper}", str(upper))
+    if draw(rarely(0.15)):
+        return Condition(one_sided if draw(rarely(0.3)) else rows_own, l, r)
+    template = draw(st.sampled_from(templates))
     return Condition(template, l, r, intervals=intervals and draw(st.booleans()))
 
 

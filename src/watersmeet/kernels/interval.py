@@ -7,7 +7,8 @@ NULL times   (padded rows of an earlier join) match nothing
 Passing      left rows of a semi or anti join that meet its alternative (``p OR EXISTS``) are emitted as they arrive;
              they match nothing
 Late rows    never reach the kernel
-Final        l if l.$t + upper < F, r if r.$t - lower < F, F being the operator's frontier after the batch
+Final        l if l.$t + upper < F, r if r.$t - lower < F, F being the operator's frontier after the batch; rows with a
+             window of their own once it is below F (expiring_match.py)
 State        rows that are not final, and marks of those that have found a partner.  Semi and anti joins do not store
              a left row that had a partner when it arrived, nor one that passes
 

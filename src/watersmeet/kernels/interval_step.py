@@ -18,7 +18,7 @@ from watersmeet.kernels.api import (
     StepResult,
     quote,
 )
-from watersmeet.kernels.match import WindowMatch, number_rows, time_range
+from watersmeet.kernels.match import WindowMatch, number_rows
 
 
 def run(
@@ -32,8 +32,8 @@ def run(
     first_rid: int,
 ) -> StepResult:
     """Join the new rows of both sides, none of them late, with each other and with stored rows."""
-    left = number_rows(inputs[0], first_rid)
-    right = number_rows(inputs[1], first_rid + left.num_rows)
+    left = match.arriving(Side.LEFT, number_rows(inputs[0], first_rid), state)
+    right = match.arriving(Side.RIGHT, number_rows(inputs[1], first_rid + left.num_rows), state)
     passing = None
     if match.passing is not None:
         rows = state.register(left)
@@ -254,7 +254,7 @@ class _Step:
         """Return SQL for stored rows of a side, all that new rows of the other side may match among them."""
         if side not in self.looked_up:
             new = self.new[side.other]
-            times = self.match.partner_times(side, *time_range(new))
+            times = self.match.partner_times(side, new)
             probes = self.match.probes(side.other, new)
             self.looked_up[side] = self.state.rows_with_keys(side.value, self.match.key_columns(side), probes, *times)
         return self.looked_up[side]

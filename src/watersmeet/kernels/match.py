@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.columns import RID, TIME
-from watersmeet.kernels.api import FOREVER, NEVER, JoinKind, Side, quote, shift
+from watersmeet.kernels.api import FOREVER, NEVER, JoinKind, Side, StateView, quote, shift
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +94,16 @@ class WindowMatch:
 
     # -- time ------------------------------------------------------------------------------------------------------
 
+    def time_column(self, side: Side) -> str:
+        """Return the column that has the event time of a side's rows."""
+        del side
+        return TIME
+
+    def arriving(self, side: Side, rows: pa.Table, state: StateView) -> pa.Table:
+        """Return new rows of a side as they are joined and stored."""
+        del side, state
+        return rows
+
     @property
     def partition_width(self) -> int | None:
         """The width of a time partition of the state: an eighth of the time that rows stay.
@@ -110,8 +120,12 @@ class WindowMatch:
             return shift(frontier, None if self.upper is None else -self.upper)
         return shift(frontier, self.lower)
 
-    def partner_times(self, side: Side, low: int, high: int) -> tuple[int, int]:
-        """Return the least and greatest time of a side's rows that may match others at ``low`` to ``high``."""
+    def partner_times(self, side: Side, others: pa.Table) -> tuple[int, int]:
+        """Return the least and greatest ``$t`` of a side's rows that may match some rows of the other side."""
+        return self.times_between(side, *time_range(others))
+
+    def times_between(self, side: Side, low: int, high: int) -> tuple[int, int]:
+        """Return the least and greatest time that bounds allow a side, if the other has times ``low`` to ``high``."""
         if side is Side.LEFT:  # r - upper <= l <= r - lower
             first = NEVER if self.upper is None else shift(low, -self.upper)
             last = FOREVER if self.lower is None else shift(high, -self.lower)
@@ -128,10 +142,11 @@ class WindowMatch:
             f"l.{quote(key.left)} {'IS NOT DISTINCT FROM' if key.null_safe else '='} r.{quote(key.right)}"
             for key in self.keys
         ]
+        left, right = (f"{side.alias}.{quote(self.time_column(side))}" for side in Side)
         if self.lower is not None:
-            terms.append(f"r.{quote(TIME)} >= l.{quote(TIME)} + {self.lower}")
+            terms.append(f"{right} >= {left} + {self.lower}")
         if self.upper is not None:
-            terms.append(f"r.{quote(TIME)} <= l.{quote(TIME)} + {self.upper}")
+            terms.append(f"{right} <= {left} + {self.upper}")
         if self.residual is not None:
             terms.append(f"({self.residual})")
         return " AND ".join(terms) or "TRUE"
@@ -166,9 +181,9 @@ def number_rows(rows: pa.Table, first: int) -> pa.Table:
     return rows.append_column(RID, pa.array(np.arange(first, first + rows.num_rows, dtype=np.int64)))
 
 
-def time_range(rows: pa.Table) -> tuple[int, int]:
+def time_range(rows: pa.Table, column: str = TIME) -> tuple[int, int]:
     """Return the least and greatest event time; (FOREVER, NEVER) if there is none."""
-    times = pc.min_max(rows[TIME])
+    times = pc.min_max(rows[column])
     if not times["min"].is_valid:
         return FOREVER, NEVER
     return times["min"].as_py(), times["max"].as_py()

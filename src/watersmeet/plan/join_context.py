@@ -14,10 +14,11 @@ from watersmeet.kernels.changelog.newest import Newest
 from watersmeet.kernels.match import SideColumns
 from watersmeet.plan.across_sides import render
 from watersmeet.plan.emission import Emission
+from watersmeet.plan.expiry_sql import expiry_sql
 from watersmeet.plan.join_terms import JoinTerms
 from watersmeet.plan.logical.query import LogicalQuery
 from watersmeet.plan.logical.time_bounds import Interval
-from watersmeet.plan.logical.tree import Join, Leaf
+from watersmeet.plan.logical.tree import Input, Join, Leaf
 from watersmeet.plan.operators.version_rules import versions_of
 from watersmeet.plan.physical_plan import Feed
 from watersmeet.plan.sources import Sources, quoted_column
@@ -66,6 +67,10 @@ class JoinContext:
         tested = self.terms.alternative if side is Side.LEFT else None
         return self.sources.carried_names(tested) if tested is not None else set()
 
+    def _expiry_columns(self, side: Side) -> set[str]:
+        terms = (term for each in self.terms.expiries[side.index] for _, term in each.terms)
+        return {self.sources.carried_name(term) for term in terms}
+
     def output_columns(self, side: Side) -> set[str]:
         """The columns of a side that the results must hold."""
         return self.sources.of_side(self.needed, self.join.child(side)) if self.join.kind.outputs(side) else set()
@@ -73,6 +78,7 @@ class JoinContext:
     def required_columns(self, side: Side) -> set[str]:
         """All columns that a side must deliver."""
         required = self.condition_columns(side) | self.output_columns(side) | self._alternative_columns(side)
+        required |= self._expiry_columns(side)
         if self.join.asof is not None and side is Side.RIGHT:
             required |= set(self.versions().columns)
         if (newest := self.replaced(side)) is not None:
@@ -83,6 +89,8 @@ class JoinContext:
         """The columns of a side as its kernel finds them; an external table has no feed."""
         time = feed.times[0] if feed is not None and len(feed.times) == 1 else None
         condition = self.condition_columns(side) - {time}
+        if time is not None and self.terms.expiries[side.index]:  # then $t is another time
+            condition, time = condition | {time}, None
         return SideColumns(tuple(sorted(self.output_columns(side))), tuple(sorted(condition)), time)
 
     # -- changing streams and tables -------------------------------------------------------------------------------
@@ -114,6 +122,26 @@ class JoinContext:
         """What matching rows must meet beside keys and window, over the kernel's rows ``l`` and ``r``."""
         return " AND ".join(self._residual_terms()) or None
 
+    def until_sql(self, side: Side) -> str | None:
+        """The last internal event time of a partner, over a row of a side; None where its bounds or nothing says it."""
+        if not (expiries := self.terms.expiries[side.index]):
+            return None
+        scale = self._partner(side).time.unit.scale
+        found = [expiry_sql(each, scale, self._term) for each in expiries]
+        if len(found) == 1:
+            return found[0]
+        # DuckDB's least() skips NULL, and a row with one matches nothing
+        known = " AND ".join(f"{each} IS NOT NULL" for each in found)
+        return f"CASE WHEN {known} THEN least({', '.join(found)}) END"
+
+    def _term(self, term: exp.Expr) -> tuple[str, exp.DataType]:
+        value = self.sources.value(term.name, lambda _: quoted_column(TIME))
+        return value.sql(dialect="duckdb"), self.sources.columns[term.name].type
+
+    def _partner(self, side: Side) -> Input:
+        (leader,) = self.join.condition.leaders[side.other.index]
+        return self.query.inputs[leader]
+
     def alternative_sql(self) -> str | None:
         """What makes a left row a result whatever its partners, over the kernel's row ``l``."""
         return None if self.terms.alternative is None else render(self.terms.alternative, self._column)
@@ -136,8 +164,9 @@ class JoinContext:
         return (Side.LEFT if input in self.join.left.inputs else Side.RIGHT).alias
 
     def _time(self, input: int) -> exp.Column:
-        # a side's $t is the time of one input, unless several lead
-        alone = {leaders[0] for leaders in self.join.condition.leaders if len(leaders) == 1}
+        # a side's $t is the time of one input, unless several lead or its rows expire (kernels/expiring_match.py)
+        leading = zip(self.join.condition.leaders, self.terms.expiries, strict=True)
+        alone = {leaders[0] for leaders, expiries in leading if len(leaders) == 1 and not expiries}
         return quoted_column(TIME if input in alone else self.query.inputs[input].time_name, self._alias(input))
 
 

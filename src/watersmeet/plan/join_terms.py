@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -18,7 +18,7 @@ from watersmeet.plan.across_sides import (
 from watersmeet.plan.external_tables import table_of
 from watersmeet.plan.logical.conditions import inputs_of
 from watersmeet.plan.logical.query import LogicalQuery
-from watersmeet.plan.logical.tree import Join, JoinGroup, KeyPair, Leaf, nullable, operators_of
+from watersmeet.plan.logical.tree import Expiry, Join, JoinGroup, KeyPair, Leaf, nullable, operators_of
 from watersmeet.plan.operators.version_rules import routing_keys
 from watersmeet.plan.sources import Sources
 
@@ -32,6 +32,7 @@ class JoinTerms:
     Each condition of ``residual`` belongs to one of ``owners``, which are several joins in a group. ``common`` are the
     columns of the keys that all inputs of a group share, by input.
     ``alternative`` is tested on left rows alone: those that meet it are results, whatever their partners.
+    The terms of ``expiries`` are columns that travel, by side.
     """
 
     number: int
@@ -41,6 +42,7 @@ class JoinTerms:
     owners: tuple[Join, ...]
     common: tuple[tuple[str, ...], ...] = ()
     alternative: exp.Expr | None = None
+    expiries: tuple[tuple[Expiry, ...], ...] = ((), ())
 
 
 def join_terms(query: LogicalQuery, sources: Sources) -> tuple[dict[Join, JoinTerms], tuple[exp.Expr, ...]]:
@@ -71,7 +73,8 @@ def join_terms(query: LogicalQuery, sources: Sources) -> tuple[dict[Join, JoinTe
             else:
                 require_allowed(carried, owner.title)
         alternative = _alternative(join, sources)
-        found[join] = JoinTerms(number, keys, routes, tuple(residual), tuple(owners), common, alternative)
+        expiries = tuple(tuple(_expiry(each, sources) for each in of_side) for of_side in join.condition.expiries)
+        found[join] = JoinTerms(number, keys, routes, tuple(residual), tuple(owners), common, alternative, expiries)
     return found, tuple(postponed)
 
 
@@ -121,6 +124,18 @@ def _carried(condition: exp.Expr, join: Join, sources: Sources) -> exp.Expr:
     """A condition whose one-sided parts are computed at their sources."""
     padded = nullable(join.left) | nullable(join.right)
     return carry_one_sided(condition, sources.columns, padded, sources.compute, external=sources.external)
+
+
+def _expiry(expiry: Expiry, sources: Sources) -> Expiry:
+    """An expiry whose terms are columns, computed at their sources where need be."""
+    terms = []
+    for factor, term in expiry.terms:
+        if isinstance(term, exp.Column):
+            terms.append((factor, term))
+            continue
+        (input,) = inputs_of(term, sources.columns)
+        terms.append((factor, sources.carried(input, term)))
+    return replace(expiry, terms=tuple(terms))
 
 
 def _commutes(query: LogicalQuery, from_here: Sequence[Join]) -> bool:

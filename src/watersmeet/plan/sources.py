@@ -16,6 +16,7 @@ from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.kernels.changelog.newest import Newest
 from watersmeet.plan.external_tables import computed_key
 from watersmeet.plan.logical.conditions import inputs_of
+from watersmeet.plan.logical.key_types import type_of
 from watersmeet.plan.logical.query import LogicalQuery
 from watersmeet.plan.logical.tree import Input, InputColumn, Node, changing
 from watersmeet.plan.physical_plan import PhysicalInput, restorable
@@ -64,6 +65,15 @@ class Sources:
         name = self.inputs[input].physical(f"$e{len(part.computed)}")
         part.computed[name] = expression
         return name
+
+    def carried(self, input: int, expression: exp.Expr) -> exp.Column:
+        """The column that carries an expression over an input; it is computed at the source, once."""
+        computed = self._parts[input].computed
+        name = next((name for name, each in computed.items() if each == expression), None)
+        if name is None:
+            name = self.compute(input, expression)
+            self.columns[name] = InputColumn(name, input, "", type_of(expression, self.columns))
+        return quoted_column(name)
 
     def condition(self, input: int, condition: exp.Expr) -> exp.Column:
         """Have a condition computed at a source, even one that reads no column; returns the column that holds it."""

@@ -45,7 +45,8 @@ def unbounded_sides(joins: Iterable[Join]) -> list[tuple[Join, Side]]:
         stuck = _is_stuck(join)
         for side, bound in ((Side.LEFT, bounds.upper), (Side.RIGHT, bounds.lower)):
             # a changing stream keeps at most one row for each key
-            if (bound is None or stuck) and not changing(join.child(side)):
+            is_open = bound is None and not join.condition.expiries[side.index]
+            if (is_open or stuck) and not changing(join.child(side)):
                 found.append((join, side))
     return found
 

@@ -105,6 +105,20 @@ class AsofClause:
 
 
 @dataclass(frozen=True, slots=True)
+class Expiry:
+    """When the window of a row closes, by its own columns: no later row of the other side can be its partner.
+
+    The last event time of a partner is ``(the sum of each factor * its term + constant) / divisor``, in units of its
+    column; NULL where the row matches nothing. It follows from ``condition``.
+    """
+
+    condition: exp.Expr
+    terms: tuple[tuple[int, exp.Expr], ...]
+    constant: int
+    divisor: int
+
+
+@dataclass(frozen=True, slots=True)
 class JoinCondition:
     """When two rows match, and what this implies for event times.
 
@@ -116,7 +130,8 @@ class JoinCondition:
     lack some. ``loose`` are more bounds (i, j, time j - time i) that apply where neither time is NULL: WITHIN over a
     chain does not constrain a stream that a padded row lacks. ``exact`` are bounds of the same form that fail on NULL,
     as any other condition does. ``implied`` are bounds that every result of the query meets because of other joins.
-    ``grace`` is the GRACE PERIOD that applies, in units of internal event time.
+    ``expiries`` are, for each side without a bound, those that close the windows of its rows; the conditions themselves
+    are in ``residual``. ``grace`` is the GRACE PERIOD that applies, in units of internal event time.
 
     ``lags``: how far an input's event time in the results may lie behind the join's frontier (None: no bound).
     ``differences``: how far apart event times in one result may lie.
@@ -129,6 +144,7 @@ class JoinCondition:
     loose: tuple[Bound, ...] = ()
     exact: tuple[Bound, ...] = ()
     implied: tuple[Bound, ...] = ()
+    expiries: tuple[tuple[Expiry, ...], tuple[Expiry, ...]] = ((), ())
     grace: int = 0
     lags: Mapping[int, int | None] = field(default_factory=dict)
     differences: Differences = field(default_factory=Differences)

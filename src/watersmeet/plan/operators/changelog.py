@@ -11,6 +11,7 @@ from watersmeet.kernels.changelog.newest import Newest
 from watersmeet.kernels.changelog.sides import Change
 from watersmeet.plan.explain_phrases import newest_text
 from watersmeet.plan.join_context import JoinContext
+from watersmeet.plan.logical.tree import Input
 from watersmeet.plan.operators.windowed import WindowedOperator, window_match
 from watersmeet.plan.physical_plan import Feed
 
@@ -23,7 +24,7 @@ class ChangelogOperator(WindowedOperator):
 
     kernel: ChangelogJoin
 
-    def state_text(self, side: Side, reach: str | None) -> str:
+    def state_text(self, side: Side, reach: str | None, partner: Input) -> str:
         """Without a window: the newest row of each key, or the rows not retracted so far."""
         change = self.kernel.changes[side.index]
         if isinstance(change, Newest):
@@ -31,7 +32,7 @@ class ChangelogOperator(WindowedOperator):
         if reach is None and change is Change.RETRACTED:
             return "rows that have not been retracted"
         # named, because slots and zero-argument super() do not go together
-        return WindowedOperator.state_text(self, side, reach)
+        return WindowedOperator.state_text(self, side, reach, partner)
 
     def passing_text(self) -> str:
         """The newest row of a key is kept even if it passes."""

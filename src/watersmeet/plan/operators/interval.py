@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from watersmeet.engine.hot_keys import SpreadRule
+from watersmeet.expressions.text import plain_sql
 from watersmeet.kernels.api import EmitMode, Side
 from watersmeet.kernels.interval import IntervalJoin
 from watersmeet.plan.join_context import JoinContext
+from watersmeet.plan.logical.tree import Join
 from watersmeet.plan.operators.windowed import WindowedOperator, window_match
 from watersmeet.plan.physical_plan import Feed, PhysicalPlan
 from watersmeet.settings.query_settings import QuerySettings
@@ -74,4 +76,9 @@ def plan_interval(context: JoinContext, feeds: Sequence[Feed]) -> IntervalOperat
         gives_ids=gives_ids,
         match=match,
         mirrored=context.join.mirrored,
+        expiring=(_expiring(context.join, Side.LEFT), _expiring(context.join, Side.RIGHT)),
     )
+
+
+def _expiring(join: Join, side: Side) -> str:
+    return " AND ".join(plain_sql(each.condition) for each in join.condition.expiries[side.index])

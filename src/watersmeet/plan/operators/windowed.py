@@ -7,10 +7,12 @@ from dataclasses import dataclass, fields
 
 from watersmeet.expressions.event_time import span_text
 from watersmeet.kernels.api import EmitMode, Side
+from watersmeet.kernels.expiring_match import ExpiringMatch
 from watersmeet.kernels.match import MatchOrAlternative, WindowMatch
 from watersmeet.plan.explain_phrases import input_of, key_lines, plain_condition, window_text
 from watersmeet.plan.join_context import JoinContext
 from watersmeet.plan.logical.time_bounds import Interval
+from watersmeet.plan.logical.tree import Input
 from watersmeet.plan.physical_plan import Feed, PhysicalOperator, PhysicalPlan
 
 
@@ -20,6 +22,7 @@ class WindowedOperator(PhysicalOperator):
 
     match: WindowMatch
     mirrored: bool = False  # RIGHT SEMI or RIGHT ANTI: the kernel's left side is the right one of the text
+    expiring: tuple[str, str] = ("", "")  # by the kernel's sides: the conditions that close the windows of its rows
 
     @property
     def sides(self) -> tuple[Side, Side]:
@@ -36,7 +39,10 @@ class WindowedOperator(PhysicalOperator):
         inputs = {side: input_of(feed.times[0], plan) for side, feed in zip(Side, self.feeds, strict=True)}
         window = Interval(match.lower, match.upper)
         left, right = (inputs[side] for side in self.sides)
-        yield f"  window {window_text(window.negated() if self.mirrored else window, left, right)}"
+        if window.is_free and any(self.expiring):
+            yield "  window set by the rows themselves"
+        else:
+            yield f"  window {window_text(window.negated() if self.mirrored else window, left, right)}"
         if match.residual is not None:
             yield f"  condition in the kernel: {plain_condition(match.residual, mirrored=self.mirrored)}"
         if isinstance(match, MatchOrAlternative):
@@ -45,14 +51,19 @@ class WindowedOperator(PhysicalOperator):
         for name, side in zip(Side, self.sides, strict=True):
             bound = behind[side]
             reach = None if bound is None else span_text(max(bound, 0), inputs[side].time.unit)
-            yield f"  state of the {name.value} side: {self.state_text(side, reach)}"
+            yield f"  state of the {name.value} side: {self.state_text(side, reach, inputs[side.other])}"
         yield from self.skew_lines(plan)
         if retractions := list(self.retraction_texts()):
             yield f"  results are emitted at once; {', '.join(retractions)}"
 
-    def state_text(self, side: Side, reach: str | None) -> str:
+    def state_text(self, side: Side, reach: str | None, partner: Input) -> str:
         """What is kept of a side, at most ``reach`` behind the frontier (None: without a bound)."""
-        return "kept until the end of input" if reach is None else f"rows up to {reach} behind the frontier"
+        if reach is not None:
+            return f"rows up to {reach} behind the frontier"
+        if condition := self.expiring[side.index]:
+            return f"each row while {condition} can still hold"
+        time = f"{partner.alias}.{partner.time.column}"
+        return f"kept until the end of input: no condition bounds {time} from above by this side alone"
 
     def passing_text(self) -> str:
         """What becomes of left rows that are results whatever their partners, once they are emitted."""
@@ -85,9 +96,10 @@ def window_match(context: JoinContext, feeds: Sequence[Feed]) -> WindowMatch:
         residual=context.residual_sql(),
         slack=max(feed.slack for feed in feeds),
     )
-    alternative = context.alternative_sql()
-    if alternative is None:
+    common = {each.name: getattr(match, each.name) for each in fields(match)}
+    if (alternative := context.alternative_sql()) is not None:
+        return MatchOrAlternative(**common, alternative=alternative)
+    until = context.until_sql(Side.LEFT), context.until_sql(Side.RIGHT)
+    if until == (None, None):
         return match
-    return MatchOrAlternative(
-        **{each.name: getattr(match, each.name) for each in fields(match)}, alternative=alternative
-    )
+    return ExpiringMatch(**common, until=until, times=(feeds[0].times[0], feeds[1].times[0]))

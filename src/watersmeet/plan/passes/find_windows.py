@@ -7,6 +7,7 @@ For each join, from the inside out:
                                          -> residual   (anything else)
     the tightest pair of bounds          -> the window; the times of this pair lead, the other bounds are tested
                                             (WITHIN and what other joins imply are in the condition already)
+    any inequality over one event time   -> expiries, of a side without a bound: when each of its rows closes its window
     window and known differences         -> lags: how far an event time in a result may lie behind the frontier
 
 A join as of a time has no window: inequalities over times test the row that was picked.  A join of changing streams has
@@ -32,6 +33,7 @@ from watersmeet.plan.logical.query import LogicalQuery
 from watersmeet.plan.logical.time_bounds import Differences, Interval
 from watersmeet.plan.logical.tree import (
     AsofClause,
+    Expiry,
     Input,
     InputColumn,
     Join,
@@ -43,6 +45,7 @@ from watersmeet.plan.logical.tree import (
     timed,
 )
 from watersmeet.plan.passes.condition_terms import ConditionTerms, Pair, split_conditions
+from watersmeet.plan.passes.expiries import RowSide, expiry_of
 
 Leaders = tuple[tuple[int, ...], tuple[int, ...]]
 
@@ -111,10 +114,34 @@ def _analyzed(join: Join, inputs: Sequence[Input], columns: Mapping[str, InputCo
         bounds=bounds,
         loose=tuple((*pair, interval) for pair, interval in loose.items() if pair != chosen or taken_from_several),
         exact=terms.exact(chosen),
+        expiries=(
+            _expiries(join, Side.LEFT, bounds.upper, leaders, inputs, columns),
+            _expiries(join, Side.RIGHT, bounds.lower, leaders, inputs, columns),
+        ),
         grace=join.condition.grace,
         lags=_lags(join, leaders, bounds, differences),
         differences=differences,
     )
+
+
+def _expiries(
+    join: Join,
+    side: Side,
+    bound: int | None,
+    leaders: Leaders,
+    inputs: Sequence[Input],
+    columns: Mapping[str, InputColumn],
+) -> tuple[Expiry, ...]:
+    """What closes the window of each row of a side that has no ``bound``."""
+    is_dated = all(len(each) == 1 for each in leaders)  # the frontier is that of one time of the other side
+    may_match_null = join.null_aware or join.alternative is not None
+    if bound is not None or not is_dated or may_match_null or table_of(join) is not None:
+        return ()
+    child = join.child(side)
+    row = RowSide(child.visible, nullable(child))
+    (partner,) = leaders[side.other.index]
+    found = (expiry_of(condition, row, inputs[partner], columns) for condition in join.condition.residual)
+    return tuple(each for each in found if each is not None)
 
 
 def _analyzed_changing(join: Join, terms: ConditionTerms) -> JoinCondition:

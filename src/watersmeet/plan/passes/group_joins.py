@@ -73,7 +73,9 @@ def _ungrouped(node: Node, query: LogicalQuery) -> Iterator[str]:
         return
     if len(node.inputs) > 2 and (_is_inner(node) or _is_chain(node)):
         names = ", ".join(query.inputs[leaf.input.index].alias for leaf in leaves_of(node))
-        if _is_inner(node):
+        if _has_expiries(node):
+            yield f"{names}: a join whose rows close their own windows runs by itself"
+        elif _is_inner(node):
             yield f"{names} have no key of one type in common"
         elif not _is_final(query):
             yield f"{names}: left joins run in one operator where results are final, and here they are a changelog"
@@ -102,7 +104,7 @@ def _grouped(node: Node, query: LogicalQuery) -> Node:
 
 def _group_of(top: Join, query: LogicalQuery) -> JoinGroup | None:
     """The group of all joins at and below ``top``; None if one operator cannot compute them."""
-    if len(top.inputs) < 3:
+    if len(top.inputs) < 3 or _has_expiries(top):
         return None
     if _is_inner(top):
         return _inner_group(top, query.columns)
@@ -133,6 +135,10 @@ def _is_append_only(leaf: Leaf) -> bool:
 
 def _is_plain(join: Join) -> bool:
     return join.asof is None and not join.null_aware
+
+
+def _has_expiries(node: Node) -> bool:
+    return any(any(join.condition.expiries) for join in joins_of(node))
 
 
 # -- groups --------------------------------------------------------------------------------------------------------

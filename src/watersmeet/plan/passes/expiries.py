@@ -1,0 +1,165 @@
+"""Windows that each row closes for itself: after what time no partner of it can come.
+
+A comparison is solved for the event time of the other side:
+
+    b.ts BETWEEN a.ts AND a.expires      no row of b later than a.expires matches the row of a
+    2 * r.sn < l.sn + 20                 none with sn > (l.sn + 20 - 1) / 2
+    r.ts <= l.ts + l.ttl * INTERVAL '1' SECOND
+
+Sums, differences, signs and factors that are numbers are taken apart; any other part must read one input of the row's
+side, and is a term of the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from fractions import Fraction
+from math import lcm
+
+from sqlglot import exp
+
+from watersmeet.expressions.event_time import TimeUnit
+from watersmeet.expressions.times import interval_micros
+from watersmeet.expressions.type_groups import INSTANTS, INTEGERS
+from watersmeet.plan.across_sides import is_strict
+from watersmeet.plan.logical.conditions import inputs_of
+from watersmeet.plan.logical.key_types import type_of
+from watersmeet.plan.logical.tree import Expiry, Input, InputColumn
+
+#: Factors stay so small that no sum of 64-bit numbers leaves 128 bits.
+_LARGEST = 2**48
+INTEGERS_AND_DECIMALS = (*INTEGERS, exp.DataType.Type.DECIMAL)
+
+
+@dataclass(frozen=True, slots=True)
+class RowSide:
+    """The side of a row: its ``visible`` inputs, and those among them that it may lack (``nullable``)."""
+
+    visible: Set[int]
+    nullable: Set[int]
+
+
+def expiry_of(condition: exp.Expr, row: RowSide, partner: Input, columns: Mapping[str, InputColumn]) -> Expiry | None:
+    """What a condition says of the last time of ``partner`` that a row of a side can match; None if nothing.
+
+    Raises ``UnsupportedError`` for an interval without a fixed length.
+    """
+    if not isinstance(condition, exp.EQ | exp.LT | exp.LTE | exp.GT | exp.GTE):
+        return None
+    if partner.time.unit is TimeUnit.TIMESTAMP_NTZ:
+        return None
+    solver = _Solver(row, partner, columns)
+    one, other = solver.sum_of(condition.this), solver.sum_of(condition.expression)
+    if one is None or other is None:
+        return None
+    larger = other.plus(one, Fraction(-1))  # not negative, if the condition is ``one <= other``
+    if isinstance(condition, exp.GT | exp.GTE) or (isinstance(condition, exp.EQ) and larger.time > 0):
+        larger = larger.times(Fraction(-1))
+    return larger.solved(condition)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sum:
+    """``time * (the partner's event time) + each factor * its term + constant``."""
+
+    time: Fraction = Fraction(0)
+    terms: tuple[tuple[Fraction, exp.Expr], ...] = ()
+    constant: Fraction = Fraction(0)
+
+    def plus(self, other: _Sum, factor: Fraction = Fraction(1)) -> _Sum:
+        more = other.times(factor)
+        return _Sum(self.time + more.time, (*self.terms, *more.terms), self.constant + more.constant)
+
+    def times(self, factor: Fraction) -> _Sum:
+        terms = tuple((factor * of, term) for of, term in self.terms)
+        return _Sum(factor * self.time, terms, factor * self.constant)
+
+    @property
+    def number(self) -> Fraction | None:
+        """The sum, if it is a plain number."""
+        return None if self.time or self.terms else self.constant
+
+    def solved(self, condition: exp.Expr) -> Expiry | None:
+        """The last time at which the sum is not negative (of < and >: positive); None if there is none."""
+        if self.time >= 0 or not self.terms:
+            return None
+        denominator = lcm(*(each.denominator for each in (self.time, self.constant, *(of for of, _ in self.terms))))
+        whole = self.times(Fraction(denominator))
+        factors = [int(of) for of, _ in whole.terms]
+        constant, divisor = int(whole.constant) - isinstance(condition, exp.LT | exp.GT), -int(whole.time)
+        if max(divisor, *map(abs, factors)) > _LARGEST:
+            return None
+        terms = tuple(zip(factors, (term for _, term in whole.terms), strict=True))
+        return Expiry(condition, terms, constant, divisor)
+
+
+@dataclass(frozen=True, slots=True)
+class _Solver:
+    """Takes expressions apart, over a side's rows and the event time of a partner."""
+
+    row: RowSide
+    partner: Input
+    columns: Mapping[str, InputColumn]
+
+    @property
+    def counts(self) -> bool:
+        """Whether the partner's event time is an integer, so that plain numbers may be added to it."""
+        return self.partner.time.unit.is_integer
+
+    def sum_of(self, node: exp.Expr) -> _Sum | None:
+        """An expression as a sum; None if it is none."""
+        node = node.unnest()
+        if (term := self.term_of(node, INTEGERS_AND_DECIMALS if self.counts else INSTANTS)) is not None:
+            return _Sum(terms=((Fraction(1), term),))
+        match node:
+            case exp.Column() if self._is_partner_time(node):
+                return _Sum(time=Fraction(1))
+            case exp.Literal() if self.counts and not node.is_string and "e" not in node.name.lower():
+                return _Sum(constant=Fraction(node.name))
+            case exp.Interval() if not self.counts:
+                return _Sum(constant=Fraction(interval_micros(node)))
+            case exp.Neg():
+                inner = self.sum_of(node.this)
+                return None if inner is None else inner.times(Fraction(-1))
+            case exp.Add() | exp.Sub():
+                left, right = self.sum_of(node.this), self.sum_of(node.expression)
+                if left is None or right is None:
+                    return None
+                return left.plus(right, Fraction(1 if isinstance(node, exp.Add) else -1))
+            case exp.Mul():
+                return self._product(node.this.unnest(), node.expression.unnest())
+            case exp.Cast() if self.counts and node.to.is_type(exp.DataType.Type.BIGINT):
+                inner_node = node.this.unnest()  # an integer event time has 64 bits at most
+                is_time = isinstance(inner_node, exp.Column) and self._is_partner_time(inner_node)
+                return _Sum(time=Fraction(1)) if is_time else None
+            case _:
+                return None
+
+    def term_of(self, node: exp.Expr, types: Sequence[exp.DType]) -> exp.Expr | None:
+        """The node, if it reads one input of the row's side, can be computed there, and has one of the types."""
+        reads = inputs_of(node, self.columns)
+        if len(reads) != 1 or not reads <= self.row.visible:
+            return None
+        if not isinstance(node, exp.Column) and reads <= self.row.nullable and not is_strict(node):
+            return None
+        return node if type_of(node, self.columns).is_type(*types) else None
+
+    def _product(self, one: exp.Expr, other: exp.Expr) -> _Sum | None:
+        """A product with a number, or of an integer and an interval."""
+        if isinstance(one, exp.Interval):
+            one, other = other, one
+        if isinstance(other, exp.Interval):
+            if self.counts or (times := self.term_of(one, INTEGERS)) is None:
+                return None
+            return _Sum(terms=((Fraction(interval_micros(other)), times),))
+        left, right = self.sum_of(one), self.sum_of(other)
+        if left is None or right is None:
+            return None
+        if left.number is not None:
+            return right.times(left.number)
+        return left.times(right.number) if right.number is not None else None
+
+    def _is_partner_time(self, column: exp.Column) -> bool:
+        known = self.columns.get(column.name)
+        return known is not None and known.input == self.partner.index and self.partner.is_time(known.column)
