@@ -132,6 +132,13 @@ def _windowed(name: str, title: str, data: Data, kind: str, seconds: float, how:
     return Workload(name, title, data, sql, batch, _by_spark(how, seconds) if how else None, **more)
 
 
+def _ordered(name: str, algorithm: str) -> Workload:
+    """Return an inner join whose results come in the order of the left time."""
+    sql, batch = _pairs("", 5)
+    sql = sql.replace(" EMIT", " ORDER BY l.l_ts EMIT") + f" SETTINGS join_algorithm = '{algorithm}'"
+    return Workload(name, f"inner, ±5 s, in order, {algorithm}", _LARGE, sql, batch, _by_spark("inner", 5))
+
+
 def _hot(name: str, skew: str) -> Workload:
     """Return a join with a hot key, whose rows are spread or not.
 
@@ -207,6 +214,8 @@ WORKLOADS: dict[str, Workload] = {
         Workload("anti", "anti, ±5 s", _LARGE, *_lefts("ANTI")),
         _windowed("uuid", "inner, keys of 36 characters", replace(_LARGE, text_keys=True), "", 5, "inner"),
         _wide(),
+        _ordered("ordered", "sliding"),
+        _ordered("ordered_symmetric", "symmetric"),
         _hot("skew", "spread"),
         _hot("skew_keep", "keep"),
         _windowed("window_60", "inner, ±60 s", _USUAL, "", 60, "inner"),

@@ -156,6 +156,8 @@ class Shape:
     buckets: int
     alternative: Alternative | None = None  # then the join is written as WHERE … OR [NOT] EXISTS
     window: RowWindow | None = None  # in place of the bounds
+    probe: str | None = None  # of a sliding join; the left stream needs ORDER BY
+    ordered: bool = False
 
     def sql(self, delays: dict[str, int]) -> str:
         streams = "".join(
@@ -175,7 +177,24 @@ class Shape:
         if self.alternative is not None:
             test = f"{'NOT ' if self.kind == 'anti' else ''}EXISTS (SELECT 1 FROM r WHERE {' AND '.join(terms)})"
             return f"{streams} SELECT {columns} FROM l WHERE {self.alternative.sql} OR {test} EMIT {emit};"
+        if self.ordered:
+            grace += f" ORDER BY {self.probe}.ts"
+        if self.probe is not None:
+            emit += " SETTINGS join_algorithm = 'sliding'"
         return f"{streams} SELECT {columns} FROM l {join} JOIN r ON {' AND '.join(terms)}{grace} EMIT {emit};"
+
+    @property
+    def is_in_order(self) -> bool:
+        """Whether results come in the order of the probe side's times, all of them."""
+        if self.probe is None or (self.buckets > 1 and not self.ordered):
+            return False
+        beside = {"l": ("right", "full", "right_semi", "right_anti"), "r": ("left", "full", "semi", "anti")}
+        return self.kind not in beside[self.probe]
+
+    def probe_time(self, row: tuple[Any, ...]) -> int:
+        """The time of the probe side in a result."""
+        time: int = row[self.sides.index(self.probe) * len(COLUMNS) + COLUMNS.index("ts")]
+        return time
 
     @property
     def sides(self) -> tuple[str, ...]:
@@ -356,3 +375,42 @@ class Model:
     def state_rows(self) -> int:
         """Return for how many rows a partner may still arrive."""
         return sum(not self.is_final(row, name) for name in STREAMS for row in self.kept[name])
+
+
+@dataclass
+class SlidingModel(Model):
+    """A sliding join: a probe row gives all its results once no row before it and no partner of it can come."""
+
+    @property
+    def due(self) -> int:
+        """The time below which probe rows have been answered."""
+        reach = self.shape.upper if self.shape.probe == "l" else -self.shape.lower
+        return self.frontier - max(reach, 0)
+
+    def is_due(self, row: Row) -> bool:
+        return bool(row["ts"] < self.due)
+
+    def answered(self, stream: str) -> list[Row]:
+        """The rows of a stream that take part in results so far."""
+        return [row for row in self.accepted[stream] if stream != self.shape.probe or self.is_due(row)]
+
+    def is_final(self, row: Row, stream: str) -> bool:
+        last = self.shape.last_partner(stream, row)
+        return self.is_due(row) if stream == self.shape.probe else last is None or last < self.due
+
+    def results(self) -> Counter[Any]:
+        found: Counter[Any] = Counter()
+        for left, right in self.shape.reference(self.answered("l"), self.answered("r")):
+            is_pair = self.shape.kind in ("semi", "right_semi") or (left is not None and right is not None)
+            stream, row = ("l", left) if left is not None else ("r", right)
+            assert row is not None
+            if is_pair or self.is_final(row, stream):
+                found[self.shape.output((left, right))] += 1
+        return found
+
+    def _is_done(self, stream: str, row: Row) -> bool:
+        """Of the build side: it has been answered, by a probe row of this step."""
+        if ONE_SIDED.get(self.shape.kind) != stream or stream == self.shape.probe:
+            return False
+        rows = {name: self.answered(name) for name in STREAMS} | {stream: [row]}
+        return bool(self.shape.reference(rows["l"], rows["r"], "semi" if stream == "l" else "right_semi"))

@@ -12,7 +12,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import ALL
-from tests.kernels.models import KINDS, STREAMS, Feed, Model, Shape, cut, disorder, feed, make_harness, rows_of, shapes
+from tests.kernels.models import (
+    KINDS,
+    STREAMS,
+    Feed,
+    Model,
+    Shape,
+    SlidingModel,
+    cut,
+    disorder,
+    feed,
+    make_harness,
+    rows_of,
+    shapes,
+)
 from tests.support.reference import Kind
 from watersmeet.engine.control_events import Event, EventKind
 from watersmeet.testing.harness import Harness
@@ -22,8 +35,9 @@ per_kind = settings(max_examples=settings.default.max_examples // 4 if settings.
 
 def check(shape: Shape, delays: dict[str, int], steps: list[Feed]) -> Model:
     """Run the steps and the end of input; after each, output, late counts and state must be just the model's."""
-    harness, model = make_harness(shape, delays), Model(shape, delays)
+    harness, model = make_harness(shape, delays), (SlidingModel if shape.probe else Model)(shape, delays)
     seen: Counter[Any] = Counter()
+    emitted: list[Any] = []
     counts_rows = shape.residual is None or not shape.residual.one_sided  # a filter takes rows before they count
     for step in steps:
         outcome = feed(harness, step)
@@ -31,6 +45,7 @@ def check(shape: Shape, delays: dict[str, int], steps: list[Feed]) -> Model:
         for weight, row in outcome.changes:
             assert weight > 0 or shape.changelog, "EMIT FINAL took a row back"
             seen[row] += weight
+            emitted.append(row)
         assert min(seen.values(), default=0) >= 0
         assert +seen == model.results()
         if counts_rows:
@@ -40,7 +55,11 @@ def check(shape: Shape, delays: dict[str, int], steps: list[Feed]) -> Model:
     for weight, row in outcome.changes:
         assert weight > 0 or shape.changelog
         seen[row] += weight
+        emitted.append(row)
     model.end()
+    if shape.is_in_order:
+        times = [shape.probe_time(row) for row in emitted]
+        assert times == sorted(times)
     assert min(seen.values(), default=0) >= 0
     assert +seen == model.results()
     assert outcome.count("state_rows") == 0

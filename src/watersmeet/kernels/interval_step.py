@@ -32,14 +32,16 @@ def run(
     first_rid: int,
 ) -> StepResult:
     """Join the new rows of both sides, none of them late, with each other and with stored rows."""
-    left = match.arriving(Side.LEFT, number_rows(inputs[0], first_rid), state)
-    right = match.arriving(Side.RIGHT, number_rows(inputs[1], first_rid + left.num_rows), state)
+    new, next_rid = {}, first_rid
+    for side in match.numbered:
+        new[side] = match.arriving(side, number_rows(inputs[side.index], next_rid), state)
+        next_rid += new[side].num_rows
     passing = None
     if match.passing is not None:
-        rows = state.register(left)
+        rows = state.register(new[Side.LEFT])
         passing = state.register(state.query(f"SELECT * FROM {rows} AS l WHERE {match.passing}"))
-        left = state.query(f"SELECT * FROM {rows} AS l WHERE NOT {match.passing}")
-    step = _Step(match, emit, gives_ids, state, frontiers, first_rid, {Side.LEFT: left, Side.RIGHT: right}, passing)
+        new[Side.LEFT] = state.query(f"SELECT * FROM {rows} AS l WHERE NOT {match.passing}")
+    step = _Step(match, emit, gives_ids, state, frontiers, first_rid, new, passing)
     try:
         return step.run_pairs() if match.kind.pairs else step.run_semi_anti()
     finally:

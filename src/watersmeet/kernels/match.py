@@ -71,6 +71,11 @@ class WindowMatch:
         return None
 
     @property
+    def numbered(self) -> tuple[Side, Side]:
+        """The order in which new rows of the sides get their ids."""
+        return Side.LEFT, Side.RIGHT
+
+    @property
     def output(self) -> tuple[str, ...]:
         """The names of the result columns."""
         return (*self.left.output, *self.right.output)

@@ -33,6 +33,7 @@ from watersmeet.plan.operators.interval import plan_interval
 from watersmeet.plan.operators.lookup import plan_lookup
 from watersmeet.plan.operators.multi_way import plan_multi_way
 from watersmeet.plan.operators.ordered import order_columns, plan_ordered
+from watersmeet.plan.operators.sliding import plan_sliding, sliding_order
 from watersmeet.plan.operators.upsert import lag_of_changes, plan_upsert
 from watersmeet.plan.passes import optimize
 from watersmeet.plan.physical_plan import Feed, PhysicalOperator, PhysicalPlan
@@ -123,6 +124,8 @@ class _Operators:
         self.built += planned.operators(feed, len(self.built))
 
     def _add_join(self, join: Join, needed: frozenset[str]) -> None:
+        if join.probe is not None:
+            needed |= {name for name, _ in sliding_order(join, self._query, self._sources)}
         context = self._context(join, needed)
         table = table_of(join)
         feeds = [self._feed(context, side) for side in Side if side is Side.LEFT or table is None]
@@ -133,6 +136,8 @@ class _Operators:
             operator = plan_asof(context, feeds)
         elif (changes := changes_of(context, feeds)) is not None:
             operator = plan_changelog(context, feeds, changes)
+        elif join.probe is not None:
+            operator = plan_sliding(context, feeds)
         else:
             operator = plan_interval(context, feeds)
         self.built.append(operator)

@@ -25,13 +25,17 @@ from pydantic import StringConstraints, TypeAdapter, ValidationError
 from watersmeet.engine.control_events import Event, EventKind
 from watersmeet.engine.specs import OperatorSpec
 from watersmeet.errors import CheckpointError, ConnectorError
-from watersmeet.runtime.plan_file import PLAN_VERSION, PlanFile, describe, differences, is_multi_way
+from watersmeet.kernels.multi_way.join import MultiWayJoin
+from watersmeet.kernels.sliding import SlidingJoin
+from watersmeet.runtime.plan_file import PLAN_VERSION, PlanFile, describe, differences, has_kernel
 from watersmeet.runtime.storage import DamagedFileError, Storage
 from watersmeet.settings.seek import Seek
 
 _log = logging.getLogger(__name__)
 _EVENT = re.compile(r"(\d{12})\.json")
 _COUNTERS = TypeAdapter(dict[Annotated[str, StringConstraints(pattern=r"^[^.]+\.[^.]+")], int])
+#: Kernels that a setting chooses or leaves out.
+_ALGORITHMS = ((MultiWayJoin, "multi_join", "on", "off"), (SlidingJoin, "join_algorithm", "sliding", "symmetric"))
 _RESTORE = "restore the file from a copy, or start on a new checkpoint"
 
 
@@ -223,8 +227,9 @@ class Checkpoint:
 
 
 def _undo(before: Mapping[str, Mapping[str, str]], now: Mapping[str, Mapping[str, str]]) -> str:
-    """How to go on with a checkpoint: one of a chain of joins is not that of one operator."""
-    had, has = (any(is_multi_way(operator) for operator in operators.values()) for operators in (before, now))
-    if had == has:
-        return "undo the change"
-    return f"undo the change (with SETTINGS multi_join = '{'on' if had else 'off'}' joins run as they did)"
+    """How to go on with a checkpoint of joins that another algorithm computed."""
+    for kernel, setting, chosen, other in _ALGORITHMS:
+        had, has = (any(has_kernel(each, kernel) for each in operators.values()) for operators in (before, now))
+        if had != has:
+            return f"undo the change (with SETTINGS {setting} = '{chosen if had else other}' joins run as they did)"
+    return "undo the change"

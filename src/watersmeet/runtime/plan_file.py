@@ -11,7 +11,6 @@ from pydantic import BaseModel, Field
 
 from watersmeet.engine.specs import OperatorSpec
 from watersmeet.kernels.match import WindowMatch
-from watersmeet.kernels.multi_way.join import MultiWayJoin
 from watersmeet.kernels.multi_way.match import MultiWayMatch
 from watersmeet.settings.seek import Seek
 
@@ -59,9 +58,9 @@ def differences(before: Mapping[str, Mapping[str, str]], now: Mapping[str, Mappi
             yield f"{operator}, {name}: was {old.get(name, 'absent')}, is {new.get(name, 'absent')}"
 
 
-def is_multi_way(described: Mapping[str, str]) -> bool:
-    """Whether a description is that of a multi-way join."""
-    return any(name.startswith(f"{MultiWayJoin.__name__} ") for name in described)
+def has_kernel(described: Mapping[str, str], kernel: type) -> bool:
+    """Whether a description is that of an operator with a kernel of this type."""
+    return any(name.startswith(f"{kernel.__name__} ") for name in described)
 
 
 def _parts(kernel: Any) -> Iterator[tuple[str, object]]:

@@ -24,6 +24,9 @@ class QuerySettings(BaseModel):
     multi_join: Literal["auto", "on", "off"] = "auto"
     """Whether inner and left joins of three streams and more with a common key run in one operator, which keeps no
     intermediate results: where they can, always (another query is refused), or never."""
+    join_algorithm: Literal["auto", "symmetric", "sliding"] = "auto"
+    """How windowed joins of two run: a pair as soon as both rows are there, or in the order of one side's times; by
+    default in order where ORDER BY asks for it."""
     bad_rows: Literal["quarantine", "fail"] = "quarantine"
     """What happens to rows that cannot be read: they go to quarantine, or the query stops."""
     temporal_wait: Literal["frontier", "none"] = "frontier"

@@ -207,7 +207,7 @@ class Join:
     ``tests`` are conditions on the row that a join as of a time picked. A ``null_aware`` join stands for NOT IN, where
     a comparison with NULL counts as a match: no part of its condition may become a key. ``alternative`` is what OR
     combines with EXISTS or IN: left rows that meet it are results, whatever their partners. With a ``group``, one
-    operator computes this join and all those below it.
+    operator computes this join and all those below it. A sliding join has a ``probe`` side, which orders its results.
     """
 
     left: Node
@@ -226,6 +226,7 @@ class Join:
     group: JoinGroup | None = None
     alternative: exp.Expr | None = None
     reordered: bool = False  # not where the text has it
+    probe: Side | None = None
 
     def child(self, side: Side) -> Node:
         """The subtree of one side."""

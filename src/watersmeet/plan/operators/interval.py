@@ -20,8 +20,6 @@ from watersmeet.settings.query_settings import QuerySettings
 class IntervalOperator(WindowedOperator):
     """Inputs are append-only; EMIT CHANGELOG retracts a padded or anti row at its first match."""
 
-    kernel: IntervalJoin
-
     @property
     def spreadable_sides(self) -> tuple[Side, ...]:
         """The sides whose rows of hot keys may be spread over the buckets (engine/hot_keys.py).

@@ -47,14 +47,19 @@ class WindowedOperator(PhysicalOperator):
             yield f"  condition in the kernel: {plain_condition(match.residual, mirrored=self.mirrored)}"
         if isinstance(match, MatchOrAlternative):
             yield f"  left rows that meet {plain_condition(match.alternative)} are emitted at once{self.passing_text()}"
-        behind = {Side.LEFT: window.upper, Side.RIGHT: window.negated().upper}
         for name, side in zip(Side, self.sides, strict=True):
-            bound = behind[side]
+            bound = self.reaches[side]
             reach = None if bound is None else span_text(max(bound, 0), inputs[side].time.unit)
             yield f"  state of the {name.value} side: {self.state_text(side, reach, inputs[side.other])}"
+        yield from self.order_lines()
         yield from self.skew_lines(plan)
         if retractions := list(self.retraction_texts()):
             yield f"  results are emitted at once; {', '.join(retractions)}"
+
+    @property
+    def reaches(self) -> dict[Side, int | None]:
+        """How far behind the frontier rows of a side stay (None: no bound)."""
+        return reaches_of(self.match)
 
     def state_text(self, side: Side, reach: str | None, partner: Input) -> str:
         """What is kept of a side, at most ``reach`` behind the frontier (None: without a bound)."""
@@ -69,6 +74,10 @@ class WindowedOperator(PhysicalOperator):
         """What becomes of left rows that are results whatever their partners, once they are emitted."""
         return ", whatever their partners, and not stored"
 
+    def order_lines(self) -> Iterator[str]:
+        """The order that results have."""
+        return iter(())
+
     def skew_lines(self, plan: PhysicalPlan) -> Iterator[str]:
         """What is done about hot keys."""
         return iter(())
@@ -81,6 +90,11 @@ class WindowedOperator(PhysicalOperator):
     def _results(self, plan: PhysicalPlan) -> str:
         append_only = plan.emission.mode is EmitMode.CHANGELOG and not self.weighted
         return "append-only" if append_only else f"EMIT {plan.emission.mode.value}"
+
+
+def reaches_of(match: WindowMatch) -> dict[Side, int | None]:
+    """How far behind the frontier a row of a side may have a partner (None: no bound)."""
+    return {Side.LEFT: match.upper, Side.RIGHT: None if match.lower is None else -match.lower}
 
 
 def window_match(context: JoinContext, feeds: Sequence[Feed]) -> WindowMatch:

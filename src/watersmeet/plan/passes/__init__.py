@@ -18,6 +18,7 @@ from watersmeet.plan.passes.group_joins import group_joins
 from watersmeet.plan.passes.keep_deletes import keep_deletes
 from watersmeet.plan.passes.order_joins import order_joins
 from watersmeet.plan.passes.push_filters import push_filters
+from watersmeet.plan.passes.slide_joins import slide_joins
 
 Pass = Callable[[LogicalQuery], LogicalQuery]
 
@@ -30,6 +31,7 @@ PASSES: tuple[Pass, ...] = (
     close_windows,  # joins get the windows that follow from the conditions of other joins
     find_windows,  # conditions become keys, windows and what is left; times get their bounds
     group_joins,  # inner and left joins of streams with a common key run in one operator
+    slide_joins,  # joins whose results are wanted in an order get a side that probes
 )
 
 

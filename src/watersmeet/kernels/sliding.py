@@ -1,0 +1,116 @@
+"""The sliding window hash join: one side is built, the other only probes, and results come in the probe side's order.
+
+Matches      as in the interval join (interval.py): keys equal, ``lower <= r.$t - l.$t <= upper``, residual true
+Emits        all results of a probe row at once, when all its partners are there; rows of the build side without a
+             partner, where the kind emits them, when no probe row can match them any more
+Order        results of probe rows by their time, then by the columns of ``order``, within a step and across steps.
+             Rows of the build side without a partner stand beside this order
+NULL times   (padded rows of an earlier join) match nothing, and are emitted first in the step that brings them
+Late rows    never reach the kernel
+Due          probe rows with t < D, the smaller of F and of the time below which they have all partners
+State        probe rows with t >= D, which wait, and build rows in the window of a probe row that is not due
+
+The interval join gives a pair as soon as both rows are there, so whoever needs order stores results.  Here only rows
+are stored: each step takes in the build rows, probes with the rows that have become due, and prunes the build rows that
+lie before the windows of all later ones.
+
+Example, r probes, l is within 10 before it: l@5, l@12, r@14 and r@13 arrive.  At F = 13 neither is due.  At F = 15 both
+are: r@13 with l@5 and l@12, then r@14 with l@5 and l@12.  Then l@4 would be pruned, as no later r is within 10 of it.
+
+A step is one of the interval join whose new probe rows are those that are due, and are never stored.
+
+Source: "Sliding Window Hash Join" (Synnada, 2023).  There each batch of the probe side is in order; here rows come in
+any order, and the frontier says what is complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from watersmeet.columns import TIME
+from watersmeet.kernels import interval_step
+from watersmeet.kernels.api import FOREVER, EmitMode, Side, StateView, StepFrontiers, StepResult, quote
+from watersmeet.kernels.match import WindowMatch
+
+_WAITING = "waiting"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _DueMatch(WindowMatch):
+    """The match of a step: ``probe`` rows are complete when they come, and the frontier is D."""
+
+    probe: Side
+
+    @property
+    def numbered(self) -> tuple[Side, Side]:
+        """Stored rows keep their numbers, so those of the build side come first."""
+        return self.probe.other, self.probe
+
+    def closed_before(self, side: Side, frontier: int) -> int:
+        """Return the time below which rows of a side have all their partners."""
+        return FOREVER if side is self.probe else WindowMatch.closed_before(self, side, frontier)
+
+
+@dataclass(frozen=True, slots=True)
+class SlidingJoin:
+    """The kernel, for append-only inputs and final results.
+
+    ``order`` are columns of the results, each with whether it descends, the time of the ``probe`` side first; NULLs are
+    first in ascending order, last in descending order.
+    """
+
+    match: WindowMatch
+    probe: Side
+    order: tuple[tuple[str, bool], ...]
+
+    @property
+    def partition_width(self) -> int | None:
+        """The partition width of the window."""
+        return self.match.partition_width
+
+    def live_relations(self, frontier: int) -> dict[str, int]:
+        """Return the waiting probe rows, and build rows from the time at which one may still be probed."""
+        due = self._due(frontier)
+        build = self.probe.other
+        return {build.value: self.match.closed_before(build, due), _WAITING: due}
+
+    def step(
+        self, state: StateView, inputs: Mapping[int, pa.Table], frontiers: StepFrontiers, first_rid: int
+    ) -> StepResult:
+        """Probe with the rows that have become due; store the others, and new build rows."""
+        before, after = self._due(frontiers.before), self._due(frontiers.after)
+        new = inputs[self.probe.index]
+        waits = pc.fill_null(pc.greater_equal(new[TIME], pa.scalar(after, pa.int64())), False)
+        due = new.filter(pc.invert(waits))
+        if (waited := state.scan(_WAITING, before, after - 1)) is not None:
+            stored = state.query(f"SELECT * FROM {waited}")
+            due = pa.concat_tables([due, stored.select(due.column_names).cast(due.schema)])
+        result = interval_step.run(
+            _DueMatch(**{each.name: getattr(self.match, each.name) for each in fields(self.match)}, probe=self.probe),
+            EmitMode.FINAL,
+            gives_ids=False,
+            state=state,
+            inputs={self.probe.index: due, self.probe.other.index: inputs[self.probe.other.index]},
+            frontiers=StepFrontiers(before, after, frontiers.inputs),
+            first_rid=first_rid,
+        )
+        assert result.changes is not None
+        result.changes = state.query(f"SELECT * FROM {state.register(result.changes)} ")
+        del result.store[self.probe.value]
+        result.store[_WAITING] = new.filter(waits)
+        result.forget[_WAITING] = after
+        return result
+
+    def _due(self, frontier: int) -> int:
+        """D: the time below which probe rows have all their partners, and no earlier one can come."""
+        return min(frontier, self.match.closed_before(self.probe, frontier))
+
+    @property
+    def _order_sql(self) -> str:
+        return ", ".join(
+            f"{quote(name)} {'DESC NULLS LAST' if descending else 'ASC NULLS FIRST'}" for name, descending in self.order
+        )

@@ -1,0 +1,77 @@
+"""Windowed joins of append-only inputs whose results come in the order of one side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from watersmeet.kernels.api import Side
+from watersmeet.kernels.sliding import SlidingJoin
+from watersmeet.plan.join_context import JoinContext
+from watersmeet.plan.logical.query import LogicalQuery
+from watersmeet.plan.logical.tree import Join, timed
+from watersmeet.plan.operators.interval import IntervalOperator
+from watersmeet.plan.operators.ordered import Ties, order_columns
+from watersmeet.plan.operators.windowed import reaches_of, window_match
+from watersmeet.plan.physical_plan import Feed
+from watersmeet.plan.sources import Sources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlidingOperator(IntervalOperator):
+    """Inputs are append-only, and results final."""
+
+    kernel: SlidingJoin
+    time: str  # the probe side's, as users write it
+
+    @property
+    def reaches(self) -> dict[Side, int | None]:
+        """Probe rows wait for their partners, and build rows for the probe rows that wait."""
+        found, probe = reaches_of(self.match), self.kernel.probe
+        wait, build = found[probe], found[probe.other]
+        assert wait is not None
+        assert build is not None
+        return {probe: max(wait, 0), probe.other: build + max(wait, 0)}
+
+    def order_lines(self) -> Iterator[str]:
+        """By what results are ordered, and which stand beside the order."""
+        probe = self.kernel.probe
+        beside = ""
+        if self.match.kind.emits_unmatched(probe.other):
+            side = dict(zip(self.sides, Side, strict=True))[probe.other]
+            beside = f"; rows of the {side.value} side without a partner stand beside it"
+        yield f"  sliding: results in order of {self.time} within a bucket, once all partners are there{beside}"
+
+
+def sliding_order(join: Join, query: LogicalQuery, sources: Sources) -> Ties:
+    """What orders the results of a sliding join: ORDER BY, else time and positions, the probe side's first."""
+    assert join.probe is not None
+    leader = join.condition.leaders[join.probe.index]
+    if query.ordering is not None and join is query.root and leader == (query.ordering.input,):
+        time, ties = order_columns(query, sources)
+        return ((time, False), *ties)
+    names = []
+    for side in (join.probe, join.probe.other):
+        if join.kind.outputs(side):
+            names.append(query.inputs[join.condition.leaders[side.index][0]].time_name)
+            names += [query.inputs[i].physical("$seq") for i in sorted(timed(join.child(side)))]
+    return tuple((name, False) for name in names)
+
+
+def plan_sliding(context: JoinContext, feeds: Sequence[Feed]) -> SlidingOperator:
+    """The operator of a sliding join."""
+    assert context.join.probe is not None
+    match = window_match(context, feeds)
+    leader = context.query.inputs[context.join.condition.leaders[context.join.probe.index][0]]
+    order = sliding_order(context.join, context.query, context.sources)
+    return SlidingOperator(
+        name=context.name,
+        kernel=SlidingJoin(match, context.join.probe, order),
+        time=f"{leader.alias}.{leader.time.column}",
+        feeds=tuple(feeds),
+        routed_by=context.terms.routes,
+        output=(*match.left.output, *match.right.output),
+        single_bucket=context.single_bucket,
+        match=match,
+        mirrored=context.join.mirrored,
+    )

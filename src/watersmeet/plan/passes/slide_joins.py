@@ -1,0 +1,98 @@
+"""Choose the sliding join (kernels/sliding.py) where results come in an order, as ``join_algorithm`` says.
+
+    'auto'       the last join, where ORDER BY names the time of a side that has a row in each result: that side probes
+    'sliding'    every join that can; the right side probes, unless ORDER BY names a time of the left one
+    'symmetric'  none
+
+A join can slide where its results are final, no row of its inputs changes, and a window bounds both sides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from watersmeet.errors import PlanError
+from watersmeet.kernels.api import EmitMode, Side
+from watersmeet.plan.emission import decide_emission
+from watersmeet.plan.logical.lags import latest_lag
+from watersmeet.plan.logical.query import LogicalQuery
+from watersmeet.plan.logical.tree import Join, Leaf, Node, changing, joins_of
+
+
+def slide_joins(query: LogicalQuery) -> LogicalQuery:
+    """The query with the probe sides of its sliding joins.
+
+    Raises ``PlanError`` if ``join_algorithm`` is 'sliding' and no join can slide, and what ``decide_emission`` raises.
+    """
+    wanted = query.settings.join_algorithm
+    if wanted == "symmetric" or isinstance(query.root, Leaf):
+        return query
+    is_final = decide_emission(query).mode is EmitMode.FINAL
+    root = query.root
+    if wanted == "auto":
+        side = _ordered_side(root, query)
+        if side is None or not is_final or not can_slide(root) or not _keeps_order(root, side):
+            return query
+        return replace(query, root=_sliding(root, side))
+    slid = _all_sliding(root, query) if is_final else root
+    if all(join.probe is None for join in joins_of(slid)):
+        raise PlanError(
+            "join_algorithm = 'sliding', but no join of this query can slide",
+            detail=None if is_final else "results are a changelog here, which is in no order",
+            hint="a sliding join needs a window that bounds both sides, final results, and streams whose rows do not "
+            "change, and is not one of several that run in one operator (multi_join = 'off')",
+            position=query.text.settings_positions.get("join_algorithm", query.text.position),
+        )
+    return replace(query, root=slid)
+
+
+def can_slide(join: Join) -> bool:
+    """Whether the results of a join can come in the order of one of its sides."""
+    is_windowed = join.asof is None and join.group is None and join.condition.bounds.is_bounded
+    if not is_windowed or join.alternative is not None or changing(join):
+        return False
+    leaders = join.condition.leaders
+    return all(len(leaders[side.index]) == 1 and _arrives(join, side) for side in Side)
+
+
+def _arrives(join: Join, side: Side) -> bool:
+    """Whether a frontier says when the rows of a side are complete."""
+    return latest_lag(join.child(side), join.condition.leaders[side.index]) is not None
+
+
+def _ordered_side(join: Join, query: LogicalQuery) -> Side | None:
+    """The side by whose leading time ORDER BY orders the results of a join; None if there is none."""
+    if query.ordering is None or join is not query.root:
+        return None
+    leading = (side for side in Side if join.condition.leaders[side.index] == (query.ordering.input,))
+    return next(leading, None)
+
+
+def _keeps_order(join: Join, probe: Side) -> bool:
+    """Whether every result has a row of the probe side, and is emitted with it."""
+    return join.kind.outputs(probe) and not join.kind.emits_unmatched(probe.other)
+
+
+def _all_sliding(node: Node, query: LogicalQuery) -> Node:
+    if isinstance(node, Leaf) or node.group is not None:
+        return node
+    side = _ordered_side(node, query) or node.written(Side.RIGHT)
+    node = replace(node, left=_all_sliding(node.left, query), right=_all_sliding(node.right, query))
+    return _sliding(node, side) if can_slide(node) else node
+
+
+def _sliding(join: Join, probe: Side) -> Join:
+    """The join with a probe side: build rows in a result may be older, by as much as probe rows wait."""
+    lags = dict(join.condition.lags)
+    wait = waiting_time(join, probe)
+    for input in join.child(probe.other).visible:
+        if (lag := lags.get(input)) is not None:
+            lags[input] = lag + wait
+    return replace(join, probe=probe, condition=replace(join.condition, lags=lags))
+
+
+def waiting_time(join: Join, probe: Side) -> int:
+    """How far behind the frontier a probe row may be that waits for partners."""
+    bounds = join.condition.bounds if probe is Side.LEFT else join.condition.bounds.negated()
+    assert bounds.upper is not None
+    return max(bounds.upper, 0)
