@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import pytest
 
+from watersmeet.bind.planning import plan_query
 from watersmeet.bind.select import bind
-from watersmeet.errors import UnsupportedError
+from watersmeet.errors import BindError, PlanError, UnsupportedError
 from watersmeet.expressions.text import plain_sql
 from watersmeet.kernels.api import EmitMode
 from watersmeet.plan.emission import decide_emission
+from watersmeet.plan.explain import explain
 from watersmeet.plan.logical.lags import unbounded_sides
 from watersmeet.plan.logical.query import LogicalQuery
 from watersmeet.plan.logical.tree import Expiry, Join, joins_of
 from watersmeet.plan.passes import optimize
+from watersmeet.plan.physical_plan import PhysicalPlan
 from watersmeet.testing.harness import load_script
 
+AS_OF = "ASOF JOIN b MATCH_CONDITION (a.ts >= b.ts) ON a.k = b.k"
 COLUMNS = "k INT, x BIGINT, y DECIMAL(9, 2), d DOUBLE, at TIMESTAMP, ttl INT, day DATE"
 
 
@@ -22,6 +26,15 @@ def optimized(joins: str, time: str = "ts BIGINT", options: str = "WITH (event_t
     streams = "".join(f"CREATE STREAM {name} ({COLUMNS}, {time}, WATERMARK FOR ts AS ts) {options};" for name in "abc")
     defined, query = load_script(f"{streams} SELECT a.k FROM {joins}")
     return optimize(bind(query, defined))
+
+
+def physical(joins: str) -> PhysicalPlan:
+    streams = "".join(
+        f"CREATE STREAM {name} ({COLUMNS}, ts BIGINT, WATERMARK FOR ts AS ts) WITH (event_time_unit = 's');"
+        for name in "abc"
+    )
+    defined, query = load_script(f"{streams} SELECT a.k FROM {joins}")
+    return plan_query(query, defined)
 
 
 def joined(condition: str, **stream: str) -> Join:
@@ -129,6 +142,70 @@ def test_such_a_join_has_an_operator_of_its_own(joins: str) -> None:
     root = optimized(joins).root
     assert isinstance(root, Join)
     assert root.group is None
+
+
+@pytest.mark.parametrize(
+    ("joins", "expected"),
+    [
+        ("a LEFT JOIN b ON a.k = b.k AND b.ts = a.ts JOIN c ON c.k = a.k AND c.ts <= a.x EMIT CHANGELOG", 0),
+        ("a LEFT JOIN b ON a.k = b.k JOIN c ON a.k = c.k AND c.ts BETWEEN a.ts AND a.x", 0),
+        ("a JOIN b ON a.k = b.k AND b.ts = a.ts LEFT JOIN c ON a.k = c.k AND c.ts <= a.x EMIT CHANGELOG", 1),
+        (
+            f"a {AS_OF} JOIN c ON a.k = c.k AND c.ts <= a.x EMIT CHANGELOG",
+            0,
+        ),
+    ],
+)
+def test_rows_that_may_be_taken_back_do_not_expire(joins: str, expected: int) -> None:
+    query = optimized(joins)
+    assert isinstance(query.root, Join)
+    assert len(query.root.condition.expiries[0]) == expected
+    assert (decide_emission(query).max_state_bytes is not None) is (expected == 0 or "c.ts <=" in joins)
+
+
+@pytest.mark.parametrize(
+    ("joins", "line"),
+    [
+        (
+            "a JOIN b ON a.k = b.k AND b.ts BETWEEN a.ts AND a.x JOIN c ON c.k = a.k AND c.ts = a.ts",
+            "right side: kept until the end of input: join_1 may give rows of any a.ts, however long ago",
+        ),
+        (
+            "a WHERE a.x NOT IN (SELECT b.x FROM b WHERE b.ts BETWEEN a.ts AND a.x)",
+            "left side: kept until the end of input: to NOT IN, NULL matches whatever the times",
+        ),
+        (
+            "a JOIN b ON a.k = b.k AND b.ts <= a.x",
+            "left side: each row while b.ts <= a.x can still hold",
+        ),
+        (
+            "a JOIN b ON a.k = b.k AND b.ts <= a.x",
+            "right side: kept until the end of input: no condition bounds a.ts from above by this side alone",
+        ),
+    ],
+)
+def test_explain_says_what_bounds_each_side(joins: str, line: str) -> None:
+    assert f"  state of the {line}" in explain(physical(joins)).splitlines()
+
+
+def test_a_time_that_may_lie_any_time_behind_is_named() -> None:
+    chain = "a JOIN b ON a.k = b.k AND b.ts BETWEEN a.ts AND a.x LEFT JOIN c ON c.k = a.k AND c.ts = a.ts"
+    with pytest.raises(PlanError) as raised:
+        decide_emission(optimized(f"{chain} EMIT FINAL"))
+    assert raised.value.detail == "a.ts may lie any time behind in the joined rows; b.ts may not"
+
+
+def test_times_and_numbers_are_not_compared() -> None:
+    with pytest.raises(BindError, match=r"b\.ts is BIGINT, a\.at is TIMESTAMP: they cannot be compared") as raised:
+        physical("a LEFT JOIN b ON a.k = b.k AND b.ts BETWEEN a.ts AND a.at")
+    assert raised.value.position is not None
+
+
+def test_a_decimal_with_more_digits_than_a_sum_may_have_is_no_expiry() -> None:
+    for kind, expected in (("DECIMAL(20, 0)", 1), ("DECIMAL(38, 18)", 1), ("DECIMAL(21, 0)", 0)):
+        query = optimized("a LEFT JOIN b ON a.k = b.k AND b.ts <= a.big", time=f"big {kind}, ts BIGINT")
+        assert isinstance(query.root, Join)
+        assert len(query.root.condition.expiries[0]) == expected
 
 
 def test_not_in_matches_null() -> None:

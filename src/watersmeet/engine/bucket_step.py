@@ -20,7 +20,7 @@ from watersmeet.engine.late_rows import late_bounds, split_late_rows
 from watersmeet.engine.outbox import Outbox, counter_frames, forwarded, frontier_marks, side_frames
 from watersmeet.engine.segment_log import SegmentLog, apply_result, check_limit
 from watersmeet.engine.specs import OperatorSpec
-from watersmeet.errors import LimitError
+from watersmeet.errors import LimitError, WatersmeetError
 from watersmeet.kernels.api import StepFrontiers, StepResult
 from watersmeet.state.local_copies import LocalCopies
 from watersmeet.state.manifest import Manifest, read_manifest, write_manifest
@@ -135,6 +135,12 @@ def _run_kernel(
         raise LimitError(
             f"a batch of {spec.name} needs more memory than a worker has: {str(error).splitlines()[0]}",
             hint="raise memory_limit, or make batches smaller, and resume; nothing was lost",
+        ) from None
+    except (duckdb.OutOfRangeException, duckdb.ConversionException) as error:
+        raise WatersmeetError(
+            f"a condition of {spec.name} cannot be evaluated: {str(error).splitlines()[0]}",
+            detail="Spark, in ANSI mode, fails on such rows too",
+            hint="filter such rows out, or CAST to a wider type, such as DECIMAL(38, 0); nothing was lost",
         ) from None
     finally:
         working_set.release()

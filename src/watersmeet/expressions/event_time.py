@@ -45,6 +45,8 @@ def span_text(amount: int, unit: TimeUnit) -> str:
     """Format a length of internal event time for messages."""
     if unit is TimeUnit.ROWS:
         return f"{amount} rows"
+    if amount % 1_000:
+        return f"{amount} µs"
     seconds = amount / 1_000_000
     for name, length in (("h", 3600), ("min", 60)):
         if seconds and seconds % length == 0:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from watersmeet.columns import TIME
 from watersmeet.kernels.api import FOREVER, NEVER, Side, StateView, quote
-from watersmeet.kernels.match import WindowMatch, time_range
+from watersmeet.kernels.match import WindowMatch, passing_sql, time_range
 
 _EXPIRY = "$expiry"
 
@@ -24,10 +24,17 @@ class ExpiringMatch(WindowMatch):
 
     ``until``: for each side, DuckDB SQL over a row, a HUGEINT: the last event time of a partner, NULL if there is none
     (None instead of SQL: the side's rows do not expire, and bounds decide).  ``times`` name the sides' event times.
+    For ``alternative`` see ``MatchOrAlternative``.
     """
 
     until: tuple[str | None, str | None]
     times: tuple[str, str]
+    alternative: str | None = None
+
+    @property
+    def passing(self) -> str | None:
+        """The alternative; where it is NULL, a row does not pass."""
+        return None if self.alternative is None else passing_sql(self.alternative)
 
     def expires(self, side: Side) -> bool:
         """Whether the rows of a side are stored under the time at which they expire."""

@@ -178,7 +178,12 @@ class MatchOrAlternative(WindowMatch):
     @property
     def passing(self) -> str:
         """The alternative; where it is NULL, a row does not pass."""
-        return f"coalesce({self.alternative}, FALSE)"
+        return passing_sql(self.alternative)
+
+
+def passing_sql(alternative: str) -> str:
+    """Return SQL that tests whether a left row is a result whatever its partners."""
+    return f"coalesce({alternative}, FALSE)"
 
 
 def number_rows(rows: pa.Table, first: int) -> pa.Table:

@@ -7,13 +7,14 @@ refused.  Expressions over one side are computed at the source and carried as co
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from sqlglot import exp
 
-from watersmeet.errors import UnsupportedError
+from watersmeet.errors import BindError, UnsupportedError
 from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.text import plain_sql
+from watersmeet.expressions.type_groups import NUMBERS
 from watersmeet.plan.logical.conditions import inputs_of
 from watersmeet.plan.logical.key_types import type_of
 from watersmeet.plan.logical.tree import InputColumn
@@ -56,6 +57,20 @@ def require_allowed_beside_subquery(condition: exp.Expr) -> None:
             hint="compute it over one stream alone, or write the joined rows into a stream first",
             position=position_of(part),
         )
+
+
+def require_comparable(condition: exp.Expr, columns: Mapping[str, InputColumn]) -> None:
+    """Raise ``BindError`` at a comparison of a number with a time, which no engine makes."""
+    for comparison in condition.find_all(exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ):
+        one, other = comparison.this, comparison.expression
+        kinds = [type_of(each, columns) for each in (one, other)]
+        if any(a.is_type(*NUMBERS) and b.is_type(*exp.DataType.TEMPORAL_TYPES) for a, b in (kinds, kinds[::-1])):
+            raise BindError(
+                f"{plain_sql(one)} is {kinds[0].sql(dialect='spark')}, {plain_sql(other)} is "
+                f"{kinds[1].sql(dialect='spark')}: they cannot be compared",
+                hint="CAST one of them, or convert it, as timestamp_seconds() does",
+                position=position_of(comparison) or position_of(one) or position_of(other),
+            )
 
 
 def first_refused(condition: exp.Expr) -> exp.Expr | None:

@@ -160,11 +160,24 @@ def _unbounded(query: LogicalQuery, found: Sequence[tuple[Join, Side]]) -> PlanE
     own, other = (query.inputs[join.condition.leaders[each.index][0]].alias for each in (side, side.other))
     return PlanError(
         f"EMIT FINAL cannot bound the state of {sides}: a partner may come at any later time",
-        detail=_missing_watermark(query, join) or f"nothing says how long a row of {own} waits for one of {other}",
+        detail=_why_unbounded(query, join) or f"nothing says how long a row of {own} waits for one of {other}",
         hint="add WITHIN INTERVAL '…' to the join (or inequalities over both event times), use EMIT CHANGELOG, "
         f"or set a limit with SETTINGS {LIMIT_SETTING} = …",
         position=join.position,
     )
+
+
+def _why_unbounded(query: LogicalQuery, join: Join) -> str | None:
+    if join.null_aware:
+        return "to NOT IN, NULL matches whatever the times; NOT EXISTS does not compare with it"
+    for side in Side:
+        for leader in join.condition.leaders[side.index]:
+            if not changing(join.child(side)) and lag_of(join.child(side), leader) is None:
+                input = query.inputs[leader]
+                others = [query.inputs[i] for i in join.child(side).visible if lag_of(join.child(side), i) is not None]
+                better = "".join(f"; {each.alias}.{each.time.column} may not" for each in others[:1])
+                return f"{input.alias}.{input.time.column} may lie any time behind in the joined rows{better}"
+    return _missing_watermark(query, join)
 
 
 def _missing_watermark(query: LogicalQuery, join: Join) -> str | None:

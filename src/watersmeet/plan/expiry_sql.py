@@ -11,7 +11,7 @@ from watersmeet.plan.logical.tree import Expiry
 
 
 def expiry_sql(expiry: Expiry, scale: int, term: Callable[[exp.Expr], tuple[str, exp.DataType]]) -> str:
-    """The last internal event time of a partner as a HUGEINT, in which no sum of 64-bit numbers overflows.
+    """The last internal event time of a partner as a HUGEINT, in which no such sum overflows (passes/expiries.py).
 
     ``scale`` are the units of internal event time in one of the partner's; ``term`` returns SQL for a term, and its
     type.  A decimal is rounded to the side on which the row stays longer.

@@ -14,6 +14,7 @@ from watersmeet.plan.across_sides import (
     is_allowed,
     require_allowed,
     require_allowed_beside_subquery,
+    require_comparable,
 )
 from watersmeet.plan.external_tables import table_of
 from watersmeet.plan.logical.conditions import inputs_of
@@ -65,6 +66,7 @@ def join_terms(query: LogicalQuery, sources: Sources) -> tuple[dict[Join, JoinTe
         residual, owners = [], []
         for owner, condition in _tested(join):
             carried = _carried(condition, owner, sources)
+            require_comparable(carried, sources.columns)
             if is_allowed(carried):
                 residual.append(carried)
                 owners.append(owner)

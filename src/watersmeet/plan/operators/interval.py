@@ -74,6 +74,7 @@ def plan_interval(context: JoinContext, feeds: Sequence[Feed]) -> IntervalOperat
         gives_ids=gives_ids,
         match=match,
         mirrored=context.join.mirrored,
+        null_aware=context.join.null_aware,
         expiring=(_expiring(context.join, Side.LEFT), _expiring(context.join, Side.RIGHT)),
     )
 

@@ -23,6 +23,7 @@ class WindowedOperator(PhysicalOperator):
     match: WindowMatch
     mirrored: bool = False  # RIGHT SEMI or RIGHT ANTI: the kernel's left side is the right one of the text
     expiring: tuple[str, str] = ("", "")  # by the kernel's sides: the conditions that close the windows of its rows
+    null_aware: bool = False  # NOT IN
 
     @property
     def sides(self) -> tuple[Side, Side]:
@@ -45,12 +46,13 @@ class WindowedOperator(PhysicalOperator):
             yield f"  window {window_text(window.negated() if self.mirrored else window, left, right)}"
         if match.residual is not None:
             yield f"  condition in the kernel: {plain_condition(match.residual, mirrored=self.mirrored)}"
-        if isinstance(match, MatchOrAlternative):
+        if isinstance(match, MatchOrAlternative | ExpiringMatch) and match.alternative is not None:
             yield f"  left rows that meet {plain_condition(match.alternative)} are emitted at once{self.passing_text()}"
+        stuck = self._without_frontier(plan)
         for name, side in zip(Side, self.sides, strict=True):
-            bound = self.reaches[side]
+            bound = None if stuck else self.reaches[side]
             reach = None if bound is None else span_text(max(bound, 0), inputs[side].time.unit)
-            yield f"  state of the {name.value} side: {self.state_text(side, reach, inputs[side.other])}"
+            yield f"  state of the {name.value} side: {stuck or self.state_text(side, reach, inputs[side.other])}"
         yield from self.order_lines()
         yield from self.skew_lines(plan)
         if retractions := list(self.retraction_texts()):
@@ -67,8 +69,20 @@ class WindowedOperator(PhysicalOperator):
             return f"rows up to {reach} behind the frontier"
         if condition := self.expiring[side.index]:
             return f"each row while {condition} can still hold"
+        if self.null_aware:
+            return "kept until the end of input: to NOT IN, NULL matches whatever the times"
         time = f"{partner.alias}.{partner.time.column}"
         return f"kept until the end of input: no condition bounds {time} from above by this side alone"
+
+    def _without_frontier(self, plan: PhysicalPlan) -> str:
+        """Why nothing is ever released: a side has results of another join, however old; empty where it is."""
+        for feed in self.feeds:
+            if feed.operator is not None and feed.lag is None and not feed.changelog:
+                input = input_of(feed.times[0], plan)
+                sender = plan.operators[feed.operator].name
+                time = f"{input.alias}.{input.time.column}"
+                return f"kept until the end of input: {sender} may give rows of any {time}, however long ago"
+        return ""
 
     def passing_text(self) -> str:
         """What becomes of left rows that are results whatever their partners, once they are emitted."""
@@ -111,9 +125,9 @@ def window_match(context: JoinContext, feeds: Sequence[Feed]) -> WindowMatch:
         slack=max(feed.slack for feed in feeds),
     )
     common = {each.name: getattr(match, each.name) for each in fields(match)}
-    if (alternative := context.alternative_sql()) is not None:
-        return MatchOrAlternative(**common, alternative=alternative)
+    alternative = context.alternative_sql()
     until = context.until_sql(Side.LEFT), context.until_sql(Side.RIGHT)
-    if until == (None, None):
-        return match
-    return ExpiringMatch(**common, until=until, times=(feeds[0].times[0], feeds[1].times[0]))
+    if until != (None, None):
+        times = feeds[0].times[0], feeds[1].times[0]
+        return ExpiringMatch(**common, until=until, times=times, alternative=alternative)
+    return match if alternative is None else MatchOrAlternative(**common, alternative=alternative)

@@ -12,6 +12,7 @@ from functools import reduce
 from watersmeet.plan.logical.query import LogicalQuery
 from watersmeet.plan.passes.apply_clauses import apply_clauses
 from watersmeet.plan.passes.check_external_tables import check_external_tables
+from watersmeet.plan.passes.clear_expiries import clear_expiries
 from watersmeet.plan.passes.close_windows import close_windows
 from watersmeet.plan.passes.find_windows import find_windows
 from watersmeet.plan.passes.group_joins import group_joins
@@ -30,6 +31,7 @@ PASSES: tuple[Pass, ...] = (
     order_joins,  # inner joins are ordered so that each has a key
     close_windows,  # joins get the windows that follow from the conditions of other joins
     find_windows,  # conditions become keys, windows and what is left; times get their bounds
+    clear_expiries,  # rows of a changelog that may be taken back do not expire
     group_joins,  # inner and left joins of streams with a common key run in one operator
     slide_joins,  # joins whose results are wanted in an order get a side that probes
 )

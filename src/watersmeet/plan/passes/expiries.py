@@ -21,15 +21,17 @@ from sqlglot import exp
 
 from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.expressions.times import interval_micros
-from watersmeet.expressions.type_groups import INSTANTS, INTEGERS
+from watersmeet.expressions.type_groups import INSTANTS, INTEGERS, digits_of
 from watersmeet.plan.across_sides import is_strict
 from watersmeet.plan.logical.conditions import inputs_of
 from watersmeet.plan.logical.key_types import type_of
 from watersmeet.plan.logical.tree import Expiry, Input, InputColumn
 
-#: Factors stay so small that no sum of 64-bit numbers leaves 128 bits.
+#: Numbers in a condition, in units of internal event time, and digits of a decimal before its point: so small that no
+#: sum of products leaves 128 bits.
 _LARGEST = 2**48
-INTEGERS_AND_DECIMALS = (*INTEGERS, exp.DataType.Type.DECIMAL)
+_MOST_DIGITS = 20
+_EXACT = (*INTEGERS, exp.DataType.Type.DECIMAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ def expiry_of(condition: exp.Expr, row: RowSide, partner: Input, columns: Mappin
     larger = other.plus(one, Fraction(-1))  # not negative, if the condition is ``one <= other``
     if isinstance(condition, exp.GT | exp.GTE) or (isinstance(condition, exp.EQ) and larger.time > 0):
         larger = larger.times(Fraction(-1))
-    return larger.solved(condition)
+    return larger.solved(condition, partner.time.unit.scale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +82,18 @@ class _Sum:
         """The sum, if it is a plain number."""
         return None if self.time or self.terms else self.constant
 
-    def solved(self, condition: exp.Expr) -> Expiry | None:
-        """The last time at which the sum is not negative (of < and >: positive); None if there is none."""
+    def solved(self, condition: exp.Expr, scale: int) -> Expiry | None:
+        """The last time at which the sum is not negative (of < and >: positive); None if there is none.
+
+        ``scale`` are the units of internal event time in one of the times here.
+        """
         if self.time >= 0 or not self.terms:
             return None
         denominator = lcm(*(each.denominator for each in (self.time, self.constant, *(of for of, _ in self.terms))))
         whole = self.times(Fraction(denominator))
         factors = [int(of) for of, _ in whole.terms]
         constant, divisor = int(whole.constant) - isinstance(condition, exp.LT | exp.GT), -int(whole.time)
-        if max(divisor, *map(abs, factors)) > _LARGEST:
+        if scale * max(divisor, *map(abs, factors)) > _LARGEST or scale * abs(constant) > _LARGEST**2:
             return None
         terms = tuple(zip(factors, (term for _, term in whole.terms), strict=True))
         return Expiry(condition, terms, constant, divisor)
@@ -110,7 +115,7 @@ class _Solver:
     def sum_of(self, node: exp.Expr) -> _Sum | None:
         """An expression as a sum; None if it is none."""
         node = node.unnest()
-        if (term := self.term_of(node, INTEGERS_AND_DECIMALS if self.counts else INSTANTS)) is not None:
+        if (term := self.term_of(node, _EXACT if self.counts else INSTANTS)) is not None:
             return _Sum(terms=((Fraction(1), term),))
         match node:
             case exp.Column() if self._is_partner_time(node):
@@ -143,7 +148,9 @@ class _Solver:
             return None
         if not isinstance(node, exp.Column) and reads <= self.row.nullable and not is_strict(node):
             return None
-        return node if type_of(node, self.columns).is_type(*types) else None
+        kind = type_of(node, self.columns)
+        digits, after_point = digits_of(kind) if kind.is_type(*_EXACT) else (0, 0)
+        return node if kind.is_type(*types) and digits - after_point <= _MOST_DIGITS else None
 
     def _product(self, one: exp.Expr, other: exp.Expr) -> _Sum | None:
         """A product with a number, or of an integer and an interval."""

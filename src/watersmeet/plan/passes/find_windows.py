@@ -134,8 +134,7 @@ def _expiries(
 ) -> tuple[Expiry, ...]:
     """What closes the window of each row of a side that has no ``bound``."""
     is_dated = all(len(each) == 1 for each in leaders)  # the frontier is that of one time of the other side
-    may_match_null = join.null_aware or join.alternative is not None
-    if bound is not None or not is_dated or may_match_null or table_of(join) is not None:
+    if bound is not None or not is_dated or join.null_aware or table_of(join) is not None:
         return ()
     child = join.child(side)
     row = RowSide(child.visible, nullable(child))
