@@ -99,7 +99,7 @@ class SlidingJoin:
             first_rid=first_rid,
         )
         assert result.changes is not None
-        result.changes = state.query(f"SELECT * FROM {state.register(result.changes)} ")
+        result.changes = state.query(f"SELECT * FROM {state.register(result.changes)} ORDER BY {self._order_sql}")
         del result.store[self.probe.value]
         result.store[_WAITING] = new.filter(waits)
         result.forget[_WAITING] = after
