@@ -127,16 +127,21 @@ class JoinContext:
         if not (expiries := self.terms.expiries[side.index]):
             return None
         scale = self._partner(side).time.unit.scale
-        found = [expiry_sql(each, scale, self._term) for each in expiries]
+        (leader,) = self.join.condition.leaders[side.index]
+
+        def time(input: int) -> exp.Column:
+            return quoted_column(TIME if input == leader else self.query.inputs[input].time_name)
+
+        def term(column: exp.Expr) -> tuple[str, exp.DataType]:
+            value = self.sources.value(column.name, time)
+            return value.sql(dialect="duckdb"), self.sources.columns[column.name].type
+
+        found = [expiry_sql(each, scale, term) for each in expiries]
         if len(found) == 1:
             return found[0]
         # DuckDB's least() skips NULL, and a row with one matches nothing
         known = " AND ".join(f"{each} IS NOT NULL" for each in found)
         return f"CASE WHEN {known} THEN least({', '.join(found)}) END"
-
-    def _term(self, term: exp.Expr) -> tuple[str, exp.DataType]:
-        value = self.sources.value(term.name, lambda _: quoted_column(TIME))
-        return value.sql(dialect="duckdb"), self.sources.columns[term.name].type
 
     def _partner(self, side: Side) -> Input:
         (leader,) = self.join.condition.leaders[side.other.index]
