@@ -137,16 +137,27 @@ def test_a_checkpoint_is_its_owner_s(spark: SparkSession, tmp_path: Path) -> Non
     assert {path.stat().st_mode & 0o777 for path in quarantined} == {0o600}
 
 
-def test_a_checkpoint_of_a_chain_says_how_to_go_on(checkpoint: Checkpoint) -> None:
-    """Joins that ran one after the other before there were multi-way joins."""
+@pytest.mark.parametrize(
+    ("joins", "setting", "before"),
+    [
+        ("a JOIN b ON a.k = b.k JOIN c ON a.k = c.k WITHIN INTERVAL '5' SECONDS", "multi_join", "off"),
+        ("a JOIN b ON a.k = b.k WITHIN INTERVAL '5' SECONDS ORDER BY a.ts", "join_algorithm", "symmetric"),
+    ],
+)
+def test_a_checkpoint_of_another_algorithm_says_how_to_go_on(
+    checkpoint: Checkpoint, joins: str, setting: str, before: str
+) -> None:
+    """One from before there were multi-way joins, or sliding ones."""
     streams = "".join(f"CREATE STREAM {name} (k INT, ts BIGINT, WATERMARK FOR ts AS ts);" for name in "abc")
-    sql = "SELECT a.k FROM a JOIN b ON a.k = b.k JOIN c ON a.k = c.k WITHIN INTERVAL '5' SECONDS SETTINGS multi_join = "
 
-    def operators(multi_join: str) -> list[OperatorSpec]:
-        return Harness(*load_script(f"{streams}{sql}'{multi_join}';"), buckets=1)._operators
+    def operators(value: str) -> list[OperatorSpec]:
+        sql = f"{streams} SELECT a.k FROM {joins} SETTINGS {setting} = '{value}';"
+        return Harness(*load_script(sql), buckets=1)._operators
 
-    stored = checkpoint.accept(None, (0,), operators("off"))
+    stored = checkpoint.accept(None, (0,), operators(before))
     with pytest.raises(CheckpointError, match="the query has changed since the checkpoint") as raised:
         checkpoint.accept(stored, (0,), operators("auto"))
-    assert str(raised.value.hint).startswith("undo the change (with SETTINGS multi_join = 'off' joins run as they did)")
-    assert checkpoint.accept(stored, (0,), operators("off")) == stored
+    assert str(raised.value.hint).startswith(
+        f"undo the change (with SETTINGS {setting} = '{before}' joins run as they did)"
+    )
+    assert checkpoint.accept(stored, (0,), operators(before)) == stored
