@@ -102,7 +102,9 @@ def _chain_by_spark(left: Any, right: Any, third: Any) -> Any:
     return joined.withColumn("at", F.col("l_ts")).withColumn("r_id", F.expr("r_id + m_id"))
 
 
-def _of_several(name: str, title: str, sides: str, seconds: float, kind: str = "") -> tuple[Workload, Workload]:
+def _of_several(
+    name: str, title: str, sides: str, seconds: float, kind: str = "", keys: int = 100_000
+) -> tuple[Workload, Workload]:
     """Return a join of streams with one key, as a chain of joins and in one operator.
 
     The second stream has a window of its own around the first, of ``seconds``.  The others are within 5 s of all before
@@ -122,7 +124,7 @@ def _of_several(name: str, title: str, sides: str, seconds: float, kind: str = "
     def workload(way: str, how: str, multi_join: str) -> Workload:
         sql = f"{batch} EMIT FINAL SETTINGS multi_join = '{multi_join}'"
         spark = _chain_by_spark if name == "3" else None
-        return Workload(f"{way}_{name}", f"{title}, {how}", Data(4_000_000, 10, sides=sides), sql, batch, spark)
+        return Workload(f"{way}_{name}", f"{title}, {how}", Data(4_000_000, 10, keys, sides=sides), sql, batch, spark)
 
     return workload("chain", "one join after the other", "off"), workload("multi", "in one operator", "on")
 
@@ -224,6 +226,7 @@ WORKLOADS: dict[str, Workload] = {
         *(_of_state(millions) for millions in (1, 5, 10, 50)),
         *_of_several("3", "three streams, ±5 s", "lrm", 5),
         *_of_several("5", "five streams, ±5 s", "lrmno", 5),
+        *_of_several("many", "five streams, ±5 s, two partners in each other one", "lrmno", 5, keys=5_000),
         *_of_several("rare", "three streams, ±100 ms between two of them, ±5 s with the third", "lrm", 0.1),
         *_of_several("left", "two left joins, ±5 s", "lrm", 5, "LEFT"),
         Workload(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -133,6 +134,7 @@ CREATE STREAM r (k INT, n INT, ts BIGINT, WATERMARK FOR ts AS ts - INTERVAL '3' 
 SELECT l.n, r.n AS m, o.n AS o FROM l {0} r ON l.k = r.k {1} r o ON l.k = o.k AND r.n <= o.n
 WITHIN INTERVAL '4' SECONDS EMIT FINAL SETTINGS skew = '{2}', skew_rows = 3, multi_join = 'on';
 """
+BEFORE_AND_AFTER = "(INTERVAL '10' SECONDS, INTERVAL '1' SECOND)"
 CHAINS = (("JOIN", "JOIN"), ("LEFT JOIN", "LEFT JOIN"), ("LEFT JOIN", "JOIN"))
 JOINS = (
     "JOIN",
@@ -203,6 +205,44 @@ def test_spreading_changes_no_result(
     assert spread == at_home
 
 
+#: Each with the time that orders it; the window is not symmetric, so the sides wait for different times.
+SLIDING = (("JOIN", "l"), ("JOIN", "r"), ("LEFT JOIN", "l"), ("RIGHT JOIN", "r"))
+
+
+def sliding(join: str, probe: str, skew: str) -> str:
+    text = script(join, "FINAL", skew).replace(
+        "INTERVAL '4' SECONDS EMIT", f"{BEFORE_AND_AFTER} ORDER BY {probe}.ts EMIT"
+    )
+    assert "ORDER BY" in text
+    return text
+
+
+@settings(max_examples=settings.default.max_examples // 5 if settings.default else 6)
+@given(steps=batches(), join=st.sampled_from(SLIDING), buckets=st.sampled_from((2, 3)), restart=st.booleans())
+def test_spreading_changes_no_result_of_a_sliding_join(
+    steps: list[dict[str, StepInput]], join: tuple[str, str], buckets: int, restart: bool
+) -> None:
+    at_home, _ = results(sliding(*join, "keep"), steps, 1, restart=False)
+    with pytest.MonkeyPatch.context() as sooner:
+        sooner.setattr(hot_key_decision, "COLD_BATCHES", COLD)
+        spread, _ = results(sliding(*join, "spread"), steps, buckets, restart)
+    assert spread == at_home
+
+
+@pytest.mark.parametrize("join", SLIDING)
+def test_a_hot_key_of_a_sliding_join_is_spread_and_goes_home_again(
+    join: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hot_key_decision, "COLD_BATCHES", COLD)
+    # rows of a spread key may need rows of the other stream from before it was copied
+    steps = skewed(20, hot=7, behind={"l": 3})
+    at_home, _ = results(sliding(*join, "keep"), steps, 1, restart=False)
+    spread, counters = results(sliding(*join, "spread"), steps, 3, restart=False)
+    assert spread == at_home
+    assert counters["ever hot"] == 1
+    assert counters.get("join_1.hot_keys", 0) == 0
+
+
 @settings(max_examples=settings.default.max_examples // 5 if settings.default else 6)
 @given(steps=batches(), joins=st.sampled_from(CHAINS), buckets=st.sampled_from((2, 3)), restart=st.booleans())
 def test_spreading_changes_no_result_of_three_streams(
@@ -234,15 +274,14 @@ def test_of_three_inputs_the_rows_of_the_others_must_have_gone_before_one_is_spr
     assert next_keys({}, MANY, (10, 40, FOREVER), (0, 0, 0), rule, 2) == {}
 
 
-def skewed(batches: int, hot: int) -> list[dict[str, StepInput]]:
+def skewed(batches: int, hot: int, behind: Mapping[str, int] | None = None) -> list[dict[str, StepInput]]:
     """Batches of ten rows a side over ten seconds; of the first ``hot`` all have key 0."""
-    return [
-        {
-            side: StepInput([(0 if number < hot else i, 100 * number + i, 10 * number + i) for i in range(10)])
-            for side in "lr"
-        }
-        for number in range(batches)
-    ]
+
+    def rows(side: str, number: int) -> StepInput:
+        begin = 10 * number - (behind or {}).get(side, 0)
+        return StepInput([(0 if number < hot else i, 100 * number + i, begin + i) for i in range(10)])
+
+    return [{side: rows(side, number) for side in "lr"} for number in range(batches)]
 
 
 @pytest.mark.sample(4)

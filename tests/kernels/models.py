@@ -177,11 +177,10 @@ class Shape:
         if self.alternative is not None:
             test = f"{'NOT ' if self.kind == 'anti' else ''}EXISTS (SELECT 1 FROM r WHERE {' AND '.join(terms)})"
             return f"{streams} SELECT {columns} FROM l WHERE {self.alternative.sql} OR {test} EMIT {emit};"
-        if self.ordered:
-            grace += f" ORDER BY {self.probe}.ts"
-        if self.probe is not None:
-            emit += " SETTINGS join_algorithm = 'sliding'"
-        return f"{streams} SELECT {columns} FROM l {join} JOIN r ON {' AND '.join(terms)}{grace} EMIT {emit};"
+        order = f" ORDER BY {self.probe}.ts" if self.ordered else ""
+        settings = " SETTINGS join_algorithm = 'sliding'" if self.probe is not None else ""
+        on = " AND ".join(terms)
+        return f"{streams} SELECT {columns} FROM l {join} JOIN r ON {on}{grace}{order} EMIT {emit}{settings};"
 
     @property
     def is_in_order(self) -> bool:
@@ -360,10 +359,14 @@ class Model:
         last = self.shape.last_partner(stream, row)
         return last is None or last < self.frontier
 
+    def answered(self, stream: str) -> list[Row]:
+        """The rows of a stream that take part in results so far."""
+        return self.accepted[stream]
+
     def results(self) -> Counter[Any]:
         """Return the expected accumulated output."""
         found: Counter[Any] = Counter()
-        for pair in self.shape.reference(self.accepted["l"], self.accepted["r"]):
+        for pair in self.shape.reference(self.answered("l"), self.answered("r")):
             is_pair = self.shape.kind in ("semi", "right_semi") or (pair[0] is not None and pair[1] is not None)
             stream, row = ("l", pair[0]) if pair[0] is not None else ("r", pair[1])
             assert row is not None
@@ -391,22 +394,11 @@ class SlidingModel(Model):
         return bool(row["ts"] < self.due)
 
     def answered(self, stream: str) -> list[Row]:
-        """The rows of a stream that take part in results so far."""
         return [row for row in self.accepted[stream] if stream != self.shape.probe or self.is_due(row)]
 
     def is_final(self, row: Row, stream: str) -> bool:
         last = self.shape.last_partner(stream, row)
         return self.is_due(row) if stream == self.shape.probe else last is None or last < self.due
-
-    def results(self) -> Counter[Any]:
-        found: Counter[Any] = Counter()
-        for left, right in self.shape.reference(self.answered("l"), self.answered("r")):
-            is_pair = self.shape.kind in ("semi", "right_semi") or (left is not None and right is not None)
-            stream, row = ("l", left) if left is not None else ("r", right)
-            assert row is not None
-            if is_pair or self.is_final(row, stream):
-                found[self.shape.output((left, right))] += 1
-        return found
 
     def _is_done(self, stream: str, row: Row) -> bool:
         """Of the build side: it has been answered, by a probe row of this step."""

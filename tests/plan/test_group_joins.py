@@ -97,7 +97,7 @@ def test_off_and_on() -> None:
         ),
         (
             "a JOIN b ON a.k = b.k AND b.ts BETWEEN a.ts AND a.j JOIN c ON a.k = c.k AND c.ts = a.ts",
-            "a, b, c: a join whose rows close their own windows runs by itself",
+            "a, b, c: a join whose rows expire by their own columns runs by itself",
         ),
         (f"a JOIN b ON a.k = b.k {WITHIN}", "there are no inner or left joins of three append-only streams in a row"),
     ],

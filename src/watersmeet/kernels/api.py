@@ -8,7 +8,7 @@ durability.  So the same kernel runs in Spark and in the test harness.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
@@ -193,7 +193,10 @@ class Kernel(Protocol):
         """The width of a time partition of stored rows, in units of ``$t`` (None: rows have no bound in time)."""
 
     def live_relations(self, frontier: int) -> dict[str, int]:
-        """Return the relations whose rows count as state, and the event time from which each row counts."""
+        """Return the relations whose rows count as state, and the event time from which each row counts.
+
+        A join whose keys may be spread (engine/hot_keys.py) has one for each input, in their order.
+        """
 
     def step(
         self, state: StateView, inputs: Mapping[int, pa.Table], frontiers: StepFrontiers, first_rid: int
@@ -204,3 +207,10 @@ class Kernel(Protocol):
 def quote(name: str) -> str:
     """Quote a DuckDB identifier."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def order_sql(columns: Iterable[tuple[str, bool]]) -> str:
+    """Return ORDER BY terms of (column, descending): NULLs are first in ascending order, last in descending order."""
+    return ", ".join(
+        f"{quote(name)} {'DESC NULLS LAST' if descending else 'ASC NULLS FIRST'}" for name, descending in columns
+    )

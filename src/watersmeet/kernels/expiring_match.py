@@ -13,32 +13,25 @@ import pyarrow as pa
 
 from watersmeet.columns import TIME
 from watersmeet.kernels.api import FOREVER, NEVER, Side, StateView, quote
-from watersmeet.kernels.match import WindowMatch, passing_sql, time_range
+from watersmeet.kernels.match import MatchOrAlternative, WindowMatch, time_range
 
 _EXPIRY = "$expiry"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExpiringMatch(WindowMatch):
+class ExpiringMatch(MatchOrAlternative):
     """A windowed join with a side, or two, whose rows expire.
 
-    ``until``: for each side, DuckDB SQL over a row, a HUGEINT: the last event time of a partner, NULL if there is none
-    (None instead of SQL: the side's rows do not expire, and bounds decide).  ``times`` name the sides' event times.
-    For ``alternative`` see ``MatchOrAlternative``.
+    ``expiries``: for each side, DuckDB SQL over a row, a HUGEINT: the last event time of a partner, NULL if there is
+    none.  None instead of SQL: the side's rows do not expire, and bounds decide.  ``times`` name both event times.
     """
 
-    until: tuple[str | None, str | None]
+    expiries: tuple[str | None, str | None]
     times: tuple[str, str]
-    alternative: str | None = None
-
-    @property
-    def passing(self) -> str | None:
-        """The alternative; where it is NULL, a row does not pass."""
-        return None if self.alternative is None else passing_sql(self.alternative)
 
     def expires(self, side: Side) -> bool:
         """Whether the rows of a side are stored under the time at which they expire."""
-        return self.until[side.index] is not None
+        return self.expiries[side.index] is not None
 
     def time_column(self, side: Side) -> str:
         """Return the column that has the event time of a side's rows."""
@@ -46,8 +39,8 @@ class ExpiringMatch(WindowMatch):
 
     def arriving(self, side: Side, rows: pa.Table, state: StateView) -> pa.Table:
         """Return new rows with the time at which they expire as ``$t``; NULL: they match nothing."""
-        until = self.until[side.index]
-        if until is None:
+        computed = self.expiries[side.index]
+        if computed is None:
             return rows
         first, last = NEVER + 1, FOREVER - 1  # the end of input closes every window
         expiry = quote(_EXPIRY)
@@ -55,7 +48,7 @@ class ExpiringMatch(WindowMatch):
         return state.query(
             f"SELECT * EXCLUDE ({expiry}) REPLACE (CAST({clamped} AS BIGINT) AS {quote(TIME)}),"
             f" {quote(TIME)} AS {quote(self.times[side.index])}"
-            f" FROM (SELECT *, {until} AS {expiry} FROM {state.register(rows)})"
+            f" FROM (SELECT *, {computed} AS {expiry} FROM {state.register(rows)})"
         )
 
     @property

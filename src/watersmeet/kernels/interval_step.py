@@ -216,7 +216,7 @@ class _Step:
         return found or [(self.fresh(Side.LEFT), self.fresh(Side.RIGHT), "FALSE")]
 
     def fresh(self, side: Side) -> str:
-        """Return the relation of a side's new rows, registered on first use: of a small step that is a large part."""
+        """Return the relation of a side's new rows, registered on first use: that is a large part of a small step."""
         if side not in self.registered:
             self.registered[side] = self.state.register(self.new[side])
         return self.registered[side]

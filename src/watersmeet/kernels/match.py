@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -167,23 +168,23 @@ class WindowMatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchOrAlternative(WindowMatch):
-    """A semi or anti join with an ``alternative``: DuckDB SQL over ``l``.
+    """A semi or anti join that may have an ``alternative``: DuckDB SQL over ``l``.
 
     Left rows that meet it are results whatever their partners, and match nothing.  A class of its own, since a field
     more would change what is noted of every join in checkpoints.
     """
 
-    alternative: str
+    alternative: str | None
 
     @property
-    def passing(self) -> str:
+    def passing(self) -> str | None:
         """The alternative; where it is NULL, a row does not pass."""
-        return passing_sql(self.alternative)
+        return None if self.alternative is None else f"coalesce({self.alternative}, FALSE)"
 
 
-def passing_sql(alternative: str) -> str:
-    """Return SQL that tests whether a left row is a result whatever its partners."""
-    return f"coalesce({alternative}, FALSE)"
+def fields_of(match: WindowMatch) -> dict[str, Any]:
+    """Return the fields of a match by name, to build one of a subclass."""
+    return {each.name: getattr(match, each.name) for each in fields(match)}
 
 
 def number_rows(rows: pa.Table, first: int) -> pa.Table:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from watersmeet.columns import TIME
-from watersmeet.kernels.api import StateView, StepFrontiers, StepResult, quote
+from watersmeet.kernels.api import StateView, StepFrontiers, StepResult, order_sql, quote
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +57,7 @@ class OrderedEmit:
         columns = ", ".join(
             f"{quote(TIME)} AS {quote(name)}" if name == self.time else quote(name) for name in self.output
         )
-        order = ", ".join(
-            [f"{quote(TIME)} NULLS FIRST"]
-            + [
-                f"{quote(name)} {'DESC NULLS LAST' if descending else 'ASC NULLS FIRST'}"
-                for name, descending in self.ties
-            ]
-        )
+        order = order_sql([(TIME, False), *self.ties])
         return StepResult(
             changes=state.query(f"SELECT {columns} FROM ({due}) ORDER BY {order}"),
             store={"rows": state.query(f"SELECT * FROM {new} WHERE {quote(TIME)} >= {frontiers.after}")},

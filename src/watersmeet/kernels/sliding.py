@@ -4,37 +4,36 @@ Matches      as in the interval join (interval.py): keys equal, ``lower <= r.$t 
 Emits        all results of a probe row at once, when all its partners are there; rows of the build side without a
              partner, where the kind emits them, when no probe row can match them any more
 Order        results of probe rows by their time, then by the columns of ``order``, within a step and across steps.
-             Rows of the build side without a partner stand beside this order
+             Rows of the build side without a partner are outside this order
 NULL times   (padded rows of an earlier join) match nothing, and are emitted first in the step that brings them
 Late rows    never reach the kernel
 Due          probe rows with t < D, the smaller of F and of the time below which they have all partners
 State        probe rows with t >= D, which wait, and build rows in the window of a probe row that is not due
 
 The interval join gives a pair as soon as both rows are there, so whoever needs order stores results.  Here only rows
-are stored: each step takes in the build rows, probes with the rows that have become due, and prunes the build rows that
-lie before the windows of all later ones.
+are stored.
 
 Example, r probes, l is within 10 before it: l@5, l@12, r@14 and r@13 arrive.  At F = 13 neither is due.  At F = 15 both
-are: r@13 with l@5 and l@12, then r@14 with l@5 and l@12.  Then l@4 would be pruned, as no later r is within 10 of it.
+are: r@13 with l@5 and l@12, then r@14 with l@5 and l@12.  l@5 stays, since r@15 may still come; at F = 16 it is pruned.
 
 A step is one of the interval join whose new probe rows are those that are due, and are never stored.
 
-Source: "Sliding Window Hash Join" (Synnada, 2023).  There each batch of the probe side is in order; here rows come in
-any order, and the frontier says what is complete.
+Source: "Sliding Window Hash Join" (Synnada, 2023).  In the paper a batch of the probe side is in order; here rows come
+in any order, and the frontier says what is complete.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.columns import TIME
 from watersmeet.kernels import interval_step
-from watersmeet.kernels.api import FOREVER, EmitMode, Side, StateView, StepFrontiers, StepResult, quote
-from watersmeet.kernels.match import WindowMatch
+from watersmeet.kernels.api import FOREVER, EmitMode, Side, StateView, StepFrontiers, StepResult, order_sql
+from watersmeet.kernels.match import WindowMatch, fields_of
 
 _WAITING = "waiting"
 
@@ -59,8 +58,7 @@ class _DueMatch(WindowMatch):
 class SlidingJoin:
     """The kernel, for append-only inputs and final results.
 
-    ``order`` are columns of the results, each with whether it descends, the time of the ``probe`` side first; NULLs are
-    first in ascending order, last in descending order.
+    ``order``: columns of the results, each with whether it descends.  The time of the ``probe`` side comes first.
     """
 
     match: WindowMatch
@@ -74,9 +72,9 @@ class SlidingJoin:
 
     def live_relations(self, frontier: int) -> dict[str, int]:
         """Return the waiting probe rows, and build rows from the time at which one may still be probed."""
-        due = self._due(frontier)
-        build = self.probe.other
-        return {build.value: self.match.closed_before(build, due), _WAITING: due}
+        due, build = self._due(frontier), self.probe.other
+        live = {self.probe: (_WAITING, due), build: (build.value, self.match.closed_before(build, due))}
+        return dict(live[side] for side in Side)
 
     def step(
         self, state: StateView, inputs: Mapping[int, pa.Table], frontiers: StepFrontiers, first_rid: int
@@ -90,7 +88,7 @@ class SlidingJoin:
             stored = state.query(f"SELECT * FROM {waited}")
             due = pa.concat_tables([due, stored.select(due.column_names).cast(due.schema)])
         result = interval_step.run(
-            _DueMatch(**{each.name: getattr(self.match, each.name) for each in fields(self.match)}, probe=self.probe),
+            _DueMatch(**fields_of(self.match), probe=self.probe),
             EmitMode.FINAL,
             gives_ids=False,
             state=state,
@@ -99,7 +97,7 @@ class SlidingJoin:
             first_rid=first_rid,
         )
         assert result.changes is not None
-        result.changes = state.query(f"SELECT * FROM {state.register(result.changes)} ORDER BY {self._order_sql}")
+        result.changes = state.query(f"SELECT * FROM {state.register(result.changes)} ORDER BY {order_sql(self.order)}")
         del result.store[self.probe.value]
         result.store[_WAITING] = new.filter(waits)
         result.forget[_WAITING] = after
@@ -108,9 +106,3 @@ class SlidingJoin:
     def _due(self, frontier: int) -> int:
         """D: the time below which probe rows have all their partners, and no earlier one can come."""
         return min(frontier, self.match.closed_before(self.probe, frontier))
-
-    @property
-    def _order_sql(self) -> str:
-        return ", ".join(
-            f"{quote(name)} {'DESC NULLS LAST' if descending else 'ASC NULLS FIRST'}" for name, descending in self.order
-        )

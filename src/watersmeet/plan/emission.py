@@ -124,9 +124,11 @@ def _check_ordering(query: LogicalQuery, mode: EmitMode) -> None:
             position=query.text.emit_position or query.ordering.position,
         )
     if lag_of(query.root, query.ordering.input) is None:
+        input = query.inputs[query.ordering.input]
+        time = f"{input.alias}.{input.time.column}"
         raise UnsupportedError(
-            "ORDER BY over a join without a window would wait forever",
-            hint="add WITHIN to the join, or to a MATCH_CONDITION a tolerance",
+            f"ORDER BY {time} would wait forever: a result may have any {time}, however long ago",
+            hint="add WITHIN to the join, or a tolerance to MATCH_CONDITION, or order by another event time",
             position=query.ordering.position,
         )
 
@@ -168,6 +170,7 @@ def _unbounded(query: LogicalQuery, found: Sequence[tuple[Join, Side]]) -> PlanE
 
 
 def _why_unbounded(query: LogicalQuery, join: Join) -> str | None:
+    """Why rows of a join stay for ever, where more is known than that no condition bounds them."""
     if join.null_aware:
         return "to NOT IN, NULL matches whatever the times; NOT EXISTS does not compare with it"
     for side in Side:
@@ -175,8 +178,9 @@ def _why_unbounded(query: LogicalQuery, join: Join) -> str | None:
             if not changing(join.child(side)) and lag_of(join.child(side), leader) is None:
                 input = query.inputs[leader]
                 others = [query.inputs[i] for i in join.child(side).visible if lag_of(join.child(side), i) is not None]
-                better = "".join(f"; {each.alias}.{each.time.column} may not" for each in others[:1])
-                return f"{input.alias}.{input.time.column} may lie any time behind in the joined rows{better}"
+                time, *better = [f"{each.alias}.{each.time.column}" for each in (input, *others[:1])]
+                instead = "".join(f"; compare {each} instead, which may not" for each in better)
+                return f"{time} of joined rows may lie arbitrarily far behind the frontier{instead}"
     return _missing_watermark(query, join)
 
 

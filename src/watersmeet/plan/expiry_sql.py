@@ -10,15 +10,15 @@ from watersmeet.expressions.type_groups import INSTANTS
 from watersmeet.plan.logical.tree import Expiry
 
 
-def expiry_sql(expiry: Expiry, scale: int, term: Callable[[exp.Expr], tuple[str, exp.DataType]]) -> str:
-    """The last internal event time of a partner as a HUGEINT, in which no such sum overflows (passes/expiries.py).
+def sql_of_expiry(expiry: Expiry, scale: int, term: Callable[[exp.Expr], tuple[str, exp.DataType]]) -> str:
+    """DuckDB SQL of an expiry: the last internal event time of a partner, as a HUGEINT.
 
-    ``scale`` are the units of internal event time in one of the partner's; ``term`` returns SQL for a term, and its
-    type.  A decimal is rounded to the side on which the row stays longer.
+    It cannot overflow, within the limits of passes/expiries.py.  ``scale``: units of internal event time in one unit of
+    the partner's column.  ``term`` returns a term's SQL and type.  Decimals are rounded so that the row stays longer.
     """
     parts = [f"{factor} * {_whole(*term(each), up=factor > 0)}" for factor, each in expiry.terms]
     total = f"({' + '.join([*parts, str(expiry.constant)])})"
-    if expiry.divisor != 1:  # // rounds towards zero
+    if expiry.divisor != 1:  # // rounds towards zero; a negative total must round down
         total = f"({total} // {expiry.divisor} - CAST({total} % {expiry.divisor} < 0 AS HUGEINT))"
     return total if scale == 1 else f"({total} * {scale})"
 

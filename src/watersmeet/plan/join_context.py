@@ -14,7 +14,7 @@ from watersmeet.kernels.changelog.newest import Newest
 from watersmeet.kernels.match import SideColumns
 from watersmeet.plan.across_sides import render
 from watersmeet.plan.emission import Emission
-from watersmeet.plan.expiry_sql import expiry_sql
+from watersmeet.plan.expiry_sql import sql_of_expiry
 from watersmeet.plan.join_terms import JoinTerms
 from watersmeet.plan.logical.query import LogicalQuery
 from watersmeet.plan.logical.time_bounds import Interval
@@ -89,7 +89,7 @@ class JoinContext:
         """The columns of a side as its kernel finds them; an external table has no feed."""
         time = feed.times[0] if feed is not None and len(feed.times) == 1 else None
         condition = self.condition_columns(side) - {time}
-        if time is not None and self.terms.expiries[side.index]:  # then $t is another time
+        if time is not None and self.terms.expiries[side.index]:  # $t holds the expiry: the time is a column
             condition, time = condition | {time}, None
         return SideColumns(tuple(sorted(self.output_columns(side))), tuple(sorted(condition)), time)
 
@@ -122,29 +122,32 @@ class JoinContext:
         """What matching rows must meet beside keys and window, over the kernel's rows ``l`` and ``r``."""
         return " AND ".join(self._residual_terms()) or None
 
-    def until_sql(self, side: Side) -> str | None:
-        """The last internal event time of a partner, over a row of a side; None where its bounds or nothing says it."""
+    def expiry_sql(self, side: Side) -> str | None:
+        """SQL over a new row of a side: the last internal event time of a partner, NULL if there is none.
+
+        None where the rows of the side do not expire.
+        """
         if not (expiries := self.terms.expiries[side.index]):
             return None
-        scale = self._partner(side).time.unit.scale
-        (leader,) = self.join.condition.leaders[side.index]
+        leader, scale = self._leader(side), self._leader(side.other).time.unit.scale
 
         def time(input: int) -> exp.Column:
-            return quoted_column(TIME if input == leader else self.query.inputs[input].time_name)
+            return quoted_column(TIME if input == leader.index else self.query.inputs[input].time_name)
 
         def term(column: exp.Expr) -> tuple[str, exp.DataType]:
             value = self.sources.value(column.name, time)
             return value.sql(dialect="duckdb"), self.sources.columns[column.name].type
 
-        found = [expiry_sql(each, scale, term) for each in expiries]
+        found = [sql_of_expiry(each, scale, term) for each in expiries]
         if len(found) == 1:
             return found[0]
         # DuckDB's least() skips NULL, and a row with one matches nothing
         known = " AND ".join(f"{each} IS NOT NULL" for each in found)
         return f"CASE WHEN {known} THEN least({', '.join(found)}) END"
 
-    def _partner(self, side: Side) -> Input:
-        (leader,) = self.join.condition.leaders[side.other.index]
+    def _leader(self, side: Side) -> Input:
+        """The input that dates the rows of a side, where it is one alone."""
+        (leader,) = self.join.condition.leaders[side.index]
         return self.query.inputs[leader]
 
     def alternative_sql(self) -> str | None:
@@ -169,7 +172,7 @@ class JoinContext:
         return (Side.LEFT if input in self.join.left.inputs else Side.RIGHT).alias
 
     def _time(self, input: int) -> exp.Column:
-        # a side's $t is the time of one input, unless several lead or its rows expire (kernels/expiring_match.py)
+        # $t is the event time of a side's leader, unless several lead or $t holds the expiry
         leading = zip(self.join.condition.leaders, self.terms.expiries, strict=True)
         alone = {leaders[0] for leaders, expiries in leading if len(leaders) == 1 and not expiries}
         return quoted_column(TIME if input in alone else self.query.inputs[input].time_name, self._alias(input))

@@ -75,9 +75,9 @@ def plan_interval(context: JoinContext, feeds: Sequence[Feed]) -> IntervalOperat
         match=match,
         mirrored=context.join.mirrored,
         null_aware=context.join.null_aware,
-        expiring=(_expiring(context.join, Side.LEFT), _expiring(context.join, Side.RIGHT)),
+        stays_while=(_stays_while(context.join, Side.LEFT), _stays_while(context.join, Side.RIGHT)),
     )
 
 
-def _expiring(join: Join, side: Side) -> str:
+def _stays_while(join: Join, side: Side) -> str:
     return " AND ".join(plain_sql(each.condition) for each in join.condition.expiries[side.index])

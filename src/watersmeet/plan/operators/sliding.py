@@ -26,7 +26,7 @@ class SlidingOperator(IntervalOperator):
 
     @property
     def reaches(self) -> dict[Side, int | None]:
-        """Probe rows wait for their partners, and build rows for the probe rows that wait."""
+        """Probe rows stay while they wait for partners; build rows stay that much longer."""
         found, probe = reaches_of(self.match), self.kernel.probe
         wait, build = found[probe], found[probe.other]
         assert wait is not None
@@ -36,11 +36,11 @@ class SlidingOperator(IntervalOperator):
     def order_lines(self) -> Iterator[str]:
         """By what results are ordered, and which stand beside the order."""
         probe = self.kernel.probe
-        beside = ""
+        outside = ""
         if self.match.kind.emits_unmatched(probe.other):
             side = dict(zip(self.sides, Side, strict=True))[probe.other]
-            beside = f"; rows of the {side.value} side without a partner stand beside it"
-        yield f"  sliding: results in order of {self.time} within a bucket, once all partners are there{beside}"
+            outside = f"; rows of the {side.value} side without a partner are outside it"
+        yield f"  sliding: results in order of {self.time} within a bucket, once all partners are there{outside}"
 
 
 def sliding_order(join: Join, query: LogicalQuery, sources: Sources) -> Ties:

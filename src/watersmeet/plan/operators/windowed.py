@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from watersmeet.expressions.event_time import span_text
 from watersmeet.kernels.api import EmitMode, Side
 from watersmeet.kernels.expiring_match import ExpiringMatch
-from watersmeet.kernels.match import MatchOrAlternative, WindowMatch
+from watersmeet.kernels.match import MatchOrAlternative, WindowMatch, fields_of
 from watersmeet.plan.explain_phrases import input_of, key_lines, plain_condition, window_text
 from watersmeet.plan.join_context import JoinContext
 from watersmeet.plan.logical.time_bounds import Interval
@@ -22,7 +22,7 @@ class WindowedOperator(PhysicalOperator):
 
     match: WindowMatch
     mirrored: bool = False  # RIGHT SEMI or RIGHT ANTI: the kernel's left side is the right one of the text
-    expiring: tuple[str, str] = ("", "")  # by the kernel's sides: the conditions that close the windows of its rows
+    stays_while: tuple[str, str] = ("", "")  # by the kernel's sides: conditions while which a row stays; empty: none
     null_aware: bool = False  # NOT IN
 
     @property
@@ -40,13 +40,13 @@ class WindowedOperator(PhysicalOperator):
         inputs = {side: input_of(feed.times[0], plan) for side, feed in zip(Side, self.feeds, strict=True)}
         window = Interval(match.lower, match.upper)
         left, right = (inputs[side] for side in self.sides)
-        if window.is_free and any(self.expiring):
+        if window.is_free and any(self.stays_while):
             yield "  window set by the rows themselves"
         else:
             yield f"  window {window_text(window.negated() if self.mirrored else window, left, right)}"
         if match.residual is not None:
             yield f"  condition in the kernel: {plain_condition(match.residual, mirrored=self.mirrored)}"
-        if isinstance(match, MatchOrAlternative | ExpiringMatch) and match.alternative is not None:
+        if isinstance(match, MatchOrAlternative) and match.alternative is not None:
             yield f"  left rows that meet {plain_condition(match.alternative)} are emitted at once{self.passing_text()}"
         stuck = self._without_frontier(plan)
         for name, side in zip(Side, self.sides, strict=True):
@@ -67,7 +67,7 @@ class WindowedOperator(PhysicalOperator):
         """What is kept of a side, at most ``reach`` behind the frontier (None: without a bound)."""
         if reach is not None:
             return f"rows up to {reach} behind the frontier"
-        if condition := self.expiring[side.index]:
+        if condition := self.stays_while[side.index]:
             return f"each row while {condition} can still hold"
         if self.null_aware:
             return "kept until the end of input: to NOT IN, NULL matches whatever the times"
@@ -75,7 +75,7 @@ class WindowedOperator(PhysicalOperator):
         return f"kept until the end of input: no condition bounds {time} from above by this side alone"
 
     def _without_frontier(self, plan: PhysicalPlan) -> str:
-        """Why nothing is ever released: a side has results of another join, however old; empty where it is."""
+        """Why no row is ever released: an input has results of another join, of any age.  Empty: none has."""
         for feed in self.feeds:
             if feed.operator is not None and feed.lag is None and not feed.changelog:
                 input = input_of(feed.times[0], plan)
@@ -124,10 +124,9 @@ def window_match(context: JoinContext, feeds: Sequence[Feed]) -> WindowMatch:
         residual=context.residual_sql(),
         slack=max(feed.slack for feed in feeds),
     )
-    common = {each.name: getattr(match, each.name) for each in fields(match)}
     alternative = context.alternative_sql()
-    until = context.until_sql(Side.LEFT), context.until_sql(Side.RIGHT)
-    if until != (None, None):
+    expiries = context.expiry_sql(Side.LEFT), context.expiry_sql(Side.RIGHT)
+    if expiries != (None, None):
         times = feeds[0].times[0], feeds[1].times[0]
-        return ExpiringMatch(**common, until=until, times=times, alternative=alternative)
-    return match if alternative is None else MatchOrAlternative(**common, alternative=alternative)
+        return ExpiringMatch(**fields_of(match), alternative=alternative, expiries=expiries, times=times)
+    return match if alternative is None else MatchOrAlternative(**fields_of(match), alternative=alternative)

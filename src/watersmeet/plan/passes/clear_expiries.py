@@ -15,7 +15,10 @@ from watersmeet.plan.logical.tree import Leaf, Node, joins_of
 
 
 def clear_expiries(query: LogicalQuery) -> LogicalQuery:
-    """The query without expiries where they do not apply."""
+    """The query without expiries of joins over results that may be retracted.
+
+    Raises what ``decide_emission`` raises.
+    """
     if decide_emission(query).mode is EmitMode.FINAL:
         return query
     return replace(query, root=_cleared(query.root))

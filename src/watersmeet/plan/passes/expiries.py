@@ -1,13 +1,13 @@
-"""Windows that each row closes for itself: after what time no partner of it can come.
+"""Expiries: the last event time at which a row can have a partner, computed from the row's own columns.
 
-A comparison is solved for the event time of the other side:
+A comparison across sides is solved for the partner's event time:
 
-    b.ts BETWEEN a.ts AND a.expires      no row of b later than a.expires matches the row of a
-    2 * r.sn < l.sn + 20                 none with sn > (l.sn + 20 - 1) / 2
-    r.ts <= l.ts + l.ttl * INTERVAL '1' SECOND
+    b.ts BETWEEN a.ts AND a.expires                 b.ts <= a.expires
+    2 * r.sn < l.sn + 20                            r.sn <= (l.sn + 20 - 1) / 2
+    r.ts - l.ttl * INTERVAL '1' SECOND <= l.ts      r.ts <= l.ts + 1000000 * l.ttl    (in microseconds)
 
-Sums, differences, signs and factors that are numbers are taken apart; any other part must read one input of the row's
-side, and is a term of the result.
+The solver takes apart sums, differences, signs and numeric factors.  Any other part must read one input of the row's
+side: it becomes a term of the result.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from watersmeet.plan.logical.conditions import inputs_of
 from watersmeet.plan.logical.key_types import type_of
 from watersmeet.plan.logical.tree import Expiry, Input, InputColumn
 
-#: Numbers in a condition, in units of internal event time, and digits of a decimal before its point: so small that no
-#: sum of products leaves 128 bits.
+#: Limits on factors and constants (in units of internal event time), and on a decimal's digits before its point: within
+#: them, a sum fits into 128 bits.
 _LARGEST = 2**48
 _MOST_DIGITS = 20
 _EXACT = (*INTEGERS, exp.DataType.Type.DECIMAL)
@@ -43,13 +43,13 @@ class RowSide:
 
 
 def expiry_of(condition: exp.Expr, row: RowSide, partner: Input, columns: Mapping[str, InputColumn]) -> Expiry | None:
-    """What a condition says of the last time of ``partner`` that a row of a side can match; None if nothing.
+    """The expiry that a condition gives rows of a side; None if it sets no upper bound on the time of ``partner``.
 
     Raises ``UnsupportedError`` for an interval without a fixed length.
     """
     if not isinstance(condition, exp.EQ | exp.LT | exp.LTE | exp.GT | exp.GTE):
         return None
-    if partner.time.unit is TimeUnit.TIMESTAMP_NTZ:
+    if partner.time.unit is TimeUnit.TIMESTAMP_NTZ:  # it depends on a time zone how it compares with an instant
         return None
     solver = _Solver(row, partner, columns)
     one, other = solver.sum_of(condition.this), solver.sum_of(condition.expression)
@@ -83,9 +83,10 @@ class _Sum:
         return None if self.time or self.terms else self.constant
 
     def solved(self, condition: exp.Expr, scale: int) -> Expiry | None:
-        """The last time at which the sum is not negative (of < and >: positive); None if there is none.
+        """The last partner's time at which the sum is not negative (for < and >: positive).
 
-        ``scale`` are the units of internal event time in one of the times here.
+        None if it sets no upper bound, or the same for all rows.  ``scale``: units of internal event time in one of
+        the units of the partner's column.
         """
         if self.time >= 0 or not self.terms:
             return None
@@ -108,21 +109,21 @@ class _Solver:
     columns: Mapping[str, InputColumn]
 
     @property
-    def counts(self) -> bool:
+    def has_integer_time(self) -> bool:
         """Whether the partner's event time is an integer, so that plain numbers may be added to it."""
         return self.partner.time.unit.is_integer
 
     def sum_of(self, node: exp.Expr) -> _Sum | None:
         """An expression as a sum; None if it is none."""
         node = node.unnest()
-        if (term := self.term_of(node, _EXACT if self.counts else INSTANTS)) is not None:
+        if (term := self.term_of(node, _EXACT if self.has_integer_time else INSTANTS)) is not None:
             return _Sum(terms=((Fraction(1), term),))
         match node:
             case exp.Column() if self._is_partner_time(node):
                 return _Sum(time=Fraction(1))
-            case exp.Literal() if self.counts and not node.is_string and "e" not in node.name.lower():
+            case exp.Literal() if self.has_integer_time and not node.is_string and "e" not in node.name.lower():
                 return _Sum(constant=Fraction(node.name))
-            case exp.Interval() if not self.counts:
+            case exp.Interval() if not self.has_integer_time:
                 return _Sum(constant=Fraction(interval_micros(node)))
             case exp.Neg():
                 inner = self.sum_of(node.this)
@@ -134,7 +135,7 @@ class _Solver:
                 return left.plus(right, Fraction(1 if isinstance(node, exp.Add) else -1))
             case exp.Mul():
                 return self._product(node.this.unnest(), node.expression.unnest())
-            case exp.Cast() if self.counts and node.to.is_type(exp.DataType.Type.BIGINT):
+            case exp.Cast() if self.has_integer_time and node.to.is_type(exp.DataType.Type.BIGINT):
                 inner_node = node.this.unnest()  # an integer event time has 64 bits at most
                 is_time = isinstance(inner_node, exp.Column) and self._is_partner_time(inner_node)
                 return _Sum(time=Fraction(1)) if is_time else None
@@ -153,19 +154,23 @@ class _Solver:
         return node if kind.is_type(*types) and digits - after_point <= _MOST_DIGITS else None
 
     def _product(self, one: exp.Expr, other: exp.Expr) -> _Sum | None:
-        """A product with a number, or of an integer and an interval."""
+        """A product with a number, or of a number or an integer term and an interval."""
         if isinstance(one, exp.Interval):
             one, other = other, one
         if isinstance(other, exp.Interval):
-            if self.counts or (times := self.term_of(one, INTEGERS)) is None:
-                return None
-            return _Sum(terms=((Fraction(interval_micros(other)), times),))
+            return None if self.has_integer_time else self._intervals(one, Fraction(interval_micros(other)))
         left, right = self.sum_of(one), self.sum_of(other)
         if left is None or right is None:
             return None
         if left.number is not None:
             return right.times(left.number)
         return left.times(right.number) if right.number is not None else None
+
+    def _intervals(self, count: exp.Expr, micros: Fraction) -> _Sum | None:
+        if isinstance(count, exp.Literal) and count.is_int:
+            return _Sum(constant=micros * int(count.name))
+        term = self.term_of(count, INTEGERS)
+        return None if term is None else _Sum(terms=((micros, term),))
 
     def _is_partner_time(self, column: exp.Column) -> bool:
         known = self.columns.get(column.name)

@@ -7,7 +7,7 @@ For each join, from the inside out:
                                          -> residual   (anything else)
     the tightest pair of bounds          -> the window; the times of this pair lead, the other bounds are tested
                                             (WITHIN and what other joins imply are in the condition already)
-    any inequality over one event time   -> expiries, of a side without a bound: when each of its rows closes its window
+    comparison with one event time       -> expiries, of a side without a bound: the last time of each row's partners
     window and known differences         -> lags: how far an event time in a result may lie behind the frontier
 
 A join as of a time has no window: inequalities over times test the row that was picked.  A join of changing streams has
@@ -132,9 +132,11 @@ def _expiries(
     inputs: Sequence[Input],
     columns: Mapping[str, InputColumn],
 ) -> tuple[Expiry, ...]:
-    """What closes the window of each row of a side that has no ``bound``."""
-    is_dated = all(len(each) == 1 for each in leaders)  # the frontier is that of one time of the other side
-    if bound is not None or not is_dated or join.null_aware or table_of(join) is not None:
+    """The expiries of the rows of a side; none where a ``bound`` that all of them share says how long they stay."""
+    # to NOT IN, NULL matches whatever its time; rows of an external table have no event time
+    if bound is not None or join.null_aware or table_of(join) is not None:
+        return ()
+    if any(len(each) > 1 for each in leaders):  # no single time to solve for, or to replace by the expiry
         return ()
     child = join.child(side)
     row = RowSide(child.visible, nullable(child))

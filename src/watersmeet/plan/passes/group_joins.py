@@ -74,7 +74,7 @@ def _ungrouped(node: Node, query: LogicalQuery) -> Iterator[str]:
     if len(node.inputs) > 2 and (_is_inner(node) or _is_chain(node)):
         names = ", ".join(query.inputs[leaf.input.index].alias for leaf in leaves_of(node))
         if _has_expiries(node):
-            yield f"{names}: a join whose rows close their own windows runs by itself"
+            yield f"{names}: a join whose rows expire by their own columns runs by itself"
         elif _is_inner(node):
             yield f"{names} have no key of one type in common"
         elif not _is_final(query):

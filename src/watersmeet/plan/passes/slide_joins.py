@@ -1,10 +1,11 @@
 """Choose the sliding join (kernels/sliding.py) where results come in an order, as ``join_algorithm`` says.
 
-    'auto'       the last join, where ORDER BY names the time of a side that has a row in each result: that side probes
-    'sliding'    every join that can; the right side probes, unless ORDER BY names a time of the left one
-    'symmetric'  none
+    'auto'       the last join, if ORDER BY names the time of a side that has a row in every result: that side probes
+    'sliding'    every join that can slide; of a semi or anti join the side that has results probes, of others the right
+                 one, unless ORDER BY names the left side's time
+    'symmetric'  no join
 
-A join can slide where its results are final, no row of its inputs changes, and a window bounds both sides.
+A join can slide if its results are final, a window bounds both sides, and its inputs only append.
 """
 
 from __future__ import annotations
@@ -25,16 +26,12 @@ def slide_joins(query: LogicalQuery) -> LogicalQuery:
     Raises ``PlanError`` if ``join_algorithm`` is 'sliding' and no join can slide, and what ``decide_emission`` raises.
     """
     wanted = query.settings.join_algorithm
-    if wanted == "symmetric" or isinstance(query.root, Leaf):
+    if wanted == "symmetric":
         return query
     is_final = decide_emission(query).mode is EmitMode.FINAL
-    root = query.root
     if wanted == "auto":
-        side = _ordered_side(root, query)
-        if side is None or not is_final or not can_slide(root) or not _keeps_order(root, side):
-            return query
-        return replace(query, root=_sliding(root, side))
-    slid = _all_sliding(root, query) if is_final else root
+        return replace(query, root=_ordered(query.root, query)) if is_final else query
+    slid = _all_sliding(query.root, query) if is_final else query.root
     if all(join.probe is None for join in joins_of(slid)):
         raise PlanError(
             "join_algorithm = 'sliding', but no join of this query can slide",
@@ -73,10 +70,18 @@ def _keeps_order(join: Join, probe: Side) -> bool:
     return join.kind.outputs(probe) and not join.kind.emits_unmatched(probe.other)
 
 
+def _ordered(root: Node, query: LogicalQuery) -> Node:
+    """The last join with the side that ORDER BY names as its probe side, if its results then come in order."""
+    if isinstance(root, Leaf):
+        return root
+    side = _ordered_side(root, query)
+    return root if side is None or not can_slide(root) or not _keeps_order(root, side) else _sliding(root, side)
+
+
 def _all_sliding(node: Node, query: LogicalQuery) -> Node:
     if isinstance(node, Leaf) or node.group is not None:
         return node
-    side = _ordered_side(node, query) or node.written(Side.RIGHT)
+    side = _ordered_side(node, query) or (Side.RIGHT if node.kind.pairs else Side.LEFT)
     node = replace(node, left=_all_sliding(node.left, query), right=_all_sliding(node.right, query))
     return _sliding(node, side) if can_slide(node) else node
 
@@ -84,14 +89,14 @@ def _all_sliding(node: Node, query: LogicalQuery) -> Node:
 def _sliding(join: Join, probe: Side) -> Join:
     """The join with a probe side: build rows in a result may be older, by as much as probe rows wait."""
     lags = dict(join.condition.lags)
-    wait = waiting_time(join, probe)
+    wait = _waiting_time(join, probe)
     for input in join.child(probe.other).visible:
         if (lag := lags.get(input)) is not None:
             lags[input] = lag + wait
     return replace(join, probe=probe, condition=replace(join.condition, lags=lags))
 
 
-def waiting_time(join: Join, probe: Side) -> int:
+def _waiting_time(join: Join, probe: Side) -> int:
     """How far behind the frontier a probe row may be that waits for partners."""
     bounds = join.condition.bounds if probe is Side.LEFT else join.condition.bounds.negated()
     assert bounds.upper is not None
