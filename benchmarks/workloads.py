@@ -134,11 +134,14 @@ def _windowed(name: str, title: str, data: Data, kind: str, seconds: float, how:
     return Workload(name, title, data, sql, batch, _by_spark(how, seconds) if how else None, **more)
 
 
-def _ordered(name: str, algorithm: str) -> Workload:
+def _ordered(name: str, algorithm: str, keys: int = 100_000) -> Workload:
     """Return an inner join whose results come in the order of the left time."""
     sql, batch = _pairs("", 5)
     sql = sql.replace(" EMIT", " ORDER BY l.l_ts EMIT") + f" SETTINGS join_algorithm = '{algorithm}'"
-    return Workload(name, f"inner, ±5 s, in order, {algorithm}", _LARGE, sql, batch, _by_spark("inner", 5))
+    data = _LARGE if keys == _LARGE.keys else replace(_USUAL, keys=keys)
+    partners = 10_000 / keys
+    title = f"inner, ±5 s, {partners:g} partners a row, in order, {algorithm}"
+    return Workload(name, title, data, sql, batch, _by_spark("inner", 5))
 
 
 def _hot(name: str, skew: str) -> Workload:
@@ -218,6 +221,8 @@ WORKLOADS: dict[str, Workload] = {
         _wide(),
         _ordered("ordered", "sliding"),
         _ordered("ordered_symmetric", "symmetric"),
+        _ordered("ordered_many", "sliding", keys=2_500),
+        _ordered("ordered_many_symmetric", "symmetric", keys=2_500),
         _hot("skew", "spread"),
         _hot("skew_keep", "keep"),
         _windowed("window_60", "inner, ±60 s", _USUAL, "", 60, "inner"),

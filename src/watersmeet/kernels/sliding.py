@@ -58,7 +58,8 @@ class _DueMatch(WindowMatch):
 class SlidingJoin:
     """The kernel, for append-only inputs and final results.
 
-    ``order``: columns of the results, each with whether it descends.  The time of the ``probe`` side comes first.
+    ``order``: columns of the results, each with whether it descends; the time of the ``probe`` side comes first.
+    Without any, results are in order from step to step, and the next operator sorts those of a step.
     """
 
     match: WindowMatch
@@ -96,8 +97,11 @@ class SlidingJoin:
             frontiers=StepFrontiers(before, after, frontiers.inputs),
             first_rid=first_rid,
         )
-        assert result.changes is not None
-        result.changes = state.query(f"SELECT * FROM {state.register(result.changes)} ORDER BY {order_sql(self.order)}")
+        if self.order:
+            assert result.changes is not None
+            result.changes = state.query(
+                f"SELECT * FROM {state.register(result.changes)} ORDER BY {order_sql(self.order)}"
+            )
         del result.store[self.probe.value]
         result.store[_WAITING] = new.filter(waits)
         result.forget[_WAITING] = after

@@ -125,7 +125,7 @@ class _Operators:
 
     def _add_join(self, join: Join, needed: frozenset[str]) -> None:
         if join.probe is not None:
-            needed |= {name for name, _ in sliding_order(join, self._query, self._sources)}
+            needed |= {name for name, _ in sliding_order(join, self._query)}
         context = self._context(join, needed)
         table = table_of(join)
         feeds = [self._feed(context, side) for side in Side if side is Side.LEFT or table is None]

@@ -11,10 +11,9 @@ from watersmeet.plan.join_context import JoinContext
 from watersmeet.plan.logical.query import LogicalQuery
 from watersmeet.plan.logical.tree import Join, timed
 from watersmeet.plan.operators.interval import IntervalOperator
-from watersmeet.plan.operators.ordered import Ties, order_columns
+from watersmeet.plan.operators.ordered import Ties
 from watersmeet.plan.operators.windowed import reaches_of, window_match
 from watersmeet.plan.physical_plan import Feed
-from watersmeet.plan.sources import Sources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,16 +39,18 @@ class SlidingOperator(IntervalOperator):
         if self.match.kind.emits_unmatched(probe.other):
             side = dict(zip(self.sides, Side, strict=True))[probe.other]
             outside = f"; rows of the {side.value} side without a partner are outside it"
-        yield f"  sliding: results in order of {self.time} within a bucket, once all partners are there{outside}"
+        where = " within a bucket" if self.kernel.order else ""
+        yield f"  sliding: results in order of {self.time}{where}, once all partners are there{outside}"
 
 
-def sliding_order(join: Join, query: LogicalQuery, sources: Sources) -> Ties:
-    """What orders the results of a sliding join: ORDER BY, else time and positions, the probe side's first."""
+def sliding_order(join: Join, query: LogicalQuery) -> Ties:
+    """What orders the results of a sliding join: time and positions, the probe side's first.
+
+    Nothing where ORDER BY does it anyway, in the operator that follows.
+    """
     assert join.probe is not None
-    leader = join.condition.leaders[join.probe.index]
-    if query.ordering is not None and join is query.root and leader == (query.ordering.input,):
-        time, ties = order_columns(query, sources)
-        return ((time, False), *ties)
+    if query.ordering is not None and join is query.root:
+        return ()
     names = []
     for side in (join.probe, join.probe.other):
         if join.kind.outputs(side):
@@ -63,7 +64,7 @@ def plan_sliding(context: JoinContext, feeds: Sequence[Feed]) -> SlidingOperator
     assert context.join.probe is not None
     match = window_match(context, feeds)
     leader = context.query.inputs[context.join.condition.leaders[context.join.probe.index][0]]
-    order = sliding_order(context.join, context.query, context.sources)
+    order = sliding_order(context.join, context.query)
     return SlidingOperator(
         name=context.name,
         kernel=SlidingJoin(match, context.join.probe, order),
