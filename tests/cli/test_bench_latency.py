@@ -271,7 +271,7 @@ def test_a_measurement_without_figures(measured: list[dict[str, Any]]) -> None:
             "--flink: /bin/false is not a Python interpreter with apache-flink\n",
         ),
         (["inner", "--warm-up", "0"], "--warm-up is an option of latency alone\nhint: watersmeet bench latency\n"),
-        (["latncy"], "there is no workload latncy\nhint: did you mean latency?\n"),
+        (["latenc"], "there is no workload latenc\nhint: did you mean latency?\n"),
     ],
 )
 def test_wrong_usage(arguments: list[str], message: str, measured: list[dict[str, Any]]) -> None:

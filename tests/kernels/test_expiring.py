@@ -23,12 +23,12 @@ def test_a_condition_that_overflows_is_one_sentence() -> None:
 
 
 def test_state_follows_the_windows_and_not_the_time_that_has_passed() -> None:
-    """Each step brings a row for ten seconds, every tenth one for a hundred."""
+    """Each step brings a row for five seconds, every fourth one for forty."""
     sql = "SELECT a.id FROM a LEFT JOIN b ON a.id = b.id AND b.ts BETWEEN a.ts AND a.ts + a.ttl;"
     harness = Harness(*load_script(STREAMS + sql))
-    for now in range(150):
-        ttl = 100 if now % 10 == 0 else 10
+    for now in range(70):
+        ttl = 40 if now % 4 == 0 else 5
         outcome = harness.step({"a": StepInput([(now, now, ttl)]), "b": StepInput([(-1, now)])})
-        # of a: those of the last ten seconds, and a tenth of the last hundred; of b: the newest
-        assert outcome.count("state_rows") <= 11 + 10 + 1
+        # of a: those of the last five seconds, and a quarter of the last forty; of b: the newest
+        assert outcome.count("state_rows") <= 6 + 10 + 1
         assert outcome.count("segments") <= 120
