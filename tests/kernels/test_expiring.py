@@ -17,7 +17,7 @@ def test_a_condition_that_overflows_is_one_sentence() -> None:
     """The expiry is computed with 128 bits; the condition, as in Spark, with 64."""
     sql = "SELECT a.id FROM a LEFT JOIN b ON a.id = b.id AND b.ts >= a.ts AND b.ts - a.ttl <= a.ts;"
     harness = Harness(*load_script(STREAMS + sql))
-    with pytest.raises(WatersmeetError, match=r"a condition of join_1 cannot be evaluated: .*Overflow") as raised:
+    with pytest.raises(WatersmeetError, match=r"an expression of join_1 cannot be evaluated: .*Overflow") as raised:
         harness.step({"a": StepInput([(2, 10, -(2**63))]), "b": StepInput([(2, 15)])})
     assert "CAST to a wider type" in str(raised.value.hint)
 

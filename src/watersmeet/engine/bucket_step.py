@@ -138,7 +138,7 @@ def _run_kernel(
         ) from None
     except (duckdb.OutOfRangeException, duckdb.ConversionException) as error:
         raise WatersmeetError(
-            f"a condition of {spec.name} cannot be evaluated: {str(error).splitlines()[0]}",
+            f"an expression of {spec.name} cannot be evaluated: {str(error).splitlines()[0]}",
             detail="Spark, in ANSI mode, fails on such rows too",
             hint="filter such rows out, or CAST to a wider type, such as DECIMAL(38, 0); nothing was lost",
         ) from None
