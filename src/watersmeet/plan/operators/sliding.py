@@ -33,7 +33,7 @@ class SlidingOperator(IntervalOperator):
         return {probe: max(wait, 0), probe.other: build + max(wait, 0)}
 
     def order_lines(self) -> Iterator[str]:
-        """By what results are ordered, and which stand beside the order."""
+        """By what results are ordered, and which are outside the order."""
         probe = self.kernel.probe
         outside = ""
         if self.match.kind.emits_unmatched(probe.other):
