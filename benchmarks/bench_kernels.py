@@ -40,6 +40,8 @@ _NAMES = (
     "multi_5",
     "chain_rare",
     "multi_rare",
+    "chain_uneven",
+    "multi_uneven",
     "chain_left",
     "multi_left",
     "temporal",

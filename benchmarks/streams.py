@@ -24,7 +24,8 @@ _DISORDER_MICROS = 500_000
 class Data:
     """``rows`` rows per side in ``files`` files, one event every ``gap`` microseconds, with uniform keys.
 
-    A share ``hot`` of all rows has the key 0.  The events of ``sides`` are independent.
+    A share ``hot`` of all rows has the key 0.  The events of ``sides`` are independent.  Those of ``sparse`` sides have
+    a hundred times as many keys.
     """
 
     rows: int
@@ -35,12 +36,13 @@ class Data:
     more_columns: int = 0
     hot: float = 0.0
     sides: str = "lr"
+    sparse: str = ""
 
     @property
     def name(self) -> str:
         """A folder name that is unique to this data."""
         kind = ("t" if self.text_keys else "") + (f"h{round(self.hot * 100)}" if self.hot else "")
-        return f"{self.rows}-{self.files}-{self.keys}-{self.gap}-{self.more_columns}{kind}{self.sides}"
+        return f"{self.rows}-{self.files}-{self.keys}-{self.gap}-{self.more_columns}{kind}{self.sides}{self.sparse}"
 
     @property
     def rows_a_batch(self) -> int:
@@ -79,7 +81,9 @@ def write_streams(below: Path, data: Data, seed: int = 7) -> Path:
             first = number * count
             times = START_MICROS + (first + np.arange(count)) * data.gap
             times += rng.integers(-_DISORDER_MICROS, _DISORDER_MICROS, count)
-            keys = np.where(rng.random(count) < data.hot, 0, rng.integers(0, data.keys, count))
+            keys = np.where(
+                rng.random(count) < data.hot, 0, rng.integers(0, data.keys * (100 if side in data.sparse else 1), count)
+            )
             columns = {
                 f"{side}_key": names.take(pa.array(keys)) if data.text_keys else pa.array(keys, pa.int64()),
                 f"{side}_id": pa.array(np.arange(first, first + count), pa.int64()),

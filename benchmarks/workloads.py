@@ -103,7 +103,7 @@ def _chain_by_spark(left: Any, right: Any, third: Any) -> Any:
 
 
 def _of_several(
-    name: str, title: str, sides: str, seconds: float, kind: str = "", keys: int = 100_000
+    name: str, title: str, sides: str, seconds: float, kind: str = "", keys: int = 100_000, sparse: str = ""
 ) -> tuple[Workload, Workload]:
     """Return a join of streams with one key, as a chain of joins and in one operator.
 
@@ -124,7 +124,9 @@ def _of_several(
     def workload(way: str, how: str, multi_join: str) -> Workload:
         sql = f"{batch} EMIT FINAL SETTINGS multi_join = '{multi_join}'"
         spark = _chain_by_spark if name == "3" else None
-        return Workload(f"{way}_{name}", f"{title}, {how}", Data(4_000_000, 10, keys, sides=sides), sql, batch, spark)
+        return Workload(
+            f"{way}_{name}", f"{title}, {how}", Data(4_000_000, 10, keys, sides=sides, sparse=sparse), sql, batch, spark
+        )
 
     return workload("chain", "one join after the other", "off"), workload("multi", "in one operator", "on")
 
@@ -232,6 +234,14 @@ WORKLOADS: dict[str, Workload] = {
         *_of_several("3", "three streams, ±5 s", "lrm", 5),
         *_of_several("5", "five streams, ±5 s", "lrmno", 5),
         *_of_several("many", "five streams, ±5 s, two partners in each other one", "lrmno", 5, keys=5_000),
+        *_of_several(
+            "uneven",
+            "three streams, ±5 s, four partners in the second, one row in 25 has one in the third",
+            "lrm",
+            5,
+            keys=2_500,
+            sparse="m",
+        ),
         *_of_several("rare", "three streams, ±100 ms between two of them, ±5 s with the third", "lrm", 0.1),
         *_of_several("left", "two left joins, ±5 s", "lrm", 5, "LEFT"),
         Workload(

@@ -15,6 +15,7 @@ from watersmeet.runtime.metrics import (
     kernel_counters,
     observed_counters,
     rows_out,
+    updated,
 )
 
 
@@ -76,6 +77,17 @@ def test_a_report_is_read_once_and_old_ones_are_not_asked_for_again() -> None:
 
 
 def test_what_kernels_count_is_told_apart_from_what_all_operators_do() -> None:
-    common = {"join_1.in.o": 9, "join_1.late.o": 1, "join_1.heard.o.topic-0": 5, "join_1.state_rows": 4}
+    common = {
+        "join_1.in.o": 9,
+        "join_1.late.o": 1,
+        "join_1.heard.o.topic-0": 5,
+        "join_1.state_rows": 4,
+        "join_1.found.0>1>2.1": 3,
+    }
     own = {"join_1.ignored_deletes.o": 2, "join_1.outdated.p": 0, "join_1.behind": 3, "join_1.asked": 7}
     assert kernel_counters({**common, **own, "join_1.frontier": 8}) == own
+
+
+def test_probe_orders_that_are_no_longer_reported_are_forgotten() -> None:
+    counters = {"join_1.late.a": 1, "join_1.sampled.0>1>2": 9, "join_1.found.0>1>2.1": 3}
+    assert updated(counters, {"join_1.sampled.0>2>1": 5}) == {"join_1.late.a": 1, "join_1.sampled.0>2>1": 5}

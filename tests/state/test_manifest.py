@@ -122,3 +122,12 @@ def test_an_excluded_input_has_a_frontier_of_its_own_and_holds_nothing_back() ->
     manifest.report_frontier(1, "", 4)
     manifest.advance({0: 0, 1: 0}, excluded=[1])
     assert (manifest.frontier, manifest.own) == (9, {0: 9, 1: 4})
+
+
+def test_a_manifest_of_format_3_has_no_statistics() -> None:
+    manifest = Manifest("p", step=3)
+    fields: dict[str, Any] = json.loads(manifest.to_json())
+    del fields["statistics"]
+    store = MemoryStore()
+    store.put("manifest", json.dumps({**fields, "version": 3}).encode())
+    assert read_manifest(store, "p", {}) == manifest

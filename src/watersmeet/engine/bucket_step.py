@@ -126,6 +126,7 @@ def _run_kernel(
     frontiers: StepFrontiers,
 ) -> StepResult:
     """Run the kernel, unless the step brings neither rows nor a new frontier, and add up its counters."""
+    working_set.statistics = manifest.statistics
     is_first = manifest.step == 0  # an aggregate of all rows has a result before there are any
     if not (is_first or any(rows.num_rows for rows in inputs.values()) or frontiers.before != frontiers.after):
         return StepResult()
@@ -144,6 +145,8 @@ def _run_kernel(
         ) from None
     finally:
         working_set.release()
+    if result.statistics is not None:
+        manifest.statistics = result.statistics
     for name, by in result.counters.items():
         manifest.count(f"{spec.name}.{name}", by)
     return result

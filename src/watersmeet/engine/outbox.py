@@ -71,6 +71,7 @@ def counter_frames(
         f"{spec.name}.frontier": manifest.frontier,
         f"{spec.name}.loaded_bytes": loaded,
     }
+    gauges |= {f"{spec.name}.{name}": round(value) for name, value in manifest.statistics.get("gauges", {}).items()}
     for number, input in enumerate(spec.inputs):
         if input.source is not None:
             for part in input.parts:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:  # a script is parsed without them: an error of syntax comes sooner
     import duckdb
@@ -116,11 +116,18 @@ class StateView(Protocol):
     def connection(self) -> duckdb.DuckDBPyConnection:
         """The DuckDB connection that holds the rows."""
 
+    @property
+    def statistics(self) -> Mapping[str, Any]:
+        """What the kernel last stored as ``StepResult.statistics``; empty before it has."""
+
     def register(self, rows: pa.Table) -> str:
         """Return a name by which SQL finds these rows until the step ends."""
 
-    def query(self, sql: str) -> pa.Table:
-        """Return the rows of a query."""
+    def query(self, sql: str, *, joins_as_written: bool = False) -> pa.Table:
+        """Return the rows of a query.
+
+        With ``joins_as_written``, DuckDB keeps the order of joins, and builds hash tables over second relations.
+        """
 
     def scan(self, relation: str, low: int = NEVER, high: int = FOREVER) -> str | None:
         """Return SQL for all stored rows with ``low <= $t <= high``."""
@@ -176,6 +183,8 @@ class StepResult:
     - ``forget``: by relation, the ``$t`` below which rows will never be read again.
     - ``replace``: rows that replace all rows of a relation.
     - ``counters``: increments of the operator's counters, by name.
+    - ``statistics``: what the kernel has learned of its inputs, as JSON values (None: as before).  No result may depend
+      on it.  Numbers under ``gauges`` are reported with the counters.
     """
 
     changes: pa.Table | None = None
@@ -183,6 +192,7 @@ class StepResult:
     forget: dict[str, int] = field(default_factory=dict)
     replace: dict[str, pa.Table] = field(default_factory=dict)
     counters: dict[str, int] = field(default_factory=dict)
+    statistics: dict[str, Any] | None = None
 
 
 class Kernel(Protocol):

@@ -56,6 +56,7 @@ def _lines(plan: PhysicalPlan, counters: Mapping[str, int]) -> Iterator[str]:
         if (rows := counters.get(f"{operator.name}.state_rows")) is not None:
             size, segments = (counters.get(f"{operator.name}.{name}", 0) for name in ("state_bytes", "segments"))
             yield f"  statistics of its last batch: {rows:,} rows held, {size:,} bytes in {segments:,} segments"
+        yield from operator.explain_run(plan, counters)
     if any(join.reordered for join in joins_of(query.root)):
         order = ", ".join(leaf.input.alias for leaf in leaves_of(query.root))
         yield f"note: joined in the order {order}, not as written, so that fewer joins lack a key"

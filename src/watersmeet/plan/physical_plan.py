@@ -111,6 +111,11 @@ class PhysicalOperator(ABC):
     def explain(self, plan: PhysicalPlan) -> Iterator[str]:
         """The operator's lines in EXPLAIN."""
 
+    def explain_run(self, plan: PhysicalPlan, counters: Mapping[str, int]) -> Iterator[str]:
+        """The operator's own lines in EXPLAIN about the last run, from its counters."""
+        del plan, counters
+        yield from ()
+
     @property
     def added_types(self) -> Mapping[str, pa.DataType]:
         """The types of result columns that no input brings."""

@@ -22,6 +22,7 @@ METRICS = "watersmeet"
 RESULTS = "watersmeet_results"
 
 _OF_OPERATORS = ("state_rows", "state_bytes", "segments", "loaded_bytes")
+_OF_PROBES = ("sampled", "expected", "found")
 _OF_INPUTS = ("in", "used", "filtered", "late", "quarantined", "heard")
 _FRONTIER = "frontier"
 # One aggregate for all counters: Spark plans every batch, and with forty aggregates that is a tenth of a small one.
@@ -42,9 +43,15 @@ aggregate(
 
 
 def kernel_counters(counters: Mapping[str, int]) -> dict[str, int]:
-    """The counters that only some kernels have: rows asked for, versions behind, deletes of unknown keys."""
-    common = {*_OF_OPERATORS, *_OF_INPUTS, _FRONTIER}
+    """What only some kernels count: rows asked for, versions behind, deletes of unknown keys.  EXPLAIN shows probes."""
+    common = {*_OF_OPERATORS, *_OF_INPUTS, *_OF_PROBES, _FRONTIER}
     return {name: value for name, value in counters.items() if name.split(".")[1] not in common}
+
+
+def updated(counters: Mapping[str, int], reported: Mapping[str, int]) -> dict[str, int]:
+    """The counters after a report.  Of figures about probe orders only those reported last stay: orders change."""
+    kept = {name: value for name, value in counters.items() if name.split(".")[1] not in _OF_PROBES}
+    return {**kept, **reported}
 
 
 def observed_counters(reported: str = _OF_FRAMES) -> Column:

@@ -15,7 +15,7 @@ from watersmeet.errors import CheckpointError, WatersmeetError
 from watersmeet.runtime.failures import translate
 from watersmeet.runtime.idle_inputs import IdleWatch
 from watersmeet.runtime.job import Host, Job
-from watersmeet.runtime.metrics import ProgressReader, counters_of, rows_out
+from watersmeet.runtime.metrics import ProgressReader, counters_of, rows_out, updated
 from watersmeet.runtime.micro_batches import MicroBatches
 from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.runtime.real_time.run import RealTime
@@ -196,7 +196,7 @@ class RunningQuery:
             if not counters:  # a trigger that found nothing
                 continue
             self._host.has_run(progress)
-            self._counters.update(counters)
+            self._counters = updated(self._counters, counters)
             self._rows_out += rows_out(progress)
             self._batches += 1
             self._last_batch_ms = int(progress["durationMs"].get("triggerExecution", 0))

@@ -1,8 +1,9 @@
 """The manifest: the durable state of an operator's bucket, beside the rows of its segments.
 
 One JSON value per bucket: format version, plan fingerprint, number of steps taken, frontiers of every part of every
-input, the operator's own frontier, the newest event times, counters, and the live segments (a few hundred at most, see
-compaction_plan.py).  A batch counts once its manifest is committed; segments that no manifest names do not exist.
+input, the operator's own frontier, the newest event times, counters, what the kernel has learned of its inputs, and the
+live segments (a few hundred at most, see compaction_plan.py).  A batch counts once its manifest is committed; segments
+that no manifest names do not exist.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from watersmeet.kernels.api import FOREVER, NEVER
 from watersmeet.state.segments import Segment
 from watersmeet.state.store import Store
 
-FORMAT_VERSION = 3
-_READABLE = (1, 2, FORMAT_VERSION)  # 1 lacks ``own``, 2 lacks ``newest``
+FORMAT_VERSION = 4
+_READABLE = (1, 2, 3, FORMAT_VERSION)  # 1 lacks ``own``, 2 lacks ``newest``, 3 lacks ``statistics``
 _NAME = "manifest"
 
 
@@ -49,6 +50,7 @@ class Manifest:
     newest: dict[int, int] = field(default_factory=dict)
     hot_keys: int | None = None
     counters: dict[str, int] = field(default_factory=dict)
+    statistics: dict[str, Any] = field(default_factory=dict)  # see StepResult
     segments: list[Segment] = field(default_factory=list)
 
     @property

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -48,6 +49,7 @@ class WorkingSet:
     def __init__(
         self, connection: duckdb.DuckDBPyConnection, on_disk: DiskTables | None = None, *, max_keyed: int = 0
     ) -> None:
+        self.statistics: Mapping[str, Any] = {}  # those of the manifest: see StateView
         self._connection = connection
         self._on_disk = on_disk or DiskTables(connection)
         self._max_keyed = max_keyed  # maximum bytes of all segments for keeping rows in Arrow
@@ -164,12 +166,18 @@ class WorkingSet:
         """Release the rows that a step registered or looked up."""
         self._registered.release()
 
-    def query(self, sql: str) -> pa.Table:
-        """Return the rows of a query.
+    def query(self, sql: str, *, joins_as_written: bool = False) -> pa.Table:
+        """Return the rows of a query; see ``StateView``.
 
         ``connection.sql(sql).to_arrow_table()`` plans a query twice, which costs a step of a few rows more than
         running it.  The copy that DuckDB warns of here costs some nanoseconds a row.
         """
+        if joins_as_written:
+            self._connection.execute("SET disabled_optimizers = 'join_order,build_side_probe_side'")
+            try:
+                return self.query(sql)
+            finally:
+                self._connection.execute("RESET disabled_optimizers")
         self._connection.execute(sql)
         with warnings.catch_warnings(action="ignore", category=UserWarning):
             return self._connection.to_arrow_table()

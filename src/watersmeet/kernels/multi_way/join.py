@@ -48,6 +48,7 @@ import pyarrow as pa
 from watersmeet.kernels.api import StateView, StepFrontiers, StepResult
 from watersmeet.kernels.multi_way import step
 from watersmeet.kernels.multi_way.match import MultiWayMatch
+from watersmeet.kernels.multi_way.rows import relation
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +64,7 @@ class MultiWayJoin:
 
     def live_relations(self, frontier: int) -> dict[str, int]:
         """Return all inputs, each from the time at which a partner may still arrive."""
-        return {
-            step.relation(input): self.match.closed_before(input, frontier) for input in range(len(self.match.inputs))
-        }
+        return {relation(input): self.match.closed_before(input, frontier) for input in range(len(self.match.inputs))}
 
     def step(
         self, state: StateView, inputs: Mapping[int, pa.Table], frontiers: StepFrontiers, first_rid: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -99,18 +99,19 @@ class MultiWayMatch:
         for rows in (new[0], due):
             least, most = (FOREVER, NEVER) if rows is None else time_range(rows)
             low, high = min(low, least), max(high, most)
-        return _shifted(low, high, self._between(0, input))
+        return _shifted(low, high, self.between(0, input))
 
     def _partners_of(self, new: Mapping[int, pa.Table], input: int) -> tuple[int, int]:
         """The least and greatest time of an input's rows that may form a result with a new row of another."""
         low, high = FOREVER, NEVER
         for other, rows in new.items():
             if other != input and rows.num_rows:
-                least, most = _shifted(*time_range(rows), self._between(other, input))
+                least, most = _shifted(*time_range(rows), self.between(other, input))
                 low, high = min(low, least), max(high, most)
         return low, high
 
-    def _between(self, left: int, right: int) -> Bound:
+    def between(self, left: int, right: int) -> Bound:
+        """Return what is known of the time of ``right`` minus that of ``left``."""
         for bound in self.bounds:
             if (bound.left, bound.right) == (left, right):
                 return bound
@@ -118,6 +119,18 @@ class MultiWayMatch:
                 lower, upper = bound.lower, bound.upper
                 return Bound(left, right, None if upper is None else -upper, None if lower is None else -lower)
         return Bound(left, right, None, None)
+
+    def share_near(self, input: int, others: Iterable[int]) -> float:
+        """Return the share of an input's stored rows that its window around a row of each of the others holds.
+
+        Stored rows are taken to be spread evenly over the time that they stay.
+        """
+        reach = self.inputs[input].reach
+        if reach is None:
+            return 1.0
+        bounds = [self.between(other, input) for other in others if other != input]
+        widths = [b.upper - b.lower + 1 for b in bounds if b.lower is not None and b.upper is not None]
+        return max(min([1.0, *(width / (max(reach, 0) + self.slack + 1) for width in widths)]), 0.0)
 
     # -- padding ---------------------------------------------------------------------------------------------------
 
@@ -131,7 +144,7 @@ class MultiWayMatch:
         return self._padded_before(input, before), self._padded_before(input, after) - 1
 
     def _padded_before(self, input: int, frontier: int) -> int:
-        upper = self._between(0, input).upper
+        upper = self.between(0, input).upper
         return shift(frontier, None if upper is None else -upper)
 
     def is_final_sql(self, input: int, frontier: int) -> str:
@@ -160,6 +173,11 @@ class MultiWayMatch:
                 keys = keys.filter(pc.is_valid(keys.column(number)))
         return keys
 
+    def has_key_sql(self, input: int) -> str:
+        """Return whether a row can match any, by its keys."""
+        keys = zip(self.inputs[input].keys, self.null_safe, strict=True)
+        return " AND ".join(f"{quote(key)} IS NOT NULL" for key, null_safe in keys if not null_safe) or "TRUE"
+
     # -- SQL -------------------------------------------------------------------------------------------------------
 
     def rows_sql(self, input: int, relation: str) -> str:
@@ -171,7 +189,7 @@ class MultiWayMatch:
         """Return what a row of ``input`` must meet to be added to rows of the inputs that are ``joined`` already."""
         conditions = [
             f"{quote(left)} {'IS NOT DISTINCT FROM' if null_safe else '='} {quote(right)}"
-            for other in (joined[:1] if self.pads else joined)
+            for other in joined[:1]
             for left, right, null_safe in zip(
                 self.inputs[other].keys, self.inputs[input].keys, self.null_safe, strict=True
             )
@@ -184,6 +202,10 @@ class MultiWayMatch:
         ]
         conditions += [term.sql for term in self.terms if input in term.inputs and together.issuperset(term.inputs)]
         return " AND ".join(conditions)
+
+    def conditions_over(self, inputs: Sequence[int]) -> int:
+        """Return how many conditions beside keys and bounds can be tested on rows of these inputs."""
+        return sum(set(inputs).issuperset(term.inputs) for term in self.terms)
 
     def _bound_sql(self, bound: Bound) -> str:
         left, right = (quote(self.inputs[i].time) for i in (bound.left, bound.right))

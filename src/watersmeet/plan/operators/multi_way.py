@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -13,6 +13,8 @@ from watersmeet.expressions.event_time import span_text
 from watersmeet.kernels.api import quote
 from watersmeet.kernels.multi_way.join import MultiWayJoin
 from watersmeet.kernels.multi_way.match import Bound, JoinedInput, MultiWayMatch, Term
+from watersmeet.kernels.multi_way.probe_orders import Order
+from watersmeet.kernels.multi_way.statistics import Statistics
 from watersmeet.plan.across_sides import render
 from watersmeet.plan.explain_phrases import input_of, plain_name, window_text
 from watersmeet.plan.join_context import JoinContext
@@ -44,7 +46,33 @@ class MultiWayOperator(PhysicalOperator):
             yield f"  condition in the kernel: {plain_name(term.sql)}"
         for input, joined in zip(inputs, match.inputs, strict=True):
             yield f"  state of {input.alias}: {_state_text(input, joined.reach)}"
+        if not match.pads:
+            orders = ", ".join(self._path(plan, each) for each in _first_orders(match))
+            yield f"  probe orders: {orders} by windows; chosen anew by rates and matches per key as rows come"
         yield from self._skew_lines(plan)
+
+    def explain_run(self, plan: PhysicalPlan, counters: Mapping[str, int]) -> Iterator[str]:
+        """The probe orders of the last batch, and the partial results on their way."""
+        for name, rows in sorted(counters.items()):
+            operator, counter, *path = name.split(".", 2)
+            if (operator, counter) == (self.name, "sampled") and rows:
+                inputs = [int(each) for each in path[0].split(">")]
+                probes = []
+                for probe, input in enumerate(inputs[1:-1], 1):
+                    counted = (
+                        counters.get(f"{self.name}.{what}.{path[0]}.{probe}", 0) for what in ("found", "expected")
+                    )
+                    found, expected = (each / rows for each in counted)
+                    unit = " partial results a row" if probe == 1 else ""
+                    probes.append(f"{found:.3g}{unit} after {self._alias(plan, input)} ({expected:.3g} expected)")
+                order = self._path(plan, inputs)
+                yield f"  probe order {order}: {', '.join(probes)}; measured over {rows:,} rows"
+
+    def _path(self, plan: PhysicalPlan, inputs: Iterable[int]) -> str:
+        return " > ".join(self._alias(plan, input) for input in inputs)
+
+    def _alias(self, plan: PhysicalPlan, input: int) -> str:
+        return input_of(self.kernel.match.inputs[input].time, plan).alias
 
     def _kinds(self, names: Sequence[str]) -> str:
         match = self.kernel.match
@@ -141,6 +169,12 @@ def _terms(context: JoinContext, group: JoinGroup) -> Iterator[Term]:
         if group.optional:
             read |= owner.right.inputs
         yield Term(tuple(sorted(place[i] for i in read)), render(condition, column))
+
+
+def _first_orders(match: MultiWayMatch) -> Iterator[Order]:
+    """Each input with the order in which its rows probe the others as long as nothing is known of rows."""
+    for input, order in enumerate(Statistics.of(match, {}).orders):
+        yield (input, *order)
 
 
 def _state_text(input: Input, reach: int | None) -> str:

@@ -1,0 +1,62 @@
+"""The rows that one step of the multi-way join reads: new ones, and stored ones that may form a result with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from watersmeet.columns import TIME
+from watersmeet.kernels.api import StateView, StepFrontiers, quote
+from watersmeet.kernels.multi_way.match import MultiWayMatch
+
+
+def relation(input: int) -> str:
+    """Return the name of the relation that stores an input's rows."""
+    return f"input_{input}"
+
+
+@dataclass(slots=True)
+class StepRows:
+    """New and stored rows by input, and by optional input the stored first rows that lack it from this step on."""
+
+    match: MultiWayMatch
+    state: StateView
+    new: Mapping[int, pa.Table]
+    frontiers: StepFrontiers
+    fresh: dict[int, str] = field(default_factory=dict)
+    old: dict[int, str | None] = field(default_factory=dict)
+    due: dict[int, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for input, joined in enumerate(self.match.inputs):
+            times = self.match.due_times(input, self.frontiers.before, self.frontiers.after)
+            if joined.optional and times[0] <= times[1] and (rows := self.state.scan(relation(0), *times)) is not None:
+                self.due[input] = rows
+        due = self._due_rows()
+        for input in range(len(self.match.inputs)):
+            self.fresh[input] = self.state.register(self.new[input])
+            self.old[input] = self._stored(input, due)
+
+    def _due_rows(self) -> pa.Table | None:
+        """Return keys and times of the stored first rows that are due."""
+        if not self.due:
+            return None
+        columns = ", ".join(quote(name) for name in (*self.match.inputs[0].keys, TIME))
+        return self.state.query(" UNION ALL ".join(f"SELECT {columns} FROM {rows}" for rows in self.due.values()))
+
+    def _stored(self, input: int, due: pa.Table | None) -> str | None:
+        """Return SQL for the stored rows of an input that this step reads, with others of their keys."""
+        is_probed = any(rows.num_rows for other, rows in self.new.items() if other != input)
+        if not is_probed and (due is None or input == 0):
+            return None
+        probes = self.match.probes(input, self.new, due)
+        times = self.match.partner_times(input, self.new, due)
+        return self.state.rows_with_keys(relation(input), self.match.inputs[input].keys, probes, *times)
+
+    def sql(self, input: int, *, is_old: bool, is_new: bool) -> str | None:
+        """Return SQL for the rows of an input: old ones, new ones, or both; None if there are none."""
+        stored = [old] if not is_new and (old := self.old[input]) is not None else []
+        added = [self.fresh[input]] if not is_old and self.new[input].num_rows else []
+        return " UNION ALL ".join(self.match.rows_sql(input, rows) for rows in (*stored, *added)) or None
