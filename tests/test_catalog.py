@@ -83,9 +83,9 @@ def test_a_file_that_is_no_catalogue(tmp_path: Path, content: str, reason: str) 
 
 def test_a_catalogue_of_a_later_version(tmp_path: Path) -> None:
     path = tmp_path / "catalog.json"
-    path.write_text('{"version": 3, "streams": []}')
+    path.write_text('{"version": 4, "streams": []}')
     assert refusal(Catalog(tmp_path)) == (
-        f"{path} has format 3, this version of Watersmeet reads formats 1 and 2\n"
+        f"{path} has format 4, this version of Watersmeet reads formats 1 to 3\n"
         "hint: use the version of Watersmeet that wrote it, or another workspace"
     )
 

@@ -9,8 +9,9 @@ from decimal import Decimal
 
 from sqlglot import exp
 
+from watersmeet.bind import declared_order
 from watersmeet.bind.changing_streams import check_delta, primary_key, stream_mode
-from watersmeet.catalog.streams import EMBEDDED, FRAME, StreamColumn, StreamDef, StreamMode
+from watersmeet.catalog.streams import EMBEDDED, FRAME, OrderTerm, StreamColumn, StreamDef, StreamMode
 from watersmeet.columns import RESERVED, TP_DELTA, TP_TIME
 from watersmeet.errors import (
     BindError,
@@ -59,9 +60,11 @@ def define_stream(statement: CreateStream) -> StreamDef:
         )
     else:
         unit = TimeUnit.TIMESTAMP
-    options = {key: value for key, value in statement.options.items() if key not in ("connector", _UNIT_OPTION)}
     mode = stream_mode(statement)
     check_delta(columns.get(TP_DELTA), mode)
+    ordered_by, order_unit = _order(statement, mode)
+    own = ("connector", _UNIT_OPTION, declared_order.OPTION)
+    options = {key: value for key, value in statement.options.items() if key not in own}
     return StreamDef(
         name=statement.name,
         columns=tuple(
@@ -80,7 +83,19 @@ def define_stream(statement: CreateStream) -> StreamDef:
         definition=statement.source,
         mode=mode,
         primary_key=primary_key(statement, columns),
+        ordered_by=ordered_by,
+        order_unit=order_unit,
     )
+
+
+def _order(statement: CreateStream, mode: StreamMode) -> tuple[tuple[OrderTerm, ...], TimeUnit | None]:
+    """Return the declared order, and what its first column counts."""
+    text = statement.options.get(declared_order.OPTION)
+    if text is None:
+        return (), None
+    types = {column.name: column.type for column in statement.columns if column.name.lower() != TP_DELTA}
+    terms = declared_order.declared_order(text, types, mode, statement.options_positions.get(declared_order.OPTION))
+    return terms, declared_order.lead_unit(types[terms[0].expression])
 
 
 def define_table(statement: CreateTable) -> StreamDef:
@@ -172,6 +187,7 @@ def define_frame(
     *,
     mode: str = StreamMode.APPEND.value,
     primary_key: Sequence[str] = (),
+    ordered_by: str | None = None,
 ) -> StreamDef:
     """Return the definition of a DataFrame registered as a stream; ``columns`` are (name, Spark type).
 
@@ -199,7 +215,10 @@ def define_frame(
         watermark=None if time is None else Watermark(time, _span(delay or "0 seconds", unit), nowhere),
         primary_key=tuple(primary_key),
         mutable=False,
-        options={_UNIT_OPTION: unit} if counts else {},
+        options={
+            **({_UNIT_OPTION: unit} if counts else {}),
+            **({declared_order.OPTION: ordered_by} if ordered_by is not None else {}),
+        },
         settings={"mode": mode},
         if_not_exists=False,
         query=None,
@@ -232,6 +251,7 @@ def refuse_definitions(statement: CreateStream) -> None:
         "a PRIMARY KEY": statement.position if statement.primary_key else None,
         "MUTABLE": statement.position if statement.mutable else None,
         "SETTINGS": next(iter(statement.settings_positions.values()), None),
+        "ordered_by": statement.options_positions.get(declared_order.OPTION),
     }
     for what, position in given.items():
         if position is not None:

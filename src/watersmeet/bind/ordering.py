@@ -1,4 +1,4 @@
-"""ORDER BY: an event time in ascending order, then columns that break ties."""
+"""ORDER BY: an event time or the lead of a declared order, in rising order, then what breaks ties."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from watersmeet.bind.inputs import Inputs
 from watersmeet.bind.scope import Scope
 from watersmeet.errors import UnsupportedError
 from watersmeet.expressions.positions import position_of
+from watersmeet.expressions.text import plain_sql
+from watersmeet.plan.logical.conditions import inputs_of
 from watersmeet.plan.logical.query import Ordering, OutputColumn
-from watersmeet.plan.logical.tree import Node, timed
+from watersmeet.plan.logical.tree import Input, Node, timed
 
 
 def bind_ordering(
@@ -19,8 +21,8 @@ def bind_ordering(
 ) -> Ordering | None:
     """Resolve ORDER BY over the results of ``node``.
 
-    Terms may name ``outputs``. Raises ``UnsupportedError`` unless the first term is an event time in ascending order
-    and the others are columns.
+    Terms may name ``outputs``. Raises ``UnsupportedError`` unless the first term is an event time, or the first column
+    of a declared order, in rising order, and each of the others reads one stream.
     """
     if order is None:
         return None
@@ -32,8 +34,9 @@ def bind_ordering(
         terms.append((alias or scope.substitute(column), bool(term.args.get("desc")), position_of(term)))
     first, descending, position = terms[0]
     known = names.columns.get(first.name) if isinstance(first, exp.Column) else None
-    if known is None or not names.inputs[known.input].is_time(known.column) or descending:
-        times = [f"{names.inputs[i].alias}.{names.inputs[i].time.column}" for i in sorted(timed(node))]
+    if known is None or not _is_rising(names.inputs[known.input], known.column) or descending:
+        inputs = [names.inputs[i] for i in sorted(timed(node))]
+        times = [f"{each.alias}.{time.column}" for each in inputs for time in (each.time, each.stream.lead) if time]
         raise UnsupportedError(
             f"ORDER BY on a stream needs an event time in rising order first, not {order.expressions[0].sql('spark')}",
             hint=f"order by {' or '.join(times)}",
@@ -48,8 +51,15 @@ def bind_ordering(
             )
     ties = tuple((expression, desc) for expression, desc, _ in terms[1:])
     for expression, _ in ties:
-        if not isinstance(expression, exp.Column):
+        if len(inputs_of(expression, names.columns)) != 1:
             raise UnsupportedError(
-                f"ORDER BY takes columns, not {expression.sql('spark')}", position=position_of(expression)
+                f"ORDER BY takes columns, and expressions over one stream, not {plain_sql(expression)}",
+                position=position_of(expression) or position,
             )
-    return Ordering(known.input, ties, position)
+    return Ordering(known.input, known.column, ties, position)
+
+
+def _is_rising(input: Input, column: str) -> bool:
+    """Whether a column may order the rows of a stream."""
+    lead = input.stream.lead
+    return input.is_time(column) or (lead is not None and lead.column.lower() == column.lower())

@@ -14,9 +14,9 @@ from watersmeet.catalog.streams import StreamDef
 from watersmeet.catalog.workspace import make_workspace, no_folder, not_writable
 from watersmeet.errors import CatalogError, did_you_mean
 
-#: The format without changing streams and external tables, which every version reads, and the one with them: a version
-#: that does not know them would read corrections as plain rows, and tables as streams.
-_PLAIN, _CHANGING = 1, 2
+#: The format that every version reads; the one with changing streams and external tables, whose rows a version that
+#: does not know them would read as plain ones; and the one with declared orders, which such a version would drop.
+_PLAIN, _CHANGING, _ORDERED = 1, 2, 3
 _RESTORE = "restore the file from a copy, or move it away and create the streams again"
 
 
@@ -95,9 +95,7 @@ class Catalog:
                 flock(lock, LOCK_EX)
                 stored = self._read()
                 yield stored
-                stored.version = (
-                    _CHANGING if any(each.changes or each.outside for each in stored.streams.values()) else _PLAIN
-                )
+                stored.version = max(map(_format_of, stored.streams.values()), default=_PLAIN)
                 written = self._path.with_suffix(".tmp")
                 written.touch(mode=0o600)
                 written.write_text(stored.model_dump_json(indent=2), encoding="utf-8")
@@ -126,6 +124,13 @@ def is_new(stream: StreamDef, known: StreamDef | None, *, if_not_exists: bool) -
     )
 
 
+def _format_of(stream: StreamDef) -> int:
+    """The first format that can hold a stream."""
+    if stream.ordered_by:
+        return _ORDERED
+    return _CHANGING if stream.changes or stream.outside else _PLAIN
+
+
 def _found(stored: _Stored, name: str) -> StreamDef:
     if (stream := stored.streams.get(name.lower())) is not None:
         return stream
@@ -142,10 +147,9 @@ def _parse(text: str, path: Path) -> _Stored:
         ) from None
     if not isinstance(content, dict) or "version" not in content:
         raise CatalogError(f"{path} is not a catalogue: it has no version", hint=_RESTORE)
-    if content["version"] not in (_PLAIN, _CHANGING):
+    if content["version"] not in (_PLAIN, _CHANGING, _ORDERED):
         raise CatalogError(
-            f"{path} has format {content['version']}, "
-            f"this version of Watersmeet reads formats {_PLAIN} and {_CHANGING}",
+            f"{path} has format {content['version']}, this version of Watersmeet reads formats {_PLAIN} to {_ORDERED}",
             hint="use the version of Watersmeet that wrote it, or another workspace",
         )
     try:

@@ -35,6 +35,15 @@ class StreamColumn(BaseModel):
     type: str
 
 
+class OrderTerm(BaseModel):
+    """A term of ``ordered_by``: an expression over a stream's columns, in Spark SQL."""
+
+    model_config = ConfigDict(frozen=True)
+
+    expression: str
+    descending: bool = False
+
+
 class Index(BaseModel):
     """An index on a changing stream (CREATE INDEX): queries can look up its rows by these columns."""
 
@@ -62,6 +71,9 @@ class StreamDef(BaseModel):
     mode: StreamMode = StreamMode.APPEND
     primary_key: tuple[str, ...] = ()
     indexes: tuple[Index, ...] = ()
+    ordered_by: tuple[OrderTerm, ...] = ()
+    """The order in which rows arrive, beside the event time; ``order_unit`` is what its first column counts."""
+    order_unit: TimeUnit | None = None
     outside: bool = False
     """Whether it is an external table that lookup joins query (CREATE TABLE), not a stream."""
 
@@ -79,6 +91,18 @@ class StreamDef(BaseModel):
     def event_time(self) -> EventTime:
         """The event-time column and how far out of order its rows may come."""
         return EventTime(self.time_column, self.time_unit, self.delay, self.has_watermark)
+
+    @property
+    def lead(self) -> EventTime | None:
+        """The first column of the declared order, as a time without a delay; None where it is the event time."""
+        if self.order_unit is None or self.ordered_by[0].expression == self.time_column:
+            return None
+        return EventTime(self.ordered_by[0].expression, self.order_unit)
+
+    @property
+    def order_text(self) -> str:
+        """The declared order, as it would be written."""
+        return ", ".join(f"{each.expression}{' DESC' if each.descending else ''}" for each in self.ordered_by)
 
     def column(self, name: str) -> StreamColumn | None:
         """The declared column of that name, ignoring case."""

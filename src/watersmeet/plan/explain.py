@@ -102,7 +102,11 @@ def _input_lines(part: PhysicalInput, *, any_time: bool) -> Iterator[str]:
     delay = f"delay {span_text(time.delay, input.time.unit)}, grace {span_text(part.grace, input.time.unit)}"
     if any_time:
         delay = "no row is late"
-    yield f"  event time {time.column} ({time.unit.value}, {origin}), {delay}"
+    if input.dated_by is not None:
+        late = "no row is late" if any_time else "a row behind its frontier is late"
+        yield f"  dated by {time.column}, its declared order ({input.stream.order_text}); {late}"
+    else:
+        yield f"  event time {time.column} ({time.unit.value}, {origin}), {delay}"
     if part.keep is not None:
         yield f"  filter before packing: {plain_sql(part.keep)}"
     if part.passes is not None:

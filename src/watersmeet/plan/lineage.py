@@ -10,6 +10,7 @@ from watersmeet.catalog.streams import EMBEDDED, StreamColumn, StreamDef
 from watersmeet.plan.logical.lags import lag_of
 from watersmeet.plan.logical.query import LogicalQuery
 from watersmeet.plan.logical.tree import joins_of, nullable
+from watersmeet.plan.passes.slide_joins import is_in_order
 
 
 def event_time_output(query: LogicalQuery) -> tuple[str, int, int] | None:
@@ -22,7 +23,8 @@ def event_time_output(query: LogicalQuery) -> tuple[str, int, int] | None:
             continue
         if known.input in nullable(query.root):
             continue  # a padded row would have no event time
-        lag = 0 if query.ordering is not None else lag_of(query.root, known.input)
+        is_emitted_below = query.ordering is not None and not is_in_order(query)  # the frontier of its operator
+        lag = 0 if is_emitted_below else lag_of(query.root, known.input)
         if lag is not None:
             return column.name, known.input, lag
     return None

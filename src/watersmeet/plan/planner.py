@@ -32,10 +32,11 @@ from watersmeet.plan.operators.forward import plan_forward
 from watersmeet.plan.operators.interval import plan_interval
 from watersmeet.plan.operators.lookup import plan_lookup
 from watersmeet.plan.operators.multi_way import plan_multi_way
-from watersmeet.plan.operators.ordered import order_columns, plan_ordered
+from watersmeet.plan.operators.ordered import order_columns, plan_ordered, plan_ordered_source
 from watersmeet.plan.operators.sliding import plan_sliding, sliding_order
 from watersmeet.plan.operators.upsert import lag_of_changes, plan_upsert
 from watersmeet.plan.passes import optimize
+from watersmeet.plan.passes.slide_joins import is_in_order
 from watersmeet.plan.physical_plan import Feed, PhysicalOperator, PhysicalPlan
 from watersmeet.plan.sources import Sources, quoted_column
 
@@ -104,9 +105,16 @@ class _Operators:
             self.built.append(plan_forward(node.input, needed, self._sources))
 
     def add_ordered(self, needed: frozenset[str]) -> None:
-        """Add the operators of the query's tree, and after them the one that orders their results."""
+        """Add the operators of the query's tree, and after them the one that orders their results, unless they do."""
+        root = self._query.root
+        if isinstance(root, Leaf):
+            self.built.append(plan_ordered_source(self._query, root.input, needed, self._sources))
+            return
+        if is_in_order(self._query):
+            self.add_tree(root, needed)
+            return
         time, ties = order_columns(self._query, self._sources)
-        self.add_tree(self._query.root, needed | {time, *(name for name, _ in ties)})
+        self.add_tree(root, needed | {time, *(name for name, _ in ties)})
         number = len(self.built) - 1
         self.built.append(plan_ordered(self._query, self.built[number], number, needed, self._sources))
 
@@ -125,7 +133,7 @@ class _Operators:
 
     def _add_join(self, join: Join, needed: frozenset[str]) -> None:
         if join.probe is not None:
-            needed |= {name for name, _ in sliding_order(join, self._query)}
+            needed |= {name for name, _ in sliding_order(join, self._query, self._sources)}
         context = self._context(join, needed)
         table = table_of(join)
         feeds = [self._feed(context, side) for side in Side if side is Side.LEFT or table is None]

@@ -30,6 +30,8 @@ def description(stream: StreamDef) -> Table:
         notes = ["primary key"] if column.name in stream.primary_key else []
         if column.name == stream.time_column:
             notes.append(f"event time ({stream.time_unit.value}), delay {_delay_text(stream)}")
+        if stream.ordered_by and column.name == stream.ordered_by[0].expression:
+            notes.append(f"rows arrive in the order {stream.order_text}")
         notes += [f"index {index.name}" for index in stream.indexes if column.name in index.columns]
         if column.name == TP_DELTA:
             notes.append(_mode_text(stream))

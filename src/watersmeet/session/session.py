@@ -172,6 +172,7 @@ class Session:
         mode: str = StreamMode.APPEND.value,
         primary_key: Sequence[str] = (),
         order: str | None = None,
+        ordered_by: str | None = None,
     ) -> StreamDef:
         """Register a streaming DataFrame as a stream of this session.
 
@@ -179,7 +180,8 @@ class Session:
         event time is the time of arrival.  ``delay`` is how far rows may come out of order (for the unit row: a number
         of rows).  ``mode`` and ``primary_key`` are those of CREATE STREAM, for changing streams; with ``delay=None`` no
         change is late, however old, in joins of changing streams.  ``order`` is a column, a whole number or a
-        timestamp, that orders rows of equal time; without one, their order is arbitrary but fixed.
+        timestamp, that orders rows of equal time; without one, their order is arbitrary but fixed.  ``ordered_by`` says
+        in which order rows arrive, as in CREATE STREAM.
 
         A batch DataFrame with a time is registered as the complete versions of a table: its current rows are written
         below the workspace.  Raises ``BindError`` and ``ConfigError`` for arguments that do not fit.
@@ -191,7 +193,9 @@ class Session:
                 " the time of its versions), or by lookup (lookup_join, register_table)",
             )
         columns = [(field.name, field.dataType.simpleString()) for field in frame.schema]
-        stream = define_frame(name, columns, time, delay, unit, mode=mode, primary_key=primary_key)
+        stream = define_frame(
+            name, columns, time, delay, unit, mode=mode, primary_key=primary_key, ordered_by=ordered_by
+        )
         if order is not None:
             check_order(name, order, frame.schema)
         if not frame.isStreaming:

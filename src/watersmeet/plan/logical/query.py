@@ -16,9 +16,13 @@ from watersmeet.settings.query_settings import QuerySettings
 
 @dataclass(frozen=True, slots=True)
 class Ordering:
-    """ORDER BY: the input whose event time orders rows, and the columns that break ties (expression, descending)."""
+    """ORDER BY: the input and its ``column`` that orders rows, and what breaks ties (expression, descending).
+
+    The column is the time of the input's rows, after the pass ``choose_times``.
+    """
 
     input: int
+    column: str
     ties: tuple[tuple[exp.Expr, bool], ...]
     position: Position | None
 

@@ -26,7 +26,8 @@ from watersmeet.plan.logical.time_bounds import Bound, Differences, Interval
 class Input:
     """One use of a stream in a query; a self join has two inputs over one stream.
 
-    ``filters`` are conditions over this input alone, tested before its rows reach a join.
+    ``filters`` are conditions over this input alone, tested before its rows reach a join.  ``dated_by`` is the time of
+    its rows in this query, where that is not the event time (passes/choose_times.py).
     """
 
     index: int
@@ -34,11 +35,12 @@ class Input:
     stream: StreamDef
     position: Position | None = None
     filters: tuple[exp.Expr, ...] = ()
+    dated_by: EventTime | None = None
 
     @property
     def time(self) -> EventTime:
-        """The event time of the stream."""
-        return self.stream.event_time
+        """The time of its rows: as a rule, the event time of the stream."""
+        return self.dated_by or self.stream.event_time
 
     @property
     def time_name(self) -> str:
@@ -46,7 +48,7 @@ class Input:
         return self.physical("$t")
 
     def is_time(self, column: str) -> bool:
-        """Whether a declared column is the event time."""
+        """Whether a declared column is that time."""
         return column.lower() == self.time.column.lower()
 
     def physical(self, column: str) -> str:

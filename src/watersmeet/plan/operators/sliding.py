@@ -11,9 +11,11 @@ from watersmeet.plan.join_context import JoinContext
 from watersmeet.plan.logical.query import LogicalQuery
 from watersmeet.plan.logical.tree import Join, timed
 from watersmeet.plan.operators.interval import IntervalOperator
-from watersmeet.plan.operators.ordered import Ties
+from watersmeet.plan.operators.ordered import Ties, order_columns
 from watersmeet.plan.operators.windowed import reaches_of, window_match
+from watersmeet.plan.passes.slide_joins import is_in_order
 from watersmeet.plan.physical_plan import Feed
+from watersmeet.plan.sources import Sources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +24,7 @@ class SlidingOperator(IntervalOperator):
 
     kernel: SlidingJoin
     time: str  # the probe side's, as users write it
+    is_whole: bool  # whether results of all buckets are in order, there being one
 
     @property
     def reaches(self) -> dict[Side, int | None]:
@@ -39,18 +42,19 @@ class SlidingOperator(IntervalOperator):
         if self.match.kind.emits_unmatched(probe.other):
             side = dict(zip(self.sides, Side, strict=True))[probe.other]
             outside = f"; rows of the {side.value} side without a partner are outside it"
-        where = " within a bucket" if self.kernel.order else ""
+        where = " within a bucket" if self.kernel.order and not self.is_whole else ""
         yield f"  sliding: results in order of {self.time}{where}, once all partners are there{outside}"
 
 
-def sliding_order(join: Join, query: LogicalQuery) -> Ties:
-    """What orders the results of a sliding join: time and positions, the probe side's first.
+def sliding_order(join: Join, query: LogicalQuery, sources: Sources) -> Ties:
+    """What orders the results of a sliding join: time and positions, the probe side's first, or the terms of ORDER BY.
 
-    Nothing where ORDER BY does it anyway, in the operator that follows.
+    Nothing where the operator that follows orders them anyway.
     """
     assert join.probe is not None
     if query.ordering is not None and join is query.root:
-        return ()
+        time, ties = order_columns(query, sources)
+        return ((time, False), *ties) if is_in_order(query) else ()
     names = []
     for side in (join.probe, join.probe.other):
         if join.kind.outputs(side):
@@ -64,11 +68,12 @@ def plan_sliding(context: JoinContext, feeds: Sequence[Feed]) -> SlidingOperator
     assert context.join.probe is not None
     match = window_match(context, feeds)
     leader = context.query.inputs[context.join.condition.leaders[context.join.probe.index][0]]
-    order = sliding_order(context.join, context.query)
+    order = sliding_order(context.join, context.query, context.sources)
     return SlidingOperator(
         name=context.name,
         kernel=SlidingJoin(match, context.join.probe, order),
         time=f"{leader.alias}.{leader.time.column}",
+        is_whole=context.single_bucket or context.query.settings.buckets == 1,
         feeds=tuple(feeds),
         routed_by=context.terms.routes,
         output=(*match.left.output, *match.right.output),

@@ -12,6 +12,7 @@ from functools import reduce
 from watersmeet.plan.logical.query import LogicalQuery
 from watersmeet.plan.passes.apply_clauses import apply_clauses
 from watersmeet.plan.passes.check_external_tables import check_external_tables
+from watersmeet.plan.passes.choose_times import choose_times
 from watersmeet.plan.passes.clear_expiries import clear_expiries
 from watersmeet.plan.passes.close_windows import close_windows
 from watersmeet.plan.passes.find_windows import find_windows
@@ -26,6 +27,7 @@ Pass = Callable[[LogicalQuery], LogicalQuery]
 PASSES: tuple[Pass, ...] = (
     push_filters,  # WHERE and ON over one input become filters of that input
     keep_deletes,  # filters below a join as of a time let retractions through
+    choose_times,  # rows are dated by a declared order where windows or ORDER BY are over it
     check_external_tables,  # external tables stand only on the right side of lookups
     apply_clauses,  # WITHIN and GRACE PERIOD become part of every join that they apply to
     order_joins,  # inner joins are ordered so that each has a key

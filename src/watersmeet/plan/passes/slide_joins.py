@@ -57,6 +57,14 @@ def _arrives(join: Join, side: Side) -> bool:
     return latest_lag(join.child(side), join.condition.leaders[side.index]) is not None
 
 
+def is_in_order(query: LogicalQuery) -> bool:
+    """Whether the last join gives all results in the order of ORDER BY, since all its rows are in one bucket."""
+    root = query.root
+    if isinstance(root, Leaf) or root.probe is None or query.settings.buckets != 1:
+        return False
+    return root.probe is _ordered_side(root, query) and _keeps_order(root, root.probe)
+
+
 def _ordered_side(join: Join, query: LogicalQuery) -> Side | None:
     """The side by whose leading time ORDER BY orders the results of a join; None if there is none."""
     if query.ordering is None or join is not query.root:

@@ -1,0 +1,103 @@
+"""Which time dates the rows of an input: the event time, or the first column of the declared order."""
+
+from __future__ import annotations
+
+import pytest
+
+from watersmeet.errors import UnsupportedError
+from watersmeet.expressions.event_time import TimeUnit
+from watersmeet.plan.explain import explain
+from watersmeet.plan.physical_plan import PhysicalPlan
+from watersmeet.testing.harness import Harness, load_script
+
+STREAMS = """
+CREATE STREAM a (k INT, sn INT, ts TIMESTAMP, other INT, WATERMARK FOR ts AS ts) WITH (ordered_by = 'sn, other DESC');
+CREATE STREAM b (k INT, sn INT, ts TIMESTAMP, WATERMARK FOR ts AS ts) WITH (ordered_by = 'sn');
+CREATE STREAM c (k INT, ts TIMESTAMP, WATERMARK FOR ts AS ts);
+CREATE STREAM d (k INT, sn INT, WATERMARK FOR sn AS sn) WITH (event_time_unit = 'row');
+CREATE STREAM e (k INT, at TIMESTAMP, ts TIMESTAMP, WATERMARK FOR ts AS ts) WITH (ordered_by = 'at');
+CREATE STREAM v (k INT, x INT, ts TIMESTAMP, WATERMARK FOR ts AS ts, PRIMARY KEY (k)) SETTINGS mode = 'versioned_kv';
+"""
+AB = "SELECT a.k FROM a JOIN b ON a.k = b.k"
+NEAR = "b.sn BETWEEN a.sn - 3 AND a.sn + 3"
+
+
+def plan_of(query: str) -> PhysicalPlan:
+    return Harness(*load_script(STREAMS + query + ";")).plan
+
+
+@pytest.mark.parametrize(
+    ("query", "times"),
+    [
+        (f"{AB} AND {NEAR}", "sn sn"),
+        (f"{AB} WHERE {NEAR}", "sn sn"),
+        (f"{AB} AND a.sn = b.sn", "sn sn"),
+        (f"{AB} AND 2 * a.sn < 3 * b.sn", "sn sn"),
+        (f"{AB} AND b.sn <= a.other", "ts ts"),  # only b would be dated by it
+        (f"{AB} AND b.sn <= a.other AND a.sn < b.sn", "sn sn"),
+        (AB, "ts ts"),
+        (f"{AB} AND {NEAR} WITHIN INTERVAL '1' SECOND", "ts ts"),
+        (f"{AB} AND {NEAR} AND a.ts < b.ts", "ts ts"),
+        (f"{AB} AND a.sn < 5", "ts ts"),
+        (f"SELECT a.k FROM a WHERE EXISTS (SELECT 1 FROM b WHERE a.k = b.k AND {NEAR})", "sn sn"),
+        (f"{AB} AND {NEAR} JOIN c ON c.k = a.k", "ts ts ts"),  # c has no sequence number to compare
+        (f"{AB} AND {NEAR} JOIN c ON c.k = a.k AND c.ts = a.ts", "ts ts ts"),
+        (f"{AB} AND {NEAR} JOIN d ON d.k = a.k AND d.sn > b.sn - 5", "sn sn sn"),
+        ("SELECT a.k FROM a JOIN d ON a.k = d.k AND a.sn < d.sn", "sn sn"),
+        ("SELECT a.k FROM a JOIN e ON a.k = e.k AND a.ts < e.at", "ts at"),
+        ("SELECT e.k FROM e JOIN c ON e.k = c.k AND c.ts BETWEEN e.at AND e.at + INTERVAL '1' HOUR", "at ts"),
+        ("SELECT a.k FROM a ORDER BY sn, other + k", "sn"),
+        ("SELECT a.k FROM a ORDER BY ts, sn", "ts"),
+        (f"{AB} AND {NEAR} ORDER BY b.sn", "sn sn"),
+        ("SELECT a.k FROM a JOIN v FOR SYSTEM_TIME AS OF a.ts ON a.k = v.k AND v.x < a.sn", "ts ts"),
+        ("SELECT a.k FROM a ASOF JOIN b MATCH_CONDITION (a.ts >= b.ts) ON a.k = b.k AND b.sn <= a.sn", "ts ts"),
+        (f"SELECT first_value(a.k) FROM a JOIN b ON {NEAR} GROUP BY b.k", "ts ts"),
+        (f"SELECT count(*) FROM a JOIN b ON {NEAR} GROUP BY b.k", "sn sn"),
+    ],
+)
+def test_the_declared_order_dates_rows_where_conditions_are_over_it_alone(query: str, times: str) -> None:
+    query += " EMIT CHANGELOG" if " GROUP BY " in query or query in (AB, f"{AB} AND a.sn < 5") else ""
+    assert " ".join(part.input.time.column for part in plan_of(query).inputs) == times
+
+
+def test_an_order_of_timestamps_is_a_time() -> None:
+    (left, _) = plan_of("SELECT e.k FROM e JOIN e f ON e.k = f.k AND f.at >= e.at - INTERVAL '5' SECONDS").inputs
+    assert (left.input.time.column, left.input.time.unit, left.input.time.delay) == ("at", TimeUnit.TIMESTAMP, 0)
+
+
+@pytest.mark.parametrize(
+    ("query", "time"),
+    [
+        (f"{AB} WITHIN INTERVAL '1' SECOND ORDER BY b.sn", "b.ts"),
+        (f"{AB} AND {NEAR} JOIN c ON c.k = a.k AND c.ts BETWEEN a.ts AND a.ts ORDER BY a.sn", "a.ts"),
+    ],
+)
+def test_rows_are_not_in_two_orders(query: str, time: str) -> None:
+    with pytest.raises(UnsupportedError) as raised:
+        plan_of(query)
+    alias = time[0]
+    assert raised.value.message == (
+        f"ORDER BY {alias}.sn: other parts of the query need the event time of {alias}, ts, "
+        "and its rows can be in one order alone"
+    )
+    assert raised.value.hint == f"order by {time}, or write the windows over sn"
+    assert raised.value.position is not None
+
+
+def test_explain_names_the_order_that_dates_rows() -> None:
+    lines = explain(plan_of(f"{AB} AND {NEAR}")).splitlines()
+    assert "  dated by sn, its declared order (sn, other DESC); a row behind its frontier is late" in lines
+    assert "  window -3 rows <= b.sn - a.sn <= 3 rows" in lines
+    lines = explain(plan_of("SELECT k FROM a ORDER BY sn")).splitlines()
+    assert lines[-2] == "order: rows in order of a.sn, once final; sorted where they do not arrive so; one bucket"
+    assert not any(line.startswith("forward") for line in lines)
+
+
+def test_with_one_bucket_a_sliding_join_orders_all_results() -> None:
+    query = f"{AB} AND {NEAR} ORDER BY b.sn, a.k DESC"
+    assert [each.name for each in plan_of(query).operators] == ["join_1", "order"]
+    (join,) = plan_of(f"{query} SETTINGS buckets = 1").operators
+    assert join.name == "join_1"
+    assert "  sliding: results in order of b.sn, once all partners are there" in explain(
+        plan_of(f"{query} SETTINGS buckets = 1")
+    )
