@@ -105,6 +105,24 @@ def test_sorted_rows_are_told_from_others(rows: list[tuple[int, int | None, str]
 
 
 @pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([(1, "a", 1), (1, "a", 2), (2, "a", 0)], True),
+        ([(1, "b", 2), (1, "a", 1), (2, "b", 0)], True),
+        ([(1, "a", 1), (1, "b", 1)], False),  # the second term is in descending order
+        ([(2, "a", 1), (1, "a", 1)], False),
+        ([(1, "a", 2), (1, "a", 1)], False),
+        ([(1, "b", 2), (1, "a", 1), (2, "a", 0)], True),  # the last pair is equal in the second term, not in the first
+        ([(1, "b", 9), (1, "a", 2), (1, "a", 1)], False),
+    ],
+)
+def test_rows_are_compared_term_by_term(rows: list[tuple[int, str, int]], expected: bool) -> None:
+    times, texts, values = zip(*rows, strict=True)
+    table = pa.table({TIME: pa.array(times, pa.int64()), "s": pa.array(texts), "v": pa.array(values, pa.int32())})
+    assert is_sorted(table, [(TIME, False), ("s", True), ("v", False)]) is expected
+
+
+@pytest.mark.parametrize(
     ("values", "expected"), [([1.0, float("nan"), 2.0], False), ([None, 1.0], False), ([-0.0, 0.0], True)]
 )
 def test_where_order_is_hard_to_say_rows_are_sorted(values: list[float | None], expected: bool) -> None:
