@@ -23,6 +23,7 @@ from typing import Any
 
 from benchmarks.engines import batch_answer, table_path
 from benchmarks.figures import p95
+from benchmarks.flink_many import KINDS as FLINK_KINDS
 from benchmarks.streams import streams_folder, write_streams
 from benchmarks.topics import Kafka, NoJarsError, jars, topic
 from benchmarks.workloads import WORKLOADS, Workload
@@ -30,7 +31,7 @@ from tests.support.kafka_broker import JarsNotFoundError, kafka_broker, resolve_
 
 _ROOT = Path(__file__).resolve().parent.parent
 _PATIENCE_SECONDS = 3600
-_FLINK_KAFKA = Path(__file__).with_name("flink_kafka.py")
+_FLINK_KAFKA, _FLINK_MANY = (Path(__file__).with_name(name) for name in ("flink_kafka.py", "flink_many.py"))
 #: Flink's Kafka connector has releases of its own.  This is the newest, and the Avro format of Flink 2.3.
 FLINK_CONNECTOR = "org.apache.flink:flink-sql-connector-kafka:5.0.0-2.2"
 _FLINK_JARS = (FLINK_CONNECTOR, "org.apache.flink:flink-sql-avro:2.3.0")
@@ -68,6 +69,11 @@ def flink_of(python: Path, script: Path | None) -> Flink:
     except (OSError, subprocess.CalledProcessError):
         raise BenchmarkError(f"--flink: {python} is not a Python interpreter with apache-flink") from None
     return Flink(python, script)
+
+
+def brings_flink(workload: Workload) -> bool:
+    """Return whether the script of Flink's join is here: of other workloads, ``--flink-script`` names it."""
+    return bool(workload.records) or workload.flink in FLINK_KINDS
 
 
 def run(
@@ -185,6 +191,8 @@ def _flink(flink: Flink, workload: Workload, kafka: Kafka | None) -> int:
         topics = [topic(workload, side) for side in data.sides]
         rows = str(len(data.sides) * data.rows)
         arguments = [str(_FLINK_KAFKA), workload.records, kafka.address, *topics, rows, *_flink_jars(workload)]
+    elif workload.flink in FLINK_KINDS:
+        arguments = [str(_FLINK_MANY), data.sides, str(data.rows), str(data.keys)]
     else:
         arguments = [str(flink.script), "hashmap", str(data.rows), str(data.keys), "2"]
     script, *others = arguments

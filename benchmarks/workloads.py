@@ -124,11 +124,21 @@ def _of_several(
     def workload(way: str, how: str, multi_join: str) -> Workload:
         sql = f"{batch} EMIT FINAL SETTINGS multi_join = '{multi_join}'"
         spark = _chain_by_spark if name == "3" else None
-        return Workload(
-            f"{way}_{name}", f"{title}, {how}", Data(4_000_000, 10, keys, sides=sides, sparse=sparse), sql, batch, spark
-        )
+        flink = "intervals" if name in ("3", "5") else None
+        data = Data(4_000_000, 10, keys, sides=sides, sparse=sparse)
+        return Workload(f"{way}_{name}", f"{title}, {how}", data, sql, batch, spark, flink)
 
     return workload("chain", "one join after the other", "off"), workload("multi", "in one operator", "on")
+
+
+def _without_windows(way: str, how: str, multi_join: str, flink: str) -> Workload:
+    """Return a join of three streams in which all rows stay; a row has one partner in each other stream, on average."""
+    data = Data(1_000_000, 10, keys=1_000_000, sides="lrm")
+    joined = "l JOIN r ON l.l_key = r.r_key JOIN m ON l.l_key = m.m_key"
+    batch = f"SELECT l.l_id, r.r_id + m.m_id AS r_id, l.l_ts AS at FROM {joined}"
+    sql = f"{batch} EMIT CHANGELOG SETTINGS multi_join = '{multi_join}'"
+    title = f"three streams without windows, {how}"
+    return Workload(f"{way}_unwindowed", title, data, sql, batch, flink=flink, cutoff=False)
 
 
 def _windowed(name: str, title: str, data: Data, kind: str, seconds: float, how: str | None, **more: Any) -> Workload:
@@ -243,6 +253,8 @@ WORKLOADS: dict[str, Workload] = {
             sparse="m",
         ),
         *_of_several("rare", "three streams, ±100 ms between two of them, ±5 s with the third", "lrm", 0.1),
+        _without_windows("chain", "one join after the other", "off", "regular"),
+        _without_windows("multi", "in one operator", "on", "multi_join"),
         *_of_several("left", "two left joins, ±5 s", "lrm", 5, "LEFT"),
         Workload(
             "temporal",

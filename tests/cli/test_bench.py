@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks import bench_changed_rows, bench_kernels, bench_settings, flink_kafka, suite
+from benchmarks import bench_changed_rows, bench_kernels, bench_settings, flink_kafka, flink_many, suite
 from benchmarks.engines import definitions
 from benchmarks.figures import p95
 from benchmarks.topics import Kafka, NoJarsError
@@ -31,7 +31,10 @@ FIGURES: dict[str, Any] = {
 }
 
 
-NO_SCRIPT = "--flink and --flink-script must be used together\nhint: workloads over Kafka need --flink alone\n"
+NO_SCRIPT = (
+    "--flink and --flink-script must be used together\n"
+    "hint: workloads over Kafka and of many streams need --flink alone\n"
+)
 
 
 @pytest.fixture
@@ -244,6 +247,22 @@ def test_all_engines_read_the_same_topics(commands: list[Sequence[str]], tmp_pat
     assert engines == [[engine, *kafka] for engine in ("watersmeet", "spark", "spark_defaults")]
     assert "| flink | 2,000,000 |" in result.stdout
     assert "… kafka_json: c is not available\n" in result.stderr
+
+
+def test_flink_joins_many_streams_without_a_script(commands: list[Sequence[str]]) -> None:
+    arguments = ["bench", "multi_unwindowed", "--rows", "150", "--flink", "python"]
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    assert Path(commands[0][0]).samefile(str(flink_many.__file__))
+    assert commands[0][1:] == ["multi_join", "lrm", "150", "1000000"]
+
+
+def test_the_joins_of_many_streams_that_flink_runs() -> None:
+    assert flink_many.query("regular", "lrm") == (
+        "INSERT INTO o SELECT l_id, r_id + m_id FROM l JOIN r ON l_key = r_key JOIN m ON l_key = m_key"
+    )
+    near = "m_ts BETWEEN r_ts - INTERVAL '5' SECOND AND r_ts + INTERVAL '5' SECOND"
+    assert flink_many.query("intervals", "lrm").endswith(near)
+    assert flink_many.settings("multi_join", Path("/c"))[flink_many.MULTI_JOIN] == "true"
 
 
 def test_a_small_batch_with_the_rest_of_the_topics_does_not_count(

@@ -54,9 +54,9 @@ def bench(
     for name in names or []:
         if name not in known:
             raise UsageError(f"there is no workload {name}", hint=did_you_mean(name, [*known, bench_latency.NAME]))
-    over_files = any(not suite.WORKLOADS[name].records for name in names or known)
-    if flink_script is not None if flink is None else over_files and flink_script is None:
-        hint = "workloads over Kafka need --flink alone"
+    needs_script = any(not suite.brings_flink(suite.WORKLOADS[name]) for name in names or known)
+    if flink_script is not None if flink is None else needs_script and flink_script is None:
+        hint = "workloads over Kafka and of many streams need --flink alone"
         raise UsageError("--flink and --flink-script must be used together", hint=hint)
     _check_file(into)
     try:
