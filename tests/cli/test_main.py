@@ -72,7 +72,6 @@ def test_system_errors_are_printed_without_a_stack_trace(
     [
         ("watersmeet.cli.main", ("pyspark", "duckdb", "pyarrow", "sqlglot", "prompt_toolkit")),
         ("watersmeet.sql.parse", ("pyspark", "duckdb", "pyarrow", "pydantic")),
-        ("watersmeet.testing.harness", ("pyspark", "pandas")),
         ("watersmeet.testing.runner", ("pyspark", "pandas")),
         ("watersmeet.plan.explain", ("pyspark", "pandas")),
     ],

@@ -229,6 +229,7 @@ def test_spreading_changes_no_result_of_a_sliding_join(
     assert spread == at_home
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("join", SLIDING)
 def test_a_hot_key_of_a_sliding_join_is_spread_and_goes_home_again(
     join: tuple[str, str], monkeypatch: pytest.MonkeyPatch
@@ -255,6 +256,7 @@ def test_spreading_changes_no_result_of_three_streams(
     assert spread == at_home
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("joins", CHAINS)
 def test_a_hot_key_of_three_streams_is_spread_and_goes_home_again(
     joins: tuple[str, str], monkeypatch: pytest.MonkeyPatch
