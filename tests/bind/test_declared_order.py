@@ -6,7 +6,7 @@ import pytest
 
 from watersmeet.bind.define import define_frame, refuse_definitions
 from watersmeet.catalog.streams import OrderTerm, StreamDef
-from watersmeet.errors import BindError
+from watersmeet.errors import BindError, ConfigError
 from watersmeet.expressions.event_time import EventTime, TimeUnit
 from watersmeet.session.listings import description
 from watersmeet.sql.parse import parse
@@ -26,6 +26,8 @@ def defined(order: str, rest: str = "") -> StreamDef:
     [
         ("sn", EventTime("Sn", TimeUnit.ROWS)),
         ("`sn` ASC", EventTime("Sn", TimeUnit.ROWS)),
+        ("(sn)", EventTime("Sn", TimeUnit.ROWS)),
+        ("sn -- the number", EventTime("Sn", TimeUnit.ROWS)),
         ("at, a", EventTime("at", TimeUnit.TIMESTAMP)),
         ("local", EventTime("local", TimeUnit.TIMESTAMP_NTZ)),
         ("ts, sn", None),  # the event time itself
@@ -51,6 +53,9 @@ def test_all_terms_are_kept() -> None:
     ("order", "message"),
     [
         ("", "ordered_by = '' is no list of columns and expressions"),
+        ("sn,", "ordered_by = 'sn,' is no list of columns and expressions"),
+        ("sn NULLS LAST", "ordered_by = 'sn NULLS LAST': NULLs are first in ascending order, last in descending order"),
+        ("sn WITH FILL", "ordered_by = 'sn WITH FILL': NULLs are first in ascending order, last in descending order"),
         ("sn LIMIT 1", "ordered_by = 'sn LIMIT 1' is no list of columns and expressions"),
         ("sn; DROP TABLE s", "ordered_by = 'sn; DROP TABLE s' is no list of columns and expressions"),
         ("sn DESC", "ordered_by = 'sn DESC': its first term is a column in rising order"),
@@ -62,7 +67,7 @@ def test_all_terms_are_kept() -> None:
         ("sm", "ordered_by names sm: there is no such column"),
         ("t.sn", "ordered_by names t.sn: there is no such column"),
         ("sn, max(a)", "ordered_by takes expressions over one row, not MAX(a)"),
-        ("sn, (SELECT 1)", "ordered_by takes expressions over one row, not (SELECT 1)"),
+        ("sn, (SELECT 1)", "ordered_by takes expressions over one row, not SELECT 1"),
         ("sn, 1", "ordered_by: 1 reads no column"),
     ],
 )
@@ -71,6 +76,17 @@ def test_what_is_refused(order: str, message: str) -> None:
         defined(order)
     assert raised.value.message == message
     assert raised.value.position is not None
+
+
+def test_a_name_that_needs_quotes_is_shown_with_them() -> None:
+    streams, _ = load_script("CREATE STREAM s (`a b` INT) WITH (ordered_by = '`a b`'); SELECT 1 AS x FROM s;")
+    assert streams["s"].order_text == "`a b`"
+
+
+def test_a_misspelt_option_is_told() -> None:
+    with pytest.raises(ConfigError) as raised:
+        load_script("CREATE STREAM s (sn INT) WITH (order_by = 'sn'); SELECT sn FROM s;")
+    assert raised.value.hint == "did you mean ordered_by?"
 
 
 def test_a_stream_whose_rows_change_has_no_order() -> None:

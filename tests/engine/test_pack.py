@@ -123,6 +123,11 @@ def test_quarantined_rows_say_why_and_keep_their_text() -> None:
     assert side(frames)[1]["reason"] == "the event time is NULL"
 
 
+def test_a_row_without_the_time_of_this_query_names_its_column() -> None:
+    frames = list(pack([batch([{"t": 1}, {"t": None}])], spec(dated_by="sn")))
+    assert side(frames)[0]["reason"] == "sn, which dates the rows in this query, is NULL"
+
+
 @pytest.mark.parametrize("extreme", [2**63 - 1, 2**62 + 1, -(2**62) - 1, -(2**63) + 1, -(2**63)])
 def test_a_time_at_the_end_of_the_axis_is_quarantined(extreme: int) -> None:
     """A window added to it would overflow in the kernel: the batch and all its retries would fail."""

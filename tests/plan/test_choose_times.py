@@ -16,6 +16,7 @@ CREATE STREAM b (k INT, sn INT, ts TIMESTAMP, WATERMARK FOR ts AS ts) WITH (orde
 CREATE STREAM c (k INT, ts TIMESTAMP, WATERMARK FOR ts AS ts);
 CREATE STREAM d (k INT, sn INT, WATERMARK FOR sn AS sn) WITH (event_time_unit = 'row');
 CREATE STREAM e (k INT, at TIMESTAMP, ts TIMESTAMP, WATERMARK FOR ts AS ts) WITH (ordered_by = 'at');
+CREATE TABLE t (id INT, x INT) WITH (connector = 'files', path = 't', format = 'parquet');
 CREATE STREAM v (k INT, x INT, ts TIMESTAMP, WATERMARK FOR ts AS ts, PRIMARY KEY (k)) SETTINGS mode = 'versioned_kv';
 """
 AB = "SELECT a.k FROM a JOIN b ON a.k = b.k"
@@ -34,6 +35,13 @@ def plan_of(query: str) -> PhysicalPlan:
         (f"{AB} AND a.sn = b.sn", "sn sn"),
         (f"{AB} AND 2 * a.sn < 3 * b.sn", "sn sn"),
         (f"{AB} AND b.sn <= a.other", "ts ts"),  # only b would be dated by it
+        (f"{AB} AND a.sn IS NOT DISTINCT FROM b.sn", "ts ts"),  # NULL has no time
+        (f"{AB} AND a.sn % 10 = b.sn % 10", "ts ts"),  # no window
+        (f"{AB} AND CAST(a.sn AS STRING) = CAST(b.sn AS STRING)", "ts ts"),
+        (f"{AB} AND a.other < b.sn", "ts ts"),  # says nothing of rows to come
+        (f"{AB} AND ({NEAR} OR a.k = 1)", "ts ts"),
+        (f"{AB} AND {NEAR} LEFT JOIN t FOR SYSTEM_TIME AS OF PROCTIME() ON t.id = a.k", "sn sn"),
+        ("SELECT a.k FROM a LEFT JOIN t FOR SYSTEM_TIME AS OF PROCTIME() ON t.id = a.k ORDER BY a.sn", "sn"),
         (f"{AB} AND b.sn <= a.other AND a.sn < b.sn", "sn sn"),
         (AB, "ts ts"),
         (f"{AB} AND {NEAR} WITHIN INTERVAL '1' SECOND", "ts ts"),
@@ -56,7 +64,7 @@ def plan_of(query: str) -> PhysicalPlan:
     ],
 )
 def test_the_declared_order_dates_rows_where_conditions_are_over_it_alone(query: str, times: str) -> None:
-    query += " EMIT CHANGELOG" if " GROUP BY " in query or query in (AB, f"{AB} AND a.sn < 5") else ""
+    query += "" if " ORDER BY " in query else " EMIT CHANGELOG"
     assert " ".join(part.input.time.column for part in plan_of(query).inputs) == times
 
 
@@ -78,17 +86,44 @@ def test_rows_are_not_in_two_orders(query: str, time: str) -> None:
     alias = time[0]
     assert raised.value.message == (
         f"ORDER BY {alias}.sn: other parts of the query need the event time of {alias}, ts, "
-        "and its rows can be in one order alone"
+        "and an operator has one kind of time"
     )
     assert raised.value.hint == f"order by {time}, or write the windows over sn"
     assert raised.value.position is not None
+
+
+def test_a_stream_without_a_window_over_a_sequence_number_cannot_be_ordered_with_one_that_has() -> None:
+    with pytest.raises(UnsupportedError) as raised:
+        plan_of(f"{AB} ORDER BY a.sn")
+    assert raised.value.message == (
+        "ORDER BY a.sn: not all streams of the query have such a time: there are sequence numbers and instants, and an "
+        "operator has one kind of time"
+    )
+    assert raised.value.hint == "write windows over a.sn and orders of the other streams"
+
+
+def test_a_length_of_time_is_no_window_over_sequence_numbers() -> None:
+    with pytest.raises(UnsupportedError) as raised:
+        plan_of(f"{AB} AND b.sn BETWEEN a.sn AND a.sn + INTERVAL '5' SECONDS")
+    assert raised.value.message == "INTERVAL is a length of time, but a.sn counts rows"
+    assert (raised.value.hint, str(raised.value.position)) == ("write a number: … + 5", "line 9, column 72")
+
+
+@pytest.mark.parametrize("kind", ["ARRAY<INT>", "MAP<INT, INT>", "STRUCT<p: INT>"])
+def test_what_has_no_order_breaks_no_ties(kind: str) -> None:
+    with pytest.raises(UnsupportedError, match=r"ORDER BY x.v: values of type .* are in no order"):
+        plan_of(f"CREATE STREAM x (v {kind}, ts TIMESTAMP); SELECT ts FROM x ORDER BY ts, v")
 
 
 def test_explain_names_the_order_that_dates_rows() -> None:
     lines = explain(plan_of(f"{AB} AND {NEAR}")).splitlines()
     assert "  dated by sn, its declared order (sn, other DESC); a row behind its frontier is late" in lines
     assert "  window -3 rows <= b.sn - a.sn <= 3 rows" in lines
+    assert "  its declared order (sn) dates no rows: no window or ORDER BY is over it alone" in explain(
+        plan_of(f"{AB} EMIT CHANGELOG")
+    )
     lines = explain(plan_of("SELECT k FROM a ORDER BY sn")).splitlines()
+    assert lines[0] == "EMIT FINAL: rows wait for their place in the order"
     assert lines[-2] == "order: rows in order of a.sn, once final; sorted where they do not arrive so; one bucket"
     assert not any(line.startswith("forward") for line in lines)
 

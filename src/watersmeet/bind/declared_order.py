@@ -33,18 +33,25 @@ def declared_order(
             hint="leave it out",
             position=position,
         )
-    terms = []
+    terms, names = [], []
     for number, term in enumerate(_parsed(text, position)):
-        expression, descending = term.this, bool(term.args.get("desc"))
+        expression, descending = term.this.unnest(), bool(term.args.get("desc"))
         _check_columns(expression, columns, position)
+        if bool(term.args.get("nulls_first")) == descending or term.args.get("with_fill"):
+            raise BindError(
+                f"ordered_by = '{text}': NULLs are first in ascending order, last in descending order",
+                hint="leave out all but ASC and DESC",
+                position=position,
+            )
         if number == 0 and (descending or not isinstance(expression, exp.Column)):
             raise BindError(
                 f"ordered_by = '{text}': its first term is a column in rising order",
                 hint=_FORM,
                 position=position,
             )
-        terms.append(OrderTerm(expression=expression.sql("spark"), descending=descending))
-    lead = next(name for name in columns if name.lower() == terms[0].expression.strip("`").lower())
+        terms.append(OrderTerm(expression=expression.sql("spark", comments=False), descending=descending))
+        names.append(expression.name.lower())
+    lead = next(name for name in columns if name.lower() == names[0])
     if lead_unit(columns[lead]) is None:
         raise BindError(
             f"ordered_by = '{text}': {lead} is {columns[lead].sql('spark')}; the first term is a whole number, "
@@ -70,7 +77,7 @@ def _parsed(text: str, position: Position | None) -> Sequence[exp.Expr]:
         select = exp.Null()
     order = select.args.get("order")
     clauses = {name for name, value in select.args.items() if value} - {"expressions", "from_", "order", "kind"}
-    if order is None or clauses:
+    if order is None or clauses or text.strip(" ,") != text.strip():
         raise BindError(f"ordered_by = '{text}' is no list of columns and expressions", hint=_FORM, position=position)
     terms: Sequence[exp.Expr] = order.expressions
     return terms
@@ -91,4 +98,8 @@ def _check_columns(expression: exp.Expr, columns: Mapping[str, exp.DataType], po
                 position=position,
             )
     if not found:
-        raise BindError(f"ordered_by: {expression.sql('spark')} reads no column", hint=_FORM, position=position)
+        raise BindError(
+            f"ordered_by: {expression.sql('spark')} reads no column",
+            hint=f"{_FORM}; names stand in backquotes, not in quotes",
+            position=position,
+        )

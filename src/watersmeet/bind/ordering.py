@@ -11,7 +11,9 @@ from watersmeet.bind.scope import Scope
 from watersmeet.errors import UnsupportedError
 from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.text import plain_sql
+from watersmeet.expressions.type_groups import NESTED
 from watersmeet.plan.logical.conditions import inputs_of
+from watersmeet.plan.logical.key_types import type_of
 from watersmeet.plan.logical.query import Ordering, OutputColumn
 from watersmeet.plan.logical.tree import Input, Node, timed
 
@@ -54,6 +56,13 @@ def bind_ordering(
         if len(inputs_of(expression, names.columns)) != 1:
             raise UnsupportedError(
                 f"ORDER BY takes columns, and expressions over one stream, not {plain_sql(expression)}",
+                position=position_of(expression) or position,
+            )
+        kind = type_of(expression, names.columns)
+        if kind.is_type(*NESTED):
+            raise UnsupportedError(
+                f"ORDER BY {plain_sql(expression)}: values of type {kind.sql('spark')} are in no order",
+                hint="order by a field or an element of it",
                 position=position_of(expression) or position,
             )
     return Ordering(known.input, known.column, ties, position)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 
 from pydantic import BaseModel, ConfigDict
@@ -102,7 +103,9 @@ class StreamDef(BaseModel):
     @property
     def order_text(self) -> str:
         """The declared order, as it would be written."""
-        return ", ".join(f"{each.expression}{' DESC' if each.descending else ''}" for each in self.ordered_by)
+        lead, *others = self.ordered_by
+        name = lead.expression if re.fullmatch(r"[A-Za-z_]\w*", lead.expression) else f"`{lead.expression}`"
+        return ", ".join([name, *(f"{each.expression}{' DESC' if each.descending else ''}" for each in others)])
 
     def column(self, name: str) -> StreamColumn | None:
         """The declared column of that name, ignoring case."""

@@ -27,7 +27,7 @@ from watersmeet.connectors.connector import Reading, SinkConnector, StoredConnec
 from watersmeet.connectors.net_changes import net_frame
 from watersmeet.connectors.sink_changelogs import Changelogs
 from watersmeet.connectors.stream_schema import stored_schema
-from watersmeet.errors import ConfigError
+from watersmeet.errors import ConfigError, did_you_mean
 from watersmeet.runtime.dataflow import Source
 from watersmeet.settings.seek import Seek
 
@@ -51,7 +51,7 @@ class EmbeddedConnector(StoredConnector, SinkConnector):
         for name in stream.options:
             raise ConfigError(
                 f"a stream without a connector has no option {name!r}: it takes none",
-                hint="add connector = '…' to WITH",
+                hint=did_you_mean(name, ("ordered_by", "event_time_unit")) or "add connector = '…' to WITH",
                 option=name,
             )
 

@@ -200,7 +200,8 @@ def _is_bad(rows: pa.Table) -> pa.ChunkedArray:
 
 def _quarantined(rows: pa.Table, spec: PackSpec) -> pa.Table:
     """Return bad rows with their reason and raw text (``SIDE_SCHEMA``)."""
-    of_time = pc.if_else(rows[TIME].is_null(), "the event time is NULL", "the event time is out of range")
+    time = "the event time" if spec.dated_by is None else f"{spec.dated_by}, which dates the rows in this query,"
+    of_time = pc.if_else(rows[TIME].is_null(), f"{time} is NULL", f"{time} is out of range")
     reason = pc.coalesce(rows[_BAD], of_time) if _BAD in rows.column_names else of_time
     return side_rows("quarantined", spec.source, reason, rows[RAW_TEXT])
 

@@ -87,7 +87,7 @@ def _default(query: LogicalQuery, joins: Sequence[Join], *, is_bounded: bool) ->
 
 def _final_reason(query: LogicalQuery, joins: Sequence[Join]) -> str:
     if not joins:
-        return "each row is emitted at once"
+        return "each row is emitted at once" if query.ordering is None else "rows wait for their place in the order"
     as_of = [join.asof for join in joins if join.asof is not None]
     if not as_of:
         return "every join has a window"

@@ -107,6 +107,9 @@ def _input_lines(part: PhysicalInput, *, any_time: bool) -> Iterator[str]:
         yield f"  dated by {time.column}, its declared order ({input.stream.order_text}); {late}"
     else:
         yield f"  event time {time.column} ({time.unit.value}, {origin}), {delay}"
+        if input.stream.lead is not None:
+            order = input.stream.order_text
+            yield f"  its declared order ({order}) dates no rows: no window or ORDER BY is over it alone"
     if part.keep is not None:
         yield f"  filter before packing: {plain_sql(part.keep)}"
     if part.passes is not None:

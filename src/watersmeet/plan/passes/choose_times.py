@@ -9,18 +9,19 @@ in a query.  It is the event time if any condition, WITHIN, join as of a time, O
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
 from sqlglot import exp
 
 from watersmeet.errors import UnsupportedError
 from watersmeet.expressions.event_time import EventTime, TimeUnit
-from watersmeet.plan.logical.conditions import inputs_of
+from watersmeet.kernels.asof.match import Direction
+from watersmeet.plan.logical.conditions import inputs_of, time_columns
 from watersmeet.plan.logical.query import LogicalQuery
+from watersmeet.plan.logical.time_bounds import time_bounds
 from watersmeet.plan.logical.tree import Input, Leaf, Node, joins_of, met_in_time
-
-_COMPARISONS = (exp.EQ, exp.NullSafeEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
+from watersmeet.plan.passes.expiries import RowSide, expiry_of
 
 
 def choose_times(query: LogicalQuery) -> LogicalQuery:
@@ -31,10 +32,15 @@ def choose_times(query: LogicalQuery) -> LogicalQuery:
     found = _chosen(query)
     ordering = found.ordering
     if ordering is not None and not (input := found.inputs[ordering.input]).is_time(ordering.column):
+        if ordering.input in {*_dated(query), *_compared(query, query.inputs)}:
+            reason = f"other parts of the query need the event time of {input.alias}, {input.time.column}"
+            hint = f"order by {input.alias}.{input.time.column}, or write the windows over {ordering.column}"
+        else:
+            reason = "not all streams of the query have such a time: there are sequence numbers and instants"
+            hint = f"write windows over {input.alias}.{ordering.column} and orders of the other streams"
         raise UnsupportedError(
-            f"ORDER BY {input.alias}.{ordering.column}: other parts of the query need the event time of {input.alias}, "
-            f"{input.time.column}, and its rows can be in one order alone",
-            hint=f"order by {input.alias}.{input.time.column}, or write the windows over {ordering.column}",
+            f"ORDER BY {input.alias}.{ordering.column}: {reason}, and an operator has one kind of time",
+            hint=hint,
             position=ordering.position,
         )
     return found
@@ -58,7 +64,7 @@ def _dated(query: LogicalQuery) -> Iterator[int]:
     for join in joins_of(query.root):
         if join.within is not None:
             yield from met_in_time(join)
-        if join.asof is not None:
+        if join.asof is not None and join.asof.direction is not Direction.CURRENT:
             yield from (join.asof.left, join.asof.right)
     if query.ordering is not None and query.inputs[query.ordering.input].is_time(query.ordering.column):
         yield query.ordering.input
@@ -73,14 +79,20 @@ def _used(query: LogicalQuery, times: Mapping[int, EventTime]) -> frozenset[int]
 
 
 def _compared(query: LogicalQuery, inputs: Sequence[Input]) -> frozenset[int]:
-    """The inputs whose times a condition compares with columns of another."""
-    found = set()
+    """The inputs whose times set a window: a bound on the distance of two, or an expiry."""
+    times, found = time_columns(inputs, query.columns), set()
     for condition in _conditions(query):
-        if isinstance(condition, _COMPARISONS) and len(inputs_of(condition, query.columns)) > 1:
-            names = (column.name for column in condition.find_all(exp.Column))
-            read = [query.columns[name] for name in names if name in query.columns]
-            found |= {each.input for each in read if inputs[each.input].is_time(each.column)}
+        read = {i for column in condition.find_all(exp.Column) if (time := times(column)) is not None for i in time[:1]}
+        if read and (time_bounds(condition, times) is not None or _expires(condition, read, query, inputs)):
+            found |= read
     return frozenset(found)
+
+
+def _expires(condition: exp.Expr, read: Set[int], query: LogicalQuery, inputs: Sequence[Input]) -> bool:
+    """Whether a condition says when rows of the other inputs expire, by the time of one that it reads."""
+    others = inputs_of(condition, query.columns)
+    sides = ((RowSide(others - {i}, frozenset()), inputs[i]) for i in read if others - {i})
+    return any(expiry_of(condition, row, partner, query.columns) is not None for row, partner in sides)
 
 
 def _are_alike(query: LogicalQuery) -> bool:
