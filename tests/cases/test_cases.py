@@ -28,6 +28,7 @@ def test_case(case: Case) -> None:
     assert failure is None, f"{case.path}:{failure.line}: {case.title}\n{failure.report}"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "case",
     [

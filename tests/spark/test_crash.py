@@ -13,14 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ALL
 from tests.support.jobs import batch_answer, environment, json_lines, json_rows, write_lines
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
 
 RUN = "from watersmeet.cli.main import main; main()"
 NAMES = ("id", "ts")
-FILES = 6 if ALL else 4
+FILES = 6
 JOB = """
 CREATE STREAM IF NOT EXISTS o (id INT, ts BIGINT, WATERMARK FOR ts AS ts - INTERVAL '5' SECONDS)
   WITH (connector = 'files', path = '{0}/o', event_time_unit = 's', max_files_per_trigger = '1');
@@ -44,11 +43,11 @@ def end_was_declared(folder: Path) -> bool:
 
 
 #: When to kill: in the midst of the data (after a moment in which the next batch is under way), and at its end.  Each
-#: takes a start of Spark: all but one are left to `make test-all`.
+#: takes a start of Spark.
 MOMENTS: tuple[tuple[Callable[[Path], bool], float], ...] = (
-    *(((lambda folder: batches_committed(folder) >= 1, 0.0),) if ALL else ()),
-    (lambda folder: batches_committed(folder) >= (4 if ALL else 2), 0.4),
-    *(((end_was_declared, 0.8),) if ALL else ()),
+    (lambda folder: batches_committed(folder) >= 1, 0.0),
+    (lambda folder: batches_committed(folder) >= 4, 0.4),
+    (end_was_declared, 0.8),
 )
 
 
@@ -78,6 +77,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
     raise AssertionError("the process group does not die")
 
 
+@pytest.mark.slow
 def test_output_is_exact_after_kills(tmp_path: Path) -> None:
     streams = {name: rows_of(seed) for seed, name in enumerate("op")}
     for name, rows in streams.items():
