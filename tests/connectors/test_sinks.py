@@ -230,6 +230,7 @@ def answer() -> list[tuple[object, ...]]:
 COLUMNS = "customer STRING, order_id BIGINT, status STRING"
 
 
+@pytest.mark.slow
 def test_a_left_join_into_postgresql(spark: SparkSession, postgres: Postgres, tmp_path: Path) -> None:
     postgres.execute(
         "DROP TABLE IF EXISTS joined",

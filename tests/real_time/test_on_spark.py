@@ -221,6 +221,7 @@ def test_rows_are_printed_as_they_come(
     query.stop()
 
 
+@pytest.mark.slow
 def test_a_table_is_kept_and_late_rows_are_stored(
     spark: SparkSession, broker: Broker, new_topic: Callable[..., str], session: Session, tmp_path: Path
 ) -> None:

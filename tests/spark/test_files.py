@@ -227,6 +227,7 @@ def test_files_are_compressed_and_read_again(
 JOIN = "FROM o JOIN p ON o.id = p.id WITHIN INTERVAL '{}' SECONDS"
 
 
+@pytest.mark.slow
 def test_what_a_checkpoint_accepts(spark: SparkSession, tmp_path: Path) -> None:
     def run(select: str, mode: QueryMode) -> list[tuple[object, ...]]:
         """The job with another query, as a new session meets it; all rows of the sink by then."""
