@@ -11,9 +11,9 @@ from sqlglot.errors import SqlglotError
 from watersmeet.catalog.streams import OrderTerm, StreamMode
 from watersmeet.errors import BindError, Position, did_you_mean
 from watersmeet.expressions.event_time import TimeUnit
+from watersmeet.expressions.type_groups import INSTANTS
 
 OPTION = "ordered_by"
-_T = exp.DataType.Type
 _FORM = "write it like 'sn' or 'sn, a + b DESC'"
 
 
@@ -65,9 +65,9 @@ def lead_unit(kind: exp.DataType) -> TimeUnit | None:
     """Return what a first term of that type counts; None if it cannot be one."""
     if kind.is_type(*exp.DataType.INTEGER_TYPES):
         return TimeUnit.ROWS
-    if kind.is_type(_T.TIMESTAMPNTZ):
+    if kind.is_type(exp.DataType.Type.TIMESTAMPNTZ):
         return TimeUnit.TIMESTAMP_NTZ
-    return TimeUnit.TIMESTAMP if kind.is_type(_T.TIMESTAMP, _T.TIMESTAMPTZ, _T.TIMESTAMPLTZ) else None
+    return TimeUnit.TIMESTAMP if kind.is_type(*INSTANTS) else None
 
 
 def _parsed(text: str, position: Position | None) -> Sequence[exp.Expr]:
