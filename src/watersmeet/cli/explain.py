@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         InsertSelect,
         Query,
         Statement,
+        StatementSet,
     )
 
 Script = Annotated[
@@ -79,6 +80,12 @@ class _Script:
 
     def explained(self, statement: Statement) -> Iterator[str]:
         """Yield the plan of the statement's query, if it has one, and apply the statement to the streams."""
+        if (found := _set_of(statement)) is not None:
+            yield self._set_text(found)
+        else:
+            yield from self._explained(statement)
+
+    def _explained(self, statement: Statement) -> Iterator[str]:
         from watersmeet.sql import statements as sql
         from watersmeet.sql.query_names import insert_name, select_name
 
@@ -131,6 +138,20 @@ class _Script:
 
         return plan_text(plan, _last_counters(self._checkpoints / name))
 
+    def _set_text(self, found: StatementSet) -> str:
+        """Return the plan of queries that run as one."""
+        from watersmeet.bind.statement_sets import plan_set
+        from watersmeet.plan.explain import explain_set
+        from watersmeet.sql.query_names import insert_name, name_of_set
+
+        shared = plan_set([insert.query for insert in found.inserts], self._streams)
+        names = []
+        for insert, plan in zip(found.inserts, shared.queries, strict=True):
+            target = self._checked_target(insert, plan)
+            names.append(self._names.name_for(insert_name(target.name, _sources(plan)), insert.source))
+        targets = [insert.stream for insert in found.inserts]
+        return explain_set(shared, targets, _last_counters(self._checkpoints / name_of_set(names)))
+
     def _plan(self, query: Query) -> PhysicalPlan:
         from watersmeet.bind.planning import plan_query
 
@@ -146,16 +167,21 @@ class _Script:
         return explain_stored(inner.query, self._streams, target)
 
     def _insert(self, statement: InsertSelect) -> PhysicalPlan:
+        plan = self._plan(statement.query)
+        self._checked_target(statement, plan)
+        return plan
+
+    def _checked_target(self, statement: InsertSelect, plan: PhysicalPlan) -> StreamDef:
+        """Return the stream that a query feeds, if it can take the query's results."""
         from watersmeet.bind.insert_target import check_target
 
         target = self._target(statement)
-        plan = self._plan(statement.query)
         check_target(target, [column.name for column in plan.outputs], statement)
         if plan.weighted:  # the connectors are slow to import
             from watersmeet.session.streams import check_corrections
 
             check_corrections(target, plan, statement)
-        return plan
+        return target
 
     def _target(self, statement: InsertSelect | InsertHistorical) -> StreamDef:
         target = self._require(statement.stream, statement.position)
@@ -262,6 +288,14 @@ class _Script:
             return stream
         known = [stream.name for stream in self._streams.values()]
         raise CatalogError(f"there is no {kind} {name}", hint=did_you_mean(name, known), position=position)
+
+
+def _set_of(statement: Statement) -> StatementSet | None:
+    """Return the statement set that a statement is, or that it explains."""
+    from watersmeet.sql import statements as sql
+
+    found = statement.statement if isinstance(statement, sql.Explain) else statement
+    return found if isinstance(found, sql.StatementSet) else None
 
 
 def _sources(plan: PhysicalPlan) -> list[str]:

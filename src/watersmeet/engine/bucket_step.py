@@ -93,7 +93,7 @@ class OpenBucket:
         working_set.move_to_disk(manifest.segments, spec.max_rows_in_memory)
         check_limit(spec, manifest)
         others = [*forwarded(spec, self._bucket, inbox.passing), *side_frames(spec, self._bucket, late)]
-        return Outbox(spec, self._bucket, result.changes, others)
+        return Outbox(spec, self._bucket, result.changes, others, result.further)
 
     def advanced(self) -> list[Frame]:
         """Return marks with the operator's frontier if it has advanced since the last call."""

@@ -1,13 +1,14 @@
 """Frames: how rows cross Spark.
 
 One Spark row of ``FRAME_SCHEMA`` carries thousands of rows as an Arrow IPC stream.  All rows of a ROWS frame go to one
-bucket and one input of the receiving operator.  COPIES are rows of hot keys that another bucket counts (hot_keys.py).
+bucket and one input of the receiving operator; results of an operator that serves several queries have the query's
+number as their input.  COPIES are rows of hot keys that another bucket counts (hot_keys.py).
 SIDE and COUNTER frames are forwarded to the end of the query.  The ``kind`` defines the other fields:
 
 ========== ============================================ ============================== ======================
 kind       payload                                      ``part``                       ``frontier``
 ========== ============================================ ============================== ======================
-ROWS       rows of the input's schema                   the file that has the payload  –
+ROWS       rows of the input's schema                   the file that has the payload  how many rows
 COPIES     the same                                     the same                       –
 MARK       the sending task's report, or empty          where the frontier comes from  the frontier itself
 CONTROL    JSON control event                           –                              –
@@ -106,7 +107,8 @@ def row_frames(table: pa.Table, *, bucket: int, input: int, kind: FrameKind = Fr
     pieces = max(1, -(-table.nbytes // MAX_PAYLOAD_BYTES))
     step = max(1, -(-table.num_rows // pieces))
     for start in range(0, table.num_rows, step):
-        yield Frame(bucket, input, "", kind, 0, encode_table(table.slice(start, step).combine_chunks()))
+        rows = table.slice(start, step).combine_chunks()
+        yield Frame(bucket, input, "", kind, rows.num_rows, encode_table(rows))
 
 
 def side_frame(table: pa.Table, *, bucket: int) -> Frame:

@@ -19,18 +19,22 @@ from watersmeet.state.working_set import WorkingSet
 
 @dataclass(frozen=True, slots=True)
 class Outbox:
-    """What a step sends on: its results, then other frames.
+    """What a step sends on: its results, those for further queries, then other frames.
 
-    Results are encoded during iteration, so only one frame of them is in memory twice.
+    Those for further queries leave the last operator alone.  Results are encoded during iteration, so only one frame of
+    them is in memory twice.
     """
 
     spec: OperatorSpec
     bucket: int
     changes: pa.Table | None
     others: Sequence[Frame]
+    further: Sequence[pa.Table] = ()
 
     def __iter__(self) -> Iterator[Frame]:
         yield from _result_frames(self.spec, self.bucket, self.changes)
+        for query, (changes, schema) in enumerate(zip(self.further, self.spec.further, strict=False), 1):
+            yield from row_frames(changes.cast(schema), bucket=self.bucket, input=query)
         yield from self.others
 
     def followed_by(self, frames: Sequence[Frame]) -> Outbox:

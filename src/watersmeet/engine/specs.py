@@ -75,7 +75,10 @@ class Downstream:
 
 @dataclass(frozen=True, slots=True)
 class OperatorSpec:
-    """One operator, the same for all its buckets."""
+    """One operator, the same for all its buckets.
+
+    Its results have the schema ``output``, those for each further query that it serves one of ``further``.
+    """
 
     name: str
     kernel: Kernel
@@ -83,6 +86,7 @@ class OperatorSpec:
     buckets: tuple[int, ...]
     fingerprint: str
     output: pa.Schema
+    further: tuple[pa.Schema, ...] = ()
     downstream: Downstream | None = None
     max_state_bytes: int | None = None  # of all buckets together
     max_rows_in_memory: int | None = None  # rows of each bucket in memory, others on disk (None: all in memory)

@@ -179,6 +179,7 @@ class StepResult:
     """The result of one step.
 
     - ``changes``: rows to emit, with a ``$w`` column in a changelog.
+    - ``further``: rows to emit for each further query that the operator serves, in their order.
     - ``store``: rows to add to the state, by relation.
     - ``forget``: by relation, the ``$t`` below which rows will never be read again.
     - ``replace``: rows that replace all rows of a relation.
@@ -188,6 +189,7 @@ class StepResult:
     """
 
     changes: pa.Table | None = None
+    further: list[pa.Table] = field(default_factory=list)
     store: dict[str, pa.Table] = field(default_factory=dict)
     forget: dict[str, int] = field(default_factory=dict)
     replace: dict[str, pa.Table] = field(default_factory=dict)

@@ -6,7 +6,9 @@ Each operator describes itself (operators/); this module adds what holds for the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from textwrap import indent
 
 from sqlglot import exp
 
@@ -17,14 +19,39 @@ from watersmeet.plan.emission import DEFAULT_LIMIT, LIMIT_SETTING
 from watersmeet.plan.explain_phrases import plain_name
 from watersmeet.plan.logical.query import Aggregation
 from watersmeet.plan.logical.tree import joins_of, leaves_of
+from watersmeet.plan.operators.shared import SharedOperator
 from watersmeet.plan.passes.group_joins import ungrouped
-from watersmeet.plan.physical_plan import PhysicalInput, PhysicalPlan
+from watersmeet.plan.physical_plan import PhysicalInput, PhysicalOperator, PhysicalPlan
+from watersmeet.plan.shared_stores import SharedPlan
 from watersmeet.settings.query_settings import QuerySettings
 
 
 def explain(plan: PhysicalPlan, counters: Mapping[str, int] | None = None) -> str:
     """The text of EXPLAIN; with the counters of the query's last run, also what its operators held then."""
-    text = "\n".join(_lines(plan, counters or {}))
+    return _with_definitions(_lines(plan, counters or {}), plan)
+
+
+def explain_set(shared: SharedPlan, targets: Sequence[str], counters: Mapping[str, int] | None = None) -> str:
+    """The same of queries that run as one; each feeds one of the ``targets``."""
+    return "\n".join(_set_lines(shared, targets, counters or {}))
+
+
+def _set_lines(shared: SharedPlan, targets: Sequence[str], counters: Mapping[str, int]) -> Iterator[str]:
+    plan = shared.plan
+    (operator,) = plan.operators
+    assert isinstance(operator, SharedOperator)
+    yield _with_definitions(_common_lines(plan), plan)
+    yield _with_definitions(operator.explain(plan), plan)
+    yield from _statistics_lines(operator, counters)
+    for number, (query, target) in enumerate(zip(shared.queries, targets, strict=True)):
+        yield f"query {number + 1}, into {target}; EMIT {query.emission.mode.value}: {query.emission.reason}"
+        own = chain(operator.explain_query(number, counters), _result_lines(query))
+        yield indent(_with_definitions(own, query), "  ")
+
+
+def _with_definitions(lines: Iterable[str], plan: PhysicalPlan) -> str:
+    """Lines in which what is computed at a source stands for the planner's name of it."""
+    text = "\n".join(lines)
     for name, definition in _computed(plan):
         text = re.sub(rf"(?<![^\s(]){re.escape(name)}(?!\w)", definition.replace("\\", r"\\"), text)
     return text
@@ -41,8 +68,18 @@ def _computed(plan: PhysicalPlan) -> Iterator[tuple[str, str]]:
 
 
 def _lines(plan: PhysicalPlan, counters: Mapping[str, int]) -> Iterator[str]:
+    yield f"EMIT {plan.emission.mode.value}: {plan.emission.reason}"
+    yield from _common_lines(plan)
+    for operator in plan.operators:
+        yield from operator.explain(plan)
+        yield from _statistics_lines(operator, counters)
+        yield from operator.explain_run(plan, counters)
+    yield from _result_lines(plan)
+
+
+def _common_lines(plan: PhysicalPlan) -> Iterator[str]:
+    """The limit of the state, the settings and the sources."""
     query, emission = plan.query, plan.emission
-    yield f"EMIT {emission.mode.value}: {emission.reason}"
     if emission.max_state_bytes is not None:
         given = "set" if query.settings.join_max_buffered_bytes is not None else f"default ({DEFAULT_LIMIT:,})"
         limit = f"{LIMIT_SETTING} = {emission.max_state_bytes:,}, {given}"
@@ -51,12 +88,17 @@ def _lines(plan: PhysicalPlan, counters: Mapping[str, int]) -> Iterator[str]:
     feeds = {feed.source: feed for operator in plan.operators for feed in operator.feeds}
     for number, part in enumerate(plan.inputs):
         yield from _input_lines(part, any_time=feeds[number].lag is None)
-    for operator in plan.operators:
-        yield from operator.explain(plan)
-        if (rows := counters.get(f"{operator.name}.state_rows")) is not None:
-            size, segments = (counters.get(f"{operator.name}.{name}", 0) for name in ("state_bytes", "segments"))
-            yield f"  statistics of its last batch: {rows:,} rows held, {size:,} bytes in {segments:,} segments"
-        yield from operator.explain_run(plan, counters)
+
+
+def _statistics_lines(operator: PhysicalOperator, counters: Mapping[str, int]) -> Iterator[str]:
+    if (rows := counters.get(f"{operator.name}.state_rows")) is not None:
+        size, segments = (counters.get(f"{operator.name}.{name}", 0) for name in ("state_bytes", "segments"))
+        yield f"  statistics of its last batch: {rows:,} rows held, {size:,} bytes in {segments:,} segments"
+
+
+def _result_lines(plan: PhysicalPlan) -> Iterator[str]:
+    """Notes, what is filtered after the operators, and the columns of the results."""
+    query = plan.query
     if any(join.reordered for join in joins_of(query.root)):
         order = ", ".join(leaf.input.alias for leaf in leaves_of(query.root))
         yield f"note: joined in the order {order}, not as written, so that fewer joins lack a key"

@@ -117,6 +117,11 @@ class PhysicalOperator(ABC):
         yield from ()
 
     @property
+    def results(self) -> tuple[Mapping[str, str], ...]:
+        """For each query that the operator serves, the columns of its results, and the names with which they arrive."""
+        return ({name: name for name in self.output},)
+
+    @property
     def added_types(self) -> Mapping[str, pa.DataType]:
         """The types of result columns that no input brings."""
         return {}

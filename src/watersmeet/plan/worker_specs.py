@@ -48,7 +48,7 @@ def operator_specs(
     specs: list[OperatorSpec] = []
     for index, operator in enumerate(plan.operators):
         inputs = tuple(_input_specs(plan, operator, specs, schemas, parts))
-        output = _output_schema(operator, inputs)
+        output, *further = _output_schemas(operator, inputs)
         own_buckets = _buckets_of(operator, buckets)
         specs.append(
             OperatorSpec(
@@ -58,6 +58,7 @@ def operator_specs(
                 buckets=own_buckets,
                 fingerprint=operator.fingerprint(inputs, own_buckets, output),
                 output=output,
+                further=tuple(further),
                 downstream=_downstream(plan, index, buckets),
                 max_state_bytes=plan.emission.max_state_bytes,
                 max_rows_in_memory=_max_rows_in_memory(plan, operator, len(own_buckets)),
@@ -105,16 +106,17 @@ def _input_specs(
     return inputs
 
 
-def _output_schema(operator: PhysicalOperator, inputs: Sequence[InputSpec]) -> pa.Schema:
+def _output_schemas(operator: PhysicalOperator, inputs: Sequence[InputSpec]) -> list[pa.Schema]:
+    """The schemas of an operator's results, one for each query that it serves."""
     types = {field.name: field.type for input in inputs for field in input.schema}
     types.update({name: pa.int64() for feed in operator.feeds for name in feed.times})
     types.update(operator.added_types)
-    fields = [pa.field(name, types[name]) for name in operator.output]
-    if operator.weighted:
-        fields.append(pa.field(WEIGHT, pa.int8()))
-    if operator.gives_ids:
-        fields.append(pa.field(ID, pa.string()))
-    return pa.schema(fields)
+    hidden = [pa.field(WEIGHT, pa.int8())] if operator.weighted else []
+    hidden += [pa.field(ID, pa.string())] if operator.gives_ids else []
+    return [
+        pa.schema([*(pa.field(name, types[arrives]) for name, arrives in columns.items()), *hidden])
+        for columns in operator.results
+    ]
 
 
 def _carried(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -31,13 +31,15 @@ from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.kernels.api import FOREVER
 from watersmeet.plan.logical.tree import Input
 from watersmeet.plan.physical_plan import PhysicalInput, PhysicalPlan
+from watersmeet.plan.shared_stores import SharedPlan
 from watersmeet.plan.worker_projection import worker_projection
 from watersmeet.plan.worker_specs import operator_specs, pack_specs
+from watersmeet.runtime.batch_results import BatchResults
 from watersmeet.runtime.exchange import Exchange
 from watersmeet.runtime.function_check import check_functions
 from watersmeet.runtime.hot_key_files import HotKeyFiles
 from watersmeet.runtime.masters import workers_are_here
-from watersmeet.runtime.metrics import METRICS, RESULTS, observed_counters
+from watersmeet.runtime.metrics import METRICS, RESULTS, observed_counters, rows_in_frames
 from watersmeet.runtime.process_folder import new_folder
 from watersmeet.runtime.processor import OperatorProcessor
 from watersmeet.runtime.real_time.tails import LiveRecords
@@ -69,9 +71,10 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Dataflow:
-    """A built query: its result, its operators, and the folder of this run."""
+    """A built query: its frame, how a batch of it becomes results, its operators, and the folder of this run."""
 
     frame: DataFrame
+    results: BatchResults
     operators: tuple[OperatorSpec, ...]
     folder: str
 
@@ -98,8 +101,12 @@ def build(
     control: DataFrame | None = None,
     frontier_lag: int | None = None,
     label: str = "",
+    shared: SharedPlan | None = None,
 ) -> Dataflow:
     """Build the query over its sources (by stream name in lower case).
+
+    A ``shared`` plan is built as ``plan``: then the frame holds the results of several queries, and ``results`` splits
+    each batch of it.
 
     With a ``frontier_lag`` the result has a column ``_frontier``, and rows that hold nothing else: the last operator's
     frontier minus the lag.  ``control`` is a streaming frame of control events (``value``: a line of JSON), if the
@@ -131,10 +138,16 @@ def build(
             union = reduce(DataFrame.unionAll, arriving)
             results.append(_operate(spark, union, spec, run, resources, folder, exchange, hot_keys[spec.name]))
         observed = results[-1].observe(METRICS + label, observed_counters())
+        if shared is not None:
+            of_queries = _of_queries(shared, operators[-1], resources, exchange)
+            # counted before conditions that only Spark evaluates, as each query's results are written by themselves
+            observed = observed.observe(RESULTS + label, rows_in_frames().alias("rows_out"))
+            return Dataflow(observed, BatchResults(of_queries), tuple(operators), folder)
         unpacked = _unpacked(observed, operators[-1], resources, exchange, with_frontier=frontier_lag is not None)
     result = select_list(plan, unpacked, frontier_lag)
     counted = F.count_if(F.col(STORED_FRONTIER).isNull()) if frontier_lag is not None else F.count(F.lit(1))
-    return Dataflow(result.observe(RESULTS + label, counted.alias("rows_out")), tuple(operators), folder)
+    result = result.observe(RESULTS + label, counted.alias("rows_out"))
+    return Dataflow(result, BatchResults(), tuple(operators), folder)
 
 
 def new_buckets(spark: SparkSession, wanted: int | None) -> tuple[int, ...]:
@@ -239,6 +252,25 @@ def _unpacked(
     schema = spec.output.append(pa.field(FRONTIER, pa.int64())) if with_frontier else spec.output
     task = UnpackTask(schema, exchange, resources.side_folder)
     return frames.mapInArrow(task.run, from_arrow_schema(schema))
+
+
+def _of_queries(
+    shared: SharedPlan, spec: OperatorSpec, resources: Resources, exchange: Exchange
+) -> list[Callable[[DataFrame], DataFrame]]:
+    """How the frames of a shared operator become the results of each query."""
+
+    def of_query(number: int, plan: PhysicalPlan, schema: pa.Schema, frames: DataFrame) -> DataFrame:
+        task = UnpackTask(schema, exchange, resources.side_folder)
+        own = frames.where(F.col("input") == number)  # those that belong to no query go with the first
+        with one_at_a_time:
+            rows = own.mapInArrow(task.run, from_arrow_schema(schema))
+        return select_list(plan, rows, None)
+
+    schemas = [spec.output, *spec.further]
+    return [
+        partial(of_query, number, plan, schema)
+        for number, (plan, schema) in enumerate(zip(shared.queries, schemas, strict=True))
+    ]
 
 
 def select_list(plan: PhysicalPlan, rows: DataFrame, frontier_lag: int | None, also: Sequence[str] = ()) -> DataFrame:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from watersmeet.plan.physical_plan import PhysicalPlan
+from watersmeet.plan.shared_stores import SharedPlan
 from watersmeet.runtime.checkpoint import Checkpoint
 from watersmeet.settings.seek import Seek, Starts
 
@@ -18,28 +19,43 @@ if TYPE_CHECKING:
     from watersmeet.runtime.real_time.sinks import LiveSink
 
 
+OpenSources: TypeAlias = "Callable[[SparkSession, bool, Seek | None, Starts | None], Mapping[str, Source]]"
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where results go: the ``target`` is a stream, ``query`` the name of the query that feeds it.
+
+    ``write`` takes each batch's rows, its number, and a key that identifies query and batch.
+    """
+
+    query: str
+    target: str
+    write: Callable[[DataFrame, int, str], object]
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a query needs to start.
+    """What a query, or several that run as one, need to start.
 
     ``open_sources`` takes the session to read in, whether batches are limited, where streams begin, and where they
     have begun (None: Spark's checkpoint keeps that);
-    ``limits_batches`` is set if a batch may leave out rows that are there.  ``target`` is the stream that the query
-    feeds; ``write`` takes each batch's rows, its number, and a key that identifies query and batch, and ``live_sink``
-    opens the same target for a query in real time.  ``keep_late_rows`` takes number and key of a batch that has been
-    written.  ``frontier_lag`` is set if the target stores the query's frontier.
+    ``limits_batches`` is set if a batch may leave out rows that are there.  There is an output for each query, and
+    ``live_sink`` opens the only one's target for a query in real time.  ``keep_late_rows`` takes number and key of a
+    batch that has been written.  ``frontier_lag`` is set if the target stores the query's frontier, ``shared`` where
+    several queries run as one.
     """
 
     name: str
     plan: PhysicalPlan
     limits_batches: bool
-    target: str
-    open_sources: Callable[[SparkSession, bool, Seek | None, Starts | None], Mapping[str, Source]]
-    write: Callable[[DataFrame, int, str], object]
-    live_sink: Callable[[], LiveSink]
+    open_sources: OpenSources
+    outputs: tuple[Output, ...]
+    live_sink: Callable[[], LiveSink] | None
     keep_late_rows: Callable[[int, str], None]
     checkpoint: Checkpoint
     frontier_lag: int | None = None
+    shared: SharedPlan | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,11 @@ def updated(counters: Mapping[str, int], reported: Mapping[str, int]) -> dict[st
     return {**kept, **reported}
 
 
+def rows_in_frames() -> Column:
+    """An aggregate over result frames: how many rows they hold."""
+    return F.coalesce(F.sum(F.when(F.col("kind") == int(FrameKind.ROWS), F.col("frontier"))), F.lit(0))
+
+
 def observed_counters(reported: str = _OF_FRAMES) -> Column:
     """An aggregate over frames: the counters that a batch reports, by name.
 

@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from watersmeet.engine.control_events import Event, EventKind
+from watersmeet.runtime.batch_results import BatchResults
 from watersmeet.runtime.dataflow import Resources, build, new_buckets
 from watersmeet.runtime.failures import planning
 from watersmeet.runtime.job import Job, Run, batch_key
@@ -24,6 +25,7 @@ class MicroBatches:
         self._spark = spark
         self._job = job
         self._checkpoint_id = ""
+        self._results = BatchResults()
         self._write_error: Exception | None = None
 
     def start(self, *, limited: bool, available_now: bool, declares_end: bool = False) -> Run:
@@ -43,7 +45,8 @@ class MicroBatches:
         with planning(job.name):
             starts = Starts(None if stored is None else stored.starts)
             sources = job.open_sources(spark, limited, seek, starts)
-            dataflow = build(spark, job.plan, sources, buckets, resources, control, job.frontier_lag)
+            dataflow = build(spark, job.plan, sources, buckets, resources, control, job.frontier_lag, shared=job.shared)
+            self._results = dataflow.results
             self._checkpoint_id = job.checkpoint.accept(
                 stored, buckets, dataflow.operators, seek, starts=starts.found
             ).id
@@ -72,10 +75,14 @@ class MicroBatches:
         return False
 
     def _write(self, frame: DataFrame, batch_id: int) -> None:
-        key = batch_key(self._job.name, self._checkpoint_id, batch_id)
+        def key(query: str) -> str:
+            return batch_key(query, self._checkpoint_id, batch_id)
+
         try:
-            self._job.write(frame, batch_id, key)
-            self._job.keep_late_rows(batch_id, key)
+            with self._results.split(frame) as results:
+                for output, rows in zip(self._job.outputs, results, strict=True):
+                    output.write(rows, batch_id, key(output.query))
+            self._job.keep_late_rows(batch_id, key(self._job.name))
         except Exception as error:
             self._write_error = error
             raise

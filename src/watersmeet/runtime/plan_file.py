@@ -70,5 +70,8 @@ def _parts(kernel: Any) -> Iterator[tuple[str, object]]:
         value = getattr(kernel, field.name)
         if isinstance(value, WindowMatch | MultiWayMatch):
             yield from _parts(value)
+        elif field.name == "joins":  # of several queries
+            for number, join in enumerate(value, 1):
+                yield from ((f"query {number} {name}", part) for name, part in _parts(join))
         else:
             yield field.name, value

@@ -60,7 +60,8 @@ class RunningQuery:
         """Whether it reads or feeds a stream."""
         plan = self._job.plan
         read = [input.stream.name for input in (*(part.input for part in plan.inputs), *plan.tables)]
-        return stream.lower() in (name.lower() for name in (self._job.target, *read))
+        fed = [output.target for output in self._job.outputs]
+        return stream.lower() in (name.lower() for name in (*fed, *read))
 
     @property
     def is_active(self) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from watersmeet.settings.query_settings import REAL_TIME
-from watersmeet.sql.statements import CreateStream, InsertSelect, Query, Select, Statement
+from watersmeet.sql.statements import CreateStream, InsertSelect, Query, Select, Statement, StatementSet
 
 _SETTING = "mode"
 
@@ -14,6 +14,9 @@ _SETTING = "mode"
 def in_mode(statements: Iterable[Statement], mode: str | None) -> Iterator[Statement]:
     """The statements, whose queries run in ``mode`` unless they say otherwise (None: as they are)."""
     for statement in statements:
+        if isinstance(statement, StatementSet):
+            yield replace(statement, inserts=tuple(in_mode(statement.inserts, mode)))  # type: ignore[arg-type]
+            continue
         query = _query(statement)
         if mode is None or query is None or _SETTING in query.settings:
             yield statement

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -14,8 +15,9 @@ from watersmeet.connectors.stream_schema import to_columns
 from watersmeet.errors import CatalogError
 from watersmeet.plan.lineage import event_time_output
 from watersmeet.plan.physical_plan import PhysicalPlan
+from watersmeet.plan.shared_stores import SharedPlan
 from watersmeet.runtime.checkpoint import Checkpoint
-from watersmeet.runtime.job import Job
+from watersmeet.runtime.job import Job, OpenSources, Output
 from watersmeet.runtime.late_row_stream import keep_late_rows
 from watersmeet.runtime.query import RunningQuery, start_query
 from watersmeet.runtime.query_mode import QueryMode
@@ -23,8 +25,17 @@ from watersmeet.runtime.real_time.checks import check_real_time
 from watersmeet.runtime.storage import Storage
 from watersmeet.session.results import Table
 from watersmeet.session.streams import Streams
-from watersmeet.sql.query_names import NumberedNames, insert_name
+from watersmeet.sql.query_names import NumberedNames, insert_name, name_of_set
 from watersmeet.sql.statements import StopQuery
+
+
+@dataclass(frozen=True, slots=True)
+class QueryFeed:
+    """A query of a set, by its name, and the stream and ``columns`` (empty: all) that it feeds."""
+
+    query: str
+    target: StreamDef
+    columns: tuple[str, ...]
 
 
 class Queries:
@@ -67,9 +78,7 @@ class Queries:
         ``checkpoint`` is the folder of the job's checkpoints (None: the workspace).  Raises ``CatalogError`` if a query
         of that name is running, and what keeps the query from starting.
         """
-        running = self._started.get(name.lower())
-        if running is not None and running.is_active:
-            raise CatalogError(f"query {name} is running already", hint=f"STOP QUERY {name} first")
+        self._check_not_running(name)
         self._streams.check_tables(plan)
         if plan.query.settings.is_real_time:
             check_real_time(plan, target, columns, is_continuous=mode is QueryMode.CONTINUOUS)
@@ -80,24 +89,59 @@ class Queries:
         job = Job(
             name=name,
             plan=plan,
-            target=target.name,
-            open_sources=lambda spark, limited, seek, starts: self._streams.sources(
-                plan,
-                limited=limited,
-                seek=seek,
-                starts=starts,
-                live=spark if plan.query.settings.is_real_time else None,
-            ),
+            open_sources=self._opener_of_sources(plan),
             limits_batches=self._streams.limit_batches(plan),
-            write=self._writer(plan, target, columns, show),
+            outputs=(Output(name, target.name, self._writer(plan, target, columns, show)),),
             live_sink=lambda: registry.open_live_sink(target, self._workspace, plan, columns, show),
             keep_late_rows=self._keeper_of_late_rows(plan, stored),
             checkpoint=stored,
             frontier_lag=None if time is None else time[2],
         )
+        return self._begin(job, mode)
+
+    def start_set(
+        self,
+        feeds: Sequence[QueryFeed],
+        shared: SharedPlan,
+        mode: QueryMode,
+        checkpoint: str | None,
+        show: console.Show,
+    ) -> RunningQuery:
+        """Start queries that share stores as one, under the name of the first and how many there are more.
+
+        Raises what ``start`` raises.
+        """
+        name = name_of_set([feed.query for feed in feeds])
+        self._check_not_running(name)
+        if checkpoint is None:
+            make_workspace(self._workspace)
+        stored = self.checkpoint(name, checkpoint)
+        outputs = [
+            Output(feed.query, feed.target.name, self._writer(plan, feed.target, feed.columns, show))
+            for feed, plan in zip(feeds, shared.queries, strict=True)
+        ]
+        job = Job(
+            name=name,
+            plan=shared.plan,
+            open_sources=self._opener_of_sources(shared.plan),
+            limits_batches=self._streams.limit_batches(shared.plan),
+            outputs=tuple(outputs),
+            live_sink=None,
+            keep_late_rows=self._keeper_of_late_rows(shared.plan, stored),
+            checkpoint=stored,
+            shared=shared,
+        )
+        return self._begin(job, mode)
+
+    def _begin(self, job: Job, mode: QueryMode) -> RunningQuery:
         started = start_query(self._spark, job, mode)
-        self._started[name.lower()] = started
+        self._started[job.name.lower()] = started
         return started
+
+    def _check_not_running(self, name: str) -> None:
+        running = self._started.get(name.lower())
+        if running is not None and running.is_active:
+            raise CatalogError(f"query {name} is running already", hint=f"STOP QUERY {name} first")
 
     def stop(self, statement: StopQuery) -> RunningQuery:
         """STOP QUERY; ``CatalogError`` if there is no query of that name."""
@@ -118,6 +162,15 @@ class Queries:
     def insert_name(self, target: StreamDef, plan: PhysicalPlan, source: str) -> str:
         """The name of an INSERT INTO … SELECT, which it keeps when the job runs again; other texts get a number."""
         return self._names.name_for(name_of_insert(target, plan), source)
+
+    def _opener_of_sources(self, plan: PhysicalPlan) -> OpenSources:
+        return lambda spark, limited, seek, starts: self._streams.sources(
+            plan,
+            limited=limited,
+            seek=seek,
+            starts=starts,
+            live=spark if plan.query.settings.is_real_time else None,
+        )
 
     def _writer(
         self, plan: PhysicalPlan, target: StreamDef, columns: tuple[str, ...], show: console.Show

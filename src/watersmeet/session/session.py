@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from watersmeet.bind.define import check_name, define_frame, define_outside, refuse_definitions
 from watersmeet.bind.insert_target import check_target
 from watersmeet.bind.planning import plan_query
+from watersmeet.bind.statement_sets import plan_set
 from watersmeet.bind.table_queries import explain_stored
 from watersmeet.catalog.streams import FRAME, StreamDef, StreamMode
 from watersmeet.catalog.workspace import make_workspace
@@ -23,16 +24,17 @@ from watersmeet.connectors.stream_schema import to_columns
 from watersmeet.errors import BindError, CatalogError, CheckpointError, ConfigError, UnsupportedError
 from watersmeet.lookup.source import RowsSource
 from watersmeet.lookup.tables import table_options, table_schema
-from watersmeet.plan.explain import explain
+from watersmeet.plan.explain import explain, explain_set
 from watersmeet.plan.lineage import derived_stream
 from watersmeet.plan.physical_plan import PhysicalPlan
+from watersmeet.plan.shared_stores import SharedPlan
 from watersmeet.runtime.dataflow import Resources, build, new_buckets
 from watersmeet.runtime.failures import planning
 from watersmeet.runtime.query import RunningQuery
 from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.session.listings import description
 from watersmeet.session.modes import in_mode
-from watersmeet.session.queries import Queries, name_of_insert
+from watersmeet.session.queries import Queries, QueryFeed, name_of_insert
 from watersmeet.session.results import Batch, Message, Plan, Result, Started, Stream, Table
 from watersmeet.session.spark import open_spark
 from watersmeet.session.streams import Streams, check_connector, check_corrections
@@ -41,7 +43,7 @@ from watersmeet.settings.query_settings import REAL_TIME
 from watersmeet.settings.secrets import masked_definition
 from watersmeet.settings.seek import resolve
 from watersmeet.sql.parse import parse
-from watersmeet.sql.query_names import select_name, text_hash
+from watersmeet.sql.query_names import name_of_set, select_name, text_hash
 from watersmeet.sql.statements import (
     CreateIndex,
     CreateStream,
@@ -59,6 +61,7 @@ from watersmeet.sql.statements import (
     Show,
     ShowCreate,
     Statement,
+    StatementSet,
     StopQuery,
 )
 
@@ -137,13 +140,23 @@ class Session:
         (statement,) = statements
         if isinstance(statement, Explain):
             statement = statement.statement
-        if isinstance(statement, Historical | InsertHistorical):
+        if isinstance(statement, Historical | InsertHistorical | StatementSet):
             return self._explained(statement)
         if not isinstance(statement, Select | InsertSelect | CreateStream) or statement.query is None:
             raise UnsupportedError("EXPLAIN takes a query", position=statement.position)
         return self._explained(statement)
 
-    def _explained(self, statement: Select | InsertSelect | CreateStream | Historical | InsertHistorical) -> str:
+    def _explained(
+        self, statement: Select | InsertSelect | CreateStream | Historical | InsertHistorical | StatementSet
+    ) -> str:
+        if isinstance(statement, StatementSet):
+            shared = self._plan_set(statement)
+            names = [
+                name_of_insert(self._target(insert), plan)
+                for insert, plan in zip(statement.inserts, shared.queries, strict=True)
+            ]
+            counters = self._queries.checkpoint(name_of_set(names), None).read_counters()
+            return explain_set(shared, [insert.stream for insert in statement.inserts], counters)
         if isinstance(statement, Historical | InsertHistorical):
             target = self._target(statement) if isinstance(statement, InsertHistorical) else None
             if target is not None:
@@ -250,6 +263,8 @@ class Session:
                 return self.streams.create(statement)
             case InsertSelect():
                 return self._insert(statement, mode, checkpoint)
+            case StatementSet():
+                return self._insert_set(statement, mode, checkpoint)
             case Select() if start_selects:
                 name = select_name(statement.source)
                 return self._start(name, self._plan(statement.query), _PRINT, mode, checkpoint)
@@ -335,6 +350,22 @@ class Session:
         name = self._queries.insert_name(target, physical, statement.source)
         return self._start(name, physical, target, mode, checkpoint, statement.columns)
 
+    def _insert_set(self, statement: StatementSet, mode: QueryMode, checkpoint: str | None) -> Started:
+        """Start the queries of a statement set as one."""
+        shared = self._plan_set(statement)
+        targets = []
+        for number, (insert, plan) in enumerate(zip(statement.inserts, shared.queries, strict=True)):
+            targets.append(target := self._target(insert))
+            check_target(target, [column.name for column in plan.outputs], insert)
+            check_corrections(target, plan, insert)
+            if insert.source in (other.source for other in statement.inserts[:number]):
+                raise CatalogError("this statement is in the set already", position=insert.position)
+        feeds = [
+            QueryFeed(self._queries.insert_name(target, plan, insert.source), target, insert.columns)
+            for insert, target, plan in zip(statement.inserts, targets, shared.queries, strict=True)
+        ]
+        return Started(self._queries.start_set(feeds, shared, mode, checkpoint, self.show))
+
     def _insert_stored(self, statement: InsertHistorical) -> Message:
         """INSERT INTO … SELECT over stored rows, which is done when this returns."""
         target = self._target(statement)
@@ -379,6 +410,13 @@ class Session:
         physical = plan_query(query, self.streams.by_name(), self.streams.open_table)
         self.streams.check_seek(physical, query.settings_positions.get("seek_to"))
         return physical
+
+    def _plan_set(self, statement: StatementSet) -> SharedPlan:
+        queries = [insert.query for insert in statement.inserts]
+        shared = plan_set(queries, self.streams.by_name(), self.streams.open_table)
+        positions = (each.settings_positions.get("seek_to") for each in queries)
+        self.streams.check_seek(shared.plan, next(filter(None, positions), None))
+        return shared
 
     def _frame(self, select: Select) -> DataFrame:
         """A SELECT as a DataFrame; its late and bad rows go to files in the workspace, by query and run."""

@@ -46,7 +46,7 @@ from watersmeet.sql.statements import (
 )
 from watersmeet.sql.table_queries import find_historical
 
-STATEMENT_STARTS = ["SELECT", "WITH", "CREATE", "INSERT", "EXPLAIN", "SHOW", "DESCRIBE", "DROP", "STOP"]
+STATEMENT_STARTS = ["SELECT", "WITH", "CREATE", "INSERT", "EXECUTE", "EXPLAIN", "SHOW", "DESCRIBE", "DROP", "STOP"]
 CHANGE_HINT = "INSERT INTO a stream with a PRIMARY KEY replaces the row of the same key"
 DELETE_HINT = "to delete a row, INSERT one with its PRIMARY KEY and a _tp_delta of -1; DROP STREAM deletes all rows"
 START_HINTS = {

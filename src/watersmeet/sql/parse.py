@@ -11,6 +11,7 @@ from watersmeet.errors import SqlSyntaxError
 from watersmeet.expressions.positions import anchor, excerpt, locate
 from watersmeet.sql.dialect import Watersmeet
 from watersmeet.sql.grammar import StatementParser
+from watersmeet.sql.statement_sets import ends_set, split_statements, starts_set, statement_set, without_semicolon
 from watersmeet.sql.statements import Statement
 
 DIALECT = Watersmeet()
@@ -33,7 +34,7 @@ def parse(text: str) -> list[Statement]:
     Positions refer to the whole text.  Raises SqlSyntaxError for text that is not valid, and UnsupportedError for
     clauses of Spark that are not supported.
     """
-    return [StatementParser(dialect=DIALECT).statement_of(tokens, text) for tokens in _statement_tokens(text)]
+    return [_statement(tokens, text) for tokens in _whole_statements(text)]
 
 
 def is_complete(text: str) -> bool:
@@ -44,17 +45,28 @@ def is_complete(text: str) -> bool:
     if _unclosed(text):
         return False
     tokens = _tokenize(text)
-    return not tokens or tokens[-1].token_type == TokenType.SEMICOLON
+    if not tokens:
+        return True
+    *_, last = _whole_statements(text) or [[]]
+    return tokens[-1].token_type == TokenType.SEMICOLON and (not starts_set(last) or ends_set(last))
 
 
-def _statement_tokens(text: str) -> list[list[Token]]:
-    statements: list[list[Token]] = [[]]
-    for token in _tokenize(text):
-        if token.token_type == TokenType.SEMICOLON:
-            statements.append([])
+def _statement(tokens: list[Token], text: str) -> Statement:
+    def parse_one(own: list[Token]) -> Statement:
+        return StatementParser(dialect=DIALECT).statement_of(own, text)
+
+    return statement_set(tokens, text, parse_one) if starts_set(tokens) else parse_one(without_semicolon(tokens))
+
+
+def _whole_statements(text: str) -> list[list[Token]]:
+    """Return the tokens of each statement; those of a statement set have semicolons between them."""
+    statements: list[list[Token]] = []
+    for tokens in split_statements(_tokenize(text)):
+        if statements and starts_set(statements[-1]) and not ends_set(statements[-1]):
+            statements[-1] += tokens
         else:
-            statements[-1].append(token)
-    return [tokens for tokens in statements if tokens]
+            statements.append(tokens)
+    return statements
 
 
 def _tokenize(text: str) -> list[Token]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 def select_name(source: str) -> str:
@@ -14,6 +14,12 @@ def select_name(source: str) -> str:
 def insert_name(target: str, sources: Iterable[str]) -> str:
     """Return the name of INSERT INTO target SELECT from sources (names of streams, in the order of the plan)."""
     return f"into_{target}_from_{'_'.join(dict.fromkeys(sources))}"
+
+
+def name_of_set(names: Sequence[str]) -> str:
+    """Return the name of queries that run as one."""
+    first, *others = names
+    return f"{first}_and_{len(others)}_more" if others else first
 
 
 def text_hash(source: str) -> str:

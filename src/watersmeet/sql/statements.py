@@ -179,6 +179,15 @@ class InsertSelect:
 
 
 @dataclass(frozen=True, slots=True)
+class StatementSet:
+    """EXECUTE STATEMENT SET BEGIN statements END: queries that run as one."""
+
+    inserts: tuple[InsertSelect, ...]
+    position: Position
+    source: str = field(default="", compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Select:
     """A query on its own."""
 
@@ -209,10 +218,10 @@ class InsertHistorical:
 
 @dataclass(frozen=True, slots=True)
 class Explain:
-    """EXPLAIN statement; ``query`` is the query of the statement."""
+    """EXPLAIN statement; ``query`` is the query of the statement (None: it is a set of statements)."""
 
-    query: Query | HistoricalQuery
-    statement: Select | InsertSelect | CreateStream | Historical | InsertHistorical
+    query: Query | HistoricalQuery | None
+    statement: Select | InsertSelect | CreateStream | Historical | InsertHistorical | StatementSet
     position: Position
     source: str = field(default="", compare=False, repr=False)
 
@@ -270,6 +279,7 @@ Statement: TypeAlias = (
     | InsertValues
     | InsertSelect
     | InsertHistorical
+    | StatementSet
     | CreateStream
     | CreateTable
     | CreateIndex

@@ -24,7 +24,7 @@ from watersmeet.engine.specs import OperatorSpec, PackSpec
 from watersmeet.errors import CatalogError
 from watersmeet.lookup.source import LookupSource
 from watersmeet.lookup.tables import table_schema
-from watersmeet.plan.physical_plan import PhysicalInput
+from watersmeet.plan.physical_plan import PhysicalInput, PhysicalPlan
 from watersmeet.plan.worker_specs import operator_specs, pack_specs
 from watersmeet.sql.statements import Query
 from watersmeet.state.store import MemoryStore
@@ -51,7 +51,7 @@ class Harness(Rig):
     ) -> None:
         self.streams = streams
         self._tables: dict[str, pa.Table] = {}  # by lower-case name
-        self.plan = plan_query(query, streams, self._open_table)
+        self.plan, self._queries = self._planned(query)
         self._working_sets = _working_sets(memory_limit)
         self._stores: dict[tuple[str, int], MemoryStore] = defaultdict(MemoryStore)
         self._hot_keys: dict[str, HeldHotKeys] = defaultdict(HeldHotKeys)  # by operator
@@ -62,7 +62,7 @@ class Harness(Rig):
         self._packs = pack_specs(self.plan, self._schemas, self._buckets)
         self.restart()
         # An error in the SELECT list is raised now, not at the first row.
-        result = select(self.plan, self._operators[-1].output.empty_table())
+        result, *_ = [select(plan, schema.empty_table()) for plan, schema in self._results()]
         super().__init__(self.plan, spark_types(result.schema))
 
     def restart(self) -> None:
@@ -76,6 +76,10 @@ class Harness(Rig):
 
     def step(self, inputs: Mapping[str, StepInput], events: Sequence[Event] = ()) -> StepOutcome:
         """Feed rows by stream name, then control events; return what the query emits."""
+        return self._outcomes(inputs, events)[0]
+
+    def _outcomes(self, inputs: Mapping[str, StepInput], events: Sequence[Event]) -> list[StepOutcome]:
+        """Take a step; return what each query emits.  What belongs to no query is in the first outcome."""
         by_stream = {name.lower(): rows for name, rows in inputs.items()}
         for name in by_stream:
             if name not in self.streams:
@@ -91,7 +95,21 @@ class Harness(Rig):
             arriving = [frame for feed in operator.feeds if feed.source is not None for frame in packed[feed.source]]
             arriving += [frame for feed in operator.feeds if feed.operator is not None for frame in sent[feed.operator]]
             sent.append(self._operate(spec, [*arriving, *_control_frames(spec, events)]))
-        return self._outcome(sent[-1])
+        outcomes = []
+        for number, (plan, schema) in enumerate(self._results()):
+            frames = [frame for frame in sent[-1] if frame.input == number]
+            outcomes.append(self._outcome(frames, plan, schema))
+        return outcomes
+
+    def _planned(self, query: Query) -> tuple[PhysicalPlan, Sequence[PhysicalPlan]]:
+        """The plan that runs, and those of the queries that it serves."""
+        plan = plan_query(query, self.streams, self._open_table)
+        return plan, [plan]
+
+    def _results(self) -> list[tuple[PhysicalPlan, pa.Schema]]:
+        """The plan of each query, and the schema of its results before the SELECT list."""
+        last = self._operators[-1]
+        return list(zip(self._queries, (last.output, *last.further), strict=True))
 
     def _open_table(self, table: StreamDef, columns: Sequence[str]) -> LookupSource:
         return HeldTable(table.name.lower(), table_schema(table, columns), self._tables)
@@ -122,9 +140,9 @@ class Harness(Rig):
             )
         ]
 
-    def _outcome(self, results: Iterable[Frame]) -> StepOutcome:
+    def _outcome(self, results: Iterable[Frame], plan: PhysicalPlan, schema: pa.Schema) -> StepOutcome:
         outcome = StepOutcome()
-        tables = [self._operators[-1].output.empty_table()]
+        tables = [schema.empty_table()]
         reported: dict[str, list[int]] = defaultdict(list)
         for frame in results:
             if frame.kind is FrameKind.ROWS:
@@ -136,7 +154,7 @@ class Harness(Rig):
         # Counters are cumulative, and either all buckets of an operator report them or none does.
         self._counters |= {name: _over_buckets(name, values) for name, values in reported.items()}
         outcome.counters = dict(self._counters)
-        result = select(self.plan, pa.concat_tables(tables))
+        result = select(plan, pa.concat_tables(tables))
         weights = result[WEIGHT].to_pylist()
         columns = [column.to_pylist() for column in result.drop_columns([WEIGHT]).columns]
         outcome.changes = list(zip(weights, zip(*columns, strict=True), strict=True))

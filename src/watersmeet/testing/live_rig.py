@@ -30,7 +30,7 @@ from watersmeet.errors import WatersmeetError
 from watersmeet.runtime.checkpoint import Checkpoint
 from watersmeet.runtime.dataflow import Source
 from watersmeet.runtime.failures import translate
-from watersmeet.runtime.job import Job
+from watersmeet.runtime.job import Job, Output
 from watersmeet.runtime.metrics import ProgressReader, counters_of
 from watersmeet.runtime.real_time.operator_task import EPOCH
 from watersmeet.runtime.real_time.run import RealTime
@@ -140,9 +140,8 @@ class LiveRig(Rig):
             name=self._name,
             plan=self.plan,
             limits_batches=False,
-            target="the test",
             open_sources=self._sources,
-            write=lambda rows, batch, key: None,
+            outputs=(Output(self._name, "the test", lambda rows, batch, key: None),),
             live_sink=lambda: LiveSink(self._sink),
             keep_late_rows=lambda batch, key: None,
             checkpoint=self._checkpoint,

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from watersmeet.kernels.api import NEVER, quote
+from watersmeet.kernels.api import quote
 from watersmeet.kernels.multi_way.estimates import Estimates
-from watersmeet.kernels.multi_way.rows import StepRows, relation
+from watersmeet.kernels.multi_way.rows import StepRows
 from watersmeet.kernels.multi_way.statistics import Statistics
 
 #: New rows of an input whose partial results are counted, and partial results that are counted at most.
@@ -49,7 +49,7 @@ def update(statistics: Statistics, rows: StepRows) -> None:
     if statistics.are_due:
         statistics.grow_old()
         _add_to_sample(statistics, rows)
-        old = [rows.state.count(relation(input), NEVER) for input in sorted(rows.new)]
+        old = [rows.count(input) for input in sorted(rows.new)]
         estimates = Estimates(rows.match, statistics.sample, old, new)
         statistics.choose_orders(estimates)
         for first in rows.new:

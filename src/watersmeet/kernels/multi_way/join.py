@@ -45,10 +45,12 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from watersmeet.columns import TIME
 from watersmeet.kernels.api import StateView, StepFrontiers, StepResult
 from watersmeet.kernels.multi_way import step
 from watersmeet.kernels.multi_way.match import MultiWayMatch
-from watersmeet.kernels.multi_way.rows import relation
+from watersmeet.kernels.multi_way.rows import StepRows
+from watersmeet.kernels.multi_way.stores import Store, relation
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,4 +73,19 @@ class MultiWayJoin:
     ) -> StepResult:
         """Join new rows with each other and with stored rows."""
         del first_rid  # no row needs an id: none is retracted or marked
-        return step.run(self.match, state, inputs, frontiers)
+        match, result = self.match, StepResult()
+        stores = own_stores(match)
+        rows = StepRows(match, state, inputs, frontiers, stores)
+        result.changes, result.statistics = step.results(rows, state.statistics)
+        for number, (input, store) in enumerate(zip(match.inputs, stores, strict=True)):
+            new = inputs[number].select([*input.stored, TIME])
+            step.keep(result, store.relation, new, match.closed_before(number, frontiers.after))
+        return result
+
+
+def own_stores(match: MultiWayMatch) -> list[Store]:
+    """Return the stores of a join that shares none: one for each input, whose columns have the input's names."""
+    return [
+        Store(relation(number), tuple((name, name) for name in input.stored))
+        for number, input in enumerate(match.inputs)
+    ]

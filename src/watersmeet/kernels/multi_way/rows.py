@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from watersmeet.columns import TIME
-from watersmeet.kernels.api import StateView, StepFrontiers, quote
+from watersmeet.kernels.api import NEVER, StateView, StepFrontiers, quote
 from watersmeet.kernels.multi_way.match import MultiWayMatch
-
-
-def relation(input: int) -> str:
-    """Return the name of the relation that stores an input's rows."""
-    return f"input_{input}"
+from watersmeet.kernels.multi_way.stores import Store
 
 
 @dataclass(slots=True)
@@ -25,6 +21,7 @@ class StepRows:
     state: StateView
     new: Mapping[int, pa.Table]
     frontiers: StepFrontiers
+    stores: Sequence[Store]
     fresh: dict[int, str] = field(default_factory=dict)
     old: dict[int, str | None] = field(default_factory=dict)
     due: dict[int, str] = field(default_factory=dict)
@@ -32,8 +29,10 @@ class StepRows:
     def __post_init__(self) -> None:
         for input, joined in enumerate(self.match.inputs):
             times = self.match.due_times(input, self.frontiers.before, self.frontiers.after)
-            if joined.optional and times[0] <= times[1] and (rows := self.state.scan(relation(0), *times)) is not None:
-                self.due[input] = rows
+            if joined.optional and times[0] <= times[1]:
+                first = self.stores[0]
+                if (rows := first.of_input_sql(self.state.scan(first.relation, *times))) is not None:
+                    self.due[input] = rows
         due = self._due_rows()
         for input in range(len(self.match.inputs)):
             self.fresh[input] = self.state.register(self.new[input])
@@ -53,7 +52,14 @@ class StepRows:
             return None
         probes = self.match.probes(input, self.new, due)
         times = self.match.partner_times(input, self.new, due)
-        return self.state.rows_with_keys(relation(input), self.match.inputs[input].keys, probes, *times)
+        store = self.stores[input]
+        by = store.stored(self.match.inputs[input].keys)
+        found = self.state.rows_with_keys(store.relation, by, probes.rename_columns(by), *times)
+        return store.of_input_sql(found)
+
+    def count(self, input: int) -> int:
+        """Return how many rows an input's store holds."""
+        return self.state.count(self.stores[input].relation, NEVER)
 
     def sql(self, input: int, *, is_old: bool, is_new: bool) -> str | None:
         """Return SQL for the rows of an input: old ones, new ones, or both; None if there are none."""

@@ -3,35 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.columns import TIME
-from watersmeet.kernels.api import StateView, StepFrontiers, StepResult
+from watersmeet.kernels.api import StepResult
 from watersmeet.kernels.multi_way import inner, left
-from watersmeet.kernels.multi_way.match import MultiWayMatch
-from watersmeet.kernels.multi_way.rows import StepRows, relation
+from watersmeet.kernels.multi_way.rows import StepRows
 from watersmeet.kernels.multi_way.statistics import Statistics
 
 
-def run(match: MultiWayMatch, state: StateView, inputs: Mapping[int, pa.Table], frontiers: StepFrontiers) -> StepResult:
-    """Form the results that are new in this step, and store the new rows that may be in later ones."""
-    rows, result = StepRows(match, state, inputs, frontiers), StepResult()
-    if match.pads:
-        terms = left.terms(rows)
-    else:
-        statistics = Statistics.of(match, state.statistics)
-        inner.update(statistics, rows)
-        terms = inner.terms(rows, statistics)
-        result.statistics = statistics.to_json()
-    result.changes = state.query(" UNION ALL ".join(terms) or _nothing(rows), joins_as_written=not match.pads)
-    for number, input in enumerate(match.inputs):
-        closed = match.closed_before(number, frontiers.after)
-        kept = inputs[number].select([*input.stored, TIME])
-        result.store[relation(number)] = kept.filter(pc.greater_equal(kept[TIME], closed))
-        result.forget[relation(number)] = closed
-    return result
+def results(rows: StepRows, statistics: Mapping[str, Any]) -> tuple[pa.Table, dict[str, Any] | None]:
+    """Form the results that are new in this step; return them, and what is known of the inputs from now on."""
+    if rows.match.pads:
+        return rows.state.query(" UNION ALL ".join(left.terms(rows)) or _nothing(rows)), None
+    known = Statistics.of(rows.match, statistics)
+    inner.update(known, rows)
+    found = rows.state.query(" UNION ALL ".join(inner.terms(rows, known)) or _nothing(rows), joins_as_written=True)
+    return found, known.to_json()
+
+
+def keep(result: StepResult, relation: str, rows: pa.Table, closed: int) -> None:
+    """Store new rows in a relation of which those before ``closed`` can be in no later result."""
+    result.store[relation] = rows.filter(pc.greater_equal(rows[TIME], closed))
+    result.forget[relation] = closed
 
 
 def _nothing(rows: StepRows) -> str:

@@ -88,7 +88,8 @@ class LogicalQuery:
     """A query with every name resolved.
 
     ``filters`` are conditions over the results: WHERE, or HAVING if there is an ``aggregation`` (which then holds
-    WHERE). Passes move WHERE down the tree as far as possible.
+    WHERE). Passes move WHERE down the tree as far as possible. A query that ``shares_stores`` with others has its joins
+    in one operator, even if there is only one.
     """
 
     root: Node
@@ -99,6 +100,7 @@ class LogicalQuery:
     aggregation: Aggregation | None
     settings: QuerySettings
     text: QueryText
+    shares_stores: bool = False
 
     @property
     def inputs(self) -> tuple[Input, ...]:

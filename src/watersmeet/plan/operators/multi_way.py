@@ -34,6 +34,14 @@ class MultiWayOperator(PhysicalOperator):
 
     def explain(self, plan: PhysicalPlan) -> Iterator[str]:
         """Streams, keys, windows, conditions, and what bounds the state of each stream."""
+        yield from self.explain_join(plan)
+        for joined in self.kernel.match.inputs:
+            input = input_of(joined.time, plan)
+            yield f"  state of {input.alias}: {state_text(input, joined.reach)}"
+        yield from self._skew_lines(plan)
+
+    def explain_join(self, plan: PhysicalPlan) -> Iterator[str]:
+        """Streams, keys, windows and conditions, and the order in which new rows probe."""
         match = self.kernel.match
         inputs = [input_of(each.time, plan) for each in match.inputs]
         yield f"{self.name}: {self._kinds([each.alias for each in inputs])} in one operator, by key hash"
@@ -44,12 +52,9 @@ class MultiWayOperator(PhysicalOperator):
             yield f"  window {window_text(Interval(bound.lower, bound.upper), inputs[bound.left], inputs[bound.right])}"
         for term in match.terms:
             yield f"  condition in the kernel: {plain_name(term.sql)}"
-        for input, joined in zip(inputs, match.inputs, strict=True):
-            yield f"  state of {input.alias}: {_state_text(input, joined.reach)}"
         if not match.pads:
             orders = ", ".join(self._path(plan, each) for each in _first_orders(match))
             yield f"  probe orders: {orders} by windows; chosen anew by rates and matches per key as rows come"
-        yield from self._skew_lines(plan)
 
     def explain_run(self, plan: PhysicalPlan, counters: Mapping[str, int]) -> Iterator[str]:
         """The probe orders of the last batch, and the partial results on their way."""
@@ -177,7 +182,8 @@ def _first_orders(match: MultiWayMatch) -> Iterator[Order]:
         yield (input, *order)
 
 
-def _state_text(input: Input, reach: int | None) -> str:
+def state_text(input: Input, reach: int | None) -> str:
+    """How long the rows of an input stay."""
     if reach is None:
         return "kept until the end of input"
     return f"rows up to {span_text(max(reach, 0), input.time.unit)} behind the frontier"

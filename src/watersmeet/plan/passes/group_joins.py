@@ -71,7 +71,7 @@ def ungrouped(query: LogicalQuery) -> Iterator[str]:
 def _ungrouped(node: Node, query: LogicalQuery) -> Iterator[str]:
     if isinstance(node, Leaf) or node.group is not None:
         return
-    if len(node.inputs) > 2 and (_is_inner(node) or _is_chain(node)):
+    if len(node.inputs) >= _least_inputs(query) and (_is_inner(node) or _is_chain(node)):
         names = ", ".join(query.inputs[leaf.input.index].alias for leaf in leaves_of(node))
         if _has_expiries(node):
             yield f"{names}: a join whose rows expire by their own columns runs by itself"
@@ -86,6 +86,11 @@ def _ungrouped(node: Node, query: LogicalQuery) -> Iterator[str]:
     else:
         yield from _ungrouped(node.left, query)
         yield from _ungrouped(node.right, query)
+
+
+def _least_inputs(query: LogicalQuery) -> int:
+    """From how many streams on joins run in one operator: two have one of their own, which shares no store."""
+    return 2 if query.shares_stores else 3
 
 
 def _is_final(query: LogicalQuery) -> bool:
@@ -104,7 +109,7 @@ def _grouped(node: Node, query: LogicalQuery) -> Node:
 
 def _group_of(top: Join, query: LogicalQuery) -> JoinGroup | None:
     """The group of all joins at and below ``top``; None if one operator cannot compute them."""
-    if len(top.inputs) < 3 or _has_expiries(top):
+    if len(top.inputs) < _least_inputs(query) or _has_expiries(top):
         return None
     if _is_inner(top):
         return _inner_group(top, query.columns)

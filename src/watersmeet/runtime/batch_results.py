@@ -1,0 +1,30 @@
+"""The results of one micro-batch, as a DataFrame for each query."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+
+OfQuery = Callable[[DataFrame], DataFrame]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchResults:
+    """How the frame of a batch becomes the results of each query (``of_queries`` None: it is those of the only one)."""
+
+    of_queries: Sequence[OfQuery] | None = None
+
+    @contextmanager
+    def split(self, frame: DataFrame) -> Iterator[list[DataFrame]]:
+        """The results of each query, while they are kept: each of them is written by itself, and all by one step."""
+        if self.of_queries is None:
+            yield [frame]
+            return
+        frame.persist()
+        try:
+            yield [of_query(frame) for of_query in self.of_queries]
+        finally:
+            frame.unpersist()
