@@ -180,6 +180,7 @@ def test_a_killed_worker_loses_nothing(
         known = more_results(broker, out, known, query)
         if kill < kills:
             with suppress(ProcessLookupError):
+                wait_for(lambda: bool(workers(spark)), query)  # between two epochs there may be none
                 os.kill(random.Random(kill).choice(workers(spark)), signal.SIGKILL)
             time.sleep(1)
     query.stop()

@@ -126,6 +126,8 @@ class RunningQuery:
         """Start one Spark query on the checkpoint."""
         self._run = self._host.start(limited=limited, available_now=available_now, declares_end=declares_end)
         self._query = self._run.query
+        if self._stopping.is_set():  # it was asked to while this run started, and may have stopped the one before
+            self._query.stop()
 
     def _supervise(self) -> None:
         try:
@@ -134,8 +136,6 @@ class RunningQuery:
                 if not self._has_ended:
                     self._has_ended = True
                     self._start(limited=False, available_now=True, declares_end=True)
-                    if self._stopping.is_set() and self._query is not None:
-                        self._query.stop()
                     self._watch()
                 if not self._stopping.is_set():
                     self._job.checkpoint.seal()
