@@ -74,6 +74,32 @@ def side(frames: list[Frame]) -> list[dict[str, Any]]:
     return [row for f in frames if f.kind is FrameKind.SIDE for row in decode_table(f.payload).to_pylist()]
 
 
+def test_a_row_from_the_far_future_is_quarantined_and_moves_no_frontier() -> None:
+    """The limit itself is allowed; a record without a time of arrival (-1 in Kafka, or NULL) may have any time."""
+    rows: list[dict[str, Any]] = [
+        {"t": 100},
+        {"t": 110},
+        {"t": 111},
+        {"t": 10**15},
+        {"t": 120},
+        {"t": 130},
+        {"t": None},
+        {"t": 2**62 + 1},
+    ]
+    arrivals = pa.array([100, 100, 100, 100, -1, None, 100, 100], pa.int64())
+    given = batch(rows).append_column("$arrival", arrivals)
+    frames = list(pack([given], spec(max_future=10)))
+    assert [each["reason"] for each in side(frames)] == [
+        "the event time is more than 10 µs after the row arrived (max_future)",
+        "the event time is more than 10 µs after the row arrived (max_future)",
+        "the event time is NULL",
+        "the event time is out of range",
+    ]
+    assert sorted(each[TIME] for each in packed(frames)) == [100, 110, 120, 130]
+    assert frontiers(frames) == {bucket: {"": 126} for bucket in BUCKETS}
+    assert counters(frames)["quarantined"] == 4
+
+
 row = st.fixed_dictionaries(
     {
         "t": st.none() | st.integers(-50, 50),

@@ -8,10 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from watersmeet.columns import SEQUENCE, TIME, TP_DELTA
+from watersmeet.columns import SEQUENCE, TIME, TP_DELTA, TP_TIME
 from watersmeet.engine.hashing import xxhash64
 from watersmeet.engine.pack import GREATEST_TIME, RAW_TEXT
-from watersmeet.engine.projection import Changes, Projection, project
+from watersmeet.engine.projection import Changes, Projection, project, unusable
 
 INSTANT = pa.timestamp("us", tz="UTC")
 
@@ -50,6 +50,16 @@ def test_computed_columns_and_the_filter() -> None:
     assert found is not None
     assert found["s:$e0"].to_pylist() == [2, 3]
     assert found["$keep"].to_pylist() == [False, True]
+
+
+def test_a_time_long_after_arrival_needs_the_text_of_its_row() -> None:
+    arrivals = pa.array([9_000, 9_000], pa.timestamp("us", "UTC"))
+    given = rows(ts=[10, 12]).append_column(TP_TIME, arrivals)
+    found = project(given, spec(max_future=2_000, reads=("id", "ts", TP_TIME)))
+    assert found is not None
+    assert found["$arrival"].to_pylist() == [9_000, 9_000]
+    assert found[RAW_TEXT].to_pylist() == [None, '{"id":2,"ts":12}']
+    assert unusable(given, spec(max_future=2_000)).to_pylist() == [False, True]
 
 
 def test_times_that_cannot_be_used() -> None:

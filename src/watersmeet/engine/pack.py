@@ -20,12 +20,15 @@ from watersmeet.engine.pack_report import PackReport
 from watersmeet.engine.routing import home_indexes, key_hashes, split_by_bucket
 from watersmeet.engine.specs import PackSpec
 from watersmeet.errors import ConnectorError
+from watersmeet.expressions.event_time import TimeUnit, span_text
 from watersmeet.kernels.api import NEVER
 
 #: Event times further from the epoch than this are out of range: adding a window could overflow.
 GREATEST_TIME = 2**62
 #: The column with the text of rows that may go to the side output.
 RAW_TEXT = "$raw"
+#: The column with the time of arrival, in microseconds since 1970.
+ARRIVAL = "$arrival"
 _KEEP, _PART, _BAD, _STORED = "$keep", "$part", "$bad", "$frontier"
 _FLUSH_BYTES = 32 * 1024 * 1024
 
@@ -102,7 +105,7 @@ def _pack_rows(rows: pa.Table, spec: PackSpec, hot_keys: HotKeys, task: _Task) -
     if stores_frontier:
         rows = _take_markers(rows, task.frontiers)
     counters["in"] += rows.num_rows
-    bad = _is_bad(rows)
+    bad = _is_bad(rows, spec)
     if pc.any(bad).as_py():
         side = _quarantined(rows.filter(bad), spec)
         rows = rows.filter(pc.invert(bad))
@@ -191,17 +194,39 @@ def _raise_to(frontiers: dict[str, int], part: str, frontier: int) -> None:
 # -- bad rows ----------------------------------------------------------------------------------------------------------
 
 
-def _is_bad(rows: pa.Table) -> pa.ChunkedArray:
-    """Return a mask of the rows that are malformed, or whose event time is NULL or out of range."""
-    times = rows[TIME]
-    bad = pc.fill_null(pc.or_(pc.greater(times, GREATEST_TIME), pc.less(times, -GREATEST_TIME)), True)
+def has_no_time(times: pa.ChunkedArray, arrivals: pa.ChunkedArray | None, max_future: int | None) -> pa.ChunkedArray:
+    """Return a mask of the rows whose event time is NULL, out of range, or too long after their arrival."""
+    bad = pc.or_(_out_of_range(times), times.is_null())
+    return bad if max_future is None else pc.or_(bad, _in_far_future(times, arrivals, max_future))
+
+
+def _is_bad(rows: pa.Table, spec: PackSpec) -> pa.ChunkedArray:
+    """Return a mask of the rows that are malformed, or have no event time that can be used."""
+    arrivals = rows[ARRIVAL] if spec.max_future is not None else None
+    bad = has_no_time(rows[TIME], arrivals, spec.max_future)
     return pc.or_(bad, rows[_BAD].is_valid()) if _BAD in rows.column_names else bad
+
+
+def _out_of_range(times: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.fill_null(pc.or_(pc.greater(times, GREATEST_TIME), pc.less(times, -GREATEST_TIME)), False)
+
+
+def _in_far_future(times: pa.ChunkedArray, arrivals: pa.ChunkedArray, max_future: int) -> pa.ChunkedArray:
+    """Return a mask of the rows that came too long before their time; a record may lack a time of arrival."""
+    arrived = pc.if_else(pc.greater_equal(arrivals, 0), arrivals, pa.scalar(None, pa.int64()))
+    return pc.fill_null(pc.greater(times, pc.add(arrived, max_future)), False)
 
 
 def _quarantined(rows: pa.Table, spec: PackSpec) -> pa.Table:
     """Return bad rows with their reason and raw text (``SIDE_SCHEMA``)."""
     time = "the event time" if spec.dated_by is None else f"{spec.dated_by}, which dates the rows in this query,"
     of_time = pc.if_else(rows[TIME].is_null(), f"{time} is NULL", f"{time} is out of range")
+    if spec.max_future is not None:
+        in_future = pc.and_(
+            _in_far_future(rows[TIME], rows[ARRIVAL], spec.max_future), pc.invert(_out_of_range(rows[TIME]))
+        )
+        span = span_text(spec.max_future, TimeUnit.TIMESTAMP)
+        of_time = pc.if_else(in_future, f"{time} is more than {span} after the row arrived (max_future)", of_time)
     reason = pc.coalesce(rows[_BAD], of_time) if _BAD in rows.column_names else of_time
     return side_rows("quarantined", spec.source, reason, rows[RAW_TEXT])
 

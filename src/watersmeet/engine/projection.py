@@ -17,9 +17,9 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from watersmeet.columns import SEQUENCE, STORED_FRONTIER, TIME, TP_DELTA
+from watersmeet.columns import SEQUENCE, STORED_FRONTIER, TIME, TP_DELTA, TP_TIME
 from watersmeet.engine.hashing import xxhash64
-from watersmeet.engine.pack import GREATEST_TIME, RAW_TEXT
+from watersmeet.engine.pack import ARRIVAL, RAW_TEXT, has_no_time
 from watersmeet.kernels.api import quote
 
 
@@ -41,6 +41,7 @@ class Projection:
     - ``reads``: the columns to read from a file.
     - ``record``: all columns of the stream, for the text of quarantined rows.  ``reads`` need not hold all of them.
     - ``computed`` and ``keep``: DuckDB SQL over declared columns.
+    - ``max_future``: the most that an event time may be after the row's arrival, which ``reads`` then has.
     """
 
     time: str
@@ -53,6 +54,7 @@ class Projection:
     keep: str | None = None
     sequence: str | None = None
     changes: Changes | None = None
+    max_future: int | None = None
 
 
 def project(rows: pa.Table, spec: Projection) -> pa.Table | None:
@@ -71,7 +73,9 @@ def project(rows: pa.Table, spec: Projection) -> pa.Table | None:
     columns |= _computed(rows, spec)
     for name, keys in spec.hashes:
         columns[name] = pa.chunked_array([xxhash64([_as(rows[key], kind) for key, kind in keys])])
-    is_bad = _is_bad(rows, columns[TIME], bad)
+    if spec.max_future is not None:
+        columns[ARRIVAL] = _arrivals(rows)
+    is_bad = _is_bad(rows, spec, columns[TIME], bad)
     if pc.any(is_bad).as_py() and not set(spec.record) <= set(rows.column_names):
         return None
     columns[RAW_TEXT] = _texts(rows, is_bad, spec.record)
@@ -85,7 +89,7 @@ def project(rows: pa.Table, spec: Projection) -> pa.Table | None:
 def unusable(rows: pa.Table, spec: Projection) -> pa.ChunkedArray:
     """Return a mask of the rows that ``project`` would mark to be quarantined."""
     bad = _changes(rows, spec.changes)[1] if spec.changes is not None else None
-    return _is_bad(rows, _internal_times(rows[spec.time], spec.scale), bad)
+    return _is_bad(rows, spec, _internal_times(rows[spec.time], spec.scale), bad)
 
 
 def _as(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
@@ -159,9 +163,14 @@ def _changes(rows: pa.Table, changes: Changes) -> tuple[pa.Table, pa.ChunkedArra
     return rows.append_column(TP_DELTA, delta), bad
 
 
-def _is_bad(rows: pa.Table, times: pa.ChunkedArray, bad: pa.ChunkedArray | None) -> pa.ChunkedArray:
+def _arrivals(rows: pa.Table) -> pa.ChunkedArray:
+    return rows[TP_TIME].cast(pa.int64())
+
+
+def _is_bad(rows: pa.Table, spec: Projection, times: pa.ChunkedArray, bad: pa.ChunkedArray | None) -> pa.ChunkedArray:
     """Return a mask of the rows to quarantine."""
-    is_bad = pc.fill_null(pc.or_(pc.greater(times, GREATEST_TIME), pc.less(times, -GREATEST_TIME)), True)
+    arrivals = _arrivals(rows) if spec.max_future is not None else None
+    is_bad = has_no_time(times, arrivals, spec.max_future)
     if bad is not None:
         is_bad = pc.or_(is_bad, bad.is_valid())
     if STORED_FRONTIER in rows.column_names:

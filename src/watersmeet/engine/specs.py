@@ -21,11 +21,12 @@ class PackSpec:
     - ``spreads``: rows of hot keys may go to other buckets than their home (hot_keys.py).
     - ``fails_on_bad``: the first malformed row stops the query; otherwise bad rows are quarantined.
     - ``keeps_late``: frames carry the text of rows, for the side output of late rows.
+    - ``max_future``: the most that a row's time may be after its arrival, in microseconds; rows then have ``$arrival``.
     - ``dated_by``: the column that is the time of rows, where it is not the event time.
 
     Rows may have further columns: ``$keep`` (the filter), ``$part`` (where a frontier comes from), ``$bad`` (why a row
-    is malformed), ``$raw`` (the text for the side output) and ``$frontier`` (a frontier that the stream's producer
-    stored, in a row of its own).
+    is malformed), ``$raw`` (the text for the side output), ``$arrival`` (when a row arrived, in microseconds since
+    1970) and ``$frontier`` (a frontier that the stream's producer stored, in a row of its own).
     """
 
     source: str
@@ -39,6 +40,7 @@ class PackSpec:
     spreads: bool = False
     fails_on_bad: bool = False
     keeps_late: bool = False
+    max_future: int | None = None
     dated_by: str | None = None
 
 

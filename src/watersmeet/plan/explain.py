@@ -152,6 +152,8 @@ def _input_lines(part: PhysicalInput, *, any_time: bool) -> Iterator[str]:
         if input.stream.lead is not None:
             order = input.stream.order_text
             yield f"  its declared order ({order}) dates no rows: no window or ORDER BY is over it alone"
+    if part.max_future is not None:
+        yield f"  quarantines a row that is more than {span_text(part.max_future, time.unit)} after its arrival"
     if part.keep is not None:
         yield f"  filter before packing: {plain_sql(part.keep)}"
     if part.passes is not None:

@@ -31,7 +31,8 @@ class PhysicalInput:
 
     ``computed`` and ``hashes`` are expressions over its declared columns, by physical name; ``carried`` are the columns
     that travel, ``routed_by`` the hash columns that choose the bucket.  ``passes`` (changing streams only) names the
-    computed column that says whether a row passes the filter.
+    computed column that says whether a row passes the filter.  ``max_future`` is the most that an event time may be
+    after its row's arrival, in microseconds (None: no limit).
     """
 
     input: Input
@@ -41,6 +42,7 @@ class PhysicalInput:
     passes: str | None = None
     routed_by: tuple[str, ...] = ()
     carried: tuple[str, ...] = ()
+    max_future: int | None = None
 
     @property
     def keep(self) -> exp.Expr | None:

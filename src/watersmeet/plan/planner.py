@@ -25,6 +25,7 @@ from watersmeet.plan.join_terms import JoinTerms, join_terms
 from watersmeet.plan.logical.lags import latest_lag
 from watersmeet.plan.logical.query import Aggregation, LogicalQuery
 from watersmeet.plan.logical.tree import Join, Leaf, Node, changing
+from watersmeet.plan.max_future import check_max_future
 from watersmeet.plan.operators.aggregate import plan_aggregation
 from watersmeet.plan.operators.asof import plan_asof
 from watersmeet.plan.operators.changelog import changes_of, plan_changelog
@@ -46,9 +47,10 @@ def physical_plan(bound: LogicalQuery, open_table: OpenTable) -> PhysicalPlan:
 
     Raises ``PlanError`` where the state would have no bound, ``UnsupportedError`` for what cannot run as a stream or
     for a condition across sides that neither the kernel nor Spark may evaluate there, and ``ConfigError`` for options
-    of a table.
+    of a table and for settings that apply to nothing.
     """
     query = optimize(bound)
+    check_max_future(query)
     emission = decide_emission(query)
     sources = Sources(query)
     terms, postponed = join_terms(query, sources)

@@ -194,6 +194,7 @@ class _SharedStore:
             hashes=routes,
             routed_by=tuple(routes),
             carried=tuple(sorted(names)),
+            max_future=first.max_future,
         )
 
     def store_of(self, use: _Use, place: int) -> Store:

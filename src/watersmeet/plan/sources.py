@@ -19,6 +19,7 @@ from watersmeet.plan.logical.conditions import inputs_of
 from watersmeet.plan.logical.key_types import type_of
 from watersmeet.plan.logical.query import LogicalQuery
 from watersmeet.plan.logical.tree import Input, InputColumn, Node, changing
+from watersmeet.plan.max_future import max_future
 from watersmeet.plan.physical_plan import PhysicalInput, restorable
 
 
@@ -38,6 +39,7 @@ class Sources:
     """Requests to the sources of one query; ``freeze`` returns them as the plan's inputs."""
 
     def __init__(self, query: LogicalQuery) -> None:
+        self._query = query
         self.inputs = query.inputs
         self.columns = dict(query.columns)
         self.external = frozenset(input.index for input in self.inputs if input.stream.outside)
@@ -48,7 +50,16 @@ class Sources:
     def freeze(self) -> tuple[PhysicalInput, ...]:
         """The inputs of the plan, external tables left out."""
         return tuple(
-            PhysicalInput(input, part.grace, part.computed, part.hashes, part.passes, part.routed_by, part.carried)
+            PhysicalInput(
+                input=input,
+                grace=part.grace,
+                computed=part.computed,
+                hashes=part.hashes,
+                passes=part.passes,
+                routed_by=part.routed_by,
+                carried=part.carried,
+                max_future=max_future(input, self._query),
+            )
             for input, part in zip(self.inputs, self._parts, strict=True)
             if input.index not in self.external
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pyarrow as pa
 from sqlglot import exp
 
-from watersmeet.columns import TP_DELTA
+from watersmeet.columns import TP_DELTA, TP_TIME
 from watersmeet.engine.hashing import can_hash
 from watersmeet.engine.projection import COMPUTED_TYPES, Changes, Projection
 from watersmeet.expressions.arrow_types import arrow_type
@@ -52,6 +52,8 @@ def worker_projection(part: PhysicalInput, declared: pa.Schema, carried: pa.Sche
     read = {time, *primary_key, *(column for _, column, _ in taken), *(key for _, keys in hashes for key, _ in keys)}
     for expression in (*(part.computed[name] for name, _, _ in computed), *([part.keep] if part.keep else [])):
         read |= {_spelt(part.input.declared(each.name), declared) for each in expression.find_all(exp.Column)}
+    if part.max_future is not None:
+        read.add(TP_TIME)
     return Projection(
         time=time,
         scale=part.input.time.unit.scale,
@@ -63,6 +65,7 @@ def worker_projection(part: PhysicalInput, declared: pa.Schema, carried: pa.Sche
         keep=_sql(part.keep, part) if part.keep is not None else None,
         sequence=part.sequence if part.needs_sequence else None,
         changes=Changes(primary_key, declares_delta) if stream.changes else None,
+        max_future=part.max_future,
     )
 
 

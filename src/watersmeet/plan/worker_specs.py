@@ -35,6 +35,7 @@ def pack_specs(plan: PhysicalPlan, schemas: Sequence[pa.Schema], buckets: Sequen
                 spreads=_spread_rule(plan, receiver, buckets) is not None,
                 fails_on_bad=plan.query.settings.bad_rows == "fail",
                 keeps_late=plan.keeps_late,
+                max_future=part.max_future,
                 dated_by=part.input.dated_by.column if part.input.dated_by is not None else None,
             )
         )

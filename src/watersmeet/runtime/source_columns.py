@@ -6,8 +6,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from sqlglot import exp
 
-from watersmeet.columns import BAD, PACKED, PART, RAW, SEQUENCE, STORED_FRONTIER, TEXT, TIME, spark_name
-from watersmeet.engine.pack import GREATEST_TIME, RAW_TEXT
+from watersmeet.columns import BAD, PACKED, PART, RAW, SEQUENCE, STORED_FRONTIER, TEXT, TIME, TP_TIME, spark_name
+from watersmeet.engine.pack import ARRIVAL, GREATEST_TIME, RAW_TEXT
 from watersmeet.expressions.event_time import EventTime, TimeUnit
 from watersmeet.plan.logical.tree import Input
 from watersmeet.plan.physical_plan import PhysicalInput
@@ -33,7 +33,12 @@ def source_columns(
             items.append(F.xxhash64(*(_hashable(key, part.input) for key in keys)).alias(name))
     if part.keep is not None:
         items.append(F.expr(_sql(part.keep, part.input)).alias("$keep"))
-    items.append(_raw_text(part.input, frame, time, of_all=keeps_late).alias(RAW_TEXT))
+    unusable = time.isNull() | ~time.between(-GREATEST_TIME, GREATEST_TIME)
+    if part.max_future is not None:
+        arrival = F.unix_micros(F.col(TP_TIME))
+        items.append(arrival.alias(ARRIVAL))
+        unusable |= time > arrival + F.lit(part.max_future)
+    items.append(_raw_text(part.input, frame, None if keeps_late else unusable).alias(RAW_TEXT))
     if BAD in frame.columns:
         items.append(F.col(BAD).alias("$bad"))
     if has_parts:
@@ -45,14 +50,13 @@ def source_columns(
     return frame.select(*items)
 
 
-def _raw_text(input: Input, frame: DataFrame, time: Column, *, of_all: bool) -> Column:
-    """The text of rows that may be late or quarantined: the source's own text if it has text, else JSON."""
+def _raw_text(input: Input, frame: DataFrame, needs_text: Column | None) -> Column:
+    """The text of rows that may be late or quarantined (None: of all); the source's own if it has text, else JSON."""
     if TEXT in frame.columns:
         record = F.col(TEXT)
     else:
         record = F.to_json(F.struct(*(F.col(spark_name(column.name)) for column in input.stream.columns)))
-    unusable = time.isNull() | ~time.between(-GREATEST_TIME, GREATEST_TIME)
-    text = record if of_all else F.when(unusable, record)
+    text = record if needs_text is None else F.when(needs_text, record)
     return F.coalesce(F.col(RAW), text) if BAD in frame.columns else text
 
 

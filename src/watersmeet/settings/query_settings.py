@@ -41,6 +41,9 @@ class QuerySettings(BaseModel):
     """``drop``: only count late rows; else the name of an embedded stream that stores them."""
     idle_timeout: Annotated[float, Field(gt=0)] | None = None
     """Seconds after which a silent input no longer holds back the frontier; written ``'30 seconds'``."""
+    max_future: Annotated[float, Field(gt=0)] | Literal["none"] | None = None
+    """Seconds by which an event time may lie after the arrival of its row, written ``'1 hour'``: rows beyond are
+    quarantined.  ``'none'``: no limit.  By default one day for timestamps in Kafka."""
     seek_to: str | None = None
     """Where the query first starts to read its streams, by arrival: ``'earliest'``, ``'latest'`` or a time."""
     deterministic: bool = False
@@ -71,6 +74,11 @@ class QuerySettings(BaseModel):
     @classmethod
     def _seconds(cls, value: object) -> object:
         return seconds(value)
+
+    @field_validator("max_future", mode="before")
+    @classmethod
+    def _seconds_or_none(cls, value: object) -> object:
+        return "none" if isinstance(value, str) and value.strip().lower() == "none" else seconds(value)
 
     @field_validator("seek_to", mode="before")
     @classmethod

@@ -9,8 +9,8 @@ import duckdb
 import pyarrow as pa
 from sqlglot import exp
 
-from watersmeet.columns import BAD, RAW, SEQUENCE, TIME, TP_DELTA, WEIGHT
-from watersmeet.engine.pack import RAW_TEXT
+from watersmeet.columns import BAD, RAW, SEQUENCE, TIME, TP_DELTA, TP_TIME, WEIGHT
+from watersmeet.engine.pack import ARRIVAL, RAW_TEXT
 from watersmeet.engine.routing import NULL_HASH
 from watersmeet.errors import BindError
 from watersmeet.expressions.event_time import TimeUnit
@@ -36,6 +36,8 @@ def project(part: PhysicalInput, rows: pa.Table) -> pa.Table:
             items.append(f"{_hash_sql(keys, input)} AS {quote(name)}")
     if part.keep is not None:
         items.append(f'{_sql(part.keep, input)} AS "$keep"')
+    if part.max_future is not None:
+        items.append(f"epoch_us({TP_TIME}) AS {quote(ARRIVAL)}")
     fields = ", ".join(f"{quote(column.name)} := {quote(column.name)}" for column in input.stream.columns)
     record = f"CAST(to_json(struct_pack({fields})) AS VARCHAR)"
     items += [f'{BAD} AS "$bad"', f"coalesce({RAW}, {record}) AS {quote(RAW_TEXT)}"]
