@@ -54,10 +54,12 @@ def started(session: Session, sql: str, mode: QueryMode) -> RunningQuery:
 
 
 def test_orders_with_payments_from_topic_to_topic(session: Session, spark: SparkSession, broker: Broker) -> None:
+    """A record that is no JSON, and one in each stream from the year 2999, are quarantined."""
     orders, payments, paid = (new_topic(spark, broker, partitions=2) for _ in range(3))
     broker.produce(spark, orders, [event(1, id=1), event(2, id=2), "no json"], partition=0)
-    broker.produce(spark, orders, [event(3, id=3)], partition=1)
+    broker.produce(spark, orders, [event(3, id=3), event(3, id=4).replace("2020", "2999")], partition=1)
     broker.produce(spark, payments, [event(4, id=1, amount=9.5), event(59, id=2, amount=1.0)], partition=1)
+    broker.produce(spark, payments, [event(3, id=4, amount=9.5).replace("2020", "2999")], partition=0)
     session.sql(
         stream("orders", "id INT", broker, orders)
         + stream("payments", "id INT, amount DOUBLE", broker, payments)
@@ -74,8 +76,13 @@ def test_orders_with_payments_from_topic_to_topic(session: Session, spark: Spark
     found = sorted(values_of(spark, broker, paid), key=lambda row: str(row["id"]))
     assert found == [{"id": 1, "amount": 9.5}, {"id": 2, "amount": None}, {"id": 3, "amount": None}]
     report = query.report()
-    assert report.rows_in == {"o": 4, "p": 2}
-    assert report.quarantined.get("o") == 1
+    assert report.rows_in == {"o": 5, "p": 3}
+    assert report.quarantined == {"o": 2, "p": 1}
+    side = [json.loads(line) for path in session.workspace.rglob("*.jsonl") for line in path.read_text().splitlines()]
+    future = [
+        row for row in side if row["reason"] == "the event time is more than 24 h after the row arrived (max_future)"
+    ]
+    assert sorted(json.loads(row["raw"])["ts"] for row in future) == ["2999-01-01T00:00:03Z"] * 2
 
 
 @pytest.mark.slow
