@@ -3,8 +3,8 @@
     python -m benchmarks.bench_shared_stores [--rows N] [--ways WAY ...]
 
 Three queries join streams l, r and m within five seconds by one key: l with r, l with m, and all three.  Each way runs
-in a process of its own, over the same files, and must give as many rows as DuckDB's batch queries.  A rate is that of
-the streams' rows, each counted once, after the first batches of all queries.  Results are computed and dropped.
+in a process of its own, over the same files, and must give as many rows as DuckDB's batch queries.  The rate counts
+each stream's row once, from when every query has done its first batches.  Results are computed and dropped.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _started(session: Any, script: str) -> list[Any]:
 
 
 def run(start: Callable[[Any], list[Any]], data: Data, folder: Path) -> dict[str, Any]:
-    """Run the queries that are started so to the end of what is there."""
+    """Run the queries that ``start`` starts to the end of their input."""
     import watersmeet
 
     with tempfile.TemporaryDirectory() as workspace:

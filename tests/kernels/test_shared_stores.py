@@ -16,9 +16,8 @@ from tests.kernels.test_multi_way import END, Arrival, Row, arrivals_of, cuts
 from watersmeet.errors import ConfigError, PlanError, UnsupportedError, WatersmeetError
 from watersmeet.sql.parse import parse
 from watersmeet.sql.statements import StatementSet
-from watersmeet.testing.harness import load_script
+from watersmeet.testing.harness import Harness, load_script
 from watersmeet.testing.rig import StepInput, StepOutcome
-from watersmeet.testing.set_harness import SetHarness
 
 STREAMS = 4
 NEVER = -(10**9)
@@ -33,12 +32,13 @@ def created(delays: Sequence[int]) -> str:
     )
 
 
-def harness_of(queries: Sequence[str], delays: Sequence[int] = (0,) * STREAMS, buckets: int = 2) -> SetHarness:
+def harness_of(queries: Sequence[str], delays: Sequence[int] = (0,) * STREAMS, buckets: int = 2) -> Harness:
     script = created(delays)
     streams, _ = load_script(f"{script} SELECT * FROM s0;")
-    (found,) = parse(f"EXECUTE STATEMENT SET BEGIN {''.join(f'INSERT INTO t {each};' for each in queries)} END;")
+    inserts = "".join(f"INSERT INTO t{number} {each};" for number, each in enumerate(queries))
+    (found,) = parse(f"EXECUTE STATEMENT SET BEGIN {inserts} END;")
     assert isinstance(found, StatementSet)
-    return SetHarness(streams, [insert.query for insert in found.inserts], buckets=buckets)
+    return Harness(streams, found, buckets=buckets)
 
 
 @dataclass(frozen=True)
@@ -258,7 +258,7 @@ def test_an_equal_filter_is_tested_at_the_source() -> None:
     assert harness.plan.inputs[0].carried == ("s0:k",)
 
 
-def test_a_computed_column_is_computed_for_rows_that_pass_alone() -> None:
+def test_a_computed_column_is_computed_only_for_rows_that_pass() -> None:
     """12 / v fails on rows that the filter of its query drops, and the other query keeps."""
     divided = (
         "SELECT a.k AS k FROM s0 a JOIN s1 b ON a.k = b.k AND 12 / a.v > b.v WITHIN INTERVAL '9' SECONDS WHERE a.v > 0"
@@ -291,7 +291,7 @@ def test_a_stream_kept_by_two_keys_has_two_stores() -> None:
         (f"{JOIN} SETTINGS multi_join = 'off'", "multi_join = 'off'"),
         (
             "SELECT a.k AS k FROM s2 a JOIN s3 b ON a.k = b.k",
-            "no query before it joins s2; no query before it joins s3",
+            "no other query joins s2; no other query joins s3",
         ),
         (f"{JOIN} GRACE PERIOD INTERVAL '1' SECOND", "s0 has another GRACE PERIOD"),
     ],

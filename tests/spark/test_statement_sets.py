@@ -15,7 +15,7 @@ import watersmeet
 from tests.support.jobs import batch_answer, json_rows, run_job
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.connectors import registry
-from watersmeet.errors import CatalogError, WatersmeetError
+from watersmeet.errors import CatalogError, UnsupportedError, WatersmeetError
 from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.session.results import Plan
 from watersmeet.session.session import Session
@@ -118,9 +118,9 @@ class _Failing:
         return self._sink.write(*args)
 
 
-def test_what_runs_and_what_is_there_twice_is_refused(session: Session) -> None:
+def test_a_running_set_and_a_repeated_statement_are_refused(session: Session) -> None:
     one = "INSERT INTO pairs SELECT o.id, o.v, o.ts, p.ts FROM orders o JOIN paid p ON o.id = p.id"
-    with pytest.raises(CatalogError, match="in the set already"):
+    with pytest.raises(UnsupportedError, match="in the set already"):
         session.sql(f"EXECUTE STATEMENT SET BEGIN {one}; {one}; END")
     session.sql(SET)
     with pytest.raises(CatalogError, match="is running already"):

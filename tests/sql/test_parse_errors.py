@@ -12,7 +12,7 @@ CASES: dict[str, tuple[str, str]] = {
     "misspelt statement": (
         "SELEC a FROM t",
         (
-            "found 'SELEC', expected SELECT, WITH, CREATE, INSERT, EXPLAIN, SHOW, DESCRIBE, DROP or STOP "
+            "found 'SELEC', expected SELECT, WITH, CREATE, INSERT, EXECUTE, EXPLAIN, SHOW, DESCRIBE, DROP or STOP "
             "(line 1, column 1)\n"
             "1 | SELEC a FROM t\n"
             "  | ^^^^^\n"
@@ -22,7 +22,7 @@ CASES: dict[str, tuple[str, str]] = {
     "update": (
         "UPDATE t SET a = 1",
         (
-            "found 'UPDATE', expected SELECT, WITH, CREATE, INSERT, EXPLAIN, SHOW, DESCRIBE, DROP or STOP "
+            "found 'UPDATE', expected SELECT, WITH, CREATE, INSERT, EXECUTE, EXPLAIN, SHOW, DESCRIBE, DROP or STOP "
             "(line 1, column 1)\n"
             "1 | UPDATE t SET a = 1\n"
             "  | ^^^^^^\n"
@@ -32,7 +32,7 @@ CASES: dict[str, tuple[str, str]] = {
     "delete": (
         "DELETE FROM t",
         (
-            "found 'DELETE', expected SELECT, WITH, CREATE, INSERT, EXPLAIN, SHOW, DESCRIBE, DROP or STOP "
+            "found 'DELETE', expected SELECT, WITH, CREATE, INSERT, EXECUTE, EXPLAIN, SHOW, DESCRIBE, DROP or STOP "
             "(line 1, column 1)\n"
             "1 | DELETE FROM t\n"
             "  | ^^^^^^\n"
@@ -42,7 +42,7 @@ CASES: dict[str, tuple[str, str]] = {
     "unknown statement": (
         "FROB x",
         (
-            "found 'FROB', expected SELECT, WITH, CREATE, INSERT, EXPLAIN, SHOW, DESCRIBE, DROP or STOP "
+            "found 'FROB', expected SELECT, WITH, CREATE, INSERT, EXECUTE, EXPLAIN, SHOW, DESCRIBE, DROP or STOP "
             "(line 1, column 1)\n"
             "1 | FROB x\n"
             "  | ^^^^"
@@ -690,7 +690,7 @@ CASES: dict[str, tuple[str, str]] = {
     "clause alone": (
         "EMIT FINAL",
         (
-            "found 'EMIT', expected SELECT, WITH, CREATE, INSERT, EXPLAIN, SHOW, DESCRIBE, DROP or STOP "
+            "found 'EMIT', expected SELECT, WITH, CREATE, INSERT, EXECUTE, EXPLAIN, SHOW, DESCRIBE, DROP or STOP "
             "(line 1, column 1)\n"
             "1 | EMIT FINAL\n"
             "  | ^^^^"

@@ -142,15 +142,15 @@ class _Script:
         """Return the plan of queries that run as one."""
         from watersmeet.bind.statement_sets import plan_set
         from watersmeet.plan.explain import explain_set
-        from watersmeet.sql.query_names import insert_name, name_of_set
+        from watersmeet.sql.query_names import insert_name, set_name
 
-        shared = plan_set([insert.query for insert in found.inserts], self._streams)
+        physical = plan_set(found, self._streams)
         names = []
-        for insert, plan in zip(found.inserts, shared.queries, strict=True):
+        for insert, plan in zip(found.inserts, physical.queries, strict=True):
             target = self._checked_target(insert, plan)
             names.append(self._names.name_for(insert_name(target.name, _sources(plan)), insert.source))
         targets = [insert.stream for insert in found.inserts]
-        return explain_set(shared, targets, _last_counters(self._checkpoints / name_of_set(names)))
+        return explain_set(physical, targets, _last_counters(self._checkpoints / set_name(names)))
 
     def _plan(self, query: Query) -> PhysicalPlan:
         from watersmeet.bind.planning import plan_query

@@ -9,7 +9,7 @@ SIDE and COUNTER frames are forwarded to the end of the query.  The ``kind`` def
 kind       payload                                      ``part``                       ``frontier``
 ========== ============================================ ============================== ======================
 ROWS       rows of the input's schema                   the file that has the payload  how many rows
-COPIES     the same                                     the same                       –
+COPIES     the same                                     the same                       the same
 MARK       the sending task's report, or empty          where the frontier comes from  the frontier itself
 CONTROL    JSON control event                           –                              –
 SIDE       late and quarantined rows (``SIDE_SCHEMA``)  –                              –

@@ -21,7 +21,7 @@ from watersmeet.state.working_set import WorkingSet
 class Outbox:
     """What a step sends on: its results, those for further queries, then other frames.
 
-    Those for further queries leave the last operator alone.  Results are encoded during iteration, so only one frame of
+    Only the last operator has results for further queries.  Results are encoded during iteration, so only one frame of
     them is in memory twice.
     """
 
@@ -33,6 +33,7 @@ class Outbox:
 
     def __iter__(self) -> Iterator[Frame]:
         yield from _result_frames(self.spec, self.bucket, self.changes)
+        # without a step there are none for any query
         for query, (changes, schema) in enumerate(zip(self.further, self.spec.further, strict=False), 1):
             yield from row_frames(changes.cast(schema), bucket=self.bucket, input=query)
         yield from self.others

@@ -22,7 +22,6 @@ from watersmeet.plan.logical.tree import joins_of, leaves_of
 from watersmeet.plan.operators.shared import SharedOperator
 from watersmeet.plan.passes.group_joins import ungrouped
 from watersmeet.plan.physical_plan import PhysicalInput, PhysicalOperator, PhysicalPlan
-from watersmeet.plan.shared_stores import SharedPlan
 from watersmeet.settings.query_settings import QuerySettings
 
 
@@ -31,19 +30,17 @@ def explain(plan: PhysicalPlan, counters: Mapping[str, int] | None = None) -> st
     return _with_definitions(_lines(plan, counters or {}), plan)
 
 
-def explain_set(shared: SharedPlan, targets: Sequence[str], counters: Mapping[str, int] | None = None) -> str:
+def explain_set(plan: PhysicalPlan, targets: Sequence[str], counters: Mapping[str, int] | None = None) -> str:
     """The same of queries that run as one; each feeds one of the ``targets``."""
-    return "\n".join(_set_lines(shared, targets, counters or {}))
+    return "\n".join(_set_lines(plan, targets, counters or {}))
 
 
-def _set_lines(shared: SharedPlan, targets: Sequence[str], counters: Mapping[str, int]) -> Iterator[str]:
-    plan = shared.plan
+def _set_lines(plan: PhysicalPlan, targets: Sequence[str], counters: Mapping[str, int]) -> Iterator[str]:
     (operator,) = plan.operators
     assert isinstance(operator, SharedOperator)
-    yield _with_definitions(_common_lines(plan), plan)
-    yield _with_definitions(operator.explain(plan), plan)
+    yield _with_definitions(chain(_common_lines(plan), operator.explain(plan)), plan)
     yield from _statistics_lines(operator, counters)
-    for number, (query, target) in enumerate(zip(shared.queries, targets, strict=True)):
+    for number, (query, target) in enumerate(zip(plan.queries, targets, strict=True)):
         yield f"query {number + 1}, into {target}; EMIT {query.emission.mode.value}: {query.emission.reason}"
         own = chain(operator.explain_query(number, counters), _result_lines(query))
         yield indent(_with_definitions(own, query), "  ")

@@ -97,7 +97,8 @@ class PhysicalOperator(ABC):
     """One operator before types are known.  Subclasses (operators/) describe what sets theirs apart.
 
     ``routed_by`` are the hash columns that choose the bucket, by input; ``output`` are the columns of the results.
-    ``weighted`` results carry ``$w``; with ``gives_ids`` they carry ``$id`` as well.
+    ``weighted`` results carry ``$w``; with ``gives_ids`` they carry ``$id`` as well.  A shared operator serves
+    ``queries``, each planned by itself.
     """
 
     name: str
@@ -108,6 +109,7 @@ class PhysicalOperator(ABC):
     single_bucket: bool
     weighted: bool = False
     gives_ids: bool = False
+    queries: tuple[PhysicalPlan, ...] = ()
 
     @abstractmethod
     def explain(self, plan: PhysicalPlan) -> Iterator[str]:
@@ -120,7 +122,7 @@ class PhysicalOperator(ABC):
 
     @property
     def results(self) -> tuple[Mapping[str, str], ...]:
-        """For each query that the operator serves, the columns of its results, and the names with which they arrive."""
+        """By query: each result column, and the name under which it arrives."""
         return ({name: name for name in self.output},)
 
     @property
@@ -174,6 +176,16 @@ class PhysicalPlan:
     def outputs(self) -> tuple[OutputColumn, ...]:
         """The SELECT list."""
         return self.query.outputs
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether several queries run as one."""
+        return bool(self.operators[-1].queries)
+
+    @property
+    def queries(self) -> tuple[PhysicalPlan, ...]:
+        """The queries that run as one; as a rule this one alone."""
+        return self.operators[-1].queries or (self,)
 
     @property
     def weighted(self) -> bool:

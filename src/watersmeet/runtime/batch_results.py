@@ -13,14 +13,14 @@ OfQuery = Callable[[DataFrame], DataFrame]
 
 @dataclass(frozen=True, slots=True)
 class BatchResults:
-    """How the frame of a batch becomes the results of each query (``of_queries`` None: it is those of the only one)."""
+    """How the frame of a batch becomes the results of each query; without ``of_queries`` there is only one."""
 
-    of_queries: Sequence[OfQuery] | None = None
+    of_queries: Sequence[OfQuery] = ()
 
     @contextmanager
     def split(self, frame: DataFrame) -> Iterator[list[DataFrame]]:
-        """The results of each query, while they are kept: each of them is written by itself, and all by one step."""
-        if self.of_queries is None:
+        """The results of each query.  Each is written by an action of its own; persisted, they come from one step."""
+        if not self.of_queries:
             yield [frame]
             return
         frame.persist()

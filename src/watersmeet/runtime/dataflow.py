@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial, reduce
@@ -31,10 +31,9 @@ from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.kernels.api import FOREVER
 from watersmeet.plan.logical.tree import Input
 from watersmeet.plan.physical_plan import PhysicalInput, PhysicalPlan
-from watersmeet.plan.shared_stores import SharedPlan
 from watersmeet.plan.worker_projection import worker_projection
 from watersmeet.plan.worker_specs import operator_specs, pack_specs
-from watersmeet.runtime.batch_results import BatchResults
+from watersmeet.runtime.batch_results import BatchResults, OfQuery
 from watersmeet.runtime.exchange import Exchange
 from watersmeet.runtime.function_check import check_functions
 from watersmeet.runtime.hot_key_files import HotKeyFiles
@@ -101,12 +100,10 @@ def build(
     control: DataFrame | None = None,
     frontier_lag: int | None = None,
     label: str = "",
-    shared: SharedPlan | None = None,
 ) -> Dataflow:
     """Build the query over its sources (by stream name in lower case).
 
-    A ``shared`` plan is built as ``plan``: then the frame holds the results of several queries, and ``results`` splits
-    each batch of it.
+    Where several queries run as one, the frame holds the results of all, and ``results`` splits each batch of it.
 
     With a ``frontier_lag`` the result has a column ``_frontier``, and rows that hold nothing else: the last operator's
     frontier minus the lag.  ``control`` is a streaming frame of control events (``value``: a line of JSON), if the
@@ -114,7 +111,8 @@ def build(
 
     Raises ``BindError`` for a function that Spark does not have.
     """
-    check_functions(spark, plan)
+    for query in plan.queries:
+        check_functions(spark, query)
     inputs = [sources[part.input.stream.name.lower()] for part in plan.inputs]
     rows = [projected(part, source, plan.keeps_late) for part, source in zip(plan.inputs, inputs, strict=True)]
     schemas = [arrow_schema(frame) for frame in rows]
@@ -138,12 +136,15 @@ def build(
             union = reduce(DataFrame.unionAll, arriving)
             results.append(_operate(spark, union, spec, run, resources, folder, exchange, hot_keys[spec.name]))
         observed = results[-1].observe(METRICS + label, observed_counters())
-        if shared is not None:
-            of_queries = _of_queries(shared, operators[-1], resources, exchange)
+        if plan.is_shared:
+            of_queries = _of_queries(plan, operators[-1], resources, exchange)
             # counted before conditions that only Spark evaluates, as each query's results are written by themselves
             observed = observed.observe(RESULTS + label, rows_in_frames().alias("rows_out"))
             return Dataflow(observed, BatchResults(of_queries), tuple(operators), folder)
-        unpacked = _unpacked(observed, operators[-1], resources, exchange, with_frontier=frontier_lag is not None)
+        schema = operators[-1].output
+        if frontier_lag is not None:
+            schema = schema.append(pa.field(FRONTIER, pa.int64()))
+        unpacked = _unpacked(observed, schema, resources, exchange)
     result = select_list(plan, unpacked, frontier_lag)
     counted = F.count_if(F.col(STORED_FRONTIER).isNull()) if frontier_lag is not None else F.count(F.lit(1))
     result = result.observe(RESULTS + label, counted.alias("rows_out"))
@@ -246,30 +247,24 @@ def own_workers(spark: SparkSession) -> Iterator[None]:
 # -- after the operators -----------------------------------------------------------------------------------------------
 
 
-def _unpacked(
-    frames: DataFrame, spec: OperatorSpec, resources: Resources, exchange: Exchange, *, with_frontier: bool
-) -> DataFrame:
-    schema = spec.output.append(pa.field(FRONTIER, pa.int64())) if with_frontier else spec.output
+def _unpacked(frames: DataFrame, schema: pa.Schema, resources: Resources, exchange: Exchange) -> DataFrame:
     task = UnpackTask(schema, exchange, resources.side_folder)
     return frames.mapInArrow(task.run, from_arrow_schema(schema))
 
 
-def _of_queries(
-    shared: SharedPlan, spec: OperatorSpec, resources: Resources, exchange: Exchange
-) -> list[Callable[[DataFrame], DataFrame]]:
+def _of_queries(plan: PhysicalPlan, spec: OperatorSpec, resources: Resources, exchange: Exchange) -> list[OfQuery]:
     """How the frames of a shared operator become the results of each query."""
 
-    def of_query(number: int, plan: PhysicalPlan, schema: pa.Schema, frames: DataFrame) -> DataFrame:
-        task = UnpackTask(schema, exchange, resources.side_folder)
-        own = frames.where(F.col("input") == number)  # those that belong to no query go with the first
+    def of_query(number: int, query: PhysicalPlan, schema: pa.Schema, frames: DataFrame) -> DataFrame:
+        own = frames.where(F.col("input") == number)  # counters and side rows have input 0: the first query takes them
         with one_at_a_time:
-            rows = own.mapInArrow(task.run, from_arrow_schema(schema))
-        return select_list(plan, rows, None)
+            rows = _unpacked(own, schema, resources, exchange)
+        return select_list(query, rows, None)
 
     schemas = [spec.output, *spec.further]
     return [
-        partial(of_query, number, plan, schema)
-        for number, (plan, schema) in enumerate(zip(shared.queries, schemas, strict=True))
+        partial(of_query, number, query, schema)
+        for number, (query, schema) in enumerate(zip(plan.queries, schemas, strict=True))
     ]
 
 

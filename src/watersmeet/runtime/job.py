@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from watersmeet.plan.physical_plan import PhysicalPlan
-from watersmeet.plan.shared_stores import SharedPlan
 from watersmeet.runtime.checkpoint import Checkpoint
 from watersmeet.settings.seek import Seek, Starts
 
 if TYPE_CHECKING:
     from watersmeet.runtime.dataflow import Source
     from watersmeet.runtime.real_time.sinks import LiveSink
-
-
-OpenSources: TypeAlias = "Callable[[SparkSession, bool, Seek | None, Starts | None], Mapping[str, Source]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,24 +34,22 @@ class Output:
 class Job:
     """What a query, or several that run as one, need to start.
 
-    ``open_sources`` takes the session to read in, whether batches are limited, where streams begin, and where they
-    have begun (None: Spark's checkpoint keeps that);
-    ``limits_batches`` is set if a batch may leave out rows that are there.  There is an output for each query, and
-    ``live_sink`` opens the only one's target for a query in real time.  ``keep_late_rows`` takes number and key of a
-    batch that has been written.  ``frontier_lag`` is set if the target stores the query's frontier, ``shared`` where
-    several queries run as one.
+    ``open_sources`` takes the session to read in, whether batches are limited, where streams begin, and where they have
+    begun (None: Spark's checkpoint keeps that).  ``limits_batches`` is set if a batch may leave out rows that are
+    there.  ``outputs`` has one for each query of the plan.  ``live_sink`` opens the target of a query in real time.
+    ``keep_late_rows`` takes number and key of a batch that has been written.  ``frontier_lag`` is set if the target
+    stores the query's frontier.
     """
 
     name: str
     plan: PhysicalPlan
     limits_batches: bool
-    open_sources: OpenSources
+    open_sources: Callable[[SparkSession, bool, Seek | None, Starts | None], Mapping[str, Source]]
     outputs: tuple[Output, ...]
-    live_sink: Callable[[], LiveSink] | None
+    live_sink: Callable[[], LiveSink]
     keep_late_rows: Callable[[int, str], None]
     checkpoint: Checkpoint
     frontier_lag: int | None = None
-    shared: SharedPlan | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ class MicroBatches:
         with planning(job.name):
             starts = Starts(None if stored is None else stored.starts)
             sources = job.open_sources(spark, limited, seek, starts)
-            dataflow = build(spark, job.plan, sources, buckets, resources, control, job.frontier_lag, shared=job.shared)
+            dataflow = build(spark, job.plan, sources, buckets, resources, control, job.frontier_lag)
             self._results = dataflow.results
             self._checkpoint_id = job.checkpoint.accept(
                 stored, buckets, dataflow.operators, seek, starts=starts.found
@@ -75,14 +75,11 @@ class MicroBatches:
         return False
 
     def _write(self, frame: DataFrame, batch_id: int) -> None:
-        def key(query: str) -> str:
-            return batch_key(query, self._checkpoint_id, batch_id)
-
         try:
             with self._results.split(frame) as results:
                 for output, rows in zip(self._job.outputs, results, strict=True):
-                    output.write(rows, batch_id, key(output.query))
-            self._job.keep_late_rows(batch_id, key(self._job.name))
+                    output.write(rows, batch_id, batch_key(output.query, self._checkpoint_id, batch_id))
+            self._job.keep_late_rows(batch_id, batch_key(self._job.name, self._checkpoint_id, batch_id))
         except Exception as error:
             self._write_error = error
             raise

@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 from watersmeet.engine.specs import OperatorSpec
 from watersmeet.kernels.match import WindowMatch
 from watersmeet.kernels.multi_way.match import MultiWayMatch
+from watersmeet.kernels.multi_way.shared import SharedJoins
 from watersmeet.settings.seek import Seek
 
 PLAN_VERSION = 2
@@ -70,7 +71,7 @@ def _parts(kernel: Any) -> Iterator[tuple[str, object]]:
         value = getattr(kernel, field.name)
         if isinstance(value, WindowMatch | MultiWayMatch):
             yield from _parts(value)
-        elif field.name == "joins":  # of several queries
+        elif isinstance(kernel, SharedJoins) and field.name == "joins":
             for number, join in enumerate(value, 1):
                 yield from ((f"query {number} {name}", part) for name, part in _parts(join))
         else:

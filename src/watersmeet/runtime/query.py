@@ -126,7 +126,7 @@ class RunningQuery:
         """Start one Spark query on the checkpoint."""
         self._run = self._host.start(limited=limited, available_now=available_now, declares_end=declares_end)
         self._query = self._run.query
-        if self._stopping.is_set():  # it was asked to while this run started, and may have stopped the one before
+        if self._stopping.is_set():  # stop() came while this run started, and may have reached only the one before
             self._query.stop()
 
     def _supervise(self) -> None:

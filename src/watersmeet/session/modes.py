@@ -14,11 +14,10 @@ _SETTING = "mode"
 def in_mode(statements: Iterable[Statement], mode: str | None) -> Iterator[Statement]:
     """The statements, whose queries run in ``mode`` unless they say otherwise (None: as they are)."""
     for statement in statements:
+        query = _query(statement)
         if isinstance(statement, StatementSet):
             yield replace(statement, inserts=tuple(in_mode(statement.inserts, mode)))  # type: ignore[arg-type]
-            continue
-        query = _query(statement)
-        if mode is None or query is None or _SETTING in query.settings:
+        elif mode is None or query is None or _SETTING in query.settings:
             yield statement
         else:
             yield replace(statement, query=replace(query, settings={**query.settings, _SETTING: mode}))  # type: ignore[arg-type]

@@ -15,9 +15,8 @@ from watersmeet.connectors.stream_schema import to_columns
 from watersmeet.errors import CatalogError
 from watersmeet.plan.lineage import event_time_output
 from watersmeet.plan.physical_plan import PhysicalPlan
-from watersmeet.plan.shared_stores import SharedPlan
 from watersmeet.runtime.checkpoint import Checkpoint
-from watersmeet.runtime.job import Job, OpenSources, Output
+from watersmeet.runtime.job import Job, Output
 from watersmeet.runtime.late_row_stream import keep_late_rows
 from watersmeet.runtime.query import RunningQuery, start_query
 from watersmeet.runtime.query_mode import QueryMode
@@ -25,17 +24,17 @@ from watersmeet.runtime.real_time.checks import check_real_time
 from watersmeet.runtime.storage import Storage
 from watersmeet.session.results import Table
 from watersmeet.session.streams import Streams
-from watersmeet.sql.query_names import NumberedNames, insert_name, name_of_set
+from watersmeet.sql.query_names import NumberedNames, insert_name, set_name
 from watersmeet.sql.statements import StopQuery
 
 
 @dataclass(frozen=True, slots=True)
-class QueryFeed:
-    """A query of a set, by its name, and the stream and ``columns`` (empty: all) that it feeds."""
+class QueryTarget:
+    """The name of a query, the stream that it feeds, and which of its ``columns`` (empty: all)."""
 
     query: str
     target: StreamDef
-    columns: tuple[str, ...]
+    columns: tuple[str, ...] = ()
 
 
 class Queries:
@@ -65,83 +64,50 @@ class Queries:
 
     def start(
         self,
-        name: str,
         plan: PhysicalPlan,
-        target: StreamDef,
+        targets: Sequence[QueryTarget],
         mode: QueryMode,
         checkpoint: str | None,
         show: console.Show,
-        columns: tuple[str, ...] = (),
     ) -> RunningQuery:
-        """Start a query that writes to ``target``, into its ``columns`` (empty: all).
+        """Start a plan, which has a target for each of its queries.
 
         ``checkpoint`` is the folder of the job's checkpoints (None: the workspace).  Raises ``CatalogError`` if a query
         of that name is running, and what keeps the query from starting.
         """
-        self._check_not_running(name)
+        name = set_name([each.query for each in targets])
+        running = self._started.get(name.lower())
+        if running is not None and running.is_active:
+            raise CatalogError(f"query {name} is running already", hint=f"STOP QUERY {name} first")
         self._streams.check_tables(plan)
+        first = targets[0]
         if plan.query.settings.is_real_time:
-            check_real_time(plan, target, columns, is_continuous=mode is QueryMode.CONTINUOUS)
+            check_real_time(plan, first.target, first.columns, is_continuous=mode is QueryMode.CONTINUOUS)
         if checkpoint is None:
             make_workspace(self._workspace)
         stored = self.checkpoint(name, checkpoint)
-        time = event_time_output(plan.query) if target.derived and target.connector == EMBEDDED else None
+        stores_frontier = first.target.derived and first.target.connector == EMBEDDED
+        time = event_time_output(plan.query) if stores_frontier else None
         job = Job(
             name=name,
             plan=plan,
-            open_sources=self._opener_of_sources(plan),
+            open_sources=lambda spark, limited, seek, starts: self._streams.sources(
+                plan,
+                limited=limited,
+                seek=seek,
+                starts=starts,
+                live=spark if plan.query.settings.is_real_time else None,
+            ),
             limits_batches=self._streams.limit_batches(plan),
-            outputs=(Output(name, target.name, self._writer(plan, target, columns, show)),),
-            live_sink=lambda: registry.open_live_sink(target, self._workspace, plan, columns, show),
+            outputs=tuple(self._output(*each, show) for each in zip(plan.queries, targets, strict=True)),
+            live_sink=lambda: registry.open_live_sink(first.target, self._workspace, plan, first.columns, show),
             keep_late_rows=self._keeper_of_late_rows(plan, stored),
             checkpoint=stored,
             frontier_lag=None if time is None else time[2],
         )
-        return self._begin(job, mode)
-
-    def start_set(
-        self,
-        feeds: Sequence[QueryFeed],
-        shared: SharedPlan,
-        mode: QueryMode,
-        checkpoint: str | None,
-        show: console.Show,
-    ) -> RunningQuery:
-        """Start queries that share stores as one, under the name of the first and how many there are more.
-
-        Raises what ``start`` raises.
-        """
-        name = name_of_set([feed.query for feed in feeds])
-        self._check_not_running(name)
-        if checkpoint is None:
-            make_workspace(self._workspace)
-        stored = self.checkpoint(name, checkpoint)
-        outputs = [
-            Output(feed.query, feed.target.name, self._writer(plan, feed.target, feed.columns, show))
-            for feed, plan in zip(feeds, shared.queries, strict=True)
-        ]
-        job = Job(
-            name=name,
-            plan=shared.plan,
-            open_sources=self._opener_of_sources(shared.plan),
-            limits_batches=self._streams.limit_batches(shared.plan),
-            outputs=tuple(outputs),
-            live_sink=None,
-            keep_late_rows=self._keeper_of_late_rows(shared.plan, stored),
-            checkpoint=stored,
-            shared=shared,
-        )
-        return self._begin(job, mode)
-
-    def _begin(self, job: Job, mode: QueryMode) -> RunningQuery:
         started = start_query(self._spark, job, mode)
-        self._started[job.name.lower()] = started
+        self._started[name.lower()] = started
         return started
-
-    def _check_not_running(self, name: str) -> None:
-        running = self._started.get(name.lower())
-        if running is not None and running.is_active:
-            raise CatalogError(f"query {name} is running already", hint=f"STOP QUERY {name} first")
 
     def stop(self, statement: StopQuery) -> RunningQuery:
         """STOP QUERY; ``CatalogError`` if there is no query of that name."""
@@ -163,21 +129,14 @@ class Queries:
         """The name of an INSERT INTO … SELECT, which it keeps when the job runs again; other texts get a number."""
         return self._names.name_for(name_of_insert(target, plan), source)
 
-    def _opener_of_sources(self, plan: PhysicalPlan) -> OpenSources:
-        return lambda spark, limited, seek, starts: self._streams.sources(
-            plan,
-            limited=limited,
-            seek=seek,
-            starts=starts,
-            live=spark if plan.query.settings.is_real_time else None,
-        )
+    def _output(self, plan: PhysicalPlan, target: QueryTarget, show: console.Show) -> Output:
+        """Where a query's results go, and what writes each batch."""
+        sink = registry.open_sink(target.target, self._workspace, changelog=plan.weighted, show=show)
 
-    def _writer(
-        self, plan: PhysicalPlan, target: StreamDef, columns: tuple[str, ...], show: console.Show
-    ) -> Callable[[DataFrame, int, str], object]:
-        """What writes each batch."""
-        sink = registry.open_sink(target, self._workspace, changelog=plan.weighted, show=show)
-        return lambda frame, batch_id, key: sink.write(to_columns(frame, target, columns), batch_id, key)
+        def write(frame: DataFrame, batch_id: int, key: str) -> object:
+            return sink.write(to_columns(frame, target.target, target.columns), batch_id, key)
+
+        return Output(target.query, target.target.name, write)
 
     def _keeper_of_late_rows(self, plan: PhysicalPlan, checkpoint: Checkpoint) -> Callable[[int, str], None]:
         """What keeps the late rows of a batch, if the query wants it."""

@@ -27,14 +27,13 @@ from watersmeet.lookup.tables import table_options, table_schema
 from watersmeet.plan.explain import explain, explain_set
 from watersmeet.plan.lineage import derived_stream
 from watersmeet.plan.physical_plan import PhysicalPlan
-from watersmeet.plan.shared_stores import SharedPlan
 from watersmeet.runtime.dataflow import Resources, build, new_buckets
 from watersmeet.runtime.failures import planning
 from watersmeet.runtime.query import RunningQuery
 from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.session.listings import description
 from watersmeet.session.modes import in_mode
-from watersmeet.session.queries import Queries, QueryFeed, name_of_insert
+from watersmeet.session.queries import Queries, QueryTarget, name_of_insert
 from watersmeet.session.results import Batch, Message, Plan, Result, Started, Stream, Table
 from watersmeet.session.spark import open_spark
 from watersmeet.session.streams import Streams, check_connector, check_corrections
@@ -43,7 +42,7 @@ from watersmeet.settings.query_settings import REAL_TIME
 from watersmeet.settings.secrets import masked_definition
 from watersmeet.settings.seek import resolve
 from watersmeet.sql.parse import parse
-from watersmeet.sql.query_names import name_of_set, select_name, text_hash
+from watersmeet.sql.query_names import select_name, set_name, text_hash
 from watersmeet.sql.statements import (
     CreateIndex,
     CreateStream,
@@ -150,13 +149,7 @@ class Session:
         self, statement: Select | InsertSelect | CreateStream | Historical | InsertHistorical | StatementSet
     ) -> str:
         if isinstance(statement, StatementSet):
-            shared = self._plan_set(statement)
-            names = [
-                name_of_insert(self._target(insert), plan)
-                for insert, plan in zip(statement.inserts, shared.queries, strict=True)
-            ]
-            counters = self._queries.checkpoint(name_of_set(names), None).read_counters()
-            return explain_set(shared, [insert.stream for insert in statement.inserts], counters)
+            return self._explained_set(statement)
         if isinstance(statement, Historical | InsertHistorical):
             target = self._target(statement) if isinstance(statement, InsertHistorical) else None
             if target is not None:
@@ -173,6 +166,13 @@ class Session:
         else:
             name = select_name(statement.source)
         return explain(physical, self._queries.checkpoint(name, None).read_counters())
+
+    def _explained_set(self, statement: StatementSet) -> str:
+        plan = self._plan_set(statement)
+        inserts = list(zip(statement.inserts, plan.queries, strict=True))
+        names = [name_of_insert(self._checked_target(insert, query), query) for insert, query in inserts]
+        counters = self._queries.checkpoint(set_name(names), None).read_counters()
+        return explain_set(plan, [insert.stream for insert in statement.inserts], counters)
 
     def register(
         self,
@@ -343,28 +343,28 @@ class Session:
             raise
 
     def _insert(self, statement: InsertSelect, mode: QueryMode, checkpoint: str | None) -> Result:
-        target = self._target(statement)
         physical = self._plan(statement.query)
-        check_target(target, [column.name for column in physical.outputs], statement)
-        check_corrections(target, physical, statement)
+        target = self._checked_target(statement, physical)
         name = self._queries.insert_name(target, physical, statement.source)
         return self._start(name, physical, target, mode, checkpoint, statement.columns)
 
     def _insert_set(self, statement: StatementSet, mode: QueryMode, checkpoint: str | None) -> Started:
         """Start the queries of a statement set as one."""
-        shared = self._plan_set(statement)
-        targets = []
-        for number, (insert, plan) in enumerate(zip(statement.inserts, shared.queries, strict=True)):
-            targets.append(target := self._target(insert))
-            check_target(target, [column.name for column in plan.outputs], insert)
-            check_corrections(target, plan, insert)
-            if insert.source in (other.source for other in statement.inserts[:number]):
-                raise CatalogError("this statement is in the set already", position=insert.position)
-        feeds = [
-            QueryFeed(self._queries.insert_name(target, plan, insert.source), target, insert.columns)
-            for insert, target, plan in zip(statement.inserts, targets, shared.queries, strict=True)
+        plan = self._plan_set(statement)
+        inserts = list(zip(statement.inserts, plan.queries, strict=True))
+        fed = [self._checked_target(insert, query) for insert, query in inserts]
+        targets = [
+            QueryTarget(self._queries.insert_name(target, query, insert.source), target, insert.columns)
+            for (insert, query), target in zip(inserts, fed, strict=True)
         ]
-        return Started(self._queries.start_set(feeds, shared, mode, checkpoint, self.show))
+        return Started(self._queries.start(plan, targets, mode, checkpoint, self.show))
+
+    def _checked_target(self, statement: InsertSelect, plan: PhysicalPlan) -> StreamDef:
+        """The stream that a query writes to, if it can take the query's results."""
+        target = self._target(statement)
+        check_target(target, [column.name for column in plan.outputs], statement)
+        check_corrections(target, plan, statement)
+        return target
 
     def _insert_stored(self, statement: InsertHistorical) -> Message:
         """INSERT INTO … SELECT over stored rows, which is done when this returns."""
@@ -411,12 +411,10 @@ class Session:
         self.streams.check_seek(physical, query.settings_positions.get("seek_to"))
         return physical
 
-    def _plan_set(self, statement: StatementSet) -> SharedPlan:
-        queries = [insert.query for insert in statement.inserts]
-        shared = plan_set(queries, self.streams.by_name(), self.streams.open_table)
-        positions = (each.settings_positions.get("seek_to") for each in queries)
-        self.streams.check_seek(shared.plan, next(filter(None, positions), None))
-        return shared
+    def _plan_set(self, statement: StatementSet) -> PhysicalPlan:
+        physical = plan_set(statement, self.streams.by_name(), self.streams.open_table)
+        self.streams.check_seek(physical, physical.query.text.settings_positions.get("seek_to"))
+        return physical
 
     def _frame(self, select: Select) -> DataFrame:
         """A SELECT as a DataFrame; its late and bad rows go to files in the workspace, by query and run."""
@@ -462,4 +460,5 @@ class Session:
         checkpoint: str | None,
         columns: tuple[str, ...] = (),
     ) -> Started:
-        return Started(self._queries.start(name, physical, target, mode, checkpoint, self.show, columns))
+        targets = [QueryTarget(name, target, columns)]
+        return Started(self._queries.start(physical, targets, mode, checkpoint, self.show))

@@ -11,7 +11,7 @@ from watersmeet.errors import SqlSyntaxError
 from watersmeet.expressions.positions import anchor, excerpt, locate
 from watersmeet.sql.dialect import Watersmeet
 from watersmeet.sql.grammar import StatementParser
-from watersmeet.sql.statement_sets import ends_set, split_statements, starts_set, statement_set, without_semicolon
+from watersmeet.sql.statement_sets import is_open_set, split_statements, starts_set, statement_set, without_semicolon
 from watersmeet.sql.statements import Statement
 
 DIALECT = Watersmeet()
@@ -48,7 +48,7 @@ def is_complete(text: str) -> bool:
     if not tokens:
         return True
     *_, last = _whole_statements(text) or [[]]
-    return tokens[-1].token_type == TokenType.SEMICOLON and (not starts_set(last) or ends_set(last))
+    return tokens[-1].token_type == TokenType.SEMICOLON and not is_open_set(last)
 
 
 def _statement(tokens: list[Token], text: str) -> Statement:
@@ -62,7 +62,7 @@ def _whole_statements(text: str) -> list[list[Token]]:
     """Return the tokens of each statement; those of a statement set have semicolons between them."""
     statements: list[list[Token]] = []
     for tokens in split_statements(_tokenize(text)):
-        if statements and starts_set(statements[-1]) and not ends_set(statements[-1]):
+        if statements and is_open_set(statements[-1]):
             statements[-1] += tokens
         else:
             statements.append(tokens)

@@ -16,7 +16,7 @@ def insert_name(target: str, sources: Iterable[str]) -> str:
     return f"into_{target}_from_{'_'.join(dict.fromkeys(sources))}"
 
 
-def name_of_set(names: Sequence[str]) -> str:
+def set_name(names: Sequence[str]) -> str:
     """Return the name of queries that run as one."""
     first, *others = names
     return f"{first}_and_{len(others)}_more" if others else first

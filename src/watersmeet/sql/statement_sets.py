@@ -31,15 +31,14 @@ def without_semicolon(tokens: list[Token]) -> list[Token]:
     return tokens[:-1] if tokens and tokens[-1].token_type == TokenType.SEMICOLON else tokens
 
 
+def is_open_set(tokens: Sequence[Token]) -> bool:
+    """Return whether a statement is the beginning of a set, whose END is still to come."""
+    return starts_set(tokens) and not _ends_set(tokens)
+
+
 def starts_set(tokens: Sequence[Token]) -> bool:
     """Return whether a statement is a set, or the beginning of one."""
     return _words(_explained(tokens)[:1]) == _START[:1]
-
-
-def ends_set(tokens: Sequence[Token]) -> bool:
-    """Return whether the tokens end with END as a statement of its own."""
-    *_, last = split_statements(tokens)
-    return _words(without_semicolon(last)) == ("END",)
 
 
 def statement_set(tokens: list[Token], text: str, parse: Callable[[list[Token]], Statement]) -> StatementSet | Explain:
@@ -58,18 +57,27 @@ def statement_set(tokens: list[Token], text: str, parse: Callable[[list[Token]],
         raise failures.expected(None, ["END"], after="the statements of the set", hint=hint)
     if not inner:
         raise failures.expected(last[0], ["INSERT INTO"], after="BEGIN")
-    inserts = []
+    inserts: list[InsertSelect] = []
     for each in inner:
         statement = parse(each)
         if not isinstance(statement, InsertSelect):
             raise failures.unsupported(
                 "a statement set consists of INSERT INTO ... SELECT", each[0], hint="put other statements before it"
             )
+        if any(other.source == statement.source for other in inserts):
+            # they would have one name, and a sink would take the second's batches for repeats
+            raise failures.unsupported("this statement is in the set already", each[0])
         inserts.append(statement)
     found = StatementSet(tuple(inserts), token_position(own[0]), text[own[0].start : last[0].end + 1])
     if own is tokens:
         return found
     return Explain(None, found, token_position(tokens[0]), text[tokens[0].start : last[0].end + 1])
+
+
+def _ends_set(tokens: Sequence[Token]) -> bool:
+    """Whether the tokens end with END as a statement of its own."""
+    *_, last = split_statements(tokens)
+    return _words(without_semicolon(last)) == ("END",)
 
 
 def _explained(tokens: Sequence[Token]) -> Sequence[Token]:

@@ -13,6 +13,7 @@ from functools import cache
 import pyarrow as pa
 
 from watersmeet.bind.planning import plan_query
+from watersmeet.bind.statement_sets import plan_set
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import WEIGHT
 from watersmeet.engine.bucket_step import run_step
@@ -26,7 +27,7 @@ from watersmeet.lookup.source import LookupSource
 from watersmeet.lookup.tables import table_schema
 from watersmeet.plan.physical_plan import PhysicalInput, PhysicalPlan
 from watersmeet.plan.worker_specs import operator_specs, pack_specs
-from watersmeet.sql.statements import Query
+from watersmeet.sql.statements import Query, StatementSet
 from watersmeet.state.store import MemoryStore
 from watersmeet.state.working_sets import WorkingSets
 from watersmeet.testing.cells import Row
@@ -41,17 +42,25 @@ __all__ = ["Harness", "StepInput", "StepOutcome", "load_script"]
 
 
 class Harness(Rig):
-    """One running query; ``step`` feeds it a batch.
+    """One running query, or those of a statement set; ``step`` feeds it a batch.
 
     ``buckets`` is the number of buckets of a query whose SETTINGS do not name one.
     """
 
     def __init__(
-        self, streams: Mapping[str, StreamDef], query: Query, *, buckets: int = 2, memory_limit: str | None = None
+        self,
+        streams: Mapping[str, StreamDef],
+        query: Query | StatementSet,
+        *,
+        buckets: int = 2,
+        memory_limit: str | None = None,
     ) -> None:
         self.streams = streams
         self._tables: dict[str, pa.Table] = {}  # by lower-case name
-        self.plan, self._queries = self._planned(query)
+        if isinstance(query, Query):
+            self.plan = plan_query(query, streams, self._open_table)
+        else:
+            self.plan = plan_set(query, streams, self._open_table)
         self._working_sets = _working_sets(memory_limit)
         self._stores: dict[tuple[str, int], MemoryStore] = defaultdict(MemoryStore)
         self._hot_keys: dict[str, HeldHotKeys] = defaultdict(HeldHotKeys)  # by operator
@@ -62,7 +71,7 @@ class Harness(Rig):
         self._packs = pack_specs(self.plan, self._schemas, self._buckets)
         self.restart()
         # An error in the SELECT list is raised now, not at the first row.
-        result, *_ = [select(plan, schema.empty_table()) for plan, schema in self._results()]
+        result, *_ = [select(query, schema.empty_table()) for query, schema in self._results()]
         super().__init__(self.plan, spark_types(result.schema))
 
     def restart(self) -> None:
@@ -76,10 +85,10 @@ class Harness(Rig):
 
     def step(self, inputs: Mapping[str, StepInput], events: Sequence[Event] = ()) -> StepOutcome:
         """Feed rows by stream name, then control events; return what the query emits."""
-        return self._outcomes(inputs, events)[0]
+        return self.step_all(inputs, events)[0]
 
-    def _outcomes(self, inputs: Mapping[str, StepInput], events: Sequence[Event]) -> list[StepOutcome]:
-        """Take a step; return what each query emits.  What belongs to no query is in the first outcome."""
+    def step_all(self, inputs: Mapping[str, StepInput], events: Sequence[Event] = ()) -> list[StepOutcome]:
+        """Feed rows as ``step`` does; return what each query emits.  Counters and side rows are with the first."""
         by_stream = {name.lower(): rows for name, rows in inputs.items()}
         for name in by_stream:
             if name not in self.streams:
@@ -96,20 +105,15 @@ class Harness(Rig):
             arriving += [frame for feed in operator.feeds if feed.operator is not None for frame in sent[feed.operator]]
             sent.append(self._operate(spec, [*arriving, *_control_frames(spec, events)]))
         outcomes = []
-        for number, (plan, schema) in enumerate(self._results()):
+        for number, (query, schema) in enumerate(self._results()):
             frames = [frame for frame in sent[-1] if frame.input == number]
-            outcomes.append(self._outcome(frames, plan, schema))
+            outcomes.append(self._outcome(frames, query, schema))
         return outcomes
-
-    def _planned(self, query: Query) -> tuple[PhysicalPlan, Sequence[PhysicalPlan]]:
-        """The plan that runs, and those of the queries that it serves."""
-        plan = plan_query(query, self.streams, self._open_table)
-        return plan, [plan]
 
     def _results(self) -> list[tuple[PhysicalPlan, pa.Schema]]:
         """The plan of each query, and the schema of its results before the SELECT list."""
         last = self._operators[-1]
-        return list(zip(self._queries, (last.output, *last.further), strict=True))
+        return list(zip(self.plan.queries, (last.output, *last.further), strict=True))
 
     def _open_table(self, table: StreamDef, columns: Sequence[str]) -> LookupSource:
         return HeldTable(table.name.lower(), table_schema(table, columns), self._tables)

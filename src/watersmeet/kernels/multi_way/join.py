@@ -45,7 +45,6 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from watersmeet.columns import TIME
 from watersmeet.kernels.api import StateView, StepFrontiers, StepResult
 from watersmeet.kernels.multi_way import step
 from watersmeet.kernels.multi_way.match import MultiWayMatch
@@ -78,8 +77,8 @@ class MultiWayJoin:
         rows = StepRows(match, state, inputs, frontiers, stores)
         result.changes, result.statistics = step.results(rows, state.statistics)
         for number, (input, store) in enumerate(zip(match.inputs, stores, strict=True)):
-            new = inputs[number].select([*input.stored, TIME])
-            step.keep(result, store.relation, new, match.closed_before(number, frontiers.after))
+            closed = match.closed_before(number, frontiers.after)
+            step.keep(result, store.relation, inputs[number], input.stored, closed)
         return result
 
 

@@ -76,9 +76,8 @@ class MultiWayMatch:
     @property
     def partition_width(self) -> int | None:
         """The width of a time partition of the state: an eighth of the longest time that rows stay."""
-        reaches = [input.reach for input in self.inputs]
-        known = [reach for reach in reaches if reach is not None]
-        return max((max(known) + self.slack) // 8, 1) if len(known) == len(reaches) else None
+        reach = longest(input.reach for input in self.inputs)
+        return None if reach is None else max((reach + self.slack) // 8, 1)
 
     def closed_before(self, input: int, frontier: int) -> int:
         """Return the time below which rows of an input have all their partners at ``frontier``."""
@@ -217,6 +216,13 @@ class MultiWayMatch:
     def output_sql(self) -> str:
         """The result columns."""
         return ", ".join(quote(name) for name in self.output)
+
+
+def longest(spans: Iterable[int | None]) -> int | None:
+    """Return the longest of some spans of time; None if one is without end."""
+    found = list(spans)
+    known = [span for span in found if span is not None]
+    return max(known) if len(known) == len(found) else None
 
 
 def _shifted(low: int, high: int, bound: Bound) -> tuple[int, int]:

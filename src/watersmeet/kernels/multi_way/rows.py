@@ -31,7 +31,7 @@ class StepRows:
             times = self.match.due_times(input, self.frontiers.before, self.frontiers.after)
             if joined.optional and times[0] <= times[1]:
                 first = self.stores[0]
-                if (rows := first.of_input_sql(self.state.scan(first.relation, *times))) is not None:
+                if (rows := first.read_sql(self.state.scan(first.relation, *times))) is not None:
                     self.due[input] = rows
         due = self._due_rows()
         for input in range(len(self.match.inputs)):
@@ -55,7 +55,7 @@ class StepRows:
         store = self.stores[input]
         by = store.stored(self.match.inputs[input].keys)
         found = self.state.rows_with_keys(store.relation, by, probes.rename_columns(by), *times)
-        return store.of_input_sql(found)
+        return store.read_sql(found)
 
     def count(self, input: int) -> int:
         """Return how many rows an input's store holds."""

@@ -6,9 +6,9 @@ Late rows    never reach the kernel; all queries have one frontier, that of the 
 Final        as in each query's own join, at that frontier
 State        the rows of each store while they can still be in a new result of some query
 
-Example, two queries over a store of a: one joins b within 10, the other c within 60.  a@5 is stored once, by both, and
-forgotten at F = 66, when the second query needs it no more.  No b can come that the first query would still join to it:
-its window is a condition of the join, not only of the state.
+Example, two queries over a store of a: one joins b within 10, the other c within 60.  a@5 is stored once for both, and
+forgotten at F = 66, when the second no longer needs it.  Until then a b@20 still finds a@5, but the first query does
+not join them: its window is a condition of the join, not only a bound of the state.
 
 Several queries over one set of stores: CLASH (Dossinger and Michel, "Optimizing Multiple Multi-Way Stream Joins", ICDE
 2021).
@@ -22,16 +22,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from watersmeet.columns import TIME
-from watersmeet.kernels.api import StateView, StepFrontiers, StepResult
+from watersmeet.kernels.api import StateView, StepFrontiers, StepResult, shift
 from watersmeet.kernels.multi_way import step
-from watersmeet.kernels.multi_way.match import MultiWayMatch
+from watersmeet.kernels.multi_way.match import MultiWayMatch, longest
 from watersmeet.kernels.multi_way.rows import StepRows
 from watersmeet.kernels.multi_way.stores import Store, relation
 
 
 @dataclass(frozen=True, slots=True)
-class SharingJoin:
+class QueryJoin:
     """The join of one query.  ``reads`` names, for each of its inputs, the kernel's input that brings its rows."""
 
     match: MultiWayMatch
@@ -43,15 +42,22 @@ class SharingJoin:
 class SharedJoins:
     """The kernel.  ``stored`` are the columns of each input beside its event time; its store is ``relation(input)``."""
 
-    joins: tuple[SharingJoin, ...]
+    joins: tuple[QueryJoin, ...]
     stored: tuple[tuple[str, ...], ...]
 
     @property
     def partition_width(self) -> int | None:
         """The widest partition of a join; None if rows have no bound in one of them."""
-        widths = [join.match.partition_width for join in self.joins]
-        known = [width for width in widths if width is not None]
-        return max(known) if len(known) == len(widths) else None
+        return longest(join.match.partition_width for join in self.joins)
+
+    def reach(self, input: int) -> int | None:
+        """Return the longest reach of a store's rows in a query (None: they stay for ever)."""
+        return longest(
+            join.match.inputs[number].reach
+            for join in self.joins
+            for number, read in enumerate(join.reads)
+            if read == input
+        )
 
     def live_relations(self, frontier: int) -> dict[str, int]:
         """Return all stores, each from the time at which a partner may still arrive in some query."""
@@ -65,7 +71,7 @@ class SharedJoins:
         result, found, statistics = StepResult(), [], []
         known = state.statistics.get("joins") or [None] * len(self.joins)
         for join, of_join in zip(self.joins, known, strict=True):
-            new = {number: join.stores[number].of_input(inputs[read]) for number, read in enumerate(join.reads)}
+            new = {number: join.stores[number].read(inputs[read]) for number, read in enumerate(join.reads)}
             rows = StepRows(join.match, state, new, frontiers, join.stores)
             changes, learned = step.results(rows, of_join or {})
             found.append(changes)
@@ -73,17 +79,12 @@ class SharedJoins:
         result.changes, *result.further = found
         result.statistics = {"joins": statistics, "gauges": dict(_gauges(statistics))}
         for input, columns in enumerate(self.stored):
-            new_rows = inputs[input].select([*columns, TIME])
-            step.keep(result, relation(input), new_rows, self._closed_before(input, frontiers.after))
+            step.keep(result, relation(input), inputs[input], columns, self._closed_before(input, frontiers.after))
         return result
 
     def _closed_before(self, input: int, frontier: int) -> int:
-        return min(
-            join.match.closed_before(number, frontier)
-            for join in self.joins
-            for number, read in enumerate(join.reads)
-            if read == input
-        )
+        reach = self.reach(input)
+        return shift(frontier, None if reach is None else -reach)
 
 
 def _gauges(statistics: Iterable[dict[str, Any] | None]) -> Iterator[tuple[str, float]]:

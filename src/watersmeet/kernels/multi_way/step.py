@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from watersmeet.kernels.multi_way.statistics import Statistics
 
 
 def results(rows: StepRows, statistics: Mapping[str, Any]) -> tuple[pa.Table, dict[str, Any] | None]:
-    """Form the results that are new in this step; return them, and what is known of the inputs from now on."""
+    """Form the results that are new in this step; return them and the statistics to store (None: of left joins)."""
     if rows.match.pads:
         return rows.state.query(" UNION ALL ".join(left.terms(rows)) or _nothing(rows)), None
     known = Statistics.of(rows.match, statistics)
@@ -25,9 +25,10 @@ def results(rows: StepRows, statistics: Mapping[str, Any]) -> tuple[pa.Table, di
     return found, known.to_json()
 
 
-def keep(result: StepResult, relation: str, rows: pa.Table, closed: int) -> None:
-    """Store new rows in a relation of which those before ``closed`` can be in no later result."""
-    result.store[relation] = rows.filter(pc.greater_equal(rows[TIME], closed))
+def keep(result: StepResult, relation: str, rows: pa.Table, columns: Sequence[str], closed: int) -> None:
+    """Have ``result`` store columns of the new rows from time ``closed`` on, and forget older rows."""
+    kept = rows.select([*columns, TIME])
+    result.store[relation] = kept.filter(pc.greater_equal(kept[TIME], closed))
     result.forget[relation] = closed
 
 

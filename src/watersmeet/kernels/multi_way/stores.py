@@ -15,7 +15,7 @@ from watersmeet.kernels.api import quote
 class Store:
     """The ``relation`` that stores an input's rows, and how to read them.
 
-    ``names`` are the store's names of the input's columns (a pair has the input's, then the store's), ``$t`` left out.
+    ``names`` pairs each column of the input, ``$t`` aside, with its name in the store.
     ``passes`` is a column of the store: only rows for which it is true are the input's (None: all of them).
     """
 
@@ -23,15 +23,15 @@ class Store:
     names: tuple[tuple[str, str], ...]
     passes: str | None = None
 
-    def of_input(self, rows: pa.Table) -> pa.Table:
+    def read(self, rows: pa.Table) -> pa.Table:
         """Return those of the store's new rows that are the input's, under its names."""
         if self.passes is not None:
             rows = rows.filter(rows[self.passes])
         stored = [stored for _, stored in self.names]
         return rows.select([*stored, TIME]).rename_columns([*(own for own, _ in self.names), TIME])
 
-    def of_input_sql(self, rows: str | None) -> str | None:
-        """Return SQL for the same of stored rows (None: there are none)."""
+    def read_sql(self, rows: str | None) -> str | None:
+        """Return the same for stored rows, as SQL; None if there are none."""
         if rows is None:
             return None
         columns = [f"{quote(stored)} AS {quote(own)}" for own, stored in self.names]
@@ -45,5 +45,5 @@ class Store:
 
 
 def relation(number: int) -> str:
-    """Return the name of the relation of a store."""
+    """Return the name of a store's relation, which stored state knows: as a rule there is one for each input."""
     return f"input_{number}"

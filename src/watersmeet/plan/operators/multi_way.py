@@ -38,10 +38,11 @@ class MultiWayOperator(PhysicalOperator):
         for joined in self.kernel.match.inputs:
             input = input_of(joined.time, plan)
             yield f"  state of {input.alias}: {state_text(input, joined.reach)}"
+        yield from self.explain_orders(plan)
         yield from self._skew_lines(plan)
 
     def explain_join(self, plan: PhysicalPlan) -> Iterator[str]:
-        """Streams, keys, windows and conditions, and the order in which new rows probe."""
+        """Streams, keys, windows and conditions."""
         match = self.kernel.match
         inputs = [input_of(each.time, plan) for each in match.inputs]
         yield f"{self.name}: {self._kinds([each.alias for each in inputs])} in one operator, by key hash"
@@ -52,8 +53,11 @@ class MultiWayOperator(PhysicalOperator):
             yield f"  window {window_text(Interval(bound.lower, bound.upper), inputs[bound.left], inputs[bound.right])}"
         for term in match.terms:
             yield f"  condition in the kernel: {plain_name(term.sql)}"
-        if not match.pads:
-            orders = ", ".join(self._path(plan, each) for each in _first_orders(match))
+
+    def explain_orders(self, plan: PhysicalPlan) -> Iterator[str]:
+        """The orders in which the first new rows probe."""
+        if not self.kernel.match.pads:
+            orders = ", ".join(self._path(plan, each) for each in _first_orders(self.kernel.match))
             yield f"  probe orders: {orders} by windows; chosen anew by rates and matches per key as rows come"
 
     def explain_run(self, plan: PhysicalPlan, counters: Mapping[str, int]) -> Iterator[str]:
@@ -69,14 +73,15 @@ class MultiWayOperator(PhysicalOperator):
                     )
                     found, expected = (each / rows for each in counted)
                     unit = " partial results a row" if probe == 1 else ""
-                    probes.append(f"{found:.3g}{unit} after {self._alias(plan, input)} ({expected:.3g} expected)")
+                    probes.append(f"{found:.3g}{unit} after {self.alias(plan, input)} ({expected:.3g} expected)")
                 order = self._path(plan, inputs)
                 yield f"  probe order {order}: {', '.join(probes)}; measured over {rows:,} rows"
 
     def _path(self, plan: PhysicalPlan, inputs: Iterable[int]) -> str:
-        return " > ".join(self._alias(plan, input) for input in inputs)
+        return " > ".join(self.alias(plan, input) for input in inputs)
 
-    def _alias(self, plan: PhysicalPlan, input: int) -> str:
+    def alias(self, plan: PhysicalPlan, input: int) -> str:
+        """What the query calls an input of the join."""
         return input_of(self.kernel.match.inputs[input].time, plan).alias
 
     def _kinds(self, names: Sequence[str]) -> str:

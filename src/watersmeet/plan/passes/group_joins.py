@@ -89,7 +89,7 @@ def _ungrouped(node: Node, query: LogicalQuery) -> Iterator[str]:
 
 
 def _least_inputs(query: LogicalQuery) -> int:
-    """From how many streams on joins run in one operator: two have one of their own, which shares no store."""
+    """The fewest streams that one multi-way operator joins: as a rule, two streams have an operator of their own."""
     return 2 if query.shares_stores else 3
 
 

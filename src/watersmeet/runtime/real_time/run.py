@@ -71,7 +71,6 @@ class RealTime:
             start = origin.model_copy(update={"first": first})
             self._log.add(run, start)
             name = RunName(query_key(job.name, self._checkpoint_id), run, named_runs([*starts, start]))
-            assert job.live_sink is not None
             sink = job.live_sink()
             started = (
                 sink.write(dataflow.frame, name)
