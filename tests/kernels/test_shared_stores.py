@@ -32,8 +32,10 @@ def created(delays: Sequence[int]) -> str:
     )
 
 
-def harness_of(queries: Sequence[str], delays: Sequence[int] = (0,) * STREAMS, buckets: int = 2) -> Harness:
-    script = created(delays)
+def harness_of(
+    queries: Sequence[str], delays: Sequence[int] = (0,) * STREAMS, buckets: int = 2, script: str = ""
+) -> Harness:
+    script = script or created(delays)
     streams, _ = load_script(f"{script} SELECT * FROM s0;")
     inserts = "".join(f"INSERT INTO t{number} {each};" for number, each in enumerate(queries))
     (found,) = parse(f"EXECUTE STATEMENT SET BEGIN {inserts} END;")
@@ -259,13 +261,28 @@ def test_an_equal_filter_is_tested_at_the_source() -> None:
 
 
 def test_a_computed_column_is_computed_only_for_rows_that_pass() -> None:
-    """12 / v fails on rows that the filter of its query drops, and the other query keeps."""
-    divided = (
-        "SELECT a.k AS k FROM s0 a JOIN s1 b ON a.k = b.k AND 12 / a.v > b.v WITHIN INTERVAL '9' SECONDS WHERE a.v > 0"
-    )
-    harness = harness_of([JOIN, divided])
-    rows = {"s0": StepInput([(1, 0, 1), (1, 3, 1)]), "s1": StepInput([(1, 1, 1)])}
+    """A square root fails on rows that the filter of its query drops, and the other query keeps."""
+    guarded = JOIN.replace("a.k = b.k", "a.k = b.k AND sqrt(a.v - 1) > b.v") + " WHERE a.v > 0"
+    harness = harness_of([JOIN, guarded])
+    rows = {"s0": StepInput([(1, 0, 1), (1, 10, 1)]), "s1": StepInput([(1, 1, 1)])}
     assert [[row for _, row in each.changes] for each in harness.step_all(rows)] == [[(1,), (1,)], [(1,)]]
+
+
+def test_a_column_with_the_name_of_an_expression_is_another_key() -> None:
+    queries = [JOIN.replace("a.k =", "a.k + 1 ="), JOIN.replace("a.k =", "a.`k + 1` =")]
+    script = created((0,) * STREAMS).replace("s0 (k INT", "s0 (k INT, `k + 1` INT")
+    harness = harness_of(queries, script=script)
+    assert [part.input.alias for part in harness.plan.inputs] == ["s0", "s1", "s0_2"]
+
+
+def test_a_second_store_of_a_stream_has_a_name_of_its_own() -> None:
+    """There is a stream s0_2, with another type of v."""
+    script = created((0,) * STREAMS) + created((0,)).replace("s0 (k INT, v INT", "s0_2 (k INT, v STRING")
+    third = "SELECT b.v AS v, a.v AS w FROM s1 b JOIN s0_2 a ON a.k = b.k WITHIN INTERVAL '9' SECONDS"
+    harness = harness_of([JOIN, third.replace("s0_2 a ON a.k", "s0 a ON a.v"), third], script=script)
+    assert [part.input.alias for part in harness.plan.inputs] == ["s0", "s1", "s0_3", "s0_2"]
+    rows = {"s0": StepInput([(1, 1, 1)]), "s1": StepInput([(1, 7, 1)]), "s0_2": StepInput([(1, "x", 1)])}
+    assert [[row for _, row in each.changes] for each in harness.step_all(rows)] == [[(1,)], [(7, 1)], [(7, "x")]]
 
 
 def test_a_stream_kept_by_two_keys_has_two_stores() -> None:
@@ -318,3 +335,10 @@ def test_settings_hold_for_the_whole_set(settings: str, error: type[WatersmeetEr
     assert found.value.position is not None
     harness = harness_of([JOIN, f"{JOIN} SETTINGS buckets = 3"])
     assert harness.plan.query.settings.buckets == 3
+
+
+def test_an_error_of_a_setting_is_where_the_setting_is() -> None:
+    with pytest.raises(ConfigError, match="no option 'bogus'") as found:
+        harness_of([JOIN, f"\n{JOIN} SETTINGS bogus = 1"])
+    assert found.value.position is not None
+    assert found.value.position.line == 2

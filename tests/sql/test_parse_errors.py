@@ -645,8 +645,8 @@ CASES: dict[str, tuple[str, str]] = {
     "explain what": (
         "EXPLAIN SHOW STREAMS",
         (
-            "found 'SHOW', expected SELECT, WITH, INSERT INTO or CREATE STREAM after EXPLAIN (line 1, "
-            "column 9)\n"
+            "found 'SHOW', expected SELECT, WITH, INSERT INTO, CREATE STREAM or EXECUTE STATEMENT SET after EXPLAIN "
+            "(line 1, column 9)\n"
             "1 | EXPLAIN SHOW STREAMS\n"
             "  |         ^^^^"
         ),

@@ -41,6 +41,9 @@ def test_a_set_is_complete_with_its_end() -> None:
     assert not is_complete(SET)
     assert not is_complete(SET.removesuffix("END"))
     assert not is_complete("EXECUTE STATEMENT SET BEGIN;")
+    assert not is_complete(f"{SET[:-3]} INSERT INTO z SELECT CASE WHEN k THEN 1 END;")
+    for wrong in ("EXECUTE;", "EXECUTE x; SELECT 1;", "EXECUTE STATEMENT SET BEGIN END;", f"{SET[:-5]} END;"):
+        assert is_complete(wrong), wrong
 
 
 @pytest.mark.parametrize(
@@ -56,6 +59,8 @@ def test_a_set_is_complete_with_its_end() -> None:
         (f"{SET[:-3]} INSERT INTO x VALUES (1); END", UnsupportedError, "consists of INSERT INTO ... SELECT", (5, 2)),
         (f"{SET[:-3]} {SET.splitlines()[1]} END", UnsupportedError, "this statement is in the set already", (5, 4)),
         (f"{SET[:-3]} INSERT INTO z SELECT FROM; END", SqlSyntaxError, "found", (5, 23)),
+        (f"{SET[:-5]} END;", SqlSyntaxError, "found 'END', expected ';' after the last statement of the set", (4, 88)),
+        ("EXECUTE STATEMENT SET `BEGIN`", SqlSyntaxError, "expected BEGIN after EXECUTE STATEMENT SET", (1, 23)),
         (f"{SET}; END;", SqlSyntaxError, "found 'END', expected SELECT", (5, 6)),
     ],
 )

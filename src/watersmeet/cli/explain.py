@@ -150,7 +150,8 @@ class _Script:
             target = self._checked_target(insert, plan)
             names.append(self._names.name_for(insert_name(target.name, _sources(plan)), insert.source))
         targets = [insert.stream for insert in found.inserts]
-        return explain_set(physical, targets, _last_counters(self._checkpoints / set_name(names)))
+        name = self._names.name_for(set_name(names), found.source)
+        return explain_set(physical, targets, _last_counters(self._checkpoints / name))
 
     def _plan(self, query: Query) -> PhysicalPlan:
         from watersmeet.bind.planning import plan_query

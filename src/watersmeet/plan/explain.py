@@ -42,7 +42,10 @@ def _set_lines(plan: PhysicalPlan, targets: Sequence[str], counters: Mapping[str
     yield from _statistics_lines(operator, counters)
     for number, (query, target) in enumerate(zip(plan.queries, targets, strict=True)):
         yield f"query {number + 1}, into {target}; EMIT {query.emission.mode.value}: {query.emission.reason}"
-        own = chain(operator.explain_query(number, counters), _result_lines(query))
+        filters = (
+            f"filter of {part.input.alias}: {plain_sql(part.keep)}" for part in query.inputs if part.keep is not None
+        )
+        own = chain(operator.explain_query(number, counters), filters, _result_lines(query))
         yield indent(_with_definitions(own, query), "  ")
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 
 from sqlglot import exp
 
@@ -170,7 +171,7 @@ class _SharedStore:
             return f"{name} is dated by {ours.time.column} and by {theirs.time.column}"
         if ours.grace != theirs.grace:
             return f"{name} has another GRACE PERIOD"
-        return f"{name} is kept by {' and by '.join(', '.join(each.keys) for each in (ours, theirs))}"
+        return f"{name} is kept by {' and by '.join(', '.join(map(_key_text, each.keys)) for each in (ours, theirs))}"
 
     def read(self, use: _Use, place: int) -> Store:
         """How an input reads the store, which is the one in this place."""
@@ -233,23 +234,24 @@ class _Place:
     stream: str
     time: EventTime
     grace: int
-    keys: tuple[str, ...]
+    keys: tuple[exp.Expr, ...]  # over the stream's columns
 
 
 def _place(part: PhysicalInput) -> _Place:
-    keys = (_key_text(key, part.input) for name in part.routed_by for key in part.hashes[name])
+    keys = (_renamed(key, part.input, "") for name in part.routed_by for key in part.hashes[name])
     return _Place(part.input.stream.name.lower(), part.input.time, part.grace, tuple(keys))
 
 
-def _key_text(key: exp.Expr, input: Input) -> str:
-    """A routing key over the stream's columns, and the type in which it is hashed."""
+def _key_text(key: exp.Expr) -> str:
+    """A routing key, and the type in which it is hashed."""
     assert isinstance(key, exp.Cast)
-    return f"{plain_sql(_renamed(key.this, input, ''))} ({key.to.sql(dialect='spark')})"
+    return f"{plain_sql(key.this)} ({key.to.sql(dialect='spark')})"
 
 
 def _stores(queries: Sequence[PhysicalPlan], joins: Sequence[MultiWayOperator]) -> list[_SharedStore]:
     """The stores of all queries, in the order in which the first of them names their streams."""
     stores: list[_SharedStore] = []
+    taken = {part.input.stream.name.lower() for plan in queries for part in plan.inputs}
     for query, (plan, join) in enumerate(zip(queries, joins, strict=True)):
         for number, feed in enumerate(join.feeds):
             assert feed.source is not None
@@ -257,8 +259,10 @@ def _stores(queries: Sequence[PhysicalPlan], joins: Sequence[MultiWayOperator]) 
             store = next((each for each in stores if each.takes(part)), None)
             if store is None:
                 name = part.input.stream.name
-                same = sum(each.stream == name.lower() for each in stores)
-                stores.append(store := _SharedStore(f"{name}_{same + 1}" if same else name))
+                if any(each.stream == name.lower() for each in stores):
+                    name = next(each for n in count(2) if (each := f"{name}_{n}").lower() not in taken)
+                    taken.add(name.lower())
+                stores.append(store := _SharedStore(name))
             store.uses.append(_Use(query, number, part))
     return stores
 

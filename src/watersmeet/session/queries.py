@@ -64,18 +64,18 @@ class Queries:
 
     def start(
         self,
+        name: str,
         plan: PhysicalPlan,
         targets: Sequence[QueryTarget],
         mode: QueryMode,
         checkpoint: str | None,
         show: console.Show,
     ) -> RunningQuery:
-        """Start a plan, which has a target for each of its queries.
+        """Start a plan, with a target for each of its queries.
 
         ``checkpoint`` is the folder of the job's checkpoints (None: the workspace).  Raises ``CatalogError`` if a query
         of that name is running, and what keeps the query from starting.
         """
-        name = set_name([each.query for each in targets])
         running = self._started.get(name.lower())
         if running is not None and running.is_active:
             raise CatalogError(f"query {name} is running already", hint=f"STOP QUERY {name} first")
@@ -128,6 +128,10 @@ class Queries:
     def insert_name(self, target: StreamDef, plan: PhysicalPlan, source: str) -> str:
         """The name of an INSERT INTO … SELECT, which it keeps when the job runs again; other texts get a number."""
         return self._names.name_for(name_of_insert(target, plan), source)
+
+    def set_name(self, names: Sequence[str], source: str) -> str:
+        """The name of queries that run as one, by their own names, kept and numbered as that of an INSERT."""
+        return self._names.name_for(set_name(names), source)
 
     def _output(self, plan: PhysicalPlan, target: QueryTarget, show: console.Show) -> Output:
         """Where a query's results go, and what writes each batch."""

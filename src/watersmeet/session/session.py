@@ -357,7 +357,8 @@ class Session:
             QueryTarget(self._queries.insert_name(target, query, insert.source), target, insert.columns)
             for (insert, query), target in zip(inserts, fed, strict=True)
         ]
-        return Started(self._queries.start(plan, targets, mode, checkpoint, self.show))
+        name = self._queries.set_name([target.query for target in targets], statement.source)
+        return Started(self._queries.start(name, plan, targets, mode, checkpoint, self.show))
 
     def _checked_target(self, statement: InsertSelect, plan: PhysicalPlan) -> StreamDef:
         """The stream that a query writes to, if it can take the query's results."""
@@ -461,4 +462,4 @@ class Session:
         columns: tuple[str, ...] = (),
     ) -> Started:
         targets = [QueryTarget(name, target, columns)]
-        return Started(self._queries.start(physical, targets, mode, checkpoint, self.show))
+        return Started(self._queries.start(name, physical, targets, mode, checkpoint, self.show))

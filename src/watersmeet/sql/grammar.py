@@ -336,7 +336,8 @@ class StatementParser(PartsParser):
     def _explain(self, position: Position, source: str) -> Explain:
         start = self._curr
         if not (start.token_type in QUERY_STARTS or self.at("INSERT") or self.at("CREATE")):
-            raise self.unexpected(["SELECT", "WITH", "INSERT INTO", "CREATE STREAM"], after="EXPLAIN")
+            choices = ["SELECT", "WITH", "INSERT INTO", "CREATE STREAM", "EXECUTE STATEMENT SET"]
+            raise self.unexpected(choices, after="EXPLAIN")
         statement = self._statement(self.sql[start.start : self._tokens[-1].end + 1])
         if isinstance(statement, (Select, InsertSelect, Historical, InsertHistorical)):
             return Explain(statement.query, statement, position, source)

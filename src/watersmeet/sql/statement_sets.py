@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from sqlglot.tokenizer_core import Token, TokenType
 
 from watersmeet.expressions.positions import token_position
-from watersmeet.sql.failures import Failures
+from watersmeet.sql.failures import Failures, is_word
 from watersmeet.sql.statements import Explain, InsertSelect, Statement, StatementSet
 
 _START = ("EXECUTE", "STATEMENT", "SET", "BEGIN")
@@ -33,7 +33,11 @@ def without_semicolon(tokens: list[Token]) -> list[Token]:
 
 def is_open_set(tokens: Sequence[Token]) -> bool:
     """Return whether a statement is the beginning of a set, whose END is still to come."""
-    return starts_set(tokens) and not _ends_set(tokens)
+    own = _explained(tokens)
+    if _words(own[: len(_START)]) != _START:
+        return False
+    *_, last = split_statements(own[len(_START) :]) or [[]]
+    return _words(without_semicolon(last)) != ("END",) and _stray_end(last) is None
 
 
 def starts_set(tokens: Sequence[Token]) -> bool:
@@ -52,6 +56,8 @@ def statement_set(tokens: list[Token], text: str, parse: Callable[[list[Token]],
             at = own[number] if number < len(own) else None
             raise failures.expected(at, [word], after=" ".join(_START[:number]))
     *inner, last = [without_semicolon(each) for each in split_statements(own[len(_START) :])] or [[]]
+    if (stray := _stray_end(last)) is not None:
+        raise failures.expected(stray, ["';'"], after="the last statement of the set")
     if _words(last) != ("END",):
         hint = "each statement of a set ends with a semicolon, and the set with END"
         raise failures.expected(None, ["END"], after="the statements of the set", hint=hint)
@@ -74,16 +80,19 @@ def statement_set(tokens: list[Token], text: str, parse: Callable[[list[Token]],
     return Explain(None, found, token_position(tokens[0]), text[tokens[0].start : last[0].end + 1])
 
 
-def _ends_set(tokens: Sequence[Token]) -> bool:
-    """Whether the tokens end with END as a statement of its own."""
-    *_, last = split_statements(tokens)
-    return _words(without_semicolon(last)) == ("END",)
-
-
 def _explained(tokens: Sequence[Token]) -> Sequence[Token]:
     """The tokens after EXPLAIN, if that is the first of them."""
     return tokens[1:] if _words(tokens[:1]) == ("EXPLAIN",) else tokens
 
 
 def _words(tokens: Sequence[Token]) -> tuple[str, ...]:
-    return tuple(token.text.upper() for token in tokens)
+    """The tokens in capitals; those that are no bare words are empty."""
+    return tuple(token.text.upper() if is_word(token) else "" for token in tokens)
+
+
+def _stray_end(statement: list[Token]) -> Token | None:
+    """The END after a statement that lacks its semicolon: it ends no CASE."""
+    words = _words(without_semicolon(statement))
+    if len(words) > 1 and words[-1] == "END" and words.count("END") > words.count("CASE"):
+        return without_semicolon(statement)[-1]
+    return None

@@ -77,8 +77,8 @@ def _hash_sql(rows: StepRows, input: int) -> str:
 
 def _measure(statistics: Statistics, rows: StepRows, first: int, estimates: Estimates) -> None:
     """Let some new rows of an input probe in the order of now, and count their partial results."""
-    new, order = rows.new[first], statistics.orders[first][:-1]
-    if not new.num_rows or (probes := _probes(rows, first, order)) is None:
+    new, order = rows.new[first], statistics.orders[first][:-1]  # what the last probe gives is a result
+    if not new.num_rows or not order or (probes := _probes(rows, first, order)) is None:
         return
     some = new.take(pa.array(range(0, new.num_rows, -(-new.num_rows // MEASURED_ROWS))))
     partials = [f"p0 AS ({rows.match.rows_sql(first, rows.state.register(some))})"]

@@ -32,7 +32,8 @@ class SharedOperator(PhysicalOperator):
 
     def explain(self, plan: PhysicalPlan) -> Iterator[str]:
         """What each store holds, and who reads it."""
-        yield f"{self.name}: {len(self.queries)} queries over shared stores, by key hash"
+        queries = "1 query" if len(self.queries) == 1 else f"{len(self.queries)} queries"
+        yield f"{self.name}: {queries} over shared stores, by key hash"
         for number, part in enumerate(plan.inputs):
             readers = []
             for query, join in enumerate(self.kernel.joins):
