@@ -82,7 +82,7 @@ def main() -> None:
         arriving = [
             f for side in Side for f in row_frames(updates(side, options.keys, number), bucket=0, input=side.index)
         ]
-        sent = run_step(spec, 0, arriving, store, working_set)
+        sent = list(run_step(spec, 0, arriving, store, working_set))
         check(sent, options.keys, number)
         if number + 1 in _SHOWN:
             counters = {

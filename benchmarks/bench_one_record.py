@@ -33,7 +33,7 @@ def main() -> None:
     for number in range(options.records):
         key = int(chance.integers(0, options.rows))
         started = time.perf_counter()
-        sent = run_step(state.spec, 0, state.frames(key, number), state.store, state.working_set)
+        sent = list(run_step(state.spec, 0, state.frames(key, number), state.store, state.working_set))
         millis.append((time.perf_counter() - started) * 1000)
         state.check(sent, key, number)
     figures = {"median_ms": statistics.median(millis), "p95_ms": p95(millis), "longest_ms": max(millis)}

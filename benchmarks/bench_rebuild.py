@@ -53,7 +53,7 @@ def step(state: Filled, number: int, working_set: WorkingSet, copies: LocalCopie
     key = int(state.keys[number])
     frames = state.frames(key, number)
     started = time.perf_counter()
-    sent = run_step(state.spec, 0, frames, state.store, working_set, copies)
+    sent = list(run_step(state.spec, 0, frames, state.store, working_set, copies))
     seconds = time.perf_counter() - started
     state.check(sent, key, number)
     return seconds

@@ -70,14 +70,14 @@ def measure(rows: int, versions: int, batches: int) -> float:
     order = random.permutation(rows)
     for part in np.array_split(order, 20):  # in batches, as in a running query
         table = pa.table([part // keys * SPACING, part % keys, part.astype(float), part], schema=RIGHT)
-        run_step(spec, 0, row_frames(table, bucket=0, input=1), store, working_set)
+        list(run_step(spec, 0, row_frames(table, bucket=0, input=1), store, working_set))
     seconds = []
     for _ in range(batches):
         times = random.integers(0, versions * SPACING, BATCH)
         events = pa.table([times, random.integers(0, keys, BATCH)], schema=LEFT)
         frames = [*row_frames(events, bucket=0, input=0), mark_frame(0, 0, "", 0)]
         started = time.perf_counter()
-        sent = run_step(spec, 0, frames, store, working_set)
+        sent = list(run_step(spec, 0, frames, store, working_set))
         seconds.append(time.perf_counter() - started)
         found = pa.concat_tables(decode_table(frame.payload) for frame in sent if frame.kind is FrameKind.ROWS)
         met = found["r:$t"].to_numpy()

@@ -58,7 +58,7 @@ def filled(rows: int, local_copies: LocalCopies | None = None) -> Filled:
     keys = np.random.default_rng(1).permutation(rows)
     for places in np.array_split(np.arange(rows), _BATCHES):
         table = pa.table([places, keys[places], places], schema=_schema("r"))
-        run_step(spec, 0, row_frames(table, bucket=0, input=1), store, working_set, local_copies)
+        list(run_step(spec, 0, row_frames(table, bucket=0, input=1), store, working_set, local_copies))
     return Filled(spec, store, working_set, keys)
 
 

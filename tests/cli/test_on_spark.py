@@ -53,7 +53,7 @@ def is_committed(folder: Path) -> bool:
 @pytest.mark.parametrize(
     ("number", "stop"),
     [
-        pytest.param(signal.SIGINT, os.kill, id="Ctrl-C"),
+        pytest.param(signal.SIGINT, os.kill, id="Ctrl-C", marks=pytest.mark.slow),
         # Services are stopped like this: Spark's JVM receives the signal too, and ends by itself.
         pytest.param(signal.SIGTERM, os.killpg, id="SIGTERM to all", marks=pytest.mark.slow),
     ],

@@ -131,7 +131,7 @@ def test_a_retry_in_another_order_on_another_worker_gives_the_same_rows(
                 == expected[number]
             )
         worker = data.draw(st.sampled_from([one, other]))
-        sent = run_step(operator, BUCKET, data.draw(st.permutations(step)), retried, worker)
+        sent = list(run_step(operator, BUCKET, data.draw(st.permutations(step)), retried, worker))
         assert results(sent) == expected[number]
 
 
@@ -144,10 +144,10 @@ def test_a_step_that_fails_in_the_store_can_be_taken_again(workers: list[Working
 
     (worker, _) = fresh(workers)
     store = MemoryStore()
-    run_step(spec(), BUCKET, [*rows("l", (5, 1, 1)), mark("l", 5), mark("r", 5)], store, worker)
+    list(run_step(spec(), BUCKET, [*rows("l", (5, 1, 1)), mark("l", 5), mark("r", 5)], store, worker))
     second = [*rows("r", (6, 1, 2), (7, 2, 3)), mark("l", 6), mark("r", 7)]
     with pytest.raises(OSError, match="no space left"):
-        run_step(spec(), BUCKET, second, Full(store), worker)
+        list(run_step(spec(), BUCKET, second, Full(store), worker))
     assert results(run_step(spec(), BUCKET, second, store, worker)) == {(1, 2): 1}
     assert results(run_step(spec(), BUCKET, [END], store, worker)) == {(None, 3): 1}
 
@@ -162,10 +162,10 @@ def test_what_the_store_holds_is_what_the_manifest_names(workers: list[WorkingSe
             mark("l", now),
             mark("r", now - 1),
         ]
-        run_step(spec(), BUCKET, frames, store, worker)
+        list(run_step(spec(), BUCKET, frames, store, worker))
         live = json.loads(store["manifest"])["segments"]
         assert len(store) == 1 + sum(segment["chunks"] for segment in live)
-    run_step(spec(), BUCKET, [END], store, worker)
+    list(run_step(spec(), BUCKET, [END], store, worker))
     assert list(store) == ["manifest"]
 
 
@@ -173,15 +173,15 @@ def test_a_full_state_is_an_error_and_leaves_the_store_to_be_resumed(workers: li
     (worker, other) = fresh(workers)
     store = MemoryStore()
     limited = replace(spec(), max_state_bytes=150)
-    run_step(limited, BUCKET, [*rows("l", (5, 1, 1)), mark("l", 1), mark("r", 1)], store, worker)
+    list(run_step(limited, BUCKET, [*rows("l", (5, 1, 1)), mark("l", 1), mark("r", 1)], store, worker))
     before = dict(store)
     many = rows("l", *((5, 1, i) for i in range(20)))
     attempt = MemoryStore(store)
     with pytest.raises(LimitError, match="has reached its limit") as caught:
-        run_step(limited, BUCKET, many, attempt, worker)
+        list(run_step(limited, BUCKET, many, attempt, worker))
     assert "join_max_buffered_bytes" in str(caught.value)
     assert dict(store) == before
-    run_step(spec(), BUCKET, many, store, worker)  # resumed with a higher limit
+    list(run_step(spec(), BUCKET, many, store, worker))  # resumed with a higher limit
     found = results(run_step(spec(), BUCKET, rows("r", (5, 1, 0)), store, other))
     assert found == Counter({(1, 0): 2, **{(i, 0): 1 for i in range(20) if i != 1}})
 
@@ -190,7 +190,7 @@ def test_a_limit_counts_for_all_buckets_together(workers: list[WorkingSets]) -> 
     (worker, _) = fresh(workers)
     limited = replace(spec(), buckets=(0, BUCKET), max_state_bytes=300)
     with pytest.raises(LimitError, match="one of 2 buckets"):
-        run_step(limited, BUCKET, rows("l", *((5, 1, i) for i in range(20))), MemoryStore(), worker)
+        list(run_step(limited, BUCKET, rows("l", *((5, 1, i) for i in range(20))), MemoryStore(), worker))
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_the_reason_of_a_late_row_tells_time_as_its_column_does(
     (worker, _) = fresh(workers)
     store = MemoryStore()
     counting = replace(spec(), inputs=tuple(replace(each, scale=scale) for each in spec().inputs))
-    run_step(counting, BUCKET, [mark("l", frontier), mark("r", frontier)], store, worker)
+    list(run_step(counting, BUCKET, [mark("l", frontier), mark("r", frontier)], store, worker))
     late = pa.table([[5], [1], [2], ["text"]], names=[*SCHEMA["l"].names, RAW_TEXT])
     (side,) = (
         frame
@@ -224,8 +224,8 @@ def test_the_reason_of_a_late_row_tells_time_as_its_column_does(
 def test_after_the_end_of_input_every_row_is_late(workers: list[WorkingSets]) -> None:
     (worker, _) = fresh(workers)
     store = MemoryStore()
-    run_step(spec(), BUCKET, [*rows("l", (5, 1, 1)), END], store, worker)
-    sent = run_step(spec(), BUCKET, [*rows("r", (2**62, 1, 2)), mark("r", 9)], store, worker)
+    list(run_step(spec(), BUCKET, [*rows("l", (5, 1, 1)), END], store, worker))
+    sent = list(run_step(spec(), BUCKET, [*rows("r", (2**62, 1, 2)), mark("r", 9)], store, worker))
     assert counters(sent)["late.r"] == 1
     assert counters(sent)["frontier"] == FOREVER
     assert not [frame for frame in sent if frame.kind is FrameKind.ROWS]
@@ -235,11 +235,11 @@ def test_after_the_end_of_input_every_row_is_late(workers: list[WorkingSets]) ->
 def test_state_of_another_plan_or_format_is_refused(workers: list[WorkingSets], change: dict[str, Any]) -> None:
     (worker, _) = fresh(workers)
     store = MemoryStore()
-    run_step(spec(), BUCKET, rows("l", (5, 1, 1)), store, worker)
+    list(run_step(spec(), BUCKET, rows("l", (5, 1, 1)), store, worker))
     store.put("manifest", json.dumps({**json.loads(store["manifest"]), **change}).encode())
     before = dict(store)
     with pytest.raises(CheckpointError):
-        run_step(spec(), BUCKET, rows("l", (6, 1, 1)), store, worker)
+        list(run_step(spec(), BUCKET, rows("l", (6, 1, 1)), store, worker))
     assert dict(store) == before
 
 
@@ -247,10 +247,10 @@ def test_time_waits_for_every_part(workers: list[WorkingSets]) -> None:
     (worker, _) = fresh(workers)
     store = MemoryStore()
     operator = spec(JoinKind.LEFT, parts=("t-0", "t-1"))
-    run_step(operator, BUCKET, [*rows("l", (5, 1, 1)), mark("l", 50, "t-0"), mark("r", 50, "t-0")], store, worker)
-    sent = run_step(operator, BUCKET, [mark("l", 40, "t-1"), *rows("r", (1, 1, 2))], store, worker)
+    list(run_step(operator, BUCKET, [*rows("l", (5, 1, 1)), mark("l", 50, "t-0"), mark("r", 50, "t-0")], store, worker))
+    sent = list(run_step(operator, BUCKET, [mark("l", 40, "t-1"), *rows("r", (1, 1, 2))], store, worker))
     assert results(sent) == {(1, 2): 1}, "r is not late: its part t-1 has not been heard"
-    sent = run_step(operator, BUCKET, [mark("r", 10, "t-1"), *rows("l", (6, 2, 3))], store, worker)
+    sent = list(run_step(operator, BUCKET, [mark("r", 10, "t-1"), *rows("l", (6, 2, 3))], store, worker))
     assert results(sent) == {}
     idle = control(Event(EventKind.IDLE, ("r",), ("t-1",)))
     assert results(run_step(operator, BUCKET, [idle], store, worker)) == {(3, None): 1}
@@ -261,6 +261,6 @@ def test_a_retried_batch_counts_its_rows_once(workers: list[WorkingSets]) -> Non
     store = MemoryStore()
     counted = Frame(BUCKET, 0, "", FrameKind.MARK, -(2**63), PackReport(Counter({"in": 3, "filtered": 1})).to_json())
     step = [*rows("l", (5, 1, 1), (6, 1, 2)), counted, mark("l", 6)]
-    run_step(spec(), BUCKET, step, MemoryStore(store), worker)
+    list(run_step(spec(), BUCKET, step, MemoryStore(store), worker))
     found = counters(run_step(spec(), BUCKET, step[::-1], store, other))
     assert (found["in.l"], found["used.l"], found["filtered.l"], found["late.l"]) == (3, 2, 1, 0)

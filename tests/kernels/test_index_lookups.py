@@ -133,7 +133,8 @@ def test_a_step_that_fails_holds_no_rows(searches: list[Search], monkeypatch: py
     assert harness.step({"l": StepInput([(3, 2)])}).changes == [(1, (3, 3))]
 
 
-def failing_join(working_set: WorkingSet, sql: str) -> pa.Table:
+def failing_join(working_set: WorkingSet, sql: str, *, joins_as_written: bool = False) -> pa.Table:
+    del joins_as_written
     if " JOIN " in sql:
         raise MemoryError
     return working_set.connection.sql(sql).to_arrow_table()

@@ -49,7 +49,7 @@ def step(kernel: LookupJoin, state: WorkingSet, *left: tuple[int | None, int | N
 
 
 def changes(result: StepResult) -> list[tuple[Any, ...]]:
-    assert result.changes is not None
+    assert isinstance(result.changes, pa.Table)
     assert result.changes.column_names == ["o:$t", "o:v", "c:name"]
     return rows(result.changes)
 

@@ -6,7 +6,7 @@ calls ``run_step``.  The store commits all that was written since the last commi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 
 import duckdb
 import pyarrow as pa
@@ -17,11 +17,11 @@ from watersmeet.engine.hot_key_decision import decide_hot_keys
 from watersmeet.engine.hot_keys import HotKeyLog
 from watersmeet.engine.inbox import sort_inbox
 from watersmeet.engine.late_rows import late_bounds, split_late_rows
-from watersmeet.engine.outbox import Outbox, counter_frames, forwarded, frontier_marks, side_frames
+from watersmeet.engine.outbox import Outbox, counter_frames, forwarded, frontier_marks, result_frames, side_frames
 from watersmeet.engine.segment_log import SegmentLog, apply_result, check_limit
 from watersmeet.engine.specs import OperatorSpec
 from watersmeet.errors import LimitError, WatersmeetError
-from watersmeet.kernels.api import StepFrontiers, StepResult
+from watersmeet.kernels.api import Changes, StepFrontiers, StepResult
 from watersmeet.state.local_copies import LocalCopies
 from watersmeet.state.manifest import Manifest, read_manifest, write_manifest
 from watersmeet.state.store import Store
@@ -36,14 +36,14 @@ def run_step(
     working_set: WorkingSet,
     local_copies: LocalCopies | None = None,
     hot_keys: HotKeyLog | None = None,
-) -> Outbox:
-    """Take one step of one bucket, write its state, and return the frames that it sends on.
+) -> Iterator[Frame]:
+    """Take one step of one bucket, write its state, and yield the frames that it sends on, results as they are made.
 
-    For the parameters and errors see ``OpenBucket``.
+    The step is done when all frames are taken.  For the parameters and errors see ``OpenBucket``.
     """
     opened = OpenBucket(spec, bucket, store, working_set, local_copies, hot_keys)
-    outbox = opened.step(frames)
-    return outbox.followed_by(opened.close())
+    yield from opened.stream(frames)
+    yield from opened.close()
 
 
 class OpenBucket:
@@ -72,11 +72,24 @@ class OpenBucket:
         self._reported = self._manifest.frontier
 
     def step(self, frames: Iterable[Frame]) -> Outbox:
-        """Take one step and return the frames that it sends on; ``advanced`` and ``close`` report its frontier.
+        """Take one step and return what it sends on; ``advanced`` and ``close`` report its frontier.
 
         Raises ``LimitError`` if the state would exceed its limit or a step needs more memory than there is.  Then the
         bucket cannot be used further, and nothing since the last commit counts.
         """
+        others: list[Frame] = []
+        pieces = [rows for _, rows in self._take(frames, others)]
+        return Outbox(self._spec, self._bucket, pa.concat_tables(pieces) if pieces else None, others)
+
+    def stream(self, frames: Iterable[Frame]) -> Iterator[Frame]:
+        """Take one step while its frames are taken; raises what ``step`` raises."""
+        others: list[Frame] = []
+        for query, rows in self._take(frames, others):
+            yield from result_frames(self._spec, self._bucket, query, rows)
+        yield from others
+
+    def _take(self, frames: Iterable[Frame], others: list[Frame]) -> Iterator[tuple[int, pa.Table]]:
+        """Take one step: yield its results, each with the number of its query; at the end add the ``others``."""
         spec, manifest, working_set = self._spec, self._manifest, self._working_set
         inbox = sort_inbox(spec, frames)
         bounds = late_bounds(spec, manifest)
@@ -85,15 +98,14 @@ class OpenBucket:
         if self._bucket == spec.buckets[0]:
             decide_hot_keys(spec, manifest, inbox, self._hot_keys)
 
-        result = _run_kernel(spec, manifest, working_set, inputs, frontiers)
+        result = yield from _run_kernel(spec, manifest, working_set, inputs, frontiers)
         manifest.next_rid += sum(table.num_rows for table in inputs.values())
         manifest.step += 1
 
         apply_result(self._log, result, spec.kernel.partition_width)
         working_set.move_to_disk(manifest.segments, spec.max_rows_in_memory)
         check_limit(spec, manifest)
-        others = [*forwarded(spec, self._bucket, inbox.passing), *side_frames(spec, self._bucket, late)]
-        return Outbox(spec, self._bucket, result.changes, others, result.further)
+        others += [*forwarded(spec, self._bucket, inbox.passing), *side_frames(spec, self._bucket, late)]
 
     def advanced(self) -> list[Frame]:
         """Return marks with the operator's frontier if it has advanced since the last call."""
@@ -124,14 +136,20 @@ def _run_kernel(
     working_set: WorkingSet,
     inputs: Mapping[int, pa.Table],
     frontiers: StepFrontiers,
-) -> StepResult:
-    """Run the kernel, unless the step brings neither rows nor a new frontier, and add up its counters."""
+) -> Generator[tuple[int, pa.Table], None, StepResult]:
+    """Run the kernel, unless the step brings neither rows nor a new frontier, and add up its counters.
+
+    Yields the results, each with the number of its query, and returns what else the kernel says.
+    """
     working_set.statistics = manifest.statistics
     is_first = manifest.step == 0  # an aggregate of all rows has a result before there are any
     if not (is_first or any(rows.num_rows for rows in inputs.values()) or frontiers.before != frontiers.after):
         return StepResult()
     try:
         result = spec.kernel.step(working_set, inputs, frontiers, manifest.next_rid)
+        for query, changes in enumerate([result.changes, *result.further]):
+            for rows in _pieces(changes):
+                yield query, rows
     except duckdb.OutOfMemoryException as error:
         raise LimitError(
             f"a batch of {spec.name} needs more memory than a worker has: {str(error).splitlines()[0]}",
@@ -150,3 +168,12 @@ def _run_kernel(
     for name, by in result.counters.items():
         manifest.count(f"{spec.name}.{name}", by)
     return result
+
+
+def _pieces(changes: Changes | None) -> Iterator[pa.Table]:
+    if changes is None:
+        return
+    if isinstance(changes, pa.Table):
+        yield changes
+    else:
+        yield from changes

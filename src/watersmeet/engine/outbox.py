@@ -19,23 +19,16 @@ from watersmeet.state.working_set import WorkingSet
 
 @dataclass(frozen=True, slots=True)
 class Outbox:
-    """What a step sends on: its results, those for further queries, then other frames.
-
-    Only the last operator has results for further queries.  Results are encoded during iteration, so only one frame of
-    them is in memory twice.
-    """
+    """What a step sends on: its results, then other frames."""
 
     spec: OperatorSpec
     bucket: int
     changes: pa.Table | None
     others: Sequence[Frame]
-    further: Sequence[pa.Table] = ()
 
     def __iter__(self) -> Iterator[Frame]:
-        yield from _result_frames(self.spec, self.bucket, self.changes)
-        # without a step there are none for any query
-        for query, (changes, schema) in enumerate(zip(self.further, self.spec.further, strict=False), 1):
-            yield from row_frames(changes.cast(schema), bucket=self.bucket, input=query)
+        if self.changes is not None:
+            yield from result_frames(self.spec, self.bucket, 0, self.changes)
         yield from self.others
 
     def followed_by(self, frames: Sequence[Frame]) -> Outbox:
@@ -87,18 +80,14 @@ def counter_frames(
     ]
 
 
-def _next_bucket(spec: OperatorSpec, bucket: int) -> int:
-    """Return the bucket for frames that belong to no bucket's state: the first downstream, or this one at the end."""
-    return spec.downstream.buckets[0] if spec.downstream else bucket
-
-
-def _result_frames(spec: OperatorSpec, bucket: int, changes: pa.Table | None) -> Iterator[Frame]:
-    if changes is None or changes.num_rows == 0:
+def result_frames(spec: OperatorSpec, bucket: int, query: int, changes: pa.Table) -> Iterator[Frame]:
+    """Yield a query's results for the buckets of the next operator, or for the end of the query."""
+    if changes.num_rows == 0:
         return
-    changes = changes.cast(spec.output)
+    changes = changes.cast((spec.output, *spec.further)[query])
     to = spec.downstream
     if to is None:
-        yield from row_frames(changes, bucket=bucket, input=0)
+        yield from row_frames(changes, bucket=bucket, input=query)
         return
     if len(to.times) == 1:
         changes = changes.rename_columns([TIME if name == to.times[0] else name for name in changes.column_names])
@@ -107,3 +96,8 @@ def _result_frames(spec: OperatorSpec, bucket: int, changes: pa.Table | None) ->
     indexes = home_indexes(key_hashes(changes, to.hashes), len(to.buckets))
     for index, rows in split_by_bucket(changes, indexes, len(to.buckets)):
         yield from row_frames(rows, bucket=to.buckets[index], input=to.input)
+
+
+def _next_bucket(spec: OperatorSpec, bucket: int) -> int:
+    """Return the bucket for frames that belong to no bucket's state: the first downstream, or this one at the end."""
+    return spec.downstream.buckets[0] if spec.downstream else bucket

@@ -8,10 +8,10 @@ durability.  So the same kernel runs in Spark and in the test harness.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:  # a script is parsed without them: an error of syntax comes sooner
     import duckdb
@@ -20,6 +20,9 @@ if TYPE_CHECKING:  # a script is parsed without them: an error of syntax comes s
 #: The ends of internal event time: nothing reported yet, and end of input.
 NEVER = -(2**63)
 FOREVER = 2**63 - 1
+
+#: From this many new rows on, the results of a step are made piece by piece: a hot key may have any number of them.
+MANY_ROWS = 4_096
 
 #: Suffix of a relation that lists, by ``$rid``, the rows of another relation that were retracted or replaced.
 GONE = "_gone"
@@ -129,6 +132,12 @@ class StateView(Protocol):
         With ``joins_as_written``, DuckDB keeps the order of joins, and builds hash tables over second relations.
         """
 
+    def stream(self, sql: str, *, joins_as_written: bool = False) -> Iterator[pa.Table]:
+        """Yield the rows of a query as they are made, at least one piece, which may be empty.
+
+        The query runs when the first piece is asked for.  Until the last one is there, no other may run.
+        """
+
     def scan(self, relation: str, low: int = NEVER, high: int = FOREVER) -> str | None:
         """Return SQL for all stored rows with ``low <= $t <= high``."""
 
@@ -174,11 +183,21 @@ class StepFrontiers:
     inputs: tuple[int, ...]
 
 
+Changes: TypeAlias = "pa.Table | Iterator[pa.Table]"
+
+
+def made(state: StateView, sql: str, new_rows: int, *, joins_as_written: bool = False) -> Changes:
+    """Return the results of a step with so many new rows, in pieces if they may be many."""
+    if new_rows < MANY_ROWS:
+        return state.query(sql, joins_as_written=joins_as_written)
+    return state.stream(sql, joins_as_written=joins_as_written)
+
+
 @dataclass(slots=True)
 class StepResult:
     """The result of one step.
 
-    - ``changes``: rows to emit, with a ``$w`` column in a changelog.
+    - ``changes``: rows to emit, with a ``$w`` column in a changelog; in pieces, if they are made when they are taken.
     - ``further``: rows to emit for each further query that the operator serves, in their order.
     - ``store``: rows to add to the state, by relation.
     - ``forget``: by relation, the ``$t`` below which rows will never be read again.
@@ -188,8 +207,8 @@ class StepResult:
       on it.  Numbers under ``gauges`` are reported with the counters.
     """
 
-    changes: pa.Table | None = None
-    further: list[pa.Table] = field(default_factory=list)
+    changes: Changes | None = None
+    further: list[Changes] = field(default_factory=list)
     store: dict[str, pa.Table] = field(default_factory=dict)
     forget: dict[str, int] = field(default_factory=dict)
     replace: dict[str, pa.Table] = field(default_factory=dict)

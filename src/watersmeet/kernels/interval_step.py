@@ -16,6 +16,7 @@ from watersmeet.kernels.api import (
     StateView,
     StepFrontiers,
     StepResult,
+    made,
     quote,
 )
 from watersmeet.kernels.match import WindowMatch, number_rows
@@ -30,8 +31,12 @@ def run(
     inputs: Mapping[int, pa.Table],
     frontiers: StepFrontiers,
     first_rid: int,
+    whole: bool = False,
 ) -> StepResult:
-    """Join the new rows of both sides, none of them late, with each other and with stored rows."""
+    """Join the new rows of both sides, none of them late, with each other and with stored rows.
+
+    With ``whole``, results come as one table, however many they are.
+    """
     new, next_rid = {}, first_rid
     for side in match.numbered:
         new[side] = match.arriving(side, number_rows(inputs[side.index], next_rid), state)
@@ -41,7 +46,7 @@ def run(
         rows = state.register(new[Side.LEFT])
         passing = state.register(state.query(f"SELECT * FROM {rows} AS l WHERE {match.passing}"))
         new[Side.LEFT] = state.query(f"SELECT * FROM {rows} AS l WHERE NOT {match.passing}")
-    step = _Step(match, emit, gives_ids, state, frontiers, first_rid, new, passing)
+    step = _Step(match, emit, gives_ids, state, frontiers, first_rid, new, passing, whole)
     try:
         return step.run_pairs() if match.kind.pairs else step.run_semi_anti()
     finally:
@@ -60,6 +65,7 @@ class _Step:
     first_rid: int
     new: dict[Side, pa.Table]
     passing: str | None = None  # new left rows that are results whatever their partners; they are not among ``new``
+    whole: bool = False
     result: StepResult = field(default_factory=StepResult)
     registered: dict[Side, str] = field(default_factory=dict)
     looked_up: dict[Side, str | None] = field(default_factory=dict)
@@ -78,7 +84,8 @@ class _Step:
     def run_pairs(self) -> StepResult:
         tracked = [side for side in Side if self.tracks_matches(side)]
         if not tracked:
-            self.result.changes = self.state.query(self.pairs(ids=False))
+            sql, new_rows = self.pairs(ids=False), sum(new.num_rows for new in self.new.values())
+            self.result.changes = self.state.query(sql) if self.whole else made(self.state, sql, new_rows)
         else:
             self.state.connection.execute(f"CREATE TEMP TABLE pairs AS {self.pairs(ids=True)}")
             names = ", ".join(quote(name) for name in self.match.output)

@@ -96,6 +96,7 @@ class SlidingJoin:
             inputs={self.probe.index: due, self.probe.other.index: inputs[self.probe.other.index]},
             frontiers=StepFrontiers(before, after, frontiers.inputs),
             first_rid=first_rid,
+            whole=bool(self.order),
         )
         if self.order:
             assert result.changes is not None

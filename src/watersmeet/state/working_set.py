@@ -37,6 +37,10 @@ MIN_PROBED_ROWS = 200_000
 ROWS_PER_PROBE = 32
 #: A lookup that returns more than 1 row in 32 is no faster than a scan.
 ROWS_PER_FOUND = 32
+#: The optimizers that order joins and choose their build sides.
+_ORDERING = "join_order,build_side_probe_side"
+#: Rows of one piece of a streamed result.
+_PIECE_ROWS = 131_072
 #: Stored rows sampled to estimate how many a lookup returns, before a relation gets a hash index.
 SAMPLE_ROWS = 10_000
 
@@ -173,7 +177,7 @@ class WorkingSet:
         running it.  The copy that DuckDB warns of here costs some nanoseconds a row.
         """
         if joins_as_written:
-            self._connection.execute("SET disabled_optimizers = 'join_order,build_side_probe_side'")
+            self._connection.execute(f"SET disabled_optimizers = '{_ORDERING}'")
             try:
                 return self.query(sql)
             finally:
@@ -181,6 +185,22 @@ class WorkingSet:
         self._connection.execute(sql)
         with warnings.catch_warnings(action="ignore", category=UserWarning):
             return self._connection.to_arrow_table()
+
+    def stream(self, sql: str, *, joins_as_written: bool = False) -> Iterator[pa.Table]:
+        """Yield the rows of a query as they are made; see ``StateView``.
+
+        A query that ``execute`` runs would collect its whole result first.
+        """
+        if joins_as_written:
+            self._connection.execute(f"SET disabled_optimizers = '{_ORDERING}'")
+        try:
+            reader = self._connection.sql(sql).to_arrow_reader(_PIECE_ROWS)
+            yield reader.schema.empty_table()
+            for batch in reader:
+                yield pa.Table.from_batches([batch])
+        finally:
+            if joins_as_written:
+                self._connection.execute("RESET disabled_optimizers")
 
     def scan(self, relation: str, low: int = NEVER, high: int = FOREVER) -> str | None:
         """Return SQL for all stored rows with ``low <= $t <= high``; segments outside are pruned."""

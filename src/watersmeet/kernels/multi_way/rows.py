@@ -57,6 +57,10 @@ class StepRows:
         found = self.state.rows_with_keys(store.relation, by, probes.rename_columns(by), *times)
         return store.read_sql(found)
 
+    def count_new(self) -> int:
+        """Return how many new rows all inputs have."""
+        return sum(new.num_rows for new in self.new.values())
+
     def count(self, input: int) -> int:
         """Return how many rows an input's store holds."""
         return self.state.count(self.stores[input].relation, NEVER)

@@ -1,0 +1,62 @@
+"""Measures the memory of a join whose rows all have one key: its pairs are many more than its rows.
+
+    python -m benchmarks.bench_hot_key [--rows N]
+
+An unwindowed join of two streams of N rows each gives N * N pairs, on Spark, two cores.  They are counted and dropped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.arguments import count
+from benchmarks.engines import SETTINGS
+from benchmarks.memory import Peak
+
+_PATIENCE_SECONDS = 3600
+
+
+def main() -> None:
+    """Run the join and print a line of figures and a line of JSON."""
+    import watersmeet
+    from watersmeet.runtime.query_mode import QueryMode
+
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--rows", type=count, default=6_000)
+    rows = arguments.parse_args().rows
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        session = watersmeet.connect(workspace=folder / "workspace", master="local[2]", config=SETTINGS)
+        for side in "lr":
+            (folder / side).mkdir()
+            table = pa.table({"k": pa.array([1] * rows), side: pa.array(range(rows))})
+            pq.write_table(table, folder / side / "1.parquet")
+            session.sql(
+                f"CREATE STREAM {side} (k BIGINT, {side} BIGINT) "
+                f"WITH (connector = 'files', format = 'parquet', path = '{folder / side}')"
+            )
+        session.sql("CREATE STREAM nothing WITH (connector = 'blackhole')")
+        began = time.monotonic()
+        with Peak() as peak:
+            text = "INSERT INTO nothing SELECT l.k, l.l, r.r FROM l JOIN r ON l.k = r.k"
+            (started,) = session.run(text, QueryMode.DRAIN)
+            query = started.query  # type: ignore[union-attr]
+            query.wait(_PATIENCE_SECONDS)
+        seconds = time.monotonic() - began
+        found = query.report().rows_out
+        session.spark.stop()
+    if found != rows * rows:
+        raise SystemExit(f"{found:,} pairs, and not {rows * rows:,}")
+    print(f"{found:,} pairs in {seconds:.1f} s; workers {peak.workers / 1e6:,.0f} MB, JVM {peak.jvm / 1e6:,.0f} MB")
+    print(json.dumps({"pairs": found, "seconds": seconds, "worker_bytes": peak.workers, "jvm_bytes": peak.jvm}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""Results that are made piece by piece while they are taken, as those of many new rows are."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from itertools import islice, product
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.kernels import test_multi_way, test_shared_stores
+from watersmeet.kernels import api
+from watersmeet.state import working_set
+from watersmeet.state.working_sets import WorkingSets
+from watersmeet.testing.harness import Harness, StepInput, load_script
+from watersmeet.testing.notation import parse_cases
+from watersmeet.testing.runner import run_case
+
+CASES = Path(__file__).parent.parent / "cases"
+PAGES = [
+    *("inner", "multi_way", "row_bounds"),
+    *(pytest.param(page, marks=pytest.mark.slow) for page in ("chains", "nested_joins", "windows", "sliding")),
+]
+
+
+@pytest.fixture
+def in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every result is streamed, in pieces of two rows."""
+    monkeypatch.setattr(api, "MANY_ROWS", 0)
+    monkeypatch.setattr(working_set, "_PIECE_ROWS", 2)
+
+
+@pytest.mark.usefixtures("in_pieces")
+@pytest.mark.parametrize("page", PAGES)
+def test_cases_have_the_same_results(page: str) -> None:
+    path = CASES / f"{page}.wmt"
+    failures = [failure.report for case in parse_cases(path.read_text(), path.name) if (failure := run_case(case))]
+    assert not failures, "\n".join(failures)
+
+
+@given(query=test_multi_way.queries(), data=st.data())
+def test_joins_of_many_streams_have_the_same_results(query: test_multi_way.Query, data: st.DataObject) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(api, "MANY_ROWS", 0)
+        patched.setattr(working_set, "_PIECE_ROWS", 2)
+        test_multi_way.check(query, data)
+
+
+@pytest.mark.usefixtures("in_pieces")
+def test_all_permutations_of_queries_that_share_stores() -> None:
+    test_shared_stores.test_all_permutations_of_arrival_in_all_cuts(restarts=True)
+
+
+SCRIPT = """
+CREATE STREAM l (k INT, a INT, ts BIGINT, WATERMARK FOR ts AS ts) WITH (event_time_unit = 's');
+CREATE STREAM r (k INT, b INT, ts BIGINT, WATERMARK FOR ts AS ts) WITH (event_time_unit = 's');
+SELECT l.a, r.b FROM l JOIN r ON l.k = r.k WITHIN INTERVAL '5' SECONDS;
+"""
+
+
+def test_a_hot_key_gives_all_its_pairs() -> None:
+    """More than 4,096 new rows, which have more than 131,072 pairs: several pieces."""
+    harness = Harness(*load_script(SCRIPT), buckets=1)
+    counts = {"l": 50, "r": 4_100}
+    sides = {name: StepInput([(1, number, 7) for number in range(count)]) for name, count in counts.items()}
+    outcome = harness.step(sides)
+    assert {row for _, row in outcome.changes} == set(product(range(50), range(4_100)))
+    assert len(outcome.changes) == 50 * 4_100
+    assert len(harness.step({"r": StepInput([(1, -1, 8)])}).changes) == 50
+
+
+def test_a_result_takes_no_more_memory_than_a_piece() -> None:
+    """Half a gigabyte of pairs, of which Arrow never holds more than a hundredth."""
+    rows = WorkingSets(max_bytes=1 << 30).get("q", "0")
+    many = rows.register(pa.table({"n": pa.array(range(8_000), pa.int64())}))
+    gc.collect()
+    before = pa.total_allocated_bytes()
+    pieces: Iterator[pa.Table] = rows.stream(f"SELECT l.n AS l, r.n AS r FROM {many} AS l, {many} AS r")
+    counted = 0
+    for piece in islice(pieces, 250):
+        counted += piece.num_rows
+        assert pa.total_allocated_bytes() - before < 16 << 20
+    assert counted > 20_000_000
+    pieces.close()  # type: ignore[attr-defined]
+    rows.release()
