@@ -261,10 +261,11 @@ def test_an_equal_filter_is_tested_at_the_source() -> None:
 
 
 def test_a_computed_column_is_computed_only_for_rows_that_pass() -> None:
-    """A square root fails on rows that the filter of its query drops, and the other query keeps."""
-    guarded = JOIN.replace("a.k = b.k", "a.k = b.k AND sqrt(a.v - 1) > b.v") + " WHERE a.v > 0"
+    """A product overflows on rows that the filter of its query drops, and the other query keeps."""
+    condition = "a.k = b.k AND a.v * 2147483647 > 5"
+    guarded = JOIN.replace("JOIN", "LEFT JOIN").replace("a.k = b.k", condition) + " WHERE a.v < 2"
     harness = harness_of([JOIN, guarded])
-    rows = {"s0": StepInput([(1, 0, 1), (1, 10, 1)]), "s1": StepInput([(1, 1, 1)])}
+    rows = {"s0": StepInput([(1, 1, 1), (1, 2, 1)]), "s1": StepInput([(1, 1, 1)])}
     assert [[row for _, row in each.changes] for each in harness.step_all(rows)] == [[(1,), (1,)], [(1,)]]
 
 

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from itertools import islice, product
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kernels import test_multi_way, test_shared_stores
+from watersmeet.errors import WatersmeetError
 from watersmeet.kernels import api
 from watersmeet.state import working_set
 from watersmeet.state.working_sets import WorkingSets
@@ -71,6 +73,30 @@ def test_a_hot_key_gives_all_its_pairs() -> None:
     assert {row for _, row in outcome.changes} == set(product(range(50), range(4_100)))
     assert len(outcome.changes) == 50 * 4_100
     assert len(harness.step({"r": StepInput([(1, -1, 8)])}).changes) == 50
+
+
+@pytest.mark.usefixtures("in_pieces")
+def test_an_expression_that_fails_midway_is_an_error_and_leaves_nothing() -> None:
+    """The sum overflows for the last of four rows; after a restart without it, all is as before."""
+    sums = SCRIPT.replace("l.k = r.k", "l.k = r.k AND l.a + r.b > 0")
+    harness = Harness(*load_script(sums), buckets=1)
+    harness.step({"l": StepInput([(1, 1, 7)])})
+    good = [(1, number, 7) for number in (1, 2, 3)]
+    with pytest.raises(WatersmeetError, match="an expression of join_1 cannot be evaluated"):
+        harness.step({"r": StepInput([*good, (1, 2**31 - 1, 7)])})
+    harness.restart()
+    assert {row for _, row in harness.step({"r": StepInput(good)}).changes} == {(1, 1), (1, 2), (1, 3)}
+
+
+def test_an_error_in_the_midst_of_a_result_is_duckdbs() -> None:
+    """Arrow raises an OSError with its text."""
+    rows = WorkingSets(max_bytes=1 << 30).get("q", "1")
+    many = rows.register(pa.table({"n": ["1"] * 300_000 + ["x"]}))
+    pieces = rows.stream(f"SELECT CAST(n AS INTEGER) AS n FROM {many}")
+    with pytest.raises(duckdb.ConversionException, match="Could not convert string 'x'"):
+        assert sum(piece.num_rows for piece in pieces) < 300_000
+    assert rows.query("SELECT 1 AS n")["n"].to_pylist() == [1]
+    rows.release()
 
 
 def test_a_result_takes_no_more_memory_than_a_piece() -> None:

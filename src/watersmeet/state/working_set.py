@@ -39,6 +39,11 @@ ROWS_PER_PROBE = 32
 ROWS_PER_FOUND = 32
 #: The optimizers that order joins and choose their build sides.
 _ORDERING = "join_order,build_side_probe_side"
+_ERRORS = {
+    "Out of Memory Error": duckdb.OutOfMemoryException,
+    "Out of Range Error": duckdb.OutOfRangeException,
+    "Conversion Error": duckdb.ConversionException,
+}
 #: Rows of one piece of a streamed result.
 _PIECE_ROWS = 131_072
 #: Stored rows sampled to estimate how many a lookup returns, before a relation gets a hash index.
@@ -189,7 +194,8 @@ class WorkingSet:
     def stream(self, sql: str, *, joins_as_written: bool = False) -> Iterator[pa.Table]:
         """Yield the rows of a query as they are made; see ``StateView``.
 
-        A query that ``execute`` runs would collect its whole result first.
+        A query that ``execute`` runs would collect its whole result first.  Raises DuckDB's errors, of which Arrow's
+        reader passes on the text alone.
         """
         if joins_as_written:
             self._connection.execute(f"SET disabled_optimizers = '{_ORDERING}'")
@@ -198,6 +204,11 @@ class WorkingSet:
             yield reader.schema.empty_table()
             for batch in reader:
                 yield pa.Table.from_batches([batch])
+        except OSError as error:
+            text = str(error)
+            raise next((kind for start, kind in _ERRORS.items() if text.startswith(start)), duckdb.Error)(
+                text
+            ) from None
         finally:
             if joins_as_written:
                 self._connection.execute("RESET disabled_optimizers")
