@@ -74,13 +74,13 @@ def blocks_of(page: Path) -> list[Block]:
     return blocks
 
 
-def pages_with(*kinds: str, slow_in: str = "") -> list[object]:
-    """The pages that have such blocks; those of the folder ``slow_in`` are left to `make test-all`."""
+def pages_with(*kinds: str, slow: tuple[str, ...] = ()) -> list[object]:
+    """The pages that have such blocks; those whose folder or name is ``slow`` are left to `make test-all`."""
     return [
         pytest.param(
             page,
             id=page.relative_to(ROOT).with_suffix("").as_posix().removeprefix("docs/"),
-            marks=[pytest.mark.slow] if page.parent.name == slow_in else [],
+            marks=[pytest.mark.slow] if {page.parent.name, page.stem} & {*slow} else [],
         )
         for page in PAGES
         if any(block.kind in kinds and block.mark != "not run" for block in blocks_of(page))
@@ -100,7 +100,7 @@ def test_cases_of_the_notation(page: Path) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("page", pages_with(*_RUN_KINDS, slow_in="sql"))
+@pytest.mark.parametrize("page", pages_with(*_RUN_KINDS, slow=("sql", "migration")))
 def test_examples_run(
     page: Path,
     spark: SparkSession,

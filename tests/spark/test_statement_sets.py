@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from functools import partial
@@ -17,7 +18,7 @@ from watersmeet.catalog.streams import StreamDef
 from watersmeet.connectors import registry
 from watersmeet.errors import CatalogError, UnsupportedError, WatersmeetError
 from watersmeet.runtime.query_mode import QueryMode
-from watersmeet.session.results import Batch, Plan
+from watersmeet.session.results import Plan
 from watersmeet.session.session import Session
 
 pytestmark = pytest.mark.spark
@@ -30,7 +31,7 @@ STREAMS = "".join(
 SET = """
 EXECUTE STATEMENT SET BEGIN
   INSERT INTO pairs SELECT o.id, o.v, o.ts, p.ts AS pts FROM orders o LEFT JOIN paid p ON o.id = p.id
-    WITHIN INTERVAL '6' SECONDS SETTINGS late_rows = 'tardy';
+    WITHIN INTERVAL '6' SECONDS;
   INSERT INTO all_three SELECT o.id, o.v, p.v AS pv, s.v AS sv FROM orders o JOIN paid p ON o.id = p.id
     JOIN sent s ON s.id = p.id WITHIN INTERVAL '9' SECONDS WHERE o.v > 2 AND lpad(p.v, 3, s.v) <> '003';
   INSERT INTO pairs SELECT s.id, s.v, s.ts, o.ts AS pts FROM sent s JOIN orders o ON o.id = s.id AND o.v < 3
@@ -78,22 +79,18 @@ def test_a_set_writes_what_its_queries_would(session: Session, tmp_path: Path, m
     chance = random.Random(7)
     fed: dict[str, Rows] = {"orders": [], "paid": [], "sent": []}
     feed(session, fed, chance, range(40))
-    (query,) = run_job(session, SET, QueryMode.DRAIN)
-    assert query.name == "into_pairs_from_orders_paid_and_2_more"
-    assert query.report().used["orders"] == 40
-    feed(session, fed, chance, range(40, 60))
     with monkeypatch.context() as patched:
         patched.setattr(registry, "open_sink", partial(failing_sink, registry.open_sink))
         with pytest.raises(WatersmeetError, match="no space left"):
             run_job(session, SET, QueryMode.DRAIN)
-    session.sql("INSERT INTO orders VALUES (1, 1, 2)")  # late
-    feed(session, fed, chance, range(60, 70))
+    feed(session, fed, chance, range(40, 60))
+    session.sql("INSERT INTO orders VALUES (1, 1, NULL)")
     (query,) = run_job(session, SET)
-    assert query.report().late["orders"] == 1
     check(tmp_path, fed)
-    kept = session.sql("SELECT source FROM table(tardy)")
-    assert isinstance(kept, Batch)
-    assert [row.source for row in kept.frame.collect()] == ["orders"]
+    assert query.name == "into_pairs_from_orders_paid_and_2_more"
+    assert (query.report().used["orders"], query.report().quarantined["orders"]) == (60, 1)
+    (side,) = [line for path in session.workspace.rglob("*.jsonl") for line in path.read_text().splitlines()]
+    assert json.loads(side)["reason"] == "the event time is NULL"
 
     explained = session.sql(f"EXPLAIN {SET}")
     assert isinstance(explained, Plan)
