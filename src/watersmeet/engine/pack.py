@@ -196,7 +196,7 @@ def _raise_to(frontiers: dict[str, int], part: str, frontier: int) -> None:
 
 def has_no_time(times: pa.ChunkedArray, arrivals: pa.ChunkedArray | None, max_future: int | None) -> pa.ChunkedArray:
     """Return a mask of the rows whose event time is NULL, out of range, or too long after their arrival."""
-    bad = pc.or_(_out_of_range(times), times.is_null())
+    bad = pc.fill_null(_out_of_range(times), True)
     return bad if max_future is None else pc.or_(bad, _in_far_future(times, arrivals, max_future))
 
 
@@ -208,7 +208,7 @@ def _is_bad(rows: pa.Table, spec: PackSpec) -> pa.ChunkedArray:
 
 
 def _out_of_range(times: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pc.fill_null(pc.or_(pc.greater(times, GREATEST_TIME), pc.less(times, -GREATEST_TIME)), False)
+    return pc.or_(pc.greater(times, GREATEST_TIME), pc.less(times, -GREATEST_TIME))
 
 
 def _in_far_future(times: pa.ChunkedArray, arrivals: pa.ChunkedArray, max_future: int) -> pa.ChunkedArray:
@@ -221,12 +221,10 @@ def _quarantined(rows: pa.Table, spec: PackSpec) -> pa.Table:
     """Return bad rows with their reason and raw text (``SIDE_SCHEMA``)."""
     time = "the event time" if spec.dated_by is None else f"{spec.dated_by}, which dates the rows in this query,"
     of_time = pc.if_else(rows[TIME].is_null(), f"{time} is NULL", f"{time} is out of range")
-    if spec.max_future is not None:
-        in_future = pc.and_(
-            _in_far_future(rows[TIME], rows[ARRIVAL], spec.max_future), pc.invert(_out_of_range(rows[TIME]))
-        )
+    if spec.max_future is not None:  # a time that is neither NULL nor out of range
+        usable = pc.invert(pc.fill_null(_out_of_range(rows[TIME]), True))
         span = span_text(spec.max_future, TimeUnit.TIMESTAMP)
-        of_time = pc.if_else(in_future, f"{time} is more than {span} after the row arrived (max_future)", of_time)
+        of_time = pc.if_else(usable, f"{time} is more than {span} after the row arrived (max_future)", of_time)
     reason = pc.coalesce(rows[_BAD], of_time) if _BAD in rows.column_names else of_time
     return side_rows("quarantined", spec.source, reason, rows[RAW_TEXT])
 

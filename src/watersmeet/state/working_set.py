@@ -39,6 +39,7 @@ ROWS_PER_PROBE = 32
 ROWS_PER_FOUND = 32
 #: The optimizers that order joins and choose their build sides.
 _ORDERING = "join_order,build_side_probe_side"
+#: DuckDB's errors by the beginning of their texts.
 _ERRORS = {
     "Out of Memory Error": duckdb.OutOfMemoryException,
     "Out of Range Error": duckdb.OutOfRangeException,
@@ -205,10 +206,8 @@ class WorkingSet:
             for batch in reader:
                 yield pa.Table.from_batches([batch])
         except OSError as error:
-            text = str(error)
-            raise next((kind for start, kind in _ERRORS.items() if text.startswith(start)), duckdb.Error)(
-                text
-            ) from None
+            kind = _ERRORS.get(str(error).partition(":")[0], duckdb.Error)
+            raise kind(str(error)) from None
         finally:
             if joins_as_written:
                 self._connection.execute("RESET disabled_optimizers")
