@@ -11,6 +11,8 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 import duckdb
 import pyarrow as pa
 
+from watersmeet.engine.bucket_sizes import SizeLog, allowance
+from watersmeet.engine.evicted_rows import evicted_rows
 from watersmeet.engine.frames import Frame
 from watersmeet.engine.frontiers import advance_frontiers
 from watersmeet.engine.hot_key_decision import decide_hot_keys
@@ -36,12 +38,13 @@ def run_step(
     working_set: WorkingSet,
     local_copies: LocalCopies | None = None,
     hot_keys: HotKeyLog | None = None,
+    sizes: SizeLog | None = None,
 ) -> Iterator[Frame]:
     """Take one step of one bucket, write its state, and yield the frames that it sends on, results as they are made.
 
     The step is done when all frames are taken.  For the parameters and errors see ``OpenBucket``.
     """
-    opened = OpenBucket(spec, bucket, store, working_set, local_copies, hot_keys)
+    opened = OpenBucket(spec, bucket, store, working_set, local_copies, hot_keys, sizes)
     yield from opened.stream(frames)
     yield from opened.close()
 
@@ -50,7 +53,8 @@ class OpenBucket:
     """A bucket between two commits: any number of steps, then ``close`` writes its manifest.
 
     ``local_copies`` holds copies of the bucket's segments that workers of this machine left for each other.
-    ``hot_keys`` is the log that the rows of a step were packed by (None: the query spreads no keys).
+    ``hot_keys`` is the log that the rows of a step were packed by (None: the query spreads no keys).  ``sizes`` has
+    what the other buckets hold (None: not known, so that each may hold an even share of a limit).
 
     Raises ``CheckpointError`` if the stored state belongs to another plan or format.
     """
@@ -63,9 +67,11 @@ class OpenBucket:
         working_set: WorkingSet,
         local_copies: LocalCopies | None = None,
         hot_keys: HotKeyLog | None = None,
+        sizes: SizeLog | None = None,
     ) -> None:
         self._spec, self._bucket, self._store = spec, bucket, store
         self._working_set, self._hot_keys = working_set, hot_keys
+        self._sizes, self._known_sizes, self._evicted_bytes = sizes, sizes.read() if sizes else {}, 0
         self._manifest = _read_manifest(spec, bucket, store)
         self._log = SegmentLog(self._manifest, store, working_set, local_copies)
         self._loaded = working_set.sync(self._manifest.segments, self._log.load, max_in_memory=spec.max_rows_in_memory)
@@ -98,14 +104,17 @@ class OpenBucket:
         if self._bucket == spec.buckets[0]:
             decide_hot_keys(spec, manifest, inbox, self._hot_keys)
 
+        working_set.max_bytes = self._max_bytes()
         result = yield from _run_kernel(spec, manifest, working_set, inputs, frontiers)
         manifest.next_rid += sum(table.num_rows for table in inputs.values())
         manifest.step += 1
 
         apply_result(self._log, result, spec.kernel.partition_width)
         working_set.move_to_disk(manifest.segments, spec.max_rows_in_memory)
-        check_limit(spec, manifest)
-        others += [*forwarded(spec, self._bucket, inbox.passing), *side_frames(spec, self._bucket, late)]
+        check_limit(spec, manifest, self._others_bytes())
+        self._evicted_bytes += result.evicted_bytes
+        side = [*late, *evicted_rows(spec, result)]
+        others += [*forwarded(spec, self._bucket, inbox.passing), *side_frames(spec, self._bucket, side)]
 
     def advanced(self) -> list[Frame]:
         """Return marks with the operator's frontier if it has advanced since the last call."""
@@ -118,10 +127,27 @@ class OpenBucket:
         """Write the manifest; return what the bucket reports at every commit: its frontier, counters and size."""
         write_manifest(self._store, self._manifest)
         spec, bucket, manifest = self._spec, self._bucket, self._manifest
+        if self._sizes is not None:
+            self._sizes.report(bucket, manifest.nbytes + self._evicted_bytes)
         return [
             *frontier_marks(spec, bucket, manifest),
             *counter_frames(spec, bucket, manifest, self._working_set, self._loaded),
         ]
+
+    def _max_bytes(self) -> int | None:
+        """What this bucket may hold, if rows are evicted."""
+        spec = self._spec
+        if spec.max_state_bytes is None or not spec.evicts_at_limit:
+            return None
+        return allowance(spec.max_state_bytes, self._known_sizes, self._bucket, len(spec.buckets))
+
+    def _others_bytes(self) -> int | None:
+        """What the other buckets held at the last commit; None if that is not known."""
+        if len(self._spec.buckets) == 1:
+            return 0
+        if self._sizes is None:
+            return None
+        return sum(size for bucket, size in self._known_sizes.items() if bucket != self._bucket)
 
 
 def _read_manifest(spec: OperatorSpec, bucket: int, store: Store) -> Manifest:

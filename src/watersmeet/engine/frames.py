@@ -44,10 +44,10 @@ FRAME_DDL = (
     "kind INT NOT NULL, frontier BIGINT NOT NULL, payload BINARY NOT NULL"
 )
 
-#: Side output: late and quarantined rows.
+#: Side output: late, quarantined and evicted rows.
 SIDE_SCHEMA = pa.schema(
     [
-        pa.field("kind", pa.string(), nullable=False),  # 'late' or 'quarantined'
+        pa.field("kind", pa.string(), nullable=False),  # 'late', 'quarantined' or 'evicted'
         pa.field("source", pa.string(), nullable=False),
         pa.field("reason", pa.string(), nullable=False),
         pa.field("raw", pa.string()),

@@ -17,6 +17,8 @@ from watersmeet.engine.specs import OperatorSpec
 from watersmeet.kernels.api import FOREVER, NEVER
 from watersmeet.state.manifest import Manifest
 
+LATE = "late"
+
 
 def late_bounds(spec: OperatorSpec, manifest: Manifest) -> list[int]:
     """Return, for each input, the frontier below which its rows are late.
@@ -49,7 +51,7 @@ def split_late_rows(
             manifest.count(f"{spec.name}.used.{input.source}", on_time.num_rows)
             if late.num_rows and RAW_TEXT in late.column_names:
                 reason = f"its event time is before {_time_text(bound, input.scale)}"
-                side.append(side_rows("late", input.source, pa.array([reason] * late.num_rows), late[RAW_TEXT]))
+                side.append(side_rows(LATE, input.source, pa.array([reason] * late.num_rows), late[RAW_TEXT]))
         copies_on_time, _ = _split(inbox.copies[number], bound)
         inputs[number] = pa.concat_tables(
             [each.select(input.schema.names).cast(input.schema) for each in (on_time, copies_on_time)]

@@ -42,7 +42,7 @@ def forwarded(spec: OperatorSpec, bucket: int, frames: Sequence[Frame]) -> list[
 
 
 def side_frames(spec: OperatorSpec, bucket: int, tables: Sequence[pa.Table]) -> list[Frame]:
-    """Encode late rows, a frame for each table."""
+    """Encode rows of the side output, a frame for each table."""
     return [side_frame(table, bucket=_next_bucket(spec, bucket)) for table in tables]
 
 
@@ -64,7 +64,7 @@ def counter_frames(
         f"{spec.name}.state_rows": sum(
             working_set.count(relation, low) - working_set.count(relation + GONE, low) for relation, low in live.items()
         ),
-        f"{spec.name}.state_bytes": sum(segment.nbytes for segment in manifest.segments),
+        f"{spec.name}.state_bytes": manifest.nbytes,
         f"{spec.name}.segments": len(manifest.segments),
         f"{spec.name}.frontier": manifest.frontier,
         f"{spec.name}.loaded_bytes": loaded,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from watersmeet.columns import TIME
+from watersmeet.columns import RID, TIME
 from watersmeet.engine.specs import OperatorSpec
 from watersmeet.errors import LimitError
 from watersmeet.kernels.api import NEVER, StepResult
@@ -58,6 +58,8 @@ def apply_result(log: SegmentLog, result: StepResult, width: int | None) -> None
     for segment in list(log.manifest.segments):
         if segment.high < result.forget.get(segment.relation, NEVER) or segment.relation in result.replace:
             log.drop(segment)
+    for relation, gone in result.evict.items():
+        _remove_rows(log, relation, gone)
     for relation, rows in (*result.replace.items(), *result.store.items()):
         for piece in split_by_time(rows, width):
             log.add(relation, piece)
@@ -72,15 +74,38 @@ def apply_result(log: SegmentLog, result: StepResult, width: int | None) -> None
             log.add(relation, live)
 
 
-def check_limit(spec: OperatorSpec, manifest: Manifest) -> None:
-    """Raise ``LimitError`` if the bucket's segments exceed its share of the state limit."""
-    if spec.max_state_bytes is None:
+def _remove_rows(log: SegmentLog, relation: str, gone: pa.Table) -> None:
+    """Write the segments that hold some of these rows, by ``$rid``, again without them."""
+    for segment in [each for each in log.manifest.segments if each.relation == relation]:
+        near = pc.and_(pc.greater_equal(gone[TIME], segment.low), pc.less_equal(gone[TIME], segment.high))
+        ids = gone.filter(near)[RID]
+        if not len(ids):
+            continue
+        rows = log.working_set.read([segment])
+        kept = rows.filter(pc.invert(pc.is_in(rows[RID], value_set=ids)))
+        if kept.num_rows < rows.num_rows:
+            log.drop(segment)
+            if kept.num_rows:
+                log.add(relation, kept)
+
+
+def check_limit(spec: OperatorSpec, manifest: Manifest, others: int | None) -> None:
+    """Raise ``LimitError`` if the state exceeds its limit, and its rows are not evicted.
+
+    ``others`` is what the other buckets held after the batch before; if it is not known (None), the bucket may hold an
+    even share of the limit.
+    """
+    if spec.max_state_bytes is None or spec.evicts_at_limit:
         return
-    share = spec.max_state_bytes // len(spec.buckets)
-    stored = sum(segment.nbytes for segment in manifest.segments)
-    if stored > share:
+    stored, count = manifest.nbytes, len(spec.buckets)
+    most = spec.max_state_bytes // count if others is None else spec.max_state_bytes - others
+    if stored > most:
+        where = f" in one of {count} buckets" if others is None and count > 1 else ""
+        held = stored + (others or 0)
         raise LimitError(
-            f"the state of {spec.name} has reached its limit: {stored:,} bytes in one of {len(spec.buckets)} buckets",
-            detail=f"join_max_buffered_bytes = {spec.max_state_bytes:,} allows {share:,} bytes per bucket",
-            hint="raise join_max_buffered_bytes and resume (nothing was lost), or add WITHIN and start again",
+            f"the state of {spec.name} has reached its limit: its rows take {held:,} bytes{where}",
+            detail=f"join_max_buffered_bytes = {spec.max_state_bytes:,}"
+            + (f" allows {most:,} in each, since workers cannot read each other's files" if where else ""),
+            hint="raise join_max_buffered_bytes and resume (nothing was lost), or add WITHIN, or SETTINGS eviction = "
+            "'oldest', and start again",
         )

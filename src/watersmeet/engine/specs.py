@@ -53,7 +53,8 @@ class InputSpec:
       without limit, so the input has no frontier before its end).
     - ``origin``: what the columns are computed from, so that stored columns are not mistaken for others.
     - ``holds_back``: if False, the operator's frontier ignores the input, and its rows are late by its own frontier.
-    - ``scale``: units of ``$t`` in one unit of the event-time column, for error texts (None: a timestamp).
+    - ``label``, ``time``, ``scale``: for texts, the alias of the stream that dates the rows, its event-time column,
+      and the units of ``$t`` in one unit of that column (None: a timestamp).
     """
 
     schema: pa.Schema
@@ -62,6 +63,8 @@ class InputSpec:
     lag: int | None = 0
     origin: str = ""
     holds_back: bool = True
+    label: str = ""
+    time: str = ""
     scale: int | None = None
 
 
@@ -91,6 +94,7 @@ class OperatorSpec:
     further: tuple[pa.Schema, ...] = ()
     downstream: Downstream | None = None
     max_state_bytes: int | None = None  # of all buckets together
+    evicts_at_limit: bool = False  # the kernel evicts rows there; otherwise the query stops
     max_rows_in_memory: int | None = None  # rows of each bucket in memory, others on disk (None: all in memory)
     accepts_late: bool = False  # no window ever closes: rows are never late
     spread: SpreadRule | None = None  # how rows of hot keys are spread over buckets (None: never)

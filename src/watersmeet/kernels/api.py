@@ -123,6 +123,10 @@ class StateView(Protocol):
     def statistics(self) -> Mapping[str, Any]:
         """What the kernel last stored as ``StepResult.statistics``; empty before it has."""
 
+    @property
+    def max_bytes(self) -> int | None:
+        """How many bytes the bucket may hold after the step, if the kernel evicts rows (None: any number)."""
+
     def register(self, rows: pa.Table) -> str:
         """Return a name by which SQL finds these rows until the step ends."""
 
@@ -162,6 +166,9 @@ class StateView(Protocol):
         ``$t``.  The cost follows the probes, not the rows stored.
         """
 
+    def stored_bytes(self, relation: str, low: int) -> int:
+        """Return what a relation takes in segments that hold rows with ``$t >= low`` (kernels/row_bytes.py)."""
+
     def count(self, relation: str, low: int) -> int:
         """Return how many stored rows of a relation have ``$t >= low``."""
 
@@ -183,6 +190,15 @@ class StepFrontiers:
     inputs: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Evicted:
+    """Rows of an input that were evicted from the state, as they were stored, and why."""
+
+    input: int
+    reason: str
+    rows: pa.Table
+
+
 Changes: TypeAlias = "pa.Table | Iterator[pa.Table]"
 
 
@@ -202,6 +218,8 @@ class StepResult:
     - ``store``: rows to add to the state, by relation.
     - ``forget``: by relation, the ``$t`` below which rows will never be read again.
     - ``replace``: rows that replace all rows of a relation.
+    - ``evict``: by relation, ``$rid`` and ``$t`` of stored rows to remove; ids of rows that are not there are ignored.
+    - ``evicted``: the rows among them that the side output keeps, and ``evicted_bytes``, what all of them took.
     - ``counters``: increments of the operator's counters, by name.
     - ``statistics``: what the kernel has learned of its inputs, as JSON values (None: as before).  No result may depend
       on it.  Numbers under ``gauges`` are reported with the counters.
@@ -212,6 +230,9 @@ class StepResult:
     store: dict[str, pa.Table] = field(default_factory=dict)
     forget: dict[str, int] = field(default_factory=dict)
     replace: dict[str, pa.Table] = field(default_factory=dict)
+    evict: dict[str, pa.Table] = field(default_factory=dict)
+    evicted: list[Evicted] = field(default_factory=list)
+    evicted_bytes: int = 0
     counters: dict[str, int] = field(default_factory=dict)
     statistics: dict[str, Any] | None = None
 

@@ -32,10 +32,12 @@ def run(
     frontiers: StepFrontiers,
     first_rid: int,
     whole: bool = False,
+    keeps_ids: bool = False,
 ) -> StepResult:
     """Join the new rows of both sides, none of them late, with each other and with stored rows.
 
-    With ``whole``, results come as one table, however many they are.
+    With ``whole``, results come as one table, however many they are.  With ``keeps_ids``, all rows are stored with
+    their ids, otherwise those that may be emitted alone.
     """
     new, next_rid = {}, first_rid
     for side in match.numbered:
@@ -46,7 +48,7 @@ def run(
         rows = state.register(new[Side.LEFT])
         passing = state.register(state.query(f"SELECT * FROM {rows} AS l WHERE {match.passing}"))
         new[Side.LEFT] = state.query(f"SELECT * FROM {rows} AS l WHERE NOT {match.passing}")
-    step = _Step(match, emit, gives_ids, state, frontiers, first_rid, new, passing, whole)
+    step = _Step(match, emit, gives_ids, state, frontiers, first_rid, new, passing, whole, keeps_ids)
     try:
         return step.run_pairs() if match.kind.pairs else step.run_semi_anti()
     finally:
@@ -66,13 +68,14 @@ class _Step:
     new: dict[Side, pa.Table]
     passing: str | None = None  # new left rows that are results whatever their partners; they are not among ``new``
     whole: bool = False
+    keeps_ids: bool = False
     result: StepResult = field(default_factory=StepResult)
     registered: dict[Side, str] = field(default_factory=dict)
     looked_up: dict[Side, str | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for side in Side:
-            self.result.forget[side.value] = self.result.forget[_marks(side)] = self.closed(side)
+            self.result.forget[side.value] = self.result.forget[marks_of(side)] = self.closed(side)
 
     def close(self) -> None:
         con = self.state.connection
@@ -138,12 +141,8 @@ class _Step:
 
     def padded(self, side: Side, relation: str, where: str, weight: str) -> str:
         """Return SQL for rows of one side beside NULLs of the other's types."""
-        alias = side.alias
-        columns = self.match.output_sql() + self.weight_column(weight, id=_id_of(side))
-        return (
-            f"SELECT {columns} FROM (SELECT * FROM {relation} WHERE {where}) AS {alias} "
-            f"LEFT JOIN (SELECT * FROM {self.fresh(side.other)} WHERE FALSE) AS {side.other.alias} ON FALSE"
-        )
+        weights = self.weight_column(weight, id=_id_of(side))
+        return padded_sql(self.match, side, relation, where, other=self.fresh(side.other), weights=weights)
 
     def first_partner(self, side: Side) -> str:
         """Return SQL for the ids of stored rows that match their first partner in this step."""
@@ -156,7 +155,7 @@ class _Step:
     def mark(self, side: Side) -> None:
         """Store marks for stored rows that matched their first partner and are not final yet."""
         alias = side.alias
-        self.result.store[_marks(side)] = self.state.query(
+        self.result.store[marks_of(side)] = self.state.query(
             f"SELECT {alias}id AS {quote(RID)}, any_value({alias}time) AS {quote(TIME)} FROM pairs "
             f"WHERE {alias}id IN ({self.first_partner(side)}) AND {alias}time >= {self.closed(side)} GROUP BY {alias}id"
         )
@@ -189,7 +188,7 @@ class _Step:
             if (due := self.due(Side.LEFT)) is not None:
                 select(due, f"NOT {new_matched}{self.unmarked(Side.LEFT)}", "1")
         self.result.changes = self.state.query(" UNION ALL ".join(changes))
-        self.result.store[_marks(Side.LEFT)] = self.state.query(
+        self.result.store[marks_of(Side.LEFT)] = self.state.query(
             f"SELECT lid AS {quote(RID)}, ltime AS {quote(TIME)} FROM pairs "
             f"WHERE lid < {self.first_rid} AND ltime >= {self.closed(Side.LEFT)}"
         )
@@ -207,7 +206,7 @@ class _Step:
             for left, right, on in self.joins()
         ]
         found = f"SELECT DISTINCT lid, ltime FROM ({' UNION ALL '.join(selects)})"
-        marks = self.state.scan(_marks(Side.LEFT))
+        marks = self.state.scan(marks_of(Side.LEFT))
         return found if marks is None else f"{found} WHERE lid NOT IN (SELECT {quote(RID)} FROM {marks})"
 
     # -- shared ----------------------------------------------------------------------------------------------------
@@ -252,7 +251,7 @@ class _Step:
         return f", CAST({weight} AS TINYINT) AS {quote(WEIGHT)}{ids}"
 
     def stored_columns(self, side: Side) -> tuple[str, ...]:
-        extra = (TIME, RID) if self.tracks_matches(side) else (TIME,)
+        extra = (TIME, RID) if self.keeps_ids or self.tracks_matches(side) else (TIME,)
         return tuple(dict.fromkeys((*self.match.columns(side).stored, *extra)))
 
     def closed(self, side: Side) -> int:
@@ -275,7 +274,7 @@ class _Step:
 
     def unmarked(self, side: Side, id: str = quote(RID)) -> str:
         """Return `` AND id has no mark``, over the marks of earlier steps."""
-        marks = self.state.scan(_marks(side))
+        marks = self.state.scan(marks_of(side))
         return "" if marks is None else f" AND {id} NOT IN (SELECT {quote(RID)} FROM {marks})"
 
     def store(self, side: Side, *, where: str = "TRUE") -> None:
@@ -294,7 +293,15 @@ class _Step:
         )
 
 
-def _marks(side: Side) -> str:
+def padded_sql(match: WindowMatch, side: Side, relation: str, where: str, *, other: str, weights: str = "") -> str:
+    """Return SQL for the rows of one side that meet a condition, beside NULLs of the types of the ``other``'s rows."""
+    return (
+        f"SELECT {match.output_sql()}{weights} FROM (SELECT * FROM {relation} WHERE {where}) AS {side.alias} "
+        f"LEFT JOIN (SELECT * FROM {other} WHERE FALSE) AS {side.other.alias} ON FALSE"
+    )
+
+
+def marks_of(side: Side) -> str:
     """Return the relation with the marks of a side's stored rows."""
     return f"{side.value}_matched"
 

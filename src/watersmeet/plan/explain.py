@@ -15,8 +15,8 @@ from sqlglot import exp
 from watersmeet.columns import TP_TIME
 from watersmeet.expressions.event_time import span_text
 from watersmeet.expressions.text import plain_sql
-from watersmeet.plan.emission import DEFAULT_LIMIT, LIMIT_SETTING
 from watersmeet.plan.explain_phrases import plain_name
+from watersmeet.plan.join_limits import explain_limits
 from watersmeet.plan.logical.query import Aggregation
 from watersmeet.plan.logical.tree import joins_of, leaves_of
 from watersmeet.plan.operators.shared import SharedOperator
@@ -80,10 +80,7 @@ def _lines(plan: PhysicalPlan, counters: Mapping[str, int]) -> Iterator[str]:
 def _common_lines(plan: PhysicalPlan) -> Iterator[str]:
     """The limit of the state, the settings and the sources."""
     query, emission = plan.query, plan.emission
-    if emission.max_state_bytes is not None:
-        given = "set" if query.settings.join_max_buffered_bytes is not None else f"default ({DEFAULT_LIMIT:,})"
-        limit = f"{LIMIT_SETTING} = {emission.max_state_bytes:,}, {given}"
-        yield f"state limit: {limit}; at the limit the query stops, nothing is lost"
+    yield from explain_limits(query.settings, emission.max_state_bytes)
     yield from _settings_lines(query.settings)
     feeds = {feed.source: feed for operator in plan.operators for feed in operator.feeds}
     for number, part in enumerate(plan.inputs):

@@ -50,6 +50,12 @@ class JoinContext:
         """Whether no key spreads the rows over the buckets."""
         return not self.terms.routes[0]
 
+    @property
+    def labels(self) -> tuple[str, str]:
+        """What counters and errors call the kernel's sides: the alias of the stream that dates their rows."""
+        left, right = (self.query.inputs[leaders[0]].alias for leaders in self.join.condition.leaders)
+        return left, right
+
     # -- columns ---------------------------------------------------------------------------------------------------
 
     def condition_columns(self, side: Side) -> set[str]:

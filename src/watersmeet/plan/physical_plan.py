@@ -126,6 +126,11 @@ class PhysicalOperator(ABC):
         return ({name: name for name in self.output},)
 
     @property
+    def evicts_at_limit(self) -> bool:
+        """Whether rows of the state are evicted at its limit; otherwise the query stops there."""
+        return False
+
+    @property
     def added_types(self) -> Mapping[str, pa.DataType]:
         """The types of result columns that no input brings."""
         return {}

@@ -21,6 +21,7 @@ from watersmeet.plan.aggregate_rows import AggregateRows
 from watersmeet.plan.emission import Emission, decide_emission, emits_at_once
 from watersmeet.plan.external_tables import table_of
 from watersmeet.plan.join_context import JoinContext
+from watersmeet.plan.join_limits import check_join_limits
 from watersmeet.plan.join_terms import JoinTerms, join_terms
 from watersmeet.plan.logical.lags import latest_lag
 from watersmeet.plan.logical.query import Aggregation, LogicalQuery
@@ -51,6 +52,7 @@ def physical_plan(bound: LogicalQuery, open_table: OpenTable) -> PhysicalPlan:
     """
     query = optimize(bound)
     check_max_future(query)
+    check_join_limits(query)
     emission = decide_emission(query)
     sources = Sources(query)
     terms, postponed = join_terms(query, sources)

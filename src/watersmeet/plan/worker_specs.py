@@ -9,7 +9,7 @@ import pyarrow as pa
 from watersmeet.columns import ID, TIME, WEIGHT
 from watersmeet.engine.hot_keys import SpreadRule
 from watersmeet.engine.specs import Downstream, InputSpec, OperatorSpec, PackSpec
-from watersmeet.plan.physical_plan import PhysicalOperator, PhysicalPlan
+from watersmeet.plan.physical_plan import Feed, PhysicalOperator, PhysicalPlan
 
 
 def pack_specs(plan: PhysicalPlan, schemas: Sequence[pa.Schema], buckets: Sequence[int]) -> list[PackSpec]:
@@ -62,6 +62,7 @@ def operator_specs(
                 further=tuple(further),
                 downstream=_downstream(plan, index, buckets),
                 max_state_bytes=plan.emission.max_state_bytes,
+                evicts_at_limit=operator.evicts_at_limit,
                 max_rows_in_memory=_max_rows_in_memory(plan, operator, len(own_buckets)),
                 accepts_late=all(each.passes_any_time for each in plan.operators[index:]),
                 spread=_spread_rule(plan, operator, own_buckets),
@@ -90,21 +91,30 @@ def _input_specs(
 ) -> list[InputSpec]:
     inputs = []
     for feed in operator.feeds:
+        texts = _texts(plan, feed)
         if feed.source is not None:
             part = plan.inputs[feed.source]
             schema = _nullable(_carried(schemas[feed.source], part.carried))
             sent_by = parts[feed.source]
-            unit = part.input.time.unit
-            scale = unit.scale if unit.is_integer else None
-            inputs.append(InputSpec(schema, part.input.alias, sent_by, feed.lag, part.origin, feed.holds_back, scale))
+            inputs.append(InputSpec(schema, part.input.alias, sent_by, feed.lag, part.origin, feed.holds_back, *texts))
         else:
             assert feed.operator is not None
             sender = earlier[feed.operator]
             # a single event-time column arrives as $t; of several, the first that is not NULL is added as $t
             fields = [each for each in sender.output if feed.times != (each.name,)]
             schema = _nullable(pa.schema([*fields, pa.field(TIME, pa.int64())]))
-            inputs.append(InputSpec(schema, None, tuple(str(bucket) for bucket in sender.buckets), feed.lag))
+            sent_by = tuple(str(bucket) for bucket in sender.buckets)
+            inputs.append(InputSpec(schema, None, sent_by, feed.lag, "", True, *texts))
     return inputs
+
+
+def _texts(plan: PhysicalPlan, feed: Feed) -> tuple[str, str, int | None]:
+    """What an ``InputSpec`` has for texts; rows of an aggregate are dated by no stream."""
+    for part in plan.inputs:
+        if part.input.time_name == feed.times[0]:
+            time = part.input.time
+            return part.input.alias, time.column, time.unit.scale if time.unit.is_integer else None
+    return "", "", None
 
 
 def _output_schemas(operator: PhysicalOperator, inputs: Sequence[InputSpec]) -> list[pa.Schema]:

@@ -5,8 +5,9 @@
     CHECKPOINT/control/        one file per control event; the query reads them as a stream
     CHECKPOINT/counters.json   the counters of the last run, for people only
     CHECKPOINT/failure.log     Spark's full text of the last failure
-    CHECKPOINT/side/           late and quarantined rows, by batch
+    CHECKPOINT/side/           late, quarantined and evicted rows, by batch
     CHECKPOINT/hot_keys/       which keys' rows are spread over buckets, by query, operator and batch
+    CHECKPOINT/sizes/          what each bucket of a join with a limit holds, by query, operator and batch
     CHECKPOINT/epochs/         the state of a query in real time (real_time/epochs.py)
 
 A checkpoint whose query has processed the end of its input is sealed: later runs on it are refused.
@@ -25,6 +26,7 @@ from pydantic import StringConstraints, TypeAdapter, ValidationError
 from watersmeet.engine.control_events import Event, EventKind
 from watersmeet.engine.specs import OperatorSpec
 from watersmeet.errors import CheckpointError, ConnectorError
+from watersmeet.kernels.evicting.join import EvictingJoin
 from watersmeet.kernels.multi_way.join import MultiWayJoin
 from watersmeet.kernels.sliding import SlidingJoin
 from watersmeet.runtime.plan_file import PLAN_VERSION, PlanFile, describe, differences, has_kernel
@@ -35,7 +37,11 @@ _log = logging.getLogger(__name__)
 _EVENT = re.compile(r"(\d{12})\.json")
 _COUNTERS = TypeAdapter(dict[Annotated[str, StringConstraints(pattern=r"^[^.]+\.[^.]+")], int])
 #: Kernels that a setting chooses or leaves out.
-_ALGORITHMS = ((MultiWayJoin, "multi_join", "on", "off"), (SlidingJoin, "join_algorithm", "sliding", "symmetric"))
+_ALGORITHMS = (
+    (EvictingJoin, "eviction", "oldest", "stop"),
+    (MultiWayJoin, "multi_join", "on", "off"),
+    (SlidingJoin, "join_algorithm", "sliding", "symmetric"),
+)
 _RESTORE = "restore the file from a copy, or start on a new checkpoint"
 
 
@@ -58,13 +64,18 @@ class Checkpoint:
 
     @property
     def side(self) -> str:
-        """The folder of late and quarantined rows."""
+        """The folder of late, quarantined and evicted rows."""
         return f"{self.folder}/side"
 
     @property
     def hot_keys(self) -> str:
         """The folder of hot keys."""
         return f"{self.folder}/hot_keys"
+
+    @property
+    def sizes(self) -> str:
+        """The folder of the sizes of buckets."""
+        return f"{self.folder}/sizes"
 
     @property
     def epochs(self) -> str:

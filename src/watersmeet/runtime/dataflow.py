@@ -34,6 +34,7 @@ from watersmeet.plan.physical_plan import PhysicalInput, PhysicalPlan
 from watersmeet.plan.worker_projection import worker_projection
 from watersmeet.plan.worker_specs import operator_specs, pack_specs
 from watersmeet.runtime.batch_results import BatchResults, OfQuery
+from watersmeet.runtime.bucket_size_files import BucketSizeFiles
 from watersmeet.runtime.exchange import Exchange
 from watersmeet.runtime.function_check import check_functions
 from watersmeet.runtime.hot_key_files import HotKeyFiles
@@ -80,15 +81,18 @@ class Dataflow:
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What a worker process may use for working sets, and the folders for late and bad rows and for hot keys.
+    """What a worker process may use for working sets, and folders, as paths or URIs that a restart finds again.
 
-    Hot keys are spread only with a ``hot_key_folder``, a path or URI that a restart finds again.
+    - ``side_folder``: for late, bad and evicted rows.
+    - ``hot_key_folder``: without it, hot keys are not spread.
+    - ``size_folder``: without it, each bucket may hold an even share of a limit.
     """
 
     cache_bytes: int = 4 << 30
     memory_limit: str | None = None
     side_folder: str | None = None
     hot_key_folder: str | None = None
+    size_folder: str | None = None
 
 
 def build(
@@ -197,6 +201,12 @@ def _hot_keys(spec: OperatorSpec, resources: Resources) -> HotKeyFiles | None:
     return HotKeyFiles(resources.hot_key_folder, f"{spec.name}-{spec.fingerprint}")
 
 
+def _sizes(spec: OperatorSpec, resources: Resources) -> BucketSizeFiles | None:
+    if spec.max_state_bytes is None or len(spec.buckets) == 1 or resources.size_folder is None:
+        return None
+    return BucketSizeFiles(resources.size_folder, f"{spec.name}-{spec.fingerprint}")
+
+
 def control_frames(control: DataFrame, buckets: Sequence[int]) -> DataFrame:
     """A frame of every control event for every bucket."""
     return control.select(
@@ -222,7 +232,8 @@ def _operate(
     exchange: Exchange,
     hot_keys: HotKeyFiles | None,
 ) -> DataFrame:
-    task = OperatorTask(spec, run, resources.cache_bytes, resources.memory_limit, folder, exchange, hot_keys)
+    sizes = _sizes(spec, resources)
+    task = OperatorTask(spec, run, resources.cache_bytes, resources.memory_limit, folder, exchange, hot_keys, sizes)
     with own_workers(spark):
         return frames.groupBy("bucket").transformWithStateInPandas(
             OperatorProcessor(task), outputStructType=FRAME_DDL, outputMode="Append", timeMode="None"

@@ -37,7 +37,7 @@ class Job:
     ``open_sources`` takes the session to read in, whether batches are limited, where streams begin, and where they have
     begun (None: Spark's checkpoint keeps that).  ``limits_batches`` is set if a batch may leave out rows that are
     there.  ``outputs`` has one for each query of the plan.  ``live_sink`` opens the target of a query in real time.
-    ``keep_late_rows`` takes number and key of a batch that has been written.  ``frontier_lag`` is set if the target
+    ``keep_side_rows`` takes number and key of a batch that has been written.  ``frontier_lag`` is set if the target
     stores the query's frontier.
     """
 
@@ -47,7 +47,7 @@ class Job:
     open_sources: Callable[[SparkSession, bool, Seek | None, Starts | None], Mapping[str, Source]]
     outputs: tuple[Output, ...]
     live_sink: Callable[[], LiveSink]
-    keep_late_rows: Callable[[int, str], None]
+    keep_side_rows: Callable[[int, str], None]
     checkpoint: Checkpoint
     frontier_lag: int | None = None
 

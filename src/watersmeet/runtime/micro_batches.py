@@ -41,6 +41,7 @@ class MicroBatches:
             side_folder=job.checkpoint.side,
             # on a cluster, workers may not reach every file system that Spark can
             hot_key_folder=job.checkpoint.hot_keys if workers_are_here(spark) or settings.skew is not None else None,
+            size_folder=job.checkpoint.sizes if workers_are_here(spark) else None,
         )
         with planning(job.name):
             starts = Starts(None if stored is None else stored.starts)
@@ -79,7 +80,7 @@ class MicroBatches:
             with self._results.split(frame) as results:
                 for output, rows in zip(self._job.outputs, results, strict=True):
                     output.write(rows, batch_id, batch_key(output.query, self._checkpoint_id, batch_id))
-            self._job.keep_late_rows(batch_id, batch_key(self._job.name, self._checkpoint_id, batch_id))
+            self._job.keep_side_rows(batch_id, batch_key(self._job.name, self._checkpoint_id, batch_id))
         except Exception as error:
             self._write_error = error
             raise

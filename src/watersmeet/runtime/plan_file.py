@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from watersmeet.engine.specs import OperatorSpec
+from watersmeet.kernels.interval import IntervalJoin
 from watersmeet.kernels.match import WindowMatch
 from watersmeet.kernels.multi_way.match import MultiWayMatch
 from watersmeet.kernels.multi_way.shared import SharedJoins
@@ -69,7 +70,7 @@ def _parts(kernel: Any) -> Iterator[tuple[str, object]]:
         if not field.repr:  # it affects how the kernel works, not what it stores
             continue
         value = getattr(kernel, field.name)
-        if isinstance(value, WindowMatch | MultiWayMatch):
+        if isinstance(value, IntervalJoin | WindowMatch | MultiWayMatch):
             yield from _parts(value)
         elif isinstance(kernel, SharedJoins) and field.name == "joins":
             for number, join in enumerate(value, 1):

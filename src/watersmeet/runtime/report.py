@@ -12,6 +12,8 @@ from watersmeet.runtime.metrics import kernel_counters
 class Report:
     """Counts since the query began, over restarts, and the size of its state; mappings are by input alias.
 
+    ``evicted`` is by alias and reason (``o.lru``), and counts rows of the state, which were used before.
+
     ``batches`` and ``rows_out`` count this run alone.  ``counters`` has what single kernels count (``join_1.NAME``).
     """
 
@@ -21,6 +23,7 @@ class Report:
     filtered: Mapping[str, int] = field(default_factory=dict)
     late: Mapping[str, int] = field(default_factory=dict)
     quarantined: Mapping[str, int] = field(default_factory=dict)
+    evicted: Mapping[str, int] = field(default_factory=dict)
     rows_out: int = 0
     state_rows: int = 0
     state_bytes: int = 0
@@ -45,6 +48,7 @@ def report_of(counters: Mapping[str, int], *, batches: int, rows_out: int, last_
         filtered=by_input.get("filtered", {}),
         late=by_input.get("late", {}),
         quarantined=by_input.get("quarantined", {}),
+        evicted=by_input.get("evicted", {}),
         rows_out=rows_out,
         state_rows=totals.get("state_rows", 0),
         state_bytes=totals.get("state_bytes", 0),

@@ -20,6 +20,7 @@ from watersmeet.engine.hot_keys import NO_ENTRY, Entry
 from watersmeet.engine.pack import Packer, pack
 from watersmeet.engine.specs import OperatorSpec, PackSpec
 from watersmeet.engine.unpack import unpack
+from watersmeet.runtime.bucket_size_files import BucketSizeFiles
 from watersmeet.runtime.exchange import Exchange, batch_id
 from watersmeet.runtime.hot_key_files import HotKeyFiles
 from watersmeet.state.local_copies import LocalCopies
@@ -69,6 +70,7 @@ class OperatorTask:
     folder: str
     exchange: Exchange
     hot_keys: HotKeyFiles | None
+    sizes: BucketSizeFiles | None
 
     def step(self, bucket: int, chunks: Iterable[pd.DataFrame], store: Store) -> Iterator[pd.DataFrame]:
         """Process all frames of one bucket; the frames that the operator sends come back."""
@@ -77,7 +79,7 @@ class OperatorTask:
             sets = working_sets(self.cache_bytes, self.memory_limit)
             working_set = sets.get(self.run, self.spec.name, str(bucket))
             copies = LocalCopies(self.folder, f"{self.spec.name}-{bucket}")
-            sent = run_step(self.spec, bucket, received, store, working_set, copies, self.hot_keys)
+            sent = run_step(self.spec, bucket, received, store, working_set, copies, self.hot_keys, self.sizes)
             sets.trim()
             frames = self.exchange.send(sent).to_pandas()
             del sent  # its memory can be released

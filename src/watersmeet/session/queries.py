@@ -12,15 +12,17 @@ from watersmeet.catalog.streams import EMBEDDED, StreamDef
 from watersmeet.catalog.workspace import make_workspace
 from watersmeet.connectors import console, registry
 from watersmeet.connectors.stream_schema import to_columns
+from watersmeet.engine.evicted_rows import EVICTED
+from watersmeet.engine.late_rows import LATE
 from watersmeet.errors import CatalogError
 from watersmeet.plan.lineage import event_time_output
 from watersmeet.plan.physical_plan import PhysicalPlan
 from watersmeet.runtime.checkpoint import Checkpoint
 from watersmeet.runtime.job import Job, Output
-from watersmeet.runtime.late_row_stream import keep_late_rows
 from watersmeet.runtime.query import RunningQuery, start_query
 from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.runtime.real_time.checks import check_real_time
+from watersmeet.runtime.side_row_streams import keep_side_rows
 from watersmeet.runtime.storage import Storage
 from watersmeet.session.results import Table
 from watersmeet.session.streams import Streams
@@ -101,7 +103,7 @@ class Queries:
             limits_batches=self._streams.limit_batches(plan),
             outputs=tuple(self._output(*each, show) for each in zip(plan.queries, targets, strict=True)),
             live_sink=lambda: registry.open_live_sink(first.target, self._workspace, plan, first.columns, show),
-            keep_late_rows=self._keeper_of_late_rows(plan, stored),
+            keep_side_rows=self._keeper_of_side_rows(plan, stored),
             checkpoint=stored,
             frontier_lag=None if time is None else time[2],
         )
@@ -142,12 +144,16 @@ class Queries:
 
         return Output(target.query, target.target.name, write)
 
-    def _keeper_of_late_rows(self, plan: PhysicalPlan, checkpoint: Checkpoint) -> Callable[[int, str], None]:
-        """What keeps the late rows of a batch, if the query wants it."""
-        if plan.query.settings.late_rows == "drop":
+    def _keeper_of_side_rows(self, plan: PhysicalPlan, checkpoint: Checkpoint) -> Callable[[int, str], None]:
+        """What keeps the late and evicted rows of a batch, if the query wants it."""
+        settings = plan.query.settings
+        streams = {LATE: ("late_rows", settings.late_rows), EVICTED: ("evicted_rows", settings.evicted_rows)}
+        logs = {
+            kind: self._streams.side_log(name, setting) for kind, (setting, name) in streams.items() if name != "drop"
+        }
+        if not logs:
             return lambda batch_id, key: None
-        log = self._streams.late_log(plan.query.settings.late_rows)
-        return lambda batch_id, key: keep_late_rows(self._spark, checkpoint.side, batch_id, log, key)
+        return lambda batch_id, key: keep_side_rows(self._spark, checkpoint.side, batch_id, logs, key)
 
 
 def name_of_insert(target: StreamDef, plan: PhysicalPlan) -> str:

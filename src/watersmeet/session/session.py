@@ -426,7 +426,7 @@ class Session:
                 hint="INSERT INTO a stream, or session.run(…, real_time=True), which prints the rows",
                 position=select.query.settings_positions.get("mode"),
             )
-        for setting in ("late_rows", "idle_timeout", "trigger", "epoch"):
+        for setting in ("late_rows", "evicted_rows", "idle_timeout", "trigger", "epoch"):
             if setting in select.query.settings:
                 raise ConfigError(
                     f"{setting} is a setting of queries that Watersmeet runs, but this one becomes a DataFrame",

@@ -44,7 +44,7 @@ from watersmeet.sql.statements import (
     Statement,
 )
 
-_LATE_COLUMNS = tuple(StreamColumn(name=name, type="STRING") for name in ("source", "reason", "raw"))
+_SIDE_COLUMNS = tuple(StreamColumn(name=name, type="STRING") for name in ("source", "reason", "raw"))
 
 
 class Streams:
@@ -251,18 +251,18 @@ class Streams:
         """The stored rows of a stream, as a batch source frame; ``UnsupportedError`` if it stores none."""
         return registry.open_stored(self._spark, stream, self._workspace)
 
-    def late_log(self, name: str) -> EmbeddedLog:
-        """The embedded stream for late rows, which is created if it does not exist.
+    def side_log(self, name: str, setting: str) -> EmbeddedLog:
+        """The embedded stream that a setting names for late or evicted rows; it is created if it does not exist.
 
         Raises ``ConfigError`` if the stream exists with other columns or another connector.
         """
         check_name(name)
         if self.catalog.get(name) is None:
-            self.catalog.add(StreamDef(name=name, columns=_LATE_COLUMNS), if_not_exists=True)
+            self.catalog.add(StreamDef(name=name, columns=_SIDE_COLUMNS), if_not_exists=True)
         stream = self.catalog.require(name)
-        if stream.connector != EMBEDDED or stream.derived or stream.columns != _LATE_COLUMNS:
+        if stream.connector != EMBEDDED or stream.derived or stream.columns != _SIDE_COLUMNS:
             raise ConfigError(
-                f"late_rows = '{name}': that stream cannot store late rows",
+                f"{setting} = '{name}': that stream cannot store such rows",
                 hint="name an embedded stream (source STRING, reason STRING, raw STRING), or a new one",
             )
         return embedded_log(stream, self._workspace)

@@ -21,6 +21,14 @@ class QuerySettings(BaseModel):
 
     join_max_buffered_bytes: Annotated[int, Field(gt=0)] | None = None
     """The maximum state of each join in bytes; at the limit the query stops, without losing rows."""
+    eviction: Literal["stop", "oldest", "lru", "per_key", "pressure"] = "stop"
+    """What makes room in the state of a join at its limit: nothing, so that the query stops; rows with the least event
+    times; keys not used for longest; of each key with more than ``max_rows_per_key`` rows, the oldest; or, under
+    pressure, a quarter of the state at once, the oldest rows."""
+    max_rows_per_key: Annotated[int, Field(gt=0)] | None = None
+    """The most rows of a key that each side of a join holds; what happens beyond, ``eviction`` says."""
+    evicted_rows: Annotated[str, Field(min_length=1)] = "drop"
+    """``drop``: only count evicted rows; else the name of an embedded stream that stores them."""
     multi_join: Literal["auto", "on", "off"] = "auto"
     """Whether inner and left joins of three streams and more with a common key run in one operator, which keeps no
     intermediate results: where they can, always (another query is refused), or never."""
@@ -64,6 +72,11 @@ class QuerySettings(BaseModel):
     """The maximum state in bytes that one worker process holds in memory, beside the durable log."""
     memory_limit: Annotated[str, Field(pattern=r"^\d+(\.\d+)?\s?[KMGT]i?B$")] | None = None
     """DuckDB's memory limit in one worker process, such as ``'2GB'``; beyond it, state spills to disk."""
+
+    @property
+    def limits_joins(self) -> bool:
+        """Whether joins may evict rows, or stop at a number of rows of a key."""
+        return self.eviction != "stop" or self.max_rows_per_key is not None
 
     @property
     def is_real_time(self) -> bool:

@@ -54,6 +54,11 @@ class Manifest:
     segments: list[Segment] = field(default_factory=list)
 
     @property
+    def nbytes(self) -> int:
+        """What the rows of all segments take."""
+        return sum(segment.nbytes for segment in self.segments)
+
+    @property
     def sealed(self) -> bool:
         """Whether the end of input has been declared: then every further row is late."""
         return self.frontier == FOREVER

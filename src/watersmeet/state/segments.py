@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.columns import TIME
+from watersmeet.kernels.row_bytes import table_bytes
 from watersmeet.state.store import Store
 
 MAX_CHUNK_BYTES = 4 * 1024 * 1024
@@ -26,7 +27,10 @@ _WRITE_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """What the manifest records of a segment: its size and its event times, ``low`` to ``high`` inclusive."""
+    """What the manifest records of a segment: its size and its event times, ``low`` to ``high`` inclusive.
+
+    ``nbytes`` is what its rows take in memory (kernels/row_bytes.py); segments of earlier versions have less.
+    """
 
     id: str
     relation: str
@@ -50,7 +54,7 @@ def write_segment(store: Store, step: int, relation: str, table: pa.Table) -> Se
         id=f"{step}-{relation}-{digest.hexdigest()}",
         relation=relation,
         rows=table.num_rows,
-        nbytes=table.nbytes,
+        nbytes=table_bytes(table),
         low=times["min"].as_py(),
         high=times["max"].as_py(),
         chunks=len(payloads),

@@ -60,6 +60,7 @@ class WorkingSet:
         self, connection: duckdb.DuckDBPyConnection, on_disk: DiskTables | None = None, *, max_keyed: int = 0
     ) -> None:
         self.statistics: Mapping[str, Any] = {}  # those of the manifest: see StateView
+        self.max_bytes: int | None = None  # see StateView
         self._connection = connection
         self._on_disk = on_disk or DiskTables(connection)
         self._max_keyed = max_keyed  # maximum bytes of all segments for keeping rows in Arrow
@@ -244,6 +245,10 @@ class WorkingSet:
     def rows_as_of(self, relation: str, by: Sequence[str], probes: str) -> str | None:
         """Return SQL for stored rows, the newest rows of each probe's key at or before its ``$t`` among them."""
         return self._indexed(relation, by, lambda index: index.as_of(probes))
+
+    def stored_bytes(self, relation: str, low: int) -> int:
+        """Return what a relation takes in segments that hold rows with ``$t >= low``."""
+        return sum(segment.nbytes for segment in self._of(relation) if segment.high >= low)
 
     def count(self, relation: str, low: int) -> int:
         """Return how many stored rows have ``$t >= low``; only segments that also hold older rows are read."""

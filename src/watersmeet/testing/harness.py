@@ -64,6 +64,7 @@ class Harness(Rig):
         self._working_sets = _working_sets(memory_limit)
         self._stores: dict[tuple[str, int], MemoryStore] = defaultdict(MemoryStore)
         self._hot_keys: dict[str, HeldHotKeys] = defaultdict(HeldHotKeys)  # by operator
+        self._sizes: dict[str, HeldSizes] = defaultdict(HeldSizes)
         self._rows_fed: Counter[str] = Counter()
         self._counters: dict[str, int] = {}
         self._schemas = [self._project(part, StepInput()).schema for part in self.plan.inputs]
@@ -89,6 +90,8 @@ class Harness(Rig):
 
     def step_all(self, inputs: Mapping[str, StepInput], events: Sequence[Event] = ()) -> list[StepOutcome]:
         """Feed rows as ``step`` does; return what each query emits.  Counters and side rows are with the first."""
+        for sizes in self._sizes.values():
+            sizes.begin()
         by_stream = {name.lower(): rows for name, rows in inputs.items()}
         for name in by_stream:
             if name not in self.streams:
@@ -141,6 +144,7 @@ class Harness(Rig):
                 self._stores[spec.name, bucket],
                 self._working_sets.get(spec.name, str(bucket)),
                 hot_keys=self._hot_keys[spec.name],
+                sizes=self._sizes[spec.name],
             )
         ]
 
@@ -180,6 +184,26 @@ class HeldHotKeys:
         if after != before.keys:
             self._entry = Entry(0 if before.batch is None else before.batch + 1, after)
         return self._entry
+
+
+class HeldSizes:
+    """The sizes of an operator's buckets, kept in memory."""
+
+    def __init__(self) -> None:
+        self._before: dict[int, int] = {}
+        self._now: dict[int, int] = {}
+
+    def begin(self) -> None:
+        """Begin a batch."""
+        self._before, self._now = self._now, {}
+
+    def read(self) -> Mapping[int, int]:
+        """The sizes after the batch before."""
+        return self._before
+
+    def report(self, bucket: int, size: int) -> None:
+        """Note a size after this batch."""
+        self._now[bucket] = size
 
 
 @cache

@@ -143,7 +143,7 @@ class LiveRig(Rig):
             open_sources=self._sources,
             outputs=(Output(self._name, "the test", lambda rows, batch, key: None),),
             live_sink=lambda: LiveSink(self._sink),
-            keep_late_rows=lambda batch, key: None,
+            keep_side_rows=lambda batch, key: None,
             checkpoint=self._checkpoint,
         )
 

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from watersmeet.engine.hot_keys import SpreadRule
 from watersmeet.expressions.text import plain_sql
 from watersmeet.kernels.api import EmitMode, Side
+from watersmeet.kernels.evicting.join import EvictingJoin
 from watersmeet.kernels.interval import IntervalJoin
 from watersmeet.plan.join_context import JoinContext
+from watersmeet.plan.join_limits import limits_of
 from watersmeet.plan.logical.tree import Join
 from watersmeet.plan.operators.windowed import WindowedOperator, window_match
 from watersmeet.plan.physical_plan import Feed, PhysicalPlan
@@ -21,12 +23,19 @@ class IntervalOperator(WindowedOperator):
     """Inputs are append-only; EMIT CHANGELOG retracts a padded or anti row at its first match."""
 
     @property
+    def evicts_at_limit(self) -> bool:
+        """As ``eviction`` says."""
+        return isinstance(self.kernel, EvictingJoin) and self.kernel.limits.policy.evicts_at_limit
+
+    @property
     def spreadable_sides(self) -> tuple[Side, ...]:
         """The sides whose rows of hot keys may be spread over the buckets (engine/hot_keys.py).
 
         Both inputs must be sources, and the window must bound the state.  The rows of the other side are copied to all
         buckets, so that side must never be emitted unmatched or as the result of a semi join.
         """
+        if isinstance(self.kernel, EvictingJoin):  # the rows of a key are counted and evicted in one bucket
+            return ()
         if self.single_bucket or self.match.lower is None or self.match.upper is None:
             return ()
         if not all(feed.source is not None and feed.holds_back for feed in self.feeds):
@@ -63,9 +72,11 @@ def plan_interval(context: JoinContext, feeds: Sequence[Feed]) -> IntervalOperat
     match = window_match(context, feeds)
     retracts = context.emission.mode is EmitMode.CHANGELOG and context.join.kind.retracts
     gives_ids = retracts and not context.is_last
+    join = IntervalJoin(match, EmitMode.CHANGELOG if retracts else EmitMode.FINAL, gives_ids)
+    limits = limits_of(context.query, context.emission, context.labels)
     return IntervalOperator(
         name=context.name,
-        kernel=IntervalJoin(match, EmitMode.CHANGELOG if retracts else EmitMode.FINAL, gives_ids),
+        kernel=join if limits is None else EvictingJoin(join, limits),
         feeds=tuple(feeds),
         routed_by=context.terms.routes,
         output=(*match.left.output, *match.right.output),

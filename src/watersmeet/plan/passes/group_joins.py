@@ -44,12 +44,12 @@ Columns = Mapping[str, InputColumn]
 
 
 def group_joins(query: LogicalQuery) -> LogicalQuery:
-    """The query with its groups marked, as ``multi_join`` says.
+    """The query with its groups marked, as ``multi_join`` says; none where joins have limits of their own.
 
     Raises ``PlanError`` if ``multi_join`` is 'on' and there is no group, and what ``decide_emission`` raises.
     """
     wanted = query.settings.multi_join
-    if wanted == "off":
+    if wanted == "off" or query.settings.limits_joins:
         return query
     grouped = replace(query, root=_grouped(query.root, query))
     if wanted == "on" and all(join.group is None for join in operators_of(grouped.root)):

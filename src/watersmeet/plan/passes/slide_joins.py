@@ -26,7 +26,7 @@ def slide_joins(query: LogicalQuery) -> LogicalQuery:
     Raises ``PlanError`` if ``join_algorithm`` is 'sliding' and no join can slide, and what ``decide_emission`` raises.
     """
     wanted = query.settings.join_algorithm
-    if wanted == "symmetric":
+    if wanted == "symmetric" or query.settings.limits_joins:
         return query
     is_final = decide_emission(query).mode is EmitMode.FINAL
     if wanted == "auto":

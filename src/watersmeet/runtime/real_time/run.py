@@ -67,7 +67,7 @@ class RealTime:
             check_slots(spark, dataflow.slots)
             self._checkpoint_id = job.checkpoint.accept(stored, buckets, dataflow.operators, seek, settings.mode).id
             self._log.remove_side_output(first)
-            self._keep_late_rows()
+            self._keep_side_rows()
             start = origin.model_copy(update={"first": first})
             self._log.add(run, start)
             name = RunName(query_key(job.name, self._checkpoint_id), run, named_runs([*starts, start]))
@@ -86,7 +86,7 @@ class RealTime:
         """Keep the late rows of an epoch that Spark has committed."""
         self._failures = 0
         epoch = int(progress["batchId"])
-        self._job.keep_late_rows(epoch, batch_key(self._job.name, self._checkpoint_id, epoch))
+        self._job.keep_side_rows(epoch, batch_key(self._job.name, self._checkpoint_id, epoch))
 
     def cause(self, error: Exception) -> Exception:
         """The error itself."""
@@ -105,10 +105,10 @@ class RealTime:
         positions = {alias: live.topic.start() for alias, live in live_inputs(self._job.plan, sources).items()}
         return RunStart(first=0, positions=positions, tasks=source_tasks(self._job.plan, sources, buckets))
 
-    def _keep_late_rows(self) -> None:
+    def _keep_side_rows(self) -> None:
         """Keep those of the last epochs, in case the driver ended before it did."""
         for epoch in self._log.side_epochs()[-2:]:
-            self._job.keep_late_rows(epoch, batch_key(self._job.name, self._checkpoint_id, epoch))
+            self._job.keep_side_rows(epoch, batch_key(self._job.name, self._checkpoint_id, epoch))
 
 
 def _session_of_its_own(spark: SparkSession) -> SparkSession:

@@ -1,10 +1,12 @@
-"""Late rows into a stream: SETTINGS late_rows = 'STREAM'."""
+"""Rows of the side output into streams: SETTINGS late_rows = 'STREAM', evicted_rows = 'STREAM'."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from watersmeet.runtime.storage import Storage
 
@@ -16,11 +18,13 @@ class Log(Protocol):
         """Append rows, unless ``key`` was appended before."""
 
 
-def keep_late_rows(spark: SparkSession, side_folder: str, batch_id: int, log: Log, key: str) -> None:
-    """Append the late rows of a batch, which its tasks have written to files, to a log."""
+def keep_side_rows(spark: SparkSession, side_folder: str, batch_id: int, logs: Mapping[str, Log], key: str) -> None:
+    """Append the side rows of a batch, which its tasks have written to files, to the logs of their kinds."""
     prefix = f"batch-{batch_id}-"
     paths = [f"{side_folder}/{name}" for name in Storage(spark).names(side_folder) if name.startswith(prefix)]
     if not paths:
         return
     rows = spark.read.schema("kind STRING, source STRING, reason STRING, raw STRING").json(paths)
-    log.append_frame(rows.where("kind = 'late'").select("source", "reason", "raw"), key)
+    for kind, log in logs.items():
+        # one stream may store both kinds
+        log.append_frame(rows.where(F.col("kind") == kind).select("source", "reason", "raw"), f"{key}-{kind}")

@@ -1,0 +1,1 @@
+"""A windowed join whose state has limits: rows are evicted where it would exceed them."""

@@ -1,0 +1,248 @@
+"""The end of a step of a join with limits: which rows are evicted, and what becomes of them (join.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from watersmeet.columns import MATCHED, RID, TIME
+from watersmeet.errors import LimitError
+from watersmeet.kernels.api import NEVER, EmitMode, Evicted, Side, StateView, StepResult, quote
+from watersmeet.kernels.evicting import used_keys
+from watersmeet.kernels.evicting.limits import Limits, Policy
+from watersmeet.kernels.evicting.used_keys import USED
+from watersmeet.kernels.interval import IntervalJoin
+from watersmeet.kernels.interval_step import marks_of, padded_sql
+from watersmeet.kernels.match import number_rows
+from watersmeet.kernels.row_bytes import row_bytes_sql, row_width, table_bytes
+
+#: Under pressure, rows are evicted until the state takes this share of what it may.
+_LOW_WATER = 0.75
+
+
+def evict(
+    join: IntervalJoin,
+    limits: Limits,
+    state: StateView,
+    inputs: Mapping[int, pa.Table],
+    first_rid: int,
+    result: StepResult,
+) -> None:
+    """Evict what exceeds the limits from the state that ``result`` leads to, and change ``result`` accordingly.
+
+    Raises ``LimitError`` where the policy is to stop, or a row alone takes more than the join may hold.
+    """
+    step = _Step(join, limits, state, inputs, result)
+    if limits.policy is Policy.LRU:
+        result.store[USED] = used_keys.newly_used(join.match, state, inputs, first_rid)
+    if limits.max_rows_per_key is not None:
+        for side in Side:
+            step.cap_keys(side, limits.max_rows_per_key)
+    if limits.policy.evicts_at_limit and state.max_bytes is not None and step.all_bytes() > state.max_bytes:
+        step.free_bytes(state.max_bytes)
+
+
+@dataclass(slots=True)
+class _Step:
+    """The rows that would be stored after a step, and those of them that are evicted."""
+
+    join: IntervalJoin
+    limits: Limits
+    state: StateView
+    inputs: Mapping[int, pa.Table]
+    result: StepResult
+
+    # -- what exceeds the limits -----------------------------------------------------------------------------------
+
+    def cap_keys(self, side: Side, most: int) -> None:
+        """Evict the oldest rows of a side's keys with more than ``most``."""
+        new, match = self.result.store[side.value], self.join.match
+        if not new.num_rows:
+            return
+        keys, closed = match.key_columns(side), self.result.forget[side.value]
+        stored = self.state.rows_with_keys(side.value, keys, match.probes(side, new), closed)
+        names = used_keys.key_names(match)
+        known = [f"{name} IS NOT NULL" for name, key in zip(names, match.keys, strict=True) if not key.null_safe]
+        by = ", ".join(names)
+        held = self.measured(side, self.rows(side, stored))
+        surplus = self.state.query(
+            f"SELECT rid, {by} FROM {held} WHERE {' AND '.join(known) or 'TRUE'}"
+            f" QUALIFY row_number() OVER (PARTITION BY {by} ORDER BY time DESC, tie DESC, rid DESC) > {most}"
+        )
+        if surplus.num_rows and self.limits.policy is Policy.STOP:
+            raise self.too_many_rows(side, [str(column[0]) for column in surplus.columns[1:]])
+        self.evict(side, surplus["rid"], Policy.PER_KEY)
+
+    def free_bytes(self, most: int) -> None:
+        """Evict rows by the policy until the state takes at most ``most`` bytes, or less under pressure."""
+        self.forget_past()
+        sides = [f"SELECT * FROM {self.measured(side, self.live(side))}" for side in Side]
+        held = self.state.register(self.state.query(" UNION ALL ".join(sides)))
+        ((total, largest),) = self.rows_of(f"SELECT coalesce(sum(bytes), 0), coalesce(max(bytes), 0) FROM {held}")
+        if largest > self.limits.max_bytes:
+            raise self.too_large(largest)
+        marks = sum(map(self.bytes_of_marks, Side))
+        if self.limits.policy is Policy.LRU:
+            gone = self.least_used(held, total + marks - most)
+        else:
+            is_over = total + marks > most  # it may have been rows that are past
+            target = int(most * _LOW_WATER) if is_over and self.limits.policy is Policy.PRESSURE else most
+            gone = self.oldest(held, total + marks - target)
+        for side in Side:
+            self.evict(side, gone.filter(pc.equal(gone["side"], side.index))["rid"], self.limits.policy)
+
+    def forget_past(self) -> None:
+        """Remove rows that are past from segments that hold others too."""
+        for side in Side:
+            for relation in (side.value, marks_of(side)):
+                closed = self.result.forget[relation]
+                past = self.state.scan(relation, NEVER, closed - 1) if closed != NEVER else None
+                if past is not None:
+                    self.remove(relation, self.state.query(f"SELECT {quote(RID)}, {quote(TIME)} FROM {past}"))
+
+    def oldest(self, held: str, excess: int) -> pa.Table:
+        """Return side and id of the oldest rows that together take at least ``excess`` bytes."""
+        return self.state.query(
+            f"SELECT side, rid FROM {held} QUALIFY {excess} > "
+            "sum(bytes) OVER (ORDER BY time, tie, side, rid ROWS UNBOUNDED PRECEDING) - bytes"
+        )
+
+    def least_used(self, held: str, excess: int) -> pa.Table:
+        """Return side and id of the rows of keys not used for longest; of the other keys, note when they were."""
+        names = used_keys.key_names(self.join.match)
+        by = ", ".join(names)
+
+        def same_key(left: str, right: str) -> str:
+            return " AND ".join(f"{left}.{name} IS NOT DISTINCT FROM {right}.{name}" for name in names)
+
+        last = self.state.query(used_keys.last_used(self.join.match, self.state, self.result.store.pop(USED)))
+        used = self.state.register(last)
+        keys = self.state.query(
+            f"SELECT held.*, coalesce({quote(TIME)}, {NEVER}) AS used, coalesce(size, 0) AS size"
+            f" FROM (SELECT {by}, sum(bytes) AS bytes, min(time) AS oldest FROM {held} GROUP BY {by}) AS held"
+            f" LEFT JOIN (SELECT *, {row_bytes_sql(last.schema)} AS size FROM {used}) AS used"
+            f" ON {same_key('held', 'used')}"
+        )
+        excess += pc.sum(keys["size"]).as_py() or 0
+        order = f"ORDER BY used, oldest, hash({by}) ROWS UNBOUNDED PRECEDING"
+        freed = f"sum(bytes + size) OVER ({order}) - bytes - size"
+        gone = self.state.register(
+            self.state.query(f"SELECT {by} FROM {self.state.register(keys)} QUALIFY {freed} < {excess}")
+        )
+        live = f"SELECT 1 FROM {held} AS held WHERE {same_key('held', 'used')}"
+        evicted = f"SELECT 1 FROM {gone} AS gone WHERE {same_key('gone', 'used')}"
+        self.result.replace[USED] = self.state.query(
+            f"SELECT * FROM {used} AS used WHERE EXISTS ({live}) AND NOT EXISTS ({evicted})"
+        )
+        return self.state.query(
+            f"SELECT side, rid FROM {held} AS held JOIN {gone} AS gone ON {same_key('held', 'gone')}"
+        )
+
+    # -- rows ------------------------------------------------------------------------------------------------------
+
+    def live(self, side: Side) -> str:
+        """Return SQL for all rows of a side that would be stored and may still find a partner."""
+        return self.rows(side, self.state.scan(side.value, self.result.forget[side.value]))
+
+    def rows(self, side: Side, stored: str | None) -> str:
+        """Return SQL for some stored rows of a side and its new ones, without those that are evicted."""
+        new = self.result.store[side.value]
+        fresh = f"SELECT * FROM {self.state.register(new)}"
+        if stored is None:
+            return f"({fresh})"
+        columns = ", ".join(map(quote, new.column_names))
+        old = f"SELECT {columns} FROM {stored}"
+        if (removed := self.result.evict.get(side.value)) is not None:
+            old = f"{old} WHERE {quote(RID)} NOT IN (SELECT {quote(RID)} FROM {self.state.register(removed)})"
+        return f"({old} UNION ALL {fresh})"
+
+    def measured(self, side: Side, rows: str) -> str:
+        """Return SQL for rows by side, id, event time, keys, bytes, and a hash that orders rows of one time."""
+        schema = self.result.store[side.value].schema
+        values = ", ".join(quote(name) for name in schema.names if name not in (RID, MATCHED))
+        keys = "".join(f", {key}" for key in used_keys.keys_of(self.join.match, side))
+        time = quote(self.join.match.time_column(side))
+        return (
+            f"(SELECT {side.index} AS side, {quote(RID)} AS rid, {time} AS time{keys},"
+            f" {row_bytes_sql(schema)} AS bytes, hash({values}) AS tie FROM {rows})"
+        )
+
+    def all_bytes(self) -> int:
+        """Return what all relations would take."""
+        return sum(map(self.bytes_of, (*(side.value for side in Side), *map(marks_of, Side), USED)))
+
+    def bytes_of(self, relation: str) -> int:
+        """Return what a relation would take: new rows, and segments that are not forgotten as a whole."""
+        new, low = self.result.store.get(relation), self.result.forget.get(relation, NEVER)
+        return self.state.stored_bytes(relation, low) + (0 if new is None else table_bytes(new))
+
+    def bytes_of_marks(self, side: Side) -> int:
+        """Return what the marks of a side's rows would take that may still find a partner."""
+        new = self.result.store.get(marks_of(side))
+        if new is None:
+            return 0
+        live = self.state.scan(marks_of(side), self.result.forget[marks_of(side)])
+        stored = 0 if live is None else self.rows_of(f"SELECT count(*) FROM {live}")[0][0]
+        return stored * row_width(new.schema) + table_bytes(new)
+
+    def rows_of(self, sql: str) -> list[tuple[int, ...]]:
+        return [tuple(row.values()) for row in self.state.query(sql).to_pylist()]
+
+    # -- what becomes of rows --------------------------------------------------------------------------------------
+
+    def evict(self, side: Side, ids: pa.ChunkedArray, reason: Policy) -> None:
+        """Evict rows: count them, emit those that could still have been emitted alone, and remove them."""
+        if not len(ids):
+            return
+        chosen = self.state.register(pa.table({RID: ids}))
+        rows = self.state.query(f"SELECT * FROM {self.live(side)} SEMI JOIN {chosen} USING ({quote(RID)})")
+        name = self.limits.names[side.index]
+        self.result.counters[f"evicted.{name}.{reason.value}"] = rows.num_rows
+        self.result.evicted_bytes += table_bytes(rows)
+        if self.limits.keeps_rows:
+            self.result.evicted.append(Evicted(side.index, reason.value, rows))
+        if self.join.emit is EmitMode.FINAL and self.join.match.kind.emits_unmatched(side):
+            self.emit_unmatched(side, rows)
+        gone = rows.select([RID, TIME])
+        self.remove(side.value, gone)
+        self.remove(marks_of(side), gone)
+
+    def emit_unmatched(self, side: Side, rows: pa.Table) -> None:
+        """Add those of some evicted rows that never had a partner to the results, padded."""
+        marks = [self.state.scan(marks_of(side)), self.state.register(self.result.store[marks_of(side)])]
+        marked = " UNION ALL ".join(f"SELECT {quote(RID)} FROM {each}" for each in marks if each is not None)
+        alone = f"NOT {quote(MATCHED)} AND {quote(RID)} NOT IN ({marked})"
+        match, other = self.join.match, side.other
+        none = match.arriving(other, number_rows(self.inputs[other.index].slice(0, 0), 0), self.state)
+        padded = self.state.query(
+            padded_sql(match, side, self.state.register(rows), alone, other=self.state.register(none))
+        )
+        assert isinstance(self.result.changes, pa.Table)
+        self.result.changes = pa.concat_tables([self.result.changes, padded.cast(self.result.changes.schema)])
+
+    def remove(self, relation: str, rows: pa.Table) -> None:
+        """Remove rows from a relation, stored ones and new ones."""
+        if (new := self.result.store.get(relation)) is not None:
+            self.result.store[relation] = new.filter(pc.invert(pc.is_in(new[RID], value_set=rows[RID])))
+        removed = [self.result.evict[relation]] if relation in self.result.evict else []
+        self.result.evict[relation] = pa.concat_tables([*removed, rows])
+
+    # -- errors ----------------------------------------------------------------------------------------------------
+
+    def too_many_rows(self, side: Side, key: list[str]) -> LimitError:
+        return LimitError(
+            f"a key of {self.limits.names[side.index]} has more rows than max_rows_per_key = "
+            f"{self.limits.max_rows_per_key:,} allows: {', '.join(key)}",
+            hint="raise max_rows_per_key and resume (nothing was lost), or use SETTINGS eviction = 'per_key' to keep "
+            "only the newest rows of each key",
+        )
+
+    def too_large(self, size: int) -> LimitError:
+        return LimitError(
+            f"a row takes {size:,} bytes, and the whole join may hold {self.limits.max_bytes:,}: evicting all others "
+            "would not make room for it",
+            hint="raise join_max_buffered_bytes and resume; nothing was lost",
+        )

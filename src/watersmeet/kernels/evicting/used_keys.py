@@ -1,0 +1,43 @@
+"""When each key was last used: a relation with a row for each key and step that brought rows of it.
+
+``$t`` is the first row id of the step, which grows from step to step.  The relation is condensed when keys are evicted;
+until then it counts as state, like all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from watersmeet.columns import TIME
+from watersmeet.kernels.api import Side, StateView, quote
+from watersmeet.kernels.match import WindowMatch
+
+USED = "used"
+
+
+def key_names(match: WindowMatch) -> list[str]:
+    """Return the names of key columns where both sides' keys are in one relation."""
+    return [f"k{number}" for number in range(len(match.keys))]
+
+
+def keys_of(match: WindowMatch, side: Side) -> list[str]:
+    """Return SQL for the key columns of a side under these names."""
+    return [f"{quote(key.of(side))} AS {name}" for key, name in zip(match.keys, key_names(match), strict=True)]
+
+
+def newly_used(match: WindowMatch, state: StateView, inputs: Mapping[int, pa.Table], first_rid: int) -> pa.Table:
+    """Return the keys of a step's rows."""
+    selects = [f"SELECT {', '.join(keys_of(match, side))} FROM {state.register(inputs[side.index])}" for side in Side]
+    return state.query(
+        f"SELECT DISTINCT *, CAST({first_rid} AS BIGINT) AS {quote(TIME)} FROM ({' UNION ALL '.join(selects)})"
+    )
+
+
+def last_used(match: WindowMatch, state: StateView, new: pa.Table) -> str:
+    """Return SQL for all keys, each with its greatest ``$t``."""
+    names = ", ".join(key_names(match))
+    stored = state.scan(USED)
+    rows = state.register(new) if stored is None else f"(SELECT * FROM {stored} UNION ALL FROM {state.register(new)})"
+    return f"SELECT {names}, max({quote(TIME)}) AS {quote(TIME)} FROM {rows} GROUP BY {names}"

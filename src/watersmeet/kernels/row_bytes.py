@@ -1,0 +1,59 @@
+"""What stored rows take in memory: their values, and what is kept beside each row.
+
+The figure is a sum over rows, so that evicting a row frees just what it was counted with.  It is what a row takes in
+Arrow; in a DuckDB table of 20,000 rows and more, rows were measured to take 0.8 to 1.1 times as much.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from watersmeet.kernels.api import quote
+
+#: Beside the values of a row: its entry in a hash index with its share of the filter, and its bits for NULLs.
+ROW_OVERHEAD = 16
+#: A value of any length has an offset or a view beside its bytes.
+_OFFSET = 4
+
+
+def table_bytes(rows: pa.Table) -> int:
+    """Return what the rows take as state, in bytes."""
+    total: int = rows.num_rows * row_width(rows.schema)
+    for column in rows.columns:
+        if _has_length(column.type):
+            total += int(pc.sum(pc.binary_length(column)).as_py() or 0)
+        elif pt.is_nested(column.type):
+            total += int(column.nbytes)
+    return total
+
+
+def row_width(schema: pa.Schema) -> int:
+    """Return what a row takes beside the bytes of values of any length."""
+    return ROW_OVERHEAD + sum(map(_fixed_width, schema.types))
+
+
+def row_bytes_sql(schema: pa.Schema) -> str:
+    """Return SQL for what a row takes; nested values count with the length of their text."""
+    terms = [str(row_width(schema))]
+    for field in schema:
+        name = quote(field.name)
+        if pt.is_nested(field.type):
+            terms.append(f"coalesce(strlen(CAST({name} AS VARCHAR)), 0)")
+        elif _has_length(field.type):
+            length = "strlen" if pt.is_string(field.type) or pt.is_large_string(field.type) else "octet_length"
+            terms.append(f"coalesce({length}({name}), 0)")
+    return " + ".join(terms)
+
+
+def _fixed_width(type: pa.DataType) -> int:
+    if pt.is_nested(type) or pt.is_null(type):
+        return 0
+    if _has_length(type):
+        return _OFFSET
+    return max(int(type.bit_width) // 8, 1)
+
+
+def _has_length(type: pa.DataType) -> bool:
+    return bool(pt.is_string(type) or pt.is_binary(type) or pt.is_large_string(type) or pt.is_large_binary(type))

@@ -1,0 +1,152 @@
+"""Limits of the state of joins, as ``eviction`` and ``max_rows_per_key`` set them (kernels/evicting/)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from watersmeet.errors import ConfigError, UnsupportedError, WatersmeetError
+from watersmeet.kernels.evicting.limits import Limits, Policy
+from watersmeet.plan.emission import DEFAULT_LIMIT, LIMIT_SETTING, Emission
+from watersmeet.plan.logical.query import LogicalQuery
+from watersmeet.plan.logical.tree import Join, changing, operators_of
+from watersmeet.settings.query_settings import QuerySettings
+
+EVICTION, ROWS_PER_KEY, EVICTED_ROWS = "eviction", "max_rows_per_key", "evicted_rows"
+
+
+def policy_of(settings: QuerySettings) -> Policy:
+    """What happens to joins at their limits."""
+    return Policy(settings.eviction)
+
+
+def limits_of(query: LogicalQuery, emission: Emission, names: tuple[str, str]) -> Limits | None:
+    """The limits of a join's kernel, whose sides have these names; None if it evicts nothing and counts no keys."""
+    settings = query.settings
+    if not settings.limits_joins:
+        return None
+    return Limits(
+        policy_of(settings),
+        settings.max_rows_per_key,
+        emission.max_state_bytes or DEFAULT_LIMIT,
+        names,
+        keeps_rows=settings.evicted_rows != "drop",
+    )
+
+
+def check_join_limits(query: LogicalQuery) -> None:
+    """Check the settings against the joins of a query after all passes.
+
+    Raises ``ConfigError`` for settings that need another, contradict it, or apply to nothing, and ``UnsupportedError``
+    for joins that cannot forget rows.
+    """
+    settings = query.settings
+    if (missing := _missing(settings)) is not None:
+        raise _placed(query, *missing)
+    if not settings.limits_joins:
+        return
+    named = EVICTION if settings.eviction != "stop" else ROWS_PER_KEY
+    if (contradiction := _contradiction(query)) is not None:
+        setting, why = contradiction
+        raise _placed(query, setting, ConfigError(f"{named} does not go with {setting}: {why}", hint=f"omit {setting}"))
+    joins = [join for join in operators_of(query.root) if not _is_lookup(join, query)]
+    if not joins:
+        none = ConfigError(f"{named} limits the state of joins of streams, and there is none", hint="leave it out")
+        raise _placed(query, named, none)
+    for join in joins:
+        _check_join(query, join, named)
+
+
+def explain_limits(settings: QuerySettings, max_bytes: int | None) -> Sequence[str]:
+    """The lines of EXPLAIN about limits."""
+    found = []
+    policy = policy_of(settings)
+    if max_bytes is not None:
+        origin = "set" if settings.join_max_buffered_bytes is not None else f"default ({DEFAULT_LIMIT:,})"
+        limit = f"{LIMIT_SETTING} = {max_bytes:,}, {origin}"
+        found.append(f"state limit: {limit}; {_AT_LIMIT[policy]}")
+    if settings.max_rows_per_key is not None:
+        beyond = "the query stops, nothing is lost" if policy is Policy.STOP else "its oldest rows are evicted"
+        found.append(f"each side holds at most {settings.max_rows_per_key:,} rows of a key; beyond, {beyond}")
+    if policy is not Policy.STOP:
+        kept = "" if settings.evicted_rows == "drop" else f", and kept in {settings.evicted_rows}"
+        found.append(
+            f"evicted rows are counted{kept}; results may lack their pairs, and rows may be padded whose partner was "
+            "evicted"
+        )
+    return found
+
+
+_STOPS = "at the limit the query stops, nothing is lost"
+_AT_LIMIT = {
+    Policy.STOP: _STOPS,
+    Policy.PER_KEY: _STOPS,
+    Policy.OLDEST: "at the limit the oldest rows are evicted",
+    Policy.LRU: "at the limit the keys not used for longest are evicted",
+    Policy.PRESSURE: "at the limit the oldest rows are evicted, a quarter of the state at once",
+}
+
+
+def _missing(settings: QuerySettings) -> tuple[str, WatersmeetError] | None:
+    """The setting that needs another, and the error that says so."""
+    if settings.eviction == "per_key" and settings.max_rows_per_key is None:
+        return EVICTION, ConfigError(
+            "eviction = 'per_key' evicts the oldest rows of keys that have too many, and nothing says how many are",
+            hint=f"add {ROWS_PER_KEY} = …",
+        )
+    if settings.evicted_rows != "drop" and settings.eviction == "stop":
+        return EVICTED_ROWS, ConfigError(
+            f"{EVICTED_ROWS} = '{settings.evicted_rows}', but no row is ever evicted",
+            hint="add eviction = 'oldest', 'lru', 'per_key' or 'pressure', or leave it out",
+        )
+    return None
+
+
+def _contradiction(query: LogicalQuery) -> tuple[str, str] | None:
+    settings = query.settings
+    if query.shares_stores:
+        return EVICTION, "queries of a statement set share stores, and one would evict the rows of another"
+    if settings.multi_join == "on":
+        return "multi_join", "an operator of several joins keeps the rows of all, and evicts none yet"
+    if settings.join_algorithm == "sliding":
+        return "join_algorithm", "a sliding join evicts no rows yet"
+    if settings.skew == "spread":
+        return "skew", "the rows of a key that is spread are counted and evicted in no one place"
+    return None
+
+
+def _check_join(query: LogicalQuery, join: Join, named: str) -> None:
+    if join.asof is not None:
+        raise _placed(
+            query,
+            named,
+            UnsupportedError(
+                f"{named}: a join as of a time needs the newest version of each key, however old, and evicts none",
+                hint="leave it out; versions that no row can need are dropped in any case",
+            ),
+        )
+    if changed := changing(join):
+        raise _placed(
+            query,
+            named,
+            UnsupportedError(
+                f"{named}: the rows of {changed[0].stream.name} change, and a change of a row that was evicted could "
+                "not be applied",
+                hint=f"leave it out, and bound the state with {LIMIT_SETTING}, where the query stops",
+            ),
+        )
+    needs_key = query.settings.eviction == "lru" or query.settings.max_rows_per_key is not None
+    if needs_key and not join.condition.keys:
+        raise _placed(
+            query,
+            named,
+            ConfigError(f"{named} needs keys: this join has none", hint="compare columns with =, or omit it"),
+        )
+
+
+def _is_lookup(join: Join, query: LogicalQuery) -> bool:
+    return any(query.inputs[number].stream.outside for number in join.right.inputs)
+
+
+def _placed(query: LogicalQuery, setting: str, error: WatersmeetError) -> WatersmeetError:
+    error.position = query.text.settings_positions.get(setting, query.text.position)
+    return error

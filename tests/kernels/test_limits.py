@@ -1,0 +1,175 @@
+"""Windowed joins with limits, step by step against the obvious model."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.kernels.limits_model import LimitedJoin
+from tests.kernels.models import KINDS
+from tests.support.reference import Kind
+from watersmeet.engine.control_events import Event, EventKind
+from watersmeet.errors import LimitError
+from watersmeet.testing.harness import Harness, StepInput, StepOutcome, load_script
+
+STREAMS = """
+CREATE STREAM l (k INT, v STRING, ts BIGINT, WATERMARK FOR ts AS ts) WITH (event_time_unit = 's');
+CREATE STREAM r (k INT, v STRING, ts BIGINT, WATERMARK FOR ts AS ts) WITH (event_time_unit = 's');
+"""
+WORDS = {
+    "inner": "JOIN",
+    "right_semi": "RIGHT SEMI JOIN",
+    "right_anti": "RIGHT ANTI JOIN",
+    **{kind: f"{kind.upper()} JOIN" for kind in ("left", "right", "full", "semi", "anti")},
+}
+END = Event(EventKind.END)
+Rows = dict[str, list[tuple[int | None, str, int]]]
+few = settings(max_examples=settings.default.max_examples // 2 if settings.default else 25)
+
+
+def text_of(kind: Kind, within: int, emit: str, limits: str, buckets: int = 1) -> str:
+    """The join in SQL; rows are key, text and time of one side or of both."""
+    sides = [kind.removeprefix("right_")[0] if kind in ("semi", "anti") else "r"] if "_" in kind else ["l", "r"]
+    if kind in ("semi", "anti"):
+        sides = ["l"]
+    columns = ", ".join(f"{side}.{name} AS {side}_{name}" for side in sides for name in ("k", "v", "ts"))
+    return (
+        f"{STREAMS}SELECT {columns} FROM l {WORDS[kind]} r ON l.k = r.k WITHIN INTERVAL '{within}' SECONDS "
+        f"EMIT {emit} SETTINGS buckets = {buckets}, {limits};"
+    )
+
+
+@st.composite
+def steps_of(draw: st.DrawFn) -> list[Rows]:
+    """Rows of distinct times, somewhat out of order, in steps."""
+    count = draw(st.integers(1, 24))
+    times = sorted(draw(st.sets(st.integers(0, 60), min_size=count, max_size=count)))
+    order = sorted(times, key=lambda time: time + draw(st.integers(0, 12)))
+    steps: list[Rows] = [{"l": [], "r": []}]
+    for time in order:
+        if draw(st.integers(0, 3)) == 0:
+            steps.append({"l": [], "r": []})
+        key = draw(st.sampled_from((1, 1, 2, 3, None)))
+        steps[-1][draw(st.sampled_from("lr"))].append((key, "x" * draw(st.sampled_from((0, 1, 9, 40))), time))
+    return steps
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@few
+@given(
+    steps=steps_of(),
+    within=st.integers(0, 30),
+    emit=st.sampled_from(("FINAL", "CHANGELOG")),
+    policy=st.sampled_from(("oldest", "lru", "pressure", "per_key")),
+    most=st.sampled_from((None, 1, 2, 3)),
+    max_bytes=st.sampled_from((140, 260, 500)),
+    restarts=st.sets(st.integers(0, 8)),
+)
+def test_each_step_does_what_the_model_does(
+    kind: Kind,
+    steps: list[Rows],
+    within: int,
+    emit: str,
+    policy: str,
+    most: int | None,
+    max_bytes: int,
+    restarts: set[int],
+) -> None:
+    if policy == "per_key":
+        most, max_bytes = most or 2, 1_000_000
+    limits = f"eviction = '{policy}', join_max_buffered_bytes = {max_bytes}"
+    limits += "" if most is None else f", max_rows_per_key = {most}"
+    harness = Harness(*load_script(text_of(kind, within, emit, limits)))
+    retracts = kind not in ("inner", "semi", "right_semi")
+    model = LimitedJoin(kind, within, emit == "CHANGELOG" and retracts, policy, most, max_bytes)
+    found: Counter[Any] = Counter()
+    for number, step in enumerate(steps):
+        if number in restarts:
+            harness.restart()
+        outcome = harness.step({stream: StepInput(rows) for stream, rows in step.items()})
+        model.take(step)
+        for weight, row in outcome.changes:
+            found[row] += weight
+        assert +found == +model.results
+        assert outcome.count("state_rows") == len(model.held)
+        assert outcome.count("late") == model.late
+        assert _evicted(outcome.counters) == model.evicted
+        assert outcome.count("state_bytes") <= max_bytes
+    outcome = harness.step({}, [END])
+    model.end()
+    for weight, row in outcome.changes:
+        found[row] += weight
+    assert found == model.results
+
+
+@few
+@given(steps=steps_of(), policy=st.sampled_from(("oldest", "lru", "pressure")), max_bytes=st.sampled_from((300, 600)))
+def test_the_limit_holds_over_all_buckets_and_every_row_is_accounted_for(
+    steps: list[Rows], policy: str, max_bytes: int
+) -> None:
+    limits = f"eviction = '{policy}', join_max_buffered_bytes = {max_bytes}, evicted_rows = 'gone'"
+    harness = Harness(*load_script(text_of("full", 20, "FINAL", limits, buckets=3)))
+    padded = matched = gone = 0
+    for step in steps:
+        outcome = harness.step({stream: StepInput(rows) for stream, rows in step.items()})
+        gone += len(outcome.side)
+        padded += sum(None in (row[2], row[5]) for _, row in outcome.changes)
+        matched += sum(None not in (row[2], row[5]) for _, row in outcome.changes)
+        assert outcome.count("state_bytes") <= max_bytes
+        assert gone == sum(_evicted(outcome.counters).values())
+    outcome = harness.step({}, [END])
+    padded += len(outcome.changes)
+    alone = outcome.count("used") - padded
+    assert 0 <= alone <= 2 * matched  # every row on time came out alone, or has had a partner
+
+
+def test_of_a_hot_key_the_newest_rows_stay() -> None:
+    limits = "eviction = 'per_key', max_rows_per_key = 100"
+    harness = Harness(*load_script(text_of("inner", 100_000, "FINAL", limits)))
+    outcome = StepOutcome()
+    for first in range(0, 3_000, 1_000):
+        outcome = harness.step({"l": StepInput([(7, "", time) for time in range(first, first + 1_000)])})
+    assert outcome.count("state_rows") == 100
+    outcome = harness.step({"r": StepInput([(7, "", 0)])})
+    assert {row[2] for _, row in outcome.changes} == set(range(2_900, 3_000))
+
+
+def test_many_rows_beyond_a_limit_leave_large_segments() -> None:
+    limits = "eviction = 'oldest', join_max_buffered_bytes = 1000000"
+    harness = Harness(*load_script(text_of("inner", 10_000_000, "FINAL", limits)))
+    outcome = StepOutcome()
+    rows = 50_000  # of 40 bytes and more each: 25,000 stay
+    for first in range(0, 4 * rows, rows):
+        fed = [(time % 1_000, "", time) for time in range(first, first + rows)]
+        outcome = harness.step({"l": StepInput(fed)})
+        assert outcome.count("state_bytes") <= 1_000_000
+    held = outcome.count("state_rows")
+    assert held == 1_000_000 // 40
+    assert outcome.count("evicted") == 4 * rows - held
+    outcome = harness.step({"r": StepInput([(time % 1_000, "", time) for time in range(1_000)])})
+    assert len(outcome.changes) == held  # a step joins first, and then evicts: here the new rows, the oldest of all
+    assert _evicted(outcome.counters)["r.oldest"] == 1_000
+
+
+def test_a_key_beyond_its_rows_stops_the_query_by_default() -> None:
+    harness = Harness(*load_script(text_of("left", 100, "FINAL", "max_rows_per_key = 2")))
+    harness.step({"l": StepInput([(1, "", 1), (1, "", 2), (None, "", 3), (None, "", 4), (None, "", 5)])})
+    with pytest.raises(LimitError, match="a key of l has more rows than max_rows_per_key = 2 allows: 1"):
+        harness.step({"l": StepInput([(1, "", 3)])})
+
+
+def test_a_row_that_alone_exceeds_the_limit_stops_the_query() -> None:
+    limits = "eviction = 'oldest', join_max_buffered_bytes = 1000"
+    harness = Harness(*load_script(text_of("left", 100, "FINAL", limits)))
+    harness.step({"l": StepInput([(1, "", 1)])})
+    with pytest.raises(LimitError, match="a row takes 2,041 bytes, and the whole join may hold 1,000"):
+        harness.step({"l": StepInput([(1, "x" * 2_000, 2)])})
+
+
+def _evicted(counters: dict[str, int]) -> Counter[str]:
+    names = ((name.split(".", 2), count) for name, count in counters.items())
+    return Counter({parts[2]: count for parts, count in names if parts[1] == "evicted"})
