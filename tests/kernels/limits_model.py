@@ -72,7 +72,7 @@ class LimitedJoin:
         self._close()
 
     def state_bytes(self) -> int:
-        """What the state takes at most: rows that are past may have gone."""
+        """What the rows of the state take, without those that are past."""
         uses = USE * len({row.key for row in self.held}) if self.policy == "lru" else 0
         return sum(map(self._size, self.held)) + uses
 
@@ -139,17 +139,16 @@ class LimitedJoin:
                 alike = sorted((r for r in self.held if (r.stream, r.key) == (stream, capped)), key=lambda r: -r.time)
                 for row in alike[most:]:
                     self._evict(row, "per_key")
-        marks = MARK * sum(row.marked for row in self.held)
         if self.policy in ("oldest", "pressure"):
-            if self.state_bytes() + marks <= self.max_bytes:
+            if self.state_bytes() <= self.max_bytes:
                 return
             target = self.max_bytes if self.policy == "oldest" else int(self.max_bytes * 0.75)
             for row in sorted(self.held, key=lambda r: r.time):
-                if self.state_bytes() + marks <= target:
+                if self.state_bytes() <= target:
                     return
                 self._evict(row, self.policy)
         elif self.policy == "lru":
-            while self.held and self.state_bytes() + marks > self.max_bytes:
+            while self.held and self.state_bytes() > self.max_bytes:
                 key = min({row.key for row in self.held}, key=lambda k: (self.used[k], self._oldest(k)))
                 for row in [each for each in self.held if each.key == key]:
                     self._evict(row, "lru")
@@ -163,4 +162,5 @@ class LimitedJoin:
 
     def _size(self, row: Held) -> int:
         has_text = self.kind not in PRIMARY or row.stream == PRIMARY[self.kind]
-        return ROW + (TEXT + len(row.text) if has_text else 0) + FLAG * self._tracks(row.stream)
+        text = TEXT + len(row.text) if has_text else 0
+        return ROW + text + FLAG * self._tracks(row.stream) + MARK * row.marked

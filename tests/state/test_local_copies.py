@@ -14,7 +14,7 @@ from watersmeet.columns import TIME, WEIGHT
 from watersmeet.engine import bucket_step, segment_log
 from watersmeet.state.local_copies import LocalCopies
 from watersmeet.state.segments import Segment, read_segment
-from watersmeet.state.store import MemoryStore, Store
+from watersmeet.state.store import Store
 from watersmeet.testing.harness import Harness, StepInput, load_script
 
 ROWS = pa.table({TIME: pa.array([1, 2], pa.int64()), WEIGHT: pa.array([1, -1], pa.int8())})
@@ -56,9 +56,9 @@ def run(copies: bool, monkeypatch: pytest.MonkeyPatch, folder: Path) -> tuple[Co
         read += 1
         return read_segment(store, segment)
 
-    def with_copies(spec: Any, bucket: int, frames: Any, store: MemoryStore, working_set: Any, hot_keys: Any) -> Any:
+    def with_copies(spec: Any, bucket: int, frames: Any, store: Any, working_set: Any, **named: Any) -> Any:
         local = LocalCopies(str(folder), f"{spec.name}-{bucket}") if copies else None
-        return bucket_step.run_step(spec, bucket, frames, store, working_set, local, hot_keys)
+        return bucket_step.run_step(spec, bucket, frames, store, working_set, local, **named)
 
     with monkeypatch.context() as patched:
         patched.setattr(segment_log, "read_segment", count)

@@ -112,9 +112,10 @@ def screen(view: View = View.AUTO) -> Iterator[Screen]:
 def progress_line(name: str, report: Report) -> str:
     """Return a query's counts so far in one line."""
     batches = "batch" if report.batches == 1 else "batches"
+    evicted = f"{total(report.evicted):,} evicted, " if report.evicted else ""
     return (
         f"{name}: {report.batches:,} {batches}, {total(report.rows_in):,} rows in, {report.rows_out:,} out, "
-        f"{total(report.late):,} late, {total(report.quarantined):,} quarantined, "
+        f"{total(report.late):,} late, {total(report.quarantined):,} quarantined, {evicted}"
         f"{report.state_rows:,} rows of state, last batch {report.last_batch_ms:,} ms"
     )
 

@@ -23,7 +23,7 @@ RESULTS = "watersmeet_results"
 
 _OF_OPERATORS = ("state_rows", "state_bytes", "segments", "loaded_bytes")
 _OF_PROBES = ("sampled", "expected", "found")
-_OF_INPUTS = ("in", "used", "filtered", "late", "quarantined", "evicted", "heard")
+_OF_INPUTS = ("in", "used", "filtered", "late", "quarantined", "heard")
 _FRONTIER = "frontier"
 # One aggregate for all counters: Spark plans every batch, and with forty aggregates that is a tenth of a small one.
 _OF_FRAMES = f"CASE WHEN kind = {int(FrameKind.COUNTER)} THEN named_struct('name', part, 'value', frontier) END"

@@ -12,8 +12,7 @@ from watersmeet.runtime.metrics import kernel_counters
 class Report:
     """Counts since the query began, over restarts, and the size of its state; mappings are by input alias.
 
-    ``evicted`` is by alias and reason (``o.lru``), and counts rows of the state, which were used before.
-
+    ``evicted`` has, by alias and reason (``o.lru``), rows that were used, and had to leave the state of a join.
     ``batches`` and ``rows_out`` count this run alone.  ``counters`` has what single kernels count (``join_1.NAME``).
     """
 

@@ -38,7 +38,8 @@ class StepOutcome:
         total = 0
         for name, value in self.counters.items():
             _, counter, *source = name.split(".", 2)
-            if counter == what and (not source or not stream_inputs or source[0] in stream_inputs):
+            alias = source[0].partition(".")[0] if source else ""  # evicted rows are counted by alias and reason
+            if counter == what and (not source or not stream_inputs or alias in stream_inputs):
                 total += value
         return total
 

@@ -84,13 +84,12 @@ class _Step:
         ((total, largest),) = self.rows_of(f"SELECT coalesce(sum(bytes), 0), coalesce(max(bytes), 0) FROM {held}")
         if largest > self.limits.max_bytes:
             raise self.too_large(largest)
-        marks = sum(map(self.bytes_of_marks, Side))
         if self.limits.policy is Policy.LRU:
-            gone = self.least_used(held, total + marks - most)
+            gone = self.least_used(held, total - most)
         else:
-            is_over = total + marks > most  # it may have been rows that are past
+            is_over = total > most  # it may have been rows that are past
             target = int(most * _LOW_WATER) if is_over and self.limits.policy is Policy.PRESSURE else most
-            gone = self.oldest(held, total + marks - target)
+            gone = self.oldest(held, total - target)
         for side in Side:
             self.evict(side, gone.filter(pc.equal(gone["side"], side.index))["rid"], self.limits.policy)
 
@@ -160,15 +159,23 @@ class _Step:
         return f"({old} UNION ALL {fresh})"
 
     def measured(self, side: Side, rows: str) -> str:
-        """Return SQL for rows by side, id, event time, keys, bytes, and a hash that orders rows of one time."""
+        """Return SQL for rows by side, id, event time, keys, bytes with those of their marks, and a hash of values."""
         schema = self.result.store[side.value].schema
         values = ", ".join(quote(name) for name in schema.names if name not in (RID, MATCHED))
         keys = "".join(f", {key}" for key in used_keys.keys_of(self.join.match, side))
         time = quote(self.join.match.time_column(side))
         return (
             f"(SELECT {side.index} AS side, {quote(RID)} AS rid, {time} AS time{keys},"
-            f" {row_bytes_sql(schema)} AS bytes, hash({values}) AS tie FROM {rows})"
+            f" {row_bytes_sql(schema)}{self.mark_bytes(side)} AS bytes, hash({values}) AS tie FROM {rows})"
         )
+
+    def mark_bytes(self, side: Side) -> str:
+        """Return SQL for what the mark of a row takes, if it has one, as a term to add."""
+        if (new := self.result.store.get(marks_of(side))) is None:
+            return ""
+        stored = self.state.scan(marks_of(side))
+        marks = [f"SELECT {quote(RID)} FROM {each}" for each in (stored, self.state.register(new)) if each is not None]
+        return f" + CASE WHEN {quote(RID)} IN ({' UNION ALL '.join(marks)}) THEN {row_width(new.schema)} ELSE 0 END"
 
     def all_bytes(self) -> int:
         """Return what all relations would take."""
@@ -178,15 +185,6 @@ class _Step:
         """Return what a relation would take: new rows, and segments that are not forgotten as a whole."""
         new, low = self.result.store.get(relation), self.result.forget.get(relation, NEVER)
         return self.state.stored_bytes(relation, low) + (0 if new is None else table_bytes(new))
-
-    def bytes_of_marks(self, side: Side) -> int:
-        """Return what the marks of a side's rows would take that may still find a partner."""
-        new = self.result.store.get(marks_of(side))
-        if new is None:
-            return 0
-        live = self.state.scan(marks_of(side), self.result.forget[marks_of(side)])
-        stored = 0 if live is None else self.rows_of(f"SELECT count(*) FROM {live}")[0][0]
-        return stored * row_width(new.schema) + table_bytes(new)
 
     def rows_of(self, sql: str) -> list[tuple[int, ...]]:
         return [tuple(row.values()) for row in self.state.query(sql).to_pylist()]
