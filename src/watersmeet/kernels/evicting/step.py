@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.columns import MATCHED, RID, TIME
 from watersmeet.errors import LimitError
-from watersmeet.kernels.api import NEVER, EmitMode, Evicted, Side, StateView, StepResult, quote
+from watersmeet.kernels.api import FOREVER, NEVER, EmitMode, Evicted, Side, StateView, StepResult, quote
 from watersmeet.kernels.evicting import used_keys
 from watersmeet.kernels.evicting.limits import Limits, Policy
 from watersmeet.kernels.evicting.used_keys import USED
@@ -68,8 +70,10 @@ class _Step:
         known = [f"{name} IS NOT NULL" for name, key in zip(names, match.keys, strict=True) if not key.null_safe]
         by = ", ".join(names)
         held = self.measured(side, self.rows(side, stored))
+        many = f"SELECT {by} FROM {held} GROUP BY {by} HAVING count(*) > {most}"
         surplus = self.state.query(
-            f"SELECT rid, {by} FROM {held} WHERE {' AND '.join(known) or 'TRUE'}"
+            f"SELECT rid, {by} FROM {held} AS held SEMI JOIN ({many}) AS many"
+            f" ON {used_keys.same_key(match, 'held', 'many')} WHERE {' AND '.join(known) or 'TRUE'}"
             f" QUALIFY row_number() OVER (PARTITION BY {by} ORDER BY time DESC, tie DESC, rid DESC) > {most}"
         )
         if surplus.num_rows and self.limits.policy is Policy.STOP:
@@ -79,17 +83,18 @@ class _Step:
     def free_bytes(self, most: int) -> None:
         """Evict rows by the policy until the state takes at most ``most`` bytes, or less under pressure."""
         self.forget_past()
-        sides = [f"SELECT * FROM {self.measured(side, self.live(side))}" for side in Side]
-        held = self.state.register(self.state.query(" UNION ALL ".join(sides)))
-        ((total, largest),) = self.rows_of(f"SELECT coalesce(sum(bytes), 0), coalesce(max(bytes), 0) FROM {held}")
+        held = self.held()
+        ((total, largest),) = self.rows_of(
+            f"SELECT CAST(coalesce(sum(bytes), 0) AS BIGINT), coalesce(max(bytes), 0) FROM {held}"
+        )
         if largest > self.limits.max_bytes:
             raise self.too_large(largest)
         if self.limits.policy is Policy.LRU:
-            gone = self.least_used(held, total - most)
+            gone = self.least_used(total - most)
         else:
             is_over = total > most  # it may have been rows that are past
             target = int(most * _LOW_WATER) if is_over and self.limits.policy is Policy.PRESSURE else most
-            gone = self.oldest(held, total - target)
+            gone = self.oldest(total - target)
         for side in Side:
             self.evict(side, gone.filter(pc.equal(gone["side"], side.index))["rid"], self.limits.policy)
 
@@ -102,22 +107,25 @@ class _Step:
                 if past is not None:
                     self.remove(relation, self.state.query(f"SELECT {quote(RID)}, {quote(TIME)} FROM {past}"))
 
-    def oldest(self, held: str, excess: int) -> pa.Table:
-        """Return side and id of the oldest rows that together take at least ``excess`` bytes."""
+    def oldest(self, excess: int) -> pa.Table:
+        """Return side and id of the oldest rows that together take at least ``excess`` bytes.
+
+        No row takes less than its fixed part.  So the rows up to a time are enough, and only they are put in order.
+        """
+        times = self.state.query(f"SELECT time FROM {self.held()}")["time"].to_numpy()
+        enough = max(excess, 0) // min(row_width(self.result.store[side.value].schema) for side in Side)
+        last = np.partition(times, enough)[enough] if enough < len(times) else FOREVER
         return self.state.query(
-            f"SELECT side, rid FROM {held} QUALIFY {excess} > "
+            f"SELECT side, rid FROM {self.held()} WHERE time <= {last} QUALIFY {excess} > "
             "sum(bytes) OVER (ORDER BY time, tie, side, rid ROWS UNBOUNDED PRECEDING) - bytes"
         )
 
-    def least_used(self, held: str, excess: int) -> pa.Table:
+    def least_used(self, excess: int) -> pa.Table:
         """Return side and id of the rows of keys not used for longest; of the other keys, note when they were."""
-        names = used_keys.key_names(self.join.match)
-        by = ", ".join(names)
-
-        def same_key(left: str, right: str) -> str:
-            return " AND ".join(f"{left}.{name} IS NOT DISTINCT FROM {right}.{name}" for name in names)
-
-        last = self.state.query(used_keys.last_used(self.join.match, self.state, self.result.store.pop(USED)))
+        held = self.state.register(self.state.query(f"SELECT * FROM {self.held()}"))
+        match = self.join.match
+        by, same_key = ", ".join(used_keys.key_names(match)), partial(used_keys.same_key, match)
+        last = self.state.query(used_keys.last_used(match, self.state, self.result.store.pop(USED)))
         used = self.state.register(last)
         keys = self.state.query(
             f"SELECT held.*, coalesce({quote(TIME)}, {NEVER}) AS used, coalesce(size, 0) AS size"
@@ -141,6 +149,10 @@ class _Step:
         )
 
     # -- rows ------------------------------------------------------------------------------------------------------
+
+    def held(self) -> str:
+        """Return SQL for the rows of both sides, measured."""
+        return f"({' UNION ALL '.join(f'SELECT * FROM {self.measured(side, self.live(side))}' for side in Side)})"
 
     def live(self, side: Side) -> str:
         """Return SQL for all rows of a side that would be stored and may still find a partner."""

@@ -27,6 +27,11 @@ def keys_of(match: WindowMatch, side: Side) -> list[str]:
     return [f"{quote(key.of(side))} AS {name}" for key, name in zip(match.keys, key_names(match), strict=True)]
 
 
+def same_key(match: WindowMatch, one: str, other: str) -> str:
+    """Return the condition that rows of two relations with these names have equal keys; NULL equals NULL."""
+    return " AND ".join(f"{one}.{name} IS NOT DISTINCT FROM {other}.{name}" for name in key_names(match))
+
+
 def newly_used(match: WindowMatch, state: StateView, inputs: Mapping[int, pa.Table], first_rid: int) -> pa.Table:
     """Return the keys of a step's rows."""
     selects = [f"SELECT {', '.join(keys_of(match, side))} FROM {state.register(inputs[side.index])}" for side in Side]
