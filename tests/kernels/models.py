@@ -158,6 +158,7 @@ class Shape:
     window: RowWindow | None = None  # in place of the bounds
     probe: str | None = None  # of a sliding join; the left stream needs ORDER BY
     ordered: bool = False
+    lateness: int = 0
 
     def sql(self, delays: dict[str, int]) -> str:
         streams = "".join(
@@ -173,6 +174,7 @@ class Shape:
         join = {"semi": "LEFT SEMI", "anti": "LEFT ANTI"}.get(self.kind, self.kind.upper().replace("_", " "))
         columns = ", ".join(f"{side}.{name} AS {side}{name}" for side in self.sides for name in COLUMNS)
         grace = f" GRACE PERIOD INTERVAL '{self.grace}' SECONDS" if self.grace else ""
+        grace += f" ALLOWED LATENESS INTERVAL '{self.lateness}' SECONDS" if self.lateness else ""
         emit = "CHANGELOG" if self.changelog else "FINAL"
         if self.alternative is not None:
             test = f"{'NOT ' if self.kind == 'anti' else ''}EXISTS (SELECT 1 FROM r WHERE {' AND '.join(terms)})"
@@ -250,9 +252,11 @@ class Feed:
 def shapes(draw: st.DrawFn, kind: Kind, *, alternatives: bool = False, windows: bool = False) -> Shape:
     lower = draw(st.integers(-6, 6))
     g = draw(st.sampled_from([None, False, True]))
+    changelog = draw(st.booleans())
+    may_be_late = not alternatives and (changelog or kind in ("inner", "semi", "right_semi"))
     return Shape(
         kind=kind,
-        changelog=draw(st.booleans()),
+        changelog=changelog,
         lower=lower,
         upper=lower + draw(st.sampled_from([0, 0, 1, 2, 5, 9])),
         keys=(("k", draw(st.booleans())), *([] if g is None else [("g", g)])),
@@ -261,6 +265,7 @@ def shapes(draw: st.DrawFn, kind: Kind, *, alternatives: bool = False, windows: 
         buckets=draw(st.integers(1, 3)),
         alternative=draw(st.sampled_from(ALTERNATIVES)) if alternatives else None,
         window=draw(st.sampled_from(ROW_WINDOWS)) if windows else None,
+        lateness=draw(st.sampled_from([0, 0, 2, 5])) if may_be_late else 0,
     )
 
 
@@ -323,6 +328,7 @@ class Model:
     accepted: dict[str, list[Row]] = field(default_factory=lambda: {name: [] for name in STREAMS})
     kept: dict[str, list[Row]] = field(default_factory=lambda: {name: [] for name in STREAMS})
     late: Counter[str] = field(default_factory=Counter)
+    reopened: int = 0
 
     def take(self, step: Feed) -> None:
         fresh: dict[str, list[Row]] = {name: [] for name in STREAMS}
@@ -331,11 +337,13 @@ class Model:
             self.newest[name] = max(self.newest[name], row["ts"])
             if row["ts"] >= self.frontier:
                 fresh[name].append(row)
+                self.reopened += self.frontier != BEGIN and row["ts"] < self.frontier + self.shape.lateness
             else:
                 self.late[name] += 1
         for name, rows in fresh.items():
             self.accepted[name] += rows
-        heard = [self.newest[name] - self.delays[name] - self.shape.grace for name in STREAMS]
+        patience = self.shape.grace + self.shape.lateness
+        heard = [self.newest[name] - self.delays[name] - patience for name in STREAMS]
         if BEGIN not in self.newest.values():
             self.frontier = max(self.frontier, min(heard))
         for name in STREAMS:

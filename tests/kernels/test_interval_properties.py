@@ -51,6 +51,7 @@ def check(shape: Shape, delays: dict[str, int], steps: list[Feed]) -> Model:
         if counts_rows:
             assert {name: outcome.count("late", (name,)) for name in STREAMS} == {n: model.late[n] for n in STREAMS}
             assert outcome.count("state_rows") == model.state_rows()
+            assert outcome.count("reopened") == model.reopened
     outcome = harness.step({}, [Event(EventKind.END)])
     for weight, row in outcome.changes:
         assert weight > 0 or shape.changelog

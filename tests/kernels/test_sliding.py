@@ -24,7 +24,7 @@ def sliding(draw: st.DrawFn, kind: Kind) -> Shape:
     shape = draw(shapes(kind))
     ordered = draw(st.booleans())
     probe = draw(st.sampled_from(shape.sides)) if ordered else shape.sides[-1]
-    return replace(shape, changelog=False, probe=probe, ordered=ordered)
+    return replace(shape, changelog=False, probe=probe, ordered=ordered, lateness=0)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -10,7 +10,7 @@ from watersmeet.bind.planning import plan_query
 from watersmeet.bind.select import bind
 from watersmeet.plan.explain import explain
 from watersmeet.plan.logical.time_bounds import Interval
-from watersmeet.plan.logical.tree import Join, Node, joins_of
+from watersmeet.plan.logical.tree import Grace, Join, Node, joins_of
 from watersmeet.plan.passes import optimize
 from watersmeet.testing.harness import load_script
 
@@ -103,7 +103,7 @@ def test_a_window_keeps_its_direction() -> None:
     assert first.condition.bounds == later
     assert second.condition.leaders == ((0,), (1,))
     assert (second.condition.bounds, second.condition.loose) == (later, ((2, 1, later.negated()),))
-    assert first.condition.grace == second.condition.grace == 7 * SECOND
+    assert first.condition.grace == second.condition.grace == Grace(7 * SECOND)
 
 
 def test_joins_keep_the_places_of_what_they_add() -> None:

@@ -294,7 +294,7 @@ CASES: dict[str, tuple[str, str]] = {
             "found 'WITHIN', expected ON or USING after the second stream of a JOIN (line 1, column 24)\n"
             "1 | SELECT a FROM t JOIN u WITHIN INTERVAL '5' MINUTES ON t.a = u.a\n"
             "  |                        ^^^^^^\n"
-            "hint: WITHIN and GRACE PERIOD follow the ON condition"
+            "hint: WITHIN, GRACE PERIOD and ALLOWED LATENESS follow the ON condition"
         ),
     ),
     "within without interval": (
@@ -317,8 +317,8 @@ CASES: dict[str, tuple[str, str]] = {
     "misspelt within": (
         "SELECT a FROM t JOIN u ON t.a = u.a WITHN INTERVAL '5' MINUTES",
         (
-            "found 'WITHN', expected WITHIN, GRACE PERIOD, JOIN, WHERE, GROUP BY, ORDER BY, LIMIT, UNION, "
-            "EMIT, SETTINGS or the end of the statement (line 1, column 37)\n"
+            "found 'WITHN', expected WITHIN, GRACE PERIOD, ALLOWED LATENESS, JOIN, WHERE, GROUP BY, ORDER BY, LIMIT, "
+            "UNION, EMIT, SETTINGS or the end of the statement (line 1, column 37)\n"
             "1 | SELECT a FROM t JOIN u ON t.a = u.a WITHN INTERVAL '5' MINUTES\n"
             "  |                                     ^^^^^\n"
             "hint: did you mean WITHIN?"

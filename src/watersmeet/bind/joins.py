@@ -19,7 +19,7 @@ from watersmeet.expressions.times import interval_micros
 from watersmeet.kernels.api import Side
 from watersmeet.plan.across_sides import is_strict
 from watersmeet.plan.logical.conditions import conjuncts
-from watersmeet.plan.logical.tree import Input, Join, JoinCondition, Leaf, Node, Within, nullable, timed
+from watersmeet.plan.logical.tree import Grace, Input, Join, JoinCondition, Leaf, Node, Within, nullable, timed
 
 
 def bind_join(
@@ -36,7 +36,9 @@ def bind_join(
     follow them in scope. ``version`` is the join's FOR SYSTEM_TIME AS OF.
     """
     within = _within(join.args.get("within"))
-    grace = _grace(join.args.get("grace"), (names.inputs[i] for i in sorted(node.inputs)))
+    inputs = [names.inputs[i] for i in sorted(node.inputs)]
+    clauses = (("GRACE PERIOD", "grace"), ("ALLOWED LATENESS", "lateness"))
+    grace = Grace(*(_duration(name, join.args.get(key), inputs) for name, key in clauses))
     node = replace(node, within=within, grace=grace)
     node = _as_of(node, join.args.get("match_condition"), version, scope, names)
     conditions = [bind_on(term, scope) for term in conjuncts(join.args.get("on"))]
@@ -54,20 +56,20 @@ def _within(clause: exp.Expr | None) -> Within | None:
     return Within(interval_micros(clause.this), interval_micros(clause.expression), position_of(clause))
 
 
-def _grace(grace: exp.Expr | None, inputs: Iterable[Input]) -> int:
-    """Return the length of a GRACE PERIOD in microseconds."""
-    if grace is None:
+def _duration(name: str, clause: exp.Expr | None, inputs: Iterable[Input]) -> int:
+    """Return the length of a GRACE PERIOD or an ALLOWED LATENESS in microseconds."""
+    if clause is None:
         return 0
     for input in inputs:
         if input.time.unit is TimeUnit.ROWS:
             raise UnsupportedError(
-                f"GRACE PERIOD is a duration, but {input.alias} counts rows",
+                f"{name} is a duration, but {input.alias} counts rows",
                 hint="declare a larger delay: WATERMARK FOR sn AS sn - 10",
-                position=position_of(grace),
+                position=position_of(clause),
             )
-    span = interval_micros(grace)
+    span = interval_micros(clause)
     if span < 0:
-        raise UnsupportedError("GRACE PERIOD cannot be negative", position=position_of(grace))
+        raise UnsupportedError(f"{name} cannot be negative", position=position_of(clause))
     return span
 
 

@@ -37,7 +37,7 @@ def _apply_control(spec: OperatorSpec, manifest: Manifest, event: Event) -> None
                 case EventKind.END:
                     manifest.report_frontier(number, name, FOREVER)
                 case EventKind.ADVANCE:
-                    manifest.report_frontier(number, name, event.frontier)
+                    manifest.report_frontier(number, name, event.frontier - input.lateness)
                 case EventKind.IDLE if event.parts is None or name in event.parts:
                     part = parts.setdefault(name, PartFrontier())
                     # a part that reported since its silence was observed is not idle

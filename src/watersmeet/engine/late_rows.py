@@ -14,7 +14,7 @@ from watersmeet.engine.frames import side_rows
 from watersmeet.engine.inbox import Inbox
 from watersmeet.engine.pack import RAW_TEXT
 from watersmeet.engine.specs import OperatorSpec
-from watersmeet.kernels.api import FOREVER, NEVER
+from watersmeet.kernels.api import FOREVER, NEVER, shift
 from watersmeet.state.manifest import Manifest
 
 LATE = "late"
@@ -38,8 +38,8 @@ def split_late_rows(
 ) -> tuple[dict[int, pa.Table], list[pa.Table]]:
     """Return the kernel's inputs, which hold no late row, and the late rows of each input that keeps them.
 
-    ``bounds`` are those of ``late_bounds``.  The manifest counts late and used rows of every source; copies are counted
-    by the bucket of their key.
+    ``bounds`` are those of ``late_bounds``.  The manifest counts late, used and reopened rows of every source; copies
+    are counted by the bucket of their key.
     """
     inputs: dict[int, pa.Table] = {}
     side: list[pa.Table] = []
@@ -49,6 +49,9 @@ def split_late_rows(
         if input.source is not None:
             manifest.count(f"{spec.name}.late.{input.source}", late.num_rows)
             manifest.count(f"{spec.name}.used.{input.source}", on_time.num_rows)
+            if input.lateness:
+                reopened = _split(on_time, shift(bound, input.lateness))[1].num_rows
+                manifest.count(f"{spec.name}.reopened.{input.source}", reopened)
             if late.num_rows and RAW_TEXT in late.column_names:
                 reason = f"its event time is before {_time_text(bound, input.scale)}"
                 side.append(side_rows(LATE, input.source, pa.array([reason] * late.num_rows), late[RAW_TEXT]))

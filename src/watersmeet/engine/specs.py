@@ -52,6 +52,8 @@ class InputSpec:
     - ``lag``: how far event times may lie behind the frontier that the sender reports, in units of ``$t`` (None:
       without limit, so the input has no frontier before its end).
     - ``origin``: what the columns are computed from, so that stored columns are not mistaken for others.
+    - ``lateness``: how far behind the frontier that results wait for rows are still taken; the operator's own frontier
+      is so much less, and rows in between are counted as ``reopened``.
     - ``holds_back``: if False, the operator's frontier ignores the input, and its rows are late by its own frontier.
     - ``label``, ``time``, ``scale``: for texts, the alias of the stream that dates the rows, its event-time column,
       and the units of ``$t`` in one unit of that column (None: a timestamp).
@@ -63,6 +65,7 @@ class InputSpec:
     lag: int | None = 0
     origin: str = ""
     holds_back: bool = True
+    lateness: int = 0
     label: str = ""
     time: str = ""
     scale: int | None = None

@@ -3,7 +3,7 @@
 None of them can be rendered: sqlglot's generators raise ValueError on unknown nodes, so no clause gets lost
 silently on the way to Spark SQL.
 
-An interval in a clause (WITHIN, GRACE PERIOD, WATERMARK) has the normal form
+An interval in a clause (WITHIN, GRACE PERIOD, ALLOWED LATENESS, WATERMARK) has the normal form
 ``exp.Interval(this=string literal of one number, unit=exp.Var)`` with a unit from ``INTERVAL_UNITS``.
 """
 
@@ -30,9 +30,9 @@ class Within(exp.Expression):
 
 
 class StreamJoin(exp.Join):
-    """A join with a clause specific to streams: ``within``, ``grace`` or ``match_condition`` (ASOF)."""
+    """A join with a clause specific to streams: ``within``, ``grace``, ``lateness`` or ``match_condition``."""
 
-    arg_types: ClassVar[dict[str, bool]] = {**exp.Join.arg_types, "within": False, "grace": False}
+    arg_types: ClassVar[dict[str, bool]] = {**exp.Join.arg_types, "within": False, "grace": False, "lateness": False}
 
 
 class SystemTime(exp.Version):

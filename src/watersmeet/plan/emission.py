@@ -16,6 +16,7 @@ from watersmeet.errors import PlanError, Position, UnsupportedError
 from watersmeet.expressions.positions import position_of
 from watersmeet.kernels.api import EmitMode, Side
 from watersmeet.kernels.asof.match import Direction
+from watersmeet.plan.allowed_lateness import correcting_join, final_refused
 from watersmeet.plan.logical.lags import lag_of, unbounded_sides, waits_forever
 from watersmeet.plan.logical.query import LogicalQuery
 from watersmeet.plan.logical.tree import AsofClause, Input, Join, changing, joins_of, operators_of
@@ -70,6 +71,8 @@ def _requested(query: LogicalQuery, unbounded: Sequence[tuple[Join, Side]]) -> t
             raise _corrected(corrected[0], position)
         if unbounded and query.settings.join_max_buffered_bytes is None:
             raise _unbounded(query, unbounded)
+        if (late := _corrected_late(query)) is not None:
+            raise final_refused(late, query)
     return asked, f"EMIT {asked.name} was asked for"
 
 
@@ -79,11 +82,19 @@ def _default(query: LogicalQuery, joins: Sequence[Join], *, is_bounded: bool) ->
         return EmitMode.CHANGELOG, "an aggregate changes with the rows of its group"
     if corrected := changing(query.root):
         return EmitMode.CHANGELOG, f"rows of {corrected[0].stream.name} change"
+    if _corrected_late(query) is not None:
+        return EmitMode.CHANGELOG, "late rows correct results"
     if is_bounded:
         return EmitMode.FINAL, _final_reason(query, joins)
     if not any(join.kind.retracts for join in joins):
         return EmitMode.FINAL, "no result ever needs a correction"
     return EmitMode.CHANGELOG, "a join without a window can never be final"
+
+
+def _corrected_late(query: LogicalQuery) -> Join | None:
+    """The first join whose results are corrected by late rows, if it does not join at once and for good."""
+    late = correcting_join(query.root)
+    return None if late is None or (late.asof is not None and emits_at_once(query, late.asof)) else late
 
 
 def _final_reason(query: LogicalQuery, joins: Sequence[Join]) -> str:

@@ -138,7 +138,10 @@ def _input_lines(part: PhysicalInput, *, any_time: bool) -> Iterator[str]:
     time = input.time
     origin = "declared" if time.declared else "by its name" if time.column != TP_TIME else "arrival"
     yield f"source {input.alias} ({input.stream.name}, {input.stream.connector})"
-    delay = f"delay {span_text(time.delay, input.time.unit)}, grace {span_text(part.grace, input.time.unit)}"
+    unit = input.time.unit
+    delay = f"delay {span_text(time.delay, unit)}, grace {span_text(part.grace.period, unit)}"
+    if part.grace.lateness:
+        delay += f", allowed lateness {span_text(part.grace.lateness, unit)}"
     if any_time:
         delay = "no row is late"
     if input.dated_by is not None:

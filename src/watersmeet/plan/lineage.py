@@ -76,6 +76,6 @@ def _lead(query: LogicalQuery) -> int:
     windows = [bound for join in joins for bound in (join.bounds.lower, join.bounds.upper) if bound is not None]
     return (
         max(input.time.delay for input in query.inputs)
-        + sum(join.grace for join in joins)
+        + sum(join.grace.total for join in joins)
         + sum(abs(bound) for bound in windows)
     )

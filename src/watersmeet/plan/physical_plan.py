@@ -21,7 +21,7 @@ from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.kernels.api import Kernel
 from watersmeet.plan.emission import Emission
 from watersmeet.plan.logical.query import LogicalQuery, OutputColumn
-from watersmeet.plan.logical.tree import Input
+from watersmeet.plan.logical.tree import NO_GRACE, Grace, Input
 from watersmeet.settings.query_settings import QuerySettings
 
 
@@ -36,7 +36,7 @@ class PhysicalInput:
     """
 
     input: Input
-    grace: int = 0
+    grace: Grace = NO_GRACE
     computed: Mapping[str, exp.Expr] = field(default_factory=dict)
     hashes: Mapping[str, Sequence[exp.Expr]] = field(default_factory=dict)
     passes: str | None = None
@@ -70,7 +70,7 @@ class PhysicalInput:
     @property
     def delay(self) -> int:
         """How far the watermark stays behind the newest event time, in units of internal event time."""
-        return self.input.time.delay + self.grace
+        return self.input.time.delay + self.grace.total
 
 
 @dataclass(frozen=True, slots=True)

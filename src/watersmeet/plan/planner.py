@@ -18,6 +18,7 @@ from sqlglot import exp
 from watersmeet.kernels.api import Side
 from watersmeet.lookup.tables import OpenTable
 from watersmeet.plan.aggregate_rows import AggregateRows
+from watersmeet.plan.allowed_lateness import check_allowed_lateness
 from watersmeet.plan.emission import Emission, decide_emission, emits_at_once
 from watersmeet.plan.external_tables import table_of
 from watersmeet.plan.join_context import JoinContext
@@ -25,7 +26,7 @@ from watersmeet.plan.join_limits import check_join_limits
 from watersmeet.plan.join_terms import JoinTerms, join_terms
 from watersmeet.plan.logical.lags import latest_lag
 from watersmeet.plan.logical.query import Aggregation, LogicalQuery
-from watersmeet.plan.logical.tree import Join, Leaf, Node, changing
+from watersmeet.plan.logical.tree import NO_GRACE, Join, Leaf, Node, changing
 from watersmeet.plan.max_future import check_max_future
 from watersmeet.plan.operators.aggregate import plan_aggregation
 from watersmeet.plan.operators.asof import plan_asof
@@ -52,6 +53,7 @@ def physical_plan(bound: LogicalQuery, open_table: OpenTable) -> PhysicalPlan:
     """
     query = optimize(bound)
     check_max_future(query)
+    check_allowed_lateness(query)
     check_join_limits(query)
     emission = decide_emission(query)
     sources = Sources(query)
@@ -128,7 +130,7 @@ class _Operators:
         rows = AggregateRows(root, self._sources)
         planned = plan_aggregation(aggregation, rows, self._arrival_route(rows))
         if isinstance(root, Leaf) and not root.input.stream.changes:
-            self._sources.require(root.input, rows.needed, routed_by=planned.route, grace=0)
+            self._sources.require(root.input, rows.needed, routed_by=planned.route, grace=NO_GRACE)
             feed = Feed((rows.lead,), source=0, lag=None)
         else:
             self.add_tree(root, frozenset({*rows.needed, rows.lead, *planned.route}))

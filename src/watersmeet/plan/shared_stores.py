@@ -20,7 +20,7 @@ from watersmeet.expressions.text import plain_sql
 from watersmeet.kernels.multi_way.shared import QueryJoin, SharedJoins
 from watersmeet.kernels.multi_way.stores import Store, relation
 from watersmeet.plan.logical.query import LogicalQuery
-from watersmeet.plan.logical.tree import Input, Leaf
+from watersmeet.plan.logical.tree import Grace, Input, Leaf
 from watersmeet.plan.operators.multi_way import MultiWayOperator
 from watersmeet.plan.operators.shared import SharedOperator
 from watersmeet.plan.passes.group_joins import ungrouped
@@ -170,7 +170,7 @@ class _SharedStore:
         if ours.time != theirs.time:
             return f"{name} is dated by {ours.time.column} and by {theirs.time.column}"
         if ours.grace != theirs.grace:
-            return f"{name} has another GRACE PERIOD"
+            return f"{name} has another GRACE PERIOD or ALLOWED LATENESS"
         return f"{name} is kept by {' and by '.join(', '.join(map(_key_text, each.keys)) for each in (ours, theirs))}"
 
     def read(self, use: _Use, place: int) -> Store:
@@ -233,7 +233,7 @@ class _Place:
 
     stream: str
     time: EventTime
-    grace: int
+    grace: Grace
     keys: tuple[exp.Expr, ...]  # over the stream's columns
 
 

@@ -18,7 +18,7 @@ from watersmeet.plan.external_tables import computed_key
 from watersmeet.plan.logical.conditions import inputs_of
 from watersmeet.plan.logical.key_types import type_of
 from watersmeet.plan.logical.query import LogicalQuery
-from watersmeet.plan.logical.tree import Input, InputColumn, Node, changing
+from watersmeet.plan.logical.tree import NO_GRACE, Grace, Input, InputColumn, Node, changing
 from watersmeet.plan.max_future import max_future
 from watersmeet.plan.physical_plan import PhysicalInput, restorable
 
@@ -30,7 +30,7 @@ class _Part:
     computed: dict[str, exp.Expr] = field(default_factory=dict)
     hashes: dict[str, Sequence[exp.Expr]] = field(default_factory=dict)
     passes: str | None = None
-    grace: int = 0
+    grace: Grace = NO_GRACE
     routed_by: tuple[str, ...] = ()
     carried: tuple[str, ...] = ()
 
@@ -114,7 +114,7 @@ class Sources:
         self._parts[input].hashes[full] = keys
         return full
 
-    def require(self, input: Input, columns: Iterable[str], *, routed_by: tuple[str, ...], grace: int) -> None:
+    def require(self, input: Input, columns: Iterable[str], *, routed_by: tuple[str, ...], grace: Grace) -> None:
         """Have columns of an input travel to the operator that reads it."""
         part = self._parts[input.index]
         part.routed_by, part.grace = routed_by, grace
@@ -122,7 +122,7 @@ class Sources:
 
     def delay(self, input: Input) -> int:
         """How far the watermark of an input stays behind its newest row."""
-        return input.time.delay + self._parts[input.index].grace
+        return input.time.delay + self._parts[input.index].grace.total
 
     def newest(self, input: Input) -> Newest:
         """How the rows of a changing stream replace each other."""

@@ -96,7 +96,18 @@ def _input_specs(
             part = plan.inputs[feed.source]
             schema = _nullable(_carried(schemas[feed.source], part.carried))
             sent_by = parts[feed.source]
-            inputs.append(InputSpec(schema, part.input.alias, sent_by, feed.lag, part.origin, feed.holds_back, *texts))
+            inputs.append(
+                InputSpec(
+                    schema,
+                    part.input.alias,
+                    sent_by,
+                    feed.lag,
+                    part.origin,
+                    feed.holds_back,
+                    part.grace.lateness,
+                    *texts,
+                )
+            )
         else:
             assert feed.operator is not None
             sender = earlier[feed.operator]
@@ -104,7 +115,7 @@ def _input_specs(
             fields = [each for each in sender.output if feed.times != (each.name,)]
             schema = _nullable(pa.schema([*fields, pa.field(TIME, pa.int64())]))
             sent_by = tuple(str(bucket) for bucket in sender.buckets)
-            inputs.append(InputSpec(schema, None, sent_by, feed.lag, "", True, *texts))
+            inputs.append(InputSpec(schema, None, sent_by, feed.lag, "", True, 0, *texts))
     return inputs
 
 

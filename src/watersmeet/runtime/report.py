@@ -12,7 +12,8 @@ from watersmeet.runtime.metrics import kernel_counters
 class Report:
     """Counts since the query began, over restarts, and the size of its state; mappings are by input alias.
 
-    ``evicted`` has, by alias and reason (``o.lru``), rows that were used, and had to leave the state of a join.
+    ``reopened`` has rows behind the frontier that were used all the same (ALLOWED LATENESS).  ``evicted`` has, by alias
+    and reason (``o.lru``), rows that were used, and had to leave the state of a join.
     ``batches`` and ``rows_out`` count this run alone.  ``counters`` has what single kernels count (``join_1.NAME``).
     """
 
@@ -21,6 +22,7 @@ class Report:
     used: Mapping[str, int] = field(default_factory=dict)
     filtered: Mapping[str, int] = field(default_factory=dict)
     late: Mapping[str, int] = field(default_factory=dict)
+    reopened: Mapping[str, int] = field(default_factory=dict)
     quarantined: Mapping[str, int] = field(default_factory=dict)
     evicted: Mapping[str, int] = field(default_factory=dict)
     rows_out: int = 0
@@ -46,6 +48,7 @@ def report_of(counters: Mapping[str, int], *, batches: int, rows_out: int, last_
         used=by_input.get("used", {}),
         filtered=by_input.get("filtered", {}),
         late=by_input.get("late", {}),
+        reopened=by_input.get("reopened", {}),
         quarantined=by_input.get("quarantined", {}),
         evicted=by_input.get("evicted", {}),
         rows_out=rows_out,

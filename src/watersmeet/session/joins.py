@@ -56,6 +56,7 @@ def interval_join(
     time: str | tuple[str, str] = "ts",
     delay: Span = "0 seconds",
     grace: Span | None = None,
+    allowed_lateness: Span | None = None,
     where: str | None = None,
     emit: Emit = "final",
     unit: Unit = "ms",
@@ -79,7 +80,9 @@ def interval_join(
         how: ``inner``, ``left``, ``right``, ``full``, ``semi``, ``anti``, ``right_semi`` or ``right_anti``.
         time: The event-time column, or (left, right) columns: TIMESTAMP, or a whole number of ``unit``.
         delay: How far rows arrive out of order.  The watermark of a stream is its newest event time minus the delay.
-        grace: How much longer late rows are accepted.
+        grace: How much longer late rows are accepted; results wait for them.
+        allowed_lateness: For how long after that a late row still corrects results, which do not wait for it.  Joins
+            other than inner and semi joins then need ``emit="changelog"``.
         where: An SQL condition over ``left`` and ``right`` that is part of the match.
         emit: ``final`` or ``changelog``.
         unit: The unit of whole-number event times: ``s``, ``ms``, ``us``, or ``row`` for sequence numbers.
@@ -117,6 +120,8 @@ def interval_join(
     clauses = f"WITHIN ({interval(before)}, {interval(after)})"
     if grace is not None:
         clauses += f" GRACE PERIOD {interval(grace)}"
+    if allowed_lateness is not None:
+        clauses += f" ALLOWED LATENESS {interval(allowed_lateness)}"
     session = _session(left, right, time, delay, unit)
     return _frame(session, f"{_JOINS[how]} `right` ON {condition(on, where)} {clauses} {emit_clause(emit)}")
 

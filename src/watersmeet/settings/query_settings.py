@@ -49,6 +49,9 @@ class QuerySettings(BaseModel):
     """``drop``: only count late rows; else the name of an embedded stream that stores them."""
     idle_timeout: Annotated[float, Field(gt=0)] | None = None
     """Seconds after which a silent input no longer holds back the frontier; written ``'30 seconds'``."""
+    allowed_lateness: Annotated[float, Field(ge=0)] | None = None
+    """Seconds for which rows behind the frontier still correct results, in joins without a clause of their own; written
+    ``'1 hour'``."""
     max_future: Annotated[float, Field(gt=0)] | Literal["none"] | None = None
     """Seconds by which an event time may lie after the arrival of its row, written ``'1 hour'``: rows beyond are
     quarantined.  ``'none'``: no limit.  By default one day for timestamps in Kafka."""
@@ -83,7 +86,7 @@ class QuerySettings(BaseModel):
         """Whether the query runs in real time."""
         return self.mode == REAL_TIME
 
-    @field_validator("idle_timeout", "trigger", "epoch", mode="before")
+    @field_validator("allowed_lateness", "idle_timeout", "trigger", "epoch", mode="before")
     @classmethod
     def _seconds(cls, value: object) -> object:
         return seconds(value)

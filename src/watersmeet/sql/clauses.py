@@ -19,13 +19,15 @@ CLAUSE_ORDER = (
     ("order", "ORDER BY"),
     ("limit", "LIMIT"),
 )
-AFTER_JOIN = (("within", "WITHIN"), ("grace", "GRACE PERIOD"))
+#: The clauses after a join's condition, by their first word: the arg of the join, and the second word.
+BOUNDS = {"WITHIN": ("within", None), "GRACE": ("grace", "PERIOD"), "ALLOWED": ("lateness", "LATENESS")}
+AFTER_JOIN = (("within", "WITHIN"), ("grace", "GRACE PERIOD"), ("lateness", "ALLOWED LATENESS"))
 
 SELECT_CLAUSES = {"with_", "distinct", "expressions", "offset", *(arg for arg, _ in CLAUSE_ORDER)}
 SET_OPERATION_CLAUSES = {"with_", "this", "expression", "distinct", "order", "limit", "offset"}
 TABLE_CLAUSES = {"this", "db", "catalog", "alias", "version", "joins"}
 SUBQUERY_CLAUSES = {"this", "alias", "with_", "joins"}
-JOIN_CLAUSES = {"this", "on", "using", "side", "kind", "method", "within", "grace", "match_condition"}
+JOIN_CLAUSES = {"this", "on", "using", "side", "kind", "method", "within", "grace", "lateness", "match_condition"}
 
 ALLOWED: tuple[tuple[type[exp.Expr], set[str]], ...] = (
     (exp.Select, SELECT_CLAUSES),

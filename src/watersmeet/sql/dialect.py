@@ -4,7 +4,7 @@ These clauses extend Spark's SELECT:
 
     JOIN stream [alias] ON condition
       [WITHIN INTERVAL n UNIT | WITHIN (INTERVAL n UNIT, INTERVAL n UNIT)]
-      [GRACE PERIOD INTERVAL n UNIT]
+      [GRACE PERIOD INTERVAL n UNIT] [ALLOWED LATENESS INTERVAL n UNIT]
     JOIN stream [alias] FOR SYSTEM_TIME AS OF time [VERSIONED ON column] [alias] ON condition
     [LEFT] ASOF JOIN stream [alias] MATCH_CONDITION (condition) ON condition
 
@@ -22,6 +22,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from watersmeet.expressions.nodes import INTERVAL_UNITS, StreamJoin, SystemTime, Within
 from watersmeet.expressions.positions import place
+from watersmeet.sql.clauses import BOUNDS
 from watersmeet.sql.strict import StrictParser
 
 UNITS = {name: unit for unit in INTERVAL_UNITS for name in (unit, f"{unit}S")}
@@ -111,7 +112,7 @@ class QueryParser(StrictParser):
         place(join, start)
         self._check_condition(join, start)
         self._parse_bounds(join)
-        is_stream_join = any(join.args.get(key) for key in ("within", "grace", "match_condition"))
+        is_stream_join = any(join.args.get(key) for key in ("within", "grace", "lateness", "match_condition"))
         return join if is_stream_join else exp.Join(**join.args).update_positions(join)
 
     def _check_condition(self, join: exp.Join, start: Token) -> None:
@@ -131,25 +132,26 @@ class QueryParser(StrictParser):
             return
         if self._prev.token_type in (TokenType.ON, TokenType.USING):
             raise self.unexpected(["a condition"], after=self._prev.text.upper())
-        misplaced = self.at("WITHIN") or self.at("GRACE")
-        hint = "WITHIN and GRACE PERIOD follow the ON condition" if misplaced else None
+        misplaced = any(map(self.at, BOUNDS))
+        hint = "WITHIN, GRACE PERIOD and ALLOWED LATENESS follow the ON condition" if misplaced else None
         raise self.unexpected(["ON", "USING"], after="the second stream of a JOIN", hint=hint)
 
     def _parse_bounds(self, join: StreamJoin) -> None:
-        while self.at("WITHIN") or self.at("GRACE"):
+        while any(map(self.at, BOUNDS)):
             start = self._curr
-            key = "within" if self.take("WITHIN") else "grace"
+            first = start.text.upper()
+            key, second = BOUNDS[first]
             if join.args.get(key):
-                raise self.failures.syntax(f"a join takes only one {start.text.upper()}", start)
-            if key == "within":
+                raise self.failures.syntax(f"a join takes only one {first}", start)
+            self._advance()
+            if second is None:
                 within = self._parse_within()
                 place(within, start)
-                join.set("within", within)
-            else:
-                self._advance()
-                if not self.take("PERIOD"):
-                    raise self.unexpected(["PERIOD"], after="GRACE")
-                join.set("grace", self.clause_interval("GRACE PERIOD"))
+                join.set(key, within)
+                continue
+            if not self.take(second):
+                raise self.unexpected([second], after=first)
+            join.set(key, self.clause_interval(f"{first} {second}"))
 
     def _parse_within(self) -> Within:
         if not self._match(TokenType.L_PAREN):

@@ -8,7 +8,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from watersmeet.errors import Position
 from watersmeet.expressions.positions import token_position
 from watersmeet.kernels.api import EmitMode
-from watersmeet.sql.clauses import clauses_after, refuse_foreign_clauses
+from watersmeet.sql.clauses import BOUNDS, clauses_after, refuse_foreign_clauses
 from watersmeet.sql.dialect import QueryParser
 from watersmeet.sql.failures import is_word, nearest_keyword
 from watersmeet.sql.statements import Query, SettingValue
@@ -71,7 +71,7 @@ class PartsParser(QueryParser):
         choices += [] if has_settings else ["SETTINGS"]
         choices.append("the end of the statement")
         hint = None
-        if self.at("WITHIN") or self.at("GRACE"):
+        if any(map(self.at, BOUNDS)):
             hint = f"{self._curr.text.upper()} follows the ON condition of its join, before WHERE"
         elif has_emit or has_settings:
             hint = "EMIT and SETTINGS belong at the end of the query"

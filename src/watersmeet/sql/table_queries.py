@@ -40,6 +40,7 @@ _OF_STREAMS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("WITHIN", ("WITHIN", "INTERVAL"), _JOIN_HINT),
     ("WITHIN", ("WITHIN", "(", "INTERVAL"), _JOIN_HINT),
     ("GRACE PERIOD", ("GRACE", "PERIOD"), _JOIN_HINT),
+    ("ALLOWED LATENESS", ("ALLOWED", "LATENESS"), _JOIN_HINT),
     ("ASOF JOIN", ("ASOF", "JOIN"), _JOIN_HINT),
     ("MATCH_CONDITION", ("MATCH_CONDITION", "("), _JOIN_HINT),
     ("FOR SYSTEM_TIME AS OF", ("FOR", "SYSTEM_TIME"), "only streams can be joined this way: leave out table( )"),

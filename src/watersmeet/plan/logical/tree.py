@@ -90,6 +90,26 @@ class Within:
 
 
 @dataclass(frozen=True, slots=True)
+class Grace:
+    """How much longer than the delay late rows are accepted, in units of internal event time.
+
+    Results wait for the ``period`` (GRACE PERIOD), and not for the ``lateness`` after it (ALLOWED LATENESS): rows that
+    come then correct what was given.
+    """
+
+    period: int = 0
+    lateness: int = 0
+
+    @property
+    def total(self) -> int:
+        """How long rows are accepted."""
+        return self.period + self.lateness
+
+
+NO_GRACE = Grace()
+
+
+@dataclass(frozen=True, slots=True)
 class AsofClause:
     """Which right row of its key a left row matches: the nearest in a direction (kernels/asof/match.py).
 
@@ -133,7 +153,7 @@ class JoinCondition:
     chain does not constrain a stream that a padded row lacks. ``exact`` are bounds of the same form that fail on NULL,
     as any other condition does. ``implied`` are bounds that every result of the query meets because of other joins.
     ``expiries`` are, for each side without a bound, those that close the windows of its rows; the conditions themselves
-    are in ``residual``. ``grace`` is the GRACE PERIOD that applies, in units of internal event time.
+    are in ``residual``. ``grace`` has the GRACE PERIOD and the ALLOWED LATENESS that apply.
 
     ``lags``: how far an input's event time in the results may lie behind the join's frontier (None: no bound).
     ``differences``: how far apart event times in one result may lie.
@@ -147,7 +167,7 @@ class JoinCondition:
     exact: tuple[Bound, ...] = ()
     implied: tuple[Bound, ...] = ()
     expiries: tuple[tuple[Expiry, ...], tuple[Expiry, ...]] = ((), ())
-    grace: int = 0
+    grace: Grace = NO_GRACE
     lags: Mapping[int, int | None] = field(default_factory=dict)
     differences: Differences = field(default_factory=Differences)
 
@@ -178,7 +198,7 @@ class JoinGroup:
     pairs: tuple[KeyPair, ...]
     residual: tuple[tuple[Join, exp.Expr], ...]
     differences: Differences
-    graces: tuple[int, ...]
+    graces: tuple[Grace, ...]
     reaches: Mapping[int, int | None]
     optional: frozenset[int] = frozenset()
 
@@ -204,7 +224,7 @@ class Leaf:
 class Join:
     """A join of two subtrees.
 
-    ``within`` and ``grace`` are the clauses written on this join (``grace`` in units of internal event time).
+    ``within`` and ``grace`` are the clauses written on this join.
     ``where`` holds conditions of a subquery's WHERE over the join's results; ``push_filters`` moves them down.
     ``tests`` are conditions on the row that a join as of a time picked. A ``null_aware`` join stands for NOT IN, where
     a comparison with NULL counts as a match: no part of its condition may become a key. ``alternative`` is what OR
@@ -218,7 +238,7 @@ class Join:
     condition: JoinCondition = field(default_factory=JoinCondition)
     position: Position | None = None
     within: Within | None = None
-    grace: int = 0
+    grace: Grace = NO_GRACE
     asof: AsofClause | None = None  # ASOF JOIN, or FOR SYSTEM_TIME AS OF
     where: tuple[exp.Expr, ...] = ()
     tests: tuple[exp.Expr, ...] = ()

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from watersmeet.kernels.forward import Forward
-from watersmeet.plan.logical.tree import Input
+from watersmeet.plan.logical.tree import NO_GRACE, Input
 from watersmeet.plan.physical_plan import Feed, PhysicalOperator, PhysicalPlan
 from watersmeet.plan.sources import Sources
 
@@ -28,7 +28,7 @@ class ForwardOperator(PhysicalOperator):
 def plan_forward(input: Input, needed: Iterable[str], sources: Sources) -> ForwardOperator:
     """The operator of a query over one append-only stream; ``needed`` are the columns of its results."""
     output = tuple(sorted(needed)) or (input.time_name,)
-    sources.require(input, output, routed_by=(), grace=0)
+    sources.require(input, output, routed_by=(), grace=NO_GRACE)
     return ForwardOperator(
         name="forward",
         kernel=Forward(output, input.time_name),

@@ -12,7 +12,7 @@ from watersmeet.plan.explain_phrases import input_of
 from watersmeet.plan.logical.conditions import inputs_of
 from watersmeet.plan.logical.lags import lag_of
 from watersmeet.plan.logical.query import LogicalQuery
-from watersmeet.plan.logical.tree import Input, timed
+from watersmeet.plan.logical.tree import NO_GRACE, Input, timed
 from watersmeet.plan.physical_plan import Feed, PhysicalOperator, PhysicalPlan
 from watersmeet.plan.sources import Sources
 
@@ -53,7 +53,7 @@ def plan_ordered_source(query: LogicalQuery, input: Input, needed: Iterable[str]
     """The operator of ORDER BY over a stream alone."""
     time, ties = order_columns(query, sources)
     columns = {*needed, time, *(name for name, _ in ties)}
-    sources.require(input, columns, routed_by=(), grace=0)
+    sources.require(input, columns, routed_by=(), grace=NO_GRACE)
     feed = Feed((time,), source=sources.number(input), slack=sources.delay(input))
     return _operator(feed, columns, time, ties, needed)
 

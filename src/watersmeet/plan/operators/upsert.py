@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from watersmeet.kernels.upsert import Upsert
 from watersmeet.plan.explain_phrases import newest_text
-from watersmeet.plan.logical.tree import Input
+from watersmeet.plan.logical.tree import NO_GRACE, Input
 from watersmeet.plan.physical_plan import Feed, PhysicalOperator, PhysicalPlan
 from watersmeet.plan.sources import Sources, quoted_column
 
@@ -29,7 +29,7 @@ def plan_upsert(input: Input, needed: Iterable[str], sources: Sources) -> Upsert
     output = tuple(sorted(needed)) or (input.time_name,)
     keys = [quoted_column(input.physical(name)) for name in input.stream.primary_key]
     route = sources.hash(input.index, "$h_key", keys)
-    sources.require(input, {*output, *newest.columns}, routed_by=(route,), grace=0)
+    sources.require(input, {*output, *newest.columns}, routed_by=(route,), grace=NO_GRACE)
     feed = Feed(
         (input.time_name,),
         source=sources.number(input),

@@ -1,4 +1,4 @@
-"""Give every join the WITHIN and the GRACE PERIOD that apply to it.
+"""Give every join the WITHIN, the GRACE PERIOD and the ALLOWED LATENESS that apply to it.
 
 A clause on the last join of FROM also applies to the joins that have none.  A WITHIN becomes bounds between pairs of
 inputs, which no longer depend on the order of the joins; they apply where neither time is NULL.
@@ -16,7 +16,7 @@ from watersmeet.kernels.api import Side
 from watersmeet.plan.logical.conditions import inputs_of
 from watersmeet.plan.logical.query import LogicalQuery
 from watersmeet.plan.logical.time_bounds import Interval
-from watersmeet.plan.logical.tree import Input, Join, Leaf, Node, Within, joins_of, met_in_time
+from watersmeet.plan.logical.tree import NO_GRACE, Grace, Input, Join, Leaf, Node, Within, joins_of, met_in_time
 from watersmeet.plan.passes.condition_terms import Pair
 
 
@@ -62,10 +62,16 @@ class _Clauses:
         if isinstance(node, Leaf):
             return node
         left, right = self.node(node.left), self.node(node.right)
-        grace = node.grace if node.from_subquery else node.grace or self.from_clause[-1].grace
         bounds = self._pairs(node, *self.windows[node]) if node in self.windows else {}
         loose = tuple((*pair, interval) for pair, interval in bounds.items())
-        return replace(node, left=left, right=right, condition=replace(node.condition, loose=loose, grace=grace))
+        condition = replace(node.condition, loose=loose, grace=self._grace(node))
+        return replace(node, left=left, right=right, condition=condition)
+
+    def _grace(self, join: Join) -> Grace:
+        """What a join says itself, else the last join of FROM, else the settings."""
+        last = NO_GRACE if join.from_subquery else self.from_clause[-1].grace
+        by_default = round((self.query.settings.allowed_lateness or 0) * 1_000_000)
+        return Grace(join.grace.period or last.period, join.grace.lateness or last.lateness or by_default)
 
     def _pairs(self, join: Join, within: Within, trailing: bool) -> dict[Pair, Interval]:
         """The bounds that WITHIN puts on pairs of inputs."""
