@@ -15,7 +15,7 @@ from tests.support.reference import Kind
 #: What a row takes: 16 beside its values, event time and row id 8 each, the key 4; a mark or the note of a key's use.
 ROW, TEXT, FLAG, MARK, USE = 16 + 8 + 8 + 4, 4, 1, 32, 28
 PRIMARY = {"semi": "l", "anti": "l", "right_semi": "r", "right_anti": "r"}
-BEGIN = -(10**12)
+BEGIN, END = -(10**12), 10**12
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Held:
 
 @dataclass
 class LimitedJoin:
-    """A join of ``l`` and ``r`` within ``within`` seconds."""
+    """A join of ``l`` and ``r`` within ``within`` seconds; without a window, rows leave when they are so old."""
 
     kind: Kind
     within: int
@@ -40,12 +40,14 @@ class LimitedJoin:
     policy: str
     max_rows_per_key: int | None
     max_bytes: int
+    is_window: bool = True
     frontier: int = BEGIN
     newest: dict[str, int] = field(default_factory=lambda: {"l": BEGIN, "r": BEGIN})
     held: list[Held] = field(default_factory=list)
     used: dict[int | None, int] = field(default_factory=dict)
     steps: int = 0
     late: int = 0
+    expired: int = 0
     evicted: Counter[str] = field(default_factory=Counter)
     results: Counter[Any] = field(default_factory=Counter)
 
@@ -68,7 +70,7 @@ class LimitedJoin:
 
     def end(self) -> None:
         """Take the end of input."""
-        self.frontier = 10**12
+        self.frontier = END
         self._close()
 
     def state_bytes(self) -> int:
@@ -86,7 +88,8 @@ class LimitedJoin:
             else:
                 others = [each for each in before if each.stream == "l"]
             for other in others:
-                if row.key is not None and row.key == other.key and abs(row.time - other.time) <= self.within:
+                is_near = not self.is_window or abs(row.time - other.time) <= self.within
+                if row.key is not None and row.key == other.key and is_near:
                     left, right = (row, other) if row.stream == "l" else (other, row)
                     if self.kind not in PRIMARY:
                         self._emit(1, left, right)
@@ -107,6 +110,8 @@ class LimitedJoin:
 
     def _close(self) -> None:
         for row in [each for each in self.held if each.time + self.within < self.frontier]:
+            has_all = self.kind in PRIMARY and row.stream == PRIMARY[self.kind] and row.matched
+            self.expired += not self.is_window and self.frontier < END and not has_all
             self._leave(row)
 
     def _leave(self, row: Held) -> None:

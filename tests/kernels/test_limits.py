@@ -31,14 +31,15 @@ Rows = dict[str, list[tuple[int | None, str, int]]]
 few = settings(max_examples=settings.default.max_examples // 2 if settings.default else 25)
 
 
-def text_of(kind: Kind, within: int, emit: str, limits: str, buckets: int = 1) -> str:
+def text_of(kind: Kind, within: int | None, emit: str, limits: str, buckets: int = 1) -> str:
     """The join in SQL; rows are key, text and time of one side or of both."""
     sides = [kind.removeprefix("right_")[0] if kind in ("semi", "anti") else "r"] if "_" in kind else ["l", "r"]
     if kind in ("semi", "anti"):
         sides = ["l"]
     columns = ", ".join(f"{side}.{name} AS {side}_{name}" for side in sides for name in ("k", "v", "ts"))
+    window = "" if within is None else f" WITHIN INTERVAL '{within}' SECONDS"
     return (
-        f"{STREAMS}SELECT {columns} FROM l {WORDS[kind]} r ON l.k = r.k WITHIN INTERVAL '{within}' SECONDS "
+        f"{STREAMS}SELECT {columns} FROM l {WORDS[kind]} r ON l.k = r.k{window} "
         f"EMIT {emit} SETTINGS buckets = {buckets}, {limits};"
     )
 
@@ -56,6 +57,29 @@ def steps_of(draw: st.DrawFn) -> list[Rows]:
         key = draw(st.sampled_from((1, 1, 2, 3, None)))
         steps[-1][draw(st.sampled_from("lr"))].append((key, "x" * draw(st.sampled_from((0, 1, 9, 40))), time))
     return steps
+
+
+def follow(harness: Harness, model: LimitedJoin, steps: list[Rows], restarts: set[int]) -> None:
+    """Run the steps and the end of input; after each, results, counts and state must be just the model's."""
+    found: Counter[Any] = Counter()
+    for number, step in enumerate(steps):
+        if number in restarts:
+            harness.restart()
+        outcome = harness.step({stream: StepInput(rows) for stream, rows in step.items()})
+        model.take(step)
+        for weight, row in outcome.changes:
+            found[row] += weight
+        assert +found == +model.results
+        assert outcome.count("state_rows") == len(model.held)
+        assert outcome.count("late") == model.late
+        assert outcome.count("expired") == model.expired
+        assert _evicted(outcome.counters) == model.evicted
+        assert outcome.count("state_bytes") <= model.max_bytes
+    outcome = harness.step({}, [END])
+    model.end()
+    for weight, row in outcome.changes:
+        found[row] += weight
+    assert found == model.results
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -86,24 +110,25 @@ def test_each_step_does_what_the_model_does(
     harness = Harness(*load_script(text_of(kind, within, emit, limits)))
     retracts = kind not in ("inner", "semi", "right_semi")
     model = LimitedJoin(kind, within, emit == "CHANGELOG" and retracts, policy, most, max_bytes)
-    found: Counter[Any] = Counter()
-    for number, step in enumerate(steps):
-        if number in restarts:
-            harness.restart()
-        outcome = harness.step({stream: StepInput(rows) for stream, rows in step.items()})
-        model.take(step)
-        for weight, row in outcome.changes:
-            found[row] += weight
-        assert +found == +model.results
-        assert outcome.count("state_rows") == len(model.held)
-        assert outcome.count("late") == model.late
-        assert _evicted(outcome.counters) == model.evicted
-        assert outcome.count("state_bytes") <= max_bytes
-    outcome = harness.step({}, [END])
-    model.end()
-    for weight, row in outcome.changes:
-        found[row] += weight
-    assert found == model.results
+    follow(harness, model, steps, restarts)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@few
+@given(
+    steps=steps_of(),
+    ttl=st.integers(1, 30),
+    emit=st.sampled_from(("FINAL", "CHANGELOG")),
+    max_bytes=st.sampled_from((140, 1_000_000)),
+    restarts=st.sets(st.integers(0, 8)),
+)
+def test_rows_without_a_window_leave_by_their_age(
+    kind: Kind, steps: list[Rows], ttl: int, emit: str, max_bytes: int, restarts: set[int]
+) -> None:
+    limits = f"join_ttl = '{ttl} seconds', eviction = 'oldest', join_max_buffered_bytes = {max_bytes}"
+    retracts = kind not in ("inner", "semi", "right_semi")
+    model = LimitedJoin(kind, ttl, emit == "CHANGELOG" and retracts, "oldest", None, max_bytes, is_window=False)
+    follow(Harness(*load_script(text_of(kind, None, emit, limits))), model, steps, restarts)
 
 
 @few

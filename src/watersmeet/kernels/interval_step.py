@@ -262,9 +262,12 @@ class _Step:
         """Return SQL for stored rows of a side, all that new rows of the other side may match among them."""
         if side not in self.looked_up:
             new = self.new[side.other]
-            times = self.match.partner_times(side, new)
+            low, high = self.match.partner_times(side, new)
+            low = max(low, self.match.gone_before(side, self.frontiers.before))
             probes = self.match.probes(side.other, new)
-            self.looked_up[side] = self.state.rows_with_keys(side.value, self.match.key_columns(side), probes, *times)
+            self.looked_up[side] = self.state.rows_with_keys(
+                side.value, self.match.key_columns(side), probes, low, high
+            )
         return self.looked_up[side]
 
     def due(self, side: Side) -> str | None:
@@ -278,7 +281,15 @@ class _Step:
         return "" if marks is None else f" AND {id} NOT IN (SELECT {quote(RID)} FROM {marks})"
 
     def store(self, side: Side, *, where: str = "TRUE") -> None:
-        """Store the new rows of a side that are not final yet."""
+        """Store the new rows of a side that are not final yet, and count those that leave before they are."""
+        if (counter := self.match.counter_of_expired(side, self.frontiers.after)) is not None:
+            leaving = [f"SELECT 1 FROM {self.fresh(side)} WHERE {quote(TIME)} < {self.closed(side)} AND {where}"]
+            if (due := self.due(side)) is not None:
+                # a left row of a semi or anti join that has its partner needs no other
+                needs_more = where if where == "TRUE" else f"{where}{self.unmarked(side)}"
+                leaving.append(f"SELECT 1 FROM {due} WHERE {needs_more}")
+            count = self.state.query(f"SELECT count(*) FROM ({' UNION ALL '.join(leaving)})")
+            self.result.counters[counter] = count[0][0].as_py()
         if not self.tracks_matches(side) and where == "TRUE":
             rows = self.new[side].select(list(self.stored_columns(side)))
             self.result.store[side.value] = rows.filter(pc.greater_equal(rows[TIME], self.closed(side)))

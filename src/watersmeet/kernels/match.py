@@ -126,6 +126,16 @@ class WindowMatch:
             return shift(frontier, None if self.upper is None else -self.upper)
         return shift(frontier, self.lower)
 
+    def gone_before(self, side: Side, frontier: int) -> int:
+        """Return the time below which rows of a side find no partner, though they might have had one."""
+        del side, frontier
+        return NEVER
+
+    def counter_of_expired(self, side: Side, frontier: int) -> str | None:
+        """Return the counter of rows of a side that leave before they have all their partners (None: none do)."""
+        del side, frontier
+        return None
+
     def partner_times(self, side: Side, others: pa.Table) -> tuple[int, int]:
         """Return the least and greatest ``$t`` of a side's rows that may match some rows of the other side."""
         return self.times_between(side, *time_range(others))

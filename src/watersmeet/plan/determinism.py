@@ -68,6 +68,7 @@ def _check_settings(plan: PhysicalPlan) -> None:
         "temporal_wait": settings.temporal_wait == "none" and "makes results depend on the order of arrival",
         "idle_timeout": settings.idle_timeout is not None and "depends on the clock",
         "eviction": settings.eviction != "stop" and "makes results depend on the cut of batches",
+        "join_ttl": settings.join_ttl is not None and "makes results depend on the cut of batches",
         "max_future": isinstance(settings.max_future, float) and "depends on when rows arrived",
         "seek_to": settings.seek_to not in (None, EARLIEST) and "depends on when rows arrived",
     }

@@ -102,7 +102,8 @@ def _final_reason(query: LogicalQuery, joins: Sequence[Join]) -> str:
         return "each row is emitted at once" if query.ordering is None else "rows wait for their place in the order"
     as_of = [join.asof for join in joins if join.asof is not None]
     if not as_of:
-        return "every join has a window"
+        timed_out = any(join.condition.ttl is not None for join in joins)
+        return "every join has a window, or a join_ttl" if timed_out else "every join has a window"
     if not all(emits_at_once(query, each) for each in as_of):
         return "rows wait until their partner is known"
     windowed = len(as_of) < len(joins)

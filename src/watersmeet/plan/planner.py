@@ -24,6 +24,7 @@ from watersmeet.plan.external_tables import table_of
 from watersmeet.plan.join_context import JoinContext
 from watersmeet.plan.join_limits import check_join_limits
 from watersmeet.plan.join_terms import JoinTerms, join_terms
+from watersmeet.plan.join_ttl import check_join_ttl
 from watersmeet.plan.logical.lags import latest_lag
 from watersmeet.plan.logical.query import Aggregation, LogicalQuery
 from watersmeet.plan.logical.tree import NO_GRACE, Join, Leaf, Node, changing
@@ -55,6 +56,7 @@ def physical_plan(bound: LogicalQuery, open_table: OpenTable) -> PhysicalPlan:
     check_max_future(query)
     check_allowed_lateness(query)
     check_join_limits(query)
+    check_join_ttl(query)
     emission = decide_emission(query)
     sources = Sources(query)
     terms, postponed = join_terms(query, sources)

@@ -12,8 +12,9 @@ from watersmeet.runtime.metrics import kernel_counters
 class Report:
     """Counts since the query began, over restarts, and the size of its state; mappings are by input alias.
 
-    ``reopened`` has rows behind the frontier that were used all the same (ALLOWED LATENESS).  ``evicted`` has, by alias
-    and reason (``o.lru``), rows that were used, and had to leave the state of a join.
+    ``reopened`` has rows behind the frontier that were used all the same (ALLOWED LATENESS).  ``expired`` and
+    ``evicted`` have rows that were used, and left a join by their age (join_ttl) or, by alias and reason (``o.lru``),
+    because of a limit.
     ``batches`` and ``rows_out`` count this run alone.  ``counters`` has what single kernels count (``join_1.NAME``).
     """
 
@@ -24,6 +25,7 @@ class Report:
     late: Mapping[str, int] = field(default_factory=dict)
     reopened: Mapping[str, int] = field(default_factory=dict)
     quarantined: Mapping[str, int] = field(default_factory=dict)
+    expired: Mapping[str, int] = field(default_factory=dict)
     evicted: Mapping[str, int] = field(default_factory=dict)
     rows_out: int = 0
     state_rows: int = 0
@@ -50,6 +52,7 @@ def report_of(counters: Mapping[str, int], *, batches: int, rows_out: int, last_
         late=by_input.get("late", {}),
         reopened=by_input.get("reopened", {}),
         quarantined=by_input.get("quarantined", {}),
+        expired=by_input.get("expired", {}),
         evicted=by_input.get("evicted", {}),
         rows_out=rows_out,
         state_rows=totals.get("state_rows", 0),

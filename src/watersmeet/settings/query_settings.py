@@ -52,6 +52,8 @@ class QuerySettings(BaseModel):
     allowed_lateness: Annotated[float, Field(ge=0)] | None = None
     """Seconds for which rows behind the frontier still correct results, in joins without a clause of their own; written
     ``'1 hour'``."""
+    join_ttl: Annotated[float, Field(gt=0)] | None = None
+    """Seconds behind the frontier after which rows that no window bounds leave a join; written ``'1 hour'``."""
     max_future: Annotated[float, Field(gt=0)] | Literal["none"] | None = None
     """Seconds by which an event time may lie after the arrival of its row, written ``'1 hour'``: rows beyond are
     quarantined.  ``'none'``: no limit.  By default one day for timestamps in Kafka."""
@@ -86,7 +88,7 @@ class QuerySettings(BaseModel):
         """Whether the query runs in real time."""
         return self.mode == REAL_TIME
 
-    @field_validator("allowed_lateness", "idle_timeout", "trigger", "epoch", mode="before")
+    @field_validator("allowed_lateness", "join_ttl", "idle_timeout", "trigger", "epoch", mode="before")
     @classmethod
     def _seconds(cls, value: object) -> object:
         return seconds(value)

@@ -45,7 +45,7 @@ def unbounded_sides(joins: Iterable[Join]) -> list[tuple[Join, Side]]:
         stuck = _is_stuck(join)
         for side, bound in ((Side.LEFT, bounds.upper), (Side.RIGHT, bounds.lower)):
             # a changing stream keeps at most one row for each key
-            is_open = bound is None and not join.condition.expiries[side.index]
+            is_open = bound is None and join.condition.ttl is None and not join.condition.expiries[side.index]
             if (is_open or stuck) and not changing(join.child(side)):
                 found.append((join, side))
     return found

@@ -153,7 +153,8 @@ class JoinCondition:
     chain does not constrain a stream that a padded row lacks. ``exact`` are bounds of the same form that fail on NULL,
     as any other condition does. ``implied`` are bounds that every result of the query meets because of other joins.
     ``expiries`` are, for each side without a bound, those that close the windows of its rows; the conditions themselves
-    are in ``residual``. ``grace`` has the GRACE PERIOD and the ALLOWED LATENESS that apply.
+    are in ``residual``. ``grace`` has the GRACE PERIOD and the ALLOWED LATENESS that apply. ``ttl`` is how far behind
+    the frontier rows stay that no window bounds, in units of internal event time (None: no limit, or no such rows).
 
     ``lags``: how far an input's event time in the results may lie behind the join's frontier (None: no bound).
     ``differences``: how far apart event times in one result may lie.
@@ -168,6 +169,7 @@ class JoinCondition:
     implied: tuple[Bound, ...] = ()
     expiries: tuple[tuple[Expiry, ...], tuple[Expiry, ...]] = ((), ())
     grace: Grace = NO_GRACE
+    ttl: int | None = None
     lags: Mapping[int, int | None] = field(default_factory=dict)
     differences: Differences = field(default_factory=Differences)
 

@@ -11,6 +11,7 @@ from watersmeet.kernels.changelog.newest import Newest
 from watersmeet.kernels.changelog.sides import Change
 from watersmeet.plan.explain_phrases import newest_text
 from watersmeet.plan.join_context import JoinContext
+from watersmeet.plan.join_ttl import changing_refused
 from watersmeet.plan.logical.tree import Input
 from watersmeet.plan.operators.windowed import WindowedOperator, window_match
 from watersmeet.plan.physical_plan import Feed
@@ -54,6 +55,8 @@ def changes_of(context: JoinContext, feeds: Sequence[Feed]) -> Changes | None:
 
 def plan_changelog(context: JoinContext, feeds: Sequence[Feed], changes: Changes) -> ChangelogOperator:
     """The operator of a windowed join with an input that changes."""
+    if context.join.condition.ttl is not None:
+        raise changing_refused(context.join, context.query)
     match = window_match(context, feeds)
     gives_ids = not context.is_last
     return ChangelogOperator(

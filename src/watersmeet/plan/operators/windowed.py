@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from watersmeet.expressions.event_time import span_text
 from watersmeet.kernels.api import EmitMode, Side
 from watersmeet.kernels.expiring_match import ExpiringMatch
+from watersmeet.kernels.lasting_match import LastingMatch
 from watersmeet.kernels.match import MatchOrAlternative, WindowMatch, fields_of
 from watersmeet.plan.explain_phrases import input_of, key_lines, plain_condition, window_text
 from watersmeet.plan.join_context import JoinContext
@@ -65,6 +66,9 @@ class WindowedOperator(PhysicalOperator):
 
     def state_text(self, side: Side, reach: str | None, partner: Input) -> str:
         """What is kept of a side, at most ``reach`` behind the frontier (None: without a bound)."""
+        if isinstance(self.match, LastingMatch) and self.match.lasts(side):
+            age = span_text(self.match.ttl, partner.time.unit)
+            return f"rows up to {age} behind the frontier, by join_ttl: their partners may come later, and find nothing"
         if reach is not None:
             return f"rows up to {reach} behind the frontier"
         if condition := self.stays_while[side.index]:
@@ -126,7 +130,16 @@ def window_match(context: JoinContext, feeds: Sequence[Feed]) -> WindowMatch:
     )
     alternative = context.alternative_sql()
     expiries = context.expiry_sql(Side.LEFT), context.expiry_sql(Side.RIGHT)
+    times = feeds[0].times[0], feeds[1].times[0]
+    if condition.ttl is not None:
+        return LastingMatch(
+            **fields_of(match),
+            alternative=alternative,
+            expiries=expiries,
+            times=times,
+            ttl=condition.ttl,
+            names=context.labels,
+        )
     if expiries != (None, None):
-        times = feeds[0].times[0], feeds[1].times[0]
         return ExpiringMatch(**fields_of(match), alternative=alternative, expiries=expiries, times=times)
     return match if alternative is None else MatchOrAlternative(**fields_of(match), alternative=alternative)

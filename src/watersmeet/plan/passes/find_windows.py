@@ -56,22 +56,26 @@ def find_windows(query: LogicalQuery) -> LogicalQuery:
     Raises ``UnsupportedError`` for times that cannot be compared, ``PlanError`` for a window that is empty, and
     ``BindError`` for a lookup without a key.
     """
-    return replace(query, root=_analyzed_tree(query.root, query.inputs, query.columns))
+    seconds = query.settings.join_ttl
+    ttl = None if seconds is None else round(seconds * 1_000_000)
+    return replace(query, root=_analyzed_tree(query.root, query.inputs, query.columns, ttl))
 
 
-def _analyzed_tree(node: Node, inputs: Sequence[Input], columns: Mapping[str, InputColumn]) -> Node:
+def _analyzed_tree(node: Node, inputs: Sequence[Input], columns: Mapping[str, InputColumn], ttl: int | None) -> Node:
     """The tree with the condition of every join analysed, inner joins first."""
     if isinstance(node, Leaf):
         return node
-    left, right = (_analyzed_tree(node.child(side), inputs, columns) for side in Side)
+    left, right = (_analyzed_tree(node.child(side), inputs, columns, ttl) for side in Side)
     join = replace(node, left=left, right=right)
-    join = replace(join, condition=_analyzed(join, inputs, columns))
+    join = replace(join, condition=_analyzed(join, inputs, columns, ttl))
     if (table := table_of(join)) is not None:
         require_key(join, table)
     return join
 
 
-def _analyzed(join: Join, inputs: Sequence[Input], columns: Mapping[str, InputColumn]) -> JoinCondition:
+def _analyzed(
+    join: Join, inputs: Sequence[Input], columns: Mapping[str, InputColumn], ttl: int | None
+) -> JoinCondition:
     terms = split_conditions(join, inputs, columns)
     if join.asof is not None:
         return _analyzed_asof(join, join.asof, terms, inputs, columns)
@@ -107,6 +111,14 @@ def _analyzed(join: Join, inputs: Sequence[Input], columns: Mapping[str, InputCo
     differences = _closed(join, differences, there | {each[0] for each in leaders if len(each) == 1})
     if join.alternative is not None:  # it lets left rows through that are near no right row
         differences = _known(join.left)
+    expiries = (
+        _expiries(join, Side.LEFT, bounds.upper, leaders, inputs, columns),
+        _expiries(join, Side.RIGHT, bounds.lower, leaders, inputs, columns),
+    )
+    if table_of(join) is not None or all(
+        bound is not None or each for bound, each in zip((bounds.upper, bounds.lower), expiries, strict=True)
+    ):
+        ttl = None
     return JoinCondition(
         keys=tuple(terms.keys),
         residual=tuple(terms.residual),
@@ -114,12 +126,10 @@ def _analyzed(join: Join, inputs: Sequence[Input], columns: Mapping[str, InputCo
         bounds=bounds,
         loose=tuple((*pair, interval) for pair, interval in loose.items() if pair != chosen or taken_from_several),
         exact=terms.exact(chosen),
-        expiries=(
-            _expiries(join, Side.LEFT, bounds.upper, leaders, inputs, columns),
-            _expiries(join, Side.RIGHT, bounds.lower, leaders, inputs, columns),
-        ),
+        expiries=expiries,
         grace=join.condition.grace,
-        lags=_lags(join, leaders, bounds, differences),
+        ttl=ttl,
+        lags=_lags(join, leaders, bounds, differences, ttl),
         differences=differences,
     )
 
@@ -296,14 +306,17 @@ def _check_units(join: Join, pair: Pair, inputs: Sequence[Input]) -> None:
         )
 
 
-def _lags(join: Join, leaders: Leaders, bounds: Interval, differences: Differences) -> dict[int, int | None]:
+def _lags(
+    join: Join, leaders: Leaders, bounds: Interval, differences: Differences, ttl: int | None = None
+) -> dict[int, int | None]:
     """How far each input's event time in results may lie behind the join's frontier; None: no bound.
 
     Stored left rows l meet new right rows r with r.t >= F and r.t - l.t <= upper, so l.t >= F - upper; the same for
-    rows padded when final.  The time of any other input x of that side follows from what is known of its distance.
+    rows padded when final.  Without such a bound, rows older than ``ttl`` have left the join.  The time of any other
+    input x of that side follows from what is known of its distance.
     """
-    of_left = None if bounds.upper is None else max(bounds.upper, 0)
-    of_right = None if bounds.lower is None else max(-bounds.lower, 0)
+    of_left = ttl if bounds.upper is None else max(bounds.upper, 0)
+    of_right = ttl if bounds.lower is None else max(-bounds.lower, 0)
     lags: dict[int, int | None] = {}
     for side, lag in ((Side.LEFT, of_left), (Side.RIGHT, of_right)):
         for other in join.child(side).visible if join.kind.outputs(side) else ():

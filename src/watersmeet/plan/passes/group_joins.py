@@ -73,7 +73,9 @@ def _ungrouped(node: Node, query: LogicalQuery) -> Iterator[str]:
         return
     if len(node.inputs) >= _least_inputs(query) and (_is_inner(node) or _is_chain(node)):
         names = ", ".join(query.inputs[leaf.input.index].alias for leaf in leaves_of(node))
-        if _has_expiries(node):
+        if any(join.condition.ttl is not None for join in joins_of(node)):
+            yield f"{names}: join_ttl is for joins that run one after the other"
+        elif _has_expiries(node):
             yield f"{names}: a join whose rows expire by their own columns runs by itself"
         elif _is_inner(node):
             yield f"{names} have no key of one type in common"
@@ -110,6 +112,8 @@ def _grouped(node: Node, query: LogicalQuery) -> Node:
 def _group_of(top: Join, query: LogicalQuery) -> JoinGroup | None:
     """The group of all joins at and below ``top``; None if one operator cannot compute them."""
     if len(top.inputs) < _least_inputs(query) or _has_expiries(top):
+        return None
+    if any(join.condition.ttl is not None for join in joins_of(top)):
         return None
     if _is_inner(top):
         return _inner_group(top, query.columns)
