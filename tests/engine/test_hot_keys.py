@@ -183,7 +183,8 @@ def results(text: str, steps: list[dict[str, StepInput]], buckets: int, restart:
             harness.restart()
     outcome = harness.step({}, [Event(EventKind.END)])
     found.append(Counter((row, weight) for weight, row in outcome.changes))
-    counters = {name: count for name, count in outcome.counters.items() if name.count(".") > 1 and "heard" not in name}
+    accounts = ("in", "used", "filtered", "late", "quarantined")
+    counters = {name: count for name, count in outcome.counters.items() if name.split(".")[1] in accounts}
     return (found, counters), outcome.counters | {"ever hot": spread}
 
 

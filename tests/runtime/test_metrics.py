@@ -26,6 +26,8 @@ def test_counters_are_summed_over_buckets_and_the_frontier_is_the_least(spark: S
         ("join_1.frontier", 70),
         ("join_1.late.o", 3),
         ("join_1.frontier", 40),
+        ("join_1.worker_bytes", 300),
+        ("join_1.worker_bytes", 200),
         ("join_1.heard.o.frontier", 1),  # a part that is called so
         ("join_1.heard.o.frontier", 1),
     ]
@@ -34,7 +36,12 @@ def test_counters_are_summed_over_buckets_and_the_frontier_is_the_least(spark: S
     ]
     frames = spark.sql(f"SELECT * FROM VALUES {', '.join(values)} AS t (kind, part, frontier)")
     (row,) = frames.select(observed_counters()).collect()
-    assert row.counters == {"join_1.late.o": 5, "join_1.frontier": 40, "join_1.heard.o.frontier": 2}
+    assert row.counters == {
+        "join_1.late.o": 5,
+        "join_1.frontier": 40,
+        "join_1.worker_bytes": 300,
+        "join_1.heard.o.frontier": 2,
+    }
 
 
 class FakeReport:
@@ -83,6 +90,9 @@ def test_what_kernels_count_is_told_apart_from_what_all_operators_do() -> None:
         "join_1.heard.o.topic-0": 5,
         "join_1.state_rows": 4,
         "join_1.found.0>1>2.1": 3,
+        "join_1.held_bytes.o": 90,
+        "join_1.step_time.40": 2,
+        "join_1.worker_bytes": 300,
     }
     own = {"join_1.ignored_deletes.o": 2, "join_1.outdated.p": 0, "join_1.behind": 3, "join_1.asked": 7}
     assert kernel_counters({**common, **own, "join_1.frontier": 8}) == own
@@ -91,3 +101,12 @@ def test_what_kernels_count_is_told_apart_from_what_all_operators_do() -> None:
 def test_probe_orders_that_are_no_longer_reported_are_forgotten() -> None:
     counters = {"join_1.late.a": 1, "join_1.sampled.0>1>2": 9, "join_1.found.0>1>2.1": 3}
     assert updated(counters, {"join_1.sampled.0>2>1": 5}) == {"join_1.late.a": 1, "join_1.sampled.0>2>1": 5}
+
+
+def test_steps_add_up_over_reports() -> None:
+    counters = {"join_1.late.a": 1, "join_1.step_time.40": 2, "join_1.step_time.44": 1}
+    assert updated(counters, {"join_1.late.a": 2, "join_1.step_time.40": 3}) == {
+        "join_1.late.a": 2,
+        "join_1.step_time.40": 5,
+        "join_1.step_time.44": 1,
+    }

@@ -20,7 +20,7 @@ from watersmeet.cli.views import CurrentTable, show_of
 if TYPE_CHECKING:
     from watersmeet.connectors.console import Show
     from watersmeet.runtime.query import RunningQuery
-    from watersmeet.runtime.report import Report
+    from watersmeet.runtime.report import OperatorReport, Report
     from watersmeet.sql.statements import Statement
 
 _PLAIN_LINES_SECONDS = 1.0
@@ -139,12 +139,13 @@ def progress_table(queries: Sequence[RunningQuery]) -> Table:
 
 
 def summary(queries: Sequence[RunningQuery]) -> Group:
-    """Return tables that account for every input row, by query and input, and count the emitted rows.
+    """Return tables that account for every input row, count the emitted rows, and show how operators fared.
 
     Input rows are used, filtered, late or quarantined.  Table rows whose counts do not add up are highlighted.
     """
     inputs = _table("query", "input", "rows in", "= used", "+ filtered", "+ late", "+ quarantined")
     outputs = _table("query", "batches this run", "rows out this run", "state rows", "state bytes")
+    operators = _table("query", "operator", "results", "matches per row", "step p50", "p95", "lag", "largest worker")
     counted = _table("query", "counter", "count")
     for query in queries:
         report = query.report()
@@ -165,10 +166,25 @@ def summary(queries: Sequence[RunningQuery]) -> Group:
             f"{report.state_rows:,}",
             f"{report.state_bytes:,}",
         )
+        for name, each in report.operators.items():
+            operators.add_row(Text(query.name), Text(name), *_figures(each))
         for name, number in report.counters.items():
             if number:
                 counted.add_row(Text(query.name), Text(name), f"{number:,}")
-    return Group(*(table for table in (inputs, outputs, counted) if table.row_count or table is outputs))
+    tables = (inputs, outputs, operators, counted)
+    return Group(*(table for table in tables if table.row_count or table is outputs))
+
+
+def _figures(operator: OperatorReport) -> tuple[str, ...]:
+    """Return the cells of an operator's figures; a figure that is not known is empty."""
+    times = (operator.step_p50, operator.step_p95)
+    return (
+        f"{operator.results:,}",
+        "" if operator.match_rate is None else f"{operator.match_rate:.2f}",
+        *("" if seconds is None else f"{seconds * 1000:,.0f} ms" for seconds in times),
+        operator.lag_text,
+        f"{operator.worker_bytes / 1e6:,.0f} MB" if operator.worker_bytes else "",
+    )
 
 
 def accounts(report: Report) -> tuple[Mapping[str, int], ...]:
@@ -189,6 +205,8 @@ def _table(*names: str) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for name in names:
         table.add_column(
-            name, justify="left" if name in ("query", "input", "counter") else "right", no_wrap=name != "query"
+            name,
+            justify="left" if name in ("query", "input", "operator", "counter") else "right",
+            no_wrap=name != "query",
         )
     return table

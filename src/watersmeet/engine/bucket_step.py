@@ -6,6 +6,8 @@ calls ``run_step``.  The store commits all that was written since the last commi
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping
 
 import duckdb
@@ -22,6 +24,7 @@ from watersmeet.engine.late_rows import late_bounds, split_late_rows
 from watersmeet.engine.outbox import Outbox, counter_frames, forwarded, frontier_marks, result_frames, side_frames
 from watersmeet.engine.segment_log import SegmentLog, apply_result, check_limit
 from watersmeet.engine.specs import OperatorSpec
+from watersmeet.engine.step_times import bin_of
 from watersmeet.errors import LimitError, WatersmeetError
 from watersmeet.kernels.api import Changes, StepFrontiers, StepResult
 from watersmeet.state.local_copies import LocalCopies
@@ -76,6 +79,7 @@ class OpenBucket:
         self._log = SegmentLog(self._manifest, store, working_set, local_copies)
         self._loaded = working_set.sync(self._manifest.segments, self._log.load, max_in_memory=spec.max_rows_in_memory)
         self._reported = self._manifest.frontier
+        self._step_times: Counter[int] = Counter()
 
     def step(self, frames: Iterable[Frame]) -> Outbox:
         """Take one step and return what it sends on; ``advanced`` and ``close`` report its frontier.
@@ -97,6 +101,7 @@ class OpenBucket:
     def _take(self, frames: Iterable[Frame], others: list[Frame]) -> Iterator[tuple[int, pa.Table]]:
         """Take one step: yield its results, each with the number of its query; at the end add the ``others``."""
         spec, manifest, working_set = self._spec, self._manifest, self._working_set
+        began = time.monotonic()
         inbox = sort_inbox(spec, frames)
         bounds = late_bounds(spec, manifest)
         frontiers = advance_frontiers(spec, manifest, inbox)
@@ -115,6 +120,7 @@ class OpenBucket:
         self._evicted_bytes += result.evicted_bytes
         side = [*late, *evicted_rows(spec, result)]
         others += [*forwarded(spec, self._bucket, inbox.passing), *side_frames(spec, self._bucket, side)]
+        self._step_times[bin_of(time.monotonic() - began)] += 1
 
     def advanced(self) -> list[Frame]:
         """Return marks with the operator's frontier if it has advanced since the last call."""
@@ -131,7 +137,7 @@ class OpenBucket:
             self._sizes.report(bucket, manifest.nbytes + self._evicted_bytes)
         return [
             *frontier_marks(spec, bucket, manifest),
-            *counter_frames(spec, bucket, manifest, self._working_set, self._loaded),
+            *counter_frames(spec, bucket, manifest, self._working_set, self._loaded, self._step_times),
         ]
 
     def _max_bytes(self) -> int | None:
@@ -175,6 +181,9 @@ def _run_kernel(
         result = spec.kernel.step(working_set, inputs, frontiers, manifest.next_rid)
         for query, changes in enumerate([result.changes, *result.further]):
             for rows in _pieces(changes):
+                manifest.count(f"{spec.name}.results", rows.num_rows)
+                if spec.gives_matches:
+                    manifest.count(f"{spec.name}.matched", rows.num_rows)
                 yield query, rows
     except duckdb.OutOfMemoryException as error:
         raise LimitError(

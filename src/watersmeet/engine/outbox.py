@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import resource
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -12,7 +14,8 @@ from watersmeet.columns import TIME
 from watersmeet.engine.frames import Frame, FrameKind, mark_frame, row_frames, side_frame
 from watersmeet.engine.routing import home_indexes, key_hashes, split_by_bucket
 from watersmeet.engine.specs import OperatorSpec
-from watersmeet.kernels.api import GONE
+from watersmeet.engine.step_times import STEP_TIME
+from watersmeet.kernels.api import FOREVER, GONE, NEVER
 from watersmeet.state.manifest import Manifest
 from watersmeet.state.working_set import WorkingSet
 
@@ -56,19 +59,39 @@ def frontier_marks(spec: OperatorSpec, bucket: int, manifest: Manifest) -> list[
 
 
 def counter_frames(
-    spec: OperatorSpec, bucket: int, manifest: Manifest, working_set: WorkingSet, loaded: int
+    spec: OperatorSpec,
+    bucket: int,
+    manifest: Manifest,
+    working_set: WorkingSet,
+    loaded: int,
+    step_times: Mapping[int, int],
 ) -> list[Frame]:
-    """Report the counters since the query began and the size of this bucket's state; ``loaded`` is in bytes."""
+    """Report the counters since the query began, and the size of this bucket's state.
+
+    ``loaded`` is in bytes, and ``step_times`` counts the steps since the last report by their lengths (step_times.py).
+    """
     live = spec.kernel.live_relations(manifest.frontier)
+    held = {
+        relation: working_set.count(relation, low) - working_set.count(relation + GONE, low)
+        for relation, low in live.items()
+    }
     gauges = {
-        f"{spec.name}.state_rows": sum(
-            working_set.count(relation, low) - working_set.count(relation + GONE, low) for relation, low in live.items()
-        ),
+        f"{spec.name}.state_rows": sum(held.values()),
         f"{spec.name}.state_bytes": manifest.nbytes,
         f"{spec.name}.segments": len(manifest.segments),
         f"{spec.name}.frontier": manifest.frontier,
         f"{spec.name}.loaded_bytes": loaded,
+        f"{spec.name}.worker_bytes": _peak_memory(),
+        **{f"{spec.name}.{STEP_TIME}.{number}": count for number, count in step_times.items()},
     }
+    by_side = len(live) == len(spec.inputs)  # otherwise the state is no store of each input
+    for number, (relation, low) in enumerate(live.items()):
+        label = spec.inputs[number].label if by_side else relation
+        gauges[f"{spec.name}.held.{label}"] = held[relation]
+        gauges[f"{spec.name}.held_bytes.{label}"] = working_set.stored_bytes(relation, low)
+    for number, newest in manifest.newest.items():  # in the first bucket
+        if newest not in (NEVER, FOREVER):
+            gauges[f"{spec.name}.newest.{spec.inputs[number].label}"] = newest
     gauges |= {f"{spec.name}.{name}": round(value) for name, value in manifest.statistics.get("gauges", {}).items()}
     for number, input in enumerate(spec.inputs):
         if input.source is not None:
@@ -78,6 +101,12 @@ def counter_frames(
         Frame(_next_bucket(spec, bucket), 0, name, FrameKind.COUNTER, value, b"")
         for name, value in {**manifest.counters, **gauges}.items()
     ]
+
+
+def _peak_memory() -> int:
+    """Return the most memory that this process has had resident, in bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def result_frames(spec: OperatorSpec, bucket: int, query: int, changes: pa.Table) -> Iterator[Frame]:

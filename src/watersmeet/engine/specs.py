@@ -97,6 +97,7 @@ class OperatorSpec:
     further: tuple[pa.Schema, ...] = ()
     downstream: Downstream | None = None
     max_state_bytes: int | None = None  # of all buckets together
+    gives_matches: bool = False  # every result is a match, and counted as one
     evicts_at_limit: bool = False  # the kernel evicts rows there; otherwise the query stops
     max_rows_in_memory: int | None = None  # rows of each bucket in memory, others on disk (None: all in memory)
     accepts_late: bool = False  # no window ever closes: rows are never late

@@ -90,7 +90,7 @@ class _Step:
             sql, new_rows = self.pairs(ids=False), sum(new.num_rows for new in self.new.values())
             self.result.changes = self.state.query(sql) if self.whole else made(self.state, sql, new_rows)
         else:
-            self.state.connection.execute(f"CREATE TEMP TABLE pairs AS {self.pairs(ids=True)}")
+            self.find(f"CREATE TEMP TABLE pairs AS {self.pairs(ids=True)}")
             names = ", ".join(quote(name) for name in self.match.output)
             changes = [f"SELECT {names}{self.weight_column('1', id='NULL')} FROM pairs"]
             for side in tracked:
@@ -100,6 +100,10 @@ class _Step:
         for side in Side:
             self.store(side)
         return self.result
+
+    def find(self, sql: str) -> None:
+        """Make the table of pairs, or of left rows with a partner, and count them."""
+        ((self.result.counters["matched"],),) = self.state.connection.execute(sql).fetchall()
 
     def pairs(self, *, ids: bool) -> str:
         """Return SQL for new pairs; with ``ids``, also row ids and whether a stored row had a partner on arrival."""
@@ -163,7 +167,7 @@ class _Step:
     # -- joins that emit left rows: semi, anti ---------------------------------------------------------------------
 
     def run_semi_anti(self) -> StepResult:
-        self.state.connection.execute(f"CREATE TEMP TABLE pairs AS {self.matched_left()}")
+        self.find(f"CREATE TEMP TABLE pairs AS {self.matched_left()}")
         new_matched = f"{quote(RID)} IN (SELECT lid FROM pairs)"
         columns = self.match.output_sql()
         changes = []

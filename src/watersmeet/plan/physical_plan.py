@@ -126,6 +126,11 @@ class PhysicalOperator(ABC):
         return ({name: name for name in self.output},)
 
     @property
+    def gives_matches(self) -> bool:
+        """Whether every result is a match of rows of all inputs."""
+        return False
+
+    @property
     def evicts_at_limit(self) -> bool:
         """Whether rows of the state are evicted at its limit; otherwise the query stops there."""
         return False

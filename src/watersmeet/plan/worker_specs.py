@@ -9,6 +9,7 @@ import pyarrow as pa
 from watersmeet.columns import ID, TIME, WEIGHT
 from watersmeet.engine.hot_keys import SpreadRule
 from watersmeet.engine.specs import Downstream, InputSpec, OperatorSpec, PackSpec
+from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.plan.physical_plan import Feed, PhysicalOperator, PhysicalPlan
 
 
@@ -63,6 +64,7 @@ def operator_specs(
                 downstream=_downstream(plan, index, buckets),
                 max_state_bytes=plan.emission.max_state_bytes,
                 evicts_at_limit=operator.evicts_at_limit,
+                gives_matches=operator.gives_matches,
                 max_rows_in_memory=_max_rows_in_memory(plan, operator, len(own_buckets)),
                 accepts_late=all(each.passes_any_time for each in plan.operators[index:]),
                 spread=_spread_rule(plan, operator, own_buckets),
@@ -126,6 +128,12 @@ def _texts(plan: PhysicalPlan, feed: Feed) -> tuple[str, str, int | None]:
             time = part.input.time
             return part.input.alias, time.column, time.unit.scale if time.unit.is_integer else None
     return "", "", None
+
+
+def time_units(plan: PhysicalPlan) -> dict[str, TimeUnit]:
+    """The unit of the event times that date the rows of each operator, by its name."""
+    units = {part.input.time_name: part.input.time.unit for part in plan.inputs}
+    return {each.name: units[each.feeds[0].times[0]] for each in plan.operators if each.feeds[0].times[0] in units}
 
 
 def _output_schemas(operator: PhysicalOperator, inputs: Sequence[InputSpec]) -> list[pa.Schema]:

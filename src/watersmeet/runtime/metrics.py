@@ -1,7 +1,7 @@
 """Counters of a running query, as Spark's observed metrics.
 
 Every bucket of an operator reports its counters since the query began, as COUNTER frames.  Here they are summed over
-buckets (frontiers: the minimum), and so appear in the progress of every query, whatever its sink.
+buckets (frontiers: the minimum; memory: the maximum), and so appear in the progress of every query, whatever its sink.
 """
 
 from __future__ import annotations
@@ -15,16 +15,19 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from watersmeet.engine.frames import FrameKind
+from watersmeet.engine.step_times import STEP_TIME
 
 #: The name of the metrics in a query's progress.
 METRICS = "watersmeet"
 #: The name under which the progress counts result rows.
 RESULTS = "watersmeet_results"
 
-_OF_OPERATORS = ("state_rows", "state_bytes", "segments", "loaded_bytes")
+_OF_OPERATORS = ("state_rows", "state_bytes", "segments", "loaded_bytes", "results", "matched")
+_OF_SIDES = ("held", "held_bytes", "newest")
+_OF_STEPS = (STEP_TIME,)
 _OF_PROBES = ("sampled", "expected", "found")
 _OF_INPUTS = ("in", "used", "filtered", "late", "quarantined", "heard")
-_FRONTIER = "frontier"
+_FRONTIER, _LARGEST = "frontier", "worker_bytes"
 # One aggregate for all counters: Spark plans every batch, and with forty aggregates that is a tenth of a small one.
 _OF_FRAMES = f"CASE WHEN kind = {int(FrameKind.COUNTER)} THEN named_struct('name', part, 'value', frontier) END"
 _OVER_BUCKETS = rf"""
@@ -36,6 +39,7 @@ aggregate(
     map(
       reported.name,
       CASE WHEN reported.name RLIKE '^[^.]+[.]{_FRONTIER}$' THEN least(found[reported.name], reported.value)
+           WHEN reported.name RLIKE '^[^.]+[.]{_LARGEST}$' THEN greatest(found[reported.name], reported.value)
            ELSE coalesce(found[reported.name], 0L) + reported.value END
     )
   )
@@ -44,14 +48,18 @@ aggregate(
 
 def kernel_counters(counters: Mapping[str, int]) -> dict[str, int]:
     """What only some kernels count: rows asked for, versions behind, deletes of unknown keys.  EXPLAIN shows probes."""
-    common = {*_OF_OPERATORS, *_OF_INPUTS, *_OF_PROBES, _FRONTIER}
+    common = {*_OF_OPERATORS, *_OF_SIDES, *_OF_STEPS, *_OF_INPUTS, *_OF_PROBES, _FRONTIER, _LARGEST}
     return {name: value for name, value in counters.items() if name.split(".")[1] not in common}
 
 
 def updated(counters: Mapping[str, int], reported: Mapping[str, int]) -> dict[str, int]:
-    """The counters after a report.  Of figures about probe orders only those reported last stay: orders change."""
+    """The counters after a report.
+
+    Of figures about probe orders only those reported last stay: orders change.  Steps count since the last report.
+    """
     kept = {name: value for name, value in counters.items() if name.split(".")[1] not in _OF_PROBES}
-    return {**kept, **reported}
+    steps = {name: value + kept.get(name, 0) for name, value in reported.items() if name.split(".")[1] in _OF_STEPS}
+    return {**kept, **reported, **steps}
 
 
 def rows_in_frames() -> Column:

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from watersmeet.errors import CheckpointError, WatersmeetError
+from watersmeet.plan.worker_specs import time_units
 from watersmeet.runtime.failures import translate
 from watersmeet.runtime.idle_inputs import IdleWatch
 from watersmeet.runtime.job import Host, Job
@@ -94,7 +95,11 @@ class RunningQuery:
     def report(self) -> Report:
         """What it has done so far."""
         return report_of(
-            self._counters, batches=self._batches, rows_out=self._rows_out, last_batch_ms=self._last_batch_ms
+            self._counters,
+            batches=self._batches,
+            rows_out=self._rows_out,
+            last_batch_ms=self._last_batch_ms,
+            units=time_units(self._job.plan),
         )
 
     # -- the runs of a mode ----------------------------------------------------------------------------------------

@@ -2,10 +2,70 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from watersmeet.engine.step_times import STEP_TIME, percentile
+from watersmeet.expressions.event_time import TimeUnit, span_text
+from watersmeet.kernels.api import FOREVER, NEVER
 from watersmeet.runtime.metrics import kernel_counters
+
+Counts = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorReport:
+    """What one operator has done since the query began, and what it holds.
+
+    - By side, that is, by the alias of the stream that dates its rows: ``rows_in`` = ``used`` + ``filtered`` + ``late``
+      + ``quarantined`` (of sources alone); ``reopened`` rows are used ones behind the frontier; ``held`` rows and
+      ``held_bytes`` are in the state; ``expired`` and ``evicted`` (``o.lru``) left it early.
+    - ``results`` counts rows that it gave.  Windowed joins count what ``matched``: pairs, or left rows of semi and anti
+      joins (None: other operators).
+    - ``frontier`` and ``newest`` event time, in microseconds since 1970, or rows (None: not known), and the ``unit`` of
+      the event time.
+    - ``steps`` it took, of all buckets; half of them took at most ``step_p50`` seconds, 95% ``step_p95``, about.
+    - ``worker_bytes`` is the most memory that a process with a bucket of it has had resident.
+    """
+
+    rows_in: Counts = field(default_factory=dict)
+    used: Counts = field(default_factory=dict)
+    filtered: Counts = field(default_factory=dict)
+    late: Counts = field(default_factory=dict)
+    reopened: Counts = field(default_factory=dict)
+    quarantined: Counts = field(default_factory=dict)
+    held: Counts = field(default_factory=dict)
+    held_bytes: Counts = field(default_factory=dict)
+    expired: Counts = field(default_factory=dict)
+    evicted: Counts = field(default_factory=dict)
+    results: int = 0
+    matched: int | None = None
+    state_rows: int = 0
+    state_bytes: int = 0
+    worker_bytes: int = 0
+    frontier: int | None = None
+    newest: int | None = None
+    unit: TimeUnit = TimeUnit.TIMESTAMP
+    steps: int = 0
+    step_p50: float | None = None
+    step_p95: float | None = None
+
+    @property
+    def lag(self) -> int | None:
+        """How far the frontier lies behind the newest row of any side; None before there are both."""
+        return None if self.newest is None or self.frontier is None else max(self.newest - self.frontier, 0)
+
+    @property
+    def match_rate(self) -> float | None:
+        """Matches for each row used, of all sides; None without rows."""
+        used = sum(self.used.values())
+        return self.matched / used if used and self.matched is not None else None
+
+    @property
+    def lag_text(self) -> str:
+        """The lag in words; empty if it is not known."""
+        return "" if self.lag is None else span_text(self.lag, self.unit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,49 +74,86 @@ class Report:
 
     ``reopened`` has rows behind the frontier that were used all the same (ALLOWED LATENESS).  ``expired`` and
     ``evicted`` have rows that were used, and left a join by their age (join_ttl) or, by alias and reason (``o.lru``),
-    because of a limit.
-    ``batches`` and ``rows_out`` count this run alone.  ``counters`` has what single kernels count (``join_1.NAME``).
+    because of a limit.  ``batches`` and ``rows_out`` count this run alone.  ``operators`` has each operator by its
+    name, and ``counters`` what single kernels count (``join_1.NAME``).
     """
 
     batches: int = 0
-    rows_in: Mapping[str, int] = field(default_factory=dict)
-    used: Mapping[str, int] = field(default_factory=dict)
-    filtered: Mapping[str, int] = field(default_factory=dict)
-    late: Mapping[str, int] = field(default_factory=dict)
-    reopened: Mapping[str, int] = field(default_factory=dict)
-    quarantined: Mapping[str, int] = field(default_factory=dict)
-    expired: Mapping[str, int] = field(default_factory=dict)
-    evicted: Mapping[str, int] = field(default_factory=dict)
+    rows_in: Counts = field(default_factory=dict)
+    used: Counts = field(default_factory=dict)
+    filtered: Counts = field(default_factory=dict)
+    late: Counts = field(default_factory=dict)
+    reopened: Counts = field(default_factory=dict)
+    quarantined: Counts = field(default_factory=dict)
+    expired: Counts = field(default_factory=dict)
+    evicted: Counts = field(default_factory=dict)
     rows_out: int = 0
     state_rows: int = 0
     state_bytes: int = 0
     last_batch_ms: int = 0
-    counters: Mapping[str, int] = field(default_factory=dict)
+    operators: Mapping[str, OperatorReport] = field(default_factory=dict)
+    counters: Counts = field(default_factory=dict)
 
 
-def report_of(counters: Mapping[str, int], *, batches: int, rows_out: int, last_batch_ms: int) -> Report:
-    """The report that a query's counters (``OPERATOR.NAME`` or ``OPERATOR.NAME.INPUT``) add up to."""
-    by_input: dict[str, dict[str, int]] = {}
-    totals: dict[str, int] = {}
+def report_of(
+    counters: Counts,
+    *,
+    batches: int,
+    rows_out: int,
+    last_batch_ms: int,
+    units: Mapping[str, TimeUnit] | None = None,
+) -> Report:
+    """The report that a query's counters (``OPERATOR.NAME`` or ``OPERATOR.NAME.INPUT``) add up to.
+
+    ``units`` are those of the event times that date the rows of each operator.
+    """
+    named: dict[str, dict[str, int]] = defaultdict(dict)
     for name, value in counters.items():
-        _, counter, *source = name.split(".", 2)
-        if source:
-            by_input.setdefault(counter, {})[source[0]] = value
-        else:
-            totals[counter] = totals.get(counter, 0) + value
+        operator, rest = name.split(".", 1)
+        named[operator][rest] = value
+    operators = {
+        operator: _operator(own, (units or {}).get(operator, TimeUnit.TIMESTAMP)) for operator, own in named.items()
+    }
+    by_input = {
+        each: {alias: n for operator in operators.values() for alias, n in getattr(operator, each).items()}
+        for each in _BY_INPUT
+    }
     return Report(
         batches=batches,
-        rows_in=by_input.get("in", {}),
-        used=by_input.get("used", {}),
-        filtered=by_input.get("filtered", {}),
-        late=by_input.get("late", {}),
-        reopened=by_input.get("reopened", {}),
-        quarantined=by_input.get("quarantined", {}),
-        expired=by_input.get("expired", {}),
-        evicted=by_input.get("evicted", {}),
         rows_out=rows_out,
-        state_rows=totals.get("state_rows", 0),
-        state_bytes=totals.get("state_bytes", 0),
+        state_rows=sum(each.state_rows for each in operators.values()),
+        state_bytes=sum(each.state_bytes for each in operators.values()),
         last_batch_ms=last_batch_ms,
+        operators=operators,
         counters=kernel_counters(counters),
+        **by_input,
+    )
+
+
+_BY_INPUT = ("rows_in", "used", "filtered", "late", "reopened", "quarantined", "expired", "evicted")
+_BY_SIDE = (*_BY_INPUT[1:], "held", "held_bytes")
+
+
+def _operator(counters: Counts, unit: TimeUnit) -> OperatorReport:
+    by_side: dict[str, dict[str, int]] = defaultdict(dict)
+    for name, value in counters.items():
+        counter, *side = name.split(".", 1)
+        if side:
+            by_side[counter][side[0]] = value
+    steps = {int(number): count for number, count in by_side[STEP_TIME].items()}
+    frontier = counters.get("frontier", NEVER)
+    return OperatorReport(
+        rows_in=by_side["in"],
+        **{each: by_side[each] for each in _BY_SIDE},
+        results=counters.get("results", 0),
+        matched=counters.get("matched"),
+        state_rows=counters.get("state_rows", 0),
+        state_bytes=counters.get("state_bytes", 0),
+        worker_bytes=counters.get("worker_bytes", 0),
+        frontier=None if frontier in (NEVER, FOREVER) else frontier,
+        newest=max(by_side["newest"].values(), default=None),
+        unit=unit,
+        steps=sum(steps.values()),
+        step_p50=percentile(steps, 0.5),
+        step_p95=percentile(steps, 0.95),
     )

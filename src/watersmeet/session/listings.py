@@ -1,4 +1,4 @@
-"""SHOW STREAMS, SHOW TABLES and DESCRIBE: definitions as rows to print."""
+"""SHOW STREAMS, SHOW TABLES, SHOW QUERIES and DESCRIBE as rows to print."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import TP_DELTA, TP_TIME
 from watersmeet.expressions.event_time import TimeUnit
+from watersmeet.runtime.query import RunningQuery
 from watersmeet.session.results import Table
 
 
@@ -21,6 +22,27 @@ def stream_list(streams: Iterable[StreamDef]) -> Table:
 def table_list(tables: Iterable[StreamDef]) -> Table:
     """SHOW TABLES."""
     return Table(("table", "connector"), [(table.name, table.connector) for table in tables])
+
+
+def query_list(queries: Iterable[RunningQuery]) -> Table:
+    """SHOW QUERIES: what each has done so far; the lag is that of the operator furthest behind its newest row."""
+    return Table(
+        ("query", "state", "batches", "rows in", "rows out", "state rows", "state bytes", "lag", "checkpoint"),
+        [_query_row(query) for query in queries],
+    )
+
+
+def _query_row(query: RunningQuery) -> tuple[str, ...]:
+    report = query.report()
+    counts = report.batches, sum(report.rows_in.values()), report.rows_out, report.state_rows, report.state_bytes
+    furthest = max(report.operators.values(), key=lambda each: each.lag or 0, default=None)
+    return (
+        query.name,
+        "running" if query.is_active else "ended",
+        *map(str, counts),
+        "" if furthest is None else furthest.lag_text,
+        query.checkpoint,
+    )
 
 
 def description(stream: StreamDef) -> Table:

@@ -24,6 +24,7 @@ from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.runtime.real_time.checks import check_real_time
 from watersmeet.runtime.side_row_streams import keep_side_rows
 from watersmeet.runtime.storage import Storage
+from watersmeet.session.listings import query_list
 from watersmeet.session.results import Table
 from watersmeet.session.streams import Streams
 from watersmeet.sql.query_names import NumberedNames, insert_name, set_name
@@ -59,10 +60,7 @@ class Queries:
 
     def table(self) -> Table:
         """SHOW QUERIES."""
-        rows: list[tuple[str, ...]] = [
-            (query.name, "running" if query.is_active else "ended", query.checkpoint) for query in self.all()
-        ]
-        return Table(("query", "state", "checkpoint"), rows)
+        return query_list(self.all())
 
     def start(
         self,

@@ -221,6 +221,7 @@ def _control_frames(spec: OperatorSpec, events: Iterable[Event]) -> list[Frame]:
 
 
 def _over_buckets(name: str, values: Sequence[int]) -> int:
-    """Combine a counter of all buckets: the sum, or the minimum of frontiers, as in runtime/metrics.py."""
+    """Combine a counter of all buckets: the sum, or an extreme, as in runtime/metrics.py."""
     _, counter, *_ = name.split(".", 2)
-    return min(values) if counter == "frontier" else sum(values)
+    combine = {"frontier": min, "worker_bytes": max}.get(counter, sum)
+    return combine(values)

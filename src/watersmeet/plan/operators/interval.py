@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from watersmeet.engine.hot_keys import SpreadRule
 from watersmeet.expressions.text import plain_sql
-from watersmeet.kernels.api import EmitMode, Side
+from watersmeet.kernels.api import EmitMode, JoinKind, Side
 from watersmeet.kernels.evicting.join import EvictingJoin
 from watersmeet.kernels.interval import IntervalJoin
 from watersmeet.plan.join_context import JoinContext
@@ -21,6 +21,11 @@ from watersmeet.settings.query_settings import QuerySettings
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntervalOperator(WindowedOperator):
     """Inputs are append-only; EMIT CHANGELOG retracts a padded or anti row at its first match."""
+
+    @property
+    def gives_matches(self) -> bool:
+        """Results of an inner join; other kinds count their matches themselves."""
+        return self.match.kind is JoinKind.INNER
 
     @property
     def evicts_at_limit(self) -> bool:
