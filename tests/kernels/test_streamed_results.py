@@ -14,6 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kernels import test_multi_way, test_shared_stores
+from tests.kernels.models import STREAMS, cut, rows_of, shapes
+from tests.kernels.test_interval_properties import check
+from tests.support.reference import Kind
 from watersmeet.errors import WatersmeetError
 from watersmeet.kernels import api
 from watersmeet.state import working_set
@@ -23,9 +26,10 @@ from watersmeet.testing.notation import parse_cases
 from watersmeet.testing.runner import run_case
 
 CASES = Path(__file__).parent.parent / "cases"
+SLOW_PAGES = ("changelog", "residuals", "limits", "chains", "nested_joins", "windows", "sliding")
 PAGES = [
-    *("inner", "multi_way", "row_bounds"),
-    *(pytest.param(page, marks=pytest.mark.slow) for page in ("chains", "nested_joins", "windows", "sliding")),
+    *("inner", "left", "right_full", "multi_way", "row_bounds"),
+    *(pytest.param(page, marks=pytest.mark.slow) for page in SLOW_PAGES),
 ]
 
 
@@ -64,15 +68,27 @@ SELECT l.a, r.b FROM l JOIN r ON l.k = r.k WITHIN INTERVAL '5' SECONDS;
 """
 
 
-def test_a_hot_key_gives_all_its_pairs() -> None:
+@pytest.mark.parametrize("kind", ["", "LEFT", "FULL"])
+def test_a_hot_key_gives_all_its_pairs(kind: str) -> None:
     """More than 4,096 new rows, which have more than 131,072 pairs: several pieces."""
-    harness = Harness(*load_script(SCRIPT), buckets=1)
+    harness = Harness(*load_script(SCRIPT.replace("JOIN", f"{kind} JOIN")), buckets=1)
     counts = {"l": 50, "r": 4_100}
     sides = {name: StepInput([(1, number, 7) for number in range(count)]) for name, count in counts.items()}
     outcome = harness.step(sides)
     assert {row for _, row in outcome.changes} == set(product(range(50), range(4_100)))
-    assert len(outcome.changes) == 50 * 4_100
+    assert len(outcome.changes) == outcome.count("matched") == 50 * 4_100
     assert len(harness.step({"r": StepInput([(1, -1, 8)])}).changes) == 50
+
+
+@given(data=st.data())
+@pytest.mark.parametrize("kind", ["left", "right", "full"])
+def test_outer_joins_have_the_same_results(kind: Kind, data: st.DataObject) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(api, "MANY_ROWS", 0)
+        patched.setattr(working_set, "_PIECE_ROWS", 2)
+        shape = data.draw(shapes(kind))
+        delays = {name: data.draw(st.integers(0, 3)) for name in STREAMS}
+        check(shape, delays, data.draw(st.composite(cut)(data.draw(st.composite(rows_of)()))))
 
 
 @pytest.mark.usefixtures("in_pieces")

@@ -169,13 +169,16 @@ def _run_kernel(
     inputs: Mapping[int, pa.Table],
     frontiers: StepFrontiers,
 ) -> Generator[tuple[int, pa.Table], None, StepResult]:
-    """Run the kernel, unless the step brings neither rows nor a new frontier, and add up its counters.
+    """Run the kernel, unless the step brings nothing and there is no row to evict, and add up its counters.
 
     Yields the results, each with the number of its query, and returns what else the kernel says.
     """
     working_set.statistics = manifest.statistics
     is_first = manifest.step == 0  # an aggregate of all rows has a result before there are any
-    if not (is_first or any(rows.num_rows for rows in inputs.values()) or frontiers.before != frontiers.after):
+    is_new = any(rows.num_rows for rows in inputs.values()) or frontiers.before != frontiers.after
+    # other buckets may hold more now, so that this one must hold less
+    is_over = working_set.max_bytes is not None and manifest.nbytes > working_set.max_bytes
+    if not (is_first or is_new or is_over):
         return StepResult()
     try:
         result = spec.kernel.step(working_set, inputs, frontiers, manifest.next_rid)

@@ -89,6 +89,9 @@ def _remove_rows(log: SegmentLog, relation: str, gone: pa.Table) -> None:
                 log.add(relation, kept)
 
 
+_OF_JOINS = ", or add WITHIN, or SETTINGS eviction = 'oldest', and start again"
+
+
 def check_limit(spec: OperatorSpec, manifest: Manifest, others: int | None) -> None:
     """Raise ``LimitError`` if the state exceeds its limit, and its rows are not evicted.
 
@@ -97,7 +100,7 @@ def check_limit(spec: OperatorSpec, manifest: Manifest, others: int | None) -> N
     """
     if spec.max_state_bytes is None or spec.evicts_at_limit:
         return
-    stored, count = manifest.nbytes, len(spec.buckets)
+    stored, count, is_join = manifest.nbytes, len(spec.buckets), len(spec.inputs) > 1
     most = spec.max_state_bytes // count if others is None else spec.max_state_bytes - others
     if stored > most:
         where = f" in one of {count} buckets" if others is None and count > 1 else ""
@@ -106,6 +109,5 @@ def check_limit(spec: OperatorSpec, manifest: Manifest, others: int | None) -> N
             f"the state of {spec.name} has reached its limit: its rows take {held:,} bytes{where}",
             detail=f"join_max_buffered_bytes = {spec.max_state_bytes:,}"
             + (f" allows {most:,} in each, since workers cannot read each other's files" if where else ""),
-            hint="raise join_max_buffered_bytes and resume (nothing was lost), or add WITHIN, or SETTINGS eviction = "
-            "'oldest', and start again",
+            hint="raise join_max_buffered_bytes and resume (nothing was lost)" + (_OF_JOINS if is_join else ""),
         )

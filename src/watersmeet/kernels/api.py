@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:  # a script is parsed without them: an error of syntax comes sooner
@@ -207,6 +208,11 @@ def made(state: StateView, sql: str, new_rows: int, *, joins_as_written: bool = 
     if new_rows < MANY_ROWS:
         return state.query(sql, joins_as_written=joins_as_written)
     return state.stream(sql, joins_as_written=joins_as_written)
+
+
+def followed_by(changes: Changes, rows: pa.Table) -> Changes:
+    """Return results with more rows, of the same columns, at their end."""
+    return chain([changes] if hasattr(changes, "schema") else changes, [rows])
 
 
 @dataclass(slots=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.columns import ID, MATCHED, RID, TIME, WEIGHT
+from watersmeet.kernels import api
 from watersmeet.kernels.api import (
     EmitMode,
     JoinKind,
@@ -16,7 +17,6 @@ from watersmeet.kernels.api import (
     StateView,
     StepFrontiers,
     StepResult,
-    made,
     quote,
 )
 from watersmeet.kernels.match import WindowMatch, number_rows
@@ -72,38 +72,69 @@ class _Step:
     result: StepResult = field(default_factory=StepResult)
     registered: dict[Side, str] = field(default_factory=dict)
     looked_up: dict[Side, str | None] = field(default_factory=dict)
+    matches: dict[Side, str] = field(default_factory=dict)  # temporary tables with the ids of rows that matched
 
     def __post_init__(self) -> None:
         for side in Side:
             self.result.forget[side.value] = self.result.forget[marks_of(side)] = self.closed(side)
 
     def close(self) -> None:
-        con = self.state.connection
-        if any(self.tracks_matches(side) for side in Side):  # otherwise pairs have no table
-            con.execute("DROP TABLE IF EXISTS pairs")
+        for table in set(self.matches.values()):
+            self.state.connection.execute(f"DROP TABLE IF EXISTS {table}")
 
     # -- joins that emit pairs: inner, left, right, full ----------------------------------------------------------
 
     def run_pairs(self) -> StepResult:
         tracked = [side for side in Side if self.tracks_matches(side)]
+        is_large = not self.whole and sum(new.num_rows for new in self.new.values()) >= api.MANY_ROWS
         if not tracked:
-            sql, new_rows = self.pairs(ids=False), sum(new.num_rows for new in self.new.values())
-            self.result.changes = self.state.query(sql) if self.whole else made(self.state, sql, new_rows)
+            sql = self.pairs(ids=False)
+            self.result.changes = self.state.stream(sql) if is_large else self.state.query(sql)
+        elif is_large and self.match.keys:
+            self.find_matches(tracked)
+            self.result.changes = self.counted(self.state.stream(self.pairs(ids=False)), self.rest(tracked))
         else:
-            self.find(f"CREATE TEMP TABLE pairs AS {self.pairs(ids=True)}")
+            self.find(f"CREATE TEMP TABLE pairs AS {self.pairs(ids=True)}", tracked)
             names = ", ".join(quote(name) for name in self.match.output)
-            changes = [f"SELECT {names}{self.weight_column('1', id='NULL')} FROM pairs"]
-            for side in tracked:
-                changes += self.padding(side)
-                self.mark(side)
-            self.result.changes = self.state.query(" UNION ALL ".join(changes))
+            pairs = f"SELECT {names}{self.weight_column('1', id='NULL')} FROM pairs"
+            self.result.changes = self.rest(tracked, pairs)
         for side in Side:
             self.store(side)
         return self.result
 
-    def find(self, sql: str) -> None:
+    def find(self, sql: str, tracked: list[Side]) -> None:
         """Make the table of pairs, or of left rows with a partner, and count them."""
+        self.matches = dict.fromkeys(tracked, "pairs")
         ((self.result.counters["matched"],),) = self.state.connection.execute(sql).fetchall()
+
+    def find_matches(self, tracked: list[Side]) -> None:
+        """Make tables of the rows with a partner; the pairs themselves may be many more, and have no table."""
+        for side in tracked:
+            selects = []
+            for left, right, condition in self.joins():
+                rows = {Side.LEFT: left, Side.RIGHT: right}
+                selects.append(
+                    f"SELECT {', '.join(self.id_columns(side, rows[side]))} FROM {rows[side]} AS {side.alias} "
+                    f"SEMI JOIN {rows[side.other]} AS {side.other.alias} ON {condition}"
+                )
+            self.matches[side] = f"{side.alias}_matches"
+            self.state.connection.execute(f"CREATE TEMP TABLE {self.matches[side]} AS {' UNION ALL '.join(selects)}")
+
+    def rest(self, tracked: list[Side], *pairs: str) -> pa.Table:
+        """Mark what has matched; return padded rows, after the ``pairs``."""
+        changes = list(pairs)
+        for side in tracked:
+            changes += self.padding(side)
+            self.mark(side)
+        return self.state.query(" UNION ALL ".join(changes))
+
+    def counted(self, pairs: Iterator[pa.Table], rest: pa.Table) -> Iterator[pa.Table]:
+        """Yield the pairs and count them, then the rest."""
+        self.result.counters["matched"] = 0
+        for piece in pairs:
+            self.result.counters["matched"] += piece.num_rows
+            yield piece
+        yield rest
 
     def pairs(self, *, ids: bool) -> str:
         """Return SQL for new pairs; with ``ids``, also row ids and whether a stored row had a partner on arrival."""
@@ -129,8 +160,7 @@ class _Step:
 
     def padding(self, side: Side) -> list[str]:
         """Return SQL for the padded rows of a side that this step emits or retracts."""
-        alias = side.alias
-        unmatched_new = f"{quote(RID)} NOT IN (SELECT {alias}id FROM pairs WHERE {alias}id >= {self.first_rid})"
+        unmatched_new = f"{quote(RID)} NOT IN ({self.matched_new(side)})"
         if self.emit is EmitMode.CHANGELOG:
             selects = [self.padded(side, self.fresh(side), unmatched_new, "1")]
             if (old := self.old(side)) is not None:
@@ -139,7 +169,8 @@ class _Step:
         final_new = f"({quote(TIME)} IS NULL OR {quote(TIME)} < {self.closed(side)}) AND {unmatched_new}"
         selects = [self.padded(side, self.fresh(side), final_new, "1")]
         if (due := self.due(side)) is not None:
-            never = f"NOT {quote(MATCHED)} AND {quote(RID)} NOT IN (SELECT {alias}id FROM pairs){self.unmarked(side)}"
+            matched = f"SELECT {side.alias}id FROM {self.matches[side]}"
+            never = f"NOT {quote(MATCHED)} AND {quote(RID)} NOT IN ({matched}){self.unmarked(side)}"
             selects.append(self.padded(side, due, never, "1"))
         return selects
 
@@ -148,11 +179,15 @@ class _Step:
         weights = self.weight_column(weight, id=_id_of(side))
         return padded_sql(self.match, side, relation, where, other=self.fresh(side.other), weights=weights)
 
+    def matched_new(self, side: Side) -> str:
+        """Return SQL for the ids of new rows that have a partner."""
+        return f"SELECT {side.alias}id FROM {self.matches[side]} WHERE {side.alias}id >= {self.first_rid}"
+
     def first_partner(self, side: Side) -> str:
         """Return SQL for the ids of stored rows that match their first partner in this step."""
         alias = side.alias
         return (
-            f"SELECT {alias}id FROM pairs WHERE {alias}id < {self.first_rid} AND NOT {alias}had"
+            f"SELECT {alias}id FROM {self.matches[side]} WHERE {alias}id < {self.first_rid} AND NOT {alias}had"
             f"{self.unmarked(side, f'{alias}id')}"
         )
 
@@ -160,14 +195,14 @@ class _Step:
         """Store marks for stored rows that matched their first partner and are not final yet."""
         alias = side.alias
         self.result.store[marks_of(side)] = self.state.query(
-            f"SELECT {alias}id AS {quote(RID)}, any_value({alias}time) AS {quote(TIME)} FROM pairs "
+            f"SELECT {alias}id AS {quote(RID)}, any_value({alias}time) AS {quote(TIME)} FROM {self.matches[side]} "
             f"WHERE {alias}id IN ({self.first_partner(side)}) AND {alias}time >= {self.closed(side)} GROUP BY {alias}id"
         )
 
     # -- joins that emit left rows: semi, anti ---------------------------------------------------------------------
 
     def run_semi_anti(self) -> StepResult:
-        self.find(f"CREATE TEMP TABLE pairs AS {self.matched_left()}")
+        self.find(f"CREATE TEMP TABLE pairs AS {self.matched_left()}", [Side.LEFT])
         new_matched = f"{quote(RID)} IN (SELECT lid FROM pairs)"
         columns = self.match.output_sql()
         changes = []
@@ -298,11 +333,9 @@ class _Step:
             rows = self.new[side].select(list(self.stored_columns(side)))
             self.result.store[side.value] = rows.filter(pc.greater_equal(rows[TIME], self.closed(side)))
             return
-        alias = side.alias
         columns = ", ".join(quote(name) for name in self.stored_columns(side))
         if self.tracks_matches(side):
-            matched = f"{quote(RID)} IN (SELECT {alias}id FROM pairs WHERE {alias}id >= {self.first_rid})"
-            columns += f", {matched} AS {quote(MATCHED)}"
+            columns += f", {quote(RID)} IN ({self.matched_new(side)}) AS {quote(MATCHED)}"
         self.result.store[side.value] = self.state.query(
             f"SELECT {columns} FROM {self.fresh(side)} WHERE {quote(TIME)} >= {self.closed(side)} AND {where}"
         )

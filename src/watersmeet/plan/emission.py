@@ -45,8 +45,7 @@ def decide_emission(query: LogicalQuery) -> Emission:
     unbounded = unbounded_sides(joins)
     mode, reason = _requested(query, unbounded) or _default(query, joins, is_bounded=not unbounded)
     limit = query.settings.join_max_buffered_bytes
-    evicts = query.settings.eviction in ("oldest", "lru", "pressure")
-    if limit is None and (evicts or unbounded or any(waits_forever(join) for join in joins)):
+    if limit is None and (unbounded or any(waits_forever(join) for join in joins)):
         limit = DEFAULT_LIMIT
     _check_ordering(query, mode)
     _check_wait(query, mode)

@@ -80,7 +80,7 @@ def _lines(plan: PhysicalPlan, counters: Mapping[str, int]) -> Iterator[str]:
 def _common_lines(plan: PhysicalPlan) -> Iterator[str]:
     """The limit of the state, the settings and the sources."""
     query, emission = plan.query, plan.emission
-    yield from explain_limits(query.settings, emission.max_state_bytes)
+    yield from explain_limits(query.settings, emission)
     yield from _settings_lines(query.settings)
     feeds = {feed.source: feed for operator in plan.operators for feed in operator.feeds}
     for number, part in enumerate(plan.inputs):

@@ -33,6 +33,11 @@ def limits_of(query: LogicalQuery, emission: Emission, names: tuple[str, str]) -
     )
 
 
+def max_bytes(emission: Emission, *, evicts: bool) -> int | None:
+    """The most bytes of an operator, which may evict rows at its limit."""
+    return emission.max_state_bytes or (DEFAULT_LIMIT if evicts else None)
+
+
 def check_join_limits(query: LogicalQuery) -> None:
     """Check the settings against the joins of a query after all passes.
 
@@ -44,7 +49,13 @@ def check_join_limits(query: LogicalQuery) -> None:
         raise _placed(query, *missing)
     if not settings.limits_joins:
         return
-    named = EVICTION if settings.eviction != "stop" else ROWS_PER_KEY
+    named = _named(settings)
+    if query.shares_stores:
+        stores = UnsupportedError(
+            f"{named}: queries of a statement set share stores, and one would evict the rows of another",
+            hint=f"omit {named}, or run each INSERT INTO by itself",
+        )
+        raise _placed(query, named, stores)
     if (contradiction := _contradiction(query)) is not None:
         setting, why = contradiction
         raise _placed(query, setting, ConfigError(f"{named} does not go with {setting}: {why}", hint=f"omit {setting}"))
@@ -56,13 +67,13 @@ def check_join_limits(query: LogicalQuery) -> None:
         _check_join(query, join, named)
 
 
-def explain_limits(settings: QuerySettings, max_bytes: int | None) -> Sequence[str]:
+def explain_limits(settings: QuerySettings, emission: Emission) -> Sequence[str]:
     """The lines of EXPLAIN about limits."""
     found = []
     policy = policy_of(settings)
-    if max_bytes is not None:
+    if (most := max_bytes(emission, evicts=policy.evicts_at_limit)) is not None:
         origin = "set" if settings.join_max_buffered_bytes is not None else f"default ({DEFAULT_LIMIT:,})"
-        limit = f"{LIMIT_SETTING} = {max_bytes:,}, {origin}"
+        limit = f"{LIMIT_SETTING} = {most:,}, {origin}"
         found.append(f"state limit: {limit}; {_AT_LIMIT[policy]}")
     if settings.max_rows_per_key is not None:
         beyond = "the query stops, nothing is lost" if policy is Policy.STOP else "its oldest rows are evicted"
@@ -103,8 +114,6 @@ def _missing(settings: QuerySettings) -> tuple[str, WatersmeetError] | None:
 
 def _contradiction(query: LogicalQuery) -> tuple[str, str] | None:
     settings = query.settings
-    if query.shares_stores:
-        return EVICTION, "queries of a statement set share stores, and one would evict the rows of another"
     if settings.multi_join == "on":
         return "multi_join", "an operator of several joins keeps the rows of all, and evicts none yet"
     if settings.join_algorithm == "sliding":
@@ -134,13 +143,27 @@ def _check_join(query: LogicalQuery, join: Join, named: str) -> None:
                 hint=f"leave it out, and bound the state with {LIMIT_SETTING}, where the query stops",
             ),
         )
-    needs_key = query.settings.eviction == "lru" or query.settings.max_rows_per_key is not None
-    if needs_key and not join.condition.keys:
-        raise _placed(
-            query,
-            named,
-            ConfigError(f"{named} needs keys: this join has none", hint="compare columns with =, or omit it"),
-        )
+    keyed = {f"{EVICTION} = 'lru'": query.settings.eviction == "lru", ROWS_PER_KEY: query.settings.max_rows_per_key}
+    needs_key = next((text for text, is_set in keyed.items() if is_set), None)
+    if needs_key is not None and not join.condition.keys:
+        error = ConfigError(f"{needs_key} needs keys: this join has none", hint="compare columns with =, or omit it")
+        raise _placed(query, needs_key.split()[0], error)
+
+
+def evicting_refused(join: Join, query: LogicalQuery) -> UnsupportedError:
+    """The error for a join over results that may be retracted, which would evict rows."""
+    named = _named(query.settings)
+    return UnsupportedError(
+        f"{named}: results of the join below may be retracted, and the retraction of a row that was evicted would find "
+        "nothing",
+        hint="use EMIT FINAL, where results are given once and for all",
+        position=query.text.settings_positions.get(named, join.position),
+    )
+
+
+def _named(settings: QuerySettings) -> str:
+    """The setting that errors name."""
+    return EVICTION if settings.eviction != "stop" else ROWS_PER_KEY
 
 
 def _is_lookup(join: Join, query: LogicalQuery) -> bool:

@@ -31,7 +31,7 @@ def check_join_ttl(query: LogicalQuery) -> None:
         )
 
 
-def changing_refused(join: Join, query: LogicalQuery) -> UnsupportedError:
+def expiring_refused(join: Join, query: LogicalQuery) -> UnsupportedError:
     """The error for a join over results that may be retracted, whose rows would expire."""
     return UnsupportedError(
         f"{SETTING}: results of the join below may be retracted, and the retraction of a row that has expired would "

@@ -10,6 +10,7 @@ from watersmeet.columns import ID, TIME, WEIGHT
 from watersmeet.engine.hot_keys import SpreadRule
 from watersmeet.engine.specs import Downstream, InputSpec, OperatorSpec, PackSpec
 from watersmeet.expressions.event_time import TimeUnit
+from watersmeet.plan.join_limits import max_bytes
 from watersmeet.plan.physical_plan import Feed, PhysicalOperator, PhysicalPlan
 
 
@@ -62,7 +63,7 @@ def operator_specs(
                 output=output,
                 further=tuple(further),
                 downstream=_downstream(plan, index, buckets),
-                max_state_bytes=plan.emission.max_state_bytes,
+                max_state_bytes=max_bytes(plan.emission, evicts=operator.evicts_at_limit),
                 evicts_at_limit=operator.evicts_at_limit,
                 gives_matches=operator.gives_matches,
                 max_rows_in_memory=_max_rows_in_memory(plan, operator, len(own_buckets)),

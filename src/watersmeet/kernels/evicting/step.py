@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,7 @@ import pyarrow.compute as pc
 
 from watersmeet.columns import MATCHED, RID, TIME
 from watersmeet.errors import LimitError
-from watersmeet.kernels.api import FOREVER, NEVER, EmitMode, Evicted, Side, StateView, StepResult, quote
+from watersmeet.kernels.api import FOREVER, NEVER, EmitMode, Evicted, Side, StateView, StepResult, followed_by, quote
 from watersmeet.kernels.evicting import used_keys
 from watersmeet.kernels.evicting.limits import Limits, Policy
 from watersmeet.kernels.evicting.used_keys import USED
@@ -23,6 +24,8 @@ from watersmeet.kernels.row_bytes import row_bytes_sql, row_width, table_bytes
 
 #: Under pressure, rows are evicted until the state takes this share of what it may.
 _LOW_WATER = 0.75
+#: Notes of the uses of keys are condensed from so many for each stored row on, and not while there are few.
+_NOTES_PER_ROW, _FEW_NOTES = 2, 1_000
 
 
 def evict(
@@ -40,6 +43,9 @@ def evict(
     step = _Step(join, limits, state, inputs, result)
     if limits.policy is Policy.LRU:
         result.store[USED] = used_keys.newly_used(join.match, state, inputs, first_rid)
+        step.condense_uses()
+    elif state.stored_bytes(USED, NEVER):  # the query ran with another policy before
+        result.replace[USED] = pa.table({TIME: pa.array([], pa.int64())})
     if limits.max_rows_per_key is not None:
         for side in Side:
             step.cap_keys(side, limits.max_rows_per_key)
@@ -77,7 +83,7 @@ class _Step:
             f" QUALIFY row_number() OVER (PARTITION BY {by} ORDER BY time DESC, tie DESC, rid DESC) > {most}"
         )
         if surplus.num_rows and self.limits.policy is Policy.STOP:
-            raise self.too_many_rows(side, [str(column[0]) for column in surplus.columns[1:]])
+            raise self.too_many_rows(side, surplus.select(names).slice(0, 1).to_pylist()[0])
         self.evict(side, surplus["rid"], Policy.PER_KEY)
 
     def free_bytes(self, most: int) -> None:
@@ -97,6 +103,19 @@ class _Step:
             gone = self.oldest(total - target)
         for side in Side:
             self.evict(side, gone.filter(pc.equal(gone["side"], side.index))["rid"], self.limits.policy)
+
+    def condense_uses(self) -> None:
+        """Keep the last use alone, of keys that have rows, if there are many more notes of uses than rows."""
+        notes = self.state.count(USED, NEVER)
+        rows = sum(self.state.count(side.value, self.result.forget[side.value]) for side in Side)
+        if notes <= _NOTES_PER_ROW * rows + _FEW_NOTES and (rows or not notes):
+            return
+        match = self.join.match
+        used = self.state.register(
+            self.state.query(used_keys.last_used(match, self.state, self.result.store.pop(USED)))
+        )
+        live = f"SELECT 1 FROM {self.held()} AS held WHERE {used_keys.same_key(match, 'held', 'used')}"
+        self.result.replace[USED] = self.state.query(f"SELECT * FROM {used} AS used WHERE EXISTS ({live})")
 
     def forget_past(self) -> None:
         """Remove rows that are past from segments that hold others too."""
@@ -125,7 +144,10 @@ class _Step:
         held = self.state.register(self.state.query(f"SELECT * FROM {self.held()}"))
         match = self.join.match
         by, same_key = ", ".join(used_keys.key_names(match)), partial(used_keys.same_key, match)
-        last = self.state.query(used_keys.last_used(match, self.state, self.result.store.pop(USED)))
+        if USED in self.result.replace:
+            last = self.result.replace[USED]
+        else:
+            last = self.state.query(used_keys.last_used(match, self.state, self.result.store.pop(USED)))
         used = self.state.register(last)
         keys = self.state.query(
             f"SELECT held.*, coalesce({quote(TIME)}, {NEVER}) AS used, coalesce(size, 0) AS size"
@@ -195,6 +217,8 @@ class _Step:
 
     def bytes_of(self, relation: str) -> int:
         """Return what a relation would take: new rows, and segments that are not forgotten as a whole."""
+        if relation in self.result.replace:
+            return table_bytes(self.result.replace[relation])
         new, low = self.result.store.get(relation), self.result.forget.get(relation, NEVER)
         return self.state.stored_bytes(relation, low) + (0 if new is None else table_bytes(new))
 
@@ -230,8 +254,8 @@ class _Step:
         padded = self.state.query(
             padded_sql(match, side, self.state.register(rows), alone, other=self.state.register(none))
         )
-        assert isinstance(self.result.changes, pa.Table)
-        self.result.changes = pa.concat_tables([self.result.changes, padded.cast(self.result.changes.schema)])
+        assert self.result.changes is not None
+        self.result.changes = followed_by(self.result.changes, padded)
 
     def remove(self, relation: str, rows: pa.Table) -> None:
         """Remove rows from a relation, stored ones and new ones."""
@@ -242,10 +266,11 @@ class _Step:
 
     # -- errors ----------------------------------------------------------------------------------------------------
 
-    def too_many_rows(self, side: Side, key: list[str]) -> LimitError:
+    def too_many_rows(self, side: Side, key: dict[str, Any]) -> LimitError:
+        values = ["NULL" if value is None else repr(value) for value in key.values()]
         return LimitError(
             f"a key of {self.limits.names[side.index]} has more rows than max_rows_per_key = "
-            f"{self.limits.max_rows_per_key:,} allows: {', '.join(key)}",
+            f"{self.limits.max_rows_per_key:,} allows: ({', '.join(values)})",
             hint="raise max_rows_per_key and resume (nothing was lost), or use SETTINGS eviction = 'per_key' to keep "
             "only the newest rows of each key",
         )

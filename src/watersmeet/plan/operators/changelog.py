@@ -11,7 +11,8 @@ from watersmeet.kernels.changelog.newest import Newest
 from watersmeet.kernels.changelog.sides import Change
 from watersmeet.plan.explain_phrases import newest_text
 from watersmeet.plan.join_context import JoinContext
-from watersmeet.plan.join_ttl import changing_refused
+from watersmeet.plan.join_limits import evicting_refused
+from watersmeet.plan.join_ttl import expiring_refused
 from watersmeet.plan.logical.tree import Input
 from watersmeet.plan.operators.windowed import WindowedOperator, window_match
 from watersmeet.plan.physical_plan import Feed
@@ -56,7 +57,9 @@ def changes_of(context: JoinContext, feeds: Sequence[Feed]) -> Changes | None:
 def plan_changelog(context: JoinContext, feeds: Sequence[Feed], changes: Changes) -> ChangelogOperator:
     """The operator of a windowed join with an input that changes."""
     if context.join.condition.ttl is not None:
-        raise changing_refused(context.join, context.query)
+        raise expiring_refused(context.join, context.query)
+    if context.query.settings.limits_joins:
+        raise evicting_refused(context.join, context.query)
     match = window_match(context, feeds)
     gives_ids = not context.is_last
     return ChangelogOperator(
