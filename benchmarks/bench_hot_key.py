@@ -1,8 +1,8 @@
 """Measures the memory of a join whose rows all have one key: its pairs are many more than its rows.
 
-    python -m benchmarks.bench_hot_key [--rows N]
+    python -m benchmarks.bench_hot_key [--rows N] [--join KIND]
 
-An unwindowed join of two streams of N rows each gives N * N pairs, on Spark, two cores.  They are counted and dropped.
+An unwindowed join (KIND: inner, left, full) of two streams of N rows each gives N * N pairs, on Spark, two cores.  They are counted and dropped.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ def main() -> None:
 
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--rows", type=count, default=6_000)
-    rows = arguments.parse_args().rows
+    arguments.add_argument("--join", choices=("inner", "left", "full"), default="inner")
+    options = arguments.parse_args()
+    rows = options.rows
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         session = watersmeet.connect(workspace=folder / "workspace", master="local[2]", config=SETTINGS)
@@ -45,7 +47,7 @@ def main() -> None:
         session.sql("CREATE STREAM nothing WITH (connector = 'blackhole')")
         began = time.monotonic()
         with Peak() as peak:
-            text = "INSERT INTO nothing SELECT l.k, l.l, r.r FROM l JOIN r ON l.k = r.k"
+            text = f"INSERT INTO nothing SELECT l.k, l.l, r.r FROM l {options.join} JOIN r ON l.k = r.k"
             (started,) = session.run(text, QueryMode.DRAIN)
             query = started.query  # type: ignore[union-attr]
             query.wait(_PATIENCE_SECONDS)

@@ -82,6 +82,7 @@ def follow(harness: Harness, model: LimitedJoin, steps: list[Rows], restarts: se
     assert found == model.results
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", KINDS)
 @few
 @given(
@@ -113,6 +114,7 @@ def test_each_step_does_what_the_model_does(
     follow(harness, model, steps, restarts)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", KINDS)
 @few
 @given(

@@ -23,7 +23,7 @@ from watersmeet.session.results import Batch
 
 pytestmark = pytest.mark.spark
 
-FILES, ROWS = 4, 60
+FILES, ROWS = 3, 60
 LIMIT = 4_000
 STREAMS = "".join(
     f"CREATE STREAM {name} (id INT, v INT, ts BIGINT, WATERMARK FOR ts AS ts - INTERVAL '5' SECONDS) "
@@ -89,6 +89,7 @@ def test_a_batch_that_runs_again_evicts_the_same_rows(
     assert seen >= {(row["id"], row["v"], row["ts"]) for name in "op" for row in _rows(inputs / name)}
 
 
+@pytest.mark.slow
 def test_the_limit_is_one_for_all_buckets(spark: SparkSession, inputs: Path, tmp_path: Path) -> None:
     """Few keys: one bucket of three has most rows, and more than a third of the limit."""
     session = watersmeet.connect(spark, workspace=tmp_path / "workspace")

@@ -21,6 +21,9 @@ from watersmeet.kernels.api import (
 )
 from watersmeet.kernels.match import WindowMatch, number_rows
 
+#: So many pairs for each new row are kept in a table, beside api.MANY_ROWS.
+_PAIRS_PER_ROW = 16
+
 
 def run(
     match: WindowMatch,
@@ -86,29 +89,36 @@ class _Step:
 
     def run_pairs(self) -> StepResult:
         tracked = [side for side in Side if self.tracks_matches(side)]
-        is_large = not self.whole and sum(new.num_rows for new in self.new.values()) >= api.MANY_ROWS
+        new_rows = sum(new.num_rows for new in self.new.values())
+        is_whole = self.whole or new_rows < api.MANY_ROWS
         if not tracked:
             sql = self.pairs(ids=False)
-            self.result.changes = self.state.stream(sql) if is_large else self.state.query(sql)
-        elif is_large and self.match.keys:
-            self.find_matches(tracked)
-            self.result.changes = self.counted(self.state.stream(self.pairs(ids=False)), self.rest(tracked))
+            self.result.changes = self.state.query(sql) if is_whole else self.state.stream(sql)
         else:
-            self.find(f"CREATE TEMP TABLE pairs AS {self.pairs(ids=True)}", tracked)
-            names = ", ".join(quote(name) for name in self.match.output)
-            pairs = f"SELECT {names}{self.weight_column('1', id='NULL')} FROM pairs"
-            self.result.changes = self.rest(tracked, pairs)
+            # with many rows of one key, pairs may be any number: then they are not kept, but made a second time
+            most = None if is_whole or not self.match.keys else api.MANY_ROWS + _PAIRS_PER_ROW * new_rows
+            if self.find(self.pairs(ids=True), tracked, most):
+                names = ", ".join(quote(name) for name in self.match.output)
+                pairs = f"SELECT {names}{self.weight_column('1', id='NULL')} FROM pairs"
+                self.result.changes = self.rest(tracked, pairs)
+            else:
+                self.find_matches(tracked)
+                self.result.changes = self.counted(self.state.stream(self.pairs(ids=False)), self.rest(tracked))
         for side in Side:
             self.store(side)
         return self.result
 
-    def find(self, sql: str, tracked: list[Side]) -> None:
-        """Make the table of pairs, or of left rows with a partner, and count them."""
+    def find(self, sql: str, tracked: list[Side], most: int | None = None) -> bool:
+        """Make the table of pairs, or of left rows with a partner, and count them; False if there are ``most``."""
+        limit = "" if most is None else f" LIMIT {most}"
+        found = self.state.connection.execute(f"CREATE TEMP TABLE pairs AS {sql}{limit}").fetchall()
         self.matches = dict.fromkeys(tracked, "pairs")
-        ((self.result.counters["matched"],),) = self.state.connection.execute(sql).fetchall()
+        ((self.result.counters["matched"],),) = found
+        return self.result.counters["matched"] != most
 
     def find_matches(self, tracked: list[Side]) -> None:
-        """Make tables of the rows with a partner; the pairs themselves may be many more, and have no table."""
+        """Make tables of the rows with a partner in place of the table of pairs."""
+        self.close()
         for side in tracked:
             selects = []
             for left, right, condition in self.joins():
@@ -202,7 +212,7 @@ class _Step:
     # -- joins that emit left rows: semi, anti ---------------------------------------------------------------------
 
     def run_semi_anti(self) -> StepResult:
-        self.find(f"CREATE TEMP TABLE pairs AS {self.matched_left()}", [Side.LEFT])
+        self.find(self.matched_left(), [Side.LEFT])
         new_matched = f"{quote(RID)} IN (SELECT lid FROM pairs)"
         columns = self.match.output_sql()
         changes = []
