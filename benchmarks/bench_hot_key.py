@@ -2,7 +2,8 @@
 
     python -m benchmarks.bench_hot_key [--rows N] [--join KIND]
 
-An unwindowed join (KIND: inner, left, full) of two streams of N rows each gives N * N pairs, on Spark, two cores.  They are counted and dropped.
+An unwindowed join (KIND: inner, left, full) of two streams of N rows each gives N * N pairs, on Spark, two cores.  They
+are counted and dropped.
 """
 
 from __future__ import annotations
