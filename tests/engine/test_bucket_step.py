@@ -200,7 +200,7 @@ def test_a_limit_counts_for_all_buckets_together(workers: list[WorkingSets]) -> 
         (1_000_000, 1_500_000, "the frontier 1.5"),
         (1_000, 1_700_000_000_000_000, "the frontier 1700000000000"),
         (None, 1_767_225_600_500_000, "the frontier 2026-01-01 00:00:00.500000+00:00"),
-        (None, 2**60, "the frontier, 1152921504606846976 microseconds from 1970"),
+        (None, 2**60, "the frontier 1152921504606846976 microseconds from 1970"),
         (None, FOREVER, "the end of the stream, which has been declared"),
     ],
 )

@@ -56,8 +56,8 @@ class OpenBucket:
     """A bucket between two commits: any number of steps, then ``close`` writes its manifest.
 
     ``local_copies`` holds copies of the bucket's segments that workers of this machine left for each other.
-    ``hot_keys`` is the log that the rows of a step were packed by (None: the query spreads no keys).  ``sizes`` has
-    what the other buckets hold (None: not known, so that each may hold an even share of a limit).
+    ``hot_keys`` is the log that the rows of a step were packed by (None: the query spreads no keys).  ``sizes`` is
+    the log of all buckets' sizes (None: not known, so that each may hold an even share of a limit).
 
     Raises ``CheckpointError`` if the stored state belongs to another plan or format.
     """
@@ -148,7 +148,7 @@ class OpenBucket:
         return allowance(spec.max_state_bytes, self._known_sizes, self._bucket, len(spec.buckets))
 
     def _others_bytes(self) -> int | None:
-        """What the other buckets held at the last commit; None if that is not known."""
+        """What the other buckets reported at the last commit; None if that is not known."""
         if len(self._spec.buckets) == 1:
             return 0
         if self._sizes is None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.types as pt
 
 from watersmeet.columns import TIME
 from watersmeet.engine.frames import side_rows
 from watersmeet.engine.specs import InputSpec, OperatorSpec
+from watersmeet.engine.time_texts import time_text
 from watersmeet.kernels.api import Evicted, StepResult
 
 EVICTED = "evicted"
@@ -25,23 +26,37 @@ def evicted_rows(spec: OperatorSpec, result: StepResult) -> list[pa.Table]:
 
 def _side_output(spec: OperatorSpec, evicted: Evicted) -> pa.Table:
     input = spec.inputs[evicted.input]
-    texts = [json.dumps(dict(_named(row, input)), default=str) for row in evicted.rows.to_pylist()]
+    texts = [json.dumps(dict(_named(row, input)), default=_text) for row in _readable(evicted.rows).to_pylist()]
     reason = pa.array([f"{spec.name}: {evicted.reason}"] * len(texts), pa.string())
     return side_rows(EVICTED, input.label, reason, pa.array(texts, pa.string()))
+
+
+def _readable(rows: pa.Table) -> pa.Table:
+    """Return rows whose timestamps are texts: Python has no datetime for all of them."""
+    schema = [field.with_type(pa.string()) if pt.is_timestamp(field.type) else field for field in rows.schema]
+    return rows.cast(pa.schema(schema))
 
 
 def _named(row: dict[str, Any], input: InputSpec) -> Iterator[tuple[str, Any]]:
     """The event time, and the columns as queries name them; hidden ones only count."""
     time = row.get(f"{input.label}:{TIME}", row[TIME])  # a row that expires is stored under its expiry
-    yield input.time, _time(time, input.scale)
+    whole = _number(time, input.scale)
+    yield input.time, time_text(time, input.scale) if whole is None else whole
     for name, value in row.items():
         alias, _, column = name.partition(":")
         if column and not column.startswith("$"):
-            yield column if alias == input.label else f"{alias}.{column}", value
+            yield column if alias == input.label else f"{alias}.{column}", _finite(value)
 
 
-def _time(time: int, scale: int | None) -> object:
-    if scale is not None:
-        whole = Decimal(time) / scale
-        return int(whole) if whole == int(whole) else f"{whole:f}"
-    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=time)).isoformat(sep=" ")
+def _number(time: int, scale: int | None) -> int | None:
+    """A whole number of the column's unit, if the time is one."""
+    return None if scale is None or time % scale else time // scale
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN and no infinity."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _text(value: object) -> str:
+    return value.hex() if isinstance(value, bytes) else str(value)

@@ -117,7 +117,7 @@ def side_frame(table: pa.Table, *, bucket: int) -> Frame:
 
 
 def side_rows(kind: str, source: str, reason: pa.Array, raw: pa.Array) -> pa.Table:
-    """Return rows of the side output; ``kind`` is late or quarantined."""
+    """Return rows of the side output; ``kind`` is late, quarantined or evicted."""
     count = len(raw)
     return pa.table([pa.array([kind] * count), pa.array([source] * count), reason, raw], schema=SIDE_SCHEMA)
 

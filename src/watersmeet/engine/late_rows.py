@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +12,7 @@ from watersmeet.engine.frames import side_rows
 from watersmeet.engine.inbox import Inbox
 from watersmeet.engine.pack import RAW_TEXT
 from watersmeet.engine.specs import OperatorSpec
+from watersmeet.engine.time_texts import time_text
 from watersmeet.kernels.api import FOREVER, NEVER, shift
 from watersmeet.state.manifest import Manifest
 
@@ -53,7 +52,7 @@ def split_late_rows(
                 reopened = _split(on_time, shift(bound, input.lateness))[1].num_rows
                 manifest.count(f"{spec.name}.reopened.{input.source}", reopened)
             if late.num_rows and RAW_TEXT in late.column_names:
-                reason = f"its event time is before {_time_text(bound, input.scale)}"
+                reason = f"its event time is before {_frontier_text(bound, input.scale)}"
                 side.append(side_rows(LATE, input.source, pa.array([reason] * late.num_rows), late[RAW_TEXT]))
         copies_on_time, _ = _split(inbox.copies[number], bound)
         inputs[number] = pa.concat_tables(
@@ -72,14 +71,8 @@ def _split(rows: pa.Table, bound: int) -> tuple[pa.Table, pa.Table]:
     return rows.filter(pc.invert(late)), rows.filter(late)
 
 
-def _time_text(frontier: int, scale: int | None) -> str:
+def _frontier_text(frontier: int, scale: int | None) -> str:
     """Describe a frontier in the units of the event time's column."""
     if frontier == FOREVER:
         return "the end of the stream, which has been declared"
-    if scale is not None:
-        return f"the frontier {Decimal(frontier) / scale:f}"
-    try:
-        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=frontier)
-    except OverflowError:
-        return f"the frontier, {frontier} microseconds from 1970"
-    return f"the frontier {moment.isoformat(sep=' ')}"
+    return f"the frontier {time_text(frontier, scale)}"

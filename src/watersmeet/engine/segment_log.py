@@ -95,8 +95,8 @@ _OF_JOINS = ", or add WITHIN, or SETTINGS eviction = 'oldest', and start again"
 def check_limit(spec: OperatorSpec, manifest: Manifest, others: int | None) -> None:
     """Raise ``LimitError`` if the state exceeds its limit, and its rows are not evicted.
 
-    ``others`` is what the other buckets held after the batch before; if it is not known (None), the bucket may hold an
-    even share of the limit.
+    ``others`` is what the other buckets reported after the batch before; if it is not known (None), the bucket may hold
+    an even share of the limit.
     """
     if spec.max_state_bytes is None or spec.evicts_at_limit:
         return

@@ -1,6 +1,7 @@
-"""How long steps take, as counts by length: bins a quarter of an octave wide, so that counts of all buckets add up.
+"""A histogram of how long steps take, from the first frame to the last piece of their results that is sent.
 
-A length of 2**10 = 1,024 microseconds is in bin 40, one of 1,218 in bin 41: a percentile is known to 19%.
+The scale is logarithmic, four bins for each doubling, so that the counts of all buckets add up: 1,024 microseconds are
+in bin 40, 1,218 in bin 41.  A percentile is the middle of its bin, and so exact to about 9%.
 """
 
 from __future__ import annotations
@@ -8,14 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-_BINS_PER_OCTAVE = 4
+_BINS_PER_DOUBLING = 4
 #: The counter of a bin is ``OPERATOR.step_time.BIN``.
 STEP_TIME = "step_time"
 
 
 def bin_of(seconds: float) -> int:
     """Return the bin of a length."""
-    return int(math.log2(max(seconds * 1_000_000, 1)) * _BINS_PER_OCTAVE)
+    return int(math.log2(max(seconds * 1_000_000, 1)) * _BINS_PER_DOUBLING)
 
 
 def percentile(counts: Mapping[int, int], share: float) -> float | None:
@@ -28,6 +29,6 @@ def percentile(counts: Mapping[int, int], share: float) -> float | None:
     for number, count in sorted(counts.items()):
         seen += count
         if seen >= wanted:
-            middle: float = 2 ** ((number + 0.5) / _BINS_PER_OCTAVE)
+            middle: float = 2 ** ((number + 0.5) / _BINS_PER_DOUBLING)
             return middle / 1_000_000
     return None

@@ -225,7 +225,8 @@ class StepResult:
     - ``forget``: by relation, the ``$t`` below which rows will never be read again.
     - ``replace``: rows that replace all rows of a relation.
     - ``evict``: by relation, ``$rid`` and ``$t`` of stored rows to remove; ids of rows that are not there are ignored.
-    - ``evicted``: the rows among them that the side output keeps, and ``evicted_bytes``, what all of them took.
+    - ``evicted``: the rows among them that the side output keeps, and ``evicted_bytes``, what those took that left
+      for lack of bytes.
     - ``counters``: increments of the operator's counters, by name.
     - ``statistics``: what the kernel has learned of its inputs, as JSON values (None: as before).  No result may depend
       on it.  Numbers under ``gauges`` are reported with the counters.

@@ -40,7 +40,7 @@ def run(
     """Join the new rows of both sides, none of them late, with each other and with stored rows.
 
     With ``whole``, results come as one table, however many they are.  With ``keeps_ids``, all rows are stored with
-    their ids, otherwise those that may be emitted alone.
+    their ids; otherwise only rows of sides that track matches are.
     """
     new, next_rid = {}, first_rid
     for side in match.numbered:
@@ -97,24 +97,29 @@ class _Step:
         else:
             # with many rows of one key, pairs may be any number: then they are not kept, but made a second time
             most = None if is_whole or not self.match.keys else api.MANY_ROWS + _PAIRS_PER_ROW * new_rows
-            if self.find(self.pairs(ids=True), tracked, most):
+            if self.make_pairs(self.pairs(ids=True), tracked, most):
                 names = ", ".join(quote(name) for name in self.match.output)
                 pairs = f"SELECT {names}{self.weight_column('1', id='NULL')} FROM pairs"
-                self.result.changes = self.rest(tracked, pairs)
+                self.result.changes = self.mark_and_pad(tracked, pairs)
             else:
                 self.find_matches(tracked)
-                self.result.changes = self.counted(self.state.stream(self.pairs(ids=False)), self.rest(tracked))
+                self.result.changes = self.count_pairs(
+                    self.state.stream(self.pairs(ids=False)), self.mark_and_pad(tracked)
+                )
         for side in Side:
             self.store(side)
         return self.result
 
-    def find(self, sql: str, tracked: list[Side], most: int | None = None) -> bool:
-        """Make the table of pairs, or of left rows with a partner, and count them; False if there are ``most``."""
+    def make_pairs(self, sql: str, tracked: list[Side], most: int | None = None) -> bool:
+        """Make the table of pairs, or of left rows with a partner, and count them; False if ``most`` may cut it off."""
         limit = "" if most is None else f" LIMIT {most}"
         found = self.state.connection.execute(f"CREATE TEMP TABLE pairs AS {sql}{limit}").fetchall()
         self.matches = dict.fromkeys(tracked, "pairs")
-        ((self.result.counters["matched"],),) = found
-        return self.result.counters["matched"] != most
+        ((matched,),) = found
+        if matched == most:
+            return False
+        self.result.counters["matched"] = matched
+        return True
 
     def find_matches(self, tracked: list[Side]) -> None:
         """Make tables of the rows with a partner in place of the table of pairs."""
@@ -130,7 +135,7 @@ class _Step:
             self.matches[side] = f"{side.alias}_matches"
             self.state.connection.execute(f"CREATE TEMP TABLE {self.matches[side]} AS {' UNION ALL '.join(selects)}")
 
-    def rest(self, tracked: list[Side], *pairs: str) -> pa.Table:
+    def mark_and_pad(self, tracked: list[Side], *pairs: str) -> pa.Table:
         """Mark what has matched; return padded rows, after the ``pairs``."""
         changes = list(pairs)
         for side in tracked:
@@ -138,7 +143,7 @@ class _Step:
             self.mark(side)
         return self.state.query(" UNION ALL ".join(changes))
 
-    def counted(self, pairs: Iterator[pa.Table], rest: pa.Table) -> Iterator[pa.Table]:
+    def count_pairs(self, pairs: Iterator[pa.Table], rest: pa.Table) -> Iterator[pa.Table]:
         """Yield the pairs and count them, then the rest."""
         self.result.counters["matched"] = 0
         for piece in pairs:
@@ -212,7 +217,7 @@ class _Step:
     # -- joins that emit left rows: semi, anti ---------------------------------------------------------------------
 
     def run_semi_anti(self) -> StepResult:
-        self.find(self.matched_left(), [Side.LEFT])
+        self.make_pairs(self.matched_left(), [Side.LEFT])
         new_matched = f"{quote(RID)} IN (SELECT lid FROM pairs)"
         columns = self.match.output_sql()
         changes = []

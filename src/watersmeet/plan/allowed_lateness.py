@@ -6,7 +6,6 @@ Results do not wait for such rows.  So they need results that only grow (inner a
 from __future__ import annotations
 
 from watersmeet.errors import ConfigError, PlanError, UnsupportedError
-from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.plan.logical.query import LogicalQuery
 from watersmeet.plan.logical.tree import Join, Node, joins_of
 
@@ -45,8 +44,7 @@ def check_allowed_lateness(query: LogicalQuery) -> None:
                 position=positions.get(SETTING),
             )
         return
-    counting = next((input for input in query.inputs if input.time.unit is TimeUnit.ROWS), None)
-    if counting is not None:
+    if (counting := query.row_counting_input) is not None:
         raise UnsupportedError(
             f"{SETTING} is a duration, but {counting.alias} counts rows",
             hint="declare a larger delay: WATERMARK FOR sn AS sn - 10",

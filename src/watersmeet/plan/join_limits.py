@@ -34,7 +34,7 @@ def limits_of(query: LogicalQuery, emission: Emission, names: tuple[str, str]) -
 
 
 def max_bytes(emission: Emission, *, evicts: bool) -> int | None:
-    """The most bytes of an operator, which may evict rows at its limit."""
+    """The limit of an operator's state in bytes (None: no limit); one that ``evicts`` at its limit always has one."""
     return emission.max_state_bytes or (DEFAULT_LIMIT if evicts else None)
 
 
@@ -143,11 +143,11 @@ def _check_join(query: LogicalQuery, join: Join, named: str) -> None:
                 hint=f"leave it out, and bound the state with {LIMIT_SETTING}, where the query stops",
             ),
         )
-    keyed = {f"{EVICTION} = 'lru'": query.settings.eviction == "lru", ROWS_PER_KEY: query.settings.max_rows_per_key}
-    needs_key = next((text for text, is_set in keyed.items() if is_set), None)
-    if needs_key is not None and not join.condition.keys:
-        error = ConfigError(f"{needs_key} needs keys: this join has none", hint="compare columns with =, or omit it")
-        raise _placed(query, needs_key.split()[0], error)
+    is_lru = query.settings.eviction == "lru"
+    if (is_lru or query.settings.max_rows_per_key is not None) and not join.condition.keys:
+        setting, text = (EVICTION, f"{EVICTION} = 'lru'") if is_lru else (ROWS_PER_KEY, ROWS_PER_KEY)
+        error = ConfigError(f"{text} needs keys: this join has none", hint="compare columns with =, or omit it")
+        raise _placed(query, setting, error)
 
 
 def evicting_refused(join: Join, query: LogicalQuery) -> UnsupportedError:

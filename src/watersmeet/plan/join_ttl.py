@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from watersmeet.errors import ConfigError, UnsupportedError
-from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.plan.logical.query import LogicalQuery
 from watersmeet.plan.logical.tree import Join, changing, joins_of
 
@@ -22,8 +21,7 @@ def check_join_ttl(query: LogicalQuery) -> None:
             hint="leave it out",
             position=position,
         )
-    counting = next((input for input in query.inputs if input.time.unit is TimeUnit.ROWS), None)
-    if counting is not None:
+    if (counting := query.row_counting_input) is not None:
         raise UnsupportedError(
             f"{SETTING} is a duration, but {counting.alias} counts rows",
             hint="write a window of inequalities: a.sn >= b.sn AND a.sn < b.sn + 10",

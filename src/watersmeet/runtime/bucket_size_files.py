@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -68,8 +68,6 @@ def _entries(filesystem: pyarrow.fs.FileSystem, path: str) -> list[pyarrow.fs.Fi
 
 
 def _remove(filesystem: pyarrow.fs.FileSystem, path: str) -> None:
-    try:
+    """Remove a folder; what other buckets are removing just now may stay until the next batch."""
+    with suppress(OSError):
         filesystem.delete_dir(path)
-    except OSError:  # another bucket has just removed it
-        if _entries(filesystem, path):
-            raise

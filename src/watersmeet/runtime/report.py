@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from watersmeet.engine.step_times import STEP_TIME, percentile
@@ -18,9 +18,9 @@ Counts = Mapping[str, int]
 class OperatorReport:
     """What one operator has done since the query began, and what it holds.
 
-    - By side, that is, by the alias of the stream that dates its rows: ``rows_in`` = ``used`` + ``filtered`` + ``late``
-      + ``quarantined`` (of sources alone); ``reopened`` rows are used ones behind the frontier; ``held`` rows and
-      ``held_bytes`` are in the state; ``expired`` and ``evicted`` (``o.lru``) left it early.
+    - Mappings are by side, named after the alias of the stream that dates its rows.  For sources, ``rows_in`` =
+      ``used`` + ``filtered`` + ``late`` + ``quarantined``.  ``reopened``: used rows behind the frontier.  ``held``,
+      ``held_bytes``: rows in the state.  ``expired``, ``evicted`` (by side and reason: ``o.lru``): rows that left early.
     - ``results`` counts rows that it gave.  Windowed joins count what ``matched``: pairs, or left rows of semi and anti
       joins (None: other operators).
     - ``frontier`` and ``newest`` event time, in microseconds since 1970, or rows (None: not known), and the ``unit`` of
@@ -72,10 +72,10 @@ class OperatorReport:
 class Report:
     """Counts since the query began, over restarts, and the size of its state; mappings are by input alias.
 
-    ``reopened`` has rows behind the frontier that were used all the same (ALLOWED LATENESS).  ``expired`` and
-    ``evicted`` have rows that were used, and left a join by their age (join_ttl) or, by alias and reason (``o.lru``),
-    because of a limit.  ``batches`` and ``rows_out`` count this run alone.  ``operators`` has each operator by its
-    name, and ``counters`` what single kernels count (``join_1.NAME``).
+    They are summed over operators.  ``reopened`` has rows behind the frontier that were used all the same (ALLOWED
+    LATENESS).  ``expired`` and ``evicted`` have rows that were used, and left a join by their age (join_ttl) or, by alias
+    and reason (``o.lru``), because of a limit.  ``batches`` and ``rows_out`` count this run alone.  ``operators`` has
+    each operator by its name, and ``counters`` what single kernels count (``join_1.NAME``).
     """
 
     batches: int = 0
@@ -114,10 +114,7 @@ def report_of(
     operators = {
         operator: _operator(own, (units or {}).get(operator, TimeUnit.TIMESTAMP)) for operator, own in named.items()
     }
-    by_input = {
-        each: {alias: n for operator in operators.values() for alias, n in getattr(operator, each).items()}
-        for each in _BY_INPUT
-    }
+    by_input = {each: _summed(getattr(operator, each) for operator in operators.values()) for each in _BY_INPUT}
     return Report(
         batches=batches,
         rows_out=rows_out,
@@ -132,6 +129,13 @@ def report_of(
 
 _BY_INPUT = ("rows_in", "used", "filtered", "late", "reopened", "quarantined", "expired", "evicted")
 _BY_SIDE = (*_BY_INPUT[1:], "held", "held_bytes")
+
+
+def _summed(counts: Iterable[Counts]) -> Counts:
+    total: Counter[str] = Counter()
+    for each in counts:
+        total.update(each)
+    return dict(total)
 
 
 def _operator(counters: Counts, unit: TimeUnit) -> OperatorReport:

@@ -1,7 +1,7 @@
 """The windowed join (interval.py) with limits.
 
 A step joins first, and evicts before its rows are stored: new rows and stored ones alike, until the state keeps its
-limits.  Rows that are past (``$t`` below the closed time) make room first; they are not evicted, but final.
+limits.  Rows below the closed time are removed first; they do not count as evicted: they are final, or have expired.
 
 Per key     of each side at most ``max_rows_per_key`` rows with one key stay, those with the greatest event times
 Bytes       the policy (limits.py) says which rows go, least first: ``oldest`` by event time; ``lru`` by keys, each

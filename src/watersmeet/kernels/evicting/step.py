@@ -23,9 +23,9 @@ from watersmeet.kernels.match import number_rows
 from watersmeet.kernels.row_bytes import row_bytes_sql, row_width, table_bytes
 
 #: Under pressure, rows are evicted until the state takes this share of what it may.
-_LOW_WATER = 0.75
-#: Notes of the uses of keys are condensed from so many for each stored row on, and not while there are few.
-_NOTES_PER_ROW, _FEW_NOTES = 2, 1_000
+_LOW_WATERMARK = 0.75
+#: Last uses are compacted above so many entries for each stored row, but not while there are few.
+_MAX_ENTRIES_PER_ROW, _FEW_ENTRIES = 2, 1_000
 
 
 def evict(
@@ -43,7 +43,7 @@ def evict(
     step = _Step(join, limits, state, inputs, result)
     if limits.policy is Policy.LRU:
         result.store[USED] = used_keys.newly_used(join.match, state, inputs, first_rid)
-        step.condense_uses()
+        step.compact_last_uses()
     elif state.stored_bytes(USED, NEVER):  # the query ran with another policy before
         result.replace[USED] = pa.table({TIME: pa.array([], pa.int64())})
     if limits.max_rows_per_key is not None:
@@ -80,7 +80,7 @@ class _Step:
         surplus = self.state.query(
             f"SELECT rid, {by} FROM {held} AS held SEMI JOIN ({many}) AS many"
             f" ON {used_keys.same_key(match, 'held', 'many')} WHERE {' AND '.join(known) or 'TRUE'}"
-            f" QUALIFY row_number() OVER (PARTITION BY {by} ORDER BY time DESC, tie DESC, rid DESC) > {most}"
+            f" QUALIFY row_number() OVER (PARTITION BY {by} ORDER BY time DESC, tie_breaker DESC, rid DESC) > {most}"
         )
         if surplus.num_rows and self.limits.policy is Policy.STOP:
             raise self.too_many_rows(side, surplus.select(names).slice(0, 1).to_pylist()[0])
@@ -88,7 +88,7 @@ class _Step:
 
     def free_bytes(self, most: int) -> None:
         """Evict rows by the policy until the state takes at most ``most`` bytes, or less under pressure."""
-        self.forget_past()
+        self.remove_closed_rows()
         held = self.held()
         ((total, largest),) = self.rows_of(
             f"SELECT CAST(coalesce(sum(bytes), 0) AS BIGINT), coalesce(max(bytes), 0) FROM {held}"
@@ -98,27 +98,35 @@ class _Step:
         if self.limits.policy is Policy.LRU:
             gone = self.least_used(total - most)
         else:
-            is_over = total > most  # it may have been rows that are past
-            target = int(most * _LOW_WATER) if is_over and self.limits.policy is Policy.PRESSURE else most
-            gone = self.oldest(total - target)
+            gone = self.oldest(total - self.target_bytes(total, most))
         for side in Side:
             self.evict(side, gone.filter(pc.equal(gone["side"], side.index))["rid"], self.limits.policy)
 
-    def condense_uses(self) -> None:
-        """Keep the last use alone, of keys that have rows, if there are many more notes of uses than rows."""
-        notes = self.state.count(USED, NEVER)
+    def compact_last_uses(self) -> None:
+        """Keep the last use alone, of keys that have rows, if there are many more entries than rows."""
+        entries = self.state.count(USED, NEVER)
         rows = sum(self.state.count(side.value, self.result.forget[side.value]) for side in Side)
-        if notes <= _NOTES_PER_ROW * rows + _FEW_NOTES and (rows or not notes):
+        is_needed = entries > _MAX_ENTRIES_PER_ROW * rows + _FEW_ENTRIES or (entries and not rows)
+        if not is_needed:
             return
-        match = self.join.match
-        used = self.state.register(
-            self.state.query(used_keys.last_used(match, self.state, self.result.store.pop(USED)))
-        )
-        live = f"SELECT 1 FROM {self.held()} AS held WHERE {used_keys.same_key(match, 'held', 'used')}"
+        used = self.state.register(self.last_uses())
+        live = f"SELECT 1 FROM {self.held()} AS held WHERE {used_keys.same_key(self.join.match, 'held', 'used')}"
         self.result.replace[USED] = self.state.query(f"SELECT * FROM {used} AS used WHERE EXISTS ({live})")
 
-    def forget_past(self) -> None:
-        """Remove rows that are past from segments that hold others too."""
+    def last_uses(self) -> pa.Table:
+        """Return the last use of each key, with those of this step, which are no longer stored by themselves."""
+        if USED in self.result.replace:
+            return self.result.replace[USED]
+        new = self.result.store.pop(USED)
+        return self.state.query(used_keys.last_used(self.join.match, self.state, new))
+
+    def target_bytes(self, total: int, most: int) -> int:
+        """Return how many bytes may stay; without rows that are closed it may be few enough already."""
+        is_pressed = self.limits.policy is Policy.PRESSURE and total > most
+        return int(most * _LOW_WATERMARK) if is_pressed else most
+
+    def remove_closed_rows(self) -> None:
+        """Remove rows below the closed time from segments that hold others too."""
         for side in Side:
             for relation in (side.value, marks_of(side)):
                 closed = self.result.forget[relation]
@@ -136,7 +144,7 @@ class _Step:
         last = np.partition(times, enough)[enough] if enough < len(times) else FOREVER
         return self.state.query(
             f"SELECT side, rid FROM {self.held()} WHERE time <= {last} QUALIFY {excess} > "
-            "sum(bytes) OVER (ORDER BY time, tie, side, rid ROWS UNBOUNDED PRECEDING) - bytes"
+            "sum(bytes) OVER (ORDER BY time, tie_breaker, side, rid ROWS UNBOUNDED PRECEDING) - bytes"
         )
 
     def least_used(self, excess: int) -> pa.Table:
@@ -144,10 +152,7 @@ class _Step:
         held = self.state.register(self.state.query(f"SELECT * FROM {self.held()}"))
         match = self.join.match
         by, same_key = ", ".join(used_keys.key_names(match)), partial(used_keys.same_key, match)
-        if USED in self.result.replace:
-            last = self.result.replace[USED]
-        else:
-            last = self.state.query(used_keys.last_used(match, self.state, self.result.store.pop(USED)))
+        last = self.last_uses()
         used = self.state.register(last)
         keys = self.state.query(
             f"SELECT held.*, coalesce({quote(TIME)}, {NEVER}) AS used, coalesce(size, 0) AS size"
@@ -197,10 +202,10 @@ class _Step:
         schema = self.result.store[side.value].schema
         values = ", ".join(quote(name) for name in schema.names if name not in (RID, MATCHED))
         keys = "".join(f", {key}" for key in used_keys.keys_of(self.join.match, side))
-        time = quote(self.join.match.time_column(side))
+        time = f"coalesce({quote(self.join.match.time_column(side))}, {NEVER})"
         return (
             f"(SELECT {side.index} AS side, {quote(RID)} AS rid, {time} AS time{keys},"
-            f" {row_bytes_sql(schema)}{self.mark_bytes(side)} AS bytes, hash({values}) AS tie FROM {rows})"
+            f" {row_bytes_sql(schema)}{self.mark_bytes(side)} AS bytes, hash({values}) AS tie_breaker FROM {rows})"
         )
 
     def mark_bytes(self, side: Side) -> str:
@@ -235,7 +240,8 @@ class _Step:
         rows = self.state.query(f"SELECT * FROM {self.live(side)} SEMI JOIN {chosen} USING ({quote(RID)})")
         name = self.limits.names[side.index]
         self.result.counters[f"evicted.{name}.{reason.value}"] = rows.num_rows
-        self.result.evicted_bytes += table_bytes(rows)
+        if reason is not Policy.PER_KEY:  # a larger limit of bytes would not keep these
+            self.result.evicted_bytes += table_bytes(rows)
         if self.limits.keeps_rows:
             self.result.evicted.append(Evicted(side.index, reason.value, rows))
         if self.join.emit is EmitMode.FINAL and self.join.match.kind.emits_unmatched(side):

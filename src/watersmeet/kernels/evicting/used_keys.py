@@ -1,7 +1,7 @@
 """When each key was last used: a relation with a row for each key and step that brought rows of it.
 
-``$t`` is the first row id of the step, which grows from step to step.  The relation is condensed when keys are evicted;
-until then it counts as state, like all others.
+``$t`` is the first row id of the step, which grows from step to step.  The relation is compacted when keys are
+evicted, and when it has many more entries than there are rows; it counts as state, like all others.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from watersmeet.errors import Position
+from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.kernels.aggregate.functions import Function
 from watersmeet.kernels.api import EmitMode
 from watersmeet.plan.logical.tree import Input, InputColumn, Node, leaves_of
@@ -106,3 +107,8 @@ class LogicalQuery:
     def inputs(self) -> tuple[Input, ...]:
         """All inputs, in the order of the text; an input's index is its position here."""
         return tuple(sorted((leaf.input for leaf in leaves_of(self.root)), key=lambda input: input.index))
+
+    @property
+    def row_counting_input(self) -> Input | None:
+        """The first input whose event time counts rows."""
+        return next((input for input in self.inputs if input.time.unit is TimeUnit.ROWS), None)

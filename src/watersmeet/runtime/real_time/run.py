@@ -83,7 +83,7 @@ class RealTime:
         return Run(started, sink.close)
 
     def has_run(self, progress: Mapping[str, Any]) -> None:
-        """Keep the late rows of an epoch that Spark has committed."""
+        """Keep the side rows of an epoch that Spark has committed."""
         self._failures = 0
         epoch = int(progress["batchId"])
         self._job.keep_side_rows(epoch, batch_key(self._job.name, self._checkpoint_id, epoch))
