@@ -1,7 +1,7 @@
 """What stored rows take in memory: their values, and what is kept beside each row.
 
 The figure is a sum over rows, so that evicting a row frees just what it was counted with: what its values take in
-Arrow, and ``ROW_OVERHEAD``.  In a DuckDB table of 20,000 rows and more, rows were measured to take 0.8 to 1.1 times as much.
+Arrow, and ``ROW_OVERHEAD``.  In a DuckDB table of 20,000 rows and more, rows took 0.8 to 1.1 times as much.
 """
 
 from __future__ import annotations

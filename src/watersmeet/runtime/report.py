@@ -20,7 +20,7 @@ class OperatorReport:
 
     - Mappings are by side, named after the alias of the stream that dates its rows.  For sources, ``rows_in`` =
       ``used`` + ``filtered`` + ``late`` + ``quarantined``.  ``reopened``: used rows behind the frontier.  ``held``,
-      ``held_bytes``: rows in the state.  ``expired``, ``evicted`` (by side and reason: ``o.lru``): rows that left.
+      ``held_bytes``: rows in the state.  ``expired``, ``evicted`` (by side and reason: ``o.lru``): rows that left it.
     - ``results`` counts rows that it gave.  Windowed joins count what ``matched``: pairs, or left rows of semi and anti
       joins (None: other operators).
     - ``frontier`` and ``newest`` event time, in microseconds since 1970, or rows (None: not known), and the ``unit`` of
@@ -74,8 +74,8 @@ class Report:
 
     They are summed over operators.  ``reopened`` has rows behind the frontier that were used all the same (ALLOWED
     LATENESS).  ``expired`` and ``evicted`` have rows that were used, and left a join by their age (join_ttl) or, by
-    alias and reason (``o.lru``), because of a limit.  ``batches`` and ``rows_out`` count this run alone.  ``operators`` has
-    each operator by its name, and ``counters`` what single kernels count (``join_1.NAME``).
+    alias and reason (``o.lru``), because of a limit.  ``batches`` and ``rows_out`` count this run alone.
+    ``operators`` has each operator by its name, and ``counters`` what single kernels count (``join_1.NAME``).
     """
 
     batches: int = 0
