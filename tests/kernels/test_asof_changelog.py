@@ -305,6 +305,7 @@ def test_a_version_that_was_taken_away_leaves_the_one_before_it(monkeypatch: pyt
     assert bench.results == {(30, 7, 10, 0): 1}
 
 
+@pytest.mark.slow
 def test_after_a_million_events_no_row_of_the_stream_is_kept_where_nothing_waits() -> None:
     bench = AsofBench(AsofAtOnce(MATCH), waits=False)
     bench.rows([], [{"t": 0, "k": key, "v": key, "seq": key} for key in range(10)], 0)

@@ -26,9 +26,9 @@ from watersmeet.testing.notation import parse_cases
 from watersmeet.testing.runner import run_case
 
 CASES = Path(__file__).parent.parent / "cases"
-SLOW_PAGES = ("right_full", "changelog", "residuals", "limits", "chains", "nested_joins", "windows", "sliding")
+SLOW_PAGES = ("left", "right_full", "changelog", "residuals", "limits", "chains", "nested_joins", "windows", "sliding")
 PAGES = [
-    *("inner", "left", "multi_way", "row_bounds"),
+    *("inner", "multi_way", "row_bounds"),
     *(pytest.param(page, marks=pytest.mark.slow) for page in SLOW_PAGES),
 ]
 

@@ -93,5 +93,6 @@ def net(outcome: StepOutcome) -> list[str]:
 
 
 def counted(outcome: StepOutcome) -> dict[str, int]:
-    """All counters but the bytes that a working set lacked, of which a repeated epoch has more."""
-    return {name: value for name, value in outcome.counters.items() if not name.endswith(".loaded_bytes")}
+    """All counters but what differs if an epoch is repeated: bytes that were loaded, memory, and how long steps took."""
+    differing = ("loaded_bytes", "worker_bytes", "step_time")
+    return {name: value for name, value in outcome.counters.items() if name.split(".")[1] not in differing}

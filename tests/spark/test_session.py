@@ -69,7 +69,7 @@ def test_late_rows_go_whole_to_the_stream_named(session: Session, tmp_path: Path
     assert (source, json.loads(str(raw))) == ("c", {"id": 2, "ts": 3, "page": "late"})
     assert reason == "its event time is before the frontier 100"
 
-    with pytest.raises(ConfigError, match="that stream cannot store late rows"):
+    with pytest.raises(ConfigError, match="that stream cannot store such rows"):
         run_job(session, f"INSERT INTO kept {JOIN} SETTINGS late_rows = 'views'")
 
 

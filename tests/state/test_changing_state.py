@@ -38,7 +38,7 @@ def gauges(outcome: StepOutcome) -> Gauges:
     return {name: outcome.count(name) for name in GAUGES}
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("query", "rounds"),
     [
@@ -84,7 +84,7 @@ def test_deleted_keys_leave_the_state_once_a_watermark_has_passed_them(
     assert late.count("late") == 100 * len(running.plan.inputs)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("few", [100_000, 0])
 @pytest.mark.parametrize("query", [ALONE, BY_PRIMARY_KEY])
 def test_keys_that_come_once_and_go_once_leave_nothing_behind(
