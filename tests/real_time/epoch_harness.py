@@ -93,6 +93,6 @@ def net(outcome: StepOutcome) -> list[str]:
 
 
 def counted(outcome: StepOutcome) -> dict[str, int]:
-    """All counters but what differs if an epoch is repeated: bytes that were loaded, memory, and how long steps took."""
+    """All counters but those that a repeated epoch changes: bytes loaded, memory, and how long steps took."""
     differing = ("loaded_bytes", "worker_bytes", "step_time")
     return {name: value for name, value in outcome.counters.items() if name.split(".")[1] not in differing}
