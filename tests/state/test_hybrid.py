@@ -43,6 +43,7 @@ def run(
     return +found, int(on_disk), state
 
 
+@pytest.mark.slow
 def test_a_hybrid_join_gives_what_one_in_memory_gives() -> None:
     size: dict[str, Any] = {"keys": 4_000, "rows": 1_500, "steps": 8}
     expected, on_disk, _ = run("", **size)
