@@ -14,19 +14,13 @@ from watersmeet.runtime.metrics import kernel_counters
 Counts = Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorReport:
-    """What one operator has done since the query began, and what it holds.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowCounts:
+    """Counts of rows by side, named after the alias of the stream that dates them.
 
-    - Mappings are by side, named after the alias of the stream that dates its rows.  For sources, ``rows_in`` =
-      ``used`` + ``filtered`` + ``late`` + ``quarantined``.  ``reopened``: used rows behind the frontier.  ``held``,
-      ``held_bytes``: rows in the state.  ``expired``, ``evicted`` (by side and reason: ``o.lru``): rows that left it.
-    - ``results`` counts rows that it gave.  Windowed joins count what ``matched``: pairs, or left rows of semi and anti
-      joins (None: other operators).
-    - ``frontier`` and ``newest`` event time, in microseconds since 1970, or rows (None: not known), and the ``unit`` of
-      the event time.
-    - ``steps`` it took, of all buckets; half of them took at most ``step_p50`` seconds, 95% ``step_p95``, about.
-    - ``worker_bytes`` is the most memory that a process with a bucket of it has had resident.
+    For sources, ``rows_in`` = ``used`` + ``filtered`` + ``late`` + ``quarantined``.  ``reopened``: used rows behind the
+    frontier (ALLOWED LATENESS).  ``expired``, ``evicted`` (by side and reason: ``o.lru``): used rows that left a join
+    by their age (join_ttl) or because of a limit.
     """
 
     rows_in: Counts = field(default_factory=dict)
@@ -35,10 +29,25 @@ class OperatorReport:
     late: Counts = field(default_factory=dict)
     reopened: Counts = field(default_factory=dict)
     quarantined: Counts = field(default_factory=dict)
-    held: Counts = field(default_factory=dict)
-    held_bytes: Counts = field(default_factory=dict)
     expired: Counts = field(default_factory=dict)
     evicted: Counts = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorReport(RowCounts):
+    """What one operator has done since the query began, and what it holds.
+
+    - ``held`` rows and ``held_bytes`` of each side are in the state.
+    - ``results`` counts rows that it gave.  Windowed joins count what ``matched``: pairs, or left rows of semi and anti
+      joins (None: other operators).
+    - ``frontier`` and ``newest`` event time, in microseconds since 1970, or rows (None: not known), and the ``unit`` of
+      the event time.
+    - ``steps`` it took, of all buckets; half of them took at most ``step_p50`` seconds, 95% ``step_p95``, about.
+    - ``worker_bytes`` is the most memory that a process with a bucket of it has had resident.
+    """
+
+    held: Counts = field(default_factory=dict)
+    held_bytes: Counts = field(default_factory=dict)
     results: int = 0
     matched: int | None = None
     state_rows: int = 0
@@ -68,25 +77,15 @@ class OperatorReport:
         return "" if self.lag is None else span_text(self.lag, self.unit)
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """Counts since the query began, over restarts, and the size of its state; mappings are by input alias.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report(RowCounts):
+    """Counts since the query began, over restarts, and the size of its state; rows are counted over all operators.
 
-    They are summed over operators.  ``reopened`` has rows behind the frontier that were used all the same (ALLOWED
-    LATENESS).  ``expired`` and ``evicted`` have rows that were used, and left a join by their age (join_ttl) or, by
-    alias and reason (``o.lru``), because of a limit.  ``batches`` and ``rows_out`` count this run alone.
-    ``operators`` has each operator by its name, and ``counters`` what single kernels count (``join_1.NAME``).
+    ``batches`` and ``rows_out`` count this run alone.  ``operators`` has each operator by its name, and ``counters``
+    what single kernels count (``join_1.NAME``).
     """
 
     batches: int = 0
-    rows_in: Counts = field(default_factory=dict)
-    used: Counts = field(default_factory=dict)
-    filtered: Counts = field(default_factory=dict)
-    late: Counts = field(default_factory=dict)
-    reopened: Counts = field(default_factory=dict)
-    quarantined: Counts = field(default_factory=dict)
-    expired: Counts = field(default_factory=dict)
-    evicted: Counts = field(default_factory=dict)
     rows_out: int = 0
     state_rows: int = 0
     state_bytes: int = 0

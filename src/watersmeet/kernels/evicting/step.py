@@ -90,9 +90,8 @@ class _Step:
         """Evict rows by the policy until the state takes at most ``most`` bytes, or less under pressure."""
         self.remove_closed_rows()
         held = self.held()
-        ((total, largest),) = self.rows_of(
-            f"SELECT CAST(coalesce(sum(bytes), 0) AS BIGINT), coalesce(max(bytes), 0) FROM {held}"
-        )
+        sizes = f"SELECT CAST(coalesce(sum(bytes), 0) AS BIGINT), CAST(coalesce(max(bytes), 0) AS BIGINT) FROM {held}"
+        total, largest = (column[0].as_py() for column in self.state.query(sizes).columns)
         if largest > self.limits.max_bytes:
             raise self.too_large(largest)
         if self.limits.policy is Policy.LRU:
@@ -226,9 +225,6 @@ class _Step:
             return table_bytes(self.result.replace[relation])
         new, low = self.result.store.get(relation), self.result.forget.get(relation, NEVER)
         return self.state.stored_bytes(relation, low) + (0 if new is None else table_bytes(new))
-
-    def rows_of(self, sql: str) -> list[tuple[int, ...]]:
-        return [tuple(row.values()) for row in self.state.query(sql).to_pylist()]
 
     # -- what becomes of rows --------------------------------------------------------------------------------------
 
