@@ -72,7 +72,7 @@ def main() -> None:
     options = arguments.parse_args()
     inputs = tuple(InputSpec(schema(side.alias), side.alias, ("",), lag=None) for side in Side)
     spec = OperatorSpec("join", KERNEL, inputs, buckets=(0,), fingerprint="f", output=OUTPUT)
-    store, working_set = MemoryStore(), WorkingSets(max_bytes=8 << 30).get("join")
+    store, working_set = MemoryStore(), WorkingSets(keyed_bytes=8 << 30).get("join")
     print(f"{options.keys:,} keys per side, each updated in every round\n")
     print("| after round | state rows | segments | state | memory of the process | seconds per round |")
     print("|---|---|---|---|---|---|")

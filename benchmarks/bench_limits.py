@@ -76,7 +76,7 @@ def run(kernel: Kernel, rows: int, batch: int, steps: int) -> tuple[float, dict[
     limit = rows * _ROW_BYTES if isinstance(kernel, EvictingJoin) else None
     evicts = isinstance(kernel, EvictingJoin) and kernel.limits.policy.evicts_at_limit
     spec = OperatorSpec("join", kernel, inputs, (0,), "f", OUTPUT, max_state_bytes=limit, evicts_at_limit=evicts)
-    store, working_set = MemoryStore(), WorkingSets(max_bytes=8 << 30).get("join")
+    store, working_set = MemoryStore(), WorkingSets(keyed_bytes=8 << 30).get("join")
     filling = 2 * rows // batch  # the policy per_key fills up more slowly
     sent: list[Frame] = []
     began = 0.0

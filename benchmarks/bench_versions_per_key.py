@@ -65,7 +65,7 @@ def measure(rows: int, versions: int, batches: int) -> float:
     keys = rows // versions
     inputs = (InputSpec(LEFT, "l", ("",)), InputSpec(RIGHT, "r", ("",), holds_back=False))
     spec = OperatorSpec("join", KERNEL, inputs, buckets=(0,), fingerprint="f", output=OUTPUT)
-    store, working_set = MemoryStore(), WorkingSets(max_bytes=8 << 30).get("join")
+    store, working_set = MemoryStore(), WorkingSets(keyed_bytes=8 << 30).get("join")
     random = np.random.default_rng(7)
     order = random.permutation(rows)
     for part in np.array_split(order, 20):  # in batches, as in a running query

@@ -64,7 +64,7 @@ def filled(rows: int, local_copies: LocalCopies | None = None) -> Filled:
 
 def new_working_set() -> WorkingSet:
     """Return an empty working set, like that of a worker new to the bucket."""
-    return WorkingSets(max_bytes=8 << 30).get("join")
+    return WorkingSets(keyed_bytes=8 << 30).get("join")
 
 
 def _schema(side: str) -> pa.Schema:

@@ -46,7 +46,7 @@ class Engine:
             self.rows.append(ParquetRows(reads, "", projection.sequence is not None))
         self._stores: dict[tuple[str, int], MemoryStore] = defaultdict(MemoryStore)
         self._hot_keys: dict[str, HeldHotKeys] = defaultdict(HeldHotKeys)
-        self._sets = WorkingSets(max_bytes=8 << 30)
+        self._sets = WorkingSets(keyed_bytes=8 << 30)
 
     def pack(self, inputs: Sequence[Iterable[pa.Table]]) -> list[list[Frame]]:
         """Return the frames of a batch, by input; one task packs each input."""

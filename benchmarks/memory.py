@@ -18,21 +18,26 @@ _MAX_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The memory of the processes below one, as proportional set sizes (PSS) in bytes."""
+    """The memory of the processes below one, as proportional set sizes (PSS) in bytes.
+
+    ``largest_worker``: the most that one of the Python processes has had resident, shared pages included.
+    """
 
     jvm: int
     workers: int
+    largest_worker: int
 
     @classmethod
     def of(cls, root: int) -> Usage:
         """Measure it now, without that of the process itself."""
-        jvm, workers = 0, 0
+        jvm, workers, largest = 0, 0, 0
         for pid, command in _below(root).items():
             if command == "java":
                 jvm += _pss(pid)
             elif command.startswith(("python", "watersmeet")):  # watersmeet-python: runtime/worker_python.py
                 workers += _pss(pid)
-        return cls(jvm, workers)
+                largest = max(largest, _bytes_of(pid, "status", "VmHWM:"))
+        return cls(jvm, workers, largest)
 
 
 class Peak:
@@ -44,6 +49,7 @@ class Peak:
     def __init__(self) -> None:
         self.jvm = 0
         self.workers = 0
+        self.largest_worker = 0
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -67,6 +73,7 @@ class Peak:
         began = time.thread_time()
         usage = Usage.of(os.getpid())
         self.jvm, self.workers = max(self.jvm, usage.jvm), max(self.workers, usage.workers)
+        self.largest_worker = max(self.largest_worker, usage.largest_worker)
         return min(max(_REST * (time.thread_time() - began), _MIN_SECONDS), _MAX_SECONDS)
 
 
@@ -89,8 +96,12 @@ def _below(root: int) -> dict[int, str]:
 
 
 def _pss(pid: int) -> int:
+    return _bytes_of(pid, "smaps_rollup", "Pss:")
+
+
+def _bytes_of(pid: int, file: str, name: str) -> int:
     try:
-        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        text = Path(f"/proc/{pid}/{file}").read_text()
     except OSError:
         return 0
-    return next((int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith("Pss:")), 0)
+    return next((int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith(name)), 0)

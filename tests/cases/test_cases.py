@@ -40,5 +40,5 @@ def test_case(case: Case) -> None:
 )
 def test_padding_with_tiny_memory(case: Case) -> None:
     """Spilling must lose no row (trap 10); that it happens at all is seen in tests/state/test_spilling.py."""
-    failure = run_case(case, partial(Harness, memory_limit="16MB"))
+    failure = run_case(case, partial(Harness, table_bytes=16_000_000))
     assert failure is None, f"{case.path}:{failure.line}: {case.title}\n{failure.report}"

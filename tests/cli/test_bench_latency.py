@@ -210,7 +210,7 @@ FOUND: dict[str, Any] = {
 def test_memory_is_that_of_each_quarter_of_the_measured_time(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = 0
     monkeypatch.setattr(time, "monotonic", lambda: float(clock))
-    monkeypatch.setattr(Usage, "of", lambda engine: Usage(clock * 1_000_000, 2_000_000))
+    monkeypatch.setattr(Usage, "of", lambda engine: Usage(clock * 1_000_000, 2_000_000, 1_000_000))
     found = suite.Memory(1)
     while clock < 100:  # a sample in five seconds
         found.look()

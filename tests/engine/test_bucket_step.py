@@ -86,7 +86,7 @@ def counters(frames: Iterable[Frame]) -> dict[str, int]:
 
 @pytest.fixture(scope="module")
 def workers() -> list[WorkingSets]:
-    return [WorkingSets(max_bytes=1 << 30), WorkingSets(max_bytes=1 << 30)]
+    return [WorkingSets(keyed_bytes=1 << 30), WorkingSets(keyed_bytes=1 << 30)]
 
 
 def fresh(workers: list[WorkingSets]) -> list[WorkingSet]:

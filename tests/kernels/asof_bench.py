@@ -52,7 +52,7 @@ class AsofBench:
         inputs = (InputSpec(left, "l", ("",)), InputSpec(_RIGHT, "r", ("",), holds_back=waits))
         self.spec = OperatorSpec("asof", kernel, inputs, buckets=(0,), fingerprint="f", output=output)
         self.store = MemoryStore()
-        self.working_sets = WorkingSets(max_bytes=1 << 30)
+        self.working_sets = WorkingSets(keyed_bytes=1 << 30)
         self.results: Counter[tuple[Any, ...]] = Counter()
         self.ids: dict[str, tuple[Any, ...]] = {}
         self.counters: dict[str, int] = {}

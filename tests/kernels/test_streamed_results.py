@@ -84,6 +84,18 @@ def test_a_hot_key_gives_all_its_pairs(kind: str) -> None:
     assert len(harness.step({"r": StepInput([(1, -1, 8)])}).changes) == 50
 
 
+@pytest.mark.parametrize("kind", ["", "LEFT"])
+@pytest.mark.parametrize("most", [100, 101, 200])
+def test_few_rows_of_a_hot_key_give_all_their_pairs(kind: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are made at once up to a limit, and piece by piece beyond."""
+    monkeypatch.setattr(api, "MANY_RESULTS", most)
+    harness = Harness(*load_script(SCRIPT.replace("JOIN", f"{kind} JOIN")), buckets=1)
+    harness.step({"r": StepInput([(1, number, 7) for number in range(50)])})
+    outcome = harness.step({"l": StepInput([(1, number, 7) for number in range(2)])})
+    assert {row for _, row in outcome.changes} == set(product(range(2), range(50)))
+    assert len(outcome.changes) == outcome.count("matched") == 100
+
+
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", ["left", "right", "full"])
 @given(data=st.data())
@@ -110,7 +122,7 @@ def test_an_expression_that_fails_midway_is_an_error_and_leaves_nothing() -> Non
 
 def test_an_error_in_the_midst_of_a_result_is_duckdbs() -> None:
     """Arrow raises an OSError with its text."""
-    rows = WorkingSets(max_bytes=1 << 30).get("q", "1")
+    rows = WorkingSets(keyed_bytes=1 << 30).get("q", "1")
     many = rows.register(pa.table({"n": ["1"] * 300_000 + ["x"]}))
     pieces = rows.stream(f"SELECT CAST(n AS INTEGER) AS n FROM {many}")
     with pytest.raises(duckdb.ConversionException, match="Could not convert string 'x'"):
@@ -121,7 +133,7 @@ def test_an_error_in_the_midst_of_a_result_is_duckdbs() -> None:
 
 def test_a_result_takes_no_more_memory_than_a_piece() -> None:
     """Half a gigabyte of pairs, of which Arrow never holds more than a hundredth."""
-    rows = WorkingSets(max_bytes=1 << 30).get("q", "0")
+    rows = WorkingSets(keyed_bytes=1 << 30).get("q", "0")
     many = rows.register(pa.table({"n": pa.array(range(8_000), pa.int64())}))
     gc.collect()
     before = pa.total_allocated_bytes()

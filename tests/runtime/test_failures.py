@@ -58,7 +58,7 @@ def test_an_error_of_ours_comes_back_as_it_was_raised() -> None:
 def test_a_dead_worker_is_named(text: str) -> None:
     error = translate(Exception(text), "q")
     assert error.message == "query q failed: a Python worker died, perhaps because memory ran out"
-    assert "SETTINGS memory_limit" in str(error.hint)
+    assert "SETTINGS worker_memory" in str(error.hint)
 
 
 def test_a_pipe_that_breaks_elsewhere_is_no_dead_worker() -> None:

@@ -83,4 +83,4 @@ def test_a_query_that_ends_by_it_says_so(spark: SparkSession, tmp_path: Path) ->
     with pytest.raises(WatersmeetError) as raised:
         query.wait()
     assert raised.value.message.endswith("failed: a Python worker died, perhaps because memory ran out")
-    assert "memory_limit" in str(raised.value.hint)
+    assert "worker_memory" in str(raised.value.hint)

@@ -36,10 +36,10 @@ def five_partitions(spark: SparkSession) -> Iterator[SparkSession]:
         pytest.param(("chains", "semi_anti"), id="two more", marks=pytest.mark.slow),
     ],
 )
-def test_results_do_not_depend_on_the_cache(
+def test_results_do_not_depend_on_the_worker(
     five_partitions: SparkSession, tmp_path: Path, files: tuple[str, ...]
 ) -> None:
     # the longest case of each file: the most steps in which a set may be another worker's or gone
     cases = [max(read_cases(CASES / f"{name}.wmt"), key=lambda case: len(case.steps)) for name in files]
-    outcomes = run_group(five_partitions, cases, tmp_path, buckets=5, cache_bytes=1)
+    outcomes = run_group(five_partitions, cases, tmp_path, buckets=5)
     assert [failure.report for failure in outcomes if failure is not None] == []

@@ -21,12 +21,12 @@ COLUMNS = "l.k AS x, r.k AS y, l.v, r.w"
 
 
 def run(
-    settings: str, *, keys: int, rows: int, steps: int, width: int = 400, memory_limit: str | None = None
+    settings: str, *, keys: int, rows: int, steps: int, width: int = 400, table_bytes: int | None = None
 ) -> tuple[Any, int, int]:
     """The accumulated changes of random updates, with a restart in the middle; rows on disk and bytes of state."""
     rng = random.Random(5)
     script = load_script(SQL.format(columns=COLUMNS, settings=settings))
-    harness = Harness(*script, buckets=2, memory_limit=memory_limit)
+    harness = Harness(*script, buckets=2, table_bytes=table_bytes)
     found: Counter[object] = Counter()
     for step in range(steps):
         if step == steps // 2:
@@ -59,7 +59,7 @@ def test_a_key_space_five_times_the_memory_given() -> None:
     size: dict[str, Any] = {"keys": 130_000, "rows": 2_000, "steps": 170, "width": 2_000}
     expected, _, _ = run("", **size)
     settings = "SETTINGS default_hash_join = 'hybrid', max_hot_keys = 4000"
-    found, _, state = run(settings, **size, memory_limit="96MB")
+    found, _, state = run(settings, **size, table_bytes=96_000_000)
     assert found == expected
     assert state > 5 * 96_000_000
 

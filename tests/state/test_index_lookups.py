@@ -78,7 +78,7 @@ def probes(**columns: list[object]) -> pa.Table:
     ],
 )
 def test_rows_of_a_key_are_found(probed: pa.Table, low: int, high: int, expected: list[int]) -> None:
-    held = holding(WorkingSets(max_bytes=1 << 30))
+    held = holding(WorkingSets(keyed_bytes=1 << 30))
     assert times_of(held, held.rows_with_keys("left", probed.column_names, probed, low, high)) == expected
     held.release()
     assert times_of(held, held.scan("left", low, high)) == [t for t in range(9) if low <= t <= high]
@@ -96,7 +96,7 @@ def test_probes_in_sql_find_the_rows_of_their_keys(
     """Tables have an index by key and time; rows in Arrow are scanned."""
     monkeypatch.setattr(working_set, "MIN_INDEXED", 1)
     monkeypatch.setattr(segment_index, "CHUNK", 1)
-    held = holding(WorkingSets(max_bytes=1 << 30))
+    held = holding(WorkingSets(keyed_bytes=1 << 30))
     if in_arrow:
         held.rows_with_keys("left", ["k"], probes(k=[1]))
         held.release()
@@ -109,7 +109,7 @@ def test_probes_in_sql_find_the_rows_of_their_keys(
 
 
 def test_segments_added_and_removed_later_are_looked_up_too() -> None:
-    held = holding(WorkingSets(max_bytes=1 << 30))
+    held = holding(WorkingSets(keyed_bytes=1 << 30))
     one = probes(k=[1])
     held.rows_with_keys("left", ["k"], one)
     held.release()
@@ -125,35 +125,57 @@ def test_segments_added_and_removed_later_are_looked_up_too() -> None:
 
 def test_small_segments_are_beside_those_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(small_segments, "SMALL_ROWS", 3)
-    held = holding(WorkingSets(max_bytes=1 << 30))
+    held = holding(WorkingSets(keyed_bytes=1 << 30))
     found = times_of(held, held.rows_with_keys("left", ["k"], probes(k=[1])))
     assert found == [0, 3, 4, 5]  # 4 and 5 are in the small one
 
 
-def test_a_memory_limit_holds_of_all_rows() -> None:
-    """What is held as Arrow is not in DuckDB's limit, and cannot be spilled."""
-    held = holding(WorkingSets(max_bytes=1 << 30, memory_limit="1GB"))
-    assert times_of(held, held.rows_with_keys("left", ["k"], probes(k=[1]))) == list(range(9))
-
-
-def test_rows_beyond_the_cache_are_held_in_tables() -> None:
-    held = holding(WorkingSets(max_bytes=sum(each.nbytes for each in ROWS)))
-    held.rows_with_keys("left", ["k"], probes(k=[1]))
+@pytest.mark.parametrize("keyed_bytes", [0, ROWS[0].nbytes, 1 << 30])
+def test_rows_beyond_the_budget_are_found_in_files(keyed_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keyed_segments, "_SCANNED_ROWS", 2)
+    held = holding(WorkingSets(keyed_bytes=keyed_bytes))
+    one = probes(k=[1])
+    assert times_of(held, held.rows_with_keys("left", ["k"], one)) == [0, 3, 4]
     for number in (3, 4):
         more = table(10 * number, [1, 2], ["x", "y"])
         held.add(segment(number, more), more)
-        assert 10 * number in times_of(held, held.rows_with_keys("left", ["k"], probes(k=[1])))
+        assert 10 * number in times_of(held, held.rows_with_keys("left", ["k"], one))
         held.release()
-    assert (
-        len(held.connection.sql("FROM duckdb_tables()").fetchall()) == 2
-    )  # the last two; those before were never keyed
+    held.remove("1-left")
+    assert times_of(held, held.rows_with_keys("left", ["k"], one)) == [0, 3, 30, 40]
+    assert times_of(held, held.scan("left")) == [*range(4), *range(6, 9), 30, 31, 40, 41]
+    assert times_of(held, held.scan("left", 7, 30)) == [7, 8, 30]
+    assert held.count("left", 8) == 5
+    assert held.read([segment(3, table(30, [1, 2], ["x", "y"])), segment(0, ROWS[0])]).num_rows == 6
 
 
-def test_the_hot_rows_of_a_hybrid_join_stay_as_few() -> None:
-    held = WorkingSets(max_bytes=1 << 30).get("run", "join", "0")
+def test_all_sets_share_one_budget() -> None:
+    sets = WorkingSets(keyed_bytes=100_000)
+    for _ in range(3):
+        for bucket in "01":
+            held = sets.get("run", "join", bucket)
+            for number, each in enumerate(ROWS):
+                held.add(segment(number, each), each)
+            assert times_of(held, held.rows_with_keys("left", ["k"], probes(k=[1]))) == [0, 3, 4]
+            held.release()
+        assert sets.keyed_bytes_left < 100_000
+        sets.forget()
+        assert sets.keyed_bytes_left == 100_000
+
+
+def test_a_hybrid_join_finds_rows_by_key_and_keeps_few_in_memory() -> None:
+    sets = WorkingSets(keyed_bytes=1 << 30)
+    held = sets.get("run", "join", "0")
     segments = [segment(number, each) for number, each in enumerate(ROWS)]
     held.sync(segments, lambda each: ROWS[segments.index(each)], max_in_memory=3)
-    assert times_of(held, held.rows_with_keys("left", ["k"], probes(k=[1]))) == list(range(9))
+    found = held.rows_with_keys("left", ["k"], probes(k=[1]))
+    assert times_of(held, found) == [0, 3, 4]
+    held.release()
+    in_memory = (1 << 30) - sets.keyed_bytes_left
+    held.move_to_disk(segments, 0)
+    assert in_memory - ((1 << 30) - sets.keyed_bytes_left) == ROWS[2].nbytes
+    assert times_of(held, held.rows_with_keys("left", ["k"], probes(k=[2]))) == [1, 7, 8]
+    assert times_of(held, held.scan("left")) == list(range(9))
 
 
 def test_few_rows_and_many_probes_are_joined_by_a_scan(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +183,7 @@ def test_few_rows_and_many_probes_are_joined_by_a_scan(monkeypatch: pytest.Monke
     monkeypatch.setattr(working_set, "ROWS_PER_PROBE", ROWS_PER_PROBE)
     keys = list(range(MIN_PROBED_ROWS))
     rows = table(0, [*keys], ["a"] * len(keys))
-    held = holding(WorkingSets(max_bytes=1 << 30), [rows.slice(0, MIN_PROBED_ROWS - 1)])
+    held = holding(WorkingSets(keyed_bytes=1 << 30), [rows.slice(0, MIN_PROBED_ROWS - 1)])
     assert len(times_of(held, held.rows_with_keys("left", ["k"], probes(k=[1])))) == MIN_PROBED_ROWS - 1
     last = rows.slice(MIN_PROBED_ROWS - 1)
     held.add(segment(1, last), last)
@@ -174,7 +196,7 @@ def test_keys_of_many_rows_are_joined_by_a_scan(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(working_set, "ROWS_PER_FOUND", ROWS_PER_FOUND)
     hot, cold = [1, 2, 3, 4, 5, *range(6, 96)], range(100, 10_000)
     rows = [table(10_000 * part, [*(hot * 2), *cold], ["a"] * (2 * len(hot) + len(cold))) for part in range(2)]
-    held = holding(WorkingSets(max_bytes=1 << 30), rows)
+    held = holding(WorkingSets(keyed_bytes=1 << 30), rows)
     number = sum(each.num_rows for each in rows)
     everything, few = probes(k=[*range(1_000)]), probes(k=[1, 2])
     # the first look is into a table: where its rows have many of the keys, they stay there
@@ -190,7 +212,7 @@ def test_keys_of_many_rows_are_joined_by_a_scan(monkeypatch: pytest.MonkeyPatch)
 def test_rows_out_of_reach_are_not_counted_as_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(working_set, "ROWS_PER_FOUND", 4)
     rows = [table(0, [1] * 40, ["a"] * 40), table(50, [*range(1, 51)], ["a"] * 50)]
-    held = holding(WorkingSets(max_bytes=1 << 30), rows)
+    held = holding(WorkingSets(keyed_bytes=1 << 30), rows)
     held.rows_with_keys("left", ["k"], probes(k=[2]))
     held.release()
     assert times_of(held, held.rows_with_keys("left", ["k"], probes(k=[1]), 50, FOREVER)) == [50]
@@ -198,7 +220,7 @@ def test_rows_out_of_reach_are_not_counted_as_found(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_part_of_a_batch_does_not_keep_the_batch() -> None:
-    held = holding(WorkingSets(max_bytes=1 << 30))
+    held = holding(WorkingSets(keyed_bytes=1 << 30))
     held.rows_with_keys("left", ["k"], probes(k=[1]))
     held.release()
     before = pa.total_allocated_bytes()
@@ -212,14 +234,14 @@ def test_a_part_of_a_batch_does_not_keep_the_batch() -> None:
 @pytest.mark.parametrize("fails", [1, 2, 3])
 def test_what_fails_between_leaves_all_rows(monkeypatch: pytest.MonkeyPatch, fails: int) -> None:
     """A worker may have no memory for a relation's rows in both forms; the step is made again."""
-    held = holding(WorkingSets(max_bytes=1 << 30))
+    held = holding(WorkingSets(keyed_bytes=1 << 30))
     calls = itertools.count(1)
     add = KeyedSegments.add
 
-    def failing(self: KeyedSegments, segment: Segment, rows: pa.Table) -> None:
+    def failing(self: KeyedSegments, segment: Segment, rows: pa.Table, *, in_memory: bool) -> None:
         if next(calls) == fails:
             raise MemoryError
-        add(self, segment, rows)
+        add(self, segment, rows, in_memory=in_memory)
 
     with monkeypatch.context() as patch:
         patch.setattr(KeyedSegments, "add", failing)
@@ -233,7 +255,7 @@ def test_what_fails_between_leaves_all_rows(monkeypatch: pytest.MonkeyPatch, fai
 
 def test_places_are_given_anew_when_they_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keyed_segments, "MAX_PLACES", 12)
-    held = holding(WorkingSets(max_bytes=1 << 30))
+    held = holding(WorkingSets(keyed_bytes=1 << 30))
     for number in range(3, 30):
         held.rows_with_keys("left", ["k"], probes(k=[1]))
         held.release()

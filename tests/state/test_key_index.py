@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from watersmeet.state import key_index
+from watersmeet.state.arrow_budget import ArrowBudget
 from watersmeet.state.key_hashes import key_hashes
 from watersmeet.state.key_index import KeyIndex
 
@@ -22,12 +23,13 @@ def hashes_of(values: list[int]) -> np.ndarray:
     return np.array(values, dtype=np.uint64)
 
 
+@pytest.mark.parametrize("budget", [0, 200, 1 << 20], ids=["in files", "in both", "in memory"])
 @pytest.mark.parametrize("max_merged", [0, 20, 1_000])
 @given(blocks=BLOCKS, data=st.data())
 def test_all_rows_of_a_hash_are_found_and_none_that_was_removed(
-    max_merged: int, blocks: list[list[int]], data: st.DataObject
+    max_merged: int, budget: int, blocks: list[list[int]], data: st.DataObject
 ) -> None:
-    index = KeyIndex()
+    index = KeyIndex(left := ArrowBudget(budget))
     held: dict[int, list[int]] = {}
     first = 0
     with pytest.MonkeyPatch.context() as patch:
@@ -50,10 +52,12 @@ def test_all_rows_of_a_hash_are_found_and_none_that_was_removed(
             assert found.tolist() == sorted(expected)
             assert index.find(hashes_of(drawn), within, len(expected) - 1) is None
             assert index.blocks == held.keys()
+    index.close()
+    assert left.take(budget)  # all of it has been given back
 
 
 def test_rows_that_are_too_many_are_not_counted() -> None:
-    index = KeyIndex()
+    index = KeyIndex(ArrowBudget(1 << 20))
     index.add(0, hashes_of([1 << 40] * 90 + [number << 50 for number in range(10)]))
     assert index.find(hashes_of([1 << 40]), [0], 90) is not None
     assert index.find(hashes_of([1 << 40]), [0], 89) is None
@@ -63,7 +67,7 @@ def test_rows_that_are_too_many_are_not_counted() -> None:
 
 def test_entries_of_what_was_left_out_go_in_time() -> None:
     """As a window slides, an index holds little more than the rows in it."""
-    index = KeyIndex()
+    index = KeyIndex(ArrowBudget(1 << 20))
     random = np.random.default_rng(1)
     block, window = 1_000, 40
     for number in range(400):

@@ -18,10 +18,10 @@ SELECT {columns} FROM a {kind} JOIN b ON a.id = b.id WITHIN INTERVAL '1' HOUR;
 ROWS, STEPS = 4_000, 16
 
 
-def run(kind: str, memory_limit: str | None) -> tuple[Counter[object], int]:
+def run(kind: str, table_bytes: int | None) -> tuple[Counter[object], int]:
     """The results, and how many bytes were spilled at the fullest."""
     columns = "a.*" if kind == "LEFT ANTI" else "a.id AS x, b.id AS y, a.text AS s, b.text AS t"
-    harness = Harness(*load_script(SQL.format(kind=kind, columns=columns)), buckets=1, memory_limit=memory_limit)
+    harness = Harness(*load_script(SQL.format(kind=kind, columns=columns)), buckets=1, table_bytes=table_bytes)
     found: Counter[object] = Counter()
     spilled = 0
     for step in range(STEPS):
@@ -40,7 +40,7 @@ def run(kind: str, memory_limit: str | None) -> tuple[Counter[object], int]:
 @pytest.mark.parametrize("kind", ["FULL", "LEFT ANTI"])
 def test_state_larger_than_memory_loses_no_row(kind: str) -> None:
     expected, _ = run(kind, None)
-    found, spilled = run(kind, "32MB")
+    found, spilled = run(kind, 32_000_000)
     assert found == expected
     assert sum(found.values()) == ROWS * STEPS if kind == "FULL" else sum(found.values()) < ROWS * STEPS
     assert spilled > 0
@@ -48,4 +48,4 @@ def test_state_larger_than_memory_loses_no_row(kind: str) -> None:
 
 def test_a_batch_that_does_not_fit_is_told_in_one_sentence() -> None:
     with pytest.raises(LimitError, match="a batch of join_1 needs more memory than a worker has"):
-        run("FULL", "6MB")
+        run("FULL", 6_000_000)

@@ -19,7 +19,7 @@ from watersmeet.engine.frames import Frame
 from watersmeet.engine.frontiers import advance_frontiers
 from watersmeet.engine.hot_key_decision import decide_hot_keys
 from watersmeet.engine.hot_keys import HotKeyLog
-from watersmeet.engine.inbox import sort_inbox
+from watersmeet.engine.inbox import in_pieces, sort_inbox
 from watersmeet.engine.late_rows import late_bounds, split_late_rows
 from watersmeet.engine.outbox import Outbox, counter_frames, forwarded, frontier_marks, result_frames, side_frames
 from watersmeet.engine.segment_log import SegmentLog, apply_result, check_limit
@@ -42,13 +42,16 @@ def run_step(
     local_copies: LocalCopies | None = None,
     hot_keys: HotKeyLog | None = None,
     sizes: SizeLog | None = None,
+    max_step_bytes: int | None = None,
 ) -> Iterator[Frame]:
-    """Take one step of one bucket, write its state, and yield the frames that it sends on, results as they are made.
+    """Take one batch of one bucket, write its state, and yield the frames that it sends on, results as they are made.
 
-    The step is done when all frames are taken.  For the parameters and errors see ``OpenBucket``.
+    The batch is done when all frames are taken.  One with rows of more than ``max_step_bytes`` is taken in several
+    steps, if the operator can.  For the other parameters and errors see ``OpenBucket``.
     """
     opened = OpenBucket(spec, bucket, store, working_set, local_copies, hot_keys, sizes)
-    yield from opened.stream(frames)
+    for piece in in_pieces(frames, max_step_bytes if spec.takes_pieces else None):
+        yield from opened.stream(piece)
     yield from opened.close()
 
 
@@ -191,7 +194,7 @@ def _run_kernel(
     except duckdb.OutOfMemoryException as error:
         raise LimitError(
             f"a batch of {spec.name} needs more memory than a worker has: {str(error).splitlines()[0]}",
-            hint="raise memory_limit, or make batches smaller, and resume; nothing was lost",
+            hint="raise worker_memory, or make batches smaller, and resume; nothing was lost",
         ) from None
     except (duckdb.OutOfRangeException, duckdb.ConversionException) as error:
         raise WatersmeetError(

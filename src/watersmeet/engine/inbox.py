@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -27,6 +27,27 @@ class Inbox:
     reports: list[tuple[int, PackReport]]  # (input, report of one packing task)
     controls: list[Frame]
     passing: list[Frame]  # side rows and counters of earlier operators
+
+
+def in_pieces(frames: Iterable[Frame], max_bytes: int | None) -> Iterator[list[Frame]]:
+    """Divide the frames of a batch into those of several steps, each with rows of at most ``max_bytes`` or one frame.
+
+    The last has all frames that are not rows: so frontiers advance when all rows are there.  Without ``max_bytes``, it
+    has all.
+    """
+    rows: list[Frame] = []
+    others: list[Frame] = []
+    held = 0
+    for frame in frames:
+        if not frame.kind.has_rows:
+            others.append(frame)
+            continue
+        if rows and max_bytes is not None and held + len(frame.payload) > max_bytes:
+            yield rows
+            rows, held = [], 0
+        rows.append(frame)
+        held += len(frame.payload)
+    yield [*rows, *others]
 
 
 def sort_inbox(spec: OperatorSpec, frames: Iterable[Frame]) -> Inbox:

@@ -101,4 +101,5 @@ class OperatorSpec:
     evicts_at_limit: bool = False  # the kernel evicts rows there; otherwise the query stops
     max_rows_in_memory: int | None = None  # rows of each bucket in memory, others on disk (None: all in memory)
     accepts_late: bool = False  # no window ever closes: rows are never late
+    takes_pieces: bool = False  # a batch may be taken in several steps, its rows in any order
     spread: SpreadRule | None = None  # how rows of hot keys are spread over buckets (None: never)

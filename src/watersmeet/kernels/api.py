@@ -24,6 +24,8 @@ FOREVER = 2**63 - 1
 
 #: From this many new rows on, the results of a step are made piece by piece: a hot key may have any number of them.
 MANY_ROWS = 4_096
+#: So many results of fewer new rows are made at once; if there are more, they are made again, piece by piece.
+MANY_RESULTS = 262_144
 
 #: Suffix of a relation that lists, by ``$rid``, the rows of another relation that were retracted or replaced.
 GONE = "_gone"
@@ -204,9 +206,11 @@ Changes: TypeAlias = "pa.Table | Iterator[pa.Table]"
 
 
 def made(state: StateView, sql: str, new_rows: int, *, joins_as_written: bool = False) -> Changes:
-    """Return the results of a step with so many new rows, in pieces if they may be many."""
+    """Return the results of a step with so many new rows, in pieces if they are or may be many."""
     if new_rows < MANY_ROWS:
-        return state.query(sql, joins_as_written=joins_as_written)
+        rows = state.query(f"{sql} LIMIT {MANY_RESULTS}", joins_as_written=joins_as_written)
+        if rows.num_rows < MANY_RESULTS:
+            return rows
     return state.stream(sql, joins_as_written=joins_as_written)
 
 

@@ -90,13 +90,12 @@ class _Step:
     def run_pairs(self) -> StepResult:
         tracked = [side for side in Side if self.tracks_matches(side)]
         new_rows = sum(new.num_rows for new in self.new.values())
-        is_whole = self.whole or new_rows < api.MANY_ROWS
         if not tracked:
             sql = self.pairs(ids=False)
-            self.result.changes = self.state.query(sql) if is_whole else self.state.stream(sql)
+            self.result.changes = self.state.query(sql) if self.whole else api.made(self.state, sql, new_rows)
         else:
             # with many rows of one key, pairs may be any number: then they are not kept, but made a second time
-            most = None if is_whole or not self.match.keys else api.MANY_ROWS + _PAIRS_PER_ROW * new_rows
+            most = None if self.whole or not self.match.keys else _most_pairs(new_rows)
             if self.make_pairs(self.pairs(ids=True), tracked, most):
                 names = ", ".join(quote(name) for name in self.match.output)
                 pairs = f"SELECT {names}{self.weight_column('1', id='NULL')} FROM pairs"
@@ -354,6 +353,10 @@ class _Step:
         self.result.store[side.value] = self.state.query(
             f"SELECT {columns} FROM {self.fresh(side)} WHERE {quote(TIME)} >= {self.closed(side)} AND {where}"
         )
+
+
+def _most_pairs(new_rows: int) -> int:
+    return api.MANY_RESULTS if new_rows < api.MANY_ROWS else api.MANY_ROWS + _PAIRS_PER_ROW * new_rows
 
 
 def padded_sql(match: WindowMatch, side: Side, relation: str, where: str, *, other: str, weights: str = "") -> str:

@@ -23,6 +23,7 @@ from watersmeet.plan.operators.shared import SharedOperator
 from watersmeet.plan.passes.group_joins import ungrouped
 from watersmeet.plan.physical_plan import PhysicalInput, PhysicalOperator, PhysicalPlan
 from watersmeet.settings.query_settings import QuerySettings
+from watersmeet.settings.sizes import size_text
 
 
 def explain(plan: PhysicalPlan, counters: Mapping[str, int] | None = None) -> str:
@@ -129,8 +130,9 @@ def _settings_lines(settings: QuerySettings) -> Iterator[str]:
     for what, place in (("joins", settings.default_hash_join), ("aggregates", settings.default_hash_table)):
         if place == "hybrid":
             yield f"state of {what}: the {settings.max_hot_keys:,} rows written last in memory, the others on disk"
-    limit = settings.memory_limit or "DuckDB's own limit"
-    yield f"memory of a worker: state up to {settings.cache_bytes:,} bytes is cached; {limit}, then disk"
+    share = "a share of what its machine or container has"
+    memory = share if settings.worker_memory is None else size_text(settings.worker_memory)
+    yield f"memory of a worker: {memory} (worker_memory); state beyond is on disk"
 
 
 def _input_lines(part: PhysicalInput, *, any_time: bool) -> Iterator[str]:

@@ -131,6 +131,14 @@ class PhysicalOperator(ABC):
         return False
 
     @property
+    def takes_pieces(self) -> bool:
+        """Whether append-only rows of a batch may come in several steps and in any order, with the same results.
+
+        Where results are revised, there may then be more of them that are taken back.
+        """
+        return False
+
+    @property
     def evicts_at_limit(self) -> bool:
         """Whether rows of the state are evicted at its limit; otherwise the query stops there."""
         return False

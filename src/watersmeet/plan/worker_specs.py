@@ -68,6 +68,7 @@ def operator_specs(
                 gives_matches=operator.gives_matches,
                 max_rows_in_memory=_max_rows_in_memory(plan, operator, len(own_buckets)),
                 accepts_late=all(each.passes_any_time for each in plan.operators[index:]),
+                takes_pieces=operator.takes_pieces and not any(feed.changelog for feed in operator.feeds),
                 spread=_spread_rule(plan, operator, own_buckets),
             )
         )

@@ -14,7 +14,7 @@ import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 
 import pyarrow as pa
@@ -39,6 +39,7 @@ from watersmeet.runtime.exchange import Exchange
 from watersmeet.runtime.function_check import check_functions
 from watersmeet.runtime.hot_key_files import HotKeyFiles
 from watersmeet.runtime.masters import workers_are_here
+from watersmeet.runtime.memory_setting import MemorySetting
 from watersmeet.runtime.metrics import METRICS, RESULTS, observed_counters, rows_in_frames
 from watersmeet.runtime.process_folder import new_folder
 from watersmeet.runtime.processor import OperatorProcessor
@@ -81,15 +82,14 @@ class Dataflow:
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What a worker process may use for working sets, and folders, as paths or URIs that a restart finds again.
+    """The memory of a worker process, and folders, as paths or URIs that a restart finds again.
 
     - ``side_folder``: for late, bad and evicted rows.
     - ``hot_key_folder``: without it, hot keys are not spread.
     - ``size_folder``: without it, each bucket may hold an even share of a limit.
     """
 
-    cache_bytes: int = 4 << 30
-    memory_limit: str | None = None
+    memory: MemorySetting = field(default_factory=MemorySetting)
     side_folder: str | None = None
     hot_key_folder: str | None = None
     size_folder: str | None = None
@@ -233,7 +233,7 @@ def _operate(
     hot_keys: HotKeyFiles | None,
 ) -> DataFrame:
     sizes = _sizes(spec, resources)
-    task = OperatorTask(spec, run, resources.cache_bytes, resources.memory_limit, folder, exchange, hot_keys, sizes)
+    task = OperatorTask(spec, run, resources.memory, folder, exchange, hot_keys, sizes)
     with own_workers(spark):
         return frames.groupBy("bucket").transformWithStateInPandas(
             OperatorProcessor(task), outputStructType=FRAME_DDL, outputMode="Append", timeMode="None"

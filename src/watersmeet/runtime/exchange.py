@@ -27,6 +27,7 @@ _BATCH_ID = "streaming.sql.batchId"
 _RUN_ID = "spark.jobGroup.id"
 _QUERY_ID = "sql.streaming.queryId"
 _MIN_BYTES = 64 * 1024
+_BATCH_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,18 @@ class Exchange:
     def send(self, frames: Iterable[Frame]) -> pa.RecordBatch:
         """Encode frames as one Arrow batch."""
         return to_record_batch(self._put(frame) for frame in frames)
+
+    def send_in_batches(self, frames: Iterable[Frame]) -> Iterator[pa.RecordBatch]:
+        """Encode frames as they come, in one Arrow batch or several with payloads of about ``_BATCH_BYTES`` each."""
+        gathered: list[Frame] = []
+        nbytes = 0
+        for frame in map(self._put, frames):
+            gathered.append(frame)
+            nbytes += len(frame.payload)
+            if nbytes >= _BATCH_BYTES:
+                yield to_record_batch(gathered)
+                gathered, nbytes = [], 0
+        yield to_record_batch(gathered)
 
     def receive(self, batch: pa.RecordBatch) -> Iterator[Frame]:
         """Decode the frames of a batch, with their payloads."""

@@ -83,7 +83,7 @@ def translate(error: BaseException, name: str) -> WatersmeetError:
     if _DEAD_WORKER.search(text):
         return WatersmeetError(
             f"query {name} failed: a Python worker died, perhaps because memory ran out",
-            hint="read smaller batches (such as max_files_per_trigger), set SETTINGS memory_limit = '1GB', or use "
+            hint="read smaller batches (such as max_files_per_trigger), set SETTINGS worker_memory = '1GB', or use "
             f"fewer cores; {_RESUME}, and failure.log holds Spark's text",
         )
     return WatersmeetError(

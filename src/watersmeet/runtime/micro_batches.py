@@ -15,6 +15,7 @@ from watersmeet.runtime.dataflow import Resources, build, new_buckets
 from watersmeet.runtime.failures import planning
 from watersmeet.runtime.job import Job, Run, batch_key
 from watersmeet.runtime.masters import workers_are_here
+from watersmeet.runtime.memory_setting import memory_setting
 from watersmeet.settings.seek import Starts, resolve
 
 
@@ -36,8 +37,7 @@ class MicroBatches:
         seek = stored.seek if stored is not None else resolve(spark, settings.seek_to)
         control = spark.readStream.text(job.checkpoint.control)
         resources = Resources(
-            cache_bytes=settings.cache_bytes,
-            memory_limit=settings.memory_limit,
+            memory=memory_setting(spark, settings.worker_memory),
             side_folder=job.checkpoint.side,
             # on a cluster, workers may not reach every file system that Spark can
             hot_key_folder=job.checkpoint.hot_keys if workers_are_here(spark) or settings.skew is not None else None,

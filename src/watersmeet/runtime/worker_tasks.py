@@ -23,8 +23,10 @@ from watersmeet.engine.unpack import unpack
 from watersmeet.runtime.bucket_size_files import BucketSizeFiles
 from watersmeet.runtime.exchange import Exchange, batch_id
 from watersmeet.runtime.hot_key_files import HotKeyFiles
+from watersmeet.runtime.memory_setting import MemorySetting
 from watersmeet.state.local_copies import LocalCopies
 from watersmeet.state.store import Store
+from watersmeet.state.worker_memory import WorkerMemory
 from watersmeet.state.working_sets import WorkingSets
 
 
@@ -65,8 +67,7 @@ class OperatorTask:
 
     spec: OperatorSpec
     run: str
-    cache_bytes: int
-    memory_limit: str | None
+    memory: MemorySetting
     folder: str
     exchange: Exchange
     hot_keys: HotKeyFiles | None
@@ -76,14 +77,24 @@ class OperatorTask:
         """Process all frames of one bucket; the frames that the operator sends come back."""
         with worker_task():
             received = (frame for chunk in chunks for frame in self._received(chunk))
-            sets = working_sets(self.cache_bytes, self.memory_limit)
+            memory = self.memory.here()
+            sets = working_sets(memory)
             working_set = sets.get(self.run, self.spec.name, str(bucket))
             copies = LocalCopies(self.folder, f"{self.spec.name}-{bucket}")
-            sent = run_step(self.spec, bucket, received, store, working_set, copies, self.hot_keys, self.sizes)
-            sets.trim()
-            frames = self.exchange.send(sent).to_pandas()
-            del sent  # its memory can be released
-        return iter([frames])
+            sent = run_step(
+                self.spec,
+                bucket,
+                received,
+                store,
+                working_set,
+                copies,
+                self.hot_keys,
+                self.sizes,
+                max_step_bytes=memory.step_bytes,
+            )
+            for frames in self.exchange.send_in_batches(sent):
+                yield frames.to_pandas()
+            sets.close_idle()
 
     def _received(self, chunk: pd.DataFrame) -> Iterator[Frame]:
         return self.exchange.receive(pa.RecordBatch.from_pandas(chunk, schema=FRAME_SCHEMA, preserve_index=False))
@@ -104,9 +115,9 @@ class UnpackTask:
 
 
 @cache
-def working_sets(max_bytes: int, memory_limit: str | None) -> WorkingSets:
-    """The working sets of this worker process, one collection per pair of limits: workers outlive queries."""
-    return WorkingSets(max_bytes=max_bytes, memory_limit=memory_limit)
+def working_sets(memory: WorkerMemory) -> WorkingSets:
+    """The working sets of this worker process, one collection for each size of it: workers outlive queries."""
+    return WorkingSets(keyed_bytes=memory.keyed_bytes, table_bytes=memory.table_bytes)
 
 
 @contextmanager

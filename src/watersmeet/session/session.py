@@ -29,6 +29,7 @@ from watersmeet.plan.lineage import derived_stream
 from watersmeet.plan.physical_plan import PhysicalPlan
 from watersmeet.runtime.dataflow import Resources, build, new_buckets
 from watersmeet.runtime.failures import planning
+from watersmeet.runtime.memory_setting import memory_setting
 from watersmeet.runtime.query import RunningQuery
 from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.session.listings import description
@@ -445,7 +446,7 @@ class Session:
     ) -> DataFrame:
         settings = physical.query.settings
         buckets = new_buckets(self.spark, settings.buckets)
-        resources = Resources(settings.cache_bytes, settings.memory_limit, side_folder, hot_key_folder)
+        resources = Resources(memory_setting(self.spark, settings.worker_memory), side_folder, hot_key_folder)
         with planning("of this statement"):
             sources = self.streams.sources(physical, limited=True, seek=resolve(self.spark, settings.seek_to))
             # the frame may become part of a query with other such frames, so its metrics need a name of their own

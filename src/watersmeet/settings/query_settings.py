@@ -10,8 +10,11 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from watersmeet.settings.durations import seconds
 from watersmeet.settings.option_parsing import parse_options
 from watersmeet.settings.seek import seek_text
+from watersmeet.settings.sizes import size
 
 REAL_TIME = "real_time"
+#: With less memory, a worker has no room for rows beside Python and its libraries.
+LEAST_WORKER_BYTES = 250_000_000
 
 
 class QuerySettings(BaseModel):
@@ -73,10 +76,9 @@ class QuerySettings(BaseModel):
     """Whether rows of hot keys are spread over the buckets; by default in queries that Watersmeet runs."""
     skew_rows: Annotated[int, Field(gt=0)] = 10_000
     """The least number of rows in one batch with which a key may be hot."""
-    cache_bytes: Annotated[int, Field(gt=0)] = 4 << 30
-    """The maximum state in bytes that one worker process holds in memory, beside the durable log."""
-    memory_limit: Annotated[str, Field(pattern=r"^\d+(\.\d+)?\s?[KMGT]i?B$")] | None = None
-    """DuckDB's memory limit in one worker process, such as ``'2GB'``; beyond it, state spills to disk."""
+    worker_memory: Annotated[int, Field(ge=LEAST_WORKER_BYTES)] | None = None
+    """The memory of one worker process in bytes, written ``'600MB'``; beyond it, state lies on disk and batches are
+    taken in pieces.  By default a share of what the machine or the container has."""
 
     @property
     def limits_joins(self) -> bool:
@@ -92,6 +94,11 @@ class QuerySettings(BaseModel):
     @classmethod
     def _seconds(cls, value: object) -> object:
         return seconds(value)
+
+    @field_validator("worker_memory", mode="before")
+    @classmethod
+    def _size(cls, value: object) -> object:
+        return size(value)
 
     @field_validator("max_future", mode="before")
     @classmethod

@@ -11,10 +11,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from watersmeet.state.arrow_budget import ArrowBudget
 from watersmeet.state.key_hashes import Numbers
+from watersmeet.state.mapped_file import MappedFile, mapped_arrays
 
 Counts = np.ndarray[tuple[int], np.dtype[np.int32]]
 
@@ -34,9 +37,13 @@ _COMPARED_PER_ROW = 4
 
 
 class KeyIndex:
-    """Places by hash, added and removed in *blocks*: the consecutive places of one segment's rows."""
+    """Places by hash, added and removed in *blocks*: the consecutive places of one segment's rows.
 
-    def __init__(self) -> None:
+    Runs that exceed the ``budget`` lie in files.
+    """
+
+    def __init__(self, budget: ArrowBudget) -> None:
+        self._budget = budget
         self._runs: list[_Run] = []
         self._rows: dict[int, int] = {}  # of each live block, by its first place
 
@@ -50,8 +57,14 @@ class KeyIndex:
         entries = (hashes & _HASH) | np.arange(first, first + len(hashes), dtype=np.uint64)
         entries.sort()
         self._rows[first] = len(hashes)
-        self._runs.append(_Run(entries, {first}))
+        self._runs.append(_Run(entries, {first}, self._budget))
         self._merge()
+
+    def close(self) -> None:
+        """Drop all blocks."""
+        for run in self._runs:
+            run.close()
+        self._runs, self._rows = [], {}
 
     def remove(self, first: int) -> None:
         """Remove a block, if it is in the index; runs that are half dead are rewritten."""
@@ -62,8 +75,10 @@ class KeyIndex:
             live = sum(self._rows.get(block, 0) for block in run.blocks)
             if 2 * live > len(run.entries):
                 kept.append(run)
-            elif live:
-                kept.append(self._merged([run]))
+            else:
+                if live:
+                    kept.append(self._merged([run]))
+                run.close()
         self._runs = kept
 
     def find(self, hashes: Numbers, blocks: Collection[int], most: int) -> Numbers | None:
@@ -84,6 +99,8 @@ class KeyIndex:
         while due := next((runs for runs in self._tiers().values() if len(runs) >= FAN_IN), None):
             self._runs = [run for run in self._runs if run not in due]
             self._runs.append(self._merged(due))
+            for run in due:
+                run.close()
 
     def _tiers(self) -> Mapping[int, list[_Run]]:
         """Group runs by size: each tier holds runs four times as long as the one below."""
@@ -100,7 +117,7 @@ class KeyIndex:
         if not blocks <= self._rows.keys():
             entries = entries[self._is_in(self._rows, entries & _PLACE)]
         entries.sort(kind="stable")  # merges sorted runs in linear time
-        return _Run(entries, blocks & self._rows.keys())
+        return _Run(entries, blocks & self._rows.keys(), self._budget)
 
     def _is_in(self, blocks: Collection[int], places: Numbers) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """Return, for each place, whether it is in one of these live blocks."""
@@ -111,35 +128,52 @@ class KeyIndex:
 
 
 class _Run:
-    """Sorted entries of some blocks."""
+    """Sorted entries of some blocks, in memory as far as the budget allows, else in a file."""
 
-    def __init__(self, entries: Numbers, blocks: set[int]) -> None:
-        self.entries = entries
+    def __init__(self, entries: Numbers, blocks: set[int], budget: ArrowBudget) -> None:
         self.blocks = blocks
         # a filter of prefixes, one bit each: most hashes are not in most runs
         self._filter_bits = _bits_of(len(entries) * _FILTER_BITS_PER_ENTRY)
         present = np.zeros(1 << self._filter_bits, dtype=np.bool_)
         present[_prefixes(entries, self._filter_bits)] = True
-        self._filter = np.packbits(present, bitorder="little")
+        present_bits = np.packbits(present, bitorder="little")
         # where the entries of each prefix start
         self._bits = _bits_of(len(entries) // _ENTRIES_PER_START)
-        self._starts = np.zeros((1 << self._bits) + 1, dtype=np.int32)
-        np.cumsum(np.bincount(_prefixes(entries, self._bits), minlength=1 << self._bits), out=self._starts[1:])
+        starts = np.zeros((1 << self._bits) + 1, dtype=np.int32)
+        np.cumsum(np.bincount(_prefixes(entries, self._bits), minlength=1 << self._bits), out=starts[1:])
+        arrays: list[np.ndarray[Any, Any]] = [entries, present_bits, starts]
+        self._budget, self._taken = budget, sum(each.nbytes for each in arrays)
+        self._file: MappedFile | None = None
+        if not budget.take(self._taken):
+            self._taken = 0
+            self._file, arrays = mapped_arrays(arrays)
+        self.entries: Numbers
+        self.entries, self._filter, self._starts = arrays
+
+    def close(self) -> None:
+        """Return what the run takes of the budget."""
+        self._budget.give_back(self._taken)
+
+    def release(self) -> None:
+        """Give back the pages of a file that have been read."""
+        if self._file is not None:
+            self._file.release()
 
     def candidates(self, hashes: Numbers) -> _Candidates:
         """Return the entries that share a prefix with one of these hashes."""
         prefixes = _prefixes(hashes, self._filter_bits)
         hashes = hashes[(self._filter[prefixes >> 3] >> (prefixes & 7).astype(np.uint8) & 1).view(np.bool_)]
         prefixes = _prefixes(hashes, self._bits)
-        starts = self._starts[prefixes]
-        return _Candidates(self.entries, hashes, starts, self._starts[prefixes + 1] - starts)
+        starts, ends = self._starts[prefixes], self._starts[prefixes + 1]
+        self.release()
+        return _Candidates(self, hashes, starts, ends - starts)
 
 
 @dataclass(slots=True)
 class _Candidates:
     """Entries that share a prefix with a hash: for each hash, where they start and how many there are."""
 
-    entries: Numbers
+    run: _Run
     hashes: Numbers
     starts: Counts
     numbers: Counts
@@ -151,7 +185,8 @@ class _Candidates:
         """Return the entries whose hash equals one of the hashes."""
         # starts [10, 50] and numbers [2, 3] make the positions 10 11 50 51 52
         shift = np.repeat(self.starts - (np.cumsum(self.numbers) - self.numbers), self.numbers)
-        entries = self.entries[np.arange(len(shift)) + shift]
+        entries = self.run.entries[np.arange(len(shift)) + shift]
+        self.run.release()
         equal: Numbers = entries[(entries & _HASH) == np.repeat(self.hashes, self.numbers)]
         return equal
 

@@ -5,7 +5,8 @@ manifest: it drops obsolete segments and loads missing ones from the store.  Fir
 another worker share one path, and no result depends on what the set held before.
 
 Small segments share one Arrow table per relation.  A large one has a DuckDB table of its own, in memory or, in hybrid
-mode, on disk; if rows of its relation are looked up by key, it is kept in Arrow with a hash index instead.
+mode, on disk; if rows of its relation are looked up by key, it is kept in Arrow with a hash index instead, in memory or
+in a mapped file.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import pyarrow as pa
 
 from watersmeet.columns import TIME
 from watersmeet.kernels.api import FOREVER, NEVER, quote
+from watersmeet.state.arrow_budget import ArrowBudget
 from watersmeet.state.disk_tables import DiskTables, is_on_disk, newest_segments
 from watersmeet.state.key_hashes import key_hashes
 from watersmeet.state.keyed_segments import KeyedSegments
@@ -45,8 +47,9 @@ _ERRORS = {
     "Out of Range Error": duckdb.OutOfRangeException,
     "Conversion Error": duckdb.ConversionException,
 }
-#: Rows of one piece of a streamed result.
-_PIECE_ROWS = 131_072
+#: A piece of a streamed result has about so many rows, or bytes if rows are large; DuckDB makes fewer rows at a time.
+_PIECE_ROWS, _PIECE_BYTES = 131_072, 8 << 20
+_READ_ROWS = 2_048
 #: Stored rows sampled to estimate how many a lookup returns, before a relation gets a hash index.
 SAMPLE_ROWS = 10_000
 
@@ -57,14 +60,16 @@ class WorkingSet:
     _table_numbers = itertools.count()
 
     def __init__(
-        self, connection: duckdb.DuckDBPyConnection, on_disk: DiskTables | None = None, *, max_keyed: int = 0
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        on_disk: DiskTables | None = None,
+        budget: ArrowBudget | None = None,
     ) -> None:
         self.statistics: Mapping[str, Any] = {}  # those of the manifest: see StateView
         self.max_bytes: int | None = None  # see StateView
         self._connection = connection
         self._on_disk = on_disk or DiskTables(connection)
-        self._max_keyed = max_keyed  # maximum bytes of all segments for keeping rows in Arrow
-        self._is_hybrid = False
+        self._budget = budget or ArrowBudget(0)
         self._registered = RegisteredTables(connection)
         self._segments: dict[str, Segment] = {}
         self._tables: dict[str, str] = {}  # of segments that are neither small nor keyed
@@ -92,7 +97,6 @@ class WorkingSet:
 
         For ``max_in_memory`` see ``move_to_disk``.
         """
-        self._is_hybrid = max_in_memory is not None
         wanted = {segment.id: segment for segment in live}
         for obsolete in self._segments.keys() - wanted.keys():
             self.remove(obsolete)
@@ -109,8 +113,12 @@ class WorkingSet:
         """
         in_memory = newest_segments(live, max_in_memory)
         for segment in live:
+            if segment.id in in_memory:
+                continue
+            if segment.relation in self._keyed and segment.id in self._keyed[segment.relation]:
+                self._keyed[segment.relation].move_to_file(segment.id)
             name = self._tables.get(segment.id)
-            if name is None or segment.id in in_memory or is_on_disk(name):
+            if name is None or is_on_disk(name):
                 continue
             on_disk = self._on_disk.table(name)
             self._connection.execute(f"CREATE TABLE {on_disk} AS SELECT * FROM {name}")
@@ -123,8 +131,8 @@ class WorkingSet:
         if is_small(segment):
             self._small_of(segment.relation).add(segment, rows)
             return
-        if segment.relation in self._keyed and self._may_use_arrow():
-            self._keyed[segment.relation].add(segment, rows)
+        if segment.relation in self._keyed:
+            self._keyed[segment.relation].add(segment, rows, in_memory=in_memory)
             return
         name = self._new_name()
         if not in_memory:
@@ -166,6 +174,8 @@ class WorkingSet:
             self.remove(id)
         for small in self._small.values():
             small.close()
+        for keyed in self._keyed.values():
+            keyed.close()
 
     # -- for the kernel: see StateView -----------------------------------------------------------------------------
 
@@ -202,10 +212,9 @@ class WorkingSet:
         if joins_as_written:
             self._connection.execute(f"SET disabled_optimizers = '{_ORDERING}'")
         try:
-            reader = self._connection.sql(sql).to_arrow_reader(_PIECE_ROWS)
+            reader = self._connection.sql(sql).to_arrow_reader(_READ_ROWS)
             yield reader.schema.empty_table()
-            for batch in reader:
-                yield pa.Table.from_batches([batch])
+            yield from _pieces(reader)
         except OSError as error:
             kind = _ERRORS.get(str(error).partition(":")[0], duckdb.Error)
             raise kind(str(error)) from None
@@ -222,8 +231,8 @@ class WorkingSet:
     ) -> str | None:
         """Return SQL for stored rows with ``low <= $t <= high``, every row with a probe's key among them.
 
-        Arrow probes use the hash index if the stored rows are many, the probes few, and Arrow may hold the rows; rows
-        that it finds are registered.  SQL probes use the indexes by key and time of large segments, in memory or on
+        Arrow probes use the hash index if the stored rows are many and the probes few; rows that it finds are
+        registered.  SQL probes use the indexes by key and time of large segments, in memory or on
         disk.  Otherwise the result is a scan.
         """
         if not by:
@@ -333,13 +342,9 @@ class WorkingSet:
             indexes[tuple(by)] = SegmentIndex(self._connection, table, by, len(indexes))
         return indexes[tuple(by)]
 
-    def _may_use_arrow(self) -> bool:
-        """Return whether more rows may be kept in Arrow, where DuckDB cannot move them to disk."""
-        return not self._is_hybrid and self.nbytes <= self._max_keyed
-
     def _ensure_keyed(self, relation: str, by: Sequence[str], probes: pa.Table) -> bool:
         """Return whether a relation has a hash index; the first lookup that returns few rows moves it to Arrow."""
-        if relation not in self._keyed and self._may_use_arrow() and self._finds_few(relation, by, probes):
+        if relation not in self._keyed and self._finds_few(relation, by, probes):
             self._move_to_arrow(relation)
         return relation in self._keyed
 
@@ -356,12 +361,25 @@ class WorkingSet:
         return bool(ROWS_PER_FOUND * np.isin(stored, key_hashes(self._connection, probes)).sum() <= len(stored))
 
     def _move_to_arrow(self, relation: str) -> None:
-        keyed = self._keyed[relation] = KeyedSegments(self._connection, self._new_name())
+        keyed = self._keyed[relation] = KeyedSegments(self._connection, self._new_name(), self._budget)
         for segment in self._of(relation):
             if (table := self._tables.get(segment.id)) is not None:
-                keyed.add(segment, self.query(f"SELECT * FROM {table}"))
+                keyed.add(segment, self.query(f"SELECT * FROM {table}"), in_memory=not is_on_disk(table))
                 del self._tables[segment.id]
                 self._connection.execute(f"DROP TABLE {table}")
+
+
+def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    gathered: list[pa.RecordBatch] = []
+    rows = nbytes = 0
+    for batch in batches:
+        gathered.append(batch)
+        rows, nbytes = rows + batch.num_rows, nbytes + batch.nbytes
+        if rows >= _PIECE_ROWS or nbytes >= _PIECE_BYTES:
+            yield pa.Table.from_batches(gathered)
+            gathered, rows, nbytes = [], 0, 0
+    if gathered:
+        yield pa.Table.from_batches(gathered)
 
 
 def _is_within(segment: Segment, low: int, high: int) -> bool:

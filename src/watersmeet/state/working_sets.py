@@ -1,4 +1,4 @@
-"""All working sets of a worker process: one DuckDB, one memory limit, least recently used sets closed first."""
+"""All working sets of a worker process: one DuckDB, one budget for rows in Arrow."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import duckdb
 
+from watersmeet.state.arrow_budget import ArrowBudget
 from watersmeet.state.disk_tables import DiskTables
 from watersmeet.state.working_set import WorkingSet
 
@@ -22,25 +23,24 @@ IDLE_SECONDS = 600.0
 class WorkingSets:
     """Working sets by key, in one DuckDB.
 
-    Sets are kept until they hold more than ``max_bytes`` together, or have not been used for ``idle_seconds``: then
-    their query has ended, or runs elsewhere.  With a ``memory_limit``, all large segments stay in DuckDB, which counts
-    and spills them.
+    DuckDB keeps to ``table_bytes`` (None: its own limit) and spills beyond; rows in Arrow keep to ``keyed_bytes``, and
+    lie in files beyond.  A set that has not been used for ``idle_seconds`` is closed: its query has ended, or runs
+    elsewhere.
     """
 
-    def __init__(self, *, max_bytes: int, memory_limit: str | None = None, idle_seconds: float = IDLE_SECONDS) -> None:
+    def __init__(self, *, keyed_bytes: int, table_bytes: int | None = None, idle_seconds: float = IDLE_SECONDS) -> None:
         config: dict[str, str | bool | int | float | list[str]] = {
             "threads": 1,
             "preserve_insertion_order": False,
             # DuckDB creates it at the first spill and deletes it at the end; the default is the working directory
             "temp_directory": str(Path(tempfile.gettempdir()) / f"watersmeet-{os.getpid()}-{next(_numbers)}"),
         }
-        if memory_limit:
-            config["memory_limit"] = memory_limit
+        if table_bytes is not None:
+            config["memory_limit"] = f"{table_bytes // 1000}kB"
         self._connection = duckdb.connect(":memory:", config=config)
         self._on_disk = DiskTables(self._connection)
         self._connection.execute("SET TimeZone = 'UTC'")
-        self._max_bytes = max_bytes
-        self._max_keyed = 0 if memory_limit else max_bytes  # rows in Arrow are not in DuckDB's limit
+        self._budget = ArrowBudget(keyed_bytes)
         self._idle_seconds = idle_seconds
         self._sets: OrderedDict[tuple[str, ...], WorkingSet] = OrderedDict()
         self._last_used: dict[tuple[str, ...], float] = {}
@@ -49,20 +49,23 @@ class WorkingSets:
         """Return the working set of a bucket (key: query run, operator, bucket), an empty one if it is new."""
         found = self._sets.get(key)
         if found is None:
-            found = self._sets[key] = WorkingSet(self._connection, self._on_disk, max_keyed=self._max_keyed)
+            found = self._sets[key] = WorkingSet(self._connection, self._on_disk, self._budget)
         self._sets.move_to_end(key)
         self._last_used[key] = time.monotonic()
         return found
 
-    def trim(self) -> None:
-        """Close idle sets, then the least recently used ones until the rest fits.  The newest set always stays."""
-        total = sum(each.nbytes for each in self._sets.values())
+    @property
+    def keyed_bytes_left(self) -> int:
+        """What is left of ``keyed_bytes``."""
+        return self._budget.left
+
+    def close_idle(self) -> None:
+        """Close the sets that have been idle for long.  The newest set always stays."""
         idle_since = time.monotonic() - self._idle_seconds
         while len(self._sets) > 1:
             key = next(iter(self._sets))
-            if total <= self._max_bytes and self._last_used[key] > idle_since:
+            if self._last_used[key] > idle_since:
                 break
-            total -= self._sets[key].nbytes
             self._close(key)
 
     def forget(self) -> None:

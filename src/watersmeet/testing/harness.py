@@ -44,7 +44,8 @@ __all__ = ["Harness", "StepInput", "StepOutcome", "load_script"]
 class Harness(Rig):
     """One running query, or those of a statement set; ``step`` feeds it a batch.
 
-    ``buckets`` is the number of buckets of a query whose SETTINGS do not name one.
+    ``buckets`` is the number of buckets of a query whose SETTINGS do not name one.  DuckDB keeps to ``table_bytes``;
+    a batch with rows of more than ``max_step_bytes`` in a bucket is taken in several steps.
     """
 
     def __init__(
@@ -53,7 +54,8 @@ class Harness(Rig):
         query: Query | StatementSet,
         *,
         buckets: int = 2,
-        memory_limit: str | None = None,
+        table_bytes: int | None = None,
+        max_step_bytes: int | None = None,
     ) -> None:
         self.streams = streams
         self._tables: dict[str, pa.Table] = {}  # by lower-case name
@@ -61,7 +63,8 @@ class Harness(Rig):
             self.plan = plan_query(query, streams, self._open_table)
         else:
             self.plan = plan_set(query, streams, self._open_table)
-        self._working_sets = _working_sets(memory_limit)
+        self._working_sets = _working_sets(table_bytes)
+        self._max_step_bytes = max_step_bytes
         self._stores: dict[tuple[str, int], MemoryStore] = defaultdict(MemoryStore)
         self._hot_keys: dict[str, HeldHotKeys] = defaultdict(HeldHotKeys)  # by operator
         self._sizes: dict[str, HeldSizes] = defaultdict(HeldSizes)
@@ -145,6 +148,7 @@ class Harness(Rig):
                 self._working_sets.get(spec.name, str(bucket)),
                 hot_keys=self._hot_keys[spec.name],
                 sizes=self._sizes[spec.name],
+                max_step_bytes=self._max_step_bytes,
             )
         ]
 
@@ -207,8 +211,8 @@ class HeldSizes:
 
 
 @cache
-def _working_sets(memory_limit: str | None) -> WorkingSets:
-    return WorkingSets(max_bytes=1 << 30, memory_limit=memory_limit)
+def _working_sets(table_bytes: int | None) -> WorkingSets:
+    return WorkingSets(keyed_bytes=1 << 30, table_bytes=table_bytes)
 
 
 def _stream(part: PhysicalInput) -> str:

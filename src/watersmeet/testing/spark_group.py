@@ -94,10 +94,10 @@ class SparkGroup:
     """Several queries in one Spark query over one feed, in a folder of their own; call ``close`` at the end.
 
     Call ``add`` for all queries before the first ``step``, which starts them.  ``buckets`` applies to queries whose
-    SETTINGS do not name a number.  With ``cache_bytes = 1`` a worker keeps the working set of one bucket only.
+    SETTINGS do not name a number.
     """
 
-    def __init__(self, spark: SparkSession, folder: Path, *, buckets: int = 2, cache_bytes: int = 1 << 30) -> None:
+    def __init__(self, spark: SparkSession, folder: Path, *, buckets: int = 2) -> None:
         self._spark = spark
         self._folder = folder
         self._feed = folder / "feed"
@@ -105,7 +105,7 @@ class SparkGroup:
         self._feed.mkdir(parents=True)
         self._source = read_feed(spark, self._feed)
         self._default_buckets = buckets
-        self._resources = Resources(cache_bytes=cache_bytes)
+        self._resources = Resources()
         self._runs: list[QueryRun] = []
         self._frames: dict[int, DataFrame] = {}
         self._query: StreamingQuery | None = None

@@ -67,16 +67,14 @@ def spark_rigs(spark: SparkSession, folder: Path) -> Iterator[Callable[[Mapping[
             made.pop().close()
 
 
-def run_group(
-    spark: SparkSession, cases: Sequence[Case], folder: Path, *, buckets: int = 2, cache_bytes: int = 1 << 30
-) -> list[Failure | None]:
+def run_group(spark: SparkSession, cases: Sequence[Case], folder: Path, *, buckets: int = 2) -> list[Failure | None]:
     """Run cases side by side; return for each one the first difference, or None.
 
     A restart that one case asks for restarts all of them, which must not change any result.  If the run itself fails,
     the cases run again one by one, to find the one at fault.
     """
     failures: list[Failure | None] = [None] * len(cases)
-    group = SparkGroup(spark, folder / "group", buckets=buckets, cache_bytes=cache_bytes)
+    group = SparkGroup(spark, folder / "group", buckets=buckets)
     try:
         _run_together(group, cases, failures)
     except Exception:  # noqa: BLE001 - the single runs report it

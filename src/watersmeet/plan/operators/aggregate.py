@@ -49,6 +49,11 @@ class AggregateOperator(PhysicalOperator):
     aggregation: Aggregation
 
     @property
+    def takes_pieces(self) -> bool:
+        """Always."""
+        return True
+
+    @property
     def added_types(self) -> Mapping[str, pa.DataType]:
         """Keys and the functions' values."""
         return self.kernel.output_types

@@ -42,6 +42,11 @@ class AsofOperator(PhysicalOperator):
     kernel: AsofKernel
     access: str
 
+    @property
+    def takes_pieces(self) -> bool:
+        """If it waits for the frontier; otherwise a row is joined with what is there."""
+        return isinstance(self.kernel, AsofJoin)
+
     def explain(self, plan: PhysicalPlan) -> Iterator[str]:
         """Kind, keys, which row is picked, and what bounds the state of each side."""
         match = self.kernel.match

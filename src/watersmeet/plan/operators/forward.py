@@ -16,6 +16,11 @@ class ForwardOperator(PhysicalOperator):
     """Stores nothing; no row is late."""
 
     @property
+    def takes_pieces(self) -> bool:
+        """Always."""
+        return True
+
+    @property
     def passes_any_time(self) -> bool:
         """Always."""
         return True

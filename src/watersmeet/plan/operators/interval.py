@@ -23,6 +23,11 @@ class IntervalOperator(WindowedOperator):
     """Inputs are append-only; EMIT CHANGELOG retracts a padded or anti row at its first match."""
 
     @property
+    def takes_pieces(self) -> bool:
+        """Unless rows are evicted: which ones, depends on those that come with them."""
+        return not isinstance(self.kernel, EvictingJoin)
+
+    @property
     def gives_matches(self) -> bool:
         """Results of an inner join; other kinds count their matches themselves."""
         return self.match.kind is JoinKind.INNER

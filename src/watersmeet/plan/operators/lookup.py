@@ -36,6 +36,11 @@ class LookupOperator(PhysicalOperator):
     table: Input
 
     @property
+    def takes_pieces(self) -> bool:
+        """Always."""
+        return True
+
+    @property
     def added_types(self) -> Mapping[str, pa.DataType]:
         """The columns that were looked up."""
         return self.kernel.looked_up

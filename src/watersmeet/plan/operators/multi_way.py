@@ -32,6 +32,11 @@ class MultiWayOperator(PhysicalOperator):
 
     kernel: MultiWayJoin
 
+    @property
+    def takes_pieces(self) -> bool:
+        """Always."""
+        return True
+
     def explain(self, plan: PhysicalPlan) -> Iterator[str]:
         """Streams, keys, windows, conditions, and what bounds the state of each stream."""
         yield from self.explain_join(plan)

@@ -25,6 +25,11 @@ class OrderedOperator(PhysicalOperator):
 
     kernel: OrderedEmit
 
+    @property
+    def takes_pieces(self) -> bool:
+        """Always."""
+        return True
+
     def explain(self, plan: PhysicalPlan) -> Iterator[str]:
         """One line."""
         input = input_of(self.kernel.time, plan)

@@ -17,6 +17,11 @@ class SharedOperator(PhysicalOperator):
     kernel: SharedJoins
 
     @property
+    def takes_pieces(self) -> bool:
+        """Always."""
+        return True
+
+    @property
     def results(self) -> tuple[Mapping[str, str], ...]:
         """By query: each result column, and the store's column that holds it."""
         return tuple(dict(self._columns(query)) for query in range(len(self.queries)))

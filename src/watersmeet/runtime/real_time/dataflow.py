@@ -105,8 +105,7 @@ def build_live(
                 {number: receivers[number] for number in stage if number in receivers},
                 run,
                 epochs,
-                resources.cache_bytes,
-                resources.memory_limit,
+                resources.memory,
                 resources.side_folder,
             )
             shuffled = reduce(DataFrame.unionAll, frames).repartition(len(buckets), "bucket")

@@ -25,6 +25,7 @@ from watersmeet.engine.outbox import Outbox
 from watersmeet.engine.settle import settled
 from watersmeet.engine.specs import OperatorSpec
 from watersmeet.engine.unpack import write_side_rows
+from watersmeet.runtime.memory_setting import MemorySetting
 from watersmeet.runtime.real_time.arrivals import Arrivals
 from watersmeet.runtime.real_time.epochs import Epochs
 from watersmeet.runtime.real_time.live_task import live_task
@@ -64,8 +65,7 @@ class LiveOperatorTask:
     sends_to: Mapping[int, int]
     run_id: str
     epochs: Epochs
-    cache_bytes: int
-    memory_limit: str | None
+    memory: MemorySetting
     side_folder: str | None
 
     @property
@@ -100,7 +100,7 @@ class LiveOperatorTask:
                 due = ended + _pause_after(ended - began)
             for bucket in buckets.values():
                 yield from bucket.close()
-            working_sets(self.cache_bytes, self.memory_limit).trim()
+            working_sets(self.memory.here()).close_idle()
 
     def _sorted(self, arrived: Iterable[Frame]) -> tuple[dict[_Place, list[Frame]], list[Frame]]:
         """The frames for each operator's bucket here, and the bundles for operators of later stages."""
@@ -127,7 +127,7 @@ class _Bucket:
         self._task, self._operator, self._number = task, operator, number
         self._spec = spec = task.operators[operator]
         self._store: EpochStore = task.epochs.open("operators", spec.name, str(number))
-        working_set = working_sets(task.cache_bytes, task.memory_limit).get(task.run_id, spec.name, str(number))
+        working_set = working_sets(task.memory.here()).get(task.run_id, spec.name, str(number))
         self._bucket = OpenBucket(spec, number, self._store, working_set)
         self._side: list[pa.Table] = []
 

@@ -12,6 +12,7 @@ from watersmeet.errors import WatersmeetError
 from watersmeet.runtime.dataflow import Resources, Source, new_buckets
 from watersmeet.runtime.failures import planning, translate
 from watersmeet.runtime.job import Job, Run, batch_key, query_key
+from watersmeet.runtime.memory_setting import memory_setting
 from watersmeet.runtime.real_time.dataflow import build_live, live_inputs, source_tasks
 from watersmeet.runtime.real_time.epochs import Epochs, RunStart, named_runs, next_run
 from watersmeet.runtime.real_time.run_log import RunLog
@@ -61,7 +62,7 @@ class RealTime:
             starts = self._log.read()
             run, first, base = next_run(starts, self._log.committed())
             origin = starts[0] if starts else self._origin(sources, buckets)
-            resources = Resources(settings.cache_bytes, settings.memory_limit, job.checkpoint.side)
+            resources = Resources(memory_setting(spark, settings.worker_memory), job.checkpoint.side)
             epochs = Epochs(job.checkpoint.epochs, run, first, base)
             dataflow = build_live(spark, job.plan, sources, buckets, resources, epochs, origin, self.control)
             check_slots(spark, dataflow.slots)

@@ -1,0 +1,71 @@
+"""What a worker process may take: as the query says, else a share of what its machine or container has."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from watersmeet.runtime.masters import workers_are_here
+from watersmeet.settings.query_settings import LEAST_WORKER_BYTES
+from watersmeet.state.worker_memory import WorkerMemory
+
+#: Limits of the container, in cgroups of version 2 and 1; "max" or a huge number if there is none.
+_CONTAINER_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+#: What is left for the system, in percent.
+_FOR_SYSTEM = 20
+#: A task slot has other Python processes beside the one with state: they pack and unpack rows.
+_OTHER_WORKERS_BYTES = 250_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySetting:
+    """The memory of a worker process.
+
+    - ``wanted``: what the query says (None: nothing).
+    - ``slots``: how many tasks run at once on its machine (None: one for each core there).
+    - ``jvm_bytes``: what the JVM beside it may take.
+    """
+
+    wanted: int | None = None
+    slots: int | None = None
+    jvm_bytes: int = 1 << 30
+
+    def here(self) -> WorkerMemory:
+        """The memory of a worker on this machine."""
+        if self.wanted is not None:
+            return WorkerMemory(self.wanted)
+        usable = machine_memory() * (100 - _FOR_SYSTEM) // 100 - self.jvm_bytes
+        share = usable // (self.slots or os.cpu_count() or 1) - _OTHER_WORKERS_BYTES
+        return WorkerMemory(max(share, LEAST_WORKER_BYTES))
+
+
+def memory_setting(spark: SparkSession, wanted: int | None) -> MemorySetting:
+    """The memory of workers of this Spark session."""
+    context = spark.sparkContext
+    jvm = context._jvm
+    assert jvm is not None
+    if workers_are_here(spark):
+        return MemorySetting(wanted, context.defaultParallelism, int(jvm.java.lang.Runtime.getRuntime().maxMemory()))
+    slots = context.getConf().get("spark.executor.cores")
+    heap = jvm.org.apache.spark.network.util.JavaUtils.byteStringAsBytes(
+        context.getConf().get("spark.executor.memory", "1g")
+    )
+    return MemorySetting(wanted, int(slots) if slots else None, int(heap))
+
+
+@cache
+def machine_memory() -> int:
+    """The bytes of memory that this machine has, or the container in which this process runs."""
+    found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for path in map(Path, _CONTAINER_LIMITS):
+        try:
+            text = path.read_text(encoding="ascii").strip()
+        except OSError:
+            continue
+        if text.isdecimal():
+            found.append(int(text))
+    return min(found)

@@ -1,0 +1,80 @@
+"""Rows and indexes in files of this process, mapped into its memory: the system reads pages when they are used.
+
+Pages that were read count as memory of the process until they are given back.  They can always be read again, so giving
+them back never loses anything; whoever has used a file does it.
+"""
+
+from __future__ import annotations
+
+import mmap
+import tempfile
+from collections.abc import Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.errors import LimitError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_ALIGNMENT = 64
+
+
+class MappedFile:
+    """A file in the folder for temporary files, without a name: it vanishes with the process, however that ends."""
+
+    def __init__(self, file: Any) -> None:
+        file.flush()
+        self.size = file.tell()
+        self._mapped = mmap.mmap(file.fileno(), self.size, prot=mmap.PROT_READ)
+        self.buffer = pa.py_buffer(self._mapped)
+
+    def release(self) -> None:
+        """Give back the pages that have been read."""
+        if hasattr(mmap, "MADV_DONTNEED"):
+            self._mapped.madvise(mmap.MADV_DONTNEED)
+
+
+def mapped_table(rows: pa.Table) -> tuple[MappedFile, pa.Table]:
+    """Write rows to a file; return it and the same rows, in one chunk, whose buffers lie in it.
+
+    Raises ``LimitError`` if the disk is full.
+    """
+    with _new_file() as file:
+        sink = pa.PythonFile(file, mode="w")
+        with pa.ipc.new_file(sink, rows.schema) as writer:
+            writer.write_table(rows.combine_chunks())
+        mapped = MappedFile(file)
+    return mapped, pa.ipc.open_file(mapped.buffer).read_all()
+
+
+def mapped_arrays(arrays: Sequence[np.ndarray[Any, Any]]) -> tuple[MappedFile, list[np.ndarray[Any, Any]]]:
+    """Write arrays to a file; return it and the same arrays, which lie in it.  Raises as ``mapped_table`` does."""
+    with _new_file() as file:
+        offsets = []
+        for array in arrays:
+            file.write(bytes(-file.tell() % _ALIGNMENT))
+            offsets.append(file.tell())
+            file.write(array.tobytes())
+        file.write(bytes(1))  # a file of no bytes cannot be mapped
+        mapped = MappedFile(file)
+    found = [
+        np.frombuffer(mapped.buffer, array.dtype, len(array), offset)
+        for array, offset in zip(arrays, offsets, strict=True)
+    ]
+    return mapped, found
+
+
+@contextmanager
+def _new_file() -> Iterator[Any]:
+    try:
+        with tempfile.TemporaryFile(prefix="watersmeet-") as file:
+            yield file
+    except OSError as error:
+        raise LimitError(
+            f"state beyond worker_memory cannot be written to {tempfile.gettempdir()}: {error.strerror or error}",
+            hint="free space on that disk, set TMPDIR to another, or raise worker_memory, and resume; nothing was lost",
+        ) from None

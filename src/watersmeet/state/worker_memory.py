@@ -1,0 +1,48 @@
+"""How the memory of one worker process is divided.
+
+What a process needs before it holds a row is a constant.  Of the rest:
+
+======== ===== =====================================================================================
+share    of 20 for
+======== ===== =====================================================================================
+tables   10    DuckDB: state in tables, hash tables of joins; beyond it, DuckDB spills to disk
+keyed    4     rows that are looked up by key, with their indexes; beyond it, they lie in mapped files
+step     2     the rows of one step; a batch with more is taken in several steps
+======== ===== =====================================================================================
+
+What is left is for what a step makes of its rows: results under way, rows to store, and their encoded form.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: Python with its libraries, as resident as the kernel counts it.
+BASE_BYTES = 140_000_000
+#: A step of fewer bytes costs more than its rows.
+_LEAST_STEP_BYTES = 8_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerMemory:
+    """The shares of ``total`` bytes, at least ``LEAST_WORKER_BYTES`` of settings/query_settings.py."""
+
+    total: int
+
+    @property
+    def table_bytes(self) -> int:
+        """The limit of DuckDB."""
+        return self._share(10)
+
+    @property
+    def keyed_bytes(self) -> int:
+        """What rows in Arrow and their indexes may take."""
+        return self._share(4)
+
+    @property
+    def step_bytes(self) -> int:
+        """What the rows of one step may take."""
+        return max(self._share(2), _LEAST_STEP_BYTES)
+
+    def _share(self, parts: int) -> int:
+        return (self.total - BASE_BYTES) * parts // 20
