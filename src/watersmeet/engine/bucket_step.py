@@ -46,12 +46,10 @@ def run_step(
 ) -> Iterator[Frame]:
     """Take one batch of one bucket, write its state, and yield the frames that it sends on, results as they are made.
 
-    The batch is done when all frames are taken.  One with rows of more than ``max_step_bytes`` is taken in several
-    steps, if the operator can.  For the other parameters and errors see ``OpenBucket``.
+    The batch is done when all frames are taken.  For the parameters and errors see ``OpenBucket``.
     """
-    opened = OpenBucket(spec, bucket, store, working_set, local_copies, hot_keys, sizes)
-    for piece in in_pieces(frames, max_step_bytes if spec.takes_pieces else None):
-        yield from opened.stream(piece)
+    opened = OpenBucket(spec, bucket, store, working_set, local_copies, hot_keys, sizes, max_step_bytes)
+    yield from opened.stream(frames)
     yield from opened.close()
 
 
@@ -60,7 +58,8 @@ class OpenBucket:
 
     ``local_copies`` holds copies of the bucket's segments that workers of this machine left for each other.
     ``hot_keys`` is the log that the rows of a step were packed by (None: the query spreads no keys).  ``sizes`` is
-    the log of all buckets' sizes (None: not known, so that each may hold an even share of a limit).
+    the log of all buckets' sizes (None: not known, so that each may hold an even share of a limit).  Frames with rows of
+    more than ``max_step_bytes`` are taken in several steps, if the operator can.
 
     Raises ``CheckpointError`` if the stored state belongs to another plan or format.
     """
@@ -74,7 +73,9 @@ class OpenBucket:
         local_copies: LocalCopies | None = None,
         hot_keys: HotKeyLog | None = None,
         sizes: SizeLog | None = None,
+        max_step_bytes: int | None = None,
     ) -> None:
+        self._max_step_bytes = max_step_bytes
         self._spec, self._bucket, self._store = spec, bucket, store
         self._working_set, self._hot_keys = working_set, hot_keys
         self._sizes, self._known_sizes, self._evicted_bytes = sizes, sizes.read() if sizes else {}, 0
@@ -85,7 +86,7 @@ class OpenBucket:
         self._step_times: Counter[int] = Counter()
 
     def step(self, frames: Iterable[Frame]) -> Outbox:
-        """Take one step and return what it sends on; ``advanced`` and ``close`` report its frontier.
+        """Take frames and return what they make it send on; ``advanced`` and ``close`` report its frontier.
 
         Raises ``LimitError`` if the state would exceed its limit or a step needs more memory than there is.  Then the
         bucket cannot be used further, and nothing since the last commit counts.
@@ -95,14 +96,19 @@ class OpenBucket:
         return Outbox(self._spec, self._bucket, pa.concat_tables(pieces) if pieces else None, others)
 
     def stream(self, frames: Iterable[Frame]) -> Iterator[Frame]:
-        """Take one step while its frames are taken; raises what ``step`` raises."""
+        """Take frames and yield what they make it send on; raises what ``step`` raises."""
         others: list[Frame] = []
         for query, rows in self._take(frames, others):
             yield from result_frames(self._spec, self._bucket, query, rows)
         yield from others
 
     def _take(self, frames: Iterable[Frame], others: list[Frame]) -> Iterator[tuple[int, pa.Table]]:
-        """Take one step: yield its results, each with the number of its query; at the end add the ``others``."""
+        """Yield results, each with the number of its query; at the end add the ``others``."""
+        most = self._max_step_bytes if self._spec.takes_pieces else None
+        for piece in in_pieces(frames, most):
+            yield from self._take_step(piece, others)
+
+    def _take_step(self, frames: Iterable[Frame], others: list[Frame]) -> Iterator[tuple[int, pa.Table]]:
         spec, manifest, working_set = self._spec, self._manifest, self._working_set
         began = time.monotonic()
         inbox = sort_inbox(spec, frames)
@@ -117,7 +123,7 @@ class OpenBucket:
         manifest.next_rid += sum(table.num_rows for table in inputs.values())
         manifest.step += 1
 
-        apply_result(self._log, result, spec.kernel.partition_width)
+        apply_result(self._log, result, spec.kernel.partition_width, self._max_step_bytes)
         working_set.move_to_disk(manifest.segments, spec.max_rows_in_memory)
         check_limit(spec, manifest, self._others_bytes())
         self._evicted_bytes += result.evicted_bytes

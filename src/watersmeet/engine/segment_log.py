@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -50,10 +51,10 @@ class SegmentLog:
             self.copies.remove(segment.id)
 
 
-def apply_result(log: SegmentLog, result: StepResult, width: int | None) -> None:
+def apply_result(log: SegmentLog, result: StepResult, width: int | None, max_step_bytes: int | None = None) -> None:
     """Drop segments that are expired or replaced, add the new rows, and merge small segments.
 
-    ``width`` is the kernel's partition width.
+    ``width`` is the kernel's partition width; no merge reads more than ``max_step_bytes`` at once.
     """
     for segment in list(log.manifest.segments):
         if segment.high < result.forget.get(segment.relation, NEVER) or segment.relation in result.replace:
@@ -63,15 +64,19 @@ def apply_result(log: SegmentLog, result: StepResult, width: int | None) -> None
     for relation, rows in (*result.replace.items(), *result.store.items()):
         for piece in split_by_time(rows, width):
             log.add(relation, piece)
-    for group in plan_merges(log.manifest.segments, width):
-        relation = group[0].relation
-        merged = log.working_set.read(group)
-        past = result.forget.get(relation, NEVER)
-        live = merged.filter(pc.greater_equal(merged[TIME], pa.scalar(past, pa.int64())))
-        for segment in group:
-            log.drop(segment)
-        if live.num_rows:
-            log.add(relation, live)
+    for group in plan_merges(log.manifest.segments, width, max_step_bytes):
+        _merge(log, group, result.forget.get(group[0].relation, NEVER))
+
+
+def _merge(log: SegmentLog, group: Sequence[Segment], past: int) -> None:
+    """Write segments again as one, without rows before ``past``."""
+    rows = log.working_set.read(group)
+    if any(segment.low < past for segment in group):
+        rows = rows.filter(pc.greater_equal(rows[TIME], pa.scalar(past, pa.int64())))
+    for segment in group:
+        log.drop(segment)
+    if rows.num_rows:
+        log.add(group[0].relation, rows)
 
 
 def _remove_rows(log: SegmentLog, relation: str, gone: pa.Table) -> None:

@@ -7,6 +7,7 @@ class ArrowBudget:
     """So many bytes, for all working sets of a process together."""
 
     def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
         self.left = max_bytes
 
     def take(self, nbytes: int) -> bool:

@@ -31,19 +31,22 @@ MAX_MERGE_BYTES = 32 * 1024 * 1024
 _SMALLEST_TIER_BYTES = 64 * 1024
 
 
-def plan_merges(segments: Iterable[Segment], width: int | None) -> list[list[Segment]]:
-    """Return groups of segments, each to be rewritten as one.
+def plan_merges(
+    segments: Iterable[Segment], width: int | None, max_bytes: int | None = None
+) -> list[list[Segment]]:
+    """Return groups of segments, each to be rewritten as one, of at most ``max_bytes``.
 
     ``width`` is the least width of a time partition in the units of ``$t`` (None: one partition).
     """
     by_relation: dict[str, list[Segment]] = defaultdict(list)
     for segment in segments:
         by_relation[segment.relation].append(segment)
-    return [group for each in by_relation.values() for group in _merges_of_relation(each, width)]
+    largest = MAX_MERGE_BYTES if max_bytes is None else min(MAX_MERGE_BYTES, max_bytes // FAN_IN)
+    return [group for each in by_relation.values() for group in _merges_of_relation(each, width, largest)]
 
 
-def _merges_of_relation(segments: list[Segment], width: int | None) -> list[list[Segment]]:
-    most = _max_bytes(segments, width)
+def _merges_of_relation(segments: list[Segment], width: int | None, largest: int) -> list[list[Segment]]:
+    most = min(_max_bytes(segments, width), largest)
     candidates = [segment for segment in segments if segment.nbytes <= most]
     groups: dict[tuple[int, int], list[Segment]] = defaultdict(list)
     fitting = _fitting_width(candidates, width)

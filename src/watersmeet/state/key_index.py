@@ -24,6 +24,10 @@ Counts = np.ndarray[tuple[int], np.dtype[np.int32]]
 FAN_IN = 4
 #: Longer runs are not merged: they are dropped whole once the rows of their time have expired.
 MAX_MERGED = 1_000_000
+#: To merge four runs takes about so many bytes for each entry of one; it may take as many as the budget.
+_BYTES_PER_MERGED = 64
+#: Entries that are handled at once where each needs more room than in the run.
+_AT_ONCE = 131_072
 #: A place is below this and takes the low 32 bits of an entry; the hash has the high 32 bits.
 MAX_PLACES = 1 << 32
 _PLACE = np.uint64(MAX_PLACES - 1)
@@ -106,7 +110,7 @@ class KeyIndex:
         """Group runs by size: each tier holds runs four times as long as the one below."""
         tiers: dict[int, list[_Run]] = defaultdict(list)
         for run in self._runs:
-            if len(run.entries) <= MAX_MERGED:
+            if len(run.entries) <= min(MAX_MERGED, self._budget.max_bytes // _BYTES_PER_MERGED):
                 tiers[(len(run.entries).bit_length() + 1) // 2].append(run)  # 16 to 63 entries: tier 3
         return tiers
 
@@ -134,14 +138,12 @@ class _Run:
         self.blocks = blocks
         # a filter of prefixes, one bit each: most hashes are not in most runs
         self._filter_bits = _bits_of(len(entries) * _FILTER_BITS_PER_ENTRY)
-        present = np.zeros(1 << self._filter_bits, dtype=np.bool_)
-        present[_prefixes(entries, self._filter_bits)] = True
-        present_bits = np.packbits(present, bitorder="little")
+        present = _present(entries, self._filter_bits)
         # where the entries of each prefix start
         self._bits = _bits_of(len(entries) // _ENTRIES_PER_START)
         starts = np.zeros((1 << self._bits) + 1, dtype=np.int32)
         np.cumsum(np.bincount(_prefixes(entries, self._bits), minlength=1 << self._bits), out=starts[1:])
-        arrays: list[np.ndarray[Any, Any]] = [entries, present_bits, starts]
+        arrays: list[np.ndarray[Any, Any]] = [entries, present, starts]
         self._budget, self._taken = budget, sum(each.nbytes for each in arrays)
         self._file: MappedFile | None = None
         if not budget.take(self._taken):
@@ -189,6 +191,17 @@ class _Candidates:
         self.run.release()
         equal: Numbers = entries[(entries & _HASH) == np.repeat(self.hashes, self.numbers)]
         return equal
+
+
+def _present(entries: Numbers, bits: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+    """Return which prefixes ascending entries have, a bit each."""
+    found = np.zeros(max((1 << bits) // 8, 1), dtype=np.uint8)
+    for start in range(0, len(entries), _AT_ONCE):
+        prefixes = _prefixes(entries[start : start + _AT_ONCE], bits)
+        places, masks = prefixes >> 3, np.left_shift(1, prefixes & 7).astype(np.uint8)
+        firsts = np.flatnonzero(np.append(True, places[1:] != places[:-1]))
+        found[places[firsts]] |= np.bitwise_or.reduceat(masks, firsts)
+    return found
 
 
 def _bits_of(number: int) -> int:

@@ -127,8 +127,9 @@ class _Bucket:
         self._task, self._operator, self._number = task, operator, number
         self._spec = spec = task.operators[operator]
         self._store: EpochStore = task.epochs.open("operators", spec.name, str(number))
-        working_set = working_sets(task.memory.here()).get(task.run_id, spec.name, str(number))
-        self._bucket = OpenBucket(spec, number, self._store, working_set)
+        memory = task.memory.here()
+        working_set = working_sets(memory).get(task.run_id, spec.name, str(number))
+        self._bucket = OpenBucket(spec, number, self._store, working_set, max_step_bytes=memory.step_bytes)
         self._side: list[pa.Table] = []
 
     def step(self, frames: Sequence[Frame]) -> Iterator[pa.RecordBatch]:
