@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.ways import ways
+from watersmeet.engine import frames
 from watersmeet.testing.harness import Harness
 from watersmeet.testing.notation import Case, read_cases
 from watersmeet.testing.runner import run_case
@@ -25,6 +26,27 @@ CASES = [
 @pytest.mark.parametrize("case", CASES)
 def test_case(case: Case) -> None:
     failure = run_case(case)
+    assert failure is None, f"{case.path}:{failure.line}: {case.title}\n{failure.report}"
+
+
+#: Here fewer rows are stored if a row and its partner come in one step.
+STORES_MORE = "rows that meet what OR combines with NOT EXISTS come at once, the others when their windows close"
+
+
+@pytest.mark.sample(20)
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=f"{path.stem}-{case.title}")
+        for path in FILES
+        for case in read_cases(path)
+        if case.title != STORES_MORE
+    ],
+)
+def test_batches_taken_row_by_row(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each row is a frame, and each frame a step where the operator takes pieces: the same results."""
+    monkeypatch.setattr(frames, "MAX_PAYLOAD_BYTES", 1)
+    failure = run_case(case, partial(Harness, max_step_bytes=1))
     assert failure is None, f"{case.path}:{failure.line}: {case.title}\n{failure.report}"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -84,12 +85,13 @@ def pack(batches: Iterable[pa.RecordBatch], spec: PackSpec, hot_keys: Entry = NO
 
 
 def _gather(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Collect batches into larger tables: a compute call costs about the same for few rows as for many."""
+    """Collect batches into larger tables: a compute call costs about the same for few rows as for many.
+
+    A batch that is itself too large is divided.
+    """
     gathered: list[pa.RecordBatch] = []
     nbytes = 0
-    for batch in batches:
-        if batch.num_rows == 0:
-            continue
+    for batch in chain.from_iterable(map(_divided, batches)):
         gathered.append(batch)
         nbytes += batch.nbytes
         if nbytes >= _FLUSH_BYTES:
@@ -97,6 +99,13 @@ def _gather(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
             gathered, nbytes = [], 0
     if gathered:
         yield pa.Table.from_batches(gathered)
+
+
+def _divided(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Yield slices of equally many rows, of at most ``_FLUSH_BYTES`` on average; none of no rows."""
+    step = -(-batch.num_rows // max(1, -(-batch.nbytes // _FLUSH_BYTES)))
+    for start in range(0, batch.num_rows, step or 1):
+        yield batch.slice(start, step)
 
 
 def _pack_rows(rows: pa.Table, spec: PackSpec, hot_keys: HotKeys, task: _Task) -> Iterator[Frame]:

@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 from watersmeet.columns import SEQUENCE, TP_TIME
 from watersmeet.errors import ConnectorError
 
-_ROWS = 131_072
+#: So many rows are read at once, or rows of so many bytes.
+_ROWS, _BYTES = 131_072, 32 << 20
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -65,7 +66,7 @@ def _read(opened: pq.ParquetFile, path: str, file: ParquetFile, wanted: ParquetR
         if field.name.lower() in in_file and field.name.lower() not in in_path
     }
     first = 0
-    for batch in opened.iter_batches(_ROWS, columns=list(found.values()), use_threads=False):
+    for batch in opened.iter_batches(_rows_at_once(opened.metadata), columns=list(found.values()), use_threads=False):
         columns = []
         for field in wanted.schema:
             if field.name in found:
@@ -80,6 +81,12 @@ def _read(opened: pq.ParquetFile, path: str, file: ParquetFile, wanted: ParquetR
             rows = rows.append_column(SEQUENCE, _places(file.place, first, batch.num_rows))
         first += batch.num_rows
         yield rows
+
+
+def _rows_at_once(metadata: pq.FileMetaData) -> int:
+    """Return how many rows to read at once, fewer of large ones."""
+    nbytes = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
+    return max(1, min(_ROWS, _BYTES * metadata.num_rows // max(nbytes, 1)))
 
 
 def _by_name(names: Iterable[str], path: str) -> dict[str, str]:

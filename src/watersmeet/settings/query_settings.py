@@ -7,10 +7,11 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from watersmeet.errors import ConfigError
 from watersmeet.settings.durations import seconds
 from watersmeet.settings.option_parsing import parse_options
 from watersmeet.settings.seek import seek_text
-from watersmeet.settings.sizes import size
+from watersmeet.settings.sizes import size, size_text
 
 REAL_TIME = "real_time"
 #: With less memory, a worker has no room for rows beside Python and its libraries.
@@ -76,7 +77,7 @@ class QuerySettings(BaseModel):
     """Whether rows of hot keys are spread over the buckets; by default in queries that Watersmeet runs."""
     skew_rows: Annotated[int, Field(gt=0)] = 10_000
     """The least number of rows in one batch with which a key may be hot."""
-    worker_memory: Annotated[int, Field(ge=LEAST_WORKER_BYTES)] | None = None
+    worker_memory: int | None = None
     """The memory of one worker process in bytes, written ``'600MB'``; beyond it, state lies on disk and batches are
     taken in pieces.  By default a share of what the machine or the container has."""
 
@@ -97,8 +98,11 @@ class QuerySettings(BaseModel):
 
     @field_validator("worker_memory", mode="before")
     @classmethod
-    def _size(cls, value: object) -> object:
-        return size(value)
+    def _worker_size(cls, value: object) -> object:
+        nbytes = size(value)
+        if isinstance(nbytes, int) and nbytes < LEAST_WORKER_BYTES:
+            raise ValueError(f"a worker needs at least {size_text(LEAST_WORKER_BYTES)}")
+        return nbytes
 
     @field_validator("max_future", mode="before")
     @classmethod
@@ -111,6 +115,13 @@ class QuerySettings(BaseModel):
         return seek_text(value)
 
 
+#: Settings of earlier versions, for which there is another now.
+_REPLACED = {"cache_bytes": "worker_memory = '2GB'", "memory_limit": "worker_memory = '2GB'"}
+
+
 def parse_settings(settings: Mapping[str, object]) -> QuerySettings:
     """Check the settings; ``ConfigError`` names the first that is unknown or wrong."""
+    for name in settings.keys() & _REPLACED:
+        hint = f"write SETTINGS {_REPLACED[name]}: it bounds everything in a worker process"
+        raise ConfigError(f"SETTINGS has no option {name!r} any more", hint=hint, option=name)
     return parse_options(QuerySettings, "SETTINGS", settings)

@@ -31,9 +31,7 @@ MAX_MERGE_BYTES = 32 * 1024 * 1024
 _SMALLEST_TIER_BYTES = 64 * 1024
 
 
-def plan_merges(
-    segments: Iterable[Segment], width: int | None, max_bytes: int | None = None
-) -> list[list[Segment]]:
+def plan_merges(segments: Iterable[Segment], width: int | None, max_bytes: int | None = None) -> list[list[Segment]]:
     """Return groups of segments, each to be rewritten as one, of at most ``max_bytes``.
 
     ``width`` is the least width of a time partition in the units of ``$t`` (None: one partition).

@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 #: Python with its libraries, as resident as the kernel counts it.
-BASE_BYTES = 140_000_000
+BASE_BYTES = 160_000_000
 #: A step of fewer bytes costs more than its rows.
 _LEAST_STEP_BYTES = 8_000_000
 

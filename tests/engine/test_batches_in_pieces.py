@@ -1,0 +1,62 @@
+"""A batch whose rows are more than a step may take is taken in several steps."""
+
+from __future__ import annotations
+
+import pytest
+
+from watersmeet.engine.frames import Frame, FrameKind
+from watersmeet.engine.inbox import in_pieces
+from watersmeet.testing.harness import Harness, StepInput, load_script
+
+SCRIPT = """
+CREATE STREAM l (k INT, a INT, ts BIGINT, WATERMARK FOR ts AS ts) WITH (event_time_unit = 's');
+CREATE STREAM r (k INT, b INT, ts BIGINT, WATERMARK FOR ts AS ts) WITH (event_time_unit = 's');
+CREATE MUTABLE STREAM c (k INT, v INT) PRIMARY KEY (k);
+"""
+INNER = "SELECT l.a, r.b FROM l JOIN r ON l.k = r.k WITHIN INTERVAL '5' SECONDS"
+
+
+def rows(nbytes: int) -> Frame:
+    return Frame(0, 0, "", FrameKind.ROWS, 1, bytes(nbytes))
+
+
+MARK = Frame(0, 0, "", FrameKind.MARK, 7, b"")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "most", "expected"),
+    [
+        ([], 10, [[]]),
+        ([4, 4, 4], None, [[4, 4, 4]]),
+        ([4, 4, 4], 12, [[4, 4, 4]]),
+        ([4, 4, 4], 11, [[4, 4], [4]]),
+        ([4, 20, 4], 10, [[4], [20], [4]]),
+    ],
+)
+def test_the_last_piece_has_what_is_not_rows(sizes: list[int], most: int | None, expected: list[list[int]]) -> None:
+    *earlier, last = in_pieces([MARK, *map(rows, sizes), MARK], most)
+    assert last[-2:] == [MARK, MARK]
+    assert [[len(frame.payload) for frame in piece] for piece in [*earlier, last[:-2]]] == expected
+
+
+def steps_of(select: str, inputs: dict[str, StepInput]) -> int:
+    harness = Harness(*load_script(SCRIPT + select), buckets=1, max_step_bytes=1)
+    counters = harness.step(inputs).counters
+    return sum(value for name, value in counters.items() if ".step_time." in name)
+
+
+@pytest.mark.parametrize(
+    ("select", "steps"),
+    [
+        (INNER, 2),
+        ("SELECT l.k, count(*) AS n FROM l JOIN r ON l.k = r.k WITHIN INTERVAL '5' SECONDS GROUP BY l.k", 3),
+        (f"{INNER} SETTINGS max_rows_per_key = 9", 1),
+        ("SELECT l.a, c.v FROM l JOIN c ON l.k = c.k EMIT CHANGELOG", 1),
+    ],
+    ids=["append-only", "with an aggregate of its results", "rows are evicted", "a changing stream"],
+)
+def test_operators_whose_results_depend_on_what_comes_together_take_it_whole(select: str, steps: int) -> None:
+    """Each source brings one frame."""
+    sides = {name: StepInput([(1, 1, 7), (2, 2, 7)]) for name in "lr"} | {"c": StepInput([(1, 5)])}
+    used = {name: rows for name, rows in sides.items() if f" {name} " in select}
+    assert steps_of(select, used) == steps

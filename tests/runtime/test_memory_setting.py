@@ -1,0 +1,86 @@
+"""What a worker may take: as the query says, else a share of the machine or the container."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from watersmeet.errors import ConfigError
+from watersmeet.runtime import memory_setting
+from watersmeet.runtime.memory_setting import MemorySetting, machine_memory
+from watersmeet.settings.query_settings import LEAST_WORKER_BYTES, parse_settings
+from watersmeet.settings.sizes import size, size_text
+from watersmeet.state.worker_memory import BASE_BYTES, WorkerMemory
+
+
+def test_the_shares_leave_room_for_what_a_step_makes() -> None:
+    memory = WorkerMemory(600_000_000)
+    rest = 600_000_000 - BASE_BYTES
+    assert (memory.table_bytes, memory.keyed_bytes, memory.step_bytes) == (rest // 2, rest // 5, rest // 10)
+    assert WorkerMemory(LEAST_WORKER_BYTES).step_bytes > 0
+
+
+@pytest.mark.parametrize(
+    ("machine", "setting", "expected"),
+    [
+        (24 << 30, MemorySetting(600_000_000), 600_000_000),
+        (10_000_000_000, MemorySetting(None, 2, 2_000_000_000), 2_750_000_000),
+        (2_000_000_000, MemorySetting(None, 8, 1_000_000_000), LEAST_WORKER_BYTES),
+    ],
+    ids=["the query says it", "a share", "a machine that is too small"],
+)
+def test_a_worker_has_a_share_of_its_machine(
+    machine: int, setting: MemorySetting, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory_setting, "machine_memory", lambda: machine)
+    assert setting.here().total == expected
+
+
+@pytest.mark.parametrize(("text", "is_limit"), [("1000000\n", True), ("max\n", False), ("", False)])
+def test_the_limit_of_a_container_counts(
+    text: str, is_limit: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = tmp_path / "memory.max"
+    limit.write_text(text)
+    monkeypatch.setattr(memory_setting, "_CONTAINER_LIMITS", (str(limit), str(tmp_path / "none")))
+    machine_memory.cache_clear()
+    assert (machine_memory() == 1_000_000) == is_limit
+    machine_memory.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("text", "nbytes"),
+    [("600MB", 600_000_000), ("2 GiB", 2 << 30), ("1.5gb", 1_500_000_000), ("250000000 B", 250_000_000)],
+)
+def test_sizes_have_units(text: str, nbytes: int) -> None:
+    assert size(text) == nbytes
+    assert parse_settings({"worker_memory": text}).worker_memory == nbytes
+
+
+@pytest.mark.parametrize("text", ["600", "MB", "6 iB", "-1GB", "lots"])
+def test_other_texts_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="write a number and a unit, such as '600mb'"):
+        parse_settings({"worker_memory": text})
+
+
+def test_too_little_is_refused() -> None:
+    with pytest.raises(ConfigError, match="option worker_memory = .*: value error, a worker needs at least 250 mb"):
+        parse_settings({"worker_memory": "100MB"})
+
+
+@pytest.mark.parametrize("name", ["cache_bytes", "memory_limit"])
+def test_settings_of_earlier_versions_name_the_new_one(name: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        parse_settings({name: 1})
+    assert "worker_memory" in str(raised.value.hint)
+    assert raised.value.option == name
+
+
+def test_sizes_are_told_in_their_largest_unit() -> None:
+    assert [size_text(each) for each in (600_000_000, 2_500_000_000, 999, 1_000)] == [
+        "600 MB",
+        "2.5 GB",
+        "999 bytes",
+        "1 kB",
+    ]
