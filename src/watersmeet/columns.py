@@ -1,7 +1,7 @@
 """Names of columns that have a meaning of their own.
 
 Those that begin with ``$`` travel between operators and are stored by them; those that begin with ``_`` stand in the
-frames of sources and sinks, and ``_tp_time`` and ``_tp_delta`` can be named in SQL.
+frames of sources and sinks.  Those that begin with ``_tp_`` can be named in SQL.
 """
 
 from __future__ import annotations
@@ -21,6 +21,14 @@ ID = "$id"
 TP_TIME = "_tp_time"
 #: Whether a row is added (+1) or retracted (−1).
 TP_DELTA = "_tp_delta"
+#: Where a Kafka record stood, and its headers (NULL: it has none).
+TP_PARTITION, TP_OFFSET, TP_HEADERS = "_tp_partition", "_tp_offset", "_tp_headers"
+#: Their types in SQL.
+RECORD_COLUMNS = {
+    TP_PARTITION: "INT",
+    TP_OFFSET: "BIGINT",
+    TP_HEADERS: "ARRAY<STRUCT<key: STRING, value: BINARY>>",
+}
 #: A row's place in its source, which a replay repeats.
 SEQUENCE = "_seq"
 #: What a frontier is kept for: a Kafka partition, or all of the source.
@@ -37,7 +45,7 @@ PACKED = "_wm_packed"
 STORED_FRONTIER = "_frontier"
 
 #: Names that sources use themselves, so that no stream may declare them.
-RESERVED = (SEQUENCE, PART, BAD, RAW, TEXT, STORED_FRONTIER)
+RESERVED = (SEQUENCE, PART, BAD, RAW, TEXT, STORED_FRONTIER, *RECORD_COLUMNS)
 
 
 def spark_name(name: str) -> str:

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from tests.connectors.conftest import struct_of
 from tests.support.kafka_broker import Broker
+from watersmeet.columns import RECORD_COLUMNS
 from watersmeet.connectors.formats import encode
 from watersmeet.connectors.kafka_broker import partitions
 from watersmeet.connectors.kafka_options import options_of
@@ -55,7 +56,7 @@ def test_records_come_with_position_time_and_reason(
     broker.produce(spark, topic, [b"\xff", None, '{"id": 2}'], partition=0, timestamp_ms=2500)
     options = {"topic": topic, "brokers": broker.address, "format": "json"}
     frame = read_stream(spark, struct_of(COLUMNS), options)
-    assert frame.columns == ["id", "note", "_bad", "_raw", "_text", "_part", "_seq", "_tp_time"]
+    assert frame.columns == ["id", "note", "_bad", "_raw", "_text", "_part", "_seq", "_tp_time", *RECORD_COLUMNS]
     assert not frame.schema["_part"].nullable
     rows = drained(frame, tmp_path)
     assert [(row.id, row.note, row._bad, row._raw) for row in rows] == [

@@ -23,6 +23,7 @@ from watersmeet.connectors import kafka
 from watersmeet.errors import ConnectorError
 from watersmeet.records.kafka import KafkaRange, read_range
 from watersmeet.runtime import dataflow, worker_records
+from watersmeet.session.results import Batch
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -152,6 +153,50 @@ def test_workers_and_spark_read_the_same(
         of_spark = results(tmp_path / "plain", run(plain, "spark"))
         assert of_mixed == of_spark
         assert all(of_spark)
+
+
+@pytest.mark.parametrize("way", ["workers", "spark"])
+def test_where_a_record_stood_and_its_headers(
+    spark: SparkSession,
+    broker: Broker,
+    topics: Callable[[int], str],
+    tmp_path: Path,
+    read_by_workers: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    way: str,
+) -> None:
+    """Also of a record that Spark decodes in either case: its number is written in another way."""
+    topic = topics(2)
+    producer = Producer({"bootstrap.servers": broker.address, "log_level": 0})
+    said: list[list[tuple[str, str | bytes | None]]] = [
+        [("trace", b"a1")],
+        [],
+        [("trace", b"\xff"), ("trace", None)],
+        [],
+    ]
+    for partition in (0, 1):
+        for number, headers in enumerate(said):
+            text = json.dumps({"id": number, "ts": moment(number)}).replace('"id": 3', '"id": 3e0')
+            producer.produce(topic, text, partition=partition, headers=headers)
+    producer.flush(30)
+    session = watersmeet.connect(spark, workspace=tmp_path / "workspace")
+    session.sql(
+        f"CREATE STREAM e (id INT, ts TIMESTAMP, WATERMARK FOR ts AS ts) {options(broker, topic)};"
+        f"CREATE STREAM out WITH (connector = 'files', path = '{tmp_path}/out')"
+    )
+    if way == "spark":
+        by_spark(monkeypatch)
+    columns = "a.id, b._tp_partition AS p, b._tp_offset AS o, to_json(b._tp_headers) AS h"
+    join = f"SELECT {columns} FROM e a JOIN e b ON a._tp_offset = b._tp_offset AND a._tp_partition = b._tp_partition"
+    run_job(session, f"INSERT INTO out {join} WHERE b._tp_offset >= 0", QueryMode.DRAIN)
+    assert bool(read_by_workers) == (way == "workers")
+    found = json_rows(tmp_path / "out")
+    stored = session.sql("SELECT id, _tp_partition, _tp_offset, to_json(_tp_headers) FROM table(e)")
+    assert isinstance(stored, Batch)
+    texts = ['[{"key":"trace","value":"YTE="}]', None, '[{"key":"trace","value":"/w=="},{"key":"trace"}]', None]
+    expected = sorted((n, p, n, texts[n]) for p in (0, 1) for n in range(3))
+    assert sorted(row for row in map(tuple, stored.frame.collect()) if row[0] != 3) == expected
+    assert sorted(row for row in found if row[0] != 3) == expected
 
 
 def test_transactions_and_gaps(spark: SparkSession, broker: Broker, topics: Callable[[int], str]) -> None:

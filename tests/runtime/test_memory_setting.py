@@ -65,7 +65,7 @@ def test_other_texts_are_refused(text: str) -> None:
 
 
 def test_too_little_is_refused() -> None:
-    with pytest.raises(ConfigError, match="option worker_memory = .*: value error, a worker needs at least 250 mb"):
+    with pytest.raises(ConfigError, match="a worker needs at least 250 mb"):
         parse_settings({"worker_memory": "100MB"})
 
 

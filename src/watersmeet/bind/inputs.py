@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from watersmeet.bind.scope import Relation
 from watersmeet.catalog.streams import StreamDef
-from watersmeet.columns import TP_DELTA, TP_TIME
+from watersmeet.columns import TP_DELTA
 from watersmeet.errors import CatalogError, did_you_mean
 from watersmeet.expressions.positions import position_of
 from watersmeet.plan.logical.tree import Input, InputColumn, Leaf
@@ -41,9 +41,10 @@ class Inputs:
         types = {column.name: exp.DataType.build(column.type, dialect="spark") for column in stream.columns}
         # the delta describes the change; it is not a value of the row
         columns = {name: self._column(input, name, type) for name, type in types.items() if name.lower() != TP_DELTA}
-        hidden = {}
-        if TP_TIME not in types and not stream.outside:
-            hidden[TP_TIME] = self._column(input, TP_TIME, exp.DataType.build("TIMESTAMP", dialect="spark"))
+        hidden = {
+            name: self._column(input, name, exp.DataType.build(type, dialect="spark"))
+            for name, type in stream.hidden.items()
+        }
         if not stream.outside:
             hidden[TP_DELTA] = exp.column(exp.to_identifier(TP_DELTA, quoted=True))
         return Leaf(input), Relation(alias, columns, hidden)

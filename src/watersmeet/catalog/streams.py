@@ -7,11 +7,13 @@ from enum import Enum
 
 from pydantic import BaseModel, ConfigDict
 
-from watersmeet.columns import TP_TIME
+from watersmeet.columns import RECORD_COLUMNS, TP_TIME
 from watersmeet.expressions.event_time import EventTime, TimeUnit
 
 #: The connector of a stream that is stored in the workspace (CREATE STREAM without WITH).
 EMBEDDED = "embedded"
+#: The connector of a Kafka topic.
+KAFKA = "kafka"
 #: The connector of a Spark DataFrame that was registered as a stream.
 FRAME = "dataframe"
 
@@ -106,6 +108,17 @@ class StreamDef(BaseModel):
         lead, *others = self.ordered_by
         name = lead.expression if re.fullmatch(r"[A-Za-z_]\w*", lead.expression) else f"`{lead.expression}`"
         return ", ".join([name, *(f"{each.expression}{' DESC' if each.descending else ''}" for each in others)])
+
+    @property
+    def hidden(self) -> dict[str, str]:
+        """The columns that ``*`` leaves out, with their types; ``_tp_delta`` is not a value of the row.
+
+        In a changing stream a delete has another offset than the row that it deletes, so records are not told apart.
+        """
+        if self.outside:
+            return {}
+        found = {} if self.column(TP_TIME) is not None else {TP_TIME: "TIMESTAMP"}
+        return found if self.connector != KAFKA or self.changes else {**found, **RECORD_COLUMNS}
 
     def column(self, name: str) -> StreamColumn | None:
         """The declared column of that name, ignoring case."""

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from watersmeet.catalog.streams import StreamDef
-from watersmeet.columns import BAD, SEQUENCE, TP_DELTA, TP_TIME, spark_name
+from watersmeet.columns import BAD, SEQUENCE, TP_DELTA, spark_name
 from watersmeet.engine.pack import GREATEST_TIME
 from watersmeet.runtime.source_columns import internal_time
 
 _TIME, _PLACE, _RANK = "_wm_time", "_wm_place", "_wm_rank"
 
 
-def current_rows(source: DataFrame, stream: StreamDef, *, with_arrival: bool = False) -> DataFrame:
-    """Return the declared columns, without ``_tp_delta``, of the rows that hold; ``with_arrival`` adds ``_tp_time``.
+def current_rows(source: DataFrame, stream: StreamDef, *, named: Collection[str] = ()) -> DataFrame:
+    """Return the declared columns of the rows that hold, without ``_tp_delta``, and the hidden ones that are ``named``.
 
     For an append-only stream these are all rows. For a changing stream they are the newest row of each primary key by
     (event time, position in the source), or none where that is a delete. Rows that a streaming query would quarantine
@@ -29,8 +31,7 @@ def current_rows(source: DataFrame, stream: StreamDef, *, with_arrival: bool = F
     if stream.changes:
         rows = _newest(rows, stream).where(F.col(TP_DELTA) == 1)
     names = [column.name for column in stream.columns if column.name != TP_DELTA]
-    if with_arrival and stream.column(TP_TIME) is None:
-        names.append(TP_TIME)
+    names += [name for name in stream.hidden if name in named]
     return rows.select(*map(spark_name, names))
 
 

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from watersmeet.catalog.streams import StreamDef
-from watersmeet.columns import PACKED, PART, SEQUENCE, TP_TIME
+from watersmeet.columns import PACKED, PART, RECORD_COLUMNS, SEQUENCE, TP_HEADERS, TP_OFFSET, TP_PARTITION, TP_TIME
 from watersmeet.connectors.connector import Reading
 from watersmeet.connectors.debezium import decode_changes
 from watersmeet.connectors.deletes import BY_KEY, KEY, MICROS, with_deletes
@@ -47,6 +47,7 @@ def read_stream(
 ) -> DataFrame:
     """Return a streaming frame of the topic: ``columns``, ``_bad``, ``_raw``, ``_part``, ``_seq`` and ``_tp_time``.
 
+    A stream that is append-only also has the ``RECORD_COLUMNS`` of columns.py.
     ``_seq`` is the partition (4 bytes) and the offset (8 bytes), both big-endian; ``_tp_time`` is the record's
     timestamp. Only committed records of transactions are read, unless ``kafka.isolation.level`` says otherwise.
     ``limited`` honours ``max_offsets_per_trigger``. ``changing`` is the stream if it is a changing stream, where a
@@ -137,7 +138,8 @@ def read_stored(
 
 def _source_options(spark: SparkSession, options: KafkaOptions) -> dict[str, str]:
     require_package(spark, Package.KAFKA)
-    return {"kafka.isolation.level": "read_committed", **client_options(options), "subscribe": options.topic}
+    settings = {"kafka.isolation.level": "read_committed", **client_options(options)}
+    return {**settings, "subscribe": options.topic, "includeHeaders": "true"}
 
 
 def _starting(seek: Seek | None, options: KafkaOptions) -> dict[str, str]:
@@ -157,6 +159,7 @@ def decode_records(
     """Return the rows of the records that ``with_position`` returns, with deletes by key in a changing stream."""
     if changing is None:
         return decode(records.drop(KEY), VALUE, format, columns, options)
+    records = records.drop(*RECORD_COLUMNS)
     if format == DEBEZIUM:
         # Debezium sends a record without a value after each delete, for the compaction of the topic
         return decode_changes(_without_tombstones(records), VALUE, changing, columns, options)
@@ -182,5 +185,8 @@ def with_position(records: DataFrame) -> DataFrame:
         F.coalesce(part, F.lit("")).alias(PART),
         F.unhex(hexadecimal).alias(SEQUENCE),
         F.col("timestamp").alias(TP_TIME),
+        F.col("partition").alias(TP_PARTITION),
+        F.col("offset").alias(TP_OFFSET),
+        F.col("headers").alias(TP_HEADERS),
         *(name for name in records.columns if name == PACKED),
     )

@@ -58,8 +58,8 @@ class OpenBucket:
 
     ``local_copies`` holds copies of the bucket's segments that workers of this machine left for each other.
     ``hot_keys`` is the log that the rows of a step were packed by (None: the query spreads no keys).  ``sizes`` is
-    the log of all buckets' sizes (None: not known, so that each may hold an even share of a limit).  Frames with rows of
-    more than ``max_step_bytes`` are taken in several steps, if the operator can.
+    the log of all buckets' sizes (None: not known, so that each may hold an even share of a limit).  Frames whose rows
+    have more than ``max_step_bytes`` are taken in several steps, if the operator can.
 
     Raises ``CheckpointError`` if the stored state belongs to another plan or format.
     """

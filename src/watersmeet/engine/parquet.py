@@ -86,7 +86,7 @@ def _read(opened: pq.ParquetFile, path: str, file: ParquetFile, wanted: ParquetR
 def _rows_at_once(metadata: pq.FileMetaData) -> int:
     """Return how many rows to read at once, fewer of large ones."""
     nbytes = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
-    return max(1, min(_ROWS, _BYTES * metadata.num_rows // max(nbytes, 1)))
+    return max(1, min(_ROWS, _BYTES * int(metadata.num_rows) // max(int(nbytes), 1)))
 
 
 def _by_name(names: Iterable[str], path: str) -> dict[str, str]:

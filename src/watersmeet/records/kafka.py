@@ -19,9 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from watersmeet.columns import PART, SEQUENCE, TP_TIME
+from watersmeet.columns import PART, SEQUENCE, TP_HEADERS, TP_OFFSET, TP_PARTITION, TP_TIME
 from watersmeet.errors import ConnectorError
 
+_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 #: The columns of Spark's Kafka reader that connectors/kafka_source.py reads.
 RAW_SCHEMA = pa.schema(
     [
@@ -31,6 +32,7 @@ RAW_SCHEMA = pa.schema(
         ("partition", pa.int32()),
         ("offset", pa.int64()),
         ("timestamp", pa.timestamp("us", "UTC")),
+        ("headers", _HEADERS),
     ]
 )
 _SETTINGS = {
@@ -85,6 +87,12 @@ class KafkaRecords:
             columns[SEQUENCE] = _places(self._partitions(numbers), self._offsets(numbers))
         if TP_TIME in names:
             columns[TP_TIME] = self._timestamps(numbers)
+        if TP_PARTITION in names:
+            columns[TP_PARTITION] = pa.array(self._partitions(numbers))
+        if TP_OFFSET in names:
+            columns[TP_OFFSET] = pa.array(self._offsets(numbers))
+        if TP_HEADERS in names:
+            columns[TP_HEADERS] = self._headers(numbers)
         return pa.table(columns)
 
     def raw(self, numbers: np.ndarray) -> pa.RecordBatch:
@@ -96,6 +104,7 @@ class KafkaRecords:
             pa.array(self._partitions(numbers)),
             pa.array(self._offsets(numbers)),
             self._timestamps(numbers),
+            self._headers(numbers),
         ]
         return pa.RecordBatch.from_arrays(columns, schema=RAW_SCHEMA)
 
@@ -111,6 +120,11 @@ class KafkaRecords:
 
     def _offsets(self, numbers: np.ndarray) -> np.ndarray:
         return np.fromiter((offset_of(self.messages[number]) for number in numbers), np.int64, len(numbers))
+
+    def _headers(self, numbers: np.ndarray) -> pa.Array:
+        found = ((self.messages[number].headers() or None) for number in numbers)
+        named = [each and [{"key": key, "value": value} for key, value in each] for each in found]
+        return pa.array(named, _HEADERS)
 
     def _timestamps(self, numbers: np.ndarray) -> pa.Array:
         millis = np.fromiter((self.messages[number].timestamp()[1] for number in numbers), np.int64, len(numbers))

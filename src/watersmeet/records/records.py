@@ -17,7 +17,7 @@ class Records(Protocol):
         """The records' bytes (``binary``; NULL: a record without a value)."""
 
     def hidden(self, names: Sequence[str], numbers: np.ndarray) -> pa.Table:
-        """Those of the columns ``_part``, ``_seq`` and ``_tp_time`` (columns.py), for the records of these numbers."""
+        """Those of the columns ``_part``, ``_seq`` and ``_tp_…`` that they have, for the records of these numbers."""
 
     def raw(self, numbers: np.ndarray) -> pa.RecordBatch:
         """The records with these numbers, as Spark's own reader returns them."""

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from watersmeet.columns import PACKED, PART, SEQUENCE, TP_TIME
+from watersmeet.columns import PACKED, PART, RECORD_COLUMNS, SEQUENCE, TP_TIME
 from watersmeet.engine.frames import FRAME_DDL, FRAME_SCHEMA
 from watersmeet.engine.pack import RAW_TEXT
 from watersmeet.engine.projection import Projection, project, unusable
@@ -84,7 +84,7 @@ class RecordRows:
             return None, np.arange(len(records.values))
         decoded = self.decoder.decode(records.values)
         rows, numbers, left = decoded.rows, decoded.records, decoded.left
-        names = [name for name in (PART, SEQUENCE, TP_TIME) if name in self._hidden(self.projection)]
+        names = [name for name in (PART, SEQUENCE, TP_TIME, *RECORD_COLUMNS) if name in self._hidden(self.projection)]
         hidden = records.hidden(names, numbers)
         for name in names:
             rows = rows.append_column(name, hidden[name])

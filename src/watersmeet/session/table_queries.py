@@ -43,7 +43,7 @@ def batch_frame(spark: SparkSession, query: HistoricalQuery, streams: Streams) -
         for key, stream in found.items():
             try:
                 with spark_errors():
-                    rows = current_rows(streams.stored(stream), stream, with_arrival=query.names_arrival)
+                    rows = current_rows(streams.stored(stream), stream, named=query.hidden)
                     rows.createOrReplaceTempView(views[key])
             except WatersmeetError as error:
                 first = next(table for table in query.tables if table.name.lower() == key)

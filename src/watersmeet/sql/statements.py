@@ -84,8 +84,8 @@ class HistoricalQuery:
     tables: tuple[Relation, ...]
     others: tuple[Relation, ...]
     empty_counts: tuple[int, ...]
-    names_arrival: bool
-    """Whether it names ``_tp_time``."""
+    hidden: frozenset[str]
+    """The columns that ``*`` leaves out which it names, in lower case."""
     position: Position
 
 

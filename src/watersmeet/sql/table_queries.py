@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from watersmeet.columns import TP_TIME, spark_name
+from watersmeet.columns import RECORD_COLUMNS, TP_TIME, spark_name
 from watersmeet.errors import Position, UnsupportedError
 from watersmeet.expressions.positions import excerpt, line_starts, locate, token_position
 from watersmeet.sql.dialect import QueryParser
@@ -77,7 +77,7 @@ def find_historical(tokens: Sequence[Token], script: str) -> HistoricalQuery | N
             and token.text.lower() == "count"
             and not (index and tokens[index - 1].token_type == _T.DOT)
         ),
-        names_arrival=any(token.text.lower() == TP_TIME and _is_name(token) for token in tokens),
+        hidden=frozenset(token.text.lower() for token in tokens if _is_name(token)) & {TP_TIME, *RECORD_COLUMNS},
         position=token_position(tokens[0]),
     )
 
