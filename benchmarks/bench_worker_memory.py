@@ -3,8 +3,9 @@
     python -m benchmarks.bench_worker_memory [--memory SIZE] [--rows N] [--batches N] [--held N] [--join KIND]
 
 A windowed join of two streams on Spark, two cores.  Each batch has N rows a side, a pair for each; a side holds the
-rows of the last ``--held`` batches.  ``--memory none`` sets no limit.  Figures are resident sizes: the peak of the
-largest Python process as the kernel counts it, pages of shared libraries and of mapped files included.
+rows of the last ``--held`` batches.  ``--memory none`` leaves ``worker_memory`` at its default.  Figures are resident
+sizes: the peak of the largest Python process as the kernel counts it, pages of shared libraries and of mapped files
+included.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ def main() -> None:
     arguments.add_argument("--held", type=count, default=40)
     arguments.add_argument("--join", choices=("inner", "left", "full"), default="inner")
     options = arguments.parse_args()
+    if options.batches < options.held + 2:
+        arguments.error("--batches must be at least two more than --held: the rate is that of the full state")
     memory = "" if options.memory == "none" else f" SETTINGS worker_memory = '{options.memory}'"
     millis = options.held * options.rows * _GAP // 1000
     with tempfile.TemporaryDirectory() as name:

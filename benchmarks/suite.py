@@ -174,14 +174,14 @@ def _filled_topics(workload: Workload, data: Path, progress: Callable[[str], Non
         progress(f"{name}: filling its topics")
         kafka = Kafka(broker.address, found)
         arguments = [name, str(workload.data.rows), str(data), *kafka.arguments]
-        _output([sys.executable, "-m", "benchmarks.topics", *arguments], "kafka", workload)
+        output_of([sys.executable, "-m", "benchmarks.topics", *arguments], "kafka", workload.name)
         yield kafka
 
 
 def _child(engine: str, workload: Workload, data: Path, more: Sequence[str]) -> dict[str, Any]:
     arguments = [engine, workload.name, str(workload.data.rows), str(data), *more]
     command = [sys.executable, "-m", "benchmarks.engines", *arguments]
-    found: dict[str, Any] = json.loads(_output(command, engine, workload).strip().splitlines()[-1])
+    found: dict[str, Any] = json.loads(output_of(command, engine, workload.name).strip().splitlines()[-1])
     return found
 
 
@@ -197,7 +197,7 @@ def _flink(flink: Flink, workload: Workload, kafka: Kafka | None) -> int:
         arguments = [str(flink.script), "hashmap", str(data.rows), str(data.keys), "2"]
     script, *others = arguments
     command = [str(flink.python), script, str(workload.flink), *others]
-    rate = re.search(r"= (\d+) rows/s", _output(command, "flink", workload))
+    rate = re.search(r"= (\d+) rows/s", output_of(command, "flink", workload.name))
     if rate is None:
         raise BenchmarkError(f"no figures of {workload.name}: the script of Flink's joins reported no rate")
     return int(rate[1])
@@ -211,7 +211,7 @@ def _flink_jars(workload: Workload) -> list[str]:
         raise BenchmarkError(f"no figures of {workload.name}: {error}") from None
 
 
-def _output(command: Sequence[str], engine: str, workload: Workload) -> str:
+def output_of(command: Sequence[str], engine: str, name: str) -> str:
     """Run a command and return its standard output; if it fails, keep its standard error in a file and name that.
 
     Its temporary files are deleted in any case; those of a JVM when that ends.
@@ -234,4 +234,4 @@ def _output(command: Sequence[str], engine: str, workload: Workload) -> str:
             how = f"took more than {_PATIENCE_SECONDS} s" if isinstance(error, subprocess.TimeoutExpired) else "failed"
             kept = Path(tempfile.gettempdir()) / f"{Path(scratch).name}-{engine}.log"
             shutil.copyfile(errors, kept)
-            raise BenchmarkError(f"no figures of {workload.name}: {engine} {how}; its output is in {kept}") from None
+            raise BenchmarkError(f"no figures of {name}: {engine} {how}; its output is in {kept}") from None

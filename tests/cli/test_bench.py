@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from benchmarks import bench_changed_rows, bench_kernels, bench_settings, flink_kafka, flink_many, suite
 from benchmarks.engines import definitions
 from benchmarks.figures import p95
+from benchmarks.latency import suite as latency_suite
 from benchmarks.topics import Kafka, NoJarsError
 from benchmarks.workloads import WORKLOADS
 from tests.support.kafka_broker import Broker
@@ -52,10 +53,44 @@ def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, dict[
     return found
 
 
+def test_the_targets_of_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is shown as met or missed; the command fails if one is missed."""
+    join = {"engines": {"watersmeet": {"rows_per_s": 50_001, "worker_bytes": 500_000_000}}}
+    monkeypatch.setattr(suite, "run", lambda *given, **options: join)
+    monkeypatch.setattr(latency_suite, "run", lambda *given: [{"latency_ms": {"pairs": {"mean": 99.0, "p95": 199.6}}}])
+    monkeypatch.setattr(suite, "output_of", lambda *given: 'log\n{"joins": 10, "right": 10, "rows_per_s": 7000}\n')
+    result = CliRunner().invoke(app, ["bench", "seeds"])
+    rows = [line.split(" | ") for line in result.stdout.splitlines()[2:]]
+    assert [(row[-2], row[-1].strip(" |*")) for row in rows] == [
+        ("50,001", "met"),
+        ("500 MB", "missed"),
+        ("the same", "met"),
+        ("99 ms", "met"),
+        ("200 ms", "met"),
+        ("10 exact, 7,000 records a second over all", "met"),
+    ]
+    assert result.exit_code == 1
+    assert "1 targets were missed" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["seeds", "inner"], "seeds is measured by itself"),
+        (["seeds", "--rows", "5"], "seeds has no option --rows"),
+        (["seeds", "--alone"], "seeds has no option --alone"),
+    ],
+)
+def test_the_targets_have_no_options(arguments: list[str], message: str) -> None:
+    result = CliRunner().invoke(app, ["bench", *arguments])
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
 def test_all_workloads_are_listed() -> None:
     result = CliRunner().invoke(app, ["bench"])
     assert result.exit_code == 0
-    assert [line.split()[0] for line in result.stdout.splitlines()] == [*WORKLOADS, "latency"]
+    assert [line.split()[0] for line in result.stdout.splitlines()] == [*WORKLOADS, "latency", "seeds"]
 
 
 def test_figures_of_one_workload(measured: dict[str, dict[str, Any]], tmp_path: Path) -> None:
@@ -226,7 +261,7 @@ def commands(measured: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatc
         return "= 2000000 rows/s"
 
     monkeypatch.setattr(suite, "_child", child)
-    monkeypatch.setattr(suite, "_output", output)
+    monkeypatch.setattr(suite, "output_of", output)
     monkeypatch.setattr(suite, "jars", lambda workload: (("a.jar", "b.jar"), ("c is not available",)))
     monkeypatch.setattr(suite, "resolve_jars", lambda coordinates: (f"{coordinates[0].split(':')[1]}.jar",))
     monkeypatch.setattr(suite, "kafka_broker", lambda: contextlib.nullcontext(Broker("127.0.0.1:1")))

@@ -155,7 +155,7 @@ def test_workers_and_spark_read_the_same(
         assert all(of_spark)
 
 
-@pytest.mark.parametrize("way", ["workers", "spark"])
+@pytest.mark.parametrize("way", ["workers", pytest.param("spark", marks=pytest.mark.slow)])
 def test_where_a_record_stood_and_its_headers(
     spark: SparkSession,
     broker: Broker,

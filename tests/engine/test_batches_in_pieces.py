@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from watersmeet.engine import frames
 from watersmeet.engine.frames import Frame, FrameKind
 from watersmeet.engine.inbox import in_pieces
 from watersmeet.testing.harness import Harness, StepInput, load_script
@@ -34,9 +35,28 @@ MARK = Frame(0, 0, "", FrameKind.MARK, 7, b"")
     ],
 )
 def test_the_last_piece_has_what_is_not_rows(sizes: list[int], most: int | None, expected: list[list[int]]) -> None:
-    *earlier, last = in_pieces([MARK, *map(rows, sizes), MARK], most)
+    pieces = list(in_pieces([MARK, *map(rows, sizes), MARK], most))
+    assert [is_last for _, is_last in pieces] == [False] * (len(pieces) - 1) + [True]
+    *earlier, last = [piece for piece, _ in pieces]
     assert last[-2:] == [MARK, MARK]
     assert [[len(frame.payload) for frame in piece] for piece in [*earlier, last[:-2]]] == expected
+
+
+def test_hot_keys_are_chosen_once_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch in pieces spreads the same keys as one that is taken whole."""
+    monkeypatch.setattr(frames, "MAX_PAYLOAD_BYTES", 1)
+    found = []
+    for most in (None, 1):
+        harness = Harness(*load_script(f"{SCRIPT}{INNER} SETTINGS skew_rows = 4"), buckets=2, max_step_bytes=most)
+        batches = []
+        for batch in range(5):
+            rows = [(1 if batch < 3 else number, 10 * batch + number, 7 + batch) for number in range(8)]
+            outcome = harness.step({name: StepInput(rows) for name in "lr"})
+            keys = sorted(log.read().keys.keys() for log in harness._hot_keys.values())
+            batches.append((sorted(outcome.changes), keys))
+        found.append(batches)
+    assert found[0] == found[1]
+    assert any(keys != [[]] for _, keys in found[0])
 
 
 def steps_of(select: str, inputs: dict[str, StepInput]) -> int:

@@ -104,7 +104,7 @@ def test_a_column_may_meet_two_of_the_other_side(on: str, met: list[int | None])
 
 
 def test_what_is_scanned_stays_in_duckdb(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There it counts against a memory_limit; what is registered does not."""
+    """There it counts in DuckDB's share; what is registered does not."""
     registered = []
     register = WorkingSet.register
 

@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from watersmeet.runtime.plan_file import describe
 from watersmeet.testing.harness import Harness, load_script
 
@@ -23,6 +25,7 @@ print([spec.fingerprint for spec in Harness(*load_script(streams + sql))._operat
 """
 
 
+@pytest.mark.slow
 def test_a_fingerprint_is_the_same_in_every_process() -> None:
     """A query resumes in a process whose hashes of strings, and so the order of sets, are others."""
     found = [

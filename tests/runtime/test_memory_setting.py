@@ -51,7 +51,7 @@ def test_the_limit_of_a_container_counts(
 
 @pytest.mark.parametrize(
     ("text", "nbytes"),
-    [("600MB", 600_000_000), ("2 GiB", 2 << 30), ("1.5gb", 1_500_000_000), ("250000000 B", 250_000_000)],
+    [("600MB", 600_000_000), ("2 GiB", 2 << 30), ("1.5gb", 1_500_000_000), ("400000000 B", 400_000_000)],
 )
 def test_sizes_have_units(text: str, nbytes: int) -> None:
     assert size(text) == nbytes
@@ -65,7 +65,10 @@ def test_other_texts_are_refused(text: str) -> None:
 
 
 def test_too_little_is_refused() -> None:
-    with pytest.raises(ConfigError, match="a worker needs at least 250 mb"):
+    for little in ("100MB", 1.0, 5):
+        with pytest.raises(ConfigError, match="a worker needs at least 400 mb"):
+            parse_settings({"worker_memory": little})
+    with pytest.raises(ConfigError, match="a worker needs at least 400 mb"):
         parse_settings({"worker_memory": "100MB"})
 
 

@@ -113,7 +113,8 @@ class StreamDef(BaseModel):
     def hidden(self) -> dict[str, str]:
         """The columns that ``*`` leaves out, with their types; ``_tp_delta`` is not a value of the row.
 
-        In a changing stream a delete has another offset than the row that it deletes, so records are not told apart.
+        A changing stream lacks those of its records: a delete has another offset than the row that it deletes, and so
+        would not cancel it.
         """
         if self.outside:
             return {}

@@ -11,14 +11,14 @@ from typing import Annotated, Any
 
 import typer
 
-from watersmeet.cli import bench_latency
+from watersmeet.cli import bench_latency, bench_seeds
 from watersmeet.cli.parameters import UsageError
 from watersmeet.errors import WatersmeetError, did_you_mean
 
 
 def bench(
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME…]", help="Workloads (none: list them).")] = None,
-    every: Annotated[bool, typer.Option("--all", help="All workloads but latency.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="All workloads but latency and seeds.")] = False,
     alone: Annotated[bool, typer.Option("--alone", help="Do not run Spark's own operator.")] = False,
     flink: Annotated[Path | None, typer.Option(help="A Python interpreter with apache-flink.")] = None,
     flink_script: Annotated[Path | None, typer.Option(help="The script of Flink's joins, except over Kafka.")] = None,
@@ -40,6 +40,11 @@ def bench(
         bench_latency.measure(_benchmarks("latency.suite"), of_latency, flink, into)
         return
     of_latency.refuse()
+    if bench_seeds.NAME in (names or []):
+        others = {"--all": every, "--alone": alone, "--flink": flink, "--rows": rows, "--json": into}
+        bench_seeds.refuse_others(names or [], {**others, "--flink-script": flink_script})
+        bench_seeds.measure(_benchmarks("seeds"))
+        return
     suite = _benchmarks("suite")
     known = list(suite.WORKLOADS)
     if names and every:
@@ -50,10 +55,13 @@ def bench(
         for workload in suite.WORKLOADS.values():
             typer.echo(f"{workload.name:15} {workload.title}")
         typer.echo(f"{bench_latency.NAME:15} {bench_latency.TITLE}")
+        typer.echo(f"{bench_seeds.NAME:15} {bench_seeds.TITLE}")
         return
     for name in names or []:
         if name not in known:
-            raise UsageError(f"there is no workload {name}", hint=did_you_mean(name, [*known, bench_latency.NAME]))
+            raise UsageError(
+                f"there is no workload {name}", hint=did_you_mean(name, [*known, bench_latency.NAME, bench_seeds.NAME])
+            )
     needs_script = any(not suite.brings_flink(suite.WORKLOADS[name]) for name in names or known)
     if flink_script is not None if flink is None else needs_script and flink_script is None:
         hint = "workloads over Kafka and of many streams need --flink alone"

@@ -105,17 +105,19 @@ class OpenBucket:
     def _take(self, frames: Iterable[Frame], others: list[Frame]) -> Iterator[tuple[int, pa.Table]]:
         """Yield results, each with the number of its query; at the end add the ``others``."""
         most = self._max_step_bytes if self._spec.takes_pieces else None
-        for piece in in_pieces(frames, most):
-            yield from self._take_step(piece, others)
+        for piece, is_last in in_pieces(frames, most):
+            yield from self._take_step(piece, others, is_last=is_last)
 
-    def _take_step(self, frames: Iterable[Frame], others: list[Frame]) -> Iterator[tuple[int, pa.Table]]:
+    def _take_step(
+        self, frames: Iterable[Frame], others: list[Frame], *, is_last: bool
+    ) -> Iterator[tuple[int, pa.Table]]:
         spec, manifest, working_set = self._spec, self._manifest, self._working_set
         began = time.monotonic()
         inbox = sort_inbox(spec, frames)
         bounds = late_bounds(spec, manifest)
         frontiers = advance_frontiers(spec, manifest, inbox)
         inputs, late = split_late_rows(spec, manifest, inbox, bounds)
-        if self._bucket == spec.buckets[0]:
+        if is_last and self._bucket == spec.buckets[0]:  # once in a batch, when all its reports are there
             decide_hot_keys(spec, manifest, inbox, self._hot_keys)
 
         working_set.max_bytes = self._max_bytes()

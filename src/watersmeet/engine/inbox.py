@@ -29,11 +29,11 @@ class Inbox:
     passing: list[Frame]  # side rows and counters of earlier operators
 
 
-def in_pieces(frames: Iterable[Frame], max_bytes: int | None) -> Iterator[list[Frame]]:
+def in_pieces(frames: Iterable[Frame], max_bytes: int | None) -> Iterator[tuple[list[Frame], bool]]:
     """Divide the frames of a batch into those of several steps, each with rows of at most ``max_bytes`` or one frame.
 
-    The last has all frames that are not rows: so frontiers advance when all rows are there.  Without ``max_bytes``, it
-    has all.
+    Yields them with whether they are the last.  The last have all frames that are not rows: so frontiers advance when
+    all rows are there.  Without ``max_bytes``, there is one step.
     """
     rows: list[Frame] = []
     others: list[Frame] = []
@@ -43,11 +43,11 @@ def in_pieces(frames: Iterable[Frame], max_bytes: int | None) -> Iterator[list[F
             others.append(frame)
             continue
         if rows and max_bytes is not None and held + len(frame.payload) > max_bytes:
-            yield rows
+            yield rows, False
             rows, held = [], 0
         rows.append(frame)
         held += len(frame.payload)
-    yield [*rows, *others]
+    yield [*rows, *others], True
 
 
 def sort_inbox(spec: OperatorSpec, frames: Iterable[Frame]) -> Inbox:

@@ -66,7 +66,9 @@ def _read(opened: pq.ParquetFile, path: str, file: ParquetFile, wanted: ParquetR
         if field.name.lower() in in_file and field.name.lower() not in in_path
     }
     first = 0
-    for batch in opened.iter_batches(_rows_at_once(opened.metadata), columns=list(found.values()), use_threads=False):
+    for batch in opened.iter_batches(
+        _rows_at_once(opened.metadata, found.values()), columns=list(found.values()), use_threads=False
+    ):
         columns = []
         for field in wanted.schema:
             if field.name in found:
@@ -83,9 +85,12 @@ def _read(opened: pq.ParquetFile, path: str, file: ParquetFile, wanted: ParquetR
         yield rows
 
 
-def _rows_at_once(metadata: pq.FileMetaData) -> int:
-    """Return how many rows to read at once, fewer of large ones."""
-    nbytes = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
+def _rows_at_once(metadata: pq.FileMetaData, names: Iterable[str]) -> int:
+    """Return how many rows to read at once, fewer if these columns are large as they are encoded."""
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    columns = (group.column(number) for group in groups for number in range(group.num_columns))
+    read = set(names)
+    nbytes = sum(each.total_uncompressed_size for each in columns if each.path_in_schema.split(".")[0] in read)
     return max(1, min(_ROWS, _BYTES * int(metadata.num_rows) // max(int(nbytes), 1)))
 
 

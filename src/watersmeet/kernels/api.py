@@ -25,7 +25,7 @@ FOREVER = 2**63 - 1
 #: From this many new rows on, the results of a step are made piece by piece: a hot key may have any number of them.
 MANY_ROWS = 4_096
 #: So many results of fewer new rows are made at once; if there are more, they are made again, piece by piece.
-MANY_RESULTS = 262_144
+MANY_RESULTS = 65_536
 
 #: Suffix of a relation that lists, by ``$rid``, the rows of another relation that were retracted or replaced.
 GONE = "_gone"

@@ -49,12 +49,13 @@ def memory_setting(spark: SparkSession, wanted: int | None) -> MemorySetting:
     jvm = context._jvm
     assert jvm is not None
     if workers_are_here(spark):
-        return MemorySetting(wanted, context.defaultParallelism, int(jvm.java.lang.Runtime.getRuntime().maxMemory()))
-    slots = context.getConf().get("spark.executor.cores")
-    heap = jvm.org.apache.spark.network.util.JavaUtils.byteStringAsBytes(
-        context.getConf().get("spark.executor.memory", "1g")
-    )
-    return MemorySetting(wanted, int(slots) if slots else None, int(heap))
+        scala = context._jsc.sc()
+        slots = scala.maxNumConcurrentTasks(scala.resourceProfileManager().defaultResourceProfile())
+        return MemorySetting(wanted, int(slots), int(jvm.java.lang.Runtime.getRuntime().maxMemory()))
+    conf = context.getConf()
+    cores, of_task = conf.get("spark.executor.cores"), int(conf.get("spark.task.cpus", "1") or 1)
+    mebibytes = jvm.org.apache.spark.network.util.JavaUtils.byteStringAsMb(conf.get("spark.executor.memory", "1g"))
+    return MemorySetting(wanted, max(int(cores) // of_task, 1) if cores else None, int(mebibytes) << 20)
 
 
 @cache

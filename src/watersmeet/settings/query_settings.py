@@ -15,7 +15,7 @@ from watersmeet.settings.sizes import size, size_text
 
 REAL_TIME = "real_time"
 #: With less memory, a worker has no room for rows beside Python and its libraries.
-LEAST_WORKER_BYTES = 250_000_000
+LEAST_WORKER_BYTES = 400_000_000
 
 
 class QuerySettings(BaseModel):
@@ -98,11 +98,15 @@ class QuerySettings(BaseModel):
 
     @field_validator("worker_memory", mode="before")
     @classmethod
-    def _worker_size(cls, value: object) -> object:
-        nbytes = size(value)
-        if isinstance(nbytes, int) and nbytes < LEAST_WORKER_BYTES:
+    def _size(cls, value: object) -> object:
+        return size(value)
+
+    @field_validator("worker_memory")
+    @classmethod
+    def _enough(cls, value: int | None) -> int | None:
+        if value is not None and value < LEAST_WORKER_BYTES:
             raise ValueError(f"a worker needs at least {size_text(LEAST_WORKER_BYTES)}")
-        return nbytes
+        return value
 
     @field_validator("max_future", mode="before")
     @classmethod
@@ -115,13 +119,14 @@ class QuerySettings(BaseModel):
         return seek_text(value)
 
 
-#: Settings of earlier versions, for which there is another now.
-_REPLACED = {"cache_bytes": "worker_memory = '2GB'", "memory_limit": "worker_memory = '2GB'"}
+#: Settings of earlier versions, in whose place there is ``worker_memory``.
+_REPLACED = ("cache_bytes", "memory_limit")
 
 
 def parse_settings(settings: Mapping[str, object]) -> QuerySettings:
     """Check the settings; ``ConfigError`` names the first that is unknown or wrong."""
-    for name in settings.keys() & _REPLACED:
-        hint = f"write SETTINGS {_REPLACED[name]}: it bounds everything in a worker process"
-        raise ConfigError(f"SETTINGS has no option {name!r} any more", hint=hint, option=name)
+    for name in _REPLACED:
+        if name in settings:
+            hint = "write SETTINGS worker_memory = '2GB': it bounds a worker process as a whole"
+            raise ConfigError(f"SETTINGS has no option {name!r} any more", hint=hint, option=name)
     return parse_options(QuerySettings, "SETTINGS", settings)

@@ -32,7 +32,7 @@ _SMALLEST_TIER_BYTES = 64 * 1024
 
 
 def plan_merges(segments: Iterable[Segment], width: int | None, max_bytes: int | None = None) -> list[list[Segment]]:
-    """Return groups of segments, each to be rewritten as one, of at most ``max_bytes``.
+    """Return groups of segments, each to be rewritten as one; no segment has more than a quarter of ``max_bytes``.
 
     ``width`` is the least width of a time partition in the units of ``$t`` (None: one partition).
     """
@@ -51,9 +51,22 @@ def _merges_of_relation(segments: list[Segment], width: int | None, largest: int
     for segment in candidates:
         groups[segment.high // fitting if fitting else 0, _tier(segment.nbytes)].append(segment)
     due = [group for group in groups.values() if len(group) >= FAN_IN]
-    small = [group for group in due if not _is_large(group)]
+    small = [part for group in due if not _is_large(group) for part in _parts(group, FAN_IN * largest)]
     large = [group[:FAN_IN] for group in due if _is_large(group)]
     return small + large[: -(-len(large) // FAN_IN)]
+
+
+def _parts(group: list[Segment], max_bytes: int) -> list[list[Segment]]:
+    """Divide a group into those of at most ``max_bytes``; what is left over waits for others."""
+    parts: list[list[Segment]] = [[]]
+    held = 0
+    for segment in group:
+        if held + segment.nbytes > max_bytes:
+            parts.append([])
+            held = 0
+        parts[-1].append(segment)
+        held += segment.nbytes
+    return [part for part in parts if len(part) > 1]
 
 
 def _max_bytes(segments: list[Segment], width: int | None) -> int:

@@ -79,9 +79,9 @@ class KeyIndex:
             live = sum(self._rows.get(block, 0) for block in run.blocks)
             if 2 * live > len(run.entries):
                 kept.append(run)
+            elif live:
+                kept.append(self._merged([run]))
             else:
-                if live:
-                    kept.append(self._merged([run]))
                 run.close()
         self._runs = kept
 
@@ -103,8 +103,6 @@ class KeyIndex:
         while due := next((runs for runs in self._tiers().values() if len(runs) >= FAN_IN), None):
             self._runs = [run for run in self._runs if run not in due]
             self._runs.append(self._merged(due))
-            for run in due:
-                run.close()
 
     def _tiers(self) -> Mapping[int, list[_Run]]:
         """Group runs by size: each tier holds runs four times as long as the one below."""
@@ -115,12 +113,14 @@ class KeyIndex:
         return tiers
 
     def _merged(self, runs: list[_Run]) -> _Run:
-        """Merge runs into one, without entries of removed blocks."""
+        """Close runs and return one in their place, without entries of removed blocks."""
         blocks = set().union(*(run.blocks for run in runs))
         entries = np.concatenate([run.entries for run in runs])
         if not blocks <= self._rows.keys():
             entries = entries[self._is_in(self._rows, entries & _PLACE)]
         entries.sort(kind="stable")  # merges sorted runs in linear time
+        for run in runs:
+            run.close()
         return _Run(entries, blocks & self._rows.keys(), self._budget)
 
     def _is_in(self, blocks: Collection[int], places: Numbers) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -153,8 +153,9 @@ class _Run:
         self.entries, self._filter, self._starts = arrays
 
     def close(self) -> None:
-        """Return what the run takes of the budget."""
+        """Give back what the run takes of the budget."""
         self._budget.give_back(self._taken)
+        self._taken = 0
 
     def release(self) -> None:
         """Give back the pages of a file that have been read."""

@@ -161,8 +161,10 @@ class _Scan:
 
     def _pieces(self) -> Iterator[pa.RecordBatch]:
         for piece in self._rows.to_batches(max_chunksize=_SCANNED_ROWS):
-            yield piece
-            self._file.release()
+            try:
+                yield piece
+            finally:  # also if no more is asked for
+                self._file.release()
 
 
 def _detached(rows: pa.Table) -> pa.Table:

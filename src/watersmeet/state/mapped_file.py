@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import mmap
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from watersmeet.errors import LimitError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _ALIGNMENT = 64
 
@@ -28,8 +25,7 @@ class MappedFile:
 
     def __init__(self, file: Any) -> None:
         file.flush()
-        self.size = file.tell()
-        self._mapped = mmap.mmap(file.fileno(), self.size, prot=mmap.PROT_READ)
+        self._mapped = mmap.mmap(file.fileno(), file.tell(), prot=mmap.PROT_READ)
         self.buffer = pa.py_buffer(self._mapped)
 
     def release(self) -> None:
@@ -76,5 +72,6 @@ def _new_file() -> Iterator[Any]:
     except OSError as error:
         raise LimitError(
             f"state beyond worker_memory cannot be written to {tempfile.gettempdir()}: {error.strerror or error}",
-            hint="free space on that disk, set TMPDIR to another, or raise worker_memory, and resume; nothing was lost",
+            hint="free space on that disk (or allow more open files), set TMPDIR to another, or raise worker_memory; "
+            "then resume: nothing was lost",
         ) from None

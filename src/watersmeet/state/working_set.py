@@ -127,7 +127,10 @@ class WorkingSet:
 
     def add(self, segment: Segment, rows: pa.Table, *, in_memory: bool = True) -> None:
         """Add a segment's rows, in memory or on disk."""
+        self._hold(segment, rows, in_memory=in_memory)
         self._segments[segment.id] = segment
+
+    def _hold(self, segment: Segment, rows: pa.Table, *, in_memory: bool) -> None:
         if is_small(segment):
             self._small_of(segment.relation).add(segment, rows)
             return
@@ -214,7 +217,7 @@ class WorkingSet:
         try:
             reader = self._connection.sql(sql).to_arrow_reader(_READ_ROWS)
             yield reader.schema.empty_table()
-            yield from _pieces(reader)
+            yield from _gathered(reader)
         except OSError as error:
             kind = _ERRORS.get(str(error).partition(":")[0], duckdb.Error)
             raise kind(str(error)) from None
@@ -369,7 +372,7 @@ class WorkingSet:
                 self._connection.execute(f"DROP TABLE {table}")
 
 
-def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     gathered: list[pa.RecordBatch] = []
     rows = nbytes = 0
     for batch in batches:
