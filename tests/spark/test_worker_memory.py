@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 import watersmeet
 from tests.support.jobs import run_job
 from watersmeet import QueryMode
+from watersmeet.session.results import Plan
 from watersmeet.settings.query_settings import LEAST_WORKER_BYTES
 
 pytestmark = pytest.mark.spark
