@@ -52,11 +52,11 @@ def test_hot_keys_are_chosen_once_a_batch(monkeypatch: pytest.MonkeyPatch) -> No
         for batch in range(5):
             rows = [(1 if batch < 3 else number, 10 * batch + number, 7 + batch) for number in range(8)]
             outcome = harness.step({name: StepInput(rows) for name in "lr"})
-            keys = sorted(log.read().keys.keys() for log in harness._hot_keys.values())
+            keys = [sorted(log.read().keys) for log in harness._hot_keys.values()]
             batches.append((sorted(outcome.changes), keys))
         found.append(batches)
     assert found[0] == found[1]
-    assert any(keys != [[]] for _, keys in found[0])
+    assert any(any(keys) for _, keys in found[0])
 
 
 def steps_of(select: str, inputs: dict[str, StepInput]) -> int:
