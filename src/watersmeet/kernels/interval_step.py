@@ -259,8 +259,7 @@ class _Step:
             for left, right, on in self.joins()
         ]
         found = f"SELECT DISTINCT lid, ltime FROM ({' UNION ALL '.join(selects)})"
-        marks = self.state.scan(marks_of(Side.LEFT))
-        return found if marks is None else f"{found} WHERE lid NOT IN (SELECT {quote(RID)} FROM {marks})"
+        return f"{found} WHERE TRUE{self.unmarked(Side.LEFT, 'lid')}"
 
     # -- shared ----------------------------------------------------------------------------------------------------
 
@@ -331,7 +330,10 @@ class _Step:
     def unmarked(self, side: Side, id: str = quote(RID)) -> str:
         """Return `` AND id has no mark``, over the marks of earlier steps."""
         marks = self.state.scan(marks_of(side))
-        return "" if marks is None else f" AND {id} NOT IN (SELECT {quote(RID)} FROM {marks})"
+        if marks is None:
+            return ""
+        # NOT IN would hold all marks in memory, but NOT EXISTS the rows of the step, if they are fewer
+        return f" AND NOT EXISTS (SELECT 1 FROM (SELECT {quote(RID)} AS marked FROM {marks}) WHERE marked = {id})"
 
     def store(self, side: Side, *, where: str = "TRUE") -> None:
         """Store the new rows of a side that are not final yet, and count those that leave before they are."""
