@@ -7,6 +7,7 @@ import pytest
 from watersmeet.engine import frames
 from watersmeet.engine.frames import Frame, FrameKind
 from watersmeet.engine.inbox import in_pieces
+from watersmeet.runtime.idle_inputs import IdleWatch
 from watersmeet.testing.harness import Harness, StepInput, load_script
 
 SCRIPT = """
@@ -57,6 +58,37 @@ def test_hot_keys_are_chosen_once_a_batch(monkeypatch: pytest.MonkeyPatch) -> No
         found.append(batches)
     assert found[0] == found[1]
     assert any(any(keys) for _, keys in found[0])
+
+
+def test_a_silent_input_is_idle_however_many_steps_each_bucket_took() -> None:
+    """Only what every bucket has heard since counts, and that is told by the number of its batch."""
+    script = f"{SCRIPT}{INNER.replace('JOIN', 'LEFT JOIN')} EMIT FINAL SETTINGS idle_timeout = '1 second'"
+    found = []
+    for most in (None, 1):
+        harness, watch, given = Harness(*load_script(script), buckets=3, max_step_bytes=most), IdleWatch(0.0), []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(frames, "MAX_PAYLOAD_BYTES", 1)
+            counters = harness.step({"l": StepInput([(k, k, 10) for k in range(7)]), "r": StepInput([(1, 1, 10)])})
+            counters = counters.counters
+            list(watch.events(counters))
+            for time in (100, 200, 300):
+                events = list(watch.events(counters))
+                outcome = harness.step({"l": StepInput([(k, k + time, time) for k in range(7)])}, events)
+                counters = outcome.counters
+                given.append(sorted(outcome.changes, key=repr))
+        found.append(given)
+    assert found[0] == found[1]
+    assert [len(each) for each in found[0]] == [6, 7, 7]
+
+
+def test_a_limit_counts_what_is_there_after_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frames, "MAX_PAYLOAD_BYTES", 1)
+    script = f"{SCRIPT}{INNER.replace('5', '0')} SETTINGS join_max_buffered_bytes = 400"
+    for most in (None, 1):
+        harness = Harness(*load_script(script), buckets=1, max_step_bytes=most)
+        for time in range(3):
+            rows = [(1, number, 10 * time + number) for number in range(8)]
+            harness.step({name: StepInput(rows) for name in "lr"})
 
 
 def steps_of(select: str, inputs: dict[str, StepInput]) -> int:

@@ -105,7 +105,8 @@ class OpenBucket:
     def _take(self, frames: Iterable[Frame], others: list[Frame]) -> Iterator[tuple[int, pa.Table]]:
         """Yield results, each with the number of its query; at the end add the ``others``."""
         most = self._max_step_bytes if self._spec.takes_pieces else None
-        for piece, is_last in in_pieces(frames, most):
+        for number, (piece, is_last) in enumerate(in_pieces(frames, most)):
+            self._log.piece = number
             yield from self._take_step(piece, others, is_last=is_last)
 
     def _take_step(
@@ -123,11 +124,13 @@ class OpenBucket:
         working_set.max_bytes = self._max_bytes()
         result = yield from _run_kernel(spec, manifest, working_set, inputs, frontiers)
         manifest.next_rid += sum(table.num_rows for table in inputs.values())
-        manifest.step += 1
+        # all buckets number their batches alike, however many steps each takes
+        manifest.step += is_last
 
         apply_result(self._log, result, spec.kernel.partition_width, self._max_step_bytes)
         working_set.move_to_disk(manifest.segments, spec.max_rows_in_memory)
-        check_limit(spec, manifest, self._others_bytes())
+        if is_last:  # before, the frontier has not advanced, and rows stay that need not
+            check_limit(spec, manifest, self._others_bytes())
         self._evicted_bytes += result.evicted_bytes
         side = [*late, *evicted_rows(spec, result)]
         others += [*forwarded(spec, self._bucket, inbox.passing), *side_frames(spec, self._bucket, side)]

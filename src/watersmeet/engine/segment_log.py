@@ -20,14 +20,18 @@ from watersmeet.state.store import Store
 from watersmeet.state.working_set import WorkingSet
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SegmentLog:
-    """A bucket's segments in all places that hold them: manifest, store, working set, and copies on local disk."""
+    """A bucket's segments in all places that hold them: manifest, store, working set, and copies on local disk.
+
+    ``piece`` is the number of a step within its batch.
+    """
 
     manifest: Manifest
     store: Store
     working_set: WorkingSet
     copies: LocalCopies | None
+    piece: int = 0
 
     def load(self, segment: Segment) -> pa.Table:
         """Read a segment that the working set lacks, from a local copy if there is one."""
@@ -36,7 +40,8 @@ class SegmentLog:
 
     def add(self, relation: str, rows: pa.Table) -> None:
         """Write rows (at least one) as a segment."""
-        segment = write_segment(self.store, self.manifest.step, relation, rows)
+        step = f"{self.manifest.step}.{self.piece}" if self.piece else str(self.manifest.step)
+        segment = write_segment(self.store, step, relation, rows)
         self.manifest.segments.append(segment)
         self.working_set.add(segment, rows)
         if self.copies is not None:

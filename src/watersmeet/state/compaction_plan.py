@@ -13,6 +13,9 @@ Large segments, of more than 4 MiB:
 - Rows without a bound in time stay (versions, rows by primary key, joins without a window), and an index lookup is
   cheaper with fewer segments.  So large segments are merged too, up to ``MAX_MERGE_BYTES``.
 
+With little memory, segments larger than a quarter of ``max_bytes`` are not merged, so their number grows with the
+state.
+
 Each step merges all due groups of small segments, and a quarter of the due groups of large ones.
 """
 

@@ -41,7 +41,7 @@ class Segment:
     chunks: int
 
 
-def write_segment(store: Store, step: int, relation: str, table: pa.Table) -> Segment:
+def write_segment(store: Store, step: int | str, relation: str, table: pa.Table) -> Segment:
     """Write rows (at least one) to the store; return the segment to record in the manifest."""
     pieces = max(1, -(-table.nbytes // MAX_CHUNK_BYTES))
     per_chunk = -(-table.num_rows // pieces)
