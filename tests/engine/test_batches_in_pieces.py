@@ -68,8 +68,8 @@ def test_a_silent_input_is_idle_however_many_steps_each_bucket_took() -> None:
         harness, watch, given = Harness(*load_script(script), buckets=3, max_step_bytes=most), IdleWatch(0.0), []
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(frames, "MAX_PAYLOAD_BYTES", 1)
-            counters = harness.step({"l": StepInput([(k, k, 10) for k in range(7)]), "r": StepInput([(1, 1, 10)])})
-            counters = counters.counters
+            first = {"l": StepInput([(k, k, 10) for k in range(7)]), "r": StepInput([(1, 1, 10)])}
+            counters = harness.step(first).counters
             list(watch.events(counters))
             for time in (100, 200, 300):
                 events = list(watch.events(counters))

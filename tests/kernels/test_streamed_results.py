@@ -41,6 +41,7 @@ def in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def stream_all(patched: pytest.MonkeyPatch) -> None:
     patched.setattr(api, "MANY_ROWS", 0)
+    patched.setattr(api, "MANY_RESULTS", 0)
     patched.setattr(interval_step, "_PAIRS_PER_ROW", 0)
     patched.setattr(working_set, "_PIECE_ROWS", 2)
 
@@ -94,6 +95,19 @@ def test_few_rows_of_a_hot_key_give_all_their_pairs(kind: str, most: int, monkey
     outcome = harness.step({"l": StepInput([(1, number, 7) for number in range(2)])})
     assert {row for _, row in outcome.changes} == set(product(range(2), range(50)))
     assert len(outcome.changes) == outcome.count("matched") == 100
+
+
+@pytest.mark.parametrize("kind", ["left", "right", "full"])
+@given(data=st.data())
+def test_pairs_of_a_table_in_pieces_are_the_same(kind: Kind, data: st.DataObject) -> None:
+    """They are kept in a table, as they are not too many, and leave it in pieces."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(api, "MANY_ROWS", 0)
+        patched.setattr(api, "MANY_RESULTS", 0)
+        patched.setattr(interval_step, "_PAIRS_PER_ROW", 1_000_000)
+        shape = data.draw(shapes(kind))
+        delays = {name: data.draw(st.integers(0, 3)) for name in STREAMS}
+        check(shape, delays, data.draw(st.composite(cut)(data.draw(st.composite(rows_of)()))))
 
 
 @pytest.mark.sample(3)

@@ -90,6 +90,7 @@ class _Step:
     def run_pairs(self) -> StepResult:
         tracked = [side for side in Side if self.tracks_matches(side)]
         new_rows = sum(new.num_rows for new in self.new.values())
+        is_large = False
         if not tracked:
             sql = self.pairs(ids=False)
             self.result.changes = self.state.query(sql) if self.whole else api.made(self.state, sql, new_rows)
@@ -99,7 +100,11 @@ class _Step:
             if self.make_pairs(self.pairs(ids=True), tracked, most):
                 names = ", ".join(quote(name) for name in self.match.output)
                 pairs = f"SELECT {names}{self.weight_column('1', id='NULL')} FROM pairs"
-                self.result.changes = self.mark_and_pad(tracked, pairs)
+                is_large = not self.whole and self.result.counters["matched"] >= api.MANY_RESULTS
+                if is_large:
+                    self.result.changes = self.taken(self.state.stream(pairs), self.mark_and_pad(tracked))
+                else:
+                    self.result.changes = self.mark_and_pad(tracked, pairs)
             else:
                 self.find_matches(tracked)
                 self.result.changes = self.count_pairs(
@@ -107,12 +112,14 @@ class _Step:
                 )
         for side in Side:
             self.store(side)
+        if is_large:
+            self.matches = {}  # the table goes when its rows have been taken
         return self.result
 
     def make_pairs(self, sql: str, tracked: list[Side], most: int | None = None) -> bool:
         """Make the table of pairs, or of left rows with a partner, and count them; False if ``most`` may cut it off."""
         limit = "" if most is None else f" LIMIT {most}"
-        found = self.state.connection.execute(f"CREATE TEMP TABLE pairs AS {sql}{limit}").fetchall()
+        found = self.state.connection.execute(f"CREATE OR REPLACE TEMP TABLE pairs AS {sql}{limit}").fetchall()
         self.matches = dict.fromkeys(tracked, "pairs")
         ((matched,),) = found
         if matched == most:
@@ -141,6 +148,14 @@ class _Step:
             changes += self.padding(side)
             self.mark(side)
         return self.state.query(" UNION ALL ".join(changes))
+
+    def taken(self, pairs: Iterator[pa.Table], rest: pa.Table) -> Iterator[pa.Table]:
+        """Yield the rows of the table of pairs and drop it, then the rest."""
+        try:
+            yield from pairs
+        finally:
+            self.state.connection.execute("DROP TABLE IF EXISTS pairs")
+        yield rest
 
     def count_pairs(self, pairs: Iterator[pa.Table], rest: pa.Table) -> Iterator[pa.Table]:
         """Yield the pairs and count them, then the rest."""
