@@ -29,7 +29,7 @@ def test_what_it_may_not_be(given: object) -> None:
     with pytest.raises(ConfigError) as raised:
         parse_settings({"seek_to": given})
     assert str(raised.value) == (
-        f"SETTINGS: option seek_to = {given!r}: value error, write 'earliest', 'latest' or a time such as "
+        f"SETTINGS: option seek_to = {given!r}: write 'earliest', 'latest' or a time such as "
         "'2026-01-01 00:00:00+00:00'"
     )
     assert raised.value.option == "seek_to"

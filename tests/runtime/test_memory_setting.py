@@ -60,15 +60,15 @@ def test_sizes_have_units(text: str, nbytes: int) -> None:
 
 @pytest.mark.parametrize("text", ["600", "MB", "6 iB", "-1GB", "lots"])
 def test_other_texts_are_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="write a number and a unit, such as '600mb'"):
+    with pytest.raises(ConfigError, match="write a number and a unit, such as '600MB'"):
         parse_settings({"worker_memory": text})
 
 
 def test_too_little_is_refused() -> None:
     for little in ("100MB", 1.0, 5):
-        with pytest.raises(ConfigError, match="a worker needs at least 400 mb"):
+        with pytest.raises(ConfigError, match="a worker needs at least 400 MB"):
             parse_settings({"worker_memory": little})
-    with pytest.raises(ConfigError, match="a worker needs at least 400 mb"):
+    with pytest.raises(ConfigError, match="a worker needs at least 400 MB"):
         parse_settings({"worker_memory": "100MB"})
 
 

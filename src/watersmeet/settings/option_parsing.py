@@ -47,4 +47,7 @@ def parse_options(
             raise ConfigError(f"{what} needs the option {name}", option=name) from None
         value = first["input"]
         shown = masked_value(name, value) if isinstance(value, str) else value
-        raise ConfigError(f"{what}: option {name} = {shown!r}: {first['msg'].lower()}", option=name) from None
+        # a check of our own says it in its own words
+        own = first.get("ctx", {}).get("error")
+        problem = first["msg"].lower() if own is None else str(own)
+        raise ConfigError(f"{what}: option {name} = {shown!r}: {problem}", option=name) from None
