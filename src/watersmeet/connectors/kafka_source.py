@@ -47,7 +47,8 @@ def read_stream(
 ) -> DataFrame:
     """Return a streaming frame of the topic: ``columns``, ``_bad``, ``_raw``, ``_part``, ``_seq`` and ``_tp_time``.
 
-    A stream that is append-only also has the ``RECORD_COLUMNS`` of columns.py.
+    An append-only stream also has the ``RECORD_COLUMNS`` of columns.py.
+
     ``_seq`` is the partition (4 bytes) and the offset (8 bytes), both big-endian; ``_tp_time`` is the record's
     timestamp. Only committed records of transactions are read, unless ``kafka.isolation.level`` says otherwise.
     ``limited`` honours ``max_offsets_per_trigger``. ``changing`` is the stream if it is a changing stream, where a
