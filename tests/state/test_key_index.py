@@ -35,6 +35,7 @@ def test_all_rows_of_a_hash_are_found_and_none_that_was_removed(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(key_index, "FAN_IN", 2)
         patch.setattr(key_index, "MAX_MERGED", max_merged)
+        patch.setattr(key_index, "_AT_ONCE", 2)
         for block in blocks:
             index.add(first, hashes_of(block))
             held[first] = block
