@@ -40,7 +40,9 @@ MATCH = AsofMatch(
 class AsofBench:
     """Left rows have t, k and v (a changing stream: also w and id), right rows t, k, v and seq (and pk and w)."""
 
-    def __init__(self, kernel: Kernel, *, waits: bool = True) -> None:
+    def __init__(
+        self, kernel: Kernel, *, waits: bool = True, retention: int | None = 0, in_order: bool = False
+    ) -> None:
         self.left_changes = isinstance(kernel, AsofChangelog) and kernel.left_changes
         left = _CHANGING if self.left_changes else _LEFT
         self.schemas = (left, _RIGHT)
@@ -49,7 +51,8 @@ class AsofBench:
             output = output.append(pa.field(WEIGHT, pa.int8()))
             if kernel.gives_ids:
                 output = output.append(pa.field(ID, pa.string()))
-        inputs = (InputSpec(left, "l", ("",)), InputSpec(_RIGHT, "r", ("",), holds_back=waits))
+        right = InputSpec(_RIGHT, "r", ("",), holds_back=waits, retention=retention, in_order=in_order)
+        inputs = (InputSpec(left, "l", ("",)), right)
         self.spec = OperatorSpec("asof", kernel, inputs, buckets=(0,), fingerprint="f", output=output)
         self.store = MemoryStore()
         self.working_sets = WorkingSets(keyed_bytes=1 << 30)
@@ -77,8 +80,8 @@ class AsofBench:
         elif id is not None:
             assert self.ids.pop(id) == row, "what is taken away was given under that id"
 
-    def rows(self, left: Sequence[Row], right: Sequence[Row], newest: int) -> None:
-        """One batch, after which both frontiers stand at ``newest - DELAY``."""
+    def rows(self, left: Sequence[Row], right: Sequence[Row], newest: int, *, newest_right: int | None = None) -> None:
+        """One batch, after which both frontiers stand at ``newest - DELAY``, or the right one at ``newest_right``."""
         names = {"l": {WEIGHT: "w", ID: "id"}, "r": {}}
         frames: list[Frame] = []
         for number, (side, rows) in enumerate((("l", left), ("r", right))):
@@ -91,4 +94,6 @@ class AsofBench:
                 for row in rows
             ]
             frames += row_frames(pa.Table.from_pylist(given, schema), bucket=0, input=number)
-        self.feed([*frames, *(mark_frame(0, i, "", newest - DELAY) for i in (0, 1))])
+        behind = newest - DELAY
+        marks = (behind, behind if newest_right is None else newest_right)
+        self.feed([*frames, *(mark_frame(0, i, "", frontier) for i, frontier in enumerate(marks))])

@@ -14,9 +14,12 @@ from watersmeet.expressions.nodes import SystemTime
 from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.text import plain_sql
 from watersmeet.expressions.times import unit_of_type
+from watersmeet.expressions.type_groups import INTEGERS
 from watersmeet.kernels.api import JoinKind
 from watersmeet.kernels.asof.match import Direction
-from watersmeet.plan.logical.conditions import conjuncts, time_columns
+from watersmeet.plan.across_sides import is_plain
+from watersmeet.plan.logical.conditions import conjuncts, inputs_of, time_columns
+from watersmeet.plan.logical.key_types import type_of
 from watersmeet.plan.logical.time_bounds import Interval, time_bounds
 from watersmeet.plan.logical.tree import AsofClause, Input, InputColumn, Join, Leaf, nullable, timed
 
@@ -59,6 +62,7 @@ class AsofBinder:
             raise UnsupportedError("the right side of a join as of a time must be a stream", position=join.position)
         self.right: Input = join.right.input  # VERSIONED ON gives it another event time
         self._is_external = self.right.stream.outside
+        self._is_versioned = False  # on another column than the event time
 
     def match_condition(self, condition: exp.Expr) -> AsofClause:
         """Read MATCH_CONDITION.
@@ -94,13 +98,15 @@ class AsofBinder:
                 hint=_FORM,
                 position=position_of(first),
             )
-        return AsofClause(one, other, direction, strict, self._tolerance(one, direction, others))
+        tolerance = self._tolerance(one, direction, others)
+        return AsofClause(one, other, direction, strict, tolerance, in_order=self._is_in_order())
 
     def system_time(self, version: SystemTime, time: exp.Expr | None) -> AsofClause:
         """Read FOR SYSTEM_TIME AS OF: the newest version at or before ``time``, its resolved operand.
 
-        ``time`` None (PROCTIME()) means the newest version known. Raises ``BindError`` for an operand that is not an
-        event time and for an invalid VERSIONED ON, ``UnsupportedError`` for a table that cannot be versioned.
+        ``time`` None (PROCTIME()) means the newest version known. Raises ``BindError`` for an operand that is not a
+        time of the left side and for an invalid VERSIONED ON, ``UnsupportedError`` for a table that cannot be versioned
+        and for a time that cannot be computed at one source.
         """
         if self._is_external and (time is not None or version.args.get("versioned_on") is not None):
             raise self._only_now(position_of(version))
@@ -123,12 +129,51 @@ class AsofBinder:
                 )
             leader = min(times - nullable(self._join.left) or times)
             return AsofClause(leader, self.right.index, Direction.CURRENT, of_table=True)
-        left = self._time(time, timed(self._join.left))
-        if left not in self._join.left.visible:
-            raise BindError(
-                f"AS OF {plain_sql(time)}: expected an event time of the left side", position=position_of(version)
+        known = self._columns.get(time.unnest().name) if isinstance(time.unnest(), exp.Column) else None
+        if known is not None and known.input not in self._join.left.visible:
+            raise BindError(f"AS OF {plain_sql(time)}: expected a time of the left side", position=position_of(version))
+        if known is None or not self._inputs[known.input].is_time(known.column):
+            return self._at(time.unnest(), position_of(time) or position_of(version))
+        return AsofClause(
+            known.input, self.right.index, Direction.BACKWARD, of_table=True, in_order=self._is_in_order()
+        )
+
+    def _at(self, time: exp.Expr, position: Position | None) -> AsofClause:
+        """Read AS OF a time that is no event time: a column, a constant, or a simple expression over one stream."""
+        text, unit = plain_sql(time), self.right.time.unit
+        if not is_plain(time):
+            raise UnsupportedError(
+                f"AS OF {text}: a time is a column of the left side, a constant, or a simple expression over them",
+                hint="for the time at which a row is processed write PROCTIME()",
+                position=position,
             )
-        return AsofClause(left, self.right.index, Direction.BACKWARD, of_table=True)
+        reads = inputs_of(time, self._columns)
+        left = self._join.left
+        if len(reads) > 1 or (reads or timed(left)) <= nullable(left):
+            raise UnsupportedError(
+                f"AS OF {text}: the time must be computed from one stream whose rows are always there",
+                hint="compute it in a CREATE STREAM … AS first",
+                position=position,
+            )
+        kind = type_of(time, self._columns)
+        if not (kind.is_type(*INTEGERS) if unit.is_integer else unit_of_type(kind) is unit):
+            wanted = "a whole number" if unit.is_integer else unit.value.upper()
+            raise BindError(
+                f"AS OF {text} is {kind.sql(dialect='spark')}, and {self.right.alias}.{self.right.time.column}, the "
+                f"time of versions, is {wanted}",
+                hint=f"CAST it to {'BIGINT' if unit.is_integer else wanted}",
+                position=position,
+            )
+        leader = min(reads or (timed(left) - nullable(left)))
+        return AsofClause(
+            leader, self.right.index, Direction.BACKWARD, of_table=True, at=time, in_order=self._is_in_order()
+        )
+
+    def _is_in_order(self) -> bool:
+        """Whether the right stream only appends, and declares that its rows come in the order of their times."""
+        stream = self.right.stream
+        is_declared = stream.has_watermark and not stream.delay and not stream.derived and not self._is_versioned
+        return is_declared and not stream.changes
 
     def _only_now(self, position: Position | None) -> UnsupportedError:
         return UnsupportedError(
@@ -162,6 +207,7 @@ class AsofBinder:
                 hint=f"declare WATERMARK FOR {column.name} AS {column.name} - INTERVAL '…'",
                 position=position,
             )
+        self._is_versioned = True
         self.right = replace(
             self.right, stream=stream.model_copy(update={"time_column": column.name, "time_unit": unit})
         )

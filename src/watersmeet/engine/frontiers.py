@@ -11,7 +11,7 @@ from watersmeet.state.manifest import Manifest, PartFrontier
 
 def advance_frontiers(spec: OperatorSpec, manifest: Manifest, inbox: Inbox) -> StepFrontiers:
     """Apply marks, reports and control events, then advance the frontiers of the inputs and of the operator."""
-    before = manifest.frontier
+    before, own_before = manifest.frontier, _own(spec, manifest)
     for mark in inbox.marks:
         if mark.frontier != NEVER:
             manifest.report_frontier(mark.input, mark.part, mark.frontier)
@@ -23,8 +23,11 @@ def advance_frontiers(spec: OperatorSpec, manifest: Manifest, inbox: Inbox) -> S
         _apply_control(spec, manifest, Event.from_json(bytes(control.payload)))
     lags = {number: input.lag for number, input in enumerate(spec.inputs)}
     manifest.advance(lags, [number for number, input in enumerate(spec.inputs) if not input.holds_back])
-    own = tuple(manifest.own[number] for number in range(len(spec.inputs)))
-    return StepFrontiers(before, manifest.frontier, own)
+    return StepFrontiers(before, manifest.frontier, _own(spec, manifest), own_before)
+
+
+def _own(spec: OperatorSpec, manifest: Manifest) -> tuple[int, ...]:
+    return tuple(manifest.own.get(number, NEVER) for number in range(len(spec.inputs)))
 
 
 def _apply_control(spec: OperatorSpec, manifest: Manifest, event: Event) -> None:

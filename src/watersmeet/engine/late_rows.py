@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,7 +12,7 @@ from watersmeet.columns import TIME
 from watersmeet.engine.frames import side_rows
 from watersmeet.engine.inbox import Inbox
 from watersmeet.engine.pack import RAW_TEXT
-from watersmeet.engine.specs import OperatorSpec
+from watersmeet.engine.specs import InputSpec, OperatorSpec
 from watersmeet.engine.time_texts import time_text
 from watersmeet.kernels.api import FOREVER, NEVER, shift
 from watersmeet.state.manifest import Manifest
@@ -19,21 +20,33 @@ from watersmeet.state.manifest import Manifest
 LATE = "late"
 
 
-def late_bounds(spec: OperatorSpec, manifest: Manifest) -> list[int]:
-    """Return, for each input, the frontier below which its rows are late.
+@dataclass(frozen=True, slots=True)
+class LateBound:
+    """The time below which rows of an input are ``late``, and that below which no result has ``waited`` for them."""
+
+    late: int
+    waited: int
+
+
+def late_bounds(spec: OperatorSpec, manifest: Manifest) -> list[LateBound]:
+    """Return the bounds of each input.
 
     Call this before ``advance_frontiers``: a row is late by the frontier as it stood before the batch.
     """
     if spec.accepts_late and not manifest.sealed:
-        return [NEVER] * len(spec.inputs)
-    return [
-        manifest.frontier if input.holds_back else manifest.own.get(number, NEVER)
-        for number, input in enumerate(spec.inputs)
-    ]
+        return [LateBound(NEVER, NEVER)] * len(spec.inputs)
+    return [_late_bound(input, manifest, manifest.own.get(number, NEVER)) for number, input in enumerate(spec.inputs)]
+
+
+def _late_bound(input: InputSpec, manifest: Manifest, own: int) -> LateBound:
+    operators = manifest.frontier if input.holds_back else NEVER
+    frontier = operators if input.holds_back and not input.in_order else max(operators, own)
+    retention = None if input.retention is None else -input.retention
+    return LateBound(shift(frontier, retention), shift(frontier, input.lateness))
 
 
 def split_late_rows(
-    spec: OperatorSpec, manifest: Manifest, inbox: Inbox, bounds: Sequence[int]
+    spec: OperatorSpec, manifest: Manifest, inbox: Inbox, bounds: Sequence[LateBound]
 ) -> tuple[dict[int, pa.Table], list[pa.Table]]:
     """Return the kernel's inputs, which hold no late row, and the late rows of each input that keeps them.
 
@@ -43,13 +56,13 @@ def split_late_rows(
     inputs: dict[int, pa.Table] = {}
     side: list[pa.Table] = []
     for number, input in enumerate(spec.inputs):
-        bound = bounds[number]
+        bound = bounds[number].late
         on_time, late = _split(inbox.rows[number], bound)
         if input.source is not None:
             manifest.count(f"{spec.name}.late.{input.source}", late.num_rows)
             manifest.count(f"{spec.name}.used.{input.source}", on_time.num_rows)
-            if input.lateness:
-                reopened = _split(on_time, shift(bound, input.lateness))[1].num_rows
+            if input.lateness or input.retention != 0:
+                reopened = _split(on_time, bounds[number].waited)[1].num_rows
                 manifest.count(f"{spec.name}.reopened.{input.source}", reopened)
             if late.num_rows and RAW_TEXT in late.column_names:
                 reason = f"its event time is before {_frontier_text(bound, input.scale)}"

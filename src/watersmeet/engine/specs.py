@@ -54,7 +54,10 @@ class InputSpec:
     - ``origin``: what the columns are computed from, so that stored columns are not mistaken for others.
     - ``lateness``: how far behind the frontier that results wait for rows are still taken; the operator's own frontier
       is so much less, and rows in between are counted as ``reopened``.
+    - ``retention``: how far behind the frontier rows are still taken, without any effect on the frontier, in units of
+      ``$t`` (None: however far); those behind it are counted as ``reopened``.
     - ``holds_back``: if False, the operator's frontier ignores the input, and its rows are late by its own frontier.
+    - ``in_order``: rows come in the order of their times, so they are late by the input's own frontier too.
     - ``label``, ``time``, ``scale``: for texts, the alias of the stream that dates the rows, its event-time column,
       and the units of ``$t`` in one unit of that column (None: a timestamp).
     """
@@ -69,6 +72,8 @@ class InputSpec:
     label: str = ""
     time: str = ""
     scale: int | None = None
+    retention: int | None = 0
+    in_order: bool = False
 
 
 @dataclass(frozen=True, slots=True)

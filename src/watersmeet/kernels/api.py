@@ -186,11 +186,12 @@ class StateView(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StepFrontiers:
-    """The operator's frontier before the batch and after it, and each input's own frontier after it."""
+    """The operator's frontier before the batch and after it, and each input's own frontier after it and before it."""
 
     before: int
     after: int
     inputs: tuple[int, ...]
+    inputs_before: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

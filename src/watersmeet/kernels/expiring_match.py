@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from watersmeet.columns import TIME
 from watersmeet.kernels.api import FOREVER, NEVER, Side, StateView, quote
-from watersmeet.kernels.match import MatchOrAlternative, WindowMatch, time_range
+from watersmeet.kernels.match import MatchOrAlternative, WindowMatch, clamped, time_range
 
 _EXPIRY = "$expiry"
 
@@ -42,11 +42,9 @@ class ExpiringMatch(MatchOrAlternative):
         computed = self.expiries[side.index]
         if computed is None:
             return rows
-        first, last = NEVER + 1, FOREVER - 1  # the end of input closes every window
         expiry = quote(_EXPIRY)
-        clamped = f"CASE WHEN {expiry} > {last} THEN {last} WHEN {expiry} < {first} THEN {first} ELSE {expiry} END"
         return state.query(
-            f"SELECT * EXCLUDE ({expiry}) REPLACE (CAST({clamped} AS BIGINT) AS {quote(TIME)}),"
+            f"SELECT * EXCLUDE ({expiry}) REPLACE ({clamped(expiry)} AS {quote(TIME)}),"
             f" {quote(TIME)} AS {quote(self.times[side.index])}"
             f" FROM (SELECT *, {computed} AS {expiry} FROM {state.register(rows)})"
         )

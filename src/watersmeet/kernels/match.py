@@ -43,6 +43,12 @@ class Key:
         return self.left if side is Side.LEFT else self.right
 
 
+def clamped(time: str) -> str:
+    """Return SQL that keeps a HUGEINT between ``NEVER`` and ``FOREVER``, as BIGINT; NULL stays."""
+    first, last = NEVER + 1, FOREVER - 1  # at the end of input the frontier has passed every time
+    return f"CAST(CASE WHEN {time} > {last} THEN {last} WHEN {time} < {first} THEN {first} ELSE {time} END AS BIGINT)"
+
+
 @dataclass(frozen=True, slots=True)
 class WindowMatch:
     """A windowed join; input 0 is the left stream, input 1 the right one.

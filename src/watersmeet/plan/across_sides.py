@@ -90,8 +90,12 @@ _STRICT = (
 
 def is_strict(expression: exp.Expr) -> bool:
     """Whether an expression is NULL wherever its columns are, as a carried column is on a padded row."""
-    has_column = expression.find(exp.Column) is not None
-    return has_column and all(isinstance(node, _STRICT) for node in expression.walk())
+    return expression.find(exp.Column) is not None and is_plain(expression)
+
+
+def is_plain(expression: exp.Expr) -> bool:
+    """Whether an expression depends on its columns alone, and is NULL if one of them is."""
+    return all(isinstance(node, _STRICT) for node in expression.walk())
 
 
 def carry_one_sided(

@@ -16,10 +16,12 @@ from watersmeet.errors import PlanError, Position, UnsupportedError
 from watersmeet.expressions.positions import position_of
 from watersmeet.kernels.api import EmitMode, Side
 from watersmeet.kernels.asof.match import Direction
+from watersmeet.plan import table_retention
 from watersmeet.plan.allowed_lateness import correcting_join, final_refused
 from watersmeet.plan.logical.lags import lag_of, unbounded_sides, waits_forever
 from watersmeet.plan.logical.query import LogicalQuery
 from watersmeet.plan.logical.tree import AsofClause, Input, Join, changing, joins_of, operators_of
+from watersmeet.plan.table_retention import corrected_join
 
 LIMIT_SETTING = "join_max_buffered_bytes"
 DEFAULT_LIMIT = 512 * 1024 * 1024
@@ -54,8 +56,14 @@ def decide_emission(query: LogicalQuery) -> Emission:
 
 def emits_at_once(query: LogicalQuery, asof: AsofClause) -> bool:
     """Whether a join as of a time emits each result at once and never revises it."""
-    without_wait = asof.of_table and query.settings.temporal_wait == "none"
-    return asof.direction is Direction.CURRENT or without_wait
+    if asof.direction is Direction.CURRENT:
+        return asof.corrected == 0
+    return asof.of_table and query.settings.temporal_wait == "none"
+
+
+def waits_for_table(query: LogicalQuery, asof: AsofClause) -> bool:
+    """Whether the right side of a join as of a time holds back the operator's frontier."""
+    return asof.direction is not Direction.CURRENT and not emits_at_once(query, asof)
 
 
 def _requested(query: LogicalQuery, unbounded: Sequence[tuple[Join, Side]]) -> tuple[EmitMode, str] | None:
@@ -72,6 +80,8 @@ def _requested(query: LogicalQuery, unbounded: Sequence[tuple[Join, Side]]) -> t
             raise _unbounded(query, unbounded)
         if (late := _corrected_late(query)) is not None:
             raise final_refused(late, query)
+        if (join := corrected_join(query.root)) is not None:
+            raise table_retention.final_refused(join, query)
     return asked, f"EMIT {asked.name} was asked for"
 
 
@@ -83,6 +93,8 @@ def _default(query: LogicalQuery, joins: Sequence[Join], *, is_bounded: bool) ->
         return EmitMode.CHANGELOG, f"rows of {corrected[0].stream.name} change"
     if _corrected_late(query) is not None:
         return EmitMode.CHANGELOG, "late rows correct results"
+    if corrected_join(query.root) is not None:
+        return EmitMode.CHANGELOG, f"changes of tables correct results ({table_retention.SETTING})"
     if is_bounded:
         return EmitMode.FINAL, _final_reason(query, joins)
     if not any(join.kind.retracts for join in joins):

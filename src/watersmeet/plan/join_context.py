@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from watersmeet.columns import TIME
 from watersmeet.kernels.api import Side
-from watersmeet.kernels.asof.match import Versions
+from watersmeet.kernels.asof.match import Asked, Versions
 from watersmeet.kernels.changelog.newest import Newest
 from watersmeet.kernels.match import SideColumns
 from watersmeet.plan.across_sides import render
@@ -77,6 +77,10 @@ class JoinContext:
         terms = (term for each in self.terms.expiries[side.index] for _, term in each.terms)
         return {self.sources.carried_name(term) for term in terms}
 
+    def _asked_columns(self, side: Side) -> set[str]:
+        asked = self.terms.as_of if side is Side.LEFT else None
+        return set() if asked is None else {self.sources.carried_name(asked)}
+
     def output_columns(self, side: Side) -> set[str]:
         """The columns of a side that the results must hold."""
         return self.sources.of_side(self.needed, self.join.child(side)) if self.join.kind.outputs(side) else set()
@@ -84,7 +88,7 @@ class JoinContext:
     def required_columns(self, side: Side) -> set[str]:
         """All columns that a side must deliver."""
         required = self.condition_columns(side) | self.output_columns(side) | self._alternative_columns(side)
-        required |= self._expiry_columns(side)
+        required |= self._expiry_columns(side) | self._asked_columns(side)
         if self.join.asof is not None and side is Side.RIGHT:
             required |= set(self.versions().columns)
         if (newest := self.replaced(side)) is not None:
@@ -94,9 +98,12 @@ class JoinContext:
     def side_columns(self, side: Side, feed: Feed | None) -> SideColumns:
         """The columns of a side as its kernel finds them; an external table has no feed."""
         time = feed.times[0] if feed is not None and len(feed.times) == 1 else None
-        condition = self.condition_columns(side) - {time}
+        condition = self.condition_columns(side)
         if time is not None and self.terms.expiries[side.index]:  # $t holds the expiry: the time is a column
             condition, time = condition | {time}, None
+        elif self._asked_columns(side):  # $t holds the time asked for
+            time = None
+        condition -= {time}
         return SideColumns(tuple(sorted(self.output_columns(side))), tuple(sorted(condition)), time)
 
     # -- changing streams and tables -------------------------------------------------------------------------------
@@ -121,6 +128,20 @@ class JoinContext:
         right = self.query.inputs[self.join.asof.right]
         pairs = self.join.condition.keys
         return versions_of(self.join.asof, right, pairs, self.terms.keys, right.physical("$seq"), self.sources.columns)
+
+    def asked(self) -> Asked | None:
+        """The time that left rows of a join as of a time ask for, where it is not their event time."""
+        asof, column = self.join.asof, self.terms.as_of
+        if asof is None or asof.at is None or column is None:
+            return None
+        unit, leaders = self.query.inputs[asof.right].time.unit, self.join.condition.leaders[Side.LEFT.index]
+        name = quoted_column(self.sources.carried_name(column)).sql(dialect="duckdb")
+        return Asked(
+            time=f"CAST({name if unit.is_integer else f'epoch_us({name})'} AS HUGEINT) * {unit.scale}",
+            event_time=self.query.inputs[leaders[0]].time_name if len(leaders) == 1 else None,
+            fixed=asof.at.find(exp.Column) is None,
+            too_old=f"too_old.{self.labels[0]}",
+        )
 
     # -- SQL for the kernel ----------------------------------------------------------------------------------------
 
@@ -178,9 +199,13 @@ class JoinContext:
         return (Side.LEFT if input in self.join.left.inputs else Side.RIGHT).alias
 
     def _time(self, input: int) -> exp.Column:
-        # $t is the event time of a side's leader, unless several lead or $t holds the expiry
-        leading = zip(self.join.condition.leaders, self.terms.expiries, strict=True)
-        alone = {leaders[0] for leaders, expiries in leading if len(leaders) == 1 and not expiries}
+        # $t is the event time of a side's leader, unless several lead or $t holds the expiry or the time asked for
+        leading = zip(Side, self.join.condition.leaders, self.terms.expiries, strict=True)
+        alone = {
+            leaders[0]
+            for side, leaders, expiries in leading
+            if len(leaders) == 1 and not expiries and not self._asked_columns(side)
+        }
         return quoted_column(TIME if input in alone else self.query.inputs[input].time_name, self._alias(input))
 
 

@@ -33,7 +33,8 @@ class JoinTerms:
     Each condition of ``residual`` belongs to one of ``owners``, which are several joins in a group. ``common`` are the
     columns of the keys that all inputs of a group share, by input.
     ``alternative`` is tested on left rows alone: those that meet it are results, whatever their partners.
-    The terms of ``expiries`` are columns that travel, by side.
+    The terms of ``expiries`` are columns that travel, by side, and so is ``as_of``: the time that left rows ask for,
+    where it is not their event time.
     """
 
     number: int
@@ -44,6 +45,7 @@ class JoinTerms:
     common: tuple[tuple[str, ...], ...] = ()
     alternative: exp.Expr | None = None
     expiries: tuple[tuple[Expiry, ...], ...] = ((), ())
+    as_of: exp.Expr | None = None
 
 
 def join_terms(query: LogicalQuery, sources: Sources) -> tuple[dict[Join, JoinTerms], tuple[exp.Expr, ...]]:
@@ -76,7 +78,9 @@ def join_terms(query: LogicalQuery, sources: Sources) -> tuple[dict[Join, JoinTe
                 require_allowed(carried, owner.title)
         alternative = _alternative(join, sources)
         expiries = tuple(tuple(_expiry(each, sources) for each in of_side) for of_side in join.condition.expiries)
-        found[join] = JoinTerms(number, keys, routes, tuple(residual), tuple(owners), common, alternative, expiries)
+        found[join] = JoinTerms(
+            number, keys, routes, tuple(residual), tuple(owners), common, alternative, expiries, _as_of(join, sources)
+        )
     return found, tuple(postponed)
 
 
@@ -130,14 +134,20 @@ def _carried(condition: exp.Expr, join: Join, sources: Sources) -> exp.Expr:
 
 def _expiry(expiry: Expiry, sources: Sources) -> Expiry:
     """An expiry whose terms are columns, computed at their sources where need be."""
-    terms = []
-    for factor, term in expiry.terms:
-        if isinstance(term, exp.Column):
-            terms.append((factor, term))
-            continue
-        (input,) = inputs_of(term, sources.columns)
-        terms.append((factor, sources.carried(input, term)))
-    return replace(expiry, terms=tuple(terms))
+    return replace(expiry, terms=tuple((factor, _column(term, sources)) for factor, term in expiry.terms))
+
+
+def _as_of(join: Join, sources: Sources) -> exp.Expr | None:
+    at = None if join.asof is None else join.asof.at
+    return None if join.asof is None or at is None else _column(at, sources, join.asof.left)
+
+
+def _column(term: exp.Expr, sources: Sources, default: int = -1) -> exp.Expr:
+    """A term over one input as a column, computed there where need be; a constant is computed at the ``default``."""
+    if isinstance(term, exp.Column):
+        return term
+    (input,) = inputs_of(term, sources.columns) or {default}
+    return sources.carried(input, term)
 
 
 def _commutes(query: LogicalQuery, from_here: Sequence[Join]) -> bool:

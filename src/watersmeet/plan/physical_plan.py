@@ -80,7 +80,7 @@ class Feed:
     ``times`` are the physical names of the event time that counts here: the first that is not NULL.  ``lag`` is how far
     this time may lie behind the sender's frontier (None: no bound), ``slack`` how far that frontier is expected to lie
     behind the newest rows.  A feed that does not ``hold back`` leaves the operator's frontier to the other.
-    The rows of a ``changelog`` carry weights.
+    ``retention`` and ``in_order`` are those of ``InputSpec``.  The rows of a ``changelog`` carry weights.
     """
 
     times: tuple[str, ...]
@@ -90,6 +90,8 @@ class Feed:
     slack: int = 0
     holds_back: bool = True
     changelog: bool = False
+    retention: int | None = 0
+    in_order: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from watersmeet.kernels.api import Side
 from watersmeet.lookup.tables import OpenTable
 from watersmeet.plan.aggregate_rows import AggregateRows
 from watersmeet.plan.allowed_lateness import check_allowed_lateness
-from watersmeet.plan.emission import Emission, decide_emission, emits_at_once
+from watersmeet.plan.emission import Emission, decide_emission, waits_for_table
 from watersmeet.plan.external_tables import table_of
 from watersmeet.plan.join_context import JoinContext
 from watersmeet.plan.join_limits import check_join_limits
@@ -30,7 +30,7 @@ from watersmeet.plan.logical.query import Aggregation, LogicalQuery
 from watersmeet.plan.logical.tree import NO_GRACE, Join, Leaf, Node, changing
 from watersmeet.plan.max_future import check_max_future
 from watersmeet.plan.operators.aggregate import plan_aggregation
-from watersmeet.plan.operators.asof import plan_asof
+from watersmeet.plan.operators.asof import plan_asof, version_times
 from watersmeet.plan.operators.changelog import changes_of, plan_changelog
 from watersmeet.plan.operators.forward import plan_forward
 from watersmeet.plan.operators.interval import plan_interval
@@ -43,6 +43,7 @@ from watersmeet.plan.passes import optimize
 from watersmeet.plan.passes.slide_joins import is_in_order
 from watersmeet.plan.physical_plan import Feed, PhysicalOperator, PhysicalPlan
 from watersmeet.plan.sources import Sources, quoted_column
+from watersmeet.plan.table_retention import check_table_retention
 
 
 def physical_plan(bound: LogicalQuery, open_table: OpenTable) -> PhysicalPlan:
@@ -57,6 +58,7 @@ def physical_plan(bound: LogicalQuery, open_table: OpenTable) -> PhysicalPlan:
     check_allowed_lateness(query)
     check_join_limits(query)
     check_join_ttl(query)
+    check_table_retention(query)
     emission = decide_emission(query)
     sources = Sources(query)
     terms, postponed = join_terms(query, sources)
@@ -168,6 +170,8 @@ class _Operators:
         leaders = join.condition.leaders[side.index]
         times = tuple(self._query.inputs[leader].time_name for leader in leaders)
         as_of = join.asof if side is Side.RIGHT else None
+        versions = None if as_of is None else version_times(context, as_of)
+        holds_back = as_of is None or waits_for_table(self._query, as_of)
         replaced = context.replaced(side) is not None
         if isinstance(child, Leaf) and (replaced or as_of is not None or not child.input.stream.changes):
             input = child.input
@@ -177,7 +181,9 @@ class _Operators:
                 source=self._sources.number(input),
                 lag=lag_of_changes(input) if replaced else 0,
                 slack=self._sources.delay(input),
-                holds_back=as_of is None or not emits_at_once(self._query, as_of),
+                holds_back=holds_back,
+                retention=0 if versions is None or not holds_back else versions.corrected,
+                in_order=versions is not None and versions.in_order,
             )
         self.add_tree(child, frozenset({*columns, *times, *route}))
         return self._last(times, lag=None if changing(child) else latest_lag(child, leaders))

@@ -110,6 +110,8 @@ def _input_specs(
                     feed.holds_back,
                     part.grace.lateness,
                     *texts,
+                    feed.retention,
+                    feed.in_order,
                 )
             )
         else:

@@ -31,6 +31,12 @@ def emit_clause(emit: str) -> str:
     return f"EMIT {emit.upper()}"
 
 
+def settings_clause(settings: Mapping[str, str | int]) -> str:
+    """Return the SETTINGS clause, with a space before it; empty without settings."""
+    given = ", ".join(f"{name} = {exp.convert(value).sql(dialect='spark')}" for name, value in settings.items())
+    return f" SETTINGS {given}" if given else ""
+
+
 def condition(on: Keys, where: str | None) -> str:
     """Return the ON condition over ``left`` and ``right``."""
     pairs = [on] if isinstance(on, str) else on

@@ -20,6 +20,7 @@ from watersmeet.session.join_clauses import (
     pair,
     quoted,
     row_count,
+    settings_clause,
     span_text,
 )
 from watersmeet.session.results import Stream
@@ -222,6 +223,10 @@ def temporal_join(
     mode: Literal["append", "versioned_kv", "changelog_kv"] = "append",
     primary_key: str | Sequence[str] = (),
     order: str | None = None,
+    at: str | None = None,
+    version: str | None = None,
+    index: str | Sequence[str] = (),
+    retention: Span | None = None,
 ) -> DataFrame:
     """Join each row of a stream with the version of a table that was valid at the row's event time, or is known now.
 
@@ -232,7 +237,7 @@ def temporal_join(
 
     With ``as_of="event"`` a row is emitted once the watermarks show that no version can arrive that it would match.
     With ``wait=False`` or ``as_of="now"`` it is joined at once with the versions known so far and never corrected.
-    With ``emit="changelog"`` it is emitted at once and corrected.
+    With ``emit="changelog"`` it is emitted at once and corrected, with ``as_of="now"`` whenever the table changes.
 
     The arguments:
         stream: A streaming DataFrame.
@@ -240,6 +245,14 @@ def temporal_join(
         on, time, delay, where, emit, unit, order: As for ``asof_join``.
         how: ``inner`` or ``left``.
         as_of: ``event`` for the row's event time, ``now`` for the time at which the row is processed.
+        at: Another time than these, in SQL over the stream's columns or constant: ``"created_at"``.  It has the type of
+            the table's time.
+        version: The table's column with the times of its versions, if that is not its event time.
+        index: Columns by which versions are found if the join columns are not the primary key, as with CREATE INDEX.
+            Without it, such a join reads all versions with each batch.
+        retention: How far behind the watermarks changes of the table still correct results, a span or ``"forever"``;
+            only with ``emit="changelog"``.  With ``at``, also with ``emit="final"``: how long versions can be asked
+            for, by default forever.
         wait: Whether to wait for versions that may still arrive.
         mode: ``append``, ``versioned_kv`` (a version whose ``_tp_delta`` is -1 ends its key's validity) or
             ``changelog_kv`` (it deletes the version of the same key and time).
@@ -249,7 +262,8 @@ def temporal_join(
         A streaming DataFrame with the columns of ``interval_join``; the stream is its left side.
 
     Raises:
-        ConfigError: An unknown ``how``, ``as_of``, ``emit``, ``mode`` or ``unit``, or a span that cannot be read.
+        ConfigError: An unknown ``how``, ``as_of``, ``emit``, ``mode`` or ``unit``, ``at`` with ``as_of="now"``, an
+            ``index`` without a ``primary_key``, or a span that cannot be read.
         BindError: A column that does not exist, or keys whose types differ.
         WatersmeetError: Whatever else SQL would refuse.
 
@@ -273,11 +287,18 @@ def temporal_join(
     _check_as_of(how)
     if as_of not in ("event", "now"):
         raise ConfigError(f"as_of = {as_of!r} is not known", hint="use 'event' or 'now'")
-    moment = "PROCTIME()" if as_of == "now" else f"`left`.{quoted(pair(time)[0])}"
-    settings = "" if wait else " SETTINGS temporal_wait = 'none'"
+    if at is not None and as_of == "now":
+        raise ConfigError("at does not go with as_of = 'now'", hint="leave one of them out")
+    moment = at or ("PROCTIME()" if as_of == "now" else f"`left`.{quoted(pair(time)[0])}")
+    versioned = "" if version is None else f" VERSIONED ON {quoted(version)}"
+    settings: dict[str, str | int] = {} if wait else {"temporal_wait": "none"}
+    if retention is not None:
+        settings["table_retention"] = span_text(retention)
     session = _session(stream, table, time, delay, unit, mode, primary_key, order)
-    join = f"{_JOINS[how]} `right` FOR SYSTEM_TIME AS OF {moment} ON {condition(on, where)}"
-    return _frame(session, f"{join} {emit_clause(emit)}{settings}")
+    if index:
+        _run(session, f"CREATE INDEX by_columns ON `right` ({', '.join(map(quoted, column_list(index)))})")
+    join = f"{_JOINS[how]} `right` FOR SYSTEM_TIME AS OF {moment}{versioned} ON {condition(on, where)}"
+    return _frame(session, f"{join} {emit_clause(emit)}{settings_clause(settings)}")
 
 
 def changelog_join(
@@ -359,7 +380,7 @@ def changelog_join(
         changes = mode if key else StreamMode.APPEND.value
         words = None if delay is None else span_text(delay)
         session.register(name, frame, time=at, delay=words, unit=unit, mode=changes, primary_key=key, order=place)
-    settings = f" SETTINGS join_max_buffered_bytes = {int(max_state_bytes)}" if max_state_bytes is not None else ""
+    settings = settings_clause({} if max_state_bytes is None else {"join_max_buffered_bytes": int(max_state_bytes)})
     join = f"{_JOINS[how]} `right` ON {condition(on, where)}"
     if aggregates is None:
         return _frame(session, f"{join} EMIT CHANGELOG{settings}")
@@ -523,10 +544,14 @@ def _frame(session: Session, join: str) -> DataFrame:
 
 
 def _select(session: Session, query: str) -> DataFrame:
+    result = _run(session, query)
+    assert isinstance(result, Stream)
+    return result.frame
+
+
+def _run(session: Session, statement: str) -> object:
     try:
-        result = session.sql(query)
+        return session.sql(statement)
     except WatersmeetError as error:
         error.position = None  # it points into SQL that the caller did not write
         raise
-    assert isinstance(result, Stream)
-    return result.frame

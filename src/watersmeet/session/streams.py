@@ -136,15 +136,14 @@ class Streams:
     def change_indexes(self, statement: CreateIndex | DropIndex) -> Message:
         """CREATE INDEX and DROP INDEX; queries that start later use the change."""
         stream = self.require(statement.stream, statement)
-        if self.catalog.get(stream.name) is None:
-            raise UnsupportedError(
-                f"{stream.name} is a registered DataFrame: it has no indexes", position=statement.position
-            )
         if isinstance(statement, CreateIndex):
             changed, done = with_index(stream, statement), "created"
         else:
             changed, done = without_index(stream, statement), "dropped"
-        self.catalog.replace(changed)
+        if (registered := self._registered.get(stream.name.lower())) is not None:
+            self._registered[stream.name.lower()] = (changed, *registered[1:])
+        else:
+            self.catalog.replace(changed)
         return Message(f"{done} index {statement.name} on {stream.name}" if changed != stream else "nothing to do")
 
     def show(self) -> Table:

@@ -56,6 +56,9 @@ class QuerySettings(BaseModel):
     allowed_lateness: Annotated[float, Field(ge=0)] | None = None
     """Seconds for which rows behind the frontier still correct results, in joins without a clause of their own; written
     ``'1 hour'``."""
+    table_retention: Annotated[float, Field(gt=0)] | Literal["forever"] | None = None
+    """Seconds behind the frontier for which changes of a table still correct results of temporal joins, and for which
+    its versions can be asked for; written ``'1 day'``, or ``'forever'``."""
     join_ttl: Annotated[float, Field(gt=0)] | None = None
     """Seconds behind the frontier after which rows that no window bounds leave a join; written ``'1 hour'``."""
     max_future: Annotated[float, Field(gt=0)] | Literal["none"] | None = None
@@ -107,6 +110,11 @@ class QuerySettings(BaseModel):
         if value is not None and value < LEAST_WORKER_BYTES:
             raise ValueError(f"a worker needs at least {size_text(LEAST_WORKER_BYTES)}")
         return value
+
+    @field_validator("table_retention", mode="before")
+    @classmethod
+    def _seconds_or_forever(cls, value: object) -> object:
+        return "forever" if isinstance(value, str) and value.strip().lower() == "forever" else seconds(value)
 
     @field_validator("max_future", mode="before")
     @classmethod

@@ -12,7 +12,7 @@ from watersmeet.errors import WatersmeetError
 Cells = tuple[str | None, ...]
 """The cells of a row as text; None is NULL."""
 
-COUNTERS = ("late", "quarantined", "filtered", "behind", "evicted", "reopened", "expired")
+COUNTERS = ("late", "quarantined", "filtered", "behind", "evicted", "reopened", "expired", "too_old")
 """The counters that a case can check for each stream; they count from the start of the query."""
 
 

@@ -31,8 +31,8 @@ Markers, each at the start of a line:
 ``>>> restart``            stop, and start again from the checkpoint, before this step's rows
 ``<<<``                    the expected outcome: ``+ cells``, ``- cells``, and the checks ``late STREAM N``,
                            ``quarantined STREAM N``, ``filtered STREAM N``, ``behind STREAM N``,
-                           ``evicted STREAM N``, ``reopened STREAM N``, ``expired STREAM N``
-                           (all cumulative),
+                           ``evicted STREAM N``, ``reopened STREAM N``, ``expired STREAM N``,
+                           ``too_old STREAM N`` (all cumulative),
                            ``state N`` (live rows)
 ``!!!``                    instead of steps: lines that must occur, in order, in the error of the script (line 1 in it
                            is the first line of the script)

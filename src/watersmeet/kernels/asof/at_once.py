@@ -9,6 +9,7 @@ Late rows    never reach the kernel.  A right row is behind if its time is at or
 Final        at once
 State        no left rows.  Right rows at or after F, and the newest below F of each key, F being the lower of both
              sides' frontiers (CURRENT: the right side's); BACKWARD also the newest left time joined
+Other times  as in final.py
 
 The right side's frontier does not hold the operator back (``InputSpec.holds_back``).
 
@@ -26,9 +27,9 @@ import pyarrow.compute as pc
 
 from watersmeet.columns import TIME
 from watersmeet.kernels.api import NEVER, Side, StateView, StepFrontiers, StepResult, quote
+from watersmeet.kernels.asof.left_rows import arriving, right_bounds
 from watersmeet.kernels.asof.match import AsofMatch, Direction
 from watersmeet.kernels.asof.step import AsofStep, step_tables
-from watersmeet.kernels.match import number_rows
 
 _JOINED = "joined"
 
@@ -55,24 +56,26 @@ class AsofAtOnce:
         """Join the new left rows with all right rows, new ones included."""
         is_current = self.match.direction is Direction.CURRENT
         result = StepResult()
-        left_new, right_new = state.register(number_rows(inputs[0], first_rid)), state.register(inputs[1])
+        left = arriving(self.match, state, inputs, frontiers, first_rid, result)
+        right = frontiers.inputs[Side.RIGHT.index]
+        frontier = right if is_current else min(right, frontiers.after)
+        floor, high = right_bounds(self.match, state, left, frontier, result)
         with step_tables(state):
-            right = frontiers.inputs[Side.RIGHT.index]
-            step = AsofStep(self.match, state, right_new, right if is_current else min(right, frontiers.after))
-            step.execute(f"CREATE TEMP TABLE waiting AS SELECT * FROM {left_new}")
+            step = AsofStep(self.match, state, state.register(inputs[1]), floor, high_right=high)
+            step.execute(f"CREATE TEMP TABLE waiting AS SELECT * FROM {state.register(left)}")
             step.find_candidates()
             result.changes = step.state.query(step.results_sql())
             step.keep_right(result)
             if not is_current:
-                self._count_behind(step, inputs, result)
+                self._count_behind(step, left, inputs[Side.RIGHT.index], result)
         return result
 
-    def _count_behind(self, step: AsofStep, inputs: Mapping[int, pa.Table], result: StepResult) -> None:
+    def _count_behind(self, step: AsofStep, left: pa.Table, right: pa.Table, result: StepResult) -> None:
         stored = step.state.scan(_JOINED)
         joined = step.rows(f"SELECT max({quote(TIME)}) FROM {stored}")[0][0] if stored else NEVER
-        behind = pc.sum(pc.less_equal(inputs[Side.RIGHT.index][TIME], joined)).as_py() or 0
+        behind = pc.sum(pc.less_equal(right[TIME], joined)).as_py() or 0
         result.counters[self.behind] = behind
-        newest = pc.max(inputs[Side.LEFT.index][TIME]).as_py()
+        newest = pc.max(left[TIME]).as_py()
         if newest is not None and newest > joined:
             result.store[_JOINED] = pa.table({TIME: pa.array([newest], pa.int64())})
             result.forget[_JOINED] = newest

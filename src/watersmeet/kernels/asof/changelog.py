@@ -1,10 +1,11 @@
 """The join as of a time under EMIT CHANGELOG: results at once, revised when a left row's partner changes.
 
-Matches, residual, ties, deletes, NULL keys, late rows: as in final.py
-CURRENT      (``AS OF PROCTIME()`` over a changelog) a left row is joined once, with the rows known then; only its own
-             retraction revises it
+Matches, residual, ties, deletes, NULL keys, late rows, other times: as in final.py
+CURRENT      (``AS OF PROCTIME()``) a left row is joined with the newest rows known; if ``corrected`` is 0, once, with
+             those known then, so that only its own retraction revises it
 Retractions  of left rows name an earlier row by ``$id``: all results of that row are retracted
-Final        as in final.py: a right row that would revise a final row would be late
+Final        as in final.py: a right row that would revise a final row would be late.  With ``corrected``, right rows
+             are taken for so long behind the frontier, and left rows and versions are kept so long
 State        left rows that are not final, and their results as emitted; right rows as in final.py
 
 A step joins only affected left rows, and emits the difference::
@@ -25,16 +26,16 @@ Example, BACKWARD: an order at 10:07 is emitted with rate 1.1 of 10:00.  Rate 1.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from watersmeet.columns import ID, RID, TIME, WEIGHT
 from watersmeet.kernels.api import FOREVER, NEVER, Side, StateView, StepFrontiers, StepResult, quote, shift
 from watersmeet.kernels.asof.final import is_final
+from watersmeet.kernels.asof.left_rows import arriving, right_bounds
 from watersmeet.kernels.asof.match import AsofMatch, Direction
 from watersmeet.kernels.asof.step import MIN_SETTLED, AsofStep, step_tables
-from watersmeet.kernels.match import number_rows
 
 _FOUND = "$found"  # the time of the nearest right row, whether it passed the residual or not
 _LEFT, _SHOWN, _PICKED = "left", "shown", "picked"
@@ -61,27 +62,45 @@ class AsofChangelog:
         final = self.final_before(frontier)
         return {_LEFT: final, _SETTLED[_LEFT]: final, "right": NEVER, "settled": NEVER}
 
-    def final_before(self, frontier: int) -> int:
-        """Return the time below which left rows are final, whatever their partner."""
+    def final_before(self, frontier: int, right: int = NEVER) -> int:
+        """Return the time below which left rows are final, whatever their partner.
+
+        ``right`` is the frontier of the right side, if it is known.
+        """
+        if self.left_changes and self.match.times.asked is not None:
+            return NEVER  # the time asked for says nothing of when a row may be retracted
         if self.match.direction in (Direction.BACKWARD, Direction.CURRENT):
-            return frontier
+            return self.match.times.final_before(frontier, right)
         return shift(frontier, None if self.match.tolerance is None else -self.match.tolerance)
 
     def step(
         self, state: StateView, inputs: Mapping[int, pa.Table], frontiers: StepFrontiers, first_rid: int
     ) -> StepResult:
         """Apply the new and retracted rows of both sides; emit the difference that they make."""
-        left = inputs[Side.LEFT.index]
+        result, right = StepResult(), inputs[Side.RIGHT.index]
+        left = arriving(self.match, state, inputs, frontiers, first_rid, result)
         if not self.left_changes:
             left = left.append_column(WEIGHT, pa.array([1] * left.num_rows, pa.int8()))
             left = left.append_column(ID, pa.nulls(left.num_rows, pa.string()))
-        arriving, right_new = state.register(number_rows(left, first_rid)), state.register(inputs[Side.RIGHT.index])
         with step_tables(state):
-            step = _Step(self, state, arriving, right_new, frontiers, first_rid, inputs[Side.RIGHT.index].num_rows > 0)
+            of_right = self._right_rows(state, left, state.register(right), frontiers, result)
+            step = _Step(self, of_right, state.register(left), frontiers, first_rid, right.num_rows > 0, result)
             try:
-                return step.run()
+                step.run()
             finally:
                 step.close()
+        return result
+
+    def _right_rows(
+        self, state: StateView, left: pa.Table, right_new: str, frontiers: StepFrontiers, result: StepResult
+    ) -> AsofStep:
+        """Return the step of the right side."""
+        is_forward = self.match.direction is Direction.FORWARD
+        low = frontiers.before if is_forward else NEVER
+        if self.match.direction is Direction.CURRENT:
+            return AsofStep(self.match, state, right_new, frontiers.inputs[Side.RIGHT.index], low)
+        floor, high = right_bounds(self.match, state, left, frontiers.after, result)
+        return AsofStep(self.match, state, right_new, floor, low, high)
 
 
 @dataclass(slots=True)
@@ -89,32 +108,35 @@ class _Step:
     """One step over the tables ``waiting`` (affected rows), ``known`` (their results so far) and ``difference``."""
 
     kernel: AsofChangelog
-    state: StateView
+    step: AsofStep
     arriving: str
-    right_new: str
     frontiers: StepFrontiers
     first_rid: int
     right_changed: bool
-    result: StepResult = field(default_factory=StepResult)
-    step: AsofStep = field(init=False)
-
-    def __post_init__(self) -> None:
-        is_current = self.match.direction is Direction.CURRENT
-        floor = self.frontiers.inputs[Side.RIGHT.index] if is_current else self.frontiers.after
-        is_forward = self.match.direction is Direction.FORWARD
-        self.step = AsofStep(
-            self.match, self.state, self.right_new, floor, self.frontiers.before if is_forward else NEVER
-        )
+    result: StepResult
 
     @property
     def match(self) -> AsofMatch:
         return self.kernel.match
 
+    @property
+    def state(self) -> StateView:
+        return self.step.state
+
+    @property
+    def right_new(self) -> str:
+        return self.step.right_new
+
+    @property
+    def is_revised(self) -> bool:
+        """Whether a change of the right side revises results."""
+        return self.match.direction is not Direction.CURRENT or self.match.times.corrected != 0
+
     def close(self) -> None:
         for name in ("left_new", "left_retractions", "retracted", "known", "difference", "lasting"):
             self.step.execute(f"DROP TABLE IF EXISTS {name}")
 
-    def run(self) -> StepResult:
+    def run(self) -> None:
         execute = self.step.execute
         execute(f"CREATE TEMP TABLE left_new AS SELECT * FROM {self.arriving} WHERE {quote(WEIGHT)} > 0")
         execute(f"CREATE TEMP TABLE left_retractions AS SELECT * FROM {self.arriving} WHERE {quote(WEIGHT)} < 0")
@@ -126,7 +148,6 @@ class _Step:
         self.result.changes = self.step.state.query(f"{self.changes()} UNION ALL {self.untimed_retractions()}")
         self.keep_left()
         self.step.keep_right(self.result)
-        return self.result
 
     # -- left rows -------------------------------------------------------------------------------------------------
 
@@ -137,20 +158,33 @@ class _Step:
     def columns(self, rows: str) -> str:
         return f"SELECT {', '.join(quote(name) for name in self.left_names)} FROM {rows}"
 
-    def live(self) -> str | None:
-        """Return SQL for the stored left rows that are not final and not retracted."""
-        scans = self.stored(_LEFT)
-        if not scans:
+    def live(self, probes: pa.Table | None = None) -> str | None:
+        """Return SQL for the stored left rows that are not final and not retracted.
+
+        With ``probes``, those with equal columns are among them, and others may not be.
+        """
+        found = self.stored(_LEFT) if probes is None else self.stored_with(_LEFT, probes)
+        if not found:
             return None
-        rows = " UNION ALL ".join(self.columns(scan) for scan in scans)
+        rows = " UNION ALL ".join(self.columns(each) for each in found)
         gone = self.state.scan("gone")
         where = f" WHERE {quote(RID)} NOT IN (SELECT {quote(RID)} FROM {gone})" if gone else ""
         return f"(SELECT * FROM ({rows}){where})"
 
+    @property
+    def low_left(self) -> int:
+        """The time below which left rows are final, though segments may still hold them."""
+        return self.kernel.final_before(self.frontiers.before, self.frontiers.inputs_before[Side.RIGHT.index])
+
     def stored(self, relation: str) -> list[str]:
-        low = self.kernel.final_before(self.frontiers.before)
-        scans = (self.state.scan(name, low, FOREVER) for name in (relation, _SETTLED[relation]))
+        scans = (self.state.scan(name, self.low_left, FOREVER) for name in (relation, _SETTLED[relation]))
         return [scan for scan in scans if scan is not None]
+
+    def stored_with(self, relation: str, probes: pa.Table) -> list[str]:
+        """The same, for rows whose columns equal those of a probe, and possibly others."""
+        names, by = (relation, _SETTLED[relation]), probes.column_names
+        found = (self.state.rows_with_keys(name, by, probes, self.low_left) for name in names)
+        return [rows for rows in found if rows is not None]
 
     def retracted(self) -> str:
         """Return SQL for the stored left rows that this step retracts."""
@@ -161,7 +195,7 @@ class _Step:
 
     def affected(self) -> str:
         """Return SQL for the stored left rows whose partner may have changed."""
-        live = self.live() if self.right_changed and self.match.direction is not Direction.CURRENT else None
+        live = self.live(self.changed_keys()) if self.right_changed and self.is_revised else None
         if live is None:
             return f"{self.columns('left_new')} WHERE FALSE"
         where = [f"l.{quote(RID)} NOT IN (SELECT {quote(RID)} FROM retracted)"]
@@ -176,9 +210,16 @@ class _Step:
         names = ", ".join(f"l.{quote(name)}" for name in self.left_names)
         rows = f"SELECT {names} FROM {live} AS l WHERE {' AND '.join(where)}"
         scans = self.stored(_PICKED)
-        if self.match.direction is Direction.BACKWARD or not scans:
+        if not scans:
             return rows
         return self.not_final(rows, [f"SELECT * FROM {scan}" for scan in scans], self.frontiers.before)
+
+    def changed_keys(self) -> pa.Table | None:
+        """Return the keys that left rows of changed entities have; None: any."""
+        complete = self.match.key_is_complete
+        keys = [key for key in self.match.keys if not complete or key.right in self.match.versions.by]
+        columns = ", ".join(f"{quote(key.right)} AS {quote(key.left)}" for key in keys)
+        return self.state.query(f"SELECT DISTINCT {columns} FROM ({self.step.changed_entities()})") if keys else None
 
     def not_final(self, rows: str, picked: Sequence[str], frontier: int) -> str:
         """Return SQL for the left rows ``l`` among ``rows`` whose nearest right row may still change."""
@@ -198,8 +239,8 @@ class _Step:
     def known(self) -> str:
         """Return SQL for the standing results of this step's left rows."""
         rows = f"SELECT {quote(RID)} FROM waiting UNION ALL SELECT {quote(RID)} FROM retracted"
-        if scans := self.stored(_SHOWN):
-            return f"SELECT * FROM ({self.standing(scans)}) WHERE {quote(RID)} IN ({rows})"
+        if shown := self.stored_with(_SHOWN, self.state.query(rows)):
+            return f"SELECT * FROM ({self.standing(shown)}) WHERE {quote(RID)} IN ({rows})"
         names = ", ".join(
             (f"l.{quote(RID)}", f"l.{quote(ID)}", f"l.{quote(TIME)}", *self.match.output(Side.RIGHT, "FALSE"))
         )
@@ -248,7 +289,7 @@ class _Step:
 
     def keep_left(self) -> None:
         """Store new left rows, the ids of retracted ones, and the results of this step."""
-        final = self.kernel.final_before(self.frontiers.after)
+        final = self.kernel.final_before(self.frontiers.after, self.frontiers.inputs[Side.RIGHT.index])
         names = ", ".join(quote(name) for name in (RID, ID, TIME, WEIGHT, *self.match.right.output))
         lasting = f"{quote(TIME)} >= {final}"
         new = {
@@ -282,12 +323,12 @@ class _Step:
             rows = self.not_final(rows, picked, self.frontiers.after)
         self.step.execute(f"CREATE TEMP TABLE lasting AS {rows}")
         of_lasting = f"WHERE {quote(RID)} IN (SELECT {quote(RID)} FROM lasting)"
-        self.result.store = {
-            _SETTLED[_LEFT]: self.step.state.query("SELECT * FROM lasting"),
-            _SETTLED[_SHOWN]: self.step.state.query(
-                f"SELECT *, CAST(1 AS TINYINT) AS {quote(WEIGHT)} FROM ({results}) {of_lasting}"
-            ),
-        }
+        for relation in new:
+            del self.result.store[relation]
+        self.result.store[_SETTLED[_LEFT]] = self.step.state.query("SELECT * FROM lasting")
+        self.result.store[_SETTLED[_SHOWN]] = self.step.state.query(
+            f"SELECT *, CAST(1 AS TINYINT) AS {quote(WEIGHT)} FROM ({results}) {of_lasting}"
+        )
         if picked:
             latest = f"SELECT * FROM ({' UNION ALL '.join(picked)}) {of_lasting}"
             number = f"row_number() OVER (PARTITION BY {quote(RID)} ORDER BY {quote(_STEP)} DESC)"

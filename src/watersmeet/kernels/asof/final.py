@@ -11,11 +11,14 @@ NULL keys    match nothing, unless the key is null-safe; NULL times (padded rows
 Several      if the key does not name one entity (a table with a primary key is joined by other columns), the left row
              matches every version that has the key and holds at its time
 Late rows    never reach the kernel
-Final        once no nearer right row can arrive, F being the operator's frontier after the batch:
+Final        once no nearer right row can arrive, F being the operator's frontier after the batch (where right rows
+             come in order: that of the right side, if it is ahead):
              BACKWARD  l.$t < F
              FORWARD   r.$t < F, or l.$t + tolerance < F
              NEAREST   the same for the later neighbor r, or 2 l.$t - b.$t < F for the earlier neighbor b
 State        left rows that are not final; right rows at or after F, and the newest below F of each key (FORWARD: none)
+Other times  where left rows ask for versions of other times than their own (``Asked``), their ``$t`` is that time, and
+             right rows are kept as long as they may be asked for (``VersionTimes``)
 
 A temporal join in event time (FOR SYSTEM_TIME AS OF) is this join BACKWARD, with the versions on the right side.  It
 must keep the newest version below the frontier for each key: see RisingWave's issue 25939.
@@ -32,10 +35,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from watersmeet.columns import RID, TIME
-from watersmeet.kernels.api import FOREVER, NEVER, StateView, StepFrontiers, StepResult, quote
+from watersmeet.kernels.api import FOREVER, NEVER, Side, StateView, StepFrontiers, StepResult, quote
+from watersmeet.kernels.asof.left_rows import arriving, right_bounds
 from watersmeet.kernels.asof.match import AsofMatch, Direction
 from watersmeet.kernels.asof.step import AsofStep, step_tables
-from watersmeet.kernels.match import number_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,32 +60,35 @@ class AsofJoin:
         self, state: StateView, inputs: Mapping[int, pa.Table], frontiers: StepFrontiers, first_rid: int
     ) -> StepResult:
         """Emit the left rows that have become final; store the others, and the right rows that later ones may match."""
-        left, right = state.register(number_rows(inputs[0], first_rid)), state.register(inputs[1])
+        result = StepResult()
+        left = arriving(self.match, state, inputs, frontiers, first_rid, result)
+        floor, high = right_bounds(self.match, state, left, frontiers.after, result)
         with step_tables(state):
-            return _Step(self.match, state, left, right, frontiers).run()
+            is_forward = self.match.direction is Direction.FORWARD
+            low = frontiers.before if is_forward else NEVER
+            step = AsofStep(self.match, state, state.register(inputs[Side.RIGHT.index]), floor, low, high)
+            _Step(step, state.register(left), frontiers).run(result)
+        return result
 
 
 class _Step:
-    def __init__(
-        self, match: AsofMatch, state: StateView, left_new: str, right_new: str, frontiers: StepFrontiers
-    ) -> None:
-        self.match = match
+    def __init__(self, step: AsofStep, left_new: str, frontiers: StepFrontiers) -> None:
+        self.step = step
+        self.match = step.match
         self.left_new = left_new
-        self.frontier = frontiers.after
-        self.is_backward = match.direction is Direction.BACKWARD
+        right = Side.RIGHT.index
+        self.frontier = self.match.times.final_before(frontiers.after, frontiers.inputs[right])
+        self.is_backward = self.match.direction is Direction.BACKWARD
         # left rows below this have been emitted, though segments may still hold them
-        self.low_left = frontiers.before if self.is_backward else NEVER
-        is_forward = match.direction is Direction.FORWARD
-        self.step = AsofStep(match, state, right_new, self.frontier, frontiers.before if is_forward else NEVER)
+        emitted = self.match.times.final_before(frontiers.before, frontiers.inputs_before[right])
+        self.low_left = emitted if self.is_backward else NEVER
 
-    def run(self) -> StepResult:
-        result = StepResult()
+    def run(self, result: StepResult) -> None:
         self.step.execute(f"CREATE TEMP TABLE waiting AS {self._waiting()}")
         self.step.find_candidates()
         result.changes = self.step.state.query(f"{self.step.results_sql()} AND {self._is_final()}")
         self._keep_left(result)
         self.step.keep_right(result)
-        return result
 
     def _waiting(self) -> str:
         """Return SQL for the left rows that may have become final."""

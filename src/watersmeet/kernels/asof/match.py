@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
 
 from watersmeet.columns import TIME
-from watersmeet.kernels.api import Side, quote
+from watersmeet.kernels.api import Side, quote, shift
 from watersmeet.kernels.match import Key, SideColumns
 
 
@@ -54,6 +54,54 @@ class Versions:
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """The time as of which a left row is joined, where that is not its event time.
+
+    ``time`` is DuckDB SQL over a left row: internal time, a HUGEINT.  The row's event time becomes the column
+    ``event_time`` (None: it has one already).  If the time is ``fixed``, all rows ask for the same.  ``too_old`` names
+    the counter of rows that ask for an older version than is kept.
+    """
+
+    time: str
+    event_time: str | None
+    fixed: bool
+    too_old: str = "too_old"
+
+
+@dataclass(frozen=True, slots=True)
+class VersionTimes:
+    """Which versions are asked for, and how long they may change, F being the operator's frontier.
+
+    As a rule a left row asks for the version of its event time, and none at or after F changes before F has passed it.
+
+    ``asked``      left rows ask for versions of other times
+    ``kept``       versions are kept for F - kept, so that rows can ask for them (None: for good)
+    ``corrected``  right rows from F - corrected on are taken, and correct results (None: right rows of any time)
+    ``in_order``   no right row comes below the newest one, so its own frontier says what is final
+    """
+
+    asked: Asked | None = None
+    kept: int | None = 0
+    corrected: int | None = 0
+    in_order: bool = False
+
+    def final_before(self, frontier: int, right: int) -> int:
+        """Return the time below which no right row comes any more, by the frontiers of the operator and the input."""
+        return max(frontier, right) if self.in_order else self.changed_from(frontier)
+
+    def changed_from(self, frontier: int) -> int:
+        """Return the least time of a right row that may still come."""
+        return shift(frontier, None if self.corrected is None else -self.corrected)
+
+    def asked_from(self, frontier: int) -> int:
+        """Return the least time that a left row may still ask for; older versions may be gone."""
+        return shift(frontier, None if self.kept is None else -self.kept)
+
+
+BY_EVENT_TIME = VersionTimes()
+
+
+@dataclass(frozen=True, slots=True)
 class AsofMatch:
     """The join; input 0 is the left stream, input 1 the right one.
 
@@ -71,6 +119,11 @@ class AsofMatch:
     tolerance: int | None = None
     outer: bool = False
     residual: str | None = None
+
+    @property
+    def times(self) -> VersionTimes:
+        """Which versions are asked for, and how long they may change."""
+        return BY_EVENT_TIME
 
     @property
     def key_is_complete(self) -> bool:
@@ -98,3 +151,17 @@ class AsofMatch:
             value = f"{side.alias}.{quote(TIME if name == columns.time else name)}"
             found.append(f"{value if where is None else f'CASE WHEN {where} THEN {value} END'} AS {quote(name)}")
         return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedMatch(AsofMatch):
+    """A match with other times than the rule (a class of its own: checkpoints tell the two apart)."""
+
+    times: VersionTimes
+
+
+def with_times(match: AsofMatch, times: VersionTimes) -> AsofMatch:
+    """Return a match with these times."""
+    if times == BY_EVENT_TIME:
+        return match
+    return TimedMatch(**{each.name: getattr(match, each.name) for each in fields(match)}, times=times)

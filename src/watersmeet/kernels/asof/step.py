@@ -18,9 +18,9 @@ The kernel makes the table ``waiting``, the left rows to join.  Then::
         NEAREST                            both of them, the nearer as r, at equal distance the earlier
         CURRENT                            the newest candidate of each entity
 
-    keep_right, floor = the lowest time that a later step may look up:
+    keep_right, floor = the lowest time that a later step may look up or change:
         FORWARD         store new rows at or after the floor, forget stored ones below it
-        not settling    store new rows in "right"
+        not settling    store new rows in "right"                     (but none that no row can ask for)
         settling        "right"   = all rows at or after the floor
                         "settled" = of each entity the newest row below it, unless that ends validity
 
@@ -63,7 +63,8 @@ class AsofStep:
     """One step's tables and SQL; ``right_new`` is the relation of new right rows.
 
     Later steps bring no row below ``floor``, so right rows below it no longer change (FORWARD: are no longer needed).
-    Rows below ``low_right`` are no longer needed, though segments may still hold them.
+    Rows below ``low_right`` are no longer needed, though segments may still hold them, nor are those above
+    ``high_right``.
     """
 
     match: AsofMatch
@@ -71,6 +72,7 @@ class AsofStep:
     right_new: str
     floor: int
     low_right: int = NEVER
+    high_right: int = FOREVER
 
     @cached_property
     def settles(self) -> bool:
@@ -286,7 +288,7 @@ class AsofStep:
     def keep_right(self, result: StepResult) -> None:
         """Store the new right rows; a step that settles rewrites all, and below the floor keeps the valid rows."""
         names = self._right_names()
-        new = f"SELECT {names} FROM {self.right_new} WHERE {quote(TIME)} IS NOT NULL"
+        new = f"SELECT {names} FROM {self.right_new} WHERE {quote(TIME)} <= {self.high_right}"
         if self.match.direction is Direction.FORWARD:
             result.store["right"] = self.state.query(f"{new} AND {quote(TIME)} >= {self.floor}")
             result.forget["right"] = self.floor
@@ -294,7 +296,7 @@ class AsofStep:
         if not self.settles:
             result.store["right"] = self.state.query(new)
             return
-        kept = f"SELECT * FROM ({self._right_rows()}) WHERE {quote(TIME)} >= {self.floor}"
+        kept = f"SELECT * FROM ({self._right_rows()}) WHERE {quote(TIME)} BETWEEN {self.floor} AND {self.high_right}"
         past = self._newest(f"(SELECT * FROM candidates WHERE {quote(TIME)} < {self.floor})")
         # a row that ends validity has no effect without an older row of its entity
         is_valid = f" WHERE NOT {quote(_GONE)}" if self.match.versions.ends else ""

@@ -22,9 +22,11 @@ def latest_lag(node: Node, inputs: Iterable[int]) -> int | None:
 
 
 def waits_forever(join: Join) -> bool:
-    """Whether left rows of a join as of a time may wait forever for a later partner."""
+    """Whether rows of a join as of a time may stay forever: for a later partner, or to be corrected."""
     if join.asof is None:
         return False
+    if join.asof.at is not None or join.asof.corrected is None:
+        return True
     if join.asof.direction is Direction.CURRENT or changing(join.left):
         return False
     return _is_stuck(join) or (join.asof.direction is not Direction.BACKWARD and join.asof.tolerance is None)

@@ -115,7 +115,11 @@ class AsofClause:
 
     ``left`` and ``right`` are the inputs whose event times are compared. The tolerance is in units of internal event
     time. With ``of_table`` the right stream is a table (FOR SYSTEM_TIME AS OF): its rows are versions of their primary
-    key.
+    key. ``at`` is the time that the clause names, where that is not an event time. The rows of the right stream come
+    ``in_order`` if it only appends and declares no delay.
+
+    ``kept``: how far behind the frontier versions can be asked for, and ``corrected``: how far behind it changes of the
+    table still correct results, in units of internal event time (None: however far).
     """
 
     left: int
@@ -124,6 +128,10 @@ class AsofClause:
     strict: bool = False
     tolerance: int | None = None
     of_table: bool = False
+    at: exp.Expr | None = None
+    in_order: bool = False
+    kept: int | None = 0
+    corrected: int | None = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,15 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from watersmeet.expressions.event_time import span_text
+from watersmeet.expressions.text import plain_sql
 from watersmeet.kernels.api import EmitMode, JoinKind, Side
 from watersmeet.kernels.asof.at_once import AsofAtOnce
 from watersmeet.kernels.asof.changelog import AsofChangelog
 from watersmeet.kernels.asof.final import AsofJoin
-from watersmeet.kernels.asof.match import AsofMatch, Direction
-from watersmeet.plan.emission import emits_at_once
+from watersmeet.kernels.asof.match import AsofMatch, Direction, VersionTimes, with_times
+from watersmeet.plan.emission import emits_at_once, waits_for_table
 from watersmeet.plan.explain_phrases import input_of, key_lines, plain_condition, plain_name
 from watersmeet.plan.join_context import JoinContext
-from watersmeet.plan.logical.tree import Input
+from watersmeet.plan.logical.tree import NO_GRACE, AsofClause, Input
 from watersmeet.plan.operators.version_rules import declared_keys, usable_index
 from watersmeet.plan.physical_plan import Feed, PhysicalOperator, PhysicalPlan
 
@@ -36,11 +37,13 @@ _PICKED_STRICTLY = {
 class AsofOperator(PhysicalOperator):
     """A left row matches one right row of its key.
 
-    ``access`` says how that row is found where a table is joined by other columns than its primary key.
+    ``access`` says how that row is found where a table is joined by other columns than its primary key; ``asks_for``
+    is the time of the version that a left row asks for.
     """
 
     kernel: AsofKernel
     access: str
+    asks_for: str
 
     @property
     def takes_pieces(self) -> bool:
@@ -56,17 +59,17 @@ class AsofOperator(PhysicalOperator):
             f"{'one bucket (no key from the primary key)' if self.single_bucket else 'by key hash'}"
         )
         yield from key_lines(match.keys)
-        yield f"  partner{_each(match)}: {_picked(match, left, right)}; ties: the last in its source"
+        yield f"  partner{_each(match)}: {_picked(match, self.asks_for, left, right)}; ties: the last in its source"
         if not match.key_is_complete:
             yield f"  found by {self.access}"
         if match.versions.weight is not None:
             yield f"  deletes: {_deletes(match)}"
         if match.residual is not None:
             yield f"  tested on that row: {plain_condition(match.residual)}"
-        yield f"  state of the left side: {_left_state(self.kernel, left)}"
-        kept = "" if match.direction is Direction.FORWARD else ", and of each key the newest behind it"
-        which = "its own frontier" if match.direction is Direction.CURRENT else "the frontier"
-        yield f"  state of the right side: rows from {which} on{kept}"
+        yield f"  state of the left side: {_left_state(self.kernel, self.asks_for, left, right)}"
+        yield f"  state of the right side: {_right_state(match, self.asks_for, right)}"
+        if match.times.corrected != 0 and match.direction is Direction.BACKWARD:
+            yield f"  changes of {right.alias} correct results {_age(match.times.corrected, right)} behind the frontier"
 
     def _results(self) -> str:
         match self.kernel:
@@ -93,13 +96,14 @@ def plan_asof(context: JoinContext, feeds: Sequence[Feed]) -> AsofOperator:
         weighted=is_changelog,
         gives_ids=isinstance(kernel, AsofChangelog) and kernel.gives_ids,
         access=_access(context),
+        asks_for=_asks_for(context),
     )
 
 
 def _match(context: JoinContext, feeds: Sequence[Feed]) -> AsofMatch:
     asof = context.join.asof
     assert asof is not None
-    return AsofMatch(
+    match = AsofMatch(
         left=context.side_columns(Side.LEFT, feeds[0]),
         right=context.side_columns(Side.RIGHT, feeds[1]),
         keys=context.terms.keys,
@@ -109,6 +113,21 @@ def _match(context: JoinContext, feeds: Sequence[Feed]) -> AsofMatch:
         tolerance=asof.tolerance,
         outer=context.join.kind is JoinKind.LEFT,
         residual=context.residual_sql(),
+    )
+    return with_times(match, version_times(context, asof))
+
+
+def version_times(context: JoinContext, asof: AsofClause) -> VersionTimes:
+    """Which versions of the right side are asked for, and how long they may change."""
+    query = context.query
+    at_once = emits_at_once(query, asof)
+    corrected = asof.corrected if context.emission.mode is EmitMode.CHANGELOG and not at_once else 0
+    is_in_order = asof.in_order and asof.direction is Direction.BACKWARD and waits_for_table(query, asof)
+    return VersionTimes(
+        asked=context.asked(),
+        kept=asof.kept,
+        corrected=corrected,
+        in_order=is_in_order and corrected == 0 and context.join.condition.grace == NO_GRACE,
     )
 
 
@@ -120,6 +139,15 @@ def _kernel(context: JoinContext, match: AsofMatch, *, left_changes: bool) -> As
     if context.emission.mode is EmitMode.CHANGELOG:
         return AsofChangelog(match, left_changes, gives_ids=left_changes or not context.is_last)
     return AsofJoin(match)
+
+
+def _asks_for(context: JoinContext) -> str:
+    asof = context.join.asof
+    assert asof is not None
+    if asof.at is not None:
+        return plain_sql(asof.at)
+    left = context.query.inputs[asof.left]
+    return f"{left.alias}.{left.time.column}"
 
 
 def _access(context: JoinContext) -> str:
@@ -138,9 +166,11 @@ def _each(match: AsofMatch) -> str:
     return "" if match.key_is_complete else f" for each {', '.join(map(plain_name, match.versions.by))}"
 
 
-def _picked(match: AsofMatch, left: Input, right: Input) -> str:
-    names = {"left": f"{left.alias}.{left.time.column}", "right": f"{right.alias}.{right.time.column}"}
+def _picked(match: AsofMatch, asks_for: str, left: Input, right: Input) -> str:
+    names = {"left": asks_for, "right": f"{right.alias}.{right.time.column}"}
     picked = (_PICKED_STRICTLY if match.strict else _PICKED)[match.direction].format(**names)
+    if match.direction is Direction.CURRENT and match.times.corrected != 0:
+        picked = f"the newest {names['right']} known, also later"
     reach = "any distance" if match.tolerance is None else f"at most {span_text(match.tolerance, left.time.unit)} away"
     return f"{picked}, {reach}"
 
@@ -154,11 +184,30 @@ def _deletes(match: AsofMatch) -> str:
     return f"-1 {taken or ended}"
 
 
-def _left_state(kernel: AsofKernel, left: Input) -> str:
-    match = kernel.match
+def _age(span: int | None, input: Input) -> str:
+    return "however far" if span is None else f"up to {span_text(span, input.time.unit)}"
+
+
+def _right_state(match: AsofMatch, asks_for: str, right: Input) -> str:
+    times = match.times
+    if times.asked is not None and times.asked.fixed:
+        return f"rows up to {asks_for}; once the frontier has passed it, of each key the newest"
+    if times.kept is None:
+        return "all rows: they may be asked for"
+    which = "its own frontier" if match.direction is Direction.CURRENT else "the frontier"
+    since = f"rows from {span_text(times.kept, right.time.unit)} behind {which} on" if times.kept else None
+    kept = "" if match.direction is Direction.FORWARD else ", and of each key the newest behind it"
+    return (since or f"rows from {which} on") + kept.replace("behind it", "before that" if since else "behind it")
+
+
+def _left_state(kernel: AsofKernel, asks_for: str, left: Input, right: Input) -> str:
+    match, times = kernel.match, kernel.match.times
     if isinstance(kernel, AsofAtOnce):
         return "none"
-    waits = "until the frontier has passed them"
+    frontier = f"the frontier of {right.alias}, which comes in order," if times.in_order else "the frontier"
+    waits = f"until {frontier} has passed {'them' if times.asked is None else asks_for}"
+    if times.corrected != 0:
+        waits = f"{_age(times.corrected, right)} behind the frontier"
     if match.direction in (Direction.FORWARD, Direction.NEAREST):
         end = (
             "without end" if match.tolerance is None else f"at most {span_text(match.tolerance, left.time.unit)} longer"

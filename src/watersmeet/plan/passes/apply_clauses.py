@@ -1,4 +1,4 @@
-"""Give every join the WITHIN, the GRACE PERIOD and the ALLOWED LATENESS that apply to it.
+"""Give every join the WITHIN, the GRACE PERIOD, the ALLOWED LATENESS and the table_retention that apply to it.
 
 A clause on the last join of FROM also applies to the joins that have none.  A WITHIN becomes bounds between pairs of
 inputs, which no longer depend on the order of the joins; they apply where neither time is NULL.
@@ -18,6 +18,7 @@ from watersmeet.plan.logical.query import LogicalQuery
 from watersmeet.plan.logical.time_bounds import Interval
 from watersmeet.plan.logical.tree import NO_GRACE, Grace, Input, Join, Leaf, Node, Within, joins_of, met_in_time
 from watersmeet.plan.passes.condition_terms import Pair
+from watersmeet.plan.table_retention import with_retention
 
 
 def apply_clauses(query: LogicalQuery) -> LogicalQuery:
@@ -65,7 +66,8 @@ class _Clauses:
         bounds = self._pairs(node, *self.windows[node]) if node in self.windows else {}
         loose = tuple((*pair, interval) for pair, interval in bounds.items())
         condition = replace(node.condition, loose=loose, grace=self._grace(node))
-        return replace(node, left=left, right=right, condition=condition)
+        asof = None if node.asof is None else with_retention(node.asof, self.query)
+        return replace(node, left=left, right=right, condition=condition, asof=asof)
 
     def _grace(self, join: Join) -> Grace:
         """What a join says itself, else the last join of FROM, else the settings."""

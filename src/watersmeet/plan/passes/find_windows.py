@@ -27,6 +27,7 @@ from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.text import plain_sql
 from watersmeet.kernels.api import Side
 from watersmeet.kernels.asof.match import Direction
+from watersmeet.plan.emission import emits_at_once
 from watersmeet.plan.external_tables import require_key, table_of
 from watersmeet.plan.logical.conditions import inputs_of
 from watersmeet.plan.logical.query import LogicalQuery
@@ -56,29 +57,26 @@ def find_windows(query: LogicalQuery) -> LogicalQuery:
     Raises ``UnsupportedError`` for times that cannot be compared, ``PlanError`` for a window that is empty, and
     ``BindError`` for a lookup without a key.
     """
-    seconds = query.settings.join_ttl
-    ttl = None if seconds is None else round(seconds * 1_000_000)
-    return replace(query, root=_analyzed_tree(query.root, query.inputs, query.columns, ttl))
+    return replace(query, root=_analyzed_tree(query.root, query))
 
 
-def _analyzed_tree(node: Node, inputs: Sequence[Input], columns: Mapping[str, InputColumn], ttl: int | None) -> Node:
+def _analyzed_tree(node: Node, query: LogicalQuery) -> Node:
     """The tree with the condition of every join analysed, inner joins first."""
     if isinstance(node, Leaf):
         return node
-    left, right = (_analyzed_tree(node.child(side), inputs, columns, ttl) for side in Side)
+    left, right = (_analyzed_tree(node.child(side), query) for side in Side)
     join = replace(node, left=left, right=right)
-    join = replace(join, condition=_analyzed(join, inputs, columns, ttl))
+    join = replace(join, condition=_analyzed(join, query))
     if (table := table_of(join)) is not None:
         require_key(join, table)
     return join
 
 
-def _analyzed(
-    join: Join, inputs: Sequence[Input], columns: Mapping[str, InputColumn], ttl: int | None
-) -> JoinCondition:
+def _analyzed(join: Join, query: LogicalQuery) -> JoinCondition:
+    inputs, columns = query.inputs, query.columns
     terms = split_conditions(join, inputs, columns)
     if join.asof is not None:
-        return _analyzed_asof(join, join.asof, terms, inputs, columns)
+        return _analyzed_asof(join, join.asof, terms, query)
     if changing(join):
         return _analyzed_changing(join, terms)
     loose = {(i, j): interval for i, j, interval in join.condition.loose}
@@ -115,10 +113,9 @@ def _analyzed(
         _expiries(join, Side.LEFT, bounds.upper, leaders, inputs, columns),
         _expiries(join, Side.RIGHT, bounds.lower, leaders, inputs, columns),
     )
-    if table_of(join) is not None or all(
-        bound is not None or each for bound, each in zip((bounds.upper, bounds.lower), expiries, strict=True)
-    ):
-        ttl = None
+    closes = all(bound is not None or each for bound, each in zip((bounds.upper, bounds.lower), expiries, strict=True))
+    seconds = None if closes or table_of(join) is not None else query.settings.join_ttl
+    ttl = None if seconds is None else round(seconds * 1_000_000)
     return JoinCondition(
         keys=tuple(terms.keys),
         residual=tuple(terms.residual),
@@ -175,19 +172,21 @@ def _analyzed_asof(
     join: Join,
     asof: AsofClause,
     terms: ConditionTerms,
-    inputs: Sequence[Input],
-    columns: Mapping[str, InputColumn],
+    query: LogicalQuery,
 ) -> JoinCondition:
     """A join as of a time has no window: inequalities over times test the picked row, as WHERE does."""
+    inputs, columns = query.inputs, query.columns
     if not inputs[asof.right].stream.outside and not (asof.of_table and inputs[asof.right].stream.changes):
         _check_keys(join, terms, columns)
     terms.residual += join.tests
+    is_at_once = emits_at_once(query, asof)
     leaders: Leaders = ((asof.left,), (asof.right,))
     differences = _known(join.left).copy()
-    if asof.direction is Direction.CURRENT:
-        # times do not select rows here, but every row must have one
+    if asof.direction is Direction.CURRENT or asof.at is not None:
+        # times of rows do not select rows here, but every row must have one
         leaders = (_leaders(join.left, asof.left, timed(join.left)), (asof.right,))
-        reach = Interval(upper=0)
+        # a row that asks for another time than its own may wait for any time
+        reach = Interval(upper=0) if asof.at is None or is_at_once else Interval()
     else:
         _check_units(join, (asof.left, asof.right), inputs)
         distance = _distance(asof)
@@ -197,6 +196,7 @@ def _analyzed_asof(
             reach = Interval(2 * distance.lower, distance.upper)
         differences.add(asof.left, asof.right, distance)
         differences = _closed(join, differences, _there(join, {asof.left}))
+    lags = _lags(join, leaders, reach, differences)
     return JoinCondition(
         keys=tuple(terms.keys),
         residual=tuple(terms.residual),
@@ -205,9 +205,13 @@ def _analyzed_asof(
         loose=(),
         exact=terms.exact(),
         grace=join.condition.grace,
-        lags=_lags(join, leaders, reach, differences),
+        lags={input: _plus(lag, asof.corrected) for input, lag in lags.items()},
         differences=differences,
     )
+
+
+def _plus(lag: int | None, more: int | None) -> int | None:
+    return None if lag is None or more is None else lag + more
 
 
 def _distance(asof: AsofClause) -> Interval:
