@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.kernels import test_asof_changelog as changelog
 from tests.kernels.asof_bench import DELAY, END, MATCH, AsofBench
 from tests.kernels.test_asof_changelog import settling
 from tests.support.reference import Row, standing, versions_at
@@ -206,6 +207,20 @@ def test_rows_ask_for_the_versions_of_other_times(
     finally:
         patch.undo()
     assert bench.counters.get("too_old", 0) == too_old
+
+
+@pytest.mark.sample(2)
+@settings(max_examples=EXAMPLES)
+@pytest.mark.parametrize("times", [VersionTimes(asked=ASKED, kept=None), VersionTimes(in_order=True)])
+@given(settles_at=st.sampled_from([0, 4, 50_000]), steps=changelog.STEPS)
+def test_rows_are_taken_back_whatever_version_they_asked_for(
+    times: VersionTimes, settles_at: int, steps: changelog.Steps
+) -> None:
+    match = of_table(times, by_key=True)
+    bench = AsofBench(AsofChangelog(match, left_changes=True, gives_ids=True))
+    feed = changelog.Feed(bench, keyed=True, left_changes=True)
+    asks = (lambda row: row["v"]) if times.asked else (lambda row: row["t"])
+    changelog.run(bench, feed, steps, settles_at, lambda left, right: joined(left, right, match, asks))
 
 
 @pytest.mark.sample(2)

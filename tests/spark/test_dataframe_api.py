@@ -122,9 +122,48 @@ def test_temporal_join_with_a_batch_table(
     assert found == sorted(expected, key=repr)
 
 
+def test_temporal_join_as_of_another_time(streams: tuple[DataFrame, DataFrame], tmp_path: Path) -> None:
+    orders, payments = streams
+    joined = watersmeet.temporal_join(
+        payments, orders, on=[("order_id", "id")], how="left", unit="s", at="`left`.ts - 5", retention="forever"
+    )
+    found = [
+        (order, ts, *padding) for order, ts, *padding in results(joined.select("order_id", "ts", "item"), tmp_path)
+    ]
+    assert found == [(1, 12, None), (1, 14, None), (3, 45, "c"), (4, 50, None), (8, 100, None)]
+
+
+def test_temporal_join_by_another_column_and_version(
+    spark: SparkSession, streams: tuple[DataFrame, DataFrame], tmp_path: Path
+) -> None:
+    rows = [(1, "a", 5, 100), (2, "a", 10, 100), (3, "a", 11, 100), (4, "b", 0, 100), (4, "c", 19, 100)]
+    rows = [(shelf, item, since * 1000, ts) for shelf, item, since, ts in rows]
+    stock = spark.createDataFrame(rows, "shelf BIGINT, item STRING, since BIGINT, ts BIGINT")
+    joined = watersmeet.temporal_join(
+        streams[0],
+        stock,
+        on="item",
+        unit="s",
+        emit="changelog",
+        mode="versioned_kv",
+        primary_key="shelf",
+        version="since",
+        index=["item"],
+        retention="1 day",
+    )
+    found = results(joined.select("id", "shelf", "_tp_delta"), tmp_path)
+    assert found == [(1, 1, 1), (1, 2, 1), (3, 4, 1)]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"at": "`left`.ts", "as_of": "now"}, "at does not go with as_of = 'now'"),
+        ({"at": "`left`.paid"}, "is DOUBLE, and right.ts, the time of versions, is a whole number"),
+        ({"index": "item"}, "right has no PRIMARY KEY: its rows are looked up only by join keys"),
+        ({"version": "since"}, "VERSIONED ON since: right has no such column"),
+        ({"retention": "1 day"}, "EMIT FINAL: with table_retention a change of the table may take back"),
+        ({"retention": "o'clock", "emit": "changelog"}, "write a number and a unit, such as '30 seconds'"),
         ({"as_of": "yesterday"}, "as_of = 'yesterday' is not known"),
         ({"emit": "late"}, "emit = 'late' is not known"),
         ({"mode": "versioned_kv"}, "has no PRIMARY KEY"),

@@ -129,17 +129,20 @@ class AsofBinder:
                 )
             leader = min(times - nullable(self._join.left) or times)
             return AsofClause(leader, self.right.index, Direction.CURRENT, of_table=True)
-        known = self._columns.get(time.unnest().name) if isinstance(time.unnest(), exp.Column) else None
-        if known is not None and known.input not in self._join.left.visible:
+        time, in_order = time.unnest(), self._is_in_order()
+        if not inputs_of(time, self._columns) <= self._join.left.visible:
             raise BindError(f"AS OF {plain_sql(time)}: expected a time of the left side", position=position_of(version))
-        if known is None or not self._inputs[known.input].is_time(known.column):
-            return self._at(time.unnest(), position_of(time) or position_of(version))
-        return AsofClause(
-            known.input, self.right.index, Direction.BACKWARD, of_table=True, in_order=self._is_in_order()
-        )
+        known = self._columns.get(time.name) if isinstance(time, exp.Column) else None
+        if known is not None and self._inputs[known.input].is_time(known.column):
+            return AsofClause(known.input, self.right.index, Direction.BACKWARD, of_table=True, in_order=in_order)
+        leader = self._dated_by(time, position_of(time) or position_of(version))
+        return AsofClause(leader, self.right.index, Direction.BACKWARD, of_table=True, at=time, in_order=in_order)
 
-    def _at(self, time: exp.Expr, position: Position | None) -> AsofClause:
-        """Read AS OF a time that is no event time: a column, a constant, or a simple expression over one stream."""
+    def _dated_by(self, time: exp.Expr, position: Position | None) -> int:
+        """Check AS OF a time that is no event time: a column, a constant, or a simple expression over one stream.
+
+        Returns the input that it is computed from, a constant from any.
+        """
         text, unit = plain_sql(time), self.right.time.unit
         if not is_plain(time):
             raise UnsupportedError(
@@ -164,10 +167,7 @@ class AsofBinder:
                 hint=f"CAST it to {'BIGINT' if unit.is_integer else wanted}",
                 position=position,
             )
-        leader = min(reads or (timed(left) - nullable(left)))
-        return AsofClause(
-            leader, self.right.index, Direction.BACKWARD, of_table=True, at=time, in_order=self._is_in_order()
-        )
+        return min(reads or (timed(left) - nullable(left)))
 
     def _is_in_order(self) -> bool:
         """Whether the right stream only appends, and declares that its rows come in the order of their times."""

@@ -247,7 +247,8 @@ def temporal_join(
         as_of: ``event`` for the row's event time, ``now`` for the time at which the row is processed.
         at: Another time than these, in SQL over the stream's columns or constant: ``"created_at"``.  It has the type of
             the table's time.
-        version: The table's column with the times of its versions, if that is not its event time.
+        version: The table's column with the times of its versions, if that is not its event time: a TIMESTAMP, or a
+            whole number of milliseconds, whatever ``unit``.
         index: Columns by which versions are found if the join columns are not the primary key, as with CREATE INDEX.
             Without it, such a join reads all versions with each batch.
         retention: How far behind the watermarks changes of the table still correct results, a span or ``"forever"``;

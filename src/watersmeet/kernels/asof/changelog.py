@@ -67,8 +67,8 @@ class AsofChangelog:
 
         ``right`` is the frontier of the right side, if it is known.
         """
-        if self.left_changes and self.match.times.asked is not None:
-            return NEVER  # the time asked for says nothing of when a row may be retracted
+        if self.left_changes:  # neither the right side nor the time asked for says when a row may be retracted
+            frontier, right = frontier if self.match.times.asked is None else NEVER, NEVER
         if self.match.direction in (Direction.BACKWARD, Direction.CURRENT):
             return self.match.times.final_before(frontier, right)
         return shift(frontier, None if self.match.tolerance is None else -self.match.tolerance)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from watersmeet.errors import UnsupportedError
 from watersmeet.expressions.event_time import span_text
 from watersmeet.expressions.text import plain_sql
 from watersmeet.kernels.api import EmitMode, JoinKind, Side
@@ -18,6 +19,7 @@ from watersmeet.plan.join_context import JoinContext
 from watersmeet.plan.logical.tree import NO_GRACE, AsofClause, Input
 from watersmeet.plan.operators.version_rules import declared_keys, usable_index
 from watersmeet.plan.physical_plan import Feed, PhysicalOperator, PhysicalPlan
+from watersmeet.plan.table_retention import SETTING
 
 AsofKernel = AsofJoin | AsofAtOnce | AsofChangelog
 
@@ -84,6 +86,7 @@ class AsofOperator(PhysicalOperator):
 def plan_asof(context: JoinContext, feeds: Sequence[Feed]) -> AsofOperator:
     """The operator of a join as of a time."""
     match = _match(context, feeds)
+    _check_retractions(context, match, left_changes=feeds[0].changelog)
     kernel = _kernel(context, match, left_changes=feeds[0].changelog)
     is_changelog = isinstance(kernel, AsofChangelog)
     return AsofOperator(
@@ -98,6 +101,16 @@ def plan_asof(context: JoinContext, feeds: Sequence[Feed]) -> AsofOperator:
         access=_access(context),
         asks_for=_asks_for(context),
     )
+
+
+def _check_retractions(context: JoinContext, match: AsofMatch, *, left_changes: bool) -> None:
+    asked = match.times.asked
+    if left_changes and asked is not None and not asked.fixed and match.times.kept is not None:
+        raise UnsupportedError(
+            f"{SETTING}: rows of the left side may be retracted, and the version that such a row asked for may be gone",
+            hint="leave it out: all versions are kept, up to join_max_buffered_bytes",
+            position=context.query.text.settings_positions.get(SETTING, context.join.position),
+        )
 
 
 def _match(context: JoinContext, feeds: Sequence[Feed]) -> AsofMatch:
@@ -195,9 +208,12 @@ def _right_state(match: AsofMatch, asks_for: str, right: Input) -> str:
     if times.kept is None:
         return "all rows: they may be asked for"
     which = "its own frontier" if match.direction is Direction.CURRENT else "the frontier"
-    since = f"rows from {span_text(times.kept, right.time.unit)} behind {which} on" if times.kept else None
-    kept = "" if match.direction is Direction.FORWARD else ", and of each key the newest behind it"
-    return (since or f"rows from {which} on") + kept.replace("behind it", "before that" if since else "behind it")
+    if times.kept:
+        since = f"{span_text(times.kept, right.time.unit)} behind {which}"
+        return f"rows from {since} on, and of each key the newest before that"
+    return f"rows from {which} on" + (
+        "" if match.direction is Direction.FORWARD else ", and of each key the newest behind it"
+    )
 
 
 def _left_state(kernel: AsofKernel, asks_for: str, left: Input, right: Input) -> str:
