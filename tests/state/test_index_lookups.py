@@ -12,6 +12,7 @@ from tests.support.index_lookups import always_looked_up
 from watersmeet.columns import TIME
 from watersmeet.kernels.api import FOREVER, NEVER
 from watersmeet.state import keyed_segments, segment_index, small_segments, working_set
+from watersmeet.state.hot_bounds import HotBounds
 from watersmeet.state.keyed_segments import KeyedSegments
 from watersmeet.state.segments import Segment
 from watersmeet.state.working_set import MIN_PROBED_ROWS, ROWS_PER_FOUND, ROWS_PER_PROBE, WorkingSet
@@ -167,12 +168,12 @@ def test_a_hybrid_join_finds_rows_by_key_and_keeps_few_in_memory() -> None:
     sets = WorkingSets(keyed_bytes=1 << 30)
     held = sets.get("run", "join", "0")
     segments = [segment(number, each) for number, each in enumerate(ROWS)]
-    held.sync(segments, lambda each: ROWS[segments.index(each)], max_in_memory=3)
+    held.sync(segments, lambda each: ROWS[segments.index(each)], hot=HotBounds(rows=3))
     found = held.rows_with_keys("left", ["k"], probes(k=[1]))
     assert times_of(held, found) == [0, 3, 4]
     held.release()
     in_memory = (1 << 30) - sets.keyed_bytes_left
-    held.move_to_disk(segments, 0)
+    held.move_to_disk(segments, HotBounds(rows=0))
     assert in_memory - ((1 << 30) - sets.keyed_bytes_left) == ROWS[2].nbytes
     assert times_of(held, held.rows_with_keys("left", ["k"], probes(k=[2]))) == [1, 7, 8]
     assert times_of(held, held.scan("left")) == list(range(9))

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from watersmeet.columns import TIME
 from watersmeet.engine.control_events import Event, EventKind
+from watersmeet.state.hot_bounds import HotBounds
 from watersmeet.state.segments import Segment, read_segment, write_segment
 from watersmeet.state.small_segments import SMALL_BYTES, SMALL_ROWS
 from watersmeet.state.store import MemoryStore
@@ -115,7 +116,7 @@ def test_few_rows_that_are_large_may_lie_on_disk(sets: WorkingSets) -> None:
     store, working_set = MemoryStore(), sets.get("run")
     large = write_segment(store, 0, "left", rows(1, 2).append_column("v", pa.array(["x" * SMALL_BYTES] * 2)))
     small = write_segment(store, 1, "left", rows(3, 4).append_column("v", pa.array(["x"] * 2)))
-    working_set.sync([large, small], lambda segment: read_segment(store, segment), max_in_memory=0)
+    working_set.sync([large, small], lambda segment: read_segment(store, segment), hot=HotBounds(rows=0))
     on_disk = "SELECT sum(estimated_size) FROM duckdb_tables() WHERE database_name = 'disk'"
     assert working_set.connection.sql(on_disk).fetchall() == [(2,)]
     assert scanned(working_set, "left", 0, 9) == [1, 2, 3, 4]

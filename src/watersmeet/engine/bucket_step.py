@@ -81,7 +81,7 @@ class OpenBucket:
         self._sizes, self._known_sizes, self._evicted_bytes = sizes, sizes.read() if sizes else {}, 0
         self._manifest = _read_manifest(spec, bucket, store)
         self._log = SegmentLog(self._manifest, store, working_set, local_copies)
-        self._loaded = working_set.sync(self._manifest.segments, self._log.load, max_in_memory=spec.max_rows_in_memory)
+        self._loaded = working_set.sync(self._manifest.segments, self._log.load, hot=spec.hot)
         self._reported = self._manifest.frontier
         self._step_times: Counter[int] = Counter()
 
@@ -128,7 +128,7 @@ class OpenBucket:
         manifest.step += is_last
 
         apply_result(self._log, result, spec.kernel.partition_width, self._max_step_bytes)
-        working_set.move_to_disk(manifest.segments, spec.max_rows_in_memory)
+        working_set.move_to_disk(manifest.segments, spec.hot)
         if is_last:  # before, the frontier has not advanced, and rows stay that need not
             check_limit(spec, manifest, self._others_bytes())
         self._evicted_bytes += result.evicted_bytes

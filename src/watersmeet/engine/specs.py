@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from watersmeet.engine.hot_keys import SpreadRule
 from watersmeet.kernels.api import Kernel
+from watersmeet.state.hot_bounds import HotBounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,7 @@ class OperatorSpec:
     max_state_bytes: int | None = None  # of all buckets together
     gives_matches: bool = False  # every result is a match, and counted as one
     evicts_at_limit: bool = False  # the kernel evicts rows there; otherwise the query stops
-    max_rows_in_memory: int | None = None  # rows of each bucket in memory, others on disk (None: all in memory)
+    hot: HotBounds | None = None  # how much of each bucket's state is in memory, the rest on disk (None: all of it)
     accepts_late: bool = False  # no window ever closes: rows are never late
     takes_pieces: bool = False  # a batch may be taken in several steps, its rows in any order
     spread: SpreadRule | None = None  # how rows of hot keys are spread over buckets (None: never)

@@ -129,10 +129,17 @@ def _settings_lines(settings: QuerySettings) -> Iterator[str]:
         yield f"buckets: {buckets}; batches: {trigger}"
     for what, place in (("joins", settings.default_hash_join), ("aggregates", settings.default_hash_table)):
         if place == "hybrid":
-            yield f"state of {what}: the {settings.max_hot_keys:,} rows written last in memory, the others on disk"
+            yield f"state of {what}: rows written or found last in memory, {_hot_text(settings)}, the others on disk"
     share = "a share of what its machine or container has"
     memory = share if settings.worker_memory is None else size_text(settings.worker_memory)
     yield f"memory of a worker: {memory} (worker_memory); state beyond is on disk"
+
+
+def _hot_text(settings: QuerySettings) -> str:
+    """The bounds of what a hybrid operator keeps in memory."""
+    rows = [] if settings.hot_keys is None else [f"{settings.hot_keys:,} rows"]
+    nbytes = [] if settings.max_hot_bytes is None else [size_text(settings.max_hot_bytes)]
+    return f"at most {' and '.join([*rows, *nbytes])}"
 
 
 def _input_lines(part: PhysicalInput, *, any_time: bool) -> Iterator[str]:

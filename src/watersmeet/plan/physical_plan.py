@@ -156,7 +156,7 @@ class PhysicalOperator(ABC):
         return False
 
     def is_hybrid(self, settings: QuerySettings) -> bool:
-        """Whether only the newest rows of the state stay in memory, and the others on disk."""
+        """Whether only the rows in use stay in memory, and the others on disk."""
         return settings.default_hash_join == "hybrid"
 
     def spread_rule(self, settings: QuerySettings) -> SpreadRule | None:

@@ -12,6 +12,7 @@ from watersmeet.engine.specs import Downstream, InputSpec, OperatorSpec, PackSpe
 from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.plan.join_limits import max_bytes
 from watersmeet.plan.physical_plan import Feed, PhysicalOperator, PhysicalPlan
+from watersmeet.state.hot_bounds import HotBounds
 
 
 def pack_specs(plan: PhysicalPlan, schemas: Sequence[pa.Schema], buckets: Sequence[int]) -> list[PackSpec]:
@@ -66,7 +67,7 @@ def operator_specs(
                 max_state_bytes=max_bytes(plan.emission, evicts=operator.evicts_at_limit),
                 evicts_at_limit=operator.evicts_at_limit,
                 gives_matches=operator.gives_matches,
-                max_rows_in_memory=_max_rows_in_memory(plan, operator, len(own_buckets)),
+                hot=_hot_bounds(plan, operator, len(own_buckets)),
                 accepts_late=all(each.passes_any_time for each in plan.operators[index:]),
                 takes_pieces=operator.takes_pieces and not any(feed.changelog for feed in operator.feeds),
                 spread=_spread_rule(plan, operator, own_buckets),
@@ -80,10 +81,13 @@ def _spread_rule(plan: PhysicalPlan, operator: PhysicalOperator, buckets: Sequen
     return operator.spread_rule(plan.query.settings) if len(buckets) > 1 else None
 
 
-def _max_rows_in_memory(plan: PhysicalPlan, operator: PhysicalOperator, buckets: int) -> int | None:
-    """How many rows of each bucket stay in memory while the others are on disk; None: all of them."""
+def _hot_bounds(plan: PhysicalPlan, operator: PhysicalOperator, buckets: int) -> HotBounds | None:
+    """How much of each bucket's state stays in memory while the rest is on disk; None: all of it."""
     settings = plan.query.settings
-    return max(settings.max_hot_keys // buckets, 1) if operator.is_hybrid(settings) else None
+    if not operator.is_hybrid(settings):
+        return None
+    shares = (None if each is None else max(each // buckets, 1) for each in (settings.hot_keys, settings.max_hot_bytes))
+    return HotBounds(*shares)
 
 
 def _input_specs(

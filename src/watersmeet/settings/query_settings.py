@@ -14,6 +14,8 @@ from watersmeet.settings.seek import seek_text
 from watersmeet.settings.sizes import size, size_text
 
 REAL_TIME = "real_time"
+#: What a hybrid operator keeps in memory if no setting bounds it.
+DEFAULT_HOT_KEYS = 1_000_000
 #: With less memory, a worker has no room for rows beside Python and its libraries.
 LEAST_WORKER_BYTES = 400_000_000
 
@@ -44,11 +46,15 @@ class QuerySettings(BaseModel):
     temporal_wait: Literal["frontier", "none"] = "frontier"
     """Whether FOR SYSTEM_TIME AS OF an event time waits for versions that may still arrive, or joins at once."""
     default_hash_join: Literal["memory", "hybrid"] = "memory"
-    """Where a worker keeps rows of joins: in memory, or the newest ``max_hot_keys`` of them, and the others on disk."""
+    """Where a worker keeps rows of joins: in memory; or those written or found last, within ``max_hot_keys`` and
+    ``max_hot_bytes``, and the others on disk."""
     default_hash_table: Literal["memory", "hybrid"] = "memory"
     """The same for groups of aggregates."""
-    max_hot_keys: Annotated[int, Field(gt=0)] = 1_000_000
-    """How many rows, the newest, a hybrid join or aggregate keeps in memory over all buckets."""
+    max_hot_keys: Annotated[int, Field(gt=0)] | None = None
+    """How many rows a hybrid join or aggregate keeps in memory over all buckets; by default ``DEFAULT_HOT_KEYS`` unless
+    ``max_hot_bytes`` bounds them."""
+    max_hot_bytes: Annotated[int, Field(gt=0)] | None = None
+    """How many bytes of rows it keeps in memory, written ``'100MB'``."""
     late_rows: Annotated[str, Field(min_length=1)] = "drop"
     """``drop``: only count late rows; else the name of an embedded stream that stores them."""
     idle_timeout: Annotated[float, Field(gt=0)] | None = None
@@ -94,12 +100,17 @@ class QuerySettings(BaseModel):
         """Whether the query runs in real time."""
         return self.mode == REAL_TIME
 
+    @property
+    def hot_keys(self) -> int | None:
+        """How many rows a hybrid operator keeps in memory; None if only their bytes are bounded."""
+        return DEFAULT_HOT_KEYS if self.max_hot_keys is None and self.max_hot_bytes is None else self.max_hot_keys
+
     @field_validator("allowed_lateness", "join_ttl", "idle_timeout", "trigger", "epoch", mode="before")
     @classmethod
     def _seconds(cls, value: object) -> object:
         return seconds(value)
 
-    @field_validator("worker_memory", mode="before")
+    @field_validator("worker_memory", "max_hot_bytes", mode="before")
     @classmethod
     def _size(cls, value: object) -> object:
         return size(value)

@@ -5,12 +5,9 @@ from __future__ import annotations
 import atexit
 import shutil
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
-
-from watersmeet.state.segments import Segment
 
 _NAME = "disk"
 
@@ -41,20 +38,3 @@ class DiskTables:
 def is_on_disk(table: str) -> bool:
     """Return whether the table with this full name is on disk."""
     return table.startswith(f"{_NAME}.")
-
-
-def newest_segments(live: Sequence[Segment], max_rows: int | None) -> set[str]:
-    """Return the ids of the newest segments with at most ``max_rows`` rows together (None: of all segments).
-
-    ``live`` is in the order of writing.  Rows that change are written again, so the newest segments hold the rows in
-    use.
-    """
-    if max_rows is None:
-        return {segment.id for segment in live}
-    found: set[str] = set()
-    for segment in reversed(live):
-        max_rows -= segment.rows
-        if max_rows < 0:
-            break
-        found.add(segment.id)
-    return found

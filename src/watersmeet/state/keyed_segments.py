@@ -3,6 +3,7 @@
 A join of few new rows with many stored ones looks up the rows of their keys instead of reading all.  They are kept in
 Arrow because DuckDB fetches rows by position only with a full scan, which takes as long as a join.  What exceeds the
 budget of the process lies in files that are mapped into memory; pages that a lookup or a scan has read are given back.
+Rows that a lookup has read from files may be kept (found_rows.py).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import pyarrow.compute as pc
 
 from watersmeet.columns import TIME
 from watersmeet.state.arrow_budget import ArrowBudget
+from watersmeet.state.found_rows import FoundRows
 from watersmeet.state.key_hashes import Numbers, key_hashes
 from watersmeet.state.key_index import MAX_PLACES, KeyIndex
 from watersmeet.state.mapped_file import MappedFile, mapped_table
@@ -30,10 +32,11 @@ _SCANNED_ROWS = 65_536
 class KeyedSegments:
     """A relation's segments; ``name`` is the prefix of the names that it registers with DuckDB."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, name: str, budget: ArrowBudget) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, name: str, budget: ArrowBudget, found: FoundRows) -> None:
         self._connection = connection
         self._name = name
         self._budget = budget
+        self._found = found  # shared with other relations; rows of this one have ``name`` as their owner
         self._rows: dict[str, pa.Table] = {}
         self._taken: dict[str, int] = {}  # of the budget; other segments are in files
         self._files: dict[str, MappedFile] = {}
@@ -59,10 +62,11 @@ class KeyedSegments:
 
     def remove(self, segment_id: str) -> None:
         """Drop a segment."""
-        del self._rows[segment_id]
+        rows = self._rows.pop(segment_id).num_rows
         self._budget.give_back(self._taken.pop(segment_id, 0))
         self._files.pop(segment_id, None)
         first = self._first.pop(segment_id)
+        self._found.remove(self._name, first, first + rows)
         self._unregister(self._view_of(first))
         for index in self._indexes.values():
             index.remove(first)
@@ -111,14 +115,28 @@ class KeyedSegments:
         return None if places is None else alike(self._take(places))
 
     def _take(self, places: Numbers) -> list[pa.Table]:
-        """Return the rows at these ascending places, a table for each segment that has any."""
+        """Return the rows at these ascending places; those in files are read if they are not held already."""
+        by_segment = list(self._by_segment(places))
+        in_memory = [self._rows[id].take(rows) for id, _, rows in by_segment if id not in self._files]
+        in_files = [part for id, part, _ in by_segment if id in self._files]
+        if not in_files:
+            return in_memory
+        held, others = self._found.find(self._name, np.concatenate(in_files))
+        read = [(part, self._read(id, rows)) for id, part, rows in self._by_segment(others)]
+        self._found.add(self._name, read)
+        return [*in_memory, *held, *(rows for _, rows in read)]
+
+    def _by_segment(self, places: Numbers) -> Iterator[tuple[str, Numbers, pa.Array]]:
+        """Yield the segments that have some of these ascending places, with these places and where they are in it."""
         firsts = np.fromiter(self._first.values(), np.uint64, len(self._first))
         cuts = [*np.searchsorted(places, firsts).tolist(), len(places)]
-        found = []
         for id, first, (start, end) in zip(self._first, firsts, pairwise(cuts), strict=True):
             if start < end:
-                found.append(self._rows[id].take(pa.array(places[start:end] - first)))
-                self._release(id)
+                yield id, places[start:end], pa.array(places[start:end] - first)
+
+    def _read(self, segment_id: str, rows: pa.Array) -> pa.Table:
+        found = self._rows[segment_id].take(rows)
+        self._release(segment_id)
         return found
 
     def _release(self, segment_id: str) -> None:
@@ -130,6 +148,7 @@ class KeyedSegments:
         for name in list(self._views):
             self._unregister(name)
         self._forget_indexes()
+        self._found.clear(self._name)
         self._end = 0
         for id, rows in self._rows.items():
             self._first[id] = self._end

@@ -6,7 +6,7 @@ another worker share one path, and no result depends on what the set held before
 
 Small segments share one Arrow table per relation.  A large one has a DuckDB table of its own, in memory or, in hybrid
 mode, on disk; if rows of its relation are looked up by key, it is kept in Arrow with a hash index instead, in memory or
-in a mapped file.
+in a mapped file.  In hybrid mode, rows that lookups find in files are kept in memory too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ import pyarrow as pa
 from watersmeet.columns import TIME
 from watersmeet.kernels.api import FOREVER, NEVER, quote
 from watersmeet.state.arrow_budget import ArrowBudget
-from watersmeet.state.disk_tables import DiskTables, is_on_disk, newest_segments
+from watersmeet.state.disk_tables import DiskTables, is_on_disk
+from watersmeet.state.found_rows import FoundRows
+from watersmeet.state.hot_bounds import HotBounds, newest_segments
 from watersmeet.state.key_hashes import key_hashes
 from watersmeet.state.keyed_segments import KeyedSegments
 from watersmeet.state.registered_tables import RegisteredTables
@@ -70,6 +72,7 @@ class WorkingSet:
         self._connection = connection
         self._on_disk = on_disk or DiskTables(connection)
         self._budget = budget or ArrowBudget(0)
+        self._found = FoundRows(self._budget)
         self._registered = RegisteredTables(connection)
         self._segments: dict[str, Segment] = {}
         self._tables: dict[str, str] = {}  # of segments that are neither small nor keyed
@@ -91,27 +94,29 @@ class WorkingSet:
     # -- segments --------------------------------------------------------------------------------------------------
 
     def sync(
-        self, live: Sequence[Segment], load: Callable[[Segment], pa.Table], *, max_in_memory: int | None = None
+        self, live: Sequence[Segment], load: Callable[[Segment], pa.Table], *, hot: HotBounds | None = None
     ) -> int:
         """Hold exactly the ``live`` segments; return the bytes that were loaded.
 
-        For ``max_in_memory`` see ``move_to_disk``.
+        For the ``hot`` bounds see ``move_to_disk``.  Found rows may take half of them.
         """
+        if hot is not None:
+            self._found.limit(hot.part(2))
         wanted = {segment.id: segment for segment in live}
         for obsolete in self._segments.keys() - wanted.keys():
             self.remove(obsolete)
         missing = [segment for id, segment in wanted.items() if id not in self._segments]
-        in_memory = newest_segments(live, max_in_memory)
+        in_memory = self._newest(live, hot)
         for segment in missing:
             self.add(segment, load(segment), in_memory=segment.id in in_memory)
         return sum(segment.nbytes for segment in missing)
 
-    def move_to_disk(self, live: Sequence[Segment], max_in_memory: int | None) -> None:
-        """Keep the newest segments in memory, up to ``max_in_memory`` rows (None: all), and move the others to disk.
+    def move_to_disk(self, live: Sequence[Segment], hot: HotBounds | None) -> None:
+        """Keep the newest segments and the found rows within the ``hot`` bounds (None: all), the others on disk.
 
         Small segments stay in memory.
         """
-        in_memory = newest_segments(live, max_in_memory)
+        in_memory = self._newest(live, hot)
         for segment in live:
             if segment.id in in_memory:
                 continue
@@ -286,6 +291,9 @@ class WorkingSet:
 
     # -- where segments are ----------------------------------------------------------------------------------------
 
+    def _newest(self, live: Sequence[Segment], hot: HotBounds | None) -> set[str]:
+        return newest_segments(live, hot, self._found.rows, self._found.nbytes)
+
     def _of(self, relation: str) -> list[Segment]:
         return [each for each in self._segments.values() if each.relation == relation]
 
@@ -364,7 +372,7 @@ class WorkingSet:
         return bool(ROWS_PER_FOUND * np.isin(stored, key_hashes(self._connection, probes)).sum() <= len(stored))
 
     def _move_to_arrow(self, relation: str) -> None:
-        keyed = self._keyed[relation] = KeyedSegments(self._connection, self._new_name(), self._budget)
+        keyed = self._keyed[relation] = KeyedSegments(self._connection, self._new_name(), self._budget, self._found)
         for segment in self._of(relation):
             if (table := self._tables.get(segment.id)) is not None:
                 keyed.add(segment, self.query(f"SELECT * FROM {table}"), in_memory=not is_on_disk(table))
