@@ -88,7 +88,7 @@ class KeyedSegments:
 
     def count(self, segment_id: str, low: int) -> int:
         """Return how many rows of a segment have ``$t >= low``."""
-        found = pc.sum(pc.greater_equal(self._rows[segment_id][TIME], low)).as_py() or 0
+        found = pc.sum(pc.greater_equal(self._whole(segment_id)[TIME], low)).as_py() or 0
         self._release(segment_id)
         return found
 
@@ -109,7 +109,7 @@ class KeyedSegments:
         index = self._indexes.setdefault(tuple(by), KeyIndex(self._budget))
         blocks = {self._first[id]: id for id in segments}
         for first in sorted(blocks.keys() - index.blocks):
-            index.add(first, key_hashes(self._connection, self._rows[blocks[first]].select(list(by))))
+            index.add(first, key_hashes(self._connection, self._whole(blocks[first]).select(list(by))))
             self._release(blocks[first])
         places = index.find(key_hashes(self._connection, probes), blocks.keys(), most)
         return None if places is None else alike(self._take(places))
@@ -135,9 +135,17 @@ class KeyedSegments:
                 yield id, places[start:end], pa.array(places[start:end] - first)
 
     def _read(self, segment_id: str, rows: pa.Array) -> pa.Table:
-        found = self._rows[segment_id].take(rows)
+        stored = self._rows[segment_id]
+        self._files[segment_id].expect(len(rows) * stored.num_columns)
+        found = stored.take(rows)
         self._release(segment_id)
         return found
+
+    def _whole(self, segment_id: str) -> pa.Table:
+        """Return the rows of a segment, to read all of them."""
+        if (file := self._files.get(segment_id)) is not None:
+            file.expect()
+        return self._rows[segment_id]
 
     def _release(self, segment_id: str) -> None:
         if (file := self._files.get(segment_id)) is not None:
@@ -179,6 +187,7 @@ class _Scan:
         return reader.__arrow_c_stream__(requested_schema)
 
     def _pieces(self) -> Iterator[pa.RecordBatch]:
+        self._file.expect()
         for piece in self._rows.to_batches(max_chunksize=_SCANNED_ROWS):
             try:
                 yield piece

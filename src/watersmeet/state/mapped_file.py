@@ -18,6 +18,8 @@ import pyarrow as pa
 from watersmeet.errors import LimitError
 
 _ALIGNMENT = 64
+#: Linux reads so many pages at once by default.
+_READ_AHEAD = 32
 
 
 class MappedFile:
@@ -27,6 +29,12 @@ class MappedFile:
         file.flush()
         self._mapped = mmap.mmap(file.fileno(), file.tell(), prot=mmap.PROT_READ)
         self.buffer = pa.py_buffer(self._mapped)
+
+    def expect(self, pages: int | None = None) -> None:
+        """Say how many pages will be read here and there (None: all, in order): few of them alone, else with others."""
+        if hasattr(mmap, "MADV_RANDOM"):
+            few = pages is not None and pages * _READ_AHEAD * mmap.PAGESIZE < len(self._mapped)
+            self._mapped.madvise(mmap.MADV_RANDOM if few else mmap.MADV_NORMAL)
 
     def release(self) -> None:
         """Give back the pages that have been read."""
