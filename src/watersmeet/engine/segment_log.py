@@ -24,13 +24,14 @@ from watersmeet.state.working_set import WorkingSet
 class SegmentLog:
     """A bucket's segments in all places that hold them: manifest, store, working set, and copies on local disk.
 
-    ``piece`` is the number of a step within its batch.
+    ``batch`` is the number of the batch, which all steps of it share, and ``piece`` the number of a step within it.
     """
 
     manifest: Manifest
     store: Store
     working_set: WorkingSet
     copies: LocalCopies | None
+    batch: int = 0
     piece: int = 0
 
     def load(self, segment: Segment) -> pa.Table:
@@ -40,7 +41,7 @@ class SegmentLog:
 
     def add(self, relation: str, rows: pa.Table) -> None:
         """Write rows (at least one) as a segment."""
-        step = f"{self.manifest.step}.{self.piece}" if self.piece else str(self.manifest.step)
+        step = f"{self.batch}.{self.piece}" if self.piece else str(self.batch)
         segment = write_segment(self.store, step, relation, rows)
         self.manifest.segments.append(segment)
         self.working_set.add(segment, rows)

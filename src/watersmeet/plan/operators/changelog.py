@@ -26,6 +26,11 @@ class ChangelogOperator(WindowedOperator):
 
     kernel: ChangelogJoin
 
+    @property
+    def takes_pieces(self) -> bool:
+        """Always: which row of a key holds depends on the rows alone."""
+        return True
+
     def state_text(self, side: Side, reach: str | None, partner: Input) -> str:
         """Without a window: the newest row of each key, or the rows not retracted so far."""
         change = self.kernel.changes[side.index]

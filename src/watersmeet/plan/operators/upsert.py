@@ -18,6 +18,11 @@ class UpsertOperator(PhysicalOperator):
 
     kernel: Upsert
 
+    @property
+    def takes_pieces(self) -> bool:
+        """Always: which row of a key holds depends on the rows alone."""
+        return True
+
     def explain(self, plan: PhysicalPlan) -> Iterator[str]:
         """What is kept."""
         yield f"{self.name}: {newest_text(self.kernel.newest)}, as -old and +new; by key hash"

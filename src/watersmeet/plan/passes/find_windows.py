@@ -180,6 +180,8 @@ def _analyzed_asof(
         _check_keys(join, terms, columns)
     terms.residual += join.tests
     is_at_once = emits_at_once(query, asof)
+    if asof.direction is not Direction.CURRENT:
+        _check_units(join, (asof.left, asof.right), inputs)
     leaders: Leaders = ((asof.left,), (asof.right,))
     differences = _known(join.left).copy()
     if asof.direction is Direction.CURRENT or asof.at is not None:
@@ -188,7 +190,6 @@ def _analyzed_asof(
         # a row that asks for another time than its own may wait for any time
         reach = Interval(upper=0) if asof.at is None or is_at_once else Interval()
     else:
-        _check_units(join, (asof.left, asof.right), inputs)
         distance = _distance(asof)
         reach = distance
         if asof.direction is Direction.NEAREST and distance.lower is not None:
