@@ -31,7 +31,8 @@ class Reading:
     """A request for a source.
 
     ``limited`` honours limits on the size of a batch, ``seek`` says where to begin, ``starts`` where streams have begun
-    (None: only Spark's checkpoint knows), ``live`` is for a query in real time.
+    (None: only Spark's checkpoint knows), ``live`` is for a query in real time.  ``newest_only``: of a changing stream,
+    the query needs only the newest row of each key.
     """
 
     spark: SparkSession
@@ -41,6 +42,7 @@ class Reading:
     seek: Seek | None = None
     starts: Starts | None = None
     live: bool = False
+    newest_only: bool = False
 
     @property
     def columns(self) -> StructType:

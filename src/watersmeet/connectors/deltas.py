@@ -22,9 +22,7 @@ def with_deltas(frame: DataFrame, stream: StreamDef) -> DataFrame:
     """
     if not stream.changes:
         return frame
-    delta = F.col(TP_DELTA) if TP_DELTA in frame.columns else F.lit(1)
-    if stream.column(TP_DELTA) is None:
-        delta = F.coalesce(delta, F.lit(1))
+    delta = given_delta(frame, stream)
     nothing = F.lit(None).cast("string")
     known = [F.col(BAD), F.col(RAW)] if BAD in frame.columns else [nothing, nothing]
     # a row that is already bad has no values to check
@@ -40,6 +38,12 @@ def with_deltas(frame: DataFrame, stream: StreamDef) -> DataFrame:
             RAW: F.coalesce(known[1], F.when(reason.isNotNull(), record)),
         }
     )
+
+
+def given_delta(frame: DataFrame, stream: StreamDef) -> Column:
+    """Return the delta of a source frame's rows, unchecked; +1 where the source has none."""
+    delta = F.col(TP_DELTA) if TP_DELTA in frame.columns else F.lit(1)
+    return F.coalesce(delta, F.lit(1)) if stream.column(TP_DELTA) is None else delta
 
 
 def change_reason(stream: StreamDef, delta: Column) -> Column:

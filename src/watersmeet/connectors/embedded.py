@@ -4,6 +4,7 @@ A log is a folder of Parquet segments, numbered in commit order. A commit is one
 of it or nothing. The segment's name holds the writer's key (query and batch), so a batch that is written again is
 skipped. Modification times rise strictly with the numbers, because Spark reads files in that order. ``_seq`` is
 (segment number, row). The query that feeds a derived stream adds rows that hold only its frontier (``_frontier``).
+Segments stay. A new query that needs only the newest rows of a changing stream begins with a baseline (baselines.py).
 """
 
 from __future__ import annotations
@@ -12,28 +13,33 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from fcntl import LOCK_EX, flock
+from functools import partial
 from pathlib import Path
+from zlib import crc32
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.readwriter import DataStreamReader
 from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
 from watersmeet.catalog.streams import EMBEDDED, StreamDef, StreamMode
 from watersmeet.columns import SEQUENCE, STORED_FRONTIER, TP_TIME, spark_name
+from watersmeet.connectors.baselines import Baselines, baseline_rows, numbers_after
 from watersmeet.connectors.connector import Reading, SinkConnector, StoredConnector, WriteBatch, Writing
 from watersmeet.connectors.net_changes import net_frame
 from watersmeet.connectors.sink_changelogs import Changelogs
 from watersmeet.connectors.stream_schema import stored_schema
-from watersmeet.errors import ConfigError, did_you_mean
+from watersmeet.errors import CheckpointError, ConfigError, did_you_mean
 from watersmeet.runtime.dataflow import Source
 from watersmeet.settings.seek import Seek
 
 _STAGING = "_staging-"
 _ABANDONED_SECONDS = 24 * 3600
-_SEGMENT = re.compile(r"(\d{12})-(.+)\.parquet")
+_SEGMENT = re.compile(r"\d{12}-.+\.parquet")
 _HIDDEN = [StructField(TP_TIME, TimestampType()), StructField(STORED_FRONTIER, LongType())]
 
 
@@ -57,8 +63,8 @@ class EmbeddedConnector(StoredConnector, SinkConnector):
 
     def open_source(self, reading: Reading) -> Source:
         """Return the log as a source; a derived stream with a watermark brings its producer's frontier."""
-        stream = reading.stream
-        frame = embedded_log(stream, reading.workspace).read_stream(reading.spark, stored_schema(stream), reading.seek)
+        stream, log = reading.stream, embedded_log(reading.stream, reading.workspace)
+        frame = log.read_stream(reading.spark, stored_schema(stream), reading.seek, _baseline(reading, log))
         return Source(frame, stores_frontier=stream.derived and stream.has_watermark)
 
     def limits_batches(self, stream: StreamDef) -> bool:
@@ -66,9 +72,9 @@ class EmbeddedConnector(StoredConnector, SinkConnector):
         return False
 
     def open_stored(self, reading: Reading) -> DataFrame:
-        """Return the rows that the log has now."""
-        log = embedded_log(reading.stream, reading.workspace)
-        return log.read_stored(reading.spark, stored_schema(reading.stream))
+        """Return the rows that the log has now; of a changing stream, at least the newest row of each key."""
+        stream, log = reading.stream, embedded_log(reading.stream, reading.workspace)
+        return log.read_stored(reading.spark, stored_schema(stream), log.baselines.newest())
 
     def open_sink(self, writing: Writing) -> WriteBatch:
         """Return what appends a batch: its rows, or for a changelog its net changes by key."""
@@ -86,28 +92,116 @@ def embedded_log(stream: StreamDef, workspace: Path) -> EmbeddedLog:
     return EmbeddedLog(workspace / "streams" / stream.name.lower())
 
 
+def _baseline(reading: Reading, log: EmbeddedLog) -> int | None:
+    """Return the baseline with which the query begins; None where it reads all segments.
+
+    The checkpoint keeps the choice, so a query that starts again reads the same files. It keeps nothing of a query that
+    reads rows since a moment, which a segment may straddle.
+    """
+    stream, starts, seek = reading.stream, reading.starts, reading.seek
+    if starts is None or not stream.changes or (seek is not None and seek.since is not None):
+        return None
+    find = partial(log.newest_start, reading.spark, stream) if reading.newest_only else dict[int, int]
+    start = starts.of(stream.name.lower(), find)
+    if not start:
+        return None
+    return log.baseline_of(start, reading.spark, stream, has_read=starts.has_read)
+
+
 class EmbeddedLog:
     """The log of one stream."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.baselines = Baselines(folder)
         folder.mkdir(parents=True, exist_ok=True)
 
-    def read_stream(self, spark: SparkSession, columns: StructType, seek: Seek | None = None) -> DataFrame:
-        """Return a streaming source frame of the log, with ``_frontier``.
+    def read_stream(
+        self, spark: SparkSession, columns: StructType, seek: Seek | None = None, baseline: int | None = None
+    ) -> DataFrame:
+        """Return a streaming source frame of the log, with ``_frontier``: of a baseline and all later segments.
 
-        With ``seek`` it has only the rows written since then. Frontiers hold for later rows too, so all are read.
+        Without a baseline it has all segments. With ``seek`` it has only the rows written since then. Frontiers hold
+        for later rows too, so all are read.
         """
-        rows = _source_frame(spark.readStream.schema(_stored(columns)).parquet(str(self.folder)), columns)
+        rows = self._rows(lambda: spark.readStream, columns, baseline)
         if seek is None or seek.since is None:
             return rows
         arrived = F.col(TP_TIME) >= F.timestamp_micros(F.lit(seek.since))
         return rows.where(F.col(STORED_FRONTIER).isNotNull() | arrived)
 
-    def read_stored(self, spark: SparkSession, columns: StructType) -> DataFrame:
-        """Return a batch source frame of the rows that the log has now."""
-        rows = _source_frame(spark.read.schema(_stored(columns)).parquet(str(self.folder)), columns)
+    def read_stored(self, spark: SparkSession, columns: StructType, baseline: int | None = None) -> DataFrame:
+        """Return a batch source frame of the rows that a baseline and all later segments, or all segments, have now."""
+        rows = self._rows(lambda: spark.read, columns, baseline)
         return rows.where(F.col(STORED_FRONTIER).isNull()).drop(STORED_FRONTIER)
+
+    def _rows(
+        self, reader: Callable[[], DataFrameReader | DataStreamReader], columns: StructType, baseline: int | None
+    ) -> DataFrame:
+        """Return a source frame of the log, as a stream or a batch.
+
+        Spark lists a folder at once and filters the names. Of a glob path it would list each file by a task of its own.
+        """
+
+        def files(folder: Path, names: str) -> DataFrame:
+            opened = reader().schema(_stored(columns)).option("pathGlobFilter", names)
+            return _source_frame(opened.parquet(str(folder)), columns)
+
+        if baseline is None:
+            return files(self.folder, "*.parquet")
+        covered = files(self.baselines.folder, self.baselines.path(baseline).name)
+        return covered.unionAll(files(self.folder, f"{numbers_after(baseline)}-*.parquet"))
+
+    # -- baselines -----------------------------------------------------------------------------------------------------
+
+    def newest_start(self, spark: SparkSession, stream: StreamDef) -> dict[int, int]:
+        """Return where a new query begins that needs only newest rows: a baseline, and the checksum of its segment.
+
+        One is made if many segments have come since the last. Empty if there is none: at the first segment.
+        """
+        segments = self._segments()
+        if self.baselines.is_due(segments):
+            self._make_baseline(spark, stream, max(segments), segments[max(segments)])
+        newest = self.baselines.newest()
+        return {} if newest is None else {newest: _checksum(segments[newest])}
+
+    def baseline_of(self, start: Mapping[int, int], spark: SparkSession, stream: StreamDef, *, has_read: bool) -> int:
+        """Return the baseline with which a checkpoint began; if it is gone and not ``has_read``, it is made again.
+
+        Raises ``CheckpointError`` if the log is not the one that the checkpoint began with.
+        """
+        ((number, checksum),) = start.items()
+        segment = self._segments().get(number)
+        if segment is None or _checksum(segment) != checksum:
+            found = "is another one" if segment is not None else "does not exist"
+            raise CheckpointError(
+                f"{stream.name}: the query began with the newest rows up to segment {number}, but that segment {found}",
+                detail=f"the stream has been dropped and created again, or files are missing in {self.folder}",
+                hint="start on a new checkpoint, or restore the folder from a copy",
+            )
+        if not has_read and self._hold(number) != number:
+            self._make_baseline(spark, stream, number, segment)
+        return number
+
+    def _hold(self, until: int) -> int | None:
+        with self._lock():
+            return self.baselines.hold(until)
+
+    def _make_baseline(self, spark: SparkSession, stream: StreamDef, number: int, segment: Path) -> None:
+        """Write the baseline that ends with a segment, from the baseline before it and the segments since then."""
+        columns = stored_schema(stream)
+        rows = self._rows(lambda: spark.read, columns, self._hold(number - 1))
+        rows = rows.where(F.col(SEQUENCE) < F.lit(f"{number + 1:012d}".encode()))
+        names = [spark_name(field.name) for field in _stored(columns)]
+        staging = self.folder / f"{_STAGING}baseline-{uuid.uuid4().hex}"
+        # not coalesce(1), which would sort all keys in one task
+        baseline_rows(rows, stream).select(*names).repartition(1).write.parquet(str(staging))
+        (part,) = staging.glob("part-*.parquet")
+        with self._lock():
+            self.baselines.publish(part, number, segment)
+        shutil.rmtree(staging, ignore_errors=True)
+
+    # -- appending -----------------------------------------------------------------------------------------------------
 
     def append_frame(self, frame: DataFrame, key: str) -> bool:
         """Append a batch of a query. Return False where ``key`` has been committed before.
@@ -136,13 +230,18 @@ class EmbeddedLog:
                     shutil.rmtree(staging, ignore_errors=True)
 
     def _committed(self, key: str) -> bool:
-        return any(found[2] == key for path in self.folder.iterdir() if (found := _SEGMENT.fullmatch(path.name)))
+        return any(path.name[13:] == f"{key}.parquet" for path in self._segments().values())
+
+    def _segments(self) -> dict[int, Path]:
+        """Return the segments by number."""
+        found = (path for path in self.folder.iterdir() if _SEGMENT.fullmatch(path.name))
+        return {int(path.name[:12]): path for path in found}
 
     def _commit(self, staged: Path, key: str) -> None:
         with self._lock():
-            segments = sorted(path for path in self.folder.iterdir() if _SEGMENT.fullmatch(path.name))
-            number = int(segments[-1].name[:12]) + 1 if segments else 0
-            newest = segments[-1].stat().st_mtime_ns if segments else 0
+            segments = self._segments()
+            number = max(segments, default=-1) + 1
+            newest = segments[number - 1].stat().st_mtime_ns if segments else 0
             changed = max(staged.stat().st_mtime_ns, newest + 2_000_000)
             os.utime(staged, ns=(changed, changed))
             staged.replace(self.folder / f"{number:012d}-{key}.parquet")
@@ -152,6 +251,11 @@ class EmbeddedLog:
         with (self.folder / "_lock").open("w") as lock:
             flock(lock, LOCK_EX)
             yield
+
+
+def _checksum(segment: Path) -> int:
+    """Return a checksum of a segment's name, which holds its writer's key: of another log it is another one."""
+    return crc32(segment.name.encode())
 
 
 def _stored(columns: StructType) -> StructType:

@@ -93,6 +93,7 @@ def open_source(
     seek: Seek | None = None,
     starts: Starts | None = None,
     live: bool = False,
+    newest_only: bool = False,
 ) -> Source:
     """Return the stream as a source; for the parameters see ``Reading``.
 
@@ -102,7 +103,7 @@ def open_source(
     if not isinstance(connector, SourceConnector):
         raise UnsupportedError(f"{stream.name} is a sink ({stream.connector}): it cannot be read")
     remember(stream.options)
-    source = connector.open_source(Reading(spark, stream, workspace, limited, seek, starts, live))
+    source = connector.open_source(Reading(spark, stream, workspace, limited, seek, starts, live, newest_only))
     records, followed = source.records, source.live
     if records is not None:
         records = replace(records, format=_with_deltas(records.format, stream))

@@ -91,6 +91,10 @@ class Checkpoint:
         self._storage.remove_temporary(self.folder)
         self._storage.remove_temporary(self.hot_keys, recursive=True)
 
+    def has_batches(self) -> bool:
+        """Whether Spark has committed a batch."""
+        return bool(self._storage.names(f"{self.spark}/commits"))
+
     # -- the plan file ---------------------------------------------------------------------------------------------
 
     def read_plan(self) -> PlanFile | None:
@@ -135,7 +139,7 @@ class Checkpoint:
         """
         described = {spec.name: describe(spec) for spec in operators}
         if stored is None:
-            if self._storage.names(f"{self.spark}/commits"):
+            if self.has_batches():
                 raise CheckpointError(
                     f"the checkpoint {self.folder} has progress but no plan.json, which describes its query",
                     hint=_RESTORE,

@@ -44,7 +44,7 @@ class MicroBatches:
             size_folder=job.checkpoint.sizes if workers_are_here(spark) else None,
         )
         with planning(job.name):
-            starts = Starts(None if stored is None else stored.starts)
+            starts = Starts(None if stored is None else stored.starts, has_read=job.checkpoint.has_batches())
             sources = job.open_sources(spark, limited, seek, starts)
             dataflow = build(spark, job.plan, sources, buckets, resources, control, job.frontier_lag)
             self._results = dataflow.results

@@ -36,7 +36,8 @@ class PlanFile(BaseModel):
     """Where the streams were first read from; files without it: from the beginning."""
     starts: dict[str, dict[int, int]] = {}
     """The positions of partitions, by stream, from which workers first read streams that did not begin at their first
-    records.  Files without a stream: Spark read it, and its own checkpoint says where from."""
+    records; of an embedded stream, the number of its baseline, and a checksum of its segment's name.  Files without a
+    stream: Spark read it, and its own checkpoint says where from."""
 
 
 def describe(spec: OperatorSpec) -> dict[str, str]:

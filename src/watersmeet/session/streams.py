@@ -26,6 +26,7 @@ from watersmeet.errors import (
 )
 from watersmeet.lookup.source import LookupSource, RowsSource
 from watersmeet.lookup.tables import open_table, table_options
+from watersmeet.plan.newest_rows import read_by_newest_row
 from watersmeet.plan.physical_plan import PhysicalPlan
 from watersmeet.runtime.dataflow import Source
 from watersmeet.runtime.storage import Storage
@@ -201,6 +202,7 @@ class Streams:
         (None: Spark keeps that), ``live`` is the session of a query in real time.
         """
         found: dict[str, Source] = {}
+        newest_only = read_by_newest_row(plan)
         for stream in (part.input.stream for part in plan.inputs):
             key = stream.name.lower()
             if key in found:
@@ -217,6 +219,7 @@ class Streams:
                     seek=seek,
                     starts=starts,
                     live=live is not None,
+                    newest_only=key in newest_only,
                 )
         return found
 

@@ -30,10 +30,12 @@ class Seek(BaseModel):
 class Starts:
     """Where the partitions of streams began, as a query's checkpoint keeps it.
 
-    A new checkpoint keeps what is found when the streams are first opened.
+    A new checkpoint keeps what is found when the streams are first opened.  ``has_read``: a batch has been committed
+    since, and with it what the streams begin with.
     """
 
-    def __init__(self, kept: Mapping[str, Mapping[int, int]] | None) -> None:
+    def __init__(self, kept: Mapping[str, Mapping[int, int]] | None, *, has_read: bool = False) -> None:
+        self.has_read = has_read
         self.found = {stream: dict(positions) for stream, positions in (kept or {}).items()}
         self._is_new = kept is None
 

@@ -1,0 +1,21 @@
+"""The streams of which a query needs no more than the newest row of each key, so that older ones need not be read."""
+
+from __future__ import annotations
+
+from watersmeet.plan.logical.tree import joins_of
+from watersmeet.plan.physical_plan import PhysicalInput, PhysicalPlan
+
+
+def read_by_newest_row(plan: PhysicalPlan) -> frozenset[str]:
+    """The changing streams, by lower-case name, of which all inputs are read by their newest rows.
+
+    Operators keep the newest row of a changing stream, by its event time.  A join as of a time keeps older versions of
+    its right side.  With ``max_future``, an older row is the newest one if that came from the far future.
+    """
+    as_of = {i for join in joins_of(plan.query.root) if join.asof is not None for i in join.right.inputs}
+
+    def is_read_by_newest_row(part: PhysicalInput) -> bool:
+        return part.input.stream.changes and part.input.index not in as_of and part.max_future is None
+
+    by_all_rows = {part.input.stream.name.lower() for part in plan.inputs if not is_read_by_newest_row(part)}
+    return frozenset(part.input.stream.name.lower() for part in plan.inputs) - by_all_rows
