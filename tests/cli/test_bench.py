@@ -11,7 +11,15 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks import bench_changed_rows, bench_kernels, bench_settings, flink_kafka, flink_many, suite
+from benchmarks import (
+    bench_changed_rows,
+    bench_embedded_start,
+    bench_kernels,
+    bench_settings,
+    flink_kafka,
+    flink_many,
+    suite,
+)
 from benchmarks.engines import definitions
 from benchmarks.figures import p95
 from benchmarks.latency import suite as latency_suite
@@ -229,6 +237,7 @@ def test_results_of_small_steps_are_compared_with_the_batch_query(name: str, mon
             "error: inner has 20 batches, so it needs at least 20 rows",
         ),
         (bench_changed_rows, ["--rows", "9", "0"], "argument --rows: '0' is not a whole number of at least 1"),
+        (bench_embedded_start, ["--segments", "x"], "argument --segments: 'x' is not a whole number of at least 1"),
         (bench_settings, ["--rows", "5"], "error: inner has 20 batches, so it needs at least 20 rows per side, not 5"),
         (bench_settings, ["=1"], "argument SETTING=VALUE: '=1' is not SETTING=VALUE"),
         (bench_settings, ["spark.ui.enabled"], "argument SETTING=VALUE: 'spark.ui.enabled' is not SETTING=VALUE"),
