@@ -282,6 +282,8 @@ def test_as_of_a_constant_one_version_of_each_key_is_kept(monkeypatch: pytest.Mo
     bench.rows([], [], 40)
     assert bench.results == {(10, 12, 11, 11): 1}
     assert bench.counters["state_rows"] == 2
+    bench.rows([{"t": 38, "k": 0, "v": 12}], [], 50)
+    assert bench.results == {(10, 12, 11, 11): 1, (38, 12, 12, 12): 1}
 
 
 def test_without_a_row_that_asks_no_version_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
