@@ -153,6 +153,7 @@ def test_the_newest_row_of_each_key_and_all_bad_ones(spark: SparkSession, log: E
     ) | {"new": 4}
 
 
+@pytest.mark.slow
 def test_segments_without_rows(spark: SparkSession, log: EmbeddedLog) -> None:
     append(spark, log, [], [])
     assert list(log.newest_start(spark, STREAM)) == [1]
@@ -160,6 +161,7 @@ def test_segments_without_rows(spark: SparkSession, log: EmbeddedLog) -> None:
     assert read(spark, log, 1) == [(1, "a", 1, 1)]
 
 
+@pytest.mark.slow
 def test_a_baseline_that_is_gone_is_made_again_unless_it_has_been_read(spark: SparkSession, log: EmbeddedLog) -> None:
     append(spark, log, [(1, "a", 1, 1)], [(1, "b", 2, 1)])
     start = log.newest_start(spark, STREAM)
