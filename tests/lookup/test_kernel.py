@@ -45,7 +45,7 @@ def lookup(table: Any = TABLE, **more: Any) -> LookupJoin:
 
 def step(kernel: LookupJoin, state: WorkingSet, *left: tuple[int | None, int | None, int]) -> StepResult:
     table = pa.Table.from_pylist([dict(zip(LEFT.names, row, strict=True)) for row in left], LEFT)
-    return kernel.step(state, {0: table}, StepFrontiers(NEVER, NEVER, (NEVER,)), 0)
+    return kernel.step(state, {0: table}, StepFrontiers(NEVER, NEVER, (NEVER,), (NEVER,)), 0)
 
 
 def changes(result: StepResult) -> list[tuple[Any, ...]]:

@@ -131,7 +131,11 @@ class AsofBinder:
             return AsofClause(leader, self.right.index, Direction.CURRENT, of_table=True)
         time, in_order = time.unnest(), self._is_in_order()
         if not inputs_of(time, self._columns) <= self._join.left.visible:
-            raise BindError(f"AS OF {plain_sql(time)}: expected a time of the left side", position=position_of(version))
+            raise BindError(
+                f"AS OF {plain_sql(time)}: expected a time of the left side",
+                hint=f"event times there: {', '.join(self._left_times())}",
+                position=position_of(version),
+            )
         known = self._columns.get(time.name) if isinstance(time, exp.Column) else None
         if known is not None and self._inputs[known.input].is_time(known.column):
             return AsofClause(known.input, self.right.index, Direction.BACKWARD, of_table=True, in_order=in_order)
@@ -147,7 +151,7 @@ class AsofBinder:
         if not is_plain(time):
             raise UnsupportedError(
                 f"AS OF {text}: a time is a column of the left side, a constant, or a simple expression over them",
-                hint="for the time at which a row is processed write PROCTIME()",
+                hint="compute it in a CREATE STREAM … AS first; the time at which a row is processed is PROCTIME()",
                 position=position,
             )
         reads = inputs_of(time, self._columns)
@@ -168,6 +172,10 @@ class AsofBinder:
                 position=position,
             )
         return min(reads or (timed(left) - nullable(left)))
+
+    def _left_times(self) -> list[str]:
+        """The event times of the left side."""
+        return [f"{self._inputs[i].alias}.{self._inputs[i].time.column}" for i in sorted(timed(self._join.left))]
 
     def _is_in_order(self) -> bool:
         """Whether the right stream only appends, and declares that its rows come in the order of their times."""

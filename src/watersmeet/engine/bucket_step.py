@@ -190,7 +190,7 @@ def _run_kernel(
     """
     working_set.statistics = manifest.statistics
     is_first = manifest.step == 0  # an aggregate of all rows has a result before there are any
-    is_new = any(rows.num_rows for rows in inputs.values()) or frontiers.before != frontiers.after
+    is_new = any(rows.num_rows for rows in inputs.values()) or _has_advanced(spec, frontiers)
     # other buckets may hold more now, so that this one must hold less
     is_over = working_set.max_bytes is not None and manifest.nbytes > working_set.max_bytes
     if not (is_first or is_new or is_over):
@@ -221,6 +221,12 @@ def _run_kernel(
     for name, by in result.counters.items():
         manifest.count(f"{spec.name}.{name}", by)
     return result
+
+
+def _has_advanced(spec: OperatorSpec, frontiers: StepFrontiers) -> bool:
+    """Return whether a frontier by which rows become final has advanced."""
+    own = zip(spec.inputs, frontiers.inputs_before, frontiers.inputs, strict=True)
+    return frontiers.before != frontiers.after or any(each.in_order and was != now for each, was, now in own)
 
 
 def _pieces(changes: Changes | None) -> Iterator[pa.Table]:

@@ -22,10 +22,10 @@ LATE = "late"
 
 @dataclass(frozen=True, slots=True)
 class LateBound:
-    """The time below which rows of an input are ``late``, and that below which no result has ``waited`` for them."""
+    """The time below which rows of an input are late, and that below which they correct results that did not wait."""
 
-    late: int
-    waited: int
+    late_below: int
+    reopens_below: int
 
 
 def late_bounds(spec: OperatorSpec, manifest: Manifest) -> list[LateBound]:
@@ -39,8 +39,8 @@ def late_bounds(spec: OperatorSpec, manifest: Manifest) -> list[LateBound]:
 
 
 def _late_bound(input: InputSpec, manifest: Manifest, own: int) -> LateBound:
-    operators = manifest.frontier if input.holds_back else NEVER
-    frontier = operators if input.holds_back and not input.in_order else max(operators, own)
+    shared = manifest.frontier if input.holds_back else NEVER
+    frontier = shared if input.holds_back and not input.in_order else max(shared, own)
     retention = None if input.retention is None else -input.retention
     return LateBound(shift(frontier, retention), shift(frontier, input.lateness))
 
@@ -56,16 +56,16 @@ def split_late_rows(
     inputs: dict[int, pa.Table] = {}
     side: list[pa.Table] = []
     for number, input in enumerate(spec.inputs):
-        bound = bounds[number].late
+        bound = bounds[number].late_below
         on_time, late = _split(inbox.rows[number], bound)
         if input.source is not None:
             manifest.count(f"{spec.name}.late.{input.source}", late.num_rows)
             manifest.count(f"{spec.name}.used.{input.source}", on_time.num_rows)
             if input.lateness or input.retention != 0:
-                reopened = _split(on_time, bounds[number].waited)[1].num_rows
+                reopened = _split(on_time, bounds[number].reopens_below)[1].num_rows
                 manifest.count(f"{spec.name}.reopened.{input.source}", reopened)
             if late.num_rows and RAW_TEXT in late.column_names:
-                reason = f"its event time is before {_frontier_text(bound, input.scale)}"
+                reason = f"its event time is before {_bound_text(bound, input)}"
                 side.append(side_rows(LATE, input.source, pa.array([reason] * late.num_rows), late[RAW_TEXT]))
         copies_on_time, _ = _split(inbox.copies[number], bound)
         inputs[number] = pa.concat_tables(
@@ -84,8 +84,11 @@ def _split(rows: pa.Table, bound: int) -> tuple[pa.Table, pa.Table]:
     return rows.filter(pc.invert(late)), rows.filter(late)
 
 
-def _frontier_text(frontier: int, scale: int | None) -> str:
-    """Describe a frontier in the units of the event time's column."""
-    if frontier == FOREVER:
+def _bound_text(bound: int, input: InputSpec) -> str:
+    """Describe the time below which rows are late, in the units of the event time's column."""
+    if bound == FOREVER:
         return "the end of the stream, which has been declared"
-    return f"the frontier {time_text(frontier, scale)}"
+    time = time_text(bound, input.scale)
+    if input.retention:
+        return f"{time}, and so more than table_retention behind the frontier"
+    return f"the stream's own frontier {time}" if input.in_order else f"the frontier {time}"

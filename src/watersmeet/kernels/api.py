@@ -191,7 +191,7 @@ class StepFrontiers:
     before: int
     after: int
     inputs: tuple[int, ...]
-    inputs_before: tuple[int, ...] = ()
+    inputs_before: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ in any order, and the frontier says what is complete.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -94,7 +94,7 @@ class SlidingJoin:
             gives_ids=False,
             state=state,
             inputs={self.probe.index: due, self.probe.other.index: inputs[self.probe.other.index]},
-            frontiers=StepFrontiers(before, after, frontiers.inputs),
+            frontiers=replace(frontiers, before=before, after=after),
             first_rid=first_rid,
             whole=bool(self.order),
         )

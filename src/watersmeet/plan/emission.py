@@ -197,6 +197,12 @@ def _why_unbounded(query: LogicalQuery, join: Join) -> str | None:
     """Why rows of a join stay for ever, where more is known than that no condition bounds them."""
     if join.null_aware:
         return "to NOT IN, NULL matches whatever the times; NOT EXISTS does not compare with it"
+    below = [each.asof for side in Side for each in joins_of(join.child(side)) if each.asof is not None]
+    if any(asof.at is not None for asof in below):
+        return (
+            "a row joined AS OF a time that is no event time may wait for it however long;"
+            " with temporal_wait = 'none' it does not"
+        )
     for side in Side:
         for leader in join.condition.leaders[side.index]:
             if not changing(join.child(side)) and lag_of(join.child(side), leader) is None:

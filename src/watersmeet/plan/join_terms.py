@@ -138,15 +138,18 @@ def _expiry(expiry: Expiry, sources: Sources) -> Expiry:
 
 
 def _as_of(join: Join, sources: Sources) -> exp.Expr | None:
-    at = None if join.asof is None else join.asof.at
-    return None if join.asof is None or at is None else _column(at, sources, join.asof.left)
+    if join.asof is None or join.asof.at is None:
+        return None
+    if not inputs_of(join.asof.at, sources.columns):  # a constant
+        return sources.carried(join.asof.left, join.asof.at)
+    return _column(join.asof.at, sources)
 
 
-def _column(term: exp.Expr, sources: Sources, default: int = -1) -> exp.Expr:
-    """A term over one input as a column, computed there where need be; a constant is computed at the ``default``."""
+def _column(term: exp.Expr, sources: Sources) -> exp.Expr:
+    """A term over one input as a column, computed there where need be."""
     if isinstance(term, exp.Column):
         return term
-    (input,) = inputs_of(term, sources.columns) or {default}
+    (input,) = inputs_of(term, sources.columns)
     return sources.carried(input, term)
 
 

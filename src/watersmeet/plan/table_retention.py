@@ -21,7 +21,7 @@ def with_retention(asof: AsofClause, query: LogicalQuery) -> AsofClause:
 
     AS OF an event time both are the setting's, by default 0, and so AS OF a constant.  AS OF another time, versions can
     be asked for without a limit by default.  AS OF PROCTIME() results are corrected if EMIT CHANGELOG or the setting
-    asks for it.
+    asks for it.  With ``temporal_wait = 'none'`` nothing is corrected.
     """
     if not asof.of_table or query.inputs[asof.right].stream.outside:
         return asof
@@ -31,9 +31,10 @@ def with_retention(asof: AsofClause, query: LogicalQuery) -> AsofClause:
     if asof.direction is Direction.CURRENT:
         is_revised = given or query.text.emit is EmitMode.CHANGELOG
         return replace(asof, corrected=span) if is_revised else asof
+    corrected = span if given and query.settings.temporal_wait != "none" else 0
     if asof.at is not None and asof.at.find(exp.Column):
-        return replace(asof, kept=span, corrected=span if given else 0)
-    return replace(asof, kept=span, corrected=span) if given else asof
+        return replace(asof, kept=span, corrected=corrected)
+    return replace(asof, kept=span, corrected=corrected) if given else asof
 
 
 def corrected_join(node: Node) -> Join | None:
@@ -55,19 +56,31 @@ def final_refused(join: Join, query: LogicalQuery) -> PlanError:
 
 
 def check_table_retention(query: LogicalQuery) -> None:
-    """Raise ``ConfigError`` where the setting applies to no join, ``UnsupportedError`` for tables that count rows."""
+    """Raise ``ConfigError`` where the setting applies to no join, or to one that never corrects its results.
+
+    ``UnsupportedError`` where the rows that stay are counted.
+    """
     if query.settings.table_retention is None:
         return
     position = query.text.settings_positions.get(SETTING)
-    tables = [join.asof.right for join in joins_of(query.root) if join.asof is not None and join.asof.of_table]
-    streams = [query.inputs[i] for i in tables if not query.inputs[i].stream.outside]
-    if not streams:
+    clauses = [join.asof for join in joins_of(query.root) if join.asof is not None and join.asof.of_table]
+    clauses = [asof for asof in clauses if not query.inputs[asof.right].stream.outside]
+    if not clauses:
         raise ConfigError(
             f"{SETTING} is for joins FOR SYSTEM_TIME AS OF over a stream, and there is none",
             hint="leave it out",
             position=position,
         )
-    counting = next((each for each in streams if each.time.unit is TimeUnit.ROWS), None)
+    by_event_time = [asof for asof in clauses if asof.direction is not Direction.CURRENT and asof.at is None]
+    if by_event_time and query.settings.temporal_wait == "none":
+        raise ConfigError(
+            f"temporal_wait = 'none' never corrects a result, so {SETTING} would have no effect",
+            hint="leave out one of them",
+            position=position,
+        )
+    # as of PROCTIME() rows of the left side stay so long
+    kept = [query.inputs[asof.left if asof.direction is Direction.CURRENT else asof.right] for asof in clauses]
+    counting = next((each for each in kept if each.time.unit is TimeUnit.ROWS), None)
     if counting is not None and query.settings.table_retention != "forever":
         raise UnsupportedError(
             f"{SETTING} is a duration, but {counting.alias} counts rows",

@@ -36,7 +36,7 @@ class FoundRows:
         self._old: tuple[_Run, ...] = ()
 
     def limit(self, bounds: HotBounds) -> None:
-        """Keep to these bounds from now on; until then, no rows are held."""
+        """Hold rows within these bounds from now on, half of them in each generation; without this call, none."""
         self._most = bounds.part(2)
 
     @property

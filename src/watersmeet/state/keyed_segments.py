@@ -84,7 +84,7 @@ class KeyedSegments:
 
     def rows(self, segment_id: str) -> pa.Table:
         """Return the rows of a segment."""
-        return self._rows[segment_id]
+        return self._whole(segment_id)
 
     def count(self, segment_id: str, low: int) -> int:
         """Return how many rows of a segment have ``$t >= low``."""

@@ -18,7 +18,7 @@ import pyarrow as pa
 from watersmeet.errors import LimitError
 
 _ALIGNMENT = 64
-#: Linux reads so many pages at once by default.
+#: The system reads other pages with each: Linux 32 by default.  Where it reads more, fewer scattered pages would do.
 _READ_AHEAD = 32
 
 
@@ -31,7 +31,10 @@ class MappedFile:
         self.buffer = pa.py_buffer(self._mapped)
 
     def expect(self, pages: int | None = None) -> None:
-        """Say how many pages will be read here and there (None: all, in order): few of them alone, else with others."""
+        """Announce a read of so many scattered pages (None: of all, in order).
+
+        If they are few, the system is told not to read ahead.
+        """
         if hasattr(mmap, "MADV_RANDOM"):
             few = pages is not None and pages * _READ_AHEAD * mmap.PAGESIZE < len(self._mapped)
             self._mapped.madvise(mmap.MADV_RANDOM if few else mmap.MADV_NORMAL)

@@ -1,8 +1,8 @@
 """The join as of a time under EMIT CHANGELOG: results at once, revised when a left row's partner changes.
 
 Matches, residual, ties, deletes, NULL keys, late rows, other times: as in final.py
-CURRENT      (``AS OF PROCTIME()``) a left row is joined with the newest rows known; if ``corrected`` is 0, once, with
-             those known then, so that only its own retraction revises it
+CURRENT      (``AS OF PROCTIME()``) a left row is joined with the newest rows known, also those that come later.  If
+             ``corrected`` is 0, later rows do not count, and only its own retraction revises a result
 Retractions  of left rows name an earlier row by ``$id``: all results of that row are retracted
 Final        as in final.py: a right row that would revise a final row would be late.  With ``corrected``, right rows
              are taken for so long behind the frontier, and left rows and versions are kept so long
@@ -70,7 +70,7 @@ class AsofChangelog:
         if self.left_changes:  # neither the right side nor the time asked for says when a row may be retracted
             frontier, right = frontier if self.match.times.asked is None else NEVER, NEVER
         if self.match.direction in (Direction.BACKWARD, Direction.CURRENT):
-            return self.match.times.final_before(frontier, right)
+            return self.match.times.right_final_before(frontier, right)
         return shift(frontier, None if self.match.tolerance is None else -self.match.tolerance)
 
     def step(

@@ -77,10 +77,10 @@ class _Step:
         self.match = step.match
         self.left_new = left_new
         right = Side.RIGHT.index
-        self.frontier = self.match.times.final_before(frontiers.after, frontiers.inputs[right])
+        self.frontier = self.match.times.right_final_before(frontiers.after, frontiers.inputs[right])
         self.is_backward = self.match.direction is Direction.BACKWARD
         # left rows below this have been emitted, though segments may still hold them
-        emitted = self.match.times.final_before(frontiers.before, frontiers.inputs_before[right])
+        emitted = self.match.times.right_final_before(frontiers.before, frontiers.inputs_before[right])
         self.low_left = emitted if self.is_backward else NEVER
 
     def run(self, result: StepResult) -> None:

@@ -34,7 +34,7 @@ def arriving(
     if asked is None:
         return rows
     rows = _dated(asked, rows, state)
-    oldest = NEVER if asked.fixed else match.times.asked_from(frontiers.before)
+    oldest = NEVER if asked.fixed else match.times.left_asks_from(frontiers.before)
     is_old = pc.fill_null(pc.less(rows[TIME], pa.scalar(oldest, pa.int64())), False)
     if match.times.kept is not None:
         result.counters[asked.too_old] = pc.sum(is_old).as_py() or 0
@@ -58,7 +58,7 @@ def right_bounds(
     Rows below the first no longer change, and those above the second are of no use.  A fixed time is not known before
     the first left row, and is stored then.
     """
-    low = match.times.asked_from(frontier)
+    low = match.times.left_asks_from(frontier)
     if match.times.asked is None or not match.times.asked.fixed:
         return low, FOREVER
     known = state.scan(_FIXED)

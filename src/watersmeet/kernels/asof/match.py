@@ -72,10 +72,10 @@ class Asked:
 class VersionTimes:
     """Which versions are asked for, and how long they may change, F being the operator's frontier.
 
-    As a rule a left row asks for the version of its event time, and none at or after F changes before F has passed it.
+    As a rule a left row asks for the version of its event time, and no version below F changes any more.
 
     ``asked``      left rows ask for versions of other times
-    ``kept``       versions are kept for F - kept, so that rows can ask for them (None: for good)
+    ``kept``       left rows may ask for times from F - kept on (None: for any time)
     ``corrected``  right rows from F - corrected on are taken, and correct results (None: right rows of any time)
     ``in_order``   no right row comes below the newest one, so its own frontier says what is final
     """
@@ -85,15 +85,15 @@ class VersionTimes:
     corrected: int | None = 0
     in_order: bool = False
 
-    def final_before(self, frontier: int, right: int) -> int:
+    def right_final_before(self, frontier: int, right: int) -> int:
         """Return the time below which no right row comes any more, by the frontiers of the operator and the input."""
-        return max(frontier, right) if self.in_order else self.changed_from(frontier)
+        return max(frontier, right) if self.in_order else self.right_from(frontier)
 
-    def changed_from(self, frontier: int) -> int:
+    def right_from(self, frontier: int) -> int:
         """Return the least time of a right row that may still come."""
         return shift(frontier, None if self.corrected is None else -self.corrected)
 
-    def asked_from(self, frontier: int) -> int:
+    def left_asks_from(self, frontier: int) -> int:
         """Return the least time that a left row may still ask for; older versions may be gone."""
         return shift(frontier, None if self.kept is None else -self.kept)
 

@@ -68,10 +68,31 @@ class AsofOperator(PhysicalOperator):
             yield f"  deletes: {_deletes(match)}"
         if match.residual is not None:
             yield f"  tested on that row: {plain_condition(match.residual)}"
-        yield f"  state of the left side: {_left_state(self.kernel, self.asks_for, left, right)}"
+        yield f"  state of the left side: {self._left_state(left, right)}"
         yield f"  state of the right side: {_right_state(match, self.asks_for, right)}"
         if match.times.corrected != 0 and match.direction is Direction.BACKWARD:
-            yield f"  changes of {right.alias} correct results {_age(match.times.corrected, right)} behind the frontier"
+            yield f"  changes of {right.alias} correct results {_age(match.times.corrected, right)}"
+
+    def _left_state(self, left: Input, right: Input) -> str:
+        kernel, times, direction = self.kernel, self.kernel.match.times, self.kernel.match.direction
+        if isinstance(kernel, AsofAtOnce):
+            return "none"
+        changes = isinstance(kernel, AsofChangelog) and kernel.left_changes
+        frontier = "the frontier"
+        if times.in_order and not changes:
+            frontier = f"the frontier of {right.alias}, which comes in order,"
+        waits = f"until {frontier} has passed {'them' if times.asked is None else self.asks_for}"
+        if changes and times.asked is not None:
+            waits = "until they are retracted"
+        elif times.corrected != 0:
+            waits = _age(times.corrected, right)
+        elif direction in (Direction.FORWARD, Direction.NEAREST):
+            tolerance = kernel.match.tolerance
+            end = "without end" if tolerance is None else f"at most {span_text(tolerance, left.time.unit)} longer"
+            waits = f"until their partner lies behind the frontier, {end}"
+        if isinstance(kernel, AsofChangelog):
+            return f"rows and their results are kept {waits}, for corrections"
+        return f"rows wait {waits}"
 
     def _results(self) -> str:
         match self.kernel:
@@ -132,10 +153,8 @@ def _match(context: JoinContext, feeds: Sequence[Feed]) -> AsofMatch:
 
 def version_times(context: JoinContext, asof: AsofClause) -> VersionTimes:
     """Which versions of the right side are asked for, and how long they may change."""
-    query = context.query
-    at_once = emits_at_once(query, asof)
-    corrected = asof.corrected if context.emission.mode is EmitMode.CHANGELOG and not at_once else 0
-    is_in_order = asof.in_order and asof.direction is Direction.BACKWARD and waits_for_table(query, asof)
+    corrected = asof.corrected if context.emission.mode is EmitMode.CHANGELOG else 0
+    is_in_order = asof.in_order and asof.direction is Direction.BACKWARD and waits_for_table(context.query, asof)
     return VersionTimes(
         asked=context.asked(),
         kept=asof.kept,
@@ -182,8 +201,8 @@ def _each(match: AsofMatch) -> str:
 def _picked(match: AsofMatch, asks_for: str, left: Input, right: Input) -> str:
     names = {"left": asks_for, "right": f"{right.alias}.{right.time.column}"}
     picked = (_PICKED_STRICTLY if match.strict else _PICKED)[match.direction].format(**names)
-    if match.direction is Direction.CURRENT and match.times.corrected != 0:
-        picked = f"the newest {names['right']} known, also later"
+    if match.direction is Direction.CURRENT:
+        return picked if match.times.corrected == 0 else f"the newest {names['right']} known; results follow it"
     reach = "any distance" if match.tolerance is None else f"at most {span_text(match.tolerance, left.time.unit)} away"
     return f"{picked}, {reach}"
 
@@ -198,13 +217,14 @@ def _deletes(match: AsofMatch) -> str:
 
 
 def _age(span: int | None, input: Input) -> str:
-    return "however far" if span is None else f"up to {span_text(span, input.time.unit)}"
+    return "without end" if span is None else f"up to {span_text(span, input.time.unit)} behind the frontier"
 
 
 def _right_state(match: AsofMatch, asks_for: str, right: Input) -> str:
     times = match.times
     if times.asked is not None and times.asked.fixed:
-        return f"rows up to {asks_for}; once the frontier has passed it, of each key the newest"
+        behind = f"{_age(times.kept, right)} has" if times.kept else "has"
+        return f"rows up to {asks_for}; of each key the newest, once the frontier {behind} passed it"
     if times.kept is None:
         return "all rows: they may be asked for"
     which = "its own frontier" if match.direction is Direction.CURRENT else "the frontier"
@@ -214,21 +234,3 @@ def _right_state(match: AsofMatch, asks_for: str, right: Input) -> str:
     return f"rows from {which} on" + (
         "" if match.direction is Direction.FORWARD else ", and of each key the newest behind it"
     )
-
-
-def _left_state(kernel: AsofKernel, asks_for: str, left: Input, right: Input) -> str:
-    match, times = kernel.match, kernel.match.times
-    if isinstance(kernel, AsofAtOnce):
-        return "none"
-    frontier = f"the frontier of {right.alias}, which comes in order," if times.in_order else "the frontier"
-    waits = f"until {frontier} has passed {'them' if times.asked is None else asks_for}"
-    if times.corrected != 0:
-        waits = f"{_age(times.corrected, right)} behind the frontier"
-    if match.direction in (Direction.FORWARD, Direction.NEAREST):
-        end = (
-            "without end" if match.tolerance is None else f"at most {span_text(match.tolerance, left.time.unit)} longer"
-        )
-        waits = f"until their partner lies behind the frontier, {end}"
-    if isinstance(kernel, AsofChangelog):
-        return f"rows and their results are kept {waits}, for corrections"
-    return f"rows wait {waits}"
