@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.real_time.kill_campaign.campaign import Campaign
-from tests.real_time.kill_campaign.killing import Victim
 from tests.support.kafka_broker import Broker
+from tests.support.killing import Victim
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(1_800)]
 

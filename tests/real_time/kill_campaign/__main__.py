@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 
 from tests.real_time.kill_campaign.campaign import Campaign
-from tests.real_time.kill_campaign.killing import Victim
 from tests.support.kafka_broker import kafka_broker
+from tests.support.killing import Victim
 
 
 def main() -> None:

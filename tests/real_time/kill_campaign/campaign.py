@@ -18,10 +18,10 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.real_time.kill_campaign.killing import Moment, Victim, kill
 from tests.real_time.kill_campaign.load import PARTITIONS, SIDES, Load
 from tests.real_time.topic_results import Result, count, results, rows_of_topic, without_repeats
 from tests.support.kafka_broker import Broker
+from tests.support.killing import OF_EPOCHS, Victim, kill
 
 _START_SECONDS, _END_SECONDS = 300.0, 60.0
 _LOOK_SECONDS = 0.5
@@ -82,7 +82,7 @@ class Campaign:
             job, moment = self._running(log), "while starting"
             time.sleep(self._drawn.uniform(0, _STARTING_SECONDS))
         else:
-            job, moment = self._progress(log), self._drawn.choice(list(Moment))
+            job, moment = self._progress(log), self._drawn.choice(OF_EPOCHS)
             moment.wait(self._folder / "workspace", self._drawn)
         if not kill(victim, job.pid, self._drawn):
             return f"{victim}, {moment}: there is none"
