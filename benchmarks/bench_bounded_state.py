@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import time
 from collections.abc import Iterable
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from benchmarks.arguments import count
+from benchmarks.memory import resident
 from watersmeet.columns import TIME, WEIGHT
 from watersmeet.engine.bucket_step import run_step
 from watersmeet.engine.frames import Frame, FrameKind, decode_table, row_frames
@@ -88,7 +89,7 @@ def main() -> None:
             counters = {
                 frame.part.removeprefix("join."): frame.frontier for frame in sent if frame.kind is FrameKind.COUNTER
             }
-            memory = _resident()
+            memory = resident(os.getpid())
             seconds = time.monotonic() - started
             state = counters["state_rows"], counters["segments"], counters["state_bytes"]
             figures[number + 1] = (*state, memory)
@@ -110,11 +111,6 @@ def check(sent: Iterable[Frame], keys: int, number: int) -> None:
     everything = list(range(keys))
     if inserted != everything or retracted != (everything if number else []) or values != expected:
         raise SystemExit(f"round {number + 1} emitted wrong changes")
-
-
-def _resident() -> int:
-    """Return the bytes of memory that the process uses now."""
-    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * resource.getpagesize()
 
 
 if __name__ == "__main__":

@@ -30,14 +30,12 @@ class Usage:
     @classmethod
     def of(cls, root: int) -> Usage:
         """Measure it now, without that of the process itself."""
-        jvm, workers, largest = 0, 0, 0
-        for pid, command in _below(root).items():
-            if command == "java":
-                jvm += _pss(pid)
-            elif command.startswith(("python", "watersmeet")):  # watersmeet-python: runtime/worker_python.py
-                workers += _pss(pid)
-                largest = max(largest, _bytes_of(pid, "status", "VmHWM:"))
-        return cls(jvm, workers, largest)
+        found = Processes.below(root)
+        return cls(
+            jvm=sum(map(_pss, found.jvm)),
+            workers=sum(map(_pss, found.python)),
+            largest_worker=max((_bytes_of(pid, "status", "VmHWM:") for pid in found.python), default=0),
+        )
 
 
 class Peak:
@@ -75,6 +73,35 @@ class Peak:
         self.jvm, self.workers = max(self.jvm, usage.jvm), max(self.workers, usage.workers)
         self.largest_worker = max(self.largest_worker, usage.largest_worker)
         return min(max(_REST * (time.thread_time() - began), _MIN_SECONDS), _MAX_SECONDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Processes:
+    """The processes of a Spark application: its JVM, and Python's workers with those that fork them."""
+
+    jvm: list[int]
+    python: list[int]
+
+    @classmethod
+    def below(cls, root: int) -> Processes:
+        """Return those that descend from a process."""
+        commands = _below(root)
+        # watersmeet-python: runtime/worker_python.py
+        python = [pid for pid, command in commands.items() if command.startswith(("python", "watersmeet"))]
+        return cls([pid for pid, command in commands.items() if command == "java"], python)
+
+
+def resident(pid: int) -> int:
+    """Return the bytes that a process has resident now, shared pages included; 0 if it has ended."""
+    return _bytes_of(pid, "status", "VmRSS:")
+
+
+def open_files(pid: int) -> int:
+    """Return how many descriptors a process has open; 0 if it has ended."""
+    try:
+        return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:
+        return 0
 
 
 def _below(root: int) -> dict[int, str]:

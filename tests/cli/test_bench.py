@@ -23,6 +23,7 @@ from benchmarks import (
 from benchmarks.engines import definitions
 from benchmarks.figures import p95
 from benchmarks.latency import suite as latency_suite
+from benchmarks.series import Series
 from benchmarks.topics import Kafka, NoJarsError
 from benchmarks.workloads import WORKLOADS
 from tests.support.kafka_broker import Broker
@@ -345,3 +346,18 @@ def test_flink_reads_event_times_of_both_formats() -> None:
     assert "l_ts TIMESTAMP_LTZ(3) NOT NULL" in of_json
     assert "l_micros BIGINT NOT NULL, l_ts AS TO_TIMESTAMP_LTZ(l_micros / 1000, 3)" in of_avro
     assert all("'scan.bounded.mode' = 'latest-offset'" in each for each in (of_json, of_avro))
+
+
+@pytest.mark.parametrize(("growth", "verdict"), [(0.0, "constant"), (4.0, "constant"), (6.0, "grows"), (-6.0, "falls")])
+def test_a_figure_is_constant_if_an_hour_changes_it_by_a_twentieth_at_most(growth: float, verdict: str) -> None:
+    series = Series()
+    for minute in range(60):
+        warm = {"warm": 1.0} if minute < 15 else {}
+        series.add(60.0 * minute, {"size": 100.0 + growth * (minute - 37) / 60 + 1_000 * bool(warm), **warm})
+    trend = series.trend("size", 900.0)
+    assert trend is not None
+    assert trend.per_hour == pytest.approx(growth)
+    assert trend.verdict == verdict
+    assert series.trend("warm", 900.0) is None
+    assert [len(values) for values in series.rows(["size", "warm"], 300.0)] == [2] * 12
+    assert next(series.rows(["warm"], 300.0)) == [1.0]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -39,3 +42,14 @@ def test_latency_over_kafka(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert found["expected"] == found["received"] > 0
     assert {name: each["p50"] > 0 for name, each in found["latency_ms"].items()} == {"joined": True, "padded": True}
     assert not list(tmp_path.iterdir())  # topics, logs and the engine's files
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_soak_checks_its_counts() -> None:
+    command = [sys.executable, "-m", "benchmarks.bench_soak", "--minutes", "1", "--limit", "2000000"]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout.splitlines()[-1])
+    assert len(figures["seconds"]) == len(figures["samples"]) > 1
+    assert done.stdout.count("as expected") == 4
