@@ -87,7 +87,8 @@ def test_a_killed_job_evicts_the_same_rows(spark: SparkSession, tmp_path: Path, 
     files, folder = 12, tmp_path / "killed"
     write_inputs(folder, files)
     kills = campaign.run(folder, names, seed=len(policies[0]), say=partial(print, flush=True))
-    assert kills.keys() == set(Victim), kills
+    assert kills.total() >= 4, kills
+    assert kills[Victim.DRIVER] + kills[Victim.JVM] >= 1, kills
     # only now, so that the batch that reports the counters is never killed
     write_input(folder, files, closes_windows=True)
     found = job.finish(watersmeet.connect(spark, workspace=folder / "workspace"), folder, names)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,7 +27,6 @@ def run(folder: Path, names: Sequence[str], seed: int, say: Callable[[str], None
     Raises ``AssertionError`` if the job fails, or makes no progress, for another reason.
     """
     drawn, kills = random.Random(seed), Counter[Victim]()
-    victims = _in_turn(drawn)
     with (folder / "job.log").open("ab") as log:
         while True:
             job = subprocess.Popen(
@@ -38,7 +37,7 @@ def run(folder: Path, names: Sequence[str], seed: int, say: Callable[[str], None
                 env=environment(),
             )
             try:
-                killed = _kill_parts(job, folder, len(names), victims, drawn, say)
+                killed = _kill_parts(job, folder, len(names), kills, drawn, say)
                 kills += killed
                 if not any(victim.ends_the_driver for victim in killed):
                     assert job.wait(_END_SECONDS) == 0, f"the job failed by itself: see {folder}/job.log"
@@ -54,14 +53,14 @@ def _kill_parts(
     job: subprocess.Popen[bytes],
     folder: Path,
     queries: int,
-    victims: Iterator[Victim],
+    before: Counter[Victim],
     drawn: random.Random,
     say: Callable[[str], None],
 ) -> Counter[Victim]:
-    """Kill parts of a running job until one ends it, or it ends by itself."""
+    """Kill parts of a running job until one ends it, or it ends by itself: rather what was killed least ``before``."""
     kills = Counter[Victim]()
     while job.poll() is None:
-        victim, moment = next(victims), drawn.choice(OF_BATCHES)
+        victim, moment = _rarest(before + kills, drawn), drawn.choice(OF_BATCHES)
         if drawn.random() < _WHILE_STARTING:
             time.sleep(drawn.uniform(0, _STARTING_SECONDS))
         elif _has_progressed(job, folder, queries):
@@ -74,10 +73,10 @@ def _kill_parts(
     return kills
 
 
-def _in_turn(drawn: random.Random) -> Iterator[Victim]:
-    """Yield all victims in random order, again and again."""
-    while True:
-        yield from drawn.sample(list(Victim), len(Victim))
+def _rarest(kills: Counter[Victim], drawn: random.Random) -> Victim:
+    """Draw one of those that were killed least often; there may be none of it now, so that another must be drawn."""
+    least = min(kills[victim] for victim in Victim)
+    return drawn.choice([victim for victim in Victim if kills[victim] == least])
 
 
 def _has_progressed(job: subprocess.Popen[bytes], folder: Path, batches: int) -> bool:
