@@ -27,7 +27,7 @@ _PATIENT_SECONDS = 1_800
 _SLOTS = 32
 _PATIENT = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
-settings.register_profile("normal", deadline=None, max_examples=8, suppress_health_check=_PATIENT)
+settings.register_profile("normal", deadline=None, max_examples=6, suppress_health_check=_PATIENT)
 settings.register_profile("all", deadline=None, max_examples=500, suppress_health_check=_PATIENT)
 settings.load_profile("all" if ALL else "normal")
 

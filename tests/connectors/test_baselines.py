@@ -126,6 +126,7 @@ def read(spark: SparkSession, log: EmbeddedLog, baseline: int | None) -> list[tu
     return sorted(map(tuple, frame.select("k", "v", "sec", "_tp_delta").collect()), key=repr)
 
 
+@pytest.mark.slow
 def test_the_newest_row_of_each_key_and_all_bad_ones(spark: SparkSession, log: EmbeddedLog) -> None:
     first: list[Row] = [(1, "old", 10, 1), (2, "tie", 10, 1), (3, "gone", 10, 1), (None, "no key", 10, 1)]
     append(spark, log, [*first, (4, "no time", None, 1), (5, "0", 10, 0)])

@@ -25,7 +25,7 @@ from watersmeet.kernels.asof.match import Direction, Versions
 from watersmeet.kernels.match import Key
 from watersmeet.state import working_set
 
-EXAMPLES = max(settings.default.max_examples // 4, 8) if settings.default else 12
+EXAMPLES = max(settings.default.max_examples // 4, 6) if settings.default else 12
 Name = Literal["backward", "forward", "nearest"]
 #: side, time ahead of the frontier, key, value, primary key, whether it is a -1
 Given = tuple[str, int, int | None, int, int, bool]

@@ -24,7 +24,7 @@ from watersmeet.kernels.asof.final import AsofJoin
 from watersmeet.kernels.asof.match import Asked, AsofMatch, Direction, Versions, VersionTimes, with_times
 from watersmeet.kernels.match import Key, SideColumns
 
-EXAMPLES = max(settings.default.max_examples // 4, 8) if settings.default else 12
+EXAMPLES = max(settings.default.max_examples // 4, 6) if settings.default else 12
 LONG_AFTER = 10**9
 #: side, time ahead of what may still come, key, value, primary key, whether it is a -1
 Given = tuple[str, int, int | None, int, int, bool]
@@ -117,7 +117,7 @@ def joined(
     return found
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @settings(max_examples=EXAMPLES)
 @pytest.mark.parametrize("settles_at", [0, 4, 50_000])
 @given(back=st.sampled_from([1, 4, None]), by_key=st.booleans(), takes_away=st.booleans(), steps=STEPS)
@@ -139,7 +139,7 @@ def test_changes_of_a_table_correct_results_as_far_back_as_it_is_retained(
     assert bench.counters.get("late.r", 0) == bench.counters.get("late.l", 0) == 0
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @settings(max_examples=EXAMPLES)
 @pytest.mark.parametrize("settles_at", [0, 4, 50_000])
 @given(by_key=st.booleans(), takes_away=st.booleans(), outer=st.booleans(), steps=STEPS)
@@ -160,7 +160,7 @@ def test_a_row_s_result_follows_the_newest_version(
         patch.undo()
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @settings(max_examples=EXAMPLES)
 @pytest.mark.parametrize("settles_at", [0, 4, 50_000])
 @given(
@@ -209,7 +209,7 @@ def test_rows_ask_for_the_versions_of_other_times(
     assert bench.counters.get("too_old", 0) == too_old
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @settings(max_examples=EXAMPLES)
 @pytest.mark.parametrize("times", [VersionTimes(asked=ASKED, kept=None), VersionTimes(in_order=True)])
 @given(settles_at=st.sampled_from([0, 4, 50_000]), steps=changelog.STEPS)
@@ -223,7 +223,7 @@ def test_rows_are_taken_back_whatever_version_they_asked_for(
     changelog.run(bench, feed, steps, settles_at, lambda left, right: joined(left, right, match, asks))
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @settings(max_examples=EXAMPLES)
 @pytest.mark.parametrize("settles_at", [0, 4, 50_000])
 @given(is_changelog=st.booleans(), steps=STEPS)

@@ -198,7 +198,7 @@ def orders_of(outcome: StepOutcome) -> set[str]:
     return {name.split(".", 2)[2] for name in outcome.counters if ".sampled." in name}
 
 
-@pytest.mark.sample(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("buckets", [2, 1])
 def test_new_rows_probe_where_few_match_first_and_the_orders_drift_with_the_streams(buckets: int) -> None:
     harness = Harness(*load_script(SCRIPT), buckets=buckets)

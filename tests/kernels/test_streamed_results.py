@@ -46,6 +46,7 @@ def stream_all(patched: pytest.MonkeyPatch) -> None:
     patched.setattr(working_set, "_PIECE_ROWS", 2)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.usefixtures("in_pieces")
 @pytest.mark.parametrize("page", PAGES)
 def test_cases_have_the_same_results(page: str) -> None:
@@ -97,6 +98,7 @@ def test_few_rows_of_a_hot_key_give_all_their_pairs(kind: str, most: int, monkey
     assert len(outcome.changes) == outcome.count("matched") == 100
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", ["left", "right", "full"])
 @given(data=st.data())
 def test_pairs_of_a_table_in_pieces_are_the_same(kind: Kind, data: st.DataObject) -> None:

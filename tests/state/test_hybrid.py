@@ -108,6 +108,7 @@ def hot_part(held: WorkingSet) -> tuple[int, int]:
     return rows, sum(each.nbytes for each in kept) + held._found.nbytes
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("operator", QUERIES)
 @pytest.mark.parametrize(
     ("settings", "bounds"),

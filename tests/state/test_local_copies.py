@@ -80,6 +80,7 @@ def run(copies: bool, monkeypatch: pytest.MonkeyPatch, folder: Path) -> tuple[Co
     return +found, read
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_behind_takes_copies_and_needs_no_store(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
