@@ -109,7 +109,7 @@ def steps(draw: st.DrawFn) -> list[Step]:
     return [*found, [END]]
 
 
-@settings(max_examples=settings.default.max_examples // 8 if settings.default else 6)
+@settings(max_examples=max(settings.default.max_examples // 8, 1) if settings.default else 6)
 @given(data=st.data(), steps=steps())
 @pytest.mark.parametrize("kind", [JoinKind.FULL, JoinKind.ANTI, JoinKind.SEMI])
 @pytest.mark.parametrize("emit", EmitMode)
