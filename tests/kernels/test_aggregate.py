@@ -230,6 +230,7 @@ def test_late_rows_are_taken(settles_at: None) -> None:
         assert sum(row[0] for row in +feed.shown) == 16
 
 
+@pytest.mark.slow
 def test_state_follows_the_groups_and_not_their_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step, "MIN_SETTLED", 0)
     feed = Feed("SELECT k, sum(x), min(x), first(d) FROM t GROUP BY k", buckets=1)

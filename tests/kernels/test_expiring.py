@@ -22,6 +22,7 @@ def test_a_condition_that_overflows_is_one_sentence() -> None:
     assert "CAST to a wider type" in str(raised.value.hint)
 
 
+@pytest.mark.slow
 def test_state_follows_the_windows_and_not_the_time_that_has_passed() -> None:
     """Each step brings a row for five seconds, every fourth one for forty."""
     sql = "SELECT a.id FROM a LEFT JOIN b ON a.id = b.id AND b.ts BETWEEN a.ts AND a.ts + a.ttl;"
