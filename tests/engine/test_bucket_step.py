@@ -207,18 +207,36 @@ def test_a_limit_counts_for_all_buckets_together(workers: list[WorkingSets]) -> 
 def test_the_reason_of_a_late_row_tells_time_as_its_column_does(
     workers: list[WorkingSets], scale: int | None, frontier: int, told: str
 ) -> None:
+    assert reason_of_late_row(workers, frontier, scale=scale) == f"its event time is before {told}"
+
+
+@pytest.mark.parametrize(
+    ("rule", "told"),
+    [
+        ({"retention": 10}, "10, and so more than table_retention behind the frontier"),
+        ({"in_order": True}, "the stream's own frontier 20"),
+    ],
+)
+def test_the_reason_of_a_late_row_names_the_rule_of_its_stream(
+    workers: list[WorkingSets], rule: dict[str, Any], told: str
+) -> None:
+    assert reason_of_late_row(workers, 20, scale=1, **rule) == f"its event time is before {told}"
+
+
+def reason_of_late_row(workers: list[WorkingSets], frontier: int, **rules: Any) -> str:
+    """Why a row of time 5 is late at a frontier, if the inputs have these rules."""
     (worker, _) = fresh(workers)
     store = MemoryStore()
-    counting = replace(spec(), inputs=tuple(replace(each, scale=scale) for each in spec().inputs))
-    list(run_step(counting, BUCKET, [mark("l", frontier), mark("r", frontier)], store, worker))
+    ruled = replace(spec(), inputs=tuple(replace(each, **rules) for each in spec().inputs))
+    list(run_step(ruled, BUCKET, [mark("l", frontier), mark("r", frontier)], store, worker))
     late = pa.table([[5], [1], [2], ["text"]], names=[*SCHEMA["l"].names, RAW_TEXT])
     (side,) = (
         frame
-        for frame in run_step(counting, BUCKET, row_frames(late, bucket=BUCKET, input=0), store, worker)
+        for frame in run_step(ruled, BUCKET, row_frames(late, bucket=BUCKET, input=0), store, worker)
         if frame.kind is FrameKind.SIDE
     )
     (row,) = decode_table(side.payload).to_pylist()
-    assert row["reason"] == f"its event time is before {told}"
+    return str(row["reason"])
 
 
 def test_after_the_end_of_input_every_row_is_late(workers: list[WorkingSets]) -> None:

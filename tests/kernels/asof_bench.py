@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
+from hypothesis import strategies as st
 
 from tests.support.reference import Row
 from watersmeet.columns import ID, TIME, WEIGHT
@@ -27,6 +28,10 @@ OUTPUT = pa.schema([(name, pa.int64()) for name in ("l:$t", "l:v", "r:v", "r:$t"
 _LEFT = pa.schema([(TIME, pa.int64()), ("l:k", pa.int64()), ("l:v", pa.int64())])
 _CHANGING = _LEFT.append(pa.field(WEIGHT, pa.int8())).append(pa.field(ID, pa.string()))
 _RIGHT = pa.schema([(TIME, pa.int64()), *((f"r:{name}", pa.int64()) for name in ("k", "v", "$seq", "pk", "w"))])
+#: side, time ahead of what may still come, key, value, primary key, whether it is a -1
+Given = tuple[str, int, int | None, int, int, bool]
+#: by how much the newest time advances, the rows, whether the bucket moves to another process
+Steps = list[tuple[int, list[Given], bool]]
 #: The join by k of left rows with the newest right row; tests replace parts of it.
 MATCH = AsofMatch(
     left=SideColumns(("l:$t", "l:v"), ("l:k", "l:v"), "l:$t"),
@@ -97,3 +102,16 @@ class AsofBench:
         behind = newest - DELAY
         marks = (behind, behind if newest_right is None else newest_right)
         self.feed([*frames, *(mark_frame(0, i, "", frontier) for i, frontier in enumerate(marks))])
+
+
+def steps_of(most_ahead: int, most_value: int) -> st.SearchStrategy[Steps]:
+    """Draw steps whose rows are at most so far ahead, with values up to a limit."""
+    row = st.tuples(
+        st.sampled_from("llrrr"),
+        st.integers(0, most_ahead),
+        st.sampled_from([1, 2, None]),
+        st.integers(0, most_value),
+        st.integers(1, 3),
+        st.sampled_from([False, False, True]),
+    )
+    return st.lists(st.tuples(st.integers(0, 5), st.lists(row, max_size=7), st.booleans()), max_size=9)

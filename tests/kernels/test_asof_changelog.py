@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.kernels.asof_bench import DELAY, END, MATCH, AsofBench
+from tests.kernels.asof_bench import DELAY, END, MATCH, AsofBench, Given, Steps, steps_of
 from tests.support.reference import Row, asof_join, standing, versions_at
 from watersmeet.engine.frames import mark_frame, row_frames
 from watersmeet.kernels.asof import changelog as asof_changelog
@@ -27,27 +27,7 @@ from watersmeet.state import working_set
 
 EXAMPLES = max(settings.default.max_examples // 4, 6) if settings.default else 12
 Name = Literal["backward", "forward", "nearest"]
-#: side, time ahead of the frontier, key, value, primary key, whether it is a -1
-Given = tuple[str, int, int | None, int, int, bool]
-STEPS = st.lists(
-    st.tuples(
-        st.integers(0, 5),
-        st.lists(
-            st.tuples(
-                st.sampled_from("llrrr"),
-                st.integers(0, 6),
-                st.sampled_from([1, 2, None]),
-                st.integers(0, 3),
-                st.integers(1, 3),
-                st.sampled_from([False, False, True]),
-            ),
-            max_size=7,
-        ),
-        st.booleans(),
-    ),
-    max_size=9,
-)
-Steps = list[tuple[int, list[Given], bool]]
+STEPS = steps_of(6, 3)
 Answer = Callable[[Sequence[Row], Sequence[Row]], Counter[tuple[Any, ...]]]
 
 

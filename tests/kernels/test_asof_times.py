@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.kernels import test_asof_changelog as changelog
-from tests.kernels.asof_bench import DELAY, END, MATCH, AsofBench
+from tests.kernels.asof_bench import DELAY, END, MATCH, AsofBench, Given, Steps, steps_of
 from tests.kernels.test_asof_changelog import settling
 from tests.support.reference import Row, standing, versions_at
 from watersmeet.kernels.asof.at_once import AsofAtOnce
@@ -23,30 +23,11 @@ from watersmeet.kernels.asof.changelog import AsofChangelog
 from watersmeet.kernels.asof.final import AsofJoin
 from watersmeet.kernels.asof.match import Asked, AsofMatch, Direction, Versions, VersionTimes, with_times
 from watersmeet.kernels.match import Key, SideColumns
+from watersmeet.state import working_set
 
 EXAMPLES = max(settings.default.max_examples // 4, 6) if settings.default else 12
 LONG_AFTER = 10**9
-#: side, time ahead of what may still come, key, value, primary key, whether it is a -1
-Given = tuple[str, int, int | None, int, int, bool]
-Steps = list[tuple[int, list[Given], bool]]
-STEPS = st.lists(
-    st.tuples(
-        st.integers(0, 5),
-        st.lists(
-            st.tuples(
-                st.sampled_from("llrrr"),
-                st.integers(0, 12),
-                st.sampled_from([1, 2, None]),
-                st.integers(0, 14),
-                st.integers(1, 3),
-                st.sampled_from([False, False, True]),
-            ),
-            max_size=7,
-        ),
-        st.booleans(),
-    ),
-    max_size=9,
-)
+STEPS = steps_of(12, 14)
 TABLE = Versions(("r:pk",), "r:$seq", ("r:pk",), "r:w", ends=True)
 BY_KEY = (Key("l:k", "r:pk"),)
 BY_OTHER = (Key("l:k", "r:k"),)
@@ -214,7 +195,7 @@ def test_rows_ask_for_the_versions_of_other_times(
 @pytest.mark.parametrize("times", [VersionTimes(asked=ASKED, kept=None), VersionTimes(in_order=True)])
 @given(settles_at=st.sampled_from([0, 4, 50_000]), steps=changelog.STEPS)
 def test_rows_are_taken_back_whatever_version_they_asked_for(
-    times: VersionTimes, settles_at: int, steps: changelog.Steps
+    times: VersionTimes, settles_at: int, steps: Steps
 ) -> None:
     match = of_table(times, by_key=True)
     bench = AsofBench(AsofChangelog(match, left_changes=True, gives_ids=True))
@@ -295,3 +276,15 @@ def test_without_a_row_that_asks_no_version_is_given_up(monkeypatch: pytest.Monk
     bench.rows([], [], 50)
     bench.rows([{"t": 50, "k": 1, "v": 7}], [], 60)
     assert bench.results == {(50, 7, 7, 7): 1}
+
+
+def test_a_left_column_that_stands_for_two_key_columns_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``l.k = r.pk AND l.k = r.k``, among so many left rows that they are looked up by their key."""
+    monkeypatch.setattr(working_set, "MIN_PROBED_ROWS", 0)
+    monkeypatch.setattr(working_set, "ROWS_PER_PROBE", 0)
+    match = of_table(VersionTimes(kept=None, corrected=None), by_key=True)
+    match = replace(match, keys=(*BY_KEY, *BY_OTHER), versions=replace(TABLE, by=("r:pk", "r:k")))
+    bench = AsofBench(AsofChangelog(match), retention=None)
+    bench.rows([{"t": 5, "k": k, "v": 0} for k in range(100)], [], 10)
+    bench.rows([], [{"t": 1, "k": 7, "v": 9, "pk": 7, "w": 1, "seq": 0}], 10)
+    assert bench.results[5, 0, 9, 1] == 1

@@ -19,7 +19,7 @@ from watersmeet.kernels.api import Side
 from watersmeet.lookup.tables import OpenTable
 from watersmeet.plan.aggregate_rows import AggregateRows
 from watersmeet.plan.allowed_lateness import check_allowed_lateness
-from watersmeet.plan.emission import Emission, decide_emission, waits_for_table
+from watersmeet.plan.emission import Emission, decide_emission
 from watersmeet.plan.external_tables import table_of
 from watersmeet.plan.join_context import JoinContext
 from watersmeet.plan.join_limits import check_join_limits
@@ -30,7 +30,7 @@ from watersmeet.plan.logical.query import Aggregation, LogicalQuery
 from watersmeet.plan.logical.tree import NO_GRACE, Join, Leaf, Node, changing
 from watersmeet.plan.max_future import check_max_future
 from watersmeet.plan.operators.aggregate import plan_aggregation
-from watersmeet.plan.operators.asof import plan_asof, version_times
+from watersmeet.plan.operators.asof import feed_of_versions, plan_asof
 from watersmeet.plan.operators.changelog import changes_of, plan_changelog
 from watersmeet.plan.operators.forward import plan_forward
 from watersmeet.plan.operators.interval import plan_interval
@@ -170,21 +170,17 @@ class _Operators:
         leaders = join.condition.leaders[side.index]
         times = tuple(self._query.inputs[leader].time_name for leader in leaders)
         as_of = join.asof if side is Side.RIGHT else None
-        versions = None if as_of is None else version_times(context, as_of)
-        holds_back = as_of is None or waits_for_table(self._query, as_of)
         replaced = context.replaced(side) is not None
         if isinstance(child, Leaf) and (replaced or as_of is not None or not child.input.stream.changes):
             input = child.input
             self._sources.require(input, columns, routed_by=route, grace=join.condition.grace)
-            return Feed(
+            feed = Feed(
                 times,
                 source=self._sources.number(input),
                 lag=lag_of_changes(input) if replaced else 0,
                 slack=self._sources.delay(input),
-                holds_back=holds_back,
-                retention=0 if versions is None or not holds_back else versions.corrected,
-                in_order=versions is not None and versions.in_order,
             )
+            return feed if as_of is None else feed_of_versions(context, as_of, feed)
         self.add_tree(child, frozenset({*columns, *times, *route}))
         return self._last(times, lag=None if changing(child) else latest_lag(child, leaders))
 

@@ -36,6 +36,7 @@ from watersmeet.kernels.asof.final import is_final
 from watersmeet.kernels.asof.left_rows import arriving, right_bounds
 from watersmeet.kernels.asof.match import AsofMatch, Direction
 from watersmeet.kernels.asof.step import MIN_SETTLED, AsofStep, step_tables
+from watersmeet.kernels.match import Key
 
 _FOUND = "$found"  # the time of the nearest right row, whether it passed the residual or not
 _LEFT, _SHOWN, _PICKED = "left", "shown", "picked"
@@ -195,18 +196,19 @@ class _Step:
 
     def affected(self) -> str:
         """Return SQL for the stored left rows whose partner may have changed."""
-        live = self.live(self.changed_keys()) if self.right_changed and self.is_revised else None
-        if live is None:
+        keys = self.changed_keys() if self.right_changed and self.is_revised else None
+        live = None if keys is None else self.live(self.probes(keys))
+        if keys is None or live is None:
             return f"{self.columns('left_new')} WHERE FALSE"
         where = [f"l.{quote(RID)} NOT IN (SELECT {quote(RID)} FROM retracted)"]
-        time, changed = f"l.{quote(TIME)}", quote(TIME)
+        time = quote(TIME)
         if self.match.direction is Direction.BACKWARD:
-            where.append(f"{time} >= (SELECT min({changed}) FROM {self.right_new})")
+            where.append(f"l.{time} >= (SELECT min({time}) FROM {self.right_new})")
         if self.match.direction is Direction.FORWARD:
-            where.append(f"{time} <= (SELECT max({changed}) FROM {self.right_new})")
-        # the version matched before may have had another key than the entity's versions have now
+            where.append(f"l.{time} <= (SELECT max({time}) FROM {self.right_new})")
         if same_key := self.match.same_key(by=self.match.key_is_complete):
-            where.append(f"EXISTS (SELECT 1 FROM ({self.step.changed_entities()}) AS r WHERE {' AND '.join(same_key)})")
+            changed = self.state.register(keys)
+            where.append(f"EXISTS (SELECT 1 FROM {changed} AS r WHERE {' AND '.join(same_key)})")
         names = ", ".join(f"l.{quote(name)}" for name in self.left_names)
         rows = f"SELECT {names} FROM {live} AS l WHERE {' AND '.join(where)}"
         scans = self.stored(_PICKED)
@@ -214,12 +216,22 @@ class _Step:
             return rows
         return self.not_final(rows, [f"SELECT * FROM {scan}" for scan in scans], self.frontiers.before)
 
-    def changed_keys(self) -> pa.Table | None:
-        """Return the keys that left rows of changed entities have; None: any."""
+    @property
+    def entity_keys(self) -> list[Key]:
+        """The keys that name an entity, or all, if they name none."""
         complete = self.match.key_is_complete
-        keys = [key for key in self.match.keys if not complete or key.right in self.match.versions.by]
-        columns = ", ".join(f"{quote(key.right)} AS {quote(key.left)}" for key in keys)
-        return self.state.query(f"SELECT DISTINCT {columns} FROM ({self.step.changed_entities()})") if keys else None
+        return [key for key in self.match.keys if not complete or key.right in self.match.versions.by]
+
+    def changed_keys(self) -> pa.Table:
+        """Return all keys of changed entities, as right columns; without a key, one row that has none."""
+        # the version matched before may have had another key than the entity's versions have now
+        names = dict.fromkeys(quote(key.right) for key in self.entity_keys)
+        return self.state.query(f"SELECT DISTINCT {', '.join(names) or '1'} FROM ({self.step.changed_entities()})")
+
+    def probes(self, keys: pa.Table) -> pa.Table | None:
+        """Return keys as left columns, one for each; None if there is no key."""
+        right = {key.left: key.right for key in self.entity_keys}
+        return keys.select(list(right.values())).rename_columns(list(right)) if right else None
 
     def not_final(self, rows: str, picked: Sequence[str], frontier: int) -> str:
         """Return SQL for the left rows ``l`` among ``rows`` whose nearest right row may still change."""

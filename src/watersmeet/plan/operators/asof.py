@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from watersmeet.errors import UnsupportedError
 from watersmeet.expressions.event_time import span_text
@@ -148,10 +148,18 @@ def _match(context: JoinContext, feeds: Sequence[Feed]) -> AsofMatch:
         outer=context.join.kind is JoinKind.LEFT,
         residual=context.residual_sql(),
     )
-    return with_times(match, version_times(context, asof))
+    return with_times(match, _version_times(context, asof))
 
 
-def version_times(context: JoinContext, asof: AsofClause) -> VersionTimes:
+def feed_of_versions(context: JoinContext, asof: AsofClause, feed: Feed) -> Feed:
+    """The feed of the right side: whether it holds back the frontier, and which of its rows are late."""
+    if not waits_for_table(context.query, asof):  # they are late by their own frontier
+        return replace(feed, holds_back=False)
+    times = _version_times(context, asof)
+    return replace(feed, retention=times.corrected, in_order=times.in_order)
+
+
+def _version_times(context: JoinContext, asof: AsofClause) -> VersionTimes:
     """Which versions of the right side are asked for, and how long they may change."""
     corrected = asof.corrected if context.emission.mode is EmitMode.CHANGELOG else 0
     is_in_order = asof.in_order and asof.direction is Direction.BACKWARD and waits_for_table(context.query, asof)
