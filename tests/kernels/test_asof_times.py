@@ -6,7 +6,8 @@ Each against a simple model over all rows, in random batches with restarts.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -17,13 +18,13 @@ from hypothesis import strategies as st
 from tests.kernels import test_asof_changelog as changelog
 from tests.kernels.asof_bench import DELAY, END, MATCH, AsofBench, Given, Steps, steps_of
 from tests.kernels.test_asof_changelog import settling
+from tests.support.index_lookups import always_looked_up
 from tests.support.reference import Row, standing, versions_at
 from watersmeet.kernels.asof.at_once import AsofAtOnce
 from watersmeet.kernels.asof.changelog import AsofChangelog
 from watersmeet.kernels.asof.final import AsofJoin
 from watersmeet.kernels.asof.match import Asked, AsofMatch, Direction, Versions, VersionTimes, with_times
 from watersmeet.kernels.match import Key, SideColumns
-from watersmeet.state import working_set
 
 EXAMPLES = max(settings.default.max_examples // 4, 6) if settings.default else 12
 LONG_AFTER = 10**9
@@ -101,19 +102,31 @@ def joined(
 @pytest.mark.sample(3)
 @settings(max_examples=EXAMPLES)
 @pytest.mark.parametrize("settles_at", [0, 4, 50_000])
-@given(back=st.sampled_from([1, 4, None]), by_key=st.booleans(), takes_away=st.booleans(), steps=STEPS)
+@given(
+    back=st.sampled_from([1, 4, None]),
+    by_key=st.booleans(),
+    takes_away=st.booleans(),
+    looked_up=st.sampled_from([nullcontext, always_looked_up]),
+    steps=STEPS,
+)
 def test_changes_of_a_table_correct_results_as_far_back_as_it_is_retained(
-    settles_at: int, back: int | None, by_key: bool, takes_away: bool, steps: Steps
+    settles_at: int,
+    back: int | None,
+    by_key: bool,
+    takes_away: bool,
+    looked_up: Callable[[], AbstractContextManager[object]],
+    steps: Steps,
 ) -> None:
     match = of_table(VersionTimes(kept=back, corrected=back), by_key=by_key, takes_away=takes_away)
     bench = AsofBench(AsofChangelog(match), retention=back)
     feed = Feed(bench, back=9 if back is None else back)
     patch = settling(settles_at)
     try:
-        for step in steps:
-            feed.step(*step)
-            assert bench.results == joined(feed.left, feed.right, match)
-        bench.feed([END])
+        with looked_up():
+            for step in steps:
+                feed.step(*step)
+                assert bench.results == joined(feed.left, feed.right, match)
+            bench.feed([END])
         assert bench.results == joined(feed.left, feed.right, match)
     finally:
         patch.undo()
@@ -278,13 +291,13 @@ def test_without_a_row_that_asks_no_version_is_given_up(monkeypatch: pytest.Monk
     assert bench.results == {(50, 7, 7, 7): 1}
 
 
-def test_a_left_column_that_stands_for_two_key_columns_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """``l.k = r.pk AND l.k = r.k``, among so many left rows that they are looked up by their key."""
-    monkeypatch.setattr(working_set, "MIN_PROBED_ROWS", 0)
-    monkeypatch.setattr(working_set, "ROWS_PER_PROBE", 0)
+def test_a_left_column_that_stands_for_two_key_columns_is_looked_up() -> None:
+    """``l.k = r.pk AND l.k = r.k``."""
     match = of_table(VersionTimes(kept=None, corrected=None), by_key=True)
     match = replace(match, keys=(*BY_KEY, *BY_OTHER), versions=replace(TABLE, by=("r:pk", "r:k")))
     bench = AsofBench(AsofChangelog(match), retention=None)
-    bench.rows([{"t": 5, "k": k, "v": 0} for k in range(100)], [], 10)
-    bench.rows([], [{"t": 1, "k": 7, "v": 9, "pk": 7, "w": 1, "seq": 0}], 10)
+    with always_looked_up() as searches:
+        bench.rows([{"t": 5, "k": k, "v": 0} for k in range(100)], [], 10)
+        bench.rows([], [{"t": 1, "k": 7, "v": 9, "pk": 7, "w": 1, "seq": 0}], 10)
     assert bench.results[5, 0, 9, 1] == 1
+    assert (("l:k",), 1) in searches
