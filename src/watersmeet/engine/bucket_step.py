@@ -106,7 +106,7 @@ class OpenBucket:
         """Yield results, each with the number of its query; at the end add the ``others``."""
         most = self._max_step_bytes if self._spec.takes_pieces else None
         self._log.batch = self._manifest.step + 1
-        for number, (piece, is_last) in enumerate(in_pieces(frames, most)):
+        for number, (piece, is_last) in enumerate(in_pieces(frames, most, self._spec.retracted_by)):
             self._log.piece = number
             yield from self._take_step(piece, others, is_last=is_last)
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 
 from watersmeet.columns import ID
-from watersmeet.engine.frames import Frame, FrameKind, decode_table
+from watersmeet.engine.frames import Frame, FrameKind, decode_table, encode_table
 from watersmeet.engine.pack_report import PackReport
+from watersmeet.engine.routing import key_hashes
 from watersmeet.engine.settle import settled
 from watersmeet.engine.specs import OperatorSpec
 
@@ -29,12 +31,22 @@ class Inbox:
     passing: list[Frame]  # side rows and counters of earlier operators
 
 
-def in_pieces(frames: Iterable[Frame], max_bytes: int | None) -> Iterator[tuple[list[Frame], bool]]:
-    """Divide the frames of a batch into those of several steps, each with rows of at most ``max_bytes`` or one frame.
+def in_pieces(
+    frames: Iterable[Frame], max_bytes: int | None, retracted_by: Mapping[int, Sequence[str]]
+) -> Iterator[tuple[list[Frame], bool]]:
+    """Divide the frames of a batch into those of several steps, each with rows of about ``max_bytes`` or one frame.
 
     Yields them with whether they are the last.  The last have all frames that are not rows: so frontiers advance when
-    all rows are there.  Without ``max_bytes``, there is one step.
+    all rows are there.  ``retracted_by`` names the hash columns that a row shares with its retraction, by input: these
+    two come in one step.  Without ``max_bytes``, there is one step.
     """
+    if retracted_by and max_bytes is not None:
+        yield from _by_key(frames, max_bytes, retracted_by)
+    else:
+        yield from _by_frames(frames, max_bytes)
+
+
+def _by_frames(frames: Iterable[Frame], max_bytes: int | None) -> Iterator[tuple[list[Frame], bool]]:
     rows: list[Frame] = []
     others: list[Frame] = []
     held = 0
@@ -48,6 +60,37 @@ def in_pieces(frames: Iterable[Frame], max_bytes: int | None) -> Iterator[tuple[
         rows.append(frame)
         held += len(frame.payload)
     yield [*rows, *others], True
+
+
+def _by_key(
+    frames: Iterable[Frame], max_bytes: int, retracted_by: Mapping[int, Sequence[str]]
+) -> Iterator[tuple[list[Frame], bool]]:
+    """Take all rows of a key in one step; frames of inputs without retractions stay whole."""
+    rows: list[Frame] = []
+    others: list[Frame] = []
+    for frame in frames:
+        (rows if frame.kind.has_rows else others).append(frame)
+    needed = -(-sum(len(frame.payload) for frame in rows) // max_bytes)
+    pieces = max(min(needed, len(rows)), 1)
+    for piece in range(pieces):
+        own = (_share(frame, place, piece, pieces, retracted_by) for place, frame in enumerate(rows))
+        is_last = piece == pieces - 1
+        yield [*(frame for frame in own if frame is not None), *(others if is_last else ())], is_last
+
+
+def _share(
+    frame: Frame, place: int, piece: int, pieces: int, retracted_by: Mapping[int, Sequence[str]]
+) -> Frame | None:
+    """Return the frame with its rows for one of several pieces; None if it has none."""
+    if pieces == 1:
+        return frame
+    if frame.input not in retracted_by:
+        return frame if place % pieces == piece else None
+    table = decode_table(frame.payload)
+    # all these keys have the same remainder by the number of buckets
+    high_bits = key_hashes(table, retracted_by[frame.input]).view(np.uint64) >> np.uint64(32)
+    own = table.filter(pa.array(high_bits % np.uint64(pieces) == piece))
+    return replace(frame, frontier=own.num_rows, payload=encode_table(own)) if own.num_rows else None
 
 
 def sort_inbox(spec: OperatorSpec, frames: Iterable[Frame]) -> Inbox:

@@ -59,6 +59,7 @@ class InputSpec:
       ``$t`` (None: however far); those behind it are counted as ``reopened``.
     - ``holds_back``: if False, the operator's frontier ignores the input, and its rows are late by its own frontier.
     - ``in_order``: rows come in the order of their times, so they are late by the input's own frontier too.
+    - ``retracted_by``: hash columns that a row shares with its retraction; empty if none is ever retracted.
     - ``label``, ``time``, ``scale``: for texts, the alias of the stream that dates the rows, its event-time column,
       and the units of ``$t`` in one unit of that column (None: a timestamp).
     """
@@ -75,6 +76,7 @@ class InputSpec:
     scale: int | None = None
     retention: int | None = 0
     in_order: bool = False
+    retracted_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,5 +109,10 @@ class OperatorSpec:
     evicts_at_limit: bool = False  # the kernel evicts rows there; otherwise the query stops
     hot: HotBounds | None = None  # how much of each bucket's state is in memory, the rest on disk (None: all of it)
     accepts_late: bool = False  # no window ever closes: rows are never late
-    takes_pieces: bool = False  # a batch may be taken in several steps, its rows in any order
+    takes_pieces: bool = False  # a batch may be taken in several steps, a row and its retraction in one
     spread: SpreadRule | None = None  # how rows of hot keys are spread over buckets (None: never)
+
+    @property
+    def retracted_by(self) -> dict[int, tuple[str, ...]]:
+        """Of the inputs whose rows may be retracted: the hash columns that a row shares with its retraction."""
+        return {number: input.retracted_by for number, input in enumerate(self.inputs) if input.retracted_by}

@@ -134,9 +134,9 @@ class PhysicalOperator(ABC):
 
     @property
     def takes_pieces(self) -> bool:
-        """Whether append-only rows of a batch may come in several steps and in any order, with the same results.
+        """Whether the rows of a batch may come in several steps and in any order, with the same results.
 
-        Where results are revised, there may then be more of them that are taken back.
+        A row and its retraction come in one step.  Where results are revised, more of them may then be taken back.
         """
         return False
 

@@ -69,11 +69,16 @@ def operator_specs(
                 gives_matches=operator.gives_matches,
                 hot=_hot_bounds(plan, operator, len(own_buckets)),
                 accepts_late=all(each.passes_any_time for each in plan.operators[index:]),
-                takes_pieces=operator.takes_pieces and not any(feed.changelog for feed in operator.feeds),
+                takes_pieces=operator.takes_pieces and _keeps_retractions_together(operator),
                 spread=_spread_rule(plan, operator, own_buckets),
             )
         )
     return specs
+
+
+def _keeps_retractions_together(operator: PhysicalOperator) -> bool:
+    """Whether a key tells which rows may retract each other."""
+    return all(keys or not feed.changelog for feed, keys in zip(operator.feeds, operator.routed_by, strict=True))
 
 
 def _spread_rule(plan: PhysicalPlan, operator: PhysicalOperator, buckets: Sequence[int]) -> SpreadRule | None:
@@ -98,7 +103,7 @@ def _input_specs(
     parts: Sequence[tuple[str, ...]],
 ) -> list[InputSpec]:
     inputs = []
-    for feed in operator.feeds:
+    for feed, routed_by in zip(operator.feeds, operator.routed_by, strict=True):
         texts = _texts(plan, feed)
         if feed.source is not None:
             part = plan.inputs[feed.source]
@@ -125,7 +130,8 @@ def _input_specs(
             fields = [each for each in sender.output if feed.times != (each.name,)]
             schema = _nullable(pa.schema([*fields, pa.field(TIME, pa.int64())]))
             sent_by = tuple(str(bucket) for bucket in sender.buckets)
-            inputs.append(InputSpec(schema, None, sent_by, feed.lag, "", True, 0, *texts))
+            retracted_by = routed_by if feed.changelog else ()
+            inputs.append(InputSpec(schema, None, sent_by, feed.lag, "", True, 0, *texts, retracted_by=retracted_by))
     return inputs
 
 
