@@ -204,6 +204,7 @@ def test_an_engine_that_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     assert [path.name for path in tmp_path.iterdir()] == [Path(last.split()[-1]).name]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", ["changelog", "lookup"])
 def test_results_of_kernels_are_compared_with_the_batch_query(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -217,6 +218,7 @@ def test_results_of_kernels_are_compared_with_the_batch_query(
         bench_kernels.measure(workload, tmp_path)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", bench_changed_rows.QUERIES)
 def test_results_of_small_steps_are_compared_with_the_batch_query(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     figures = bench_changed_rows.measure(name, rows=300, changes=50, steps=3)

@@ -67,6 +67,7 @@ def test_system_errors_are_printed_without_a_stack_trace(
     assert isinstance(result.exception, SystemExit)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("module", "heavy"),
     [

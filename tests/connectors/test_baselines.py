@@ -176,6 +176,7 @@ def test_a_baseline_that_is_gone_is_made_again_unless_it_has_been_read(spark: Sp
     assert [row.v for row in made.collect()] == ["b"]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("number", [1, 9])
 def test_a_log_that_is_another_one_now(spark: SparkSession, log: EmbeddedLog, number: int) -> None:
     append(spark, log, [(1, "a", 1, 1)], [(1, "b", 2, 1)])

@@ -129,6 +129,7 @@ VALUES: list[tuple[str, Any, Any]] = [
 ]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("kind", "one", "other"), VALUES, ids=[kind for kind, *_ in VALUES])
 def test_values_of_every_type_as_values_and_in_the_key(tmp_path: Path, kind: str, one: Any, other: Any) -> None:
     target = stream(tmp_path / "t", f"k {kind}, v {kind}", "k")

@@ -112,6 +112,7 @@ def test_json_that_fits(spark: SparkSession) -> None:
         assert (cells(row), row._bad, row._raw) == (expected, None, None)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("binary", [False, True])
 def test_json_that_does_not_fit_is_never_silent(spark: SparkSession, binary: bool) -> None:
     values = [text.encode() for text in BAD_JSON] if binary else list(BAD_JSON)

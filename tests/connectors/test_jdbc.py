@@ -147,6 +147,7 @@ TYPES: list[tuple[str, str, Any, Any]] = [
 ]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("kind", "declared", "one", "other"), TYPES, ids=[f"{kind} {name}" for kind, name, *_ in TYPES]
 )

@@ -49,6 +49,7 @@ def drained(frame: DataFrame, directory: Path) -> list[Row]:
         query.stop()
 
 
+@pytest.mark.sample(2)
 def test_records_come_with_position_time_and_reason(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
 ) -> None:

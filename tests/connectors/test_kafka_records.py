@@ -251,6 +251,7 @@ def delete(broker: Broker, topic: str, partition: int, before: int) -> None:
     deleted.result(30)
 
 
+@pytest.mark.sample(2)
 def test_records_that_are_gone_are_an_error(
     spark: SparkSession, broker: Broker, joined: tuple[Session, str], tmp_path: Path
 ) -> None:
@@ -263,6 +264,7 @@ def test_records_that_are_gone_are_an_error(
         drain_self_join(session)
 
 
+@pytest.mark.sample(2)
 def test_a_new_partition_begins_at_its_first_record(
     spark: SparkSession, broker: Broker, joined: tuple[Session, str], tmp_path: Path
 ) -> None:

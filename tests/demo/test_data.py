@@ -91,6 +91,7 @@ def test_both_streams_advance_equally(data: DemoData) -> None:
         assert abs(flights_from - weather_from) < timedelta(hours=12)
 
 
+@pytest.mark.slow
 def test_rows_are_out_of_order_but_within_the_bound(data: DemoData) -> None:
     flights = largest_step_back(flights_of(data)["ts"].to_pylist())
     weather = largest_step_back([parse(row["ts"]) for row in weather_of(data)])

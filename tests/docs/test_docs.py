@@ -87,6 +87,7 @@ def pages_with(*kinds: str, slow: tuple[str, ...] = ()) -> list[object]:
     ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("page", pages_with("wmt"))
 def test_cases_of_the_notation(page: Path) -> None:
     cases = [case for block in blocks_of(page) if block.kind == "wmt" for case in parse_cases(block.text, page.name)]

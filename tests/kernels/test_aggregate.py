@@ -159,6 +159,7 @@ def test_nan_is_the_greatest_and_one_value_and_there_is_one_zero(settles_at: Non
     assert "-0.0" not in repr(came)
 
 
+@pytest.mark.sample(2)
 def test_what_left_a_sum_of_doubles_leaves_no_trace(settles_at: None) -> None:
     """1e300 + 1 - 1e300 is 1, where a running sum would return 0, and keep an infinity for ever."""
     feed = Feed("SELECT sum(d), avg(d), var_pop(d) FROM t", buckets=1)
@@ -173,6 +174,7 @@ def test_what_left_a_sum_of_doubles_leaves_no_trace(settles_at: None) -> None:
     assert +tenths.shown == Counter({(math.fsum([0.1] * 10),): 1})
 
 
+@pytest.mark.sample(2)
 def test_decimals_and_integers_are_exact(settles_at: None) -> None:
     """The mean of decimals has four more digits, and rounds half away from zero."""
     feed = Feed("SELECT sum(m), avg(m), sum(x), avg(x) FROM t", buckets=3)

@@ -106,6 +106,7 @@ def test_rows_that_meet_what_or_combines_with_exists_need_no_partner(kind: Kind,
     check(shape, delays, data.draw(st.composite(cut)(data.draw(st.composite(rows_of)()))))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("changelog", [False, True])
 def test_rows_and_marks_of_merged_segments_still_count(changelog: bool) -> None:
     """A window so long that every segment lies in one partition: four of a size become one, again and again."""
@@ -118,7 +119,7 @@ def test_rows_and_marks_of_merged_segments_still_count(changelog: bool) -> None:
     check(shape, {"l": 0, "r": 0}, steps)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("changelog", [False, True])
 def test_state_stays_flat_past_the_first_window(kind: Kind, changelog: bool) -> None:
@@ -144,7 +145,7 @@ def stored_rows(harness: Harness) -> dict[str, int]:
     return dict(found)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(
     ("kind", "relation"),
     [

@@ -82,7 +82,7 @@ def follow(harness: Harness, model: LimitedJoin, steps: list[Rows], restarts: se
     assert found == model.results
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("kind", KINDS)
 @few
 @given(

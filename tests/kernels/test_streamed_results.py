@@ -74,6 +74,7 @@ SELECT l.a, r.b FROM l JOIN r ON l.k = r.k WITHIN INTERVAL '5' SECONDS;
 """
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", ["", "LEFT", "FULL"])
 def test_a_hot_key_gives_all_its_pairs(kind: str) -> None:
     """More than 4,096 new rows, which have more than 131,072 pairs: several pieces."""

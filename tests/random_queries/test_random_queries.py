@@ -16,6 +16,7 @@ from _pytest.mark import ParameterSet
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from tests.conftest import ALL
 from tests.random_queries.queries import queries
 from tests.random_queries.rows import feeds, streams
 from tests.random_queries.run import Example, Run, batch_answers
@@ -23,7 +24,7 @@ from tests.support.cut_steps import CutHarness
 from watersmeet.errors import PlanError, UnsupportedError
 from watersmeet.testing.harness import Harness
 
-EXAMPLES = 10  # of each seed; from the eleventh on, Hypothesis would only vary those before
+EXAMPLES = 10 if ALL else 5  # of each seed; from the eleventh on, Hypothesis would only vary those before
 SEEDS, ALL_SEEDS = 1, 120
 
 #: What the generator cannot foresee, since it follows from the windows of several joins.

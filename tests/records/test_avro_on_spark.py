@@ -75,6 +75,7 @@ def test_every_type(spark: SparkSession) -> None:
         assert check(spark, rng, every_leaf(null_branch)) >= RECORDS // 2
 
 
+@pytest.mark.slow
 def test_each_type_by_itself(spark: SparkSession) -> None:
     rng = random.Random(8)
     for field in every_leaf(1):

@@ -146,6 +146,7 @@ def test_results_are_those_of_all_rows(session: Session, tmp_path: Path, mode: s
 # -- which queries -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_which_queries_begin_with_a_baseline(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     session.sql(
         STREAM.format("a", "versioned_kv")

@@ -21,7 +21,7 @@ from watersmeet.testing.runner import Failure
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(600)]
 
-SAMPLE = 2
+SAMPLE = 1
 AT_ONCE = 3  # queries side by side: each has four or more Python workers, and up to a third of the task slots
 FILES = {path: list(cases) for path, cases in groupby(CASES, lambda case: case.path)}
 #: Cases that no query in real time can be held to, with the reason, by file.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pyarrow as pa
+import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -66,6 +67,7 @@ def record(r: random.Random) -> bytes:
     return line
 
 
+@pytest.mark.slow
 def test_what_the_workers_decode_is_what_spark_decodes(spark: SparkSession) -> None:
     r = random.Random(24)
     records = [record(r) for _ in range(RECORDS)] + [b"," * 12, b"," * 11, b",,,,,,,," + b"x" * 20_000 + b",,,,"]

@@ -160,6 +160,7 @@ def test_files_that_append_without_bad_rows(session: Session, tmp_path: Path) ->
     assert ask(session, "SELECT * FROM table(m) ORDER BY k") == [(1, 2), (2, 1), (3, 2)]
 
 
+@pytest.mark.slow
 def test_change_records(session: Session, tmp_path: Path) -> None:
     def change(op: str, before: object, after: object, ts_ms: int) -> str:
         return json.dumps({"op": op, "before": before, "after": after, "ts_ms": ts_ms})
@@ -193,7 +194,7 @@ def sides(session: Session) -> Session:
     return session
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 def test_aggregates_of_a_join_follow_the_changes(sides: Session) -> None:
     asked = """SELECT count(), min(i), max(i), avg(i), min(ii), max(ii), avg(ii)
         FROM table(left_mu) AS l JOIN table(right_mu) AS r ON l.k = r.kk"""
@@ -208,7 +209,7 @@ def test_aggregates_of_a_join_follow_the_changes(sides: Session) -> None:
     assert not [view.name for view in sides.spark.catalog.listTables() if view.name.startswith("watersmeet_")]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(
     ("sql", "expected"),
     [
@@ -331,6 +332,7 @@ def test_a_folder_that_is_gone(session: Session, tmp_path: Path) -> None:
 # -- where it goes ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(2)
 def test_the_answer_goes_into_streams(sides: Session, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     sides.sql(f"CREATE STREAM out WITH (connector = 'files', path = '{tmp_path / 'out'}', format = 'json')")

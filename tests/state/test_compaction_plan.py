@@ -70,7 +70,7 @@ LOADS = {
 }
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("few", [0, FEW_ROWS], ids=["parted", "whole"])
 @pytest.mark.parametrize("load", LOADS)
 def test_segments_stay_few_over_two_thousand_steps(load: str, few: int) -> None:

@@ -37,7 +37,7 @@ def run(kind: str, table_bytes: int | None) -> tuple[Counter[object], int]:
     return found, spilled
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("kind", ["FULL", "LEFT ANTI"])
 def test_state_larger_than_memory_loses_no_row(kind: str) -> None:
     expected, _ = run(kind, None)

@@ -49,6 +49,7 @@ def _all(rows: StepInput) -> list[object]:
     return [*rows.rows, *rows.raw]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("case", "way"),
     [

@@ -62,6 +62,7 @@ def test_functions_unknown_to_duckdb_are_reported(expression: str) -> None:
         Harness(*load_script(script(expression)))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.spark
 def test_results_of_spark(spark: SparkSession) -> None:
     frame = spark.createDataFrame([ROW], COLUMNS.replace("TIMESTAMP", "TIMESTAMP_NTZ"))
