@@ -9,7 +9,7 @@ JAVA = JAVA_HOME="$$(sh scripts/java-home.sh)"
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint format bench lock clean
+.PHONY: help setup demo test test-all test-cluster lint format bench lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +28,9 @@ test: lint ## lint, then every fast test and the fixed sample of the slow ones
 
 test-all: lint ## lint, then every test there is
 	$(JAVA) WATERSMEET_TEST_ALL=1 $(if $(ARGS),$(PY) -m pytest $(ARGS),sh scripts/test.sh $(PY))
+
+test-cluster: $(STAMP) ## every test on a cluster of hosts that share no disk, made on this machine
+	$(JAVA) WATERSMEET_TEST_ALL=1 $(PY) -m pytest tests/cluster
 
 lint: $(STAMP) ## check style, format, types and layers
 	$(PY) -m ruff check .

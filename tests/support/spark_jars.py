@@ -36,3 +36,26 @@ def package_jars(name: str) -> tuple[str, ...]:
     used = ", ".join(coordinate for coordinate, _ in _STAND_INS[name]) or "nothing"
     notes[name] = f"{wanted[0]} is not available; used instead: {used}"
     return tuple(found)
+
+
+# What Hadoop needs for S3. Its own list names the SDK as one jar of 600 MB; these are the parts that it uses. Netty and
+# the loggers are Spark's.
+_S3 = (
+    (
+        ("org.apache.hadoop:hadoop-aws:3.5.0",),
+        (
+            "software.amazon.awssdk:bundle",
+            "org.apache.hadoop:hadoop-client-api",
+            "org.apache.hadoop:hadoop-client-runtime",
+        ),
+    ),
+    (
+        tuple(f"software.amazon.awssdk:{part}:2.35.4" for part in ("s3", "s3-transfer-manager", "sts")),
+        ("io.netty:*", "commons-codec:*", "commons-logging:*", *_BUNDLED),
+    ),
+)
+
+
+def s3_jars() -> tuple[str, ...]:
+    """Jars by which Spark reads and writes an object store by the S3 protocol."""
+    return tuple(jar for coordinates, excludes in _S3 for jar in resolve_jars(coordinates, excludes))

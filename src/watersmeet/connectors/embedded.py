@@ -35,6 +35,7 @@ from watersmeet.connectors.sink_changelogs import Changelogs
 from watersmeet.connectors.stream_schema import stored_schema
 from watersmeet.errors import CheckpointError, ConfigError, did_you_mean
 from watersmeet.runtime.dataflow import Source
+from watersmeet.runtime.shared_folders import require_shared
 from watersmeet.settings.seek import Seek
 
 _STAGING = "_staging-"
@@ -124,6 +125,7 @@ class EmbeddedLog:
         Without a baseline it has all segments. With ``seek`` it has only the rows written since then. Frontiers hold
         for later rows too, so all are read.
         """
+        self._require_shared(spark)
         rows = self._rows(lambda: spark.readStream, columns, baseline)
         if seek is None or seek.since is None:
             return rows
@@ -132,8 +134,13 @@ class EmbeddedLog:
 
     def read_stored(self, spark: SparkSession, columns: StructType, baseline: int | None = None) -> DataFrame:
         """Return a batch source frame of the rows that a baseline and all later segments, or all segments, have now."""
+        self._require_shared(spark)
         rows = self._rows(lambda: spark.read, columns, baseline)
         return rows.where(F.col(STORED_FRONTIER).isNull()).drop(STORED_FRONTIER)
+
+    def _require_shared(self, spark: SparkSession) -> None:
+        """Raise ``ConfigError`` if there are workers that do not see the workspace."""
+        require_shared(spark, str(self.folder), "the workspace's stream")
 
     def _rows(
         self, reader: Callable[[], DataFrameReader | DataStreamReader], columns: StructType, baseline: int | None
@@ -210,6 +217,7 @@ class EmbeddedLog:
         """
         if self._committed(key):
             return False
+        self._require_shared(frame.sparkSession)
         self._remove_abandoned()
         staging = self.folder / f"{_STAGING}{key}"
         rows = frame.withColumn(TP_TIME, F.current_timestamp())

@@ -24,6 +24,7 @@ from watersmeet.connectors.sink_changelogs import Changelogs
 from watersmeet.errors import ConfigError, ConnectorError
 from watersmeet.records.lines import LINE_SCHEMA, LineReader
 from watersmeet.runtime.dataflow import Source
+from watersmeet.runtime.shared_folders import require_shared
 from watersmeet.runtime.storage import Storage
 from watersmeet.runtime.worker_records import RecordFormat, RecordSource
 from watersmeet.runtime.worker_scan import ParquetFiles
@@ -151,13 +152,13 @@ def parquet_files(
 ) -> ParquetFiles | None:
     """Return the stream's Parquet files for workers to read; None where only Spark can read them.
 
-    Only Spark reads other formats, files with options of Spark's reader, file systems that are not mounted, and paths
-    that may stand for several folders. A checkpoint records the files in the same way in both cases.
+    Only Spark reads other formats, files with options of Spark's reader, file systems that workers cannot reach, and
+    paths that may stand for several folders. A checkpoint records the files in the same way in both cases.
     """
     given = options_of(options)
     if given.format != "parquet" or given.format_options or set(given.path) & set("*?[]{}=%"):
         return None
-    root = Storage(spark).local_path(given.path)
+    root = Storage(spark).worker_path(given.path)
     if root is None or "=" in root:
         return None
     # Spark reads only selected columns, so it does not read the files' content
@@ -261,6 +262,7 @@ def _write_batch(frame: DataFrame, key: str, options: Mapping[str, str]) -> None
     given = options_of(options)
     storage = Storage(frame.sparkSession)
     storage.make_folder(given.path)  # Spark's own error for it is not one sentence
+    require_shared(frame.sparkSession, given.path, "the folder")
     staging = f"{given.path}/_staging-{key}"
     writer = frame.write.mode("overwrite").option("escape", '"').options(**_without_prefix(given, f"{given.format}."))
     if given.format == "csv" and given.header:

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from watersmeet.columns import SEQUENCE, TP_TIME
 from watersmeet.errors import ConnectorError
+from watersmeet.filesystems import filesystem_of, is_object_store
 
 #: So many rows are read at once, or rows of so many bytes.
 _ROWS, _BYTES = 131_072, 32 << 20
@@ -48,9 +49,14 @@ class ParquetFile:
 
 def read_parquet(file: ParquetFile, wanted: ParquetRows) -> Iterator[pa.Table]:
     """Yield the rows of a file; raises ``ConnectorError`` if it cannot be read as declared."""
-    path = unquote(urlsplit(file.uri).path)
+    remote = is_object_store(file.uri)
+    path = unquote(file.uri if remote else urlsplit(file.uri).path)
     try:
-        with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as opened:
+        filesystem, inner = filesystem_of(path)
+        # a store answers few large requests sooner than many small ones
+        with pq.ParquetFile(
+            inner, filesystem=filesystem, pre_buffer=remote, coerce_int96_timestamp_unit="us"
+        ) as opened:
             yield from _read(opened, path, file, wanted)
     except (OSError, pa.ArrowException) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__

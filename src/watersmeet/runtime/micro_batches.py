@@ -14,8 +14,8 @@ from watersmeet.runtime.batch_results import BatchResults
 from watersmeet.runtime.dataflow import Resources, build, new_buckets
 from watersmeet.runtime.failures import planning
 from watersmeet.runtime.job import Job, Run, batch_key
-from watersmeet.runtime.masters import workers_are_here
 from watersmeet.runtime.memory_setting import memory_setting
+from watersmeet.runtime.storage import Storage
 from watersmeet.settings.seek import Starts, resolve
 
 
@@ -36,12 +36,13 @@ class MicroBatches:
         buckets = stored.buckets if stored is not None else new_buckets(spark, settings.buckets)
         seek = stored.seek if stored is not None else resolve(spark, settings.seek_to)
         control = spark.readStream.text(job.checkpoint.control)
+        # workers do not reach every file system that Spark can
+        is_reached = Storage(spark).worker_path(job.checkpoint.folder) is not None
         resources = Resources(
             memory=memory_setting(spark, settings.worker_memory),
             side_folder=job.checkpoint.side,
-            # on a cluster, workers may not reach every file system that Spark can
-            hot_key_folder=job.checkpoint.hot_keys if workers_are_here(spark) or settings.skew is not None else None,
-            size_folder=job.checkpoint.sizes if workers_are_here(spark) else None,
+            hot_key_folder=job.checkpoint.hot_keys if is_reached or settings.skew is not None else None,
+            size_folder=job.checkpoint.sizes if is_reached else None,
         )
         with planning(job.name):
             starts = Starts(None if stored is None else stored.starts, has_read=job.checkpoint.has_batches())

@@ -21,6 +21,7 @@ from watersmeet.runtime.micro_batches import MicroBatches
 from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.runtime.real_time.run import RealTime
 from watersmeet.runtime.report import Report, report_of
+from watersmeet.runtime.shared_folders import require_shared
 from watersmeet.settings.secrets import hide
 
 _log = logging.getLogger(__name__)
@@ -110,6 +111,7 @@ class RunningQuery:
         stored = checkpoint.read_plan()
         checkpoint.refuse_sealed(stored)
         checkpoint.prepare()
+        require_shared(self._spark, checkpoint.folder, "the checkpoint")
         if checkpoint.has_ended():
             if self._mode is not QueryMode.BOUNDED:
                 raise CheckpointError(

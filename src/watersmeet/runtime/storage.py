@@ -15,6 +15,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from watersmeet.errors import ConnectorError
+from watersmeet.filesystems import is_object_store
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -68,6 +69,12 @@ class Storage:
         if system.getUri().getScheme() != "file":
             return None
         return str(system.makeQualified(self._path(path)).toUri().getPath())
+
+    @_as_connector_error
+    def worker_path(self, path: str) -> str | None:
+        """By what workers read a file or folder: an absolute local path, or the URI of an object store; else None."""
+        uri = str(self._system(path).makeQualified(self._path(path)).toString())
+        return uri if is_object_store(uri) else self.local_path(path)
 
     @_as_connector_error
     def make_folder(self, path: str) -> None:

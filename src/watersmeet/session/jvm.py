@@ -14,6 +14,7 @@ from pathlib import Path
 from socketserver import BaseServer
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 
@@ -82,11 +83,20 @@ def start_jvm(
 
 
 def not_started(error: Exception) -> WatersmeetError:
-    """The error to raise if Spark does not start."""
+    """The error to raise if Spark does not start, with Spark's own reason if its JVM runs."""
+    if isinstance(error, Py4JJavaError):
+        return WatersmeetError(
+            f"Spark did not start: {_first_line(str(error.java_exception.getMessage() or error.java_exception))}",
+            hint="is the master right, and does every setting in config have a value that Spark allows?",
+        )
     return WatersmeetError(
-        f"Spark did not start: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
+        f"Spark did not start: {_first_line(str(error)) or type(error).__name__}",
         hint="is there a Java 17 or newer (JAVA_HOME)?",
     )
+
+
+def _first_line(text: str) -> str:
+    return text.partition("\n")[0]
 
 
 def silence_end_of_jvm(accumulators: BaseServer) -> None:

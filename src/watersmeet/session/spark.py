@@ -12,9 +12,11 @@ from pathlib import Path
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from watersmeet import filesystems
 from watersmeet.connectors.packages import coordinates
 from watersmeet.errors import ConfigError
 from watersmeet.runtime.fork_server import SOCKET_VARIABLE, fork_server
+from watersmeet.runtime.hadoop_settings import s3_settings
 from watersmeet.runtime.masters import local_cores, with_retries
 from watersmeet.runtime.process_folder import LONGEST_SOCKET_PATH, process_folder
 from watersmeet.runtime.real_time.spark_needs import PIPELINED
@@ -58,6 +60,8 @@ def open_spark(
         spark.sparkContext.pythonExec = worker_python()
         if (server := fork_server()) is not None:
             spark.sparkContext.environment[SOCKET_VARIABLE] = server
+    filesystems.use(s3_settings(spark))
+    spark.sparkContext.environment[filesystems.VARIABLE] = filesystems.for_workers()
     spark.sparkContext.environment[LOG_VARIABLE] = str(process_folder().path / "python-workers.log")
     return spark
 

@@ -1,0 +1,154 @@
+"""A Spark cluster of hosts that share nothing but an object store, or nothing but one folder, on one machine.
+
+``run_in_cluster`` starts a master, executors and a host for the driver (hosts.py), and runs a module there.
+``CLUSTER_MASTER`` holds the master's URL then. With a store, which takes any credentials, ``CLUSTER_STORE`` holds its
+URL and ``CLUSTER_JARS`` what Spark needs to use it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import pyspark
+
+from tests.cluster.hosts import WORK_FOLDER, Host, isolated, repository
+from tests.support.jobs import QUICK_JVM
+from tests.support.spark_jars import s3_jars
+
+EXECUTORS = 3
+_START_SECONDS, _LONGEST_SECONDS = 60.0, 900.0
+_STORE_PORT, _MASTER_PORT = 9000, 7077
+#: Whoever has these may use the store; each process of the cluster finds them in its environment.
+CREDENTIALS = {
+    "AWS_ACCESS_KEY_ID": "reader",
+    "AWS_SECRET_ACCESS_KEY": "not-a-secret",
+    "AWS_DEFAULT_REGION": "us-east-1",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A running cluster."""
+
+    driver: Host
+    executors: tuple[Host, ...]
+    master_url: str
+    store_url: str | None
+
+    def variables(self) -> dict[str, str]:
+        """What the environment of a driver needs."""
+        return {
+            **CREDENTIALS,
+            "CLUSTER_MASTER": self.master_url,
+            **({"CLUSTER_STORE": self.store_url} if self.store_url else {}),
+            "PYTHONPATH": str(repository()),
+        }
+
+    def run(self, command: Sequence[str]) -> int:
+        """Run a program on the driver's host to its end, and return its exit code."""
+        return self.driver.start(command, variables=self.variables()).wait()
+
+
+@contextmanager
+def cluster(logs: Path, executors: int, *, with_store: bool, cores: int = 2, memory: str = "1g") -> Iterator[Cluster]:
+    """Start a cluster, whose processes write to ``logs``; the caller is ``isolated``.
+
+    Without a store the hosts share a folder.
+    """
+    shared = None if with_store else logs / "shared"
+    if shared is not None:
+        shared.mkdir()
+    numbers = {"master": 3, "driver": 4, **{f"executor{number}": 10 + number for number in range(1, executors + 1)}}
+    master, driver, *workers = (Host(name, number, logs, shared) for name, number in numbers.items())
+    master_url = f"spark://{master.address}:{_MASTER_PORT}"
+    spark_class = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
+    moto_server = str(Path(sys.executable).with_name("moto_server"))
+    deploy = "org.apache.spark.deploy"
+    with ExitStack() as stack:
+
+        def start(host: Host, *command: str) -> subprocess.Popen[bytes]:
+            log: IO[bytes] = stack.enter_context((logs / f"{host.name}.log").open("wb"))
+            variables = {
+                **CREDENTIALS,
+                "SPARK_DAEMON_MEMORY": "256m",
+                "SPARK_DAEMON_JAVA_OPTS": QUICK_JVM,
+            }
+            return host.start(command, log, variables)
+
+        processes = [
+            start(master, spark_class, f"{deploy}.master.Master", "--host", master.address, "--webui-port", "8080")
+        ]
+        store_url = None
+        if with_store:
+            store = Host("store", 2, logs)
+            store_url = f"http://{store.address}:{_STORE_PORT}"
+            processes.append(start(store, moto_server, "-H", store.address, "-p", str(_STORE_PORT)))
+        for host in workers:
+            limits = ("--cores", str(cores), "--memory", memory, "--work-dir", WORK_FOLDER)
+            processes.append(
+                start(host, spark_class, f"{deploy}.worker.Worker", "--host", host.address, *limits, master_url)
+            )
+        try:
+            if store_url is not None:
+                _wait_for(f"{store_url}/moto-api/", processes)
+            _wait_for(f"http://{master.address}:8080/json/", processes, f'"aliveworkers" : {executors}')
+            yield Cluster(driver, tuple(workers), master_url, store_url)
+        finally:
+            for process in processes:
+                process.kill()
+            for process in processes:
+                process.wait(10)
+
+
+def _wait_for(url: str, processes: Sequence[subprocess.Popen[bytes]], text: str = "") -> None:
+    """Wait until a page can be read that has the text."""
+    ends = time.monotonic() + _START_SECONDS
+    while time.monotonic() < ends:
+        assert all(process.poll() is None for process in processes), "a process of the cluster has ended: see its log"
+        try:
+            with urlopen(url, timeout=2) as page:
+                if text in page.read().decode():
+                    return
+        except (URLError, OSError):
+            pass
+        time.sleep(0.2)
+    raise TimeoutError(f"{url} has not answered {text!r} for {_START_SECONDS:.0f} s")
+
+
+def run_in_cluster(
+    logs: Path, module: str, *arguments: str, executors: int = EXECUTORS, with_store: bool = True
+) -> subprocess.CompletedProcess[str]:
+    """Start a cluster, run a module on its driver's host, and end all of it; its output comes back."""
+    own = [str(logs), str(executors), "store" if with_store else "folder", module]
+    command = isolated([sys.executable, "-m", "tests.cluster.cluster", *own, *arguments])
+    # on a host nothing can be downloaded
+    environment = {**os.environ, **({"CLUSTER_JARS": ":".join(s3_jars())} if with_store else {})}
+    return subprocess.run(
+        command,
+        cwd=repository(),
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=_LONGEST_SECONDS,
+        check=False,
+    )
+
+
+def _main() -> int:
+    logs, executors, common, module, *arguments = sys.argv[1:]
+    with cluster(Path(logs), int(executors), with_store=common == "store") as running:
+        return running.run([sys.executable, "-m", module, *arguments])
+
+
+if __name__ == "__main__":
+    sys.exit(_main())

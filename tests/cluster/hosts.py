@@ -1,0 +1,100 @@
+"""Hosts that share nothing, on one machine: each has a network, a host name and folders of its own.
+
+They are namespaces of the kernel, made by ``unshare`` and ``ip``, with a bridge between them. What is installed on the
+machine they all see, but none may write to it: each writes to its own ``/tmp`` and ``/dev/shm``, which are in memory.
+
+A process that makes hosts must be alone in namespaces itself: start it by ``isolated``. When it ends, the kernel ends
+all that it has started. Neither needs more rights than a user has, where the kernel lets users make namespaces.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+_BRIDGE = "hosts"
+_NETWORK = "10.77.0"
+_NAMES = "/run/hosts"
+WORK_FOLDER, SHARED_FOLDER = "/dev/shm/work", "/dev/shm/shared"
+#: What the first process in the namespaces does before it runs its program.
+_ENTER = f"""
+mount -t tmpfs tmpfs /run && mkdir /run/netns
+echo "127.0.0.1 localhost" > {_NAMES} && mount --bind {_NAMES} /etc/hosts
+ip link set lo up
+ip link add {_BRIDGE} type bridge && ip addr add {_NETWORK}.1/24 dev {_BRIDGE} && ip link set {_BRIDGE} up
+exec "$@"
+"""
+_ON_HOST = """
+mount -t tmpfs tmpfs /dev/shm && mkdir /dev/shm/work /dev/shm/shared && mount --bind "$WORK" /dev/shm/work
+[ -z "$SHARED" ] || mount --bind "$SHARED" /dev/shm/shared
+mount -o remount,bind,ro / && mount -t tmpfs tmpfs /tmp
+hostname "$HOST" && cd /tmp && exec "$@"
+"""
+
+
+def isolated(command: Sequence[str]) -> list[str]:
+    """The command line that runs a program where it can make hosts."""
+    user = [] if os.getuid() == 0 else ["--user", "--map-root-user"]
+    spaces = ["--net", "--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    return ["unshare", *user, *spaces, "sh", "-ec", _ENTER, "sh", *command]
+
+
+def can_isolate() -> bool:
+    """Whether this machine lets its user make such hosts."""
+    try:
+        return subprocess.run(isolated(["true"]), capture_output=True, timeout=20, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+class Host:
+    """One host; the program that makes it is ``isolated``.
+
+    What it writes to ``WORK_FOLDER`` is in a folder of its own below ``folder`` afterwards.  Hosts with a ``shared``
+    folder have that one in common, as ``SHARED_FOLDER``.
+    """
+
+    def __init__(self, name: str, number: int, folder: Path, shared: Path | None = None) -> None:
+        self.name = name
+        self._shared = shared
+        self._folder = folder / name
+        self._folder.mkdir()
+        self.address = f"{_NETWORK}.{number}"
+        outside = f"v{number}"
+        for line in (
+            f"netns add {name}",
+            f"link add {outside} type veth peer name eth0 netns {name}",
+            f"link set {outside} master {_BRIDGE} up",
+            f"-n {name} link set lo up",
+            f"-n {name} addr add {self.address}/24 dev eth0",
+            f"-n {name} link set eth0 up",
+        ):
+            subprocess.run(["ip", *shlex.split(line)], check=True, capture_output=True, text=True, timeout=20)
+        with Path(_NAMES).open("a") as names:
+            names.write(f"{self.address} {name}\n")
+
+    def start(
+        self, command: Sequence[str], log: IO[bytes] | None = None, variables: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[bytes]:
+        """Start a program on the host; ``log`` takes its output, by default that of this process."""
+        environment = {
+            **os.environ,
+            **(variables or {}),
+            "HOST": self.name,
+            "WORK": str(self._folder),
+            "SHARED": str(self._shared or ""),
+            "SPARK_LOCAL_IP": self.address,
+        }
+        spaces = ["unshare", "--mount", "--uts", "sh", "-ec", _ON_HOST, "sh"]
+        return subprocess.Popen(
+            ["ip", "netns", "exec", self.name, *spaces, *command], stdout=log, stderr=log, env=environment
+        )
+
+
+def repository() -> Path:
+    """The folder of this project."""
+    return Path(__file__).resolve().parents[2]

@@ -1,0 +1,44 @@
+"""A cluster whose hosts share nothing but an object store, or one folder: every join is exact, also while hosts die."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.cluster import run_in_cluster
+from tests.cluster.hosts import can_isolate
+from tests.cluster.kinds import QUERIES
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.timeout(1000),
+    pytest.mark.skipif(not can_isolate(), reason="this machine lets its user make no hosts"),
+]
+
+
+def test_hosts_that_share_a_folder(tmp_path: Path) -> None:
+    run = run_in_cluster(tmp_path, "tests.cluster.kinds", "2", "1", "left", executors=2, with_store=False)
+    assert run.stdout.splitlines() == ["left: equal to the batch answer, 1233 rows"], run.stderr[-4000:]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("buckets", [8, 64])
+def test_every_kind_of_join(buckets: int, tmp_path: Path) -> None:
+    run = run_in_cluster(tmp_path, "tests.cluster.kinds", str(buckets), "3")
+    assert [line.split(",")[0] for line in run.stdout.splitlines()] == [
+        f"{name}: equal to the batch answer" for name in QUERIES
+    ], run.stdout + run.stderr[-4000:]
+
+
+@pytest.mark.slow
+def test_what_only_the_driver_sees_is_refused(tmp_path: Path) -> None:
+    run = run_in_cluster(tmp_path, "tests.cluster.refusals", executors=2)
+    assert run.returncode == 0, run.stdout + run.stderr[-4000:]
+    assert run.stdout.count("is on the disk of the driver, and the executors on executor1, executor2 do not") == 4
+
+
+@pytest.mark.slow
+def test_executors_that_die_and_one_that_is_cut_off(tmp_path: Path) -> None:
+    run = run_in_cluster(tmp_path, "tests.cluster.faults")
+    assert run.returncode == 0, run.stdout + run.stderr[-4000:]

@@ -1,0 +1,103 @@
+"""Where a path is, and how an object store is reached: by Hadoop's settings, which workers have from the driver."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+
+import pyarrow.fs
+import pytest
+
+from watersmeet import filesystems
+from watersmeet.filesystems import filesystem_of, is_object_store, s3_arguments
+
+STORE = {
+    "fs.s3a.endpoint": "http://store:9000",
+    "fs.s3a.access.key": "reader",
+    "fs.s3a.secret.key": "s3cr3t",
+    "fs.s3a.bucket.other.endpoint": "elsewhere:9000",
+    "fs.s3a.bucket.other.endpoint.region": "eu-central-1",
+    "fs.s3a.bucket.open.aws.credentials.provider": "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider",
+}
+
+
+@pytest.fixture(autouse=True)
+def forgotten() -> Iterator[None]:
+    yield
+    filesystems.use({})
+
+
+@pytest.mark.parametrize(
+    ("path", "is_store"),
+    [
+        ("s3a://lake/a b/c.parquet", True),
+        ("s3://lake", True),
+        ("s3n://lake/x", True),
+        ("file:/lake/x", False),
+        ("hdfs://lake/x", False),
+        ("/s3a:/lake", False),
+    ],
+)
+def test_what_is_an_object_store(path: str, is_store: bool) -> None:
+    assert is_object_store(path) is is_store
+
+
+@pytest.mark.parametrize(
+    ("settings", "bucket", "expected"),
+    [
+        ({}, "lake", {}),
+        ({"fs.s3a.endpoint": "s3.amazonaws.com"}, "lake", {}),
+        ({"fs.s3a.endpoint.region": "eu-west-1"}, "lake", {"region": "eu-west-1"}),
+        (
+            STORE,
+            "lake",
+            {
+                "scheme": "http",
+                "endpoint_override": "store:9000",
+                "region": "us-east-1",
+                "access_key": "reader",
+                "secret_key": "s3cr3t",
+            },
+        ),
+        (
+            STORE,
+            "other",
+            {
+                "scheme": "https",
+                "endpoint_override": "elsewhere:9000",
+                "region": "eu-central-1",
+                "access_key": "reader",
+                "secret_key": "s3cr3t",
+            },
+        ),
+        ({name: STORE[name] for name in STORE if "open" in name}, "open", {"anonymous": True}),
+        (
+            {"fs.s3a.endpoint": "store:9000", "fs.s3a.connection.ssl.enabled": "false"},
+            "lake",
+            {"scheme": "http", "endpoint_override": "store:9000", "region": "us-east-1"},
+        ),
+    ],
+)
+def test_how_a_bucket_is_reached(settings: Mapping[str, str], bucket: str, expected: Mapping[str, str]) -> None:
+    filesystems.use(settings)
+    assert s3_arguments(bucket) == expected
+
+
+def test_a_path_in_a_bucket_may_hold_what_has_a_meaning_in_uris() -> None:
+    filesystems.use(STORE)
+    filesystem, inner = filesystem_of("s3a://lake//a b/100%25#1.parquet")
+    assert isinstance(filesystem, pyarrow.fs.S3FileSystem)
+    assert inner == "lake/a b/100%25#1.parquet"
+    assert filesystem_of("s3a://lake/x")[0] is filesystem
+
+
+def test_a_worker_reaches_what_its_driver_does() -> None:
+    filesystems.use(STORE)
+    program = "import json; from watersmeet.filesystems import s3_arguments; print(json.dumps(s3_arguments('lake')))"
+    environment = {filesystems.VARIABLE: filesystems.for_workers(), "PYTHONPATH": ":".join(sys.path)}
+    run = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert json.loads(run.stdout) == s3_arguments("lake")
