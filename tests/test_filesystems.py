@@ -21,12 +21,13 @@ STORE = {
     "fs.s3a.bucket.other.endpoint.region": "eu-central-1",
     "fs.s3a.bucket.open.aws.credentials.provider": "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider",
 }
+KEYED = {"fs.s3a.bucket.lake.aws.credentials.provider": "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"}
 
 
 @pytest.fixture(autouse=True)
 def forgotten() -> Iterator[None]:
     yield
-    filesystems.use({})
+    filesystems.set_s3_settings({})
 
 
 @pytest.mark.parametrize(
@@ -35,6 +36,9 @@ def forgotten() -> Iterator[None]:
         ("s3a://lake/a b/c.parquet", True),
         ("s3://lake", True),
         ("s3n://lake/x", True),
+        ("s3://lake/x?endpoint_override=here:9000", False),  # Arrow's own syntax
+        ("s3://key:secret@lake/x", False),
+        ("s3://lake/what?.parquet", True),
         ("file:/lake/x", False),
         ("hdfs://lake/x", False),
         ("/s3a:/lake", False),
@@ -72,7 +76,24 @@ def test_what_is_an_object_store(path: str, is_store: bool) -> None:
                 "secret_key": "s3cr3t",
             },
         ),
-        ({name: STORE[name] for name in STORE if "open" in name}, "open", {"anonymous": True}),
+        (
+            STORE,
+            "open",
+            {"anonymous": True, "scheme": "http", "endpoint_override": "store:9000", "region": "us-east-1"},
+        ),
+        ({"fs.s3a.access.key": "reader"}, "lake", {}),
+        ({"fs.s3a.endpoint": "https://s3.eu-central-1.amazonaws.com"}, "lake", {"region": "eu-central-1"}),
+        (
+            {**STORE, "fs.s3a.aws.credentials.provider": "a.AnonymousAWSCredentialsProvider", **KEYED},
+            "lake",
+            {
+                "scheme": "http",
+                "endpoint_override": "store:9000",
+                "region": "us-east-1",
+                "access_key": "reader",
+                "secret_key": "s3cr3t",
+            },
+        ),
         (
             {"fs.s3a.endpoint": "store:9000", "fs.s3a.connection.ssl.enabled": "false"},
             "lake",
@@ -81,12 +102,12 @@ def test_what_is_an_object_store(path: str, is_store: bool) -> None:
     ],
 )
 def test_how_a_bucket_is_reached(settings: Mapping[str, str], bucket: str, expected: Mapping[str, str]) -> None:
-    filesystems.use(settings)
+    filesystems.set_s3_settings(settings)
     assert s3_arguments(bucket) == expected
 
 
 def test_a_path_in_a_bucket_may_hold_what_has_a_meaning_in_uris() -> None:
-    filesystems.use(STORE)
+    filesystems.set_s3_settings(STORE)
     filesystem, inner = filesystem_of("s3a://lake//a b/100%25#1.parquet")
     assert isinstance(filesystem, pyarrow.fs.S3FileSystem)
     assert inner == "lake/a b/100%25#1.parquet"
@@ -94,9 +115,9 @@ def test_a_path_in_a_bucket_may_hold_what_has_a_meaning_in_uris() -> None:
 
 
 def test_a_worker_reaches_what_its_driver_does() -> None:
-    filesystems.use(STORE)
+    filesystems.set_s3_settings(STORE)
     program = "import json; from watersmeet.filesystems import s3_arguments; print(json.dumps(s3_arguments('lake')))"
-    environment = {filesystems.VARIABLE: filesystems.for_workers(), "PYTHONPATH": ":".join(sys.path)}
+    environment = {filesystems.SETTINGS_VARIABLE: filesystems.encoded_s3_settings(), "PYTHONPATH": ":".join(sys.path)}
     run = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60, check=True
     )

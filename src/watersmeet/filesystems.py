@@ -1,8 +1,8 @@
 """The file systems on which tasks read and write files: local ones, object stores, and what else Arrow knows.
 
 Object stores by the S3 protocol are reached as Spark reaches them, by Hadoop's settings ``fs.s3a.*``.  The driver reads
-these once and hands them to its workers in a variable of their environment.  What they leave open, the variables and
-files that all programs for S3 use tell: ``AWS_ACCESS_KEY_ID`` and so on.
+these once and hands them to its workers in a variable of their environment.  Anything not set there comes from the
+usual variables and files of AWS.
 """
 
 from __future__ import annotations
@@ -16,70 +16,76 @@ from typing import Any
 
 import pyarrow.fs
 
-#: The variable in which workers find what was given to ``use``.
-VARIABLE = "WATERSMEET_S3"
-_SETTINGS: dict[str, str] = {}
-_S3 = re.compile(r"s3[an]?://([^/?#]+)/*(.*)", re.DOTALL)
-_PREFIX, _OF_BUCKET = "fs.s3a.", "fs.s3a.bucket."
-_ARGUMENTS = {"access.key": "access_key", "secret.key": "secret_key", "session.token": "session_token"}
-#: What ``endpoint.region`` and ``endpoint`` hold where nothing was set.
-_ANY_REGION, _ANY_ENDPOINT = "us-east-1", "s3.amazonaws.com"
+#: The variable in which workers find what was given to ``set_s3_settings``.
+SETTINGS_VARIABLE = "WATERSMEET_S3"
+S3_PREFIX, S3_BUCKET_PREFIX = "fs.s3a.", "fs.s3a.bucket."
+#: The settings of Hadoop that count here, without their prefix.
+S3_CREDENTIALS = ("access.key", "secret.key", "session.token")
+S3_OTHERS = ("endpoint", "endpoint.region", "connection.ssl.enabled", "aws.credentials.provider")
+
+_settings: dict[str, str] = {}
+#: Arrow has a syntax of its own for keys and endpoints in a URI; such a URI is left to it.
+_S3 = re.compile(r"s3[an]?://([^/?#@]+)(?:/+(?!.*\?(?:region|scheme|endpoint_override)=)(.*))?", re.DOTALL)
+_AWS = re.compile(r"(?:https?://)?s3[.-]([a-z]{2}[a-z0-9-]*-\d)\.amazonaws\.com(?:\.cn)?/?")
+_DEFAULT_REGION, _DEFAULT_ENDPOINT = "us-east-1", "s3.amazonaws.com"
 
 
-def use(settings: Mapping[str, str]) -> None:
-    """Reach object stores by these settings of Hadoop, in this process; names begin with ``fs.s3a.``."""
-    _SETTINGS.clear()
-    _SETTINGS.update(settings)
+def set_s3_settings(settings: Mapping[str, str]) -> None:
+    """Reach object stores by these settings of Hadoop, in this process."""
+    _settings.clear()
+    _settings.update(settings)
 
 
-def for_workers() -> str:
-    """The value of ``VARIABLE`` for workers, by which they reach what this process does."""
-    return json.dumps(_SETTINGS, sort_keys=True)
+def encoded_s3_settings() -> str:
+    """The value of ``SETTINGS_VARIABLE`` for workers, by which they reach what this process does."""
+    return json.dumps(_settings, sort_keys=True)
 
 
 def is_object_store(path: str) -> bool:
     """Whether a path is on an object store that Arrow reads by the S3 protocol."""
-    return _S3.match(path) is not None
+    return _S3.fullmatch(path) is not None
 
 
 def filesystem_of(path: str) -> tuple[pyarrow.fs.FileSystem, str]:
     """The file system of a path or URI, and the path on it."""
     if (found := _S3.fullmatch(path)) is not None:
-        bucket, inner = found.groups()
-        arguments = s3_arguments(bucket)
-        return _s3(json.dumps(arguments, sort_keys=True)), f"{bucket}/{inner}".rstrip("/")
+        bucket, inner = found.groups(default="")
+        return _s3(bucket, json.dumps(s3_arguments(bucket), sort_keys=True)), f"{bucket}/{inner}".rstrip("/")
     if "://" in path:
-        filesystem, inner = pyarrow.fs.FileSystem.from_uri(path)
+        filesystem, inner = pyarrow.fs.FileSystem.from_uri(re.sub(r"^s3[an]://", "s3://", path))
         return filesystem, str(inner)
     return pyarrow.fs.LocalFileSystem(), path.removeprefix("file:")
 
 
 def s3_arguments(bucket: str) -> dict[str, Any]:
     """The arguments of Arrow's file system for a bucket; a setting for it alone comes before one for all."""
-    own = f"{_OF_BUCKET}{bucket}."
-    settings = _known()
-    names = {name.removeprefix(_PREFIX) for name in settings} | {name.removeprefix(own) for name in settings}
-    given = {name: settings.get(own + name) or settings.get(_PREFIX + name) or "" for name in names}
-    arguments: dict[str, Any] = {ours: given[name] for name, ours in _ARGUMENTS.items() if given.get(name)}
-    endpoint = given.get("endpoint", "")
-    if endpoint and endpoint != _ANY_ENDPOINT:
-        plain = "://" not in endpoint and given.get("connection.ssl.enabled") == "false"
-        arguments["scheme"] = "http" if plain or endpoint.startswith("http://") else "https"
-        arguments["endpoint_override"] = endpoint.partition("://")[2] or endpoint
-        arguments["region"] = _ANY_REGION  # where there is none, any will do
-    if given.get("endpoint.region"):
-        arguments["region"] = given["endpoint.region"]
-    if "Anonymous" in given.get("aws.credentials.provider", ""):
+    known = _settings or json.loads(os.environ.get(SETTINGS_VARIABLE, "{}"))
+
+    def setting(name: str) -> str:
+        return known.get(f"{S3_BUCKET_PREFIX}{bucket}.{name}") or known.get(S3_PREFIX + name) or ""
+
+    arguments: dict[str, Any] = {}
+    if setting("aws.credentials.provider").rpartition(".")[2].startswith("Anonymous"):
         arguments["anonymous"] = True
+    elif setting("access.key") and setting("secret.key"):
+        arguments |= {name.replace(".", "_"): setting(name) for name in S3_CREDENTIALS if setting(name)}
+    endpoint, region = setting("endpoint"), setting("endpoint.region")
+    if (of_aws := _AWS.fullmatch(endpoint)) is not None:
+        region = region or of_aws[1]
+    elif endpoint and endpoint != _DEFAULT_ENDPOINT:
+        is_plain = setting("connection.ssl.enabled") == "false" if "://" not in endpoint else endpoint[:5] == "http:"
+        arguments["scheme"] = "http" if is_plain else "https"
+        arguments["endpoint_override"] = endpoint.partition("://")[2] or endpoint
+        region = region or _DEFAULT_REGION  # a store that is not AWS has none, and any will do
+    if region:
+        arguments["region"] = region
     return arguments
 
 
-def _known() -> dict[str, str]:
-    """What this process was told, or, in a worker, what its environment holds."""
-    return _SETTINGS or json.loads(os.environ.get(VARIABLE, "{}"))
-
-
 @cache
-def _s3(arguments: str) -> pyarrow.fs.S3FileSystem:
-    """Return one file system for all that has the same arguments: it keeps connections open."""
-    return pyarrow.fs.S3FileSystem(**json.loads(arguments))
+def _s3(bucket: str, encoded: str) -> pyarrow.fs.S3FileSystem:
+    """Return a file system, always the same one for a bucket: it keeps connections open."""
+    arguments = json.loads(encoded)
+    if "region" not in arguments:
+        arguments["region"] = pyarrow.fs.resolve_s3_region(bucket)
+    return pyarrow.fs.S3FileSystem(**arguments)

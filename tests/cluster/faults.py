@@ -52,7 +52,9 @@ def main() -> int:
     query = started.query
     for batch, executor in ((2, 1), (4, 2)):
         _wait_for_batch(query, batch)
-        print(f"batch {batch}: {_kill(f'executor{executor}')} processes of executor {executor} killed", flush=True)
+        killed = _kill(f"executor{executor}")
+        assert killed, f"there was no process of executor {executor}"
+        print(f"batch {batch}: {killed} processes of executor {executor} killed", flush=True)
     _wait_for_batch(query, 6)
     _cut_off("executor3", "down")
     print("batch 6: executor 3 is cut off", flush=True)

@@ -29,9 +29,11 @@ ip link add {_BRIDGE} type bridge && ip addr add {_NETWORK}.1/24 dev {_BRIDGE} &
 exec "$@"
 """
 _ON_HOST = """
-mount -t tmpfs tmpfs /dev/shm && mkdir /dev/shm/work /dev/shm/shared && mount --bind "$WORK" /dev/shm/work
-[ -z "$SHARED" ] || mount --bind "$SHARED" /dev/shm/shared
+mount -t tmpfs tmpfs /dev/shm && cd /dev/shm && mkdir work shared image
+mount --bind "$REPOSITORY" image && mount -o remount,bind,ro image && mount --bind "$WORK" work
+[ -z "$SHARED" ] || mount --bind "$SHARED" shared
 mount -o remount,bind,ro / && mount -t tmpfs tmpfs /tmp
+[ -d "$REPOSITORY" ] || { mkdir -p "$REPOSITORY" && mount --bind image "$REPOSITORY"; }
 hostname "$HOST" && cd /tmp && exec "$@"
 """
 
@@ -85,6 +87,7 @@ class Host:
             **os.environ,
             **(variables or {}),
             "HOST": self.name,
+            "REPOSITORY": str(repository()),
             "WORK": str(self._folder),
             "SHARED": str(self._shared or ""),
             "SPARK_LOCAL_IP": self.address,

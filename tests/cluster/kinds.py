@@ -130,7 +130,8 @@ def main() -> int:
         try:
             assert query.query.wait(SECONDS), f"it has not come to its end in {SECONDS:.0f} s"
             if "p" in query.query.report().rows_in:
-                assert query.query.report().quarantined.get("p") == 1
+                quarantined = query.query.report().quarantined
+                assert quarantined.get("p") == 1, f"quarantined: {quarantined}"
                 assert BAD in side_rows(store, name), "the malformed record has not been kept"
             found = results(store, name)
             wrong = (

@@ -150,6 +150,7 @@ def test_debezium_is_read_as_in_the_harness(spark: SparkSession, mode: str) -> N
         ]
 
 
+@pytest.mark.slow
 def test_insert_may_name_the_delta(spark: SparkSession, tmp_path: Path) -> None:
     stream = stream_of("CREATE MUTABLE STREAM r (c STRING, ts BIGINT, v DECIMAL(30, 9), PRIMARY KEY (c))")
 

@@ -150,6 +150,7 @@ BAD_CSV = {
 }
 
 
+@pytest.mark.slow
 def test_csv(spark: SparkSession) -> None:
     values = ["1,2,3.5,1.25,x,2020-01-01", ",,,,,", '1,2,Inf,1,"a, ""b""\nc",', *BAD_CSV]
     rows = decoded(spark, values, "csv", CELLS, csv__escape='"')

@@ -31,6 +31,7 @@ def records(spark: SparkSession, broker: Broker, topic: str) -> DataFrame:
     return reader.option("subscribe", topic).option("includeHeaders", "true").load()
 
 
+@pytest.mark.slow
 def test_workers_write_what_spark_writes_to_the_same_partitions(
     spark: SparkSession, broker: Broker, topic: str
 ) -> None:

@@ -162,7 +162,8 @@ def test_results_are_those_of_micro_batches(
     assert sum(len(path.read_text().splitlines()) for path in side.glob("*.jsonl")) == 4
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(12, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [2, 12])
 def test_a_killed_worker_loses_nothing(
     spark: SparkSession, broker: Broker, new_topic: Callable[..., str], session: Session, kills: int
 ) -> None:

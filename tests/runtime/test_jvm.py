@@ -5,10 +5,12 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from socketserver import BaseRequestHandler, TCPServer
+from types import SimpleNamespace
 
 import pytest
+from py4j.protocol import Py4JJavaError
 
-from watersmeet.session.jvm import _is_of_use, silence_end_of_jvm
+from watersmeet.session.jvm import _is_of_use, not_started, silence_end_of_jvm
 
 
 @contextmanager
@@ -50,3 +52,19 @@ def test_the_end_of_spark_prints_no_stack_trace(
         with socket.create_connection(server.socket.getsockname()):
             server.handle_request()
     assert ("Traceback" in capsys.readouterr().err) is is_printed
+
+
+class JavaError(Py4JJavaError):  # type: ignore[misc]
+    """What py4j raises for an exception of Spark's."""
+
+    def __init__(self, message: str) -> None:
+        self.java_exception = SimpleNamespace(getMessage=lambda: message)
+
+
+def test_spark_s_own_reason_is_told_if_it_does_not_start() -> None:
+    error = not_started(JavaError("requirement failed: spark.network.timeout is too short\n\tat Spark"))
+    assert str(error).splitlines() == [
+        "Spark did not start: requirement failed: spark.network.timeout is too short",
+        "hint: is the master right, and does every setting in config have a value that Spark allows?",
+    ]
+    assert "Java 17" in str(not_started(RuntimeError("Java gateway process exited")))

@@ -54,11 +54,13 @@ class FakeHost:
 def test_a_query_stops_that_was_asked_to_while_it_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
     host = FakeHost()
     monkeypatch.setattr(query, "MicroBatches", lambda *_: host)
+    monkeypatch.setattr(query, "require_shared", lambda *_: None)
     checkpoint = SimpleNamespace(
         read_counters=dict,
         read_plan=lambda: None,
         refuse_sealed=lambda _: None,
         prepare=lambda: None,
+        folder="",
         has_ended=lambda: False,
         write_counters=lambda _: None,
     )

@@ -28,6 +28,22 @@ def test_a_folder_that_all_see_is_made_and_left_as_it_is(spark: SparkSession, tm
     assert not (tmp_path / "new").exists()
 
 
+def test_a_folder_is_looked_at_again_when_there_are_other_executors(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Path] = []
+
+    def ask(_: SparkSession, marker: Path) -> list[tuple[str, bool]]:
+        asked.append(marker)
+        return []
+
+    monkeypatch.setattr(shared_folders, "_ask", ask)
+    for executors in ("a", "a", "ab"):
+        monkeypatch.setattr(shared_folders, "_executors", lambda _, those=executors: frozenset(those))
+        require_shared(spark, str(tmp_path), "the checkpoint")
+    assert len(asked) == 2
+
+
 def test_a_folder_that_cannot_be_made(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match=r"the checkpoint .*/file/below cannot be written: Not a directory"):

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import watersmeet
 from watersmeet.errors import ConfigError, WatersmeetError
+from watersmeet.session import session as session_module
 from watersmeet.session.joins import How
 from watersmeet.session.results import Stream
 
@@ -133,6 +134,7 @@ def test_temporal_join_as_of_another_time(streams: tuple[DataFrame, DataFrame], 
     assert found == [(1, 12, None), (1, 14, None), (3, 45, "c"), (4, 50, None), (8, 100, None)]
 
 
+@pytest.mark.slow
 def test_temporal_join_by_another_column_and_version(
     spark: SparkSession, streams: tuple[DataFrame, DataFrame], tmp_path: Path
 ) -> None:
@@ -217,3 +219,27 @@ def test_a_registered_frame_in_sql(spark: SparkSession, streams: tuple[DataFrame
     assert found.frame.isStreaming
     assert found.frame.columns == ["item", "tag"]
     assert results(found.frame, tmp_path) == [("a", "A1"), ("a", "A1")]
+
+
+def test_bad_rows_that_no_folder_would_keep_are_counted(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """On a cluster whose executors do not see the workspace."""
+
+    def not_shared(spark: SparkSession, folder: str, what: str) -> None:
+        raise ConfigError(f"{what} {folder} is on the disk of the driver")
+
+    monkeypatch.setattr(session_module, "require_shared", not_shared)
+    (tmp_path / "o").mkdir()
+    (tmp_path / "o" / "1.json").write_text('{"id": 1, "ts": 7}\nno record\n')
+    session = watersmeet.connect(spark, workspace=tmp_path / "workspace")
+    session.sql(
+        f"CREATE STREAM o (id BIGINT, ts BIGINT) WITH (connector = 'files', path = '{tmp_path}/o', format = 'json')"
+    )
+    frame = session.sql("SELECT id, ts FROM o")
+    assert isinstance(frame, Stream)
+    assert results(frame.frame, tmp_path) == [(1, 7)]
+    assert "bad rows of select_" in caplog.text
+    assert not list(tmp_path.rglob("*.jsonl"))
+    with pytest.raises(ConfigError, match="the workspace"):
+        session.sql("SELECT id, ts FROM o SETTINGS skew = 'spread'")

@@ -81,6 +81,7 @@ def test_a_batch_that_runs_again_evicts_the_same_rows(
     assert disturbed[2].evicted == undisturbed[2].evicted
 
 
+@pytest.mark.slow
 def test_every_row_is_in_a_result_and_every_evicted_one_is_kept(
     spark: SparkSession, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,6 +53,7 @@ def side_rows(workspace: Path) -> list[dict[str, str]]:
     return [json.loads(line) for path in workspace.rglob("*.jsonl") for line in path.read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_late_rows_go_whole_to_the_stream_named(session: Session, tmp_path: Path) -> None:
     out = folder_sink(session, tmp_path / "out")
     job = f"INSERT INTO sink {JOIN} SETTINGS late_rows = 'tardy'"

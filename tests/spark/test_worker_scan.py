@@ -207,6 +207,7 @@ def test_a_file_that_does_not_fit_is_told_in_one_sentence(spark: SparkSession, t
     assert raised.value.hint == "declare the column as the files have it, and CAST it in the query"
 
 
+@pytest.mark.slow
 def test_two_runs_of_one_frame_do_not_touch_each_other_s_rows(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -140,7 +140,7 @@ class EmbeddedLog:
 
     def _require_shared(self, spark: SparkSession) -> None:
         """Raise ``ConfigError`` if there are workers that do not see the workspace."""
-        require_shared(spark, str(self.folder), "the workspace's stream")
+        require_shared(spark, f"file:{self.folder.absolute()}", "the embedded stream in")
 
     def _rows(
         self, reader: Callable[[], DataFrameReader | DataStreamReader], columns: StructType, baseline: int | None

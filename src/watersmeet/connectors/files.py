@@ -24,7 +24,7 @@ from watersmeet.connectors.sink_changelogs import Changelogs
 from watersmeet.errors import ConfigError, ConnectorError
 from watersmeet.records.lines import LINE_SCHEMA, LineReader
 from watersmeet.runtime.dataflow import Source
-from watersmeet.runtime.shared_folders import require_shared
+from watersmeet.runtime.shared_folders import SHARED_OR_STORE, require_shared
 from watersmeet.runtime.storage import Storage
 from watersmeet.runtime.worker_records import RecordFormat, RecordSource
 from watersmeet.runtime.worker_scan import ParquetFiles
@@ -262,7 +262,7 @@ def _write_batch(frame: DataFrame, key: str, options: Mapping[str, str]) -> None
     given = options_of(options)
     storage = Storage(frame.sparkSession)
     storage.make_folder(given.path)  # Spark's own error for it is not one sentence
-    require_shared(frame.sparkSession, given.path, "the folder")
+    require_shared(frame.sparkSession, given.path, "the sink's folder", SHARED_OR_STORE)
     staging = f"{given.path}/_staging-{key}"
     writer = frame.write.mode("overwrite").option("escape", '"').options(**_without_prefix(given, f"{given.format}."))
     if given.format == "csv" and given.header:

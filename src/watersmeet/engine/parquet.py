@@ -49,14 +49,10 @@ class ParquetFile:
 
 def read_parquet(file: ParquetFile, wanted: ParquetRows) -> Iterator[pa.Table]:
     """Yield the rows of a file; raises ``ConnectorError`` if it cannot be read as declared."""
-    remote = is_object_store(file.uri)
-    path = unquote(file.uri if remote else urlsplit(file.uri).path)
+    path = unquote(file.uri if is_object_store(file.uri) else urlsplit(file.uri).path)
     try:
         filesystem, inner = filesystem_of(path)
-        # a store answers few large requests sooner than many small ones
-        with pq.ParquetFile(
-            inner, filesystem=filesystem, pre_buffer=remote, coerce_int96_timestamp_unit="us"
-        ) as opened:
+        with pq.ParquetFile(inner, filesystem=filesystem, coerce_int96_timestamp_unit="us") as opened:
             yield from _read(opened, path, file, wanted)
     except (OSError, pa.ArrowException) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__

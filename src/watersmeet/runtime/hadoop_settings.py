@@ -2,42 +2,46 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-_PREFIX = "fs.s3a."
-_OF_BUCKET = f"{_PREFIX}bucket."
-#: Of these, Hadoop may keep the values in a file of its own, which only it can read.
-_SECRETS = ("access.key", "secret.key", "session.token")
-_PLAIN = ("endpoint", "endpoint.region")
-_PROVIDER, _TLS = "aws.credentials.provider", "connection.ssl.enabled"
+from watersmeet.filesystems import S3_BUCKET_PREFIX, S3_CREDENTIALS, S3_OTHERS, S3_PREFIX
+from watersmeet.settings import secrets
+
+_log = logging.getLogger(__name__)
 
 
 def s3_settings(spark: SparkSession) -> dict[str, str]:
-    """Hadoop's settings for S3 that say where a store is and who asks, by their full names; not its defaults."""
+    """Hadoop's settings for S3 that say where a store is and who asks, by their full names."""
     configuration: Any = spark._jsparkSession.sessionState().newHadoopConf()
     settings: dict[str, str] = {}
-    for prefix in (_PREFIX, *_prefixes_of_buckets(configuration)):
-        for name in _PLAIN:
-            settings[prefix + name] = str(configuration.getTrimmed(prefix + name) or "")
-        for name in _SECRETS:
-            secret = configuration.getPassword(prefix + name)
-            settings[prefix + name] = "".join(map(str, secret or ())).strip()
-        if "Anonymous" in (provider := str(configuration.getTrimmed(prefix + _PROVIDER) or "")):
-            settings[prefix + _PROVIDER] = provider
-        if configuration.getTrimmed(prefix + _TLS) == "false":
-            settings[prefix + _TLS] = "false"
+    for prefix in (S3_PREFIX, *_prefixes_of_buckets(configuration)):
+        settings |= {prefix + name: str(configuration.getTrimmed(prefix + name) or "") for name in S3_OTHERS}
+        settings |= {prefix + name: _secret(configuration, prefix + name) for name in S3_CREDENTIALS}
     return {name: value for name, value in settings.items() if value}
+
+
+def _secret(configuration: Any, name: str) -> str:
+    """Return a credential, which may be kept in a file of Hadoop's that only Hadoop can read."""
+    try:
+        value = "".join(map(str, configuration.getPassword(name) or ())).strip()
+    except Py4JJavaError as error:
+        _log.warning("%s cannot be read, so workers do not have it: %s", name, error.java_exception.getMessage())
+        return ""
+    if value:
+        secrets.remember({name: value})
+    return value
 
 
 def _prefixes_of_buckets(configuration: Any) -> list[str]:
     """What the names of settings for one bucket begin with; a bucket's name may hold points."""
-    names = (*_PLAIN, *_SECRETS, _PROVIDER, _TLS)
     found = {
         str(given).removesuffix(name)
-        for given in configuration.getPropsWithPrefix(_OF_BUCKET)
-        for name in names
+        for given in configuration.getPropsWithPrefix(S3_BUCKET_PREFIX)
+        for name in (*S3_OTHERS, *S3_CREDENTIALS)
         if str(given).endswith(f".{name}")
     }
-    return sorted(f"{_OF_BUCKET}{each}" for each in found)
+    return sorted(S3_BUCKET_PREFIX + each for each in found)

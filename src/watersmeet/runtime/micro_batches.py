@@ -14,6 +14,7 @@ from watersmeet.runtime.batch_results import BatchResults
 from watersmeet.runtime.dataflow import Resources, build, new_buckets
 from watersmeet.runtime.failures import planning
 from watersmeet.runtime.job import Job, Run, batch_key
+from watersmeet.runtime.masters import workers_are_here
 from watersmeet.runtime.memory_setting import memory_setting
 from watersmeet.runtime.storage import Storage
 from watersmeet.settings.seek import Starts, resolve
@@ -36,8 +37,8 @@ class MicroBatches:
         buckets = stored.buckets if stored is not None else new_buckets(spark, settings.buckets)
         seek = stored.seek if stored is not None else resolve(spark, settings.seek_to)
         control = spark.readStream.text(job.checkpoint.control)
-        # workers do not reach every file system that Spark can
-        is_reached = Storage(spark).worker_path(job.checkpoint.folder) is not None
+        # on a cluster, workers do not reach every file system that Spark can
+        is_reached = workers_are_here(spark) or Storage(spark).worker_path(job.checkpoint.folder) is not None
         resources = Resources(
             memory=memory_setting(spark, settings.worker_memory),
             side_folder=job.checkpoint.side,

@@ -21,7 +21,7 @@ from watersmeet.runtime.micro_batches import MicroBatches
 from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.runtime.real_time.run import RealTime
 from watersmeet.runtime.report import Report, report_of
-from watersmeet.runtime.shared_folders import require_shared
+from watersmeet.runtime.shared_folders import SHARED_OR_STORE, require_shared
 from watersmeet.settings.secrets import hide
 
 _log = logging.getLogger(__name__)
@@ -111,7 +111,7 @@ class RunningQuery:
         stored = checkpoint.read_plan()
         checkpoint.refuse_sealed(stored)
         checkpoint.prepare()
-        require_shared(self._spark, checkpoint.folder, "the checkpoint")
+        require_shared(self._spark, checkpoint.folder, "the checkpoint", SHARED_OR_STORE)
         if checkpoint.has_ended():
             if self._mode is not QueryMode.BOUNDED:
                 raise CheckpointError(

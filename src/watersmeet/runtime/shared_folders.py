@@ -10,51 +10,71 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from watersmeet.errors import ConfigError
+from watersmeet.errors import ConfigError, WatersmeetError
 from watersmeet.runtime.masters import workers_are_here
 from watersmeet.runtime.storage import Storage
 
+_HINT = "name a folder that all machines share, at the same path on all"
+#: The hint where a URI will do as well.
+SHARED_OR_STORE = f"{_HINT}, or a URI such as s3a://BUCKET/FOLDER"
 #: Tasks for each core: Spark may give one executor several before another has its first.
 _TASKS = 4
 _TASK_SECONDS = 0.1
-#: What has been found to be shared, by Spark application.
-_shared: set[tuple[str, str]] = set()
+#: What has been found to be shared, by Spark application and the executors that it had.
+_shared: set[tuple[str, frozenset[str], str]] = set()
 
 
-def require_shared(spark: SparkSession, folder: str, what: str) -> None:
+def require_shared(spark: SparkSession, folder: str, what: str, hint: str = _HINT) -> None:
     """Raise ``ConfigError`` if workers on other machines do not see a local folder, which is made if it is not there.
 
-    The error begins with ``what``, such as "the checkpoint".  URIs of other file systems are left to those.
+    The error begins with ``what``, such as "the checkpoint".  URIs of other file systems are left to those.  Executors
+    that come later are checked when a folder is used again.  Raises ``WatersmeetError`` if workers cannot run at all.
     """
     if workers_are_here(spark) or (path := Storage(spark).local_path(folder)) is None:
         return
-    key = (str(spark.sparkContext.applicationId), path)
+    key = (str(spark.sparkContext.applicationId), _executors(spark), path)
     if key in _shared:
         return
-    marker = Path(path, f".{uuid.uuid4().hex}")
+    marker = Path(path, f".{uuid.uuid4().hex}.tmp")
     try:
         marker.parent.mkdir(parents=True, exist_ok=True)
         marker.touch()
     except OSError as error:
-        raise ConfigError(f"{what} {path} cannot be written: {error.strerror}", hint=_hint()) from None
+        raise ConfigError(f"{what} {path} cannot be written: {error.strerror}", hint=hint) from None
     try:
-        tasks = _TASKS * spark.sparkContext.defaultParallelism
-        seen = spark.sparkContext.parallelize(range(tasks), tasks).mapPartitions(partial(_sees, str(marker))).collect()
+        seen = _ask(spark, marker)
     finally:
         with suppress(OSError):
             marker.unlink()
     if blind := sorted({host for host, sees in seen if not sees}):
         raise ConfigError(
             f"{what} {path} is on the disk of the driver, and the executors on {', '.join(blind)} do not see it",
-            hint=_hint(),
+            hint=hint,
         )
     _shared.add(key)
 
 
-def _hint() -> str:
-    return "name a folder that all machines share, at the same path on all, or a URI such as s3a://BUCKET/FOLDER"
+def _executors(spark: SparkSession) -> frozenset[str]:
+    """The addresses of the executors that Spark has now, and of the driver."""
+    status = spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()
+    return frozenset(f"{each.host()}:{each.port()}" for each in status)
+
+
+def _ask(spark: SparkSession, marker: Path) -> list[tuple[str, bool]]:
+    context = spark.sparkContext
+    tasks = _TASKS * context.defaultParallelism
+    try:
+        return context.parallelize(range(tasks), tasks).mapPartitions(partial(_sees, str(marker))).collect()
+    except Py4JJavaError as error:
+        reason = str(error.java_exception.getMessage()).strip().splitlines()
+        raise WatersmeetError(
+            f"no task can run on this cluster: {next(iter(reason), type(error).__name__)}",
+            detail=next((line for line in reversed(reason) if "Error" in line), None),
+            hint="is Watersmeet installed in the Python of every executor (PYSPARK_PYTHON)?",
+        ) from None
 
 
 def _sees(marker: str, _rows: Iterator[int]) -> Iterator[tuple[str, bool]]:

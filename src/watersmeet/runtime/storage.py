@@ -71,9 +71,14 @@ class Storage:
         return str(system.makeQualified(self._path(path)).toUri().getPath())
 
     @_as_connector_error
+    def uri(self, path: str) -> str:
+        """The whole URI: a path without a scheme is on the default file system."""
+        return str(self._system(path).makeQualified(self._path(path)).toString())
+
+    @_as_connector_error
     def worker_path(self, path: str) -> str | None:
-        """By what workers read a file or folder: an absolute local path, or the URI of an object store; else None."""
-        uri = str(self._system(path).makeQualified(self._path(path)).toString())
+        """The local path or S3 URI under which workers reach a file or folder; None if they cannot."""
+        uri = self.uri(path)
         return uri if is_object_store(uri) else self.local_path(path)
 
     @_as_connector_error

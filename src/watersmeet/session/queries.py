@@ -123,7 +123,9 @@ class Queries:
     def checkpoint(self, name: str, folder: str | None) -> Checkpoint:
         """The checkpoint of the query of that name, in the job's folder or in the workspace."""
         path = f"{folder.rstrip('/')}/{name}" if folder else str(self._workspace / "queries" / name)
-        return Checkpoint(Storage(self._spark), path)
+        storage = Storage(self._spark)
+        # workers do not know Spark's default file system
+        return Checkpoint(storage, path if storage.local_path(path) is not None else storage.uri(path))
 
     def insert_name(self, target: StreamDef, plan: PhysicalPlan, source: str) -> str:
         """The name of an INSERT INTO … SELECT, which it keeps when the job runs again; other texts get a number."""

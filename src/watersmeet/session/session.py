@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -32,6 +33,7 @@ from watersmeet.runtime.failures import planning
 from watersmeet.runtime.memory_setting import memory_setting
 from watersmeet.runtime.query import RunningQuery
 from watersmeet.runtime.query_mode import QueryMode
+from watersmeet.runtime.shared_folders import require_shared
 from watersmeet.session.listings import description
 from watersmeet.session.modes import in_mode
 from watersmeet.session.queries import Queries, QueryTarget, name_of_insert
@@ -65,6 +67,7 @@ from watersmeet.sql.statements import (
     StopQuery,
 )
 
+_log = logging.getLogger(__name__)
 _PRINT = StreamDef(name="print", columns=(), connector="print")
 
 
@@ -436,10 +439,18 @@ class Session:
                 )
         self.streams.check_tables(physical)
         name = select_name(select.source)
-        side_folder = str(self.workspace / "side" / f"{name}-{uuid.uuid4().hex[:8]}")
+        folder = self.workspace.absolute()
+        side_folder: str | None = f"{folder}/side/{name}-{uuid.uuid4().hex[:8]}"
         # only on request: a restart finds them again, but so does the same SELECT elsewhere in the query
         keeps_log = "skew" in select.query.settings
-        return self._build(physical, side_folder, str(self.workspace / "hot_keys") if keeps_log else None)
+        try:
+            require_shared(self.spark, f"file:{folder}", "the workspace")
+        except ConfigError as error:
+            if physical.query.settings.skew == "spread":
+                raise
+            _log.warning("bad rows of %s will be counted, but not kept: %s", name, error.message)
+            side_folder, keeps_log = None, False
+        return self._build(physical, side_folder, f"{folder}/hot_keys" if keeps_log else None)
 
     def _build(
         self, physical: PhysicalPlan, side_folder: str | None = None, hot_key_folder: str | None = None

@@ -12,9 +12,9 @@ from pathlib import Path
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from watersmeet import filesystems
 from watersmeet.connectors.packages import coordinates
 from watersmeet.errors import ConfigError
+from watersmeet.filesystems import SETTINGS_VARIABLE, encoded_s3_settings, set_s3_settings
 from watersmeet.runtime.fork_server import SOCKET_VARIABLE, fork_server
 from watersmeet.runtime.hadoop_settings import s3_settings
 from watersmeet.runtime.masters import local_cores, with_retries
@@ -60,8 +60,8 @@ def open_spark(
         spark.sparkContext.pythonExec = worker_python()
         if (server := fork_server()) is not None:
             spark.sparkContext.environment[SOCKET_VARIABLE] = server
-    filesystems.use(s3_settings(spark))
-    spark.sparkContext.environment[filesystems.VARIABLE] = filesystems.for_workers()
+    set_s3_settings(s3_settings(spark))
+    spark.sparkContext.environment[SETTINGS_VARIABLE] = encoded_s3_settings()
     spark.sparkContext.environment[LOG_VARIABLE] = str(process_folder().path / "python-workers.log")
     return spark
 
