@@ -12,7 +12,7 @@ ARGS ?=
 .PHONY: help setup demo test test-all test-cluster lint format bench lock clean
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(STAMP): pyproject.toml requirements.lock scripts/setup.sh scripts/java-home.sh
 	@sh scripts/setup.sh

@@ -30,7 +30,7 @@ _S3A = {
     # it needs the SDK's own copy of Netty, which is in a jar of 600 MB only
     "optimized.copy.from.local.enabled": "false",
     # no requests to look for what would be overwritten, or for folders, which a store does not have
-    "performance.flags": "*",
+    "performance.flags": "create,mkdir,delete",
 }
 
 
