@@ -11,9 +11,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 from urllib.error import URLError
@@ -29,41 +28,20 @@ EXECUTORS = 3
 _START_SECONDS, _LONGEST_SECONDS = 60.0, 900.0
 _STORE_PORT, _MASTER_PORT = 9000, 7077
 #: Whoever has these may use the store; each process of the cluster finds them in its environment.
-CREDENTIALS = {
+_CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "reader",
     "AWS_SECRET_ACCESS_KEY": "not-a-secret",
     "AWS_DEFAULT_REGION": "us-east-1",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Cluster:
-    """A running cluster."""
-
-    driver: Host
-    executors: tuple[Host, ...]
-    master_url: str
-    store_url: str | None
-
-    def variables(self) -> dict[str, str]:
-        """What the environment of a driver needs."""
-        return {
-            **CREDENTIALS,
-            "CLUSTER_MASTER": self.master_url,
-            **({"CLUSTER_STORE": self.store_url} if self.store_url else {}),
-            "PYTHONPATH": str(repository()),
-        }
-
-    def run(self, command: Sequence[str]) -> int:
-        """Run a program on the driver's host to its end, and return its exit code."""
-        return self.driver.start(command, variables=self.variables()).wait()
+_DAEMONS = {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": QUICK_JVM}
 
 
 @contextmanager
-def cluster(logs: Path, executors: int, *, with_store: bool, cores: int = 2, memory: str = "1g") -> Iterator[Cluster]:
+def cluster(logs: Path, executors: int, *, with_store: bool) -> Iterator[Callable[[Sequence[str]], int]]:
     """Start a cluster, whose processes write to ``logs``; the caller is ``isolated``.
 
-    Without a store the hosts share a folder.
+    Without a store the hosts share a folder.  What it gives runs a program on the driver's host to its end, and returns
+    the exit code.
     """
     shared = None if with_store else logs / "shared"
     if shared is not None:
@@ -78,31 +56,26 @@ def cluster(logs: Path, executors: int, *, with_store: bool, cores: int = 2, mem
 
         def start(host: Host, *command: str) -> subprocess.Popen[bytes]:
             log: IO[bytes] = stack.enter_context((logs / f"{host.name}.log").open("wb"))
-            variables = {
-                **CREDENTIALS,
-                "SPARK_DAEMON_MEMORY": "256m",
-                "SPARK_DAEMON_JAVA_OPTS": QUICK_JVM,
-            }
-            return host.start(command, log, variables)
+            return host.start(command, log, {**_CREDENTIALS, **_DAEMONS})
 
         processes = [
             start(master, spark_class, f"{deploy}.master.Master", "--host", master.address, "--webui-port", "8080")
         ]
-        store_url = None
+        known = {**_CREDENTIALS, "CLUSTER_MASTER": master_url, "PYTHONPATH": str(repository())}
         if with_store:
             store = Host("store", 2, logs)
-            store_url = f"http://{store.address}:{_STORE_PORT}"
+            known["CLUSTER_STORE"] = f"http://{store.address}:{_STORE_PORT}"
             processes.append(start(store, moto_server, "-H", store.address, "-p", str(_STORE_PORT)))
         for host in workers:
-            limits = ("--cores", str(cores), "--memory", memory, "--work-dir", WORK_FOLDER)
+            limits = ("--cores", "2", "--memory", "1g", "--work-dir", WORK_FOLDER)
             processes.append(
                 start(host, spark_class, f"{deploy}.worker.Worker", "--host", host.address, *limits, master_url)
             )
         try:
-            if store_url is not None:
-                _wait_for(f"{store_url}/moto-api/", processes)
+            if with_store:
+                _wait_for(f"{known['CLUSTER_STORE']}/moto-api/", processes)
             _wait_for(f"http://{master.address}:8080/json/", processes, f'"aliveworkers" : {executors}')
-            yield Cluster(driver, tuple(workers), master_url, store_url)
+            yield lambda command: driver.start(command, variables=known).wait()
         finally:
             for process in processes:
                 process.kill()
@@ -146,8 +119,8 @@ def run_in_cluster(
 
 def _main() -> int:
     logs, executors, common, module, *arguments = sys.argv[1:]
-    with cluster(Path(logs), int(executors), with_store=common == "store") as running:
-        return running.run([sys.executable, "-m", module, *arguments])
+    with cluster(Path(logs), int(executors), with_store=common == "store") as run:
+        return run([sys.executable, "-m", module, *arguments])
 
 
 if __name__ == "__main__":
