@@ -22,6 +22,14 @@ STORE = {
     "fs.s3a.bucket.open.aws.credentials.provider": "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider",
 }
 KEYED = {"fs.s3a.bucket.lake.aws.credentials.provider": "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"}
+#: The arguments that come of ``STORE``.
+REACHED = {
+    "scheme": "http",
+    "endpoint_override": "store:9000",
+    "region": "us-east-1",
+    "access_key": "reader",
+    "secret_key": "s3cr3t",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -57,24 +65,12 @@ def test_what_is_an_object_store(path: str, is_store: bool) -> None:
         (
             STORE,
             "lake",
-            {
-                "scheme": "http",
-                "endpoint_override": "store:9000",
-                "region": "us-east-1",
-                "access_key": "reader",
-                "secret_key": "s3cr3t",
-            },
+            REACHED,
         ),
         (
             STORE,
             "other",
-            {
-                "scheme": "https",
-                "endpoint_override": "elsewhere:9000",
-                "region": "eu-central-1",
-                "access_key": "reader",
-                "secret_key": "s3cr3t",
-            },
+            {**REACHED, "scheme": "https", "endpoint_override": "elsewhere:9000", "region": "eu-central-1"},
         ),
         (
             STORE,
@@ -86,13 +82,7 @@ def test_what_is_an_object_store(path: str, is_store: bool) -> None:
         (
             {**STORE, "fs.s3a.aws.credentials.provider": "a.AnonymousAWSCredentialsProvider", **KEYED},
             "lake",
-            {
-                "scheme": "http",
-                "endpoint_override": "store:9000",
-                "region": "us-east-1",
-                "access_key": "reader",
-                "secret_key": "s3cr3t",
-            },
+            REACHED,
         ),
         (
             {"fs.s3a.endpoint": "store:9000", "fs.s3a.connection.ssl.enabled": "false"},

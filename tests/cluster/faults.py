@@ -76,11 +76,9 @@ def _wait_for_batch(query: RunningQuery, number: int) -> None:
 def _kill(host: str) -> int:
     """Kill the executor of a host, and its Python processes; the number of processes comes back."""
     listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
-    lines = [line.split(None, 2) for line in listed.splitlines()]
-    parents = {int(pid): int(parent) for pid, parent, *_ in lines}
-    roots = [
-        int(pid) for pid, _, *args in lines if EXECUTOR in " ".join(args) and f"--hostname {_address(host)} " in args[0]
-    ]
+    there = f"--hostname {_address(host)} "
+    parents = {int(line.split()[0]): int(line.split()[1]) for line in listed.splitlines()}
+    roots = [int(line.split()[0]) for line in listed.splitlines() if EXECUTOR in line and there in line]
     killed = [pid for pid in parents if any(root in _line_of(pid, parents) for root in roots)]
     for pid in killed:
         os.kill(pid, signal.SIGKILL)
