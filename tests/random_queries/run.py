@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cmp_to_key, partial
-from typing import Any
+from typing import Any, Protocol
 
 import duckdb
 import pyarrow as pa
@@ -14,8 +14,10 @@ import pyarrow as pa
 from tests.random_queries.query import Form, OrderTerm, Query
 from tests.random_queries.render import duckdb_sql, output_columns, watersmeet_sql
 from tests.random_queries.rows import Change, Feed, Step, Streams
+from watersmeet.catalog.streams import StreamDef
 from watersmeet.engine.control_events import Event, EventKind
 from watersmeet.kernels.api import EmitMode
+from watersmeet.sql import statements
 from watersmeet.testing.harness import Harness, StepInput, StepOutcome, load_script
 
 END = (Event(EventKind.END),)
@@ -24,6 +26,14 @@ TABLE = pa.schema(
 )  # the columns of rows.py
 
 Result = tuple[Any, ...]
+
+
+class MakeHarness(Protocol):
+    """Makes what a query runs in."""
+
+    def __call__(
+        self, streams: Mapping[str, StreamDef], query: statements.Query | statements.StatementSet, /, *, buckets: int
+    ) -> Harness: ...
 
 
 @dataclass(frozen=True)
@@ -72,7 +82,7 @@ def batch_answers(example: Example, *, only_last: bool) -> list[Counter[Result]]
 class Run:
     """The query in the harness, fed step by step."""
 
-    def __init__(self, example: Example, harness: type[Harness]) -> None:
+    def __init__(self, example: Example, harness: MakeHarness) -> None:
         self._example = example
         self._harness = harness(
             *load_script(example.streams.sql() + watersmeet_sql(example.query)), buckets=example.buckets

@@ -109,7 +109,7 @@ class Harness(Rig):
         for operator, spec in zip(self.plan.operators, self._operators, strict=True):
             arriving = [frame for feed in operator.feeds if feed.source is not None for frame in packed[feed.source]]
             arriving += [frame for feed in operator.feeds if feed.operator is not None for frame in sent[feed.operator]]
-            sent.append(self._operate(spec, [*arriving, *_control_frames(spec, events)]))
+            sent.append(self._operate(spec, [*arriving, *control_frames(spec, events)]))
         outcomes = []
         for number, (query, schema) in enumerate(self._results()):
             frames = [frame for frame in sent[-1] if frame.input == number]
@@ -153,24 +153,21 @@ class Harness(Rig):
         ]
 
     def _outcome(self, results: Iterable[Frame], plan: PhysicalPlan, schema: pa.Schema) -> StepOutcome:
-        outcome = StepOutcome()
-        tables = [schema.empty_table()]
-        reported: dict[str, list[int]] = defaultdict(list)
+        by_kind: dict[FrameKind, list[Frame]] = defaultdict(list)
         for frame in results:
-            if frame.kind is FrameKind.ROWS:
-                tables.append(decode_table(frame.payload))
-            elif frame.kind is FrameKind.SIDE:
-                outcome.side += decode_table(frame.payload).to_pylist()
-            elif frame.kind is FrameKind.COUNTER:
-                reported[frame.part].append(frame.frontier)
+            by_kind[frame.kind].append(frame)
+        rows = [decode_table(frame.payload) for frame in by_kind[FrameKind.ROWS]]
+        side = [row for frame in by_kind[FrameKind.SIDE] for row in decode_table(frame.payload).to_pylist()]
+        return StepOutcome(result_changes(rows, plan, schema), side, self._counted(by_kind[FrameKind.COUNTER]))
+
+    def _counted(self, reported: Iterable[Frame]) -> dict[str, int]:
+        """Return all counters, after the last operator has reported these."""
+        values: dict[str, list[int]] = defaultdict(list)
+        for frame in reported:
+            values[frame.part].append(frame.frontier)
         # Counters are cumulative, and either all buckets of an operator report them or none does.
-        self._counters |= {name: _over_buckets(name, values) for name, values in reported.items()}
-        outcome.counters = dict(self._counters)
-        result = select(plan, pa.concat_tables(tables))
-        weights = result[WEIGHT].to_pylist()
-        columns = [column.to_pylist() for column in result.drop_columns([WEIGHT]).columns]
-        outcome.changes = list(zip(weights, zip(*columns, strict=True), strict=True))
-        return outcome
+        self._counters |= {name: _over_buckets(name, each) for name, each in values.items()}
+        return dict(self._counters)
 
 
 class HeldHotKeys:
@@ -219,7 +216,14 @@ def _stream(part: PhysicalInput) -> str:
     return part.input.stream.name.lower()
 
 
-def _control_frames(spec: OperatorSpec, events: Iterable[Event]) -> list[Frame]:
+def result_changes(results: Iterable[pa.Table], plan: PhysicalPlan, schema: pa.Schema) -> list[tuple[int, Row]]:
+    """Evaluate a query's SELECT list over the last operator's results; return rows with their weights."""
+    rows = select(plan, pa.concat_tables([schema.empty_table(), *results]))
+    columns = [column.to_pylist() for column in rows.drop_columns([WEIGHT]).columns]
+    return list(zip(rows[WEIGHT].to_pylist(), zip(*columns, strict=True), strict=True))
+
+
+def control_frames(spec: OperatorSpec, events: Iterable[Event]) -> list[Frame]:
     """Return every control event as a frame to every bucket."""
     return [Frame(bucket, 0, "", FrameKind.CONTROL, 0, event.to_json()) for event in events for bucket in spec.buckets]
 

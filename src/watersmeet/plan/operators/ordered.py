@@ -43,7 +43,7 @@ def order_columns(query: LogicalQuery, sources: Sources) -> tuple[str, Ties]:
     time = query.inputs[query.ordering.input].time_name
     ties = [(_carried(expression, sources), descending) for expression, descending in query.ordering.ties]
     ties += [(query.inputs[i].physical("$seq"), False) for i in sorted(timed(query.root))]
-    return time, tuple(ties)
+    return time, tuple(tie for tie in ties if tie[0] != time)  # rows of one time do not differ in it
 
 
 def _carried(expression: exp.Expr, sources: Sources) -> str:

@@ -1,0 +1,254 @@
+"""Faults planted in the engine, each of a kind that such engines have had: the simulation must find them.
+
+Each is a patch of one function.  ``python -m tests.simulation.planted`` prints which seed finds each of them first.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.simulation import tasks
+from tests.simulation.run import simulate
+from tests.simulation.state import AttemptStore, Place, StateVersions
+from watersmeet.engine import bucket_step, hot_key_decision, outbox, pack, unpack
+from watersmeet.engine.bucket_step import run_step
+from watersmeet.engine.frames import Frame, FrameKind
+from watersmeet.engine.hot_keys import Entry, HotKeys, Phase
+from watersmeet.engine.inbox import in_pieces
+from watersmeet.engine.late_rows import late_bounds, split_late_rows
+from watersmeet.engine.outbox import frontier_marks
+from watersmeet.engine.routing import key_hashes
+from watersmeet.engine.segment_log import apply_result
+from watersmeet.engine.unpack import write_side_rows
+from watersmeet.kernels.api import FOREVER, NEVER, StepResult
+from watersmeet.runtime import exchange, hot_key_files
+from watersmeet.runtime.hot_key_files import HotKeyFiles
+from watersmeet.state.local_copies import LocalCopies
+from watersmeet.state.manifest import Manifest, write_manifest
+from watersmeet.state.working_set import WorkingSet
+
+Patch = pytest.MonkeyPatch
+FAULTS: dict[str, Callable[[Patch], None]] = {}
+
+
+def _fault(plant: Callable[[Patch], None]) -> Callable[[Patch], None]:
+    FAULTS[plant.__name__.replace("_", " ")] = plant
+    return plant
+
+
+@_fault
+def a_working_set_with_rows_is_not_synced(patch: Patch) -> None:
+    sync = WorkingSet.sync
+
+    def lazy(self: WorkingSet, live: Any, load: Any, **options: Any) -> int:
+        return 0 if self._segments else sync(self, live, load, **options)
+
+    patch.setattr(WorkingSet, "sync", lazy)
+
+
+@_fault
+def obsolete_segments_stay_in_the_working_set(patch: Patch) -> None:
+    def grown(self: WorkingSet, live: Any, load: Any, *, hot: Any = None) -> int:
+        for segment in live:
+            if segment.id not in self._segments:
+                self.add(segment, load(segment))
+        return 0
+
+    patch.setattr(WorkingSet, "sync", grown)
+
+
+@_fault
+def local_copies_are_named_without_the_hash_of_their_content(patch: Patch) -> None:
+    patch.setattr(LocalCopies, "_path", lambda self, id: self._folder / f"{id.rpartition('-')[0]}.arrow")
+
+
+@_fault
+def segments_are_named_by_their_step_alone(patch: Patch) -> None:
+    class NoDigest:
+        def update(self, payload: bytes) -> None: ...
+
+        def hexdigest(self) -> str:
+            return "0"
+
+    patch.setattr("watersmeet.state.segments.hashlib.blake2b", lambda **_: NoDigest())
+
+
+@_fault
+def rows_are_late_by_the_frontier_after_the_batch(patch: Patch) -> None:
+    def later(spec: Any, manifest: Manifest, inbox: Any, bounds: Any) -> Any:
+        return split_late_rows(spec, manifest, inbox, late_bounds(spec, manifest))
+
+    patch.setattr(bucket_step, "split_late_rows", later)
+
+
+@_fault
+def the_frontier_is_that_of_the_fastest_partition(patch: Patch) -> None:
+    def fastest(self: Manifest, input: int) -> tuple[bool, int]:
+        parts = self.parts.get(input, {}).values()
+        return not parts, max((part.frontier for part in parts), default=NEVER)
+
+    patch.setattr(Manifest, "input_frontier", fastest)
+
+
+@_fault
+def row_ids_begin_anew_in_every_batch(patch: Patch) -> None:
+    def forgetful(store: Any, manifest: Manifest) -> None:
+        manifest.next_rid = 0
+        write_manifest(store, manifest)
+
+    patch.setattr(bucket_step, "write_manifest", forgetful)
+
+
+@_fault
+def a_merge_of_segments_loses_a_row(patch: Patch) -> None:
+    read = WorkingSet.read
+    patch.setattr(WorkingSet, "read", lambda self, group: read(self, group)[: -1 if len(group) > 1 else None])
+
+
+@_fault
+def rows_are_forgotten_a_unit_too_early(patch: Patch) -> None:
+    def early(log: Any, result: StepResult, *options: Any) -> None:
+        far = {name: time if time in (NEVER, FOREVER) else time + 1_000_000 for name, time in result.forget.items()}
+        apply_result(log, replace(result, forget=far), *options)
+
+    patch.setattr(bucket_step, "apply_result", early)
+
+
+@_fault
+def replaced_relations_stay(patch: Patch) -> None:
+    def adding(log: Any, result: StepResult, *options: Any) -> None:
+        store = {**result.store}
+        for name, rows in result.replace.items():
+            store[name] = pa.concat_tables([store[name], rows], promote_options="default") if name in store else rows
+        apply_result(log, replace(result, store=store, replace={}), *options)
+
+    patch.setattr(bucket_step, "apply_result", adding)
+
+
+@_fault
+def a_batch_is_packed_by_its_own_hot_keys(patch: Patch) -> None:
+    def read(self: HotKeyFiles) -> Entry:
+        with self._opened() as (filesystem, path):
+            newest = max(hot_key_files._batches(filesystem, path), default=None)
+            return Entry() if newest is None else hot_key_files._read(filesystem, path, newest).entry
+
+    patch.setattr(HotKeyFiles, "read", read)
+    patch.setattr(hot_key_decision, "CheckpointError", _IgnoredError)
+
+
+class _IgnoredError(Exception):
+    pass
+
+
+@_fault
+def spread_rows_go_round_by_their_number(patch: Patch) -> None:
+    def in_turn(indexes: np.ndarray, hashes: Any, times: Any, keys: HotKeys, input: int, buckets: int) -> None:
+        spread = [key for key, each in keys.items() if each.phase is Phase.SPREAD and each.spread == input]
+        rows = np.isin(hashes, spread)
+        indexes[rows] = np.arange(rows.sum()) % buckets
+
+    patch.setattr(pack, "assign_spread_rows", in_turn)
+
+
+@_fault
+def copies_of_hot_rows_are_not_sent(patch: Patch) -> None:
+    patch.setattr(pack, "rows_to_copy", lambda hashes, keys, input: None)
+
+
+@_fault
+def side_files_are_named_by_chance(patch: Patch) -> None:
+    names = itertools.count()
+
+    def elsewhere(rows: pa.Table, path: str) -> None:
+        write_side_rows(rows, path.replace(".", f"-{next(names)}."))
+
+    patch.setattr(unpack, "write_side_rows", elsewhere)
+
+
+@_fault
+def a_row_and_its_retraction_are_cut_apart(patch: Patch) -> None:
+    patch.setattr(bucket_step, "in_pieces", lambda frames, most, retracted_by: in_pieces(frames, most, {}))
+
+
+@_fault
+def marks_come_with_the_first_piece(patch: Patch) -> None:
+
+    def hasty(frames: Iterable[Frame], *options: Any) -> Iterator[tuple[list[Frame], bool]]:
+        pieces = [list(frames) for frames, _ in in_pieces(frames, *options)]
+        others = [frame for frame in pieces[-1] if not frame.kind.has_rows]
+        pieces = [[frame for frame in piece if frame.kind.has_rows] for piece in pieces]
+        pieces[0] += others
+        yield from ((piece, number == len(pieces) - 1) for number, piece in enumerate(pieces))
+
+    patch.setattr(bucket_step, "in_pieces", hasty)
+
+
+@_fault
+def attempts_share_the_files_of_their_frames(patch: Patch) -> None:
+    class Named:
+        hex = "same"
+
+    patch.setattr(exchange, "uuid", type("uuid", (), {"uuid4": staticmethod(lambda: Named)}))
+
+
+@_fault
+def only_the_first_bucket_hears_of_a_frontier(patch: Patch) -> None:
+    def first_only(spec: Any, bucket: int, manifest: Manifest) -> list[Frame]:
+        marks = frontier_marks(spec, bucket, manifest)
+        return [mark for mark in marks if spec.downstream is None or mark.bucket == spec.downstream.buckets[0]]
+
+    patch.setattr(bucket_step, "frontier_marks", first_only)
+
+
+@_fault
+def the_end_reaches_one_bucket_only(patch: Patch) -> None:
+    def deaf(spec: Any, bucket: int, frames: Sequence[Frame], *options: Any) -> Iterator[Frame]:
+        heard = [frame for frame in frames if frame.kind is not FrameKind.CONTROL or bucket == spec.buckets[0]]
+        return run_step(spec, bucket, heard, *options)
+
+    patch.setattr(tasks, "run_step", deaf)
+
+
+@_fault
+def a_failed_attempt_leaves_its_state(patch: Patch) -> None:
+    opened = StateVersions.open
+
+    def itself(self: StateVersions, place: Place, batch: int) -> AttemptStore:
+        store = opened(self, place, batch)
+        self.commit(place, batch - 1, store)  # what is put from now on is what the next attempt begins with
+        return store
+
+    patch.setattr(StateVersions, "open", itself)
+
+
+@_fault
+def results_are_sent_by_another_hash_than_rows(patch: Patch) -> None:
+    patch.setattr(outbox, "key_hashes", lambda table, columns: key_hashes(table, columns) + table.num_rows % 2)
+
+
+def found_by(fault: Callable[[Patch], None], seeds: Iterable[int]) -> int | None:
+    """The first of some seeds that finds a fault; None if none does."""
+    for seed in seeds:
+        with pytest.MonkeyPatch.context() as patch:
+            fault(patch)
+            if simulate(seed) is not None:
+                return seed
+    return None
+
+
+def main(most: int) -> None:
+    for name, fault in FAULTS.items():
+        seed = found_by(fault, range(most))
+        print(f"{name:60} {f'survives {most} seeds' if seed is None else f'found by seed {seed}'}", flush=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000)

@@ -1,0 +1,87 @@
+"""One seed: a query, its rows, and what happens on the cluster.
+
+``python -m tests.simulation.run FIRST COUNT`` tries more seeds than the tests do.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Mapping
+from dataclasses import replace
+
+import hypothesis
+from hypothesis import HealthCheck, Phase, given, settings
+
+from tests.random_queries.run import Example, Run, batch_answers
+from tests.random_queries.test_random_queries import REFUSED, examples
+from tests.simulation.decisions import Decisions
+from tests.simulation.real_time import RealTimeSimulation
+from tests.simulation.simulation import Simulation
+from watersmeet.catalog.streams import StreamDef
+from watersmeet.errors import PlanError, UnsupportedError
+from watersmeet.sql.statements import Query, StatementSet
+
+
+def example_of(seed: int) -> Example:
+    """The query and rows of a seed: of four out of five, simple ones, since they take less time."""
+    drawn: list[Example] = []
+
+    @hypothesis.seed(seed)
+    @settings(
+        max_examples=4, database=None, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+    )
+    @given(examples())
+    def draw(example: Example) -> None:
+        drawn.append(example)
+
+    draw()
+    able = [each for each in drawn if sum(len(step.changes) for step in each.feed.steps)]
+    return able[-1] if seed % 5 == 0 else min(able, key=_size)
+
+
+def _size(example: Example) -> int:
+    return len(example.query.sources) * len(example.feed.steps)
+
+
+def simulate(seed: int, decisions: Decisions | None = None) -> str | None:
+    """What is wrong with a seed, and how it came about; None if nothing is."""
+    decisions = decisions or Decisions(seed)
+    example = replace(example_of(seed), buckets=decisions.number(1, 3))
+    made: list[Simulation | RealTimeSimulation] = []
+
+    def cluster(
+        streams: Mapping[str, StreamDef], query: Query | StatementSet, *, buckets: int
+    ) -> Simulation | RealTimeSimulation:
+        if decisions.happens(0.25):
+            made.append(RealTimeSimulation(streams, query, buckets=buckets, decisions=decisions))
+        else:
+            with_parts = decisions.happens(0.3)
+            made.append(Simulation(streams, query, buckets=buckets, decisions=decisions, with_parts=with_parts))
+        return made[-1]
+
+    try:
+        try:
+            run = Run(example, cluster)
+        except (PlanError, UnsupportedError) as error:
+            if any(known in str(error) for known in REFUSED):
+                return None
+            raise
+        complaints = list(run.complaints(batch_answers(example, only_last=run.is_final)))
+    except Exception as error:  # noqa: BLE001  # whatever it is, it has a story
+        complaints = ["".join(traceback.format_exception(error))]
+    finally:
+        for each in made:
+            each.end()
+    if not complaints:
+        return None
+    return "\n".join([f"seed {seed}", *complaints, example.case(), *decisions.story])
+
+
+def main(first: int, count: int) -> None:
+    wrong = [found for seed in range(first, first + count) if (found := simulate(seed)) is not None]
+    print("\n\n".join([*wrong, f"{count} seeds from {first}: {len(wrong)} wrong"]))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))
