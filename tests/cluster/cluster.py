@@ -20,7 +20,7 @@ from urllib.request import urlopen
 
 import pyspark
 
-from tests.cluster.hosts import WORK_FOLDER, Host, isolated, repository
+from tests.cluster.hosts import SPARK_FOLDER, WORK_FOLDER, Host, isolated, repository
 from tests.support.jobs import QUICK_JVM
 from tests.support.spark_jars import s3_jars
 
@@ -37,19 +37,22 @@ _DAEMONS = {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": QUICK_JVM}
 
 
 @contextmanager
-def cluster(logs: Path, executors: int, *, with_store: bool) -> Iterator[Callable[[Sequence[str]], int]]:
+def cluster(logs: Path, executors: int, *, with_store: bool, bare: bool) -> Iterator[Callable[[Sequence[str]], int]]:
     """Start a cluster, whose processes write to ``logs``; the caller is ``isolated``.
 
-    Without a store the hosts share a folder.  What it gives runs a program on the driver's host to its end, and returns
-    the exit code.
+    Without a store the hosts share a folder.  If it is ``bare``, executors have no packages but Spark's.  What it gives
+    runs a program on the driver's host to its end, and returns the exit code.
     """
     shared = None if with_store else logs / "shared"
     if shared is not None:
         shared.mkdir()
     numbers = {"master": 3, "driver": 4, **{f"executor{number}": 10 + number for number in range(1, executors + 1)}}
-    master, driver, *workers = (Host(name, number, logs, shared) for name, number in numbers.items())
+    master, driver, *workers = (
+        Host(name, number, logs, shared, bare=bare and name.startswith("executor")) for name, number in numbers.items()
+    )
     master_url = f"spark://{master.address}:{_MASTER_PORT}"
     spark_class = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
+    worker_class = f"{SPARK_FOLDER}/bin/spark-class" if bare else spark_class
     moto_server = str(Path(sys.executable).with_name("moto_server"))
     deploy = "org.apache.spark.deploy"
     with ExitStack() as stack:
@@ -69,7 +72,7 @@ def cluster(logs: Path, executors: int, *, with_store: bool) -> Iterator[Callabl
         for host in workers:
             limits = ("--cores", "2", "--memory", "1g", "--work-dir", WORK_FOLDER)
             processes.append(
-                start(host, spark_class, f"{deploy}.worker.Worker", "--host", host.address, *limits, master_url)
+                start(host, worker_class, f"{deploy}.worker.Worker", "--host", host.address, *limits, master_url)
             )
         try:
             if with_store:
@@ -99,10 +102,15 @@ def _wait_for(url: str, processes: Sequence[subprocess.Popen[bytes]], text: str 
 
 
 def run_in_cluster(
-    logs: Path, module: str, *arguments: str, executors: int = EXECUTORS, with_store: bool = True
+    logs: Path,
+    module: str,
+    *arguments: str,
+    executors: int = EXECUTORS,
+    with_store: bool = True,
+    bare: bool = False,
 ) -> subprocess.CompletedProcess[str]:
     """Start a cluster, run a module on its driver's host, and end all of it; its output comes back."""
-    own = [str(logs), str(executors), "store" if with_store else "folder", module]
+    own = [str(logs), str(executors), "store" if with_store else "folder", "bare" if bare else "", module]
     command = isolated([sys.executable, "-m", "tests.cluster.cluster", *own, *arguments])
     # on a host nothing can be downloaded
     environment = {**os.environ, **({"CLUSTER_JARS": ":".join(s3_jars())} if with_store else {})}
@@ -118,8 +126,8 @@ def run_in_cluster(
 
 
 def _main() -> int:
-    logs, executors, common, module, *arguments = sys.argv[1:]
-    with cluster(Path(logs), int(executors), with_store=common == "store") as run:
+    logs, executors, common, bare, module, *arguments = sys.argv[1:]
+    with cluster(Path(logs), int(executors), with_store=common == "store", bare=bool(bare)) as run:
         return run([sys.executable, "-m", module, *arguments])
 
 

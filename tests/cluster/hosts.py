@@ -12,14 +12,17 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
+import pyspark
+
 _BRIDGE = "hosts"
 _NETWORK = "10.77.0"
 _NAMES = "/run/hosts"
-WORK_FOLDER, SHARED_FOLDER = "/dev/shm/work", "/dev/shm/shared"
+WORK_FOLDER, SHARED_FOLDER, SPARK_FOLDER = "/dev/shm/work", "/dev/shm/shared", "/dev/shm/spark"
 #: What the first process in the namespaces does before it runs its program.
 _ENTER = f"""
 mount -t tmpfs tmpfs /run && mkdir /run/netns
@@ -29,11 +32,13 @@ ip link add {_BRIDGE} type bridge && ip addr add {_NETWORK}.1/24 dev {_BRIDGE} &
 exec "$@"
 """
 _ON_HOST = """
-mount -t tmpfs tmpfs /dev/shm && cd /dev/shm && mkdir work shared image
+mount -t tmpfs tmpfs /dev/shm && cd /dev/shm && mkdir work shared image spark
+[ -z "$BARE" ] || mount --bind "$BARE" spark
 mount --bind "$REPOSITORY" image && mount -o remount,bind,ro image && mount --bind "$WORK" work
 [ -z "$SHARED" ] || mount --bind "$SHARED" shared
 mount -o remount,bind,ro / && mount -t tmpfs tmpfs /tmp
 [ -d "$REPOSITORY" ] || { mkdir -p "$REPOSITORY" && mount --bind image "$REPOSITORY"; }
+[ -z "$BARE" ] || mount -t tmpfs tmpfs "$ENVIRONMENT"
 hostname "$HOST" && cd /tmp && exec "$@"
 """
 
@@ -56,15 +61,17 @@ def can_isolate() -> bool:
 class Host:
     """One host; the program that makes it is ``isolated``.
 
-    What it writes to ``WORK_FOLDER`` is in a folder of its own below ``folder`` afterwards.  Hosts with a ``shared``
-    folder have that one in common, as ``SHARED_FOLDER``.
+    Its ``WORK_FOLDER`` is a folder of its own below ``folder``, which may have files already.  Hosts with a
+    ``shared`` folder have that one in common, as ``SHARED_FOLDER``.  A ``bare`` host has Spark, as ``SPARK_FOLDER``,
+    and Python, but none of the packages that this project needs.
     """
 
-    def __init__(self, name: str, number: int, folder: Path, shared: Path | None = None) -> None:
+    def __init__(self, name: str, number: int, folder: Path, shared: Path | None = None, *, bare: bool = False) -> None:
         self.name = name
         self._shared = shared
+        self._bare = bare
         self._folder = folder / name
-        self._folder.mkdir()
+        self._folder.mkdir(exist_ok=True)
         self.address = f"{_NETWORK}.{number}"
         outside = f"v{number}"
         for line in (
@@ -90,6 +97,8 @@ class Host:
             "REPOSITORY": str(repository()),
             "WORK": str(self._folder),
             "SHARED": str(self._shared or ""),
+            "BARE": str(Path(pyspark.__file__).parent) if self._bare else "",
+            "ENVIRONMENT": sys.prefix,
             "SPARK_LOCAL_IP": self.address,
         }
         spaces = ["unshare", "--mount", "--uts", "sh", "-ec", _ON_HOST, "sh"]

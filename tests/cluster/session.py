@@ -12,16 +12,20 @@ from watersmeet.session.session import Session
 
 def connect(workspace: str, **more: str) -> Session:
     """Open a session on the cluster; ``more`` are settings of Spark, with ``__`` for a point."""
-    settings = {
+    settings = {**spark_settings(), **{name.replace("__", "."): value for name, value in more.items()}}
+    return watersmeet.connect(master=os.environ["CLUSTER_MASTER"], workspace=workspace, config=settings)
+
+
+def spark_settings() -> dict[str, str]:
+    """Settings of Spark on the cluster."""
+    return {
         "spark.driver.host": os.environ["SPARK_LOCAL_IP"],
         "spark.executor.memory": "700m",
         "spark.executor.cores": "2",
         "spark.sql.shuffle.partitions": "4",
         **{f"spark.{process}.extraJavaOptions": QUICK_JVM for process in ("driver", "executor")},
         **(_store_settings(STORE) if STORE else {}),
-        **{name.replace("__", "."): value for name, value in more.items()},
     }
-    return watersmeet.connect(master=os.environ["CLUSTER_MASTER"], workspace=workspace, config=settings)
 
 
 _S3A = {

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.cluster import run_in_cluster
-from tests.cluster.hosts import can_isolate
+from tests.cluster.hosts import WORK_FOLDER, can_isolate
 from tests.cluster.kinds import QUERIES
+from tests.cluster.packaged import packed_environment
 
 pytestmark = [
     pytest.mark.spark,
@@ -36,6 +37,16 @@ def test_what_only_the_driver_sees_is_refused(tmp_path: Path) -> None:
     run = run_in_cluster(tmp_path, "tests.cluster.refusals", executors=2)
     assert run.returncode == 0, run.stdout + run.stderr[-4000:]
     assert run.stdout.count("is on the disk of the driver, and the executors on executor1, executor2 do not") == 4
+
+
+@pytest.mark.slow
+def test_executors_that_get_all_packages_as_an_archive(tmp_path: Path) -> None:
+    archive = packed_environment(tmp_path / "environment")
+    (tmp_path / "driver").mkdir()
+    archive.rename(tmp_path / "driver" / archive.name)
+    where = f"{WORK_FOLDER}/{archive.name}"
+    run = run_in_cluster(tmp_path, "tests.cluster.packaged", where, executors=2, bare=True)
+    assert run.stdout.splitlines()[:1] == ["equal to the batch answer"], run.stdout + run.stderr[-4000:]
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 import watersmeet
 from watersmeet.errors import ConfigError
-from watersmeet.session.spark import _default_master, _sockets, settings_for
+from watersmeet.session.spark import _default_master, _sockets, launch_jvm, settings_for
 
 pytestmark = pytest.mark.spark
 
@@ -99,3 +99,12 @@ def test_what_spark_submit_was_told_stands(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_master_that_is_none() -> None:
     with pytest.raises(ConfigError, match="is no place where Spark runs"):
         watersmeet.connect(master="nonsense")
+
+
+def test_a_python_that_the_driver_lacks_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for command, hint in (("./environment/bin/python", "ln -s"), ("/opt/nowhere/python", "same path on all machines")):
+        monkeypatch.setenv("PYSPARK_PYTHON", command)
+        with pytest.raises(ConfigError, match="there is no such program here") as raised:
+            launch_jvm((), "spark://nowhere:7077", {})
+        assert hint in str(raised.value.hint)

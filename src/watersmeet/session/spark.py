@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
 import uuid
 from collections.abc import Iterable, Mapping
@@ -85,6 +86,8 @@ def launch_jvm(
     settings = _new_settings(packages, master, config)
     if settings["spark.master"].startswith("local"):
         fork_server()  # it imports what it needs while the JVM starts
+    else:
+        _check_worker_python(os.environ["PYSPARK_PYTHON"])
     start_jvm(settings, coordinates(packages), record, output)
 
 
@@ -133,6 +136,19 @@ def _check_master(master: str | None) -> None:
         raise ConfigError(
             f"master = {master!r} is no place where Spark runs",
             hint="write local[*], spark://HOST:PORT, yarn or k8s://URL",
+        )
+
+
+def _check_worker_python(command: str) -> None:
+    """Raise ``ConfigError`` if the driver's machine lacks the Python of the executors, which Spark starts here too."""
+    if shutil.which(command) is None:
+        raise ConfigError(
+            f"PYSPARK_PYTHON is {command!r}, and there is no such program here",
+            detail="Spark starts the Python of the executors on the driver's machine too, at the start of a query",
+            hint="if it comes from an archive that only executors unpack, link the environment into this folder: "
+            "ln -s PATH_OF_ENVIRONMENT environment"
+            if command.startswith("./")
+            else "install Python at the same path on all machines, the driver's among them",
         )
 
 
