@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any
 
 _BYTES = 8
+_LONGEST_SEAL = 64
 _SEAL = re.compile(rb',\s*"checksum":\s*"([0-9a-f]{16})"\s*\}\s*\Z')
 
 
@@ -56,6 +57,6 @@ def read_sealed(text: bytes) -> tuple[dict[str, Any], Seal]:
         raise DamageError("it is not a JSON object")
     if fields.pop("checksum", None) is None:
         return fields, Seal.ABSENT
-    found = _SEAL.search(text)
+    found = _SEAL.search(text, max(0, len(text) - _LONGEST_SEAL))
     is_right = found is not None and found[1].decode() == checksum([text[: found.start()]])
     return fields, Seal.RIGHT if is_right else Seal.WRONG

@@ -33,7 +33,7 @@ Names = tuple[tuple[str, int], str]
 def _step(number: int) -> dict[str, StepInput]:
     """Rows for each stream: they meet rows of steps before."""
     return {
-        name: StepInput([(k, f"{name}{number}{'x' * (k % 40)}", 100 + 3 * number + k) for k in range(shift, 7)])
+        name: StepInput([(k, f"{name}{number}{'x' * (k % 40)}", 100 + 3 * number + k) for k in range(shift, 5)])
         for shift, name in enumerate("abc")
     }
 

@@ -97,8 +97,9 @@ class EpochStore:
     def _read_index(self, name: str) -> dict[str, Place]:
         with self._open(name) as file:
             size = file.size()
-            length = int.from_bytes(file.read_at(_LENGTH_BYTES, size - _LENGTH_BYTES), "big") if size > 8 else 0
-            text = file.read_at(length, size - _LENGTH_BYTES - length) if 0 < length <= size - _LENGTH_BYTES else b""
+            end = max(0, size - _LENGTH_BYTES)
+            length = int.from_bytes(file.read_at(_LENGTH_BYTES, end), "big") if end else 0
+            text = file.read_at(length, end - length) if 0 < length <= end else b""
         try:
             index, seal = read_sealed(text)
             version = index["version"]
