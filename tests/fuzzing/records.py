@@ -28,14 +28,10 @@ COLUMNS = pa.schema([("i", pa.int32()), ("t", pa.string()), ("d", pa.float64()),
 _MORE = pa.schema([*COLUMNS, ("ts", pa.timestamp("us", "UTC")), ("day", pa.date32()), ("m", pa.decimal128(10, 2))])
 _TEXTS = ("", "a", "é😀", 'q"', "back\\slash", "line\nfeed", "null", "NaN", "x" * 60, "\x01", "\u2028")
 _NUMBERS = (0, 1, -1, 2**31 - 1, -(2**31), 2**31, 2**63, 1.5, -0.0, 1e300, 5e-324, 12345678.25)
+_USUAL = (0, 1, -7, 0.5, 12345678.25, 1e300)
 _TIMES = (
-    "2022-01-01T00:00:00Z",
-    "2022-01-01",
-    "0001-01-01T00:00:00Z",
-    "9999-12-31T23:59:59.999999Z",
-    "x",
-    "1640995200",
-)
+    "2022-01-01T00:00:00Z", "0001-01-01T00:00:00Z", "2022-01-01", "9999-12-31T23:59:59.999999Z", "x", "1640995200",
+)  # fmt: skip
 
 Row = list[Any]
 
@@ -171,12 +167,16 @@ def _value(rng: random.Random, name: str) -> Any:
             return rng.choice(_TEXTS)
         case "b":
             return rng.random() < 0.5
-        case "ts" | "day":
-            return rng.choice(_TIMES)
+        case "ts":
+            return rng.choice(_TIMES[:2] if rng.random() < 0.9 else _TIMES)
+        case "day":
+            return "2022-01-01" if rng.random() < 0.9 else rng.choice(_TIMES)
         case "i":
             return rng.choice((0, 1, -1, 2**31 - 1, -(2**31), 77))
+        case "m":
+            return rng.choice((0, 1.5, -12.25, 99999999.99))
         case _:
-            return rng.choice(_NUMBERS)
+            return rng.choice(_USUAL if rng.random() < 0.8 else _NUMBERS)
 
 
 def _image(rng: random.Random) -> dict[str, Any]:
@@ -214,12 +214,11 @@ def _json_row(value: Any) -> Row | None:
 
 
 def _good_csv(rng: random.Random) -> bytes:
-    cells = [
-        str(rng.choice((1, -5, 2**31 - 1, 2**31, ""))),
-        rng.choice((*_TEXTS, "a b", " a ")),
-        str(rng.choice(_NUMBERS)),
-    ]
-    return ",".join([*cells, rng.choice(("true", "false", "", "True"))]).encode()
+    is_odd = rng.random() < 0.2
+    number = rng.choice((2**31, 2**63, "x", " 1") if is_odd else (1, -5, 2**31 - 1, ""))
+    text = rng.choice(_TEXTS if is_odd else ("", "a", "é😀", "a b", " a ", "null", "back\\slash"))
+    fraction = rng.choice(_NUMBERS if is_odd else (0, 1.5, -12345678.25, ""))
+    return ",".join([str(number), text, str(fraction), rng.choice(("true", "false", ""))]).encode()
 
 
 def _expected_csv(octets: bytes) -> list[Row] | None:
