@@ -249,7 +249,7 @@ def test_after_the_end_of_input_every_row_is_late(workers: list[WorkingSets]) ->
     assert not [frame for frame in sent if frame.kind is FrameKind.ROWS]
 
 
-@pytest.mark.parametrize("change", [{"fingerprint": "g"}, {"version": 5}])
+@pytest.mark.parametrize("change", [{"fingerprint": "g"}, {"version": 6}])
 def test_state_of_another_plan_or_format_is_refused(workers: list[WorkingSets], change: dict[str, Any]) -> None:
     (worker, _) = fresh(workers)
     store = MemoryStore()

@@ -70,7 +70,10 @@ def test_files_go_when_nothing_in_them_is_live(tmp_path: Path) -> None:
         (None, "cannot be read"),
         (b"", "is damaged: it has no index"),
         (b"nonsense" * 3, "is damaged: it has no index"),
-        (b'{"version":9,"values":{}}' + (25).to_bytes(8, "big"), "has format 9, this version of Watersmeet reads 1"),
+        (
+            b'{"version":9,"values":{}}' + (25).to_bytes(8, "big"),
+            "has format 9, this version of Watersmeet reads 1 and 2",
+        ),
     ],
 )
 def test_a_damaged_file_is_refused(tmp_path: Path, content: bytes | None, message: str) -> None:
@@ -78,3 +81,55 @@ def test_a_damaged_file_is_refused(tmp_path: Path, content: bytes | None, messag
         (tmp_path / "000").write_bytes(content)
     with pytest.raises(CheckpointError, match=message):
         EpochStore(str(tmp_path), "000")
+
+
+def epochs(folder: Path) -> None:
+    store = EpochStore(str(folder), None)
+    store.put("a", b"first")
+    store.write("000")
+    store = EpochStore(str(folder), "000")
+    store.put("b", b"second")
+    store.write("001")
+
+
+def test_a_file_in_the_place_of_another_is_refused(tmp_path: Path) -> None:
+    for bucket in "34":
+        epochs(tmp_path / "join_1" / bucket)
+    epochs(tmp_path / "join_2" / "3")
+    for other in (
+        tmp_path / "join_1" / "4" / "001",
+        tmp_path / "join_2" / "3" / "001",
+        tmp_path / "join_1" / "3" / "000",
+    ):
+        place = tmp_path / "join_1" / "3" / "001"
+        place.write_bytes(other.read_bytes())
+        with pytest.raises(CheckpointError, match=f"is damaged: it is {'/'.join(other.parts[-3:])}"):
+            EpochStore(str(place.parent), "001")
+
+
+def test_a_value_that_has_changed_is_refused(tmp_path: Path) -> None:
+    epochs(tmp_path)
+    old = tmp_path / "000"
+    old.write_bytes(old.read_bytes().replace(b"first", b"worst"))
+    store = EpochStore(str(tmp_path), "001")
+    assert store.get("b") == b"second"
+    with pytest.raises(CheckpointError, match="000 is damaged: a value is not what was written"):
+        store.get("a")
+
+
+def test_an_index_that_has_changed_is_refused(tmp_path: Path) -> None:
+    epochs(tmp_path)
+    new = tmp_path / "001"
+    new.write_bytes(new.read_bytes().replace(b'"a":["000"', b'"c":["000"'))
+    with pytest.raises(CheckpointError, match="its index is not what was written"):
+        EpochStore(str(tmp_path), "001")
+
+
+def test_a_file_of_format_1_is_read(tmp_path: Path) -> None:
+    index = b'{"version":1,"values":{"a":["000",0,5]}}'
+    (tmp_path / "000").write_bytes(b"first" + index + len(index).to_bytes(8, "big"))
+    store = EpochStore(str(tmp_path), "000")
+    assert store.get("a") == b"first"
+    store.put("b", b"second")
+    store.write("001")
+    assert EpochStore(str(tmp_path), "001").get("a") == b"first"

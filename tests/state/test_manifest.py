@@ -18,6 +18,13 @@ from watersmeet.state.store import MemoryStore
 frontiers = st.sampled_from([NEVER, FOREVER]) | st.integers(-50, 50)
 
 
+def unsealed(manifest: Manifest) -> dict[str, Any]:
+    """The members that versions before the checksum wrote."""
+    fields: dict[str, Any] = json.loads(manifest.to_json())
+    del fields["checksum"]
+    return fields
+
+
 def stored(manifest: Manifest) -> MemoryStore:
     store = MemoryStore()
     write_manifest(store, manifest)
@@ -107,7 +114,7 @@ def test_a_manifest_of_the_format_before_is_read() -> None:
     manifest.report_frontier(0, "", 7)
     manifest.advance({0: 2})
     write_manifest(store, manifest)
-    fields = json.loads(store["manifest"])
+    fields = unsealed(manifest)
     del fields["own"]
     store.put("manifest", json.dumps({**fields, "version": 1}).encode())
     read = read_manifest(store, "f", {0: ("",)})
@@ -126,8 +133,34 @@ def test_an_excluded_input_has_a_frontier_of_its_own_and_holds_nothing_back() ->
 
 def test_a_manifest_of_format_3_has_no_statistics() -> None:
     manifest = Manifest("p", step=3)
-    fields: dict[str, Any] = json.loads(manifest.to_json())
+    fields = unsealed(manifest)
     del fields["statistics"]
     store = MemoryStore()
     store.put("manifest", json.dumps({**fields, "version": 3}).encode())
     assert read_manifest(store, "p", {}) == manifest
+
+
+def test_a_manifest_of_format_4_has_no_checksum() -> None:
+    store = MemoryStore()
+    store.put("manifest", json.dumps({**unsealed(Manifest("p", step=3)), "version": 4}).encode())
+    assert read_manifest(store, "p", {}) == Manifest("p", step=3)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"next_rid":7', b'"next_rid":6'),
+        (b'"version":5', b'"version":4'),
+        (b'"checksum"', b'"checksul"'),
+        (b'"version"', b'"versiom"'),
+        (b"}", b""),
+        (b"{", b"[" * 100_000),
+        (b"p", b"\xff"),
+    ],
+    ids=["value", "version", "checksum", "name", "end", "nesting", "text"],
+)
+def test_a_manifest_that_has_changed_is_refused(old: bytes, new: bytes) -> None:
+    store = MemoryStore()
+    store.put("manifest", Manifest("p", next_rid=7).to_json().replace(old, new))
+    with pytest.raises(CheckpointError, match="the state is damaged"):
+        read_manifest(store, "p", {})

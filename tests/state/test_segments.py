@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from watersmeet.columns import TIME
+from watersmeet.errors import CheckpointError
 from watersmeet.state.segments import MAX_CHUNK_BYTES, drop_segment, read_segment, split_by_time, write_segment
 from watersmeet.state.store import MemoryStore
 
@@ -64,11 +65,15 @@ def test_ids_tell_steps_relations_contents_and_orders_apart() -> None:
     assert write_segment(store, 1, "left", one).id == write_segment(MemoryStore(), 1, "left", one).id
 
 
-def test_a_chunk_that_is_gone_is_an_error() -> None:
+def test_a_chunk_that_is_gone_or_has_changed_is_an_error() -> None:
     store = MemoryStore()
     segment = write_segment(store, 0, "left", table([(1, "a")]))
+    ((name, payload),) = store.items()
+    store[name] = payload.replace(b"a", b"b", 1)  # Arrow would read it
+    with pytest.raises(CheckpointError, match="its bytes are not those that were written"):
+        read_segment(store, segment)
     store.clear()
-    with pytest.raises(LookupError, match="chunk 0 is not in the store"):
+    with pytest.raises(CheckpointError, match="chunk 0 is not in the store"):
         read_segment(store, segment)
 
 

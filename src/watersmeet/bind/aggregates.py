@@ -24,7 +24,7 @@ from watersmeet.bind.scope import Scope
 from watersmeet.columns import TP_DELTA
 from watersmeet.errors import BindError, Position, UnsupportedError
 from watersmeet.expressions.positions import position_of
-from watersmeet.expressions.text import plain_sql
+from watersmeet.expressions.text import is_same, plain_sql
 from watersmeet.kernels.aggregate.functions import Function
 from watersmeet.plan.logical.certain_types import certain_type
 from watersmeet.plan.logical.conditions import inputs_of
@@ -135,7 +135,7 @@ class _AggregateBinder:
         def replace(node: exp.Expr) -> exp.Expr:
             plain = node.unnest()
             for key in self.keys:
-                if key.expression == plain:
+                if is_same(key.expression, plain):
                     return _column(key.name)
             if is_aggregate(node) or (isinstance(node, NULL_CLAUSES) and is_aggregate(node.this)):
                 return _column(self._call(node))

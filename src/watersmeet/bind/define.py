@@ -340,6 +340,12 @@ def _delay(statement: CreateStream, unit: TimeUnit) -> int:
                 hint="write INTERVAL '5' SECONDS",
                 position=position_of(delay),
             )
+        if not delay.name.isdecimal():
+            raise BindError(
+                f"a delay of {delay.name}: as a number it is a whole one",
+                hint="write … AS sn - 10, or INTERVAL '2.5' SECONDS where event times are instants",
+                position=position_of(delay),
+            )
         amount = int(delay.name) * unit.scale
     elif unit is TimeUnit.ROWS:
         raise BindError(

@@ -40,7 +40,7 @@ def bind_ordering(
         inputs = [names.inputs[i] for i in sorted(timed(node))]
         times = [f"{each.alias}.{time.column}" for each in inputs for time in (each.time, each.stream.lead) if time]
         raise UnsupportedError(
-            f"ORDER BY on a stream needs an event time in rising order first, not {order.expressions[0].sql('spark')}",
+            f"ORDER BY on a stream needs an event time in rising order first, not {plain_sql(order.expressions[0])}",
             hint=f"order by {' or '.join(times)}",
             position=position,
         )
@@ -53,7 +53,11 @@ def bind_ordering(
             )
     ties = tuple((expression, desc) for expression, desc, _ in terms[1:])
     for expression, _ in ties:
-        if len(inputs_of(expression, names.columns)) != 1:
+        read = inputs_of(expression, names.columns)
+        is_computed_outside = not isinstance(expression, exp.Column) and any(
+            names.inputs[i].stream.outside for i in read
+        )
+        if len(read) != 1 or is_computed_outside:
             raise UnsupportedError(
                 f"ORDER BY takes columns, and expressions over one stream, not {plain_sql(expression)}",
                 position=position_of(expression) or position,

@@ -8,6 +8,7 @@ from watersmeet.bind.aggregate_functions import call_name, is_aggregate, is_aggr
 from watersmeet.bind.scope import Relation, Scope
 from watersmeet.errors import BindError, UnsupportedError
 from watersmeet.expressions.positions import position_of
+from watersmeet.expressions.text import plain_sql
 from watersmeet.plan.logical.query import OutputColumn
 
 _REFUSED = {
@@ -42,7 +43,7 @@ def refuse_clauses(select: exp.Select, *, nested: bool = False) -> None:
             )
     for item in select.expressions:
         for node in item.find_all(exp.Window, exp.Select):
-            what = "a subquery" if isinstance(node, exp.Select) else node.sql("spark")
+            what = "a subquery" if isinstance(node, exp.Select) else plain_sql(node)
             raise UnsupportedError(
                 f"{what} in the SELECT list over streams is not supported",
                 hint="do this on the join's result as a Spark DataFrame",

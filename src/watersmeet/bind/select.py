@@ -20,6 +20,7 @@ from watersmeet.bind.scope import Relation, Scope
 from watersmeet.bind.subqueries import Ctes, SubqueryTest, ctes_of, refuse_inner_order, where_terms
 from watersmeet.errors import ConfigError, UnsupportedError
 from watersmeet.expressions.positions import position_of
+from watersmeet.expressions.text import plain_sql
 from watersmeet.kernels.api import JoinKind
 from watersmeet.plan.logical.conditions import conjuncts, inputs_of
 from watersmeet.plan.logical.query import Aggregation, LogicalQuery, OutputColumn, QueryText
@@ -149,7 +150,7 @@ class _Binder:
             return self._subselect(source.this, alias, scope, ctes, source)
         if not isinstance(source, exp.Table) or not isinstance(source.this, exp.Identifier):
             raise UnsupportedError(
-                f"{source.sql('spark')} is not supported in FROM", hint="name a stream", position=position_of(source)
+                f"{plain_sql(source)} is not supported in FROM", hint="name a stream", position=position_of(source)
             )
         if source.args.get("version") is not None:
             raise UnsupportedError(

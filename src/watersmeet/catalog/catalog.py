@@ -12,11 +12,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.catalog.workspace import make_workspace, no_folder, not_writable
+from watersmeet.checksums import DamageError, Seal, read_sealed, sealed
 from watersmeet.errors import CatalogError, did_you_mean
 
-#: The format that every version reads; the one with changing streams and external tables, whose rows a version that
-#: does not know them would read as plain ones; and the one with declared orders, which such a version would drop.
-_PLAIN, _CHANGING, _ORDERED = 1, 2, 3
+#: The format that is written, and those that are read: earlier ones have no checksum.
+_FORMAT, _READABLE = 4, (1, 2, 3, 4)
 _RESTORE = "restore the file from a copy, or move it away and create the streams again"
 
 
@@ -75,7 +75,7 @@ class Catalog:
         try:
             text = self._path.read_text(encoding="utf-8")
         except FileNotFoundError:
-            return _Stored(version=_PLAIN, streams={})
+            return _Stored(version=_FORMAT, streams={})
         except NotADirectoryError:
             raise no_folder(self._folder) from None
         except UnicodeDecodeError:
@@ -95,10 +95,10 @@ class Catalog:
                 flock(lock, LOCK_EX)
                 stored = self._read()
                 yield stored
-                stored.version = max(map(_format_of, stored.streams.values()), default=_PLAIN)
+                stored.version = _FORMAT
                 written = self._path.with_suffix(".tmp")
                 written.touch(mode=0o600)
-                written.write_text(stored.model_dump_json(indent=2), encoding="utf-8")
+                written.write_text(sealed(stored.model_dump_json(indent=2)).decode() + "\n", encoding="utf-8")
                 written.replace(self._path)
         except OSError as error:
             raise not_writable(self._path, error) from None
@@ -124,13 +124,6 @@ def is_new(stream: StreamDef, known: StreamDef | None, *, if_not_exists: bool) -
     )
 
 
-def _format_of(stream: StreamDef) -> int:
-    """The first format that can hold a stream."""
-    if stream.ordered_by:
-        return _ORDERED
-    return _CHANGING if stream.changes or stream.outside else _PLAIN
-
-
 def _found(stored: _Stored, name: str) -> StreamDef:
     if (stream := stored.streams.get(name.lower())) is not None:
         return stream
@@ -140,20 +133,31 @@ def _found(stored: _Stored, name: str) -> StreamDef:
 
 def _parse(text: str, path: Path) -> _Stored:
     try:
-        content = json.loads(text)
+        json.loads(text)
+        content, seal = read_sealed(text.encode())
     except json.JSONDecodeError as error:
         raise CatalogError(
             f"{path} is not a catalogue: its JSON breaks at line {error.lineno}, column {error.colno}", hint=_RESTORE
         ) from None
-    if not isinstance(content, dict) or "version" not in content:
+    except RecursionError:
+        raise CatalogError(f"{path} is not a catalogue: it is nested too deeply", hint=_RESTORE) from None
+    except DamageError as error:
+        raise CatalogError(f"{path} is not a catalogue: {error}", hint=_RESTORE) from None
+    if "version" not in content:
         raise CatalogError(f"{path} is not a catalogue: it has no version", hint=_RESTORE)
-    if content["version"] not in (_PLAIN, _CHANGING, _ORDERED):
+    if content["version"] not in _READABLE:
         raise CatalogError(
-            f"{path} has format {content['version']}, this version of Watersmeet reads formats {_PLAIN} to {_ORDERED}",
+            f"{path} has format {content['version']}, this version of Watersmeet reads formats "
+            f"{_READABLE[0]} to {_READABLE[-1]}",
             hint="use the version of Watersmeet that wrote it, or another workspace",
         )
+    if seal is Seal.WRONG:
+        raise CatalogError(
+            f"{path} is not what was written: its checksum is that of another content",
+            hint=f"{_RESTORE}; if you edited it on purpose, delete its checksum",
+        )
     try:
-        return _Stored.model_validate_json(text)
+        return _Stored.model_validate(content)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"]))

@@ -39,6 +39,8 @@ from watersmeet.runtime.shared_folders import require_shared
 from watersmeet.settings.seek import Seek
 
 _STAGING = "_staging-"
+#: Spark writes a checksum for each page of a Parquet file, and by default compares none.
+_VERIFIED = "parquet.page.verify-checksum.enabled"
 _ABANDONED_SECONDS = 24 * 3600
 _SEGMENT = re.compile(r"\d{12}-.+\.parquet")
 _HIDDEN = [StructField(TP_TIME, TimestampType()), StructField(STORED_FRONTIER, LongType())]
@@ -151,7 +153,7 @@ class EmbeddedLog:
         """
 
         def files(folder: Path, names: str) -> DataFrame:
-            opened = reader().schema(_stored(columns)).option("pathGlobFilter", names)
+            opened = reader().schema(_stored(columns)).option("pathGlobFilter", names).option(_VERIFIED, "true")
             return _source_frame(opened.parquet(str(folder)), columns)
 
         if baseline is None:

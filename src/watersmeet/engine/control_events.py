@@ -10,6 +10,9 @@ import json
 from dataclasses import asdict, dataclass
 from enum import Enum
 
+from watersmeet.checksums import DamageError, Seal, read_sealed, sealed
+from watersmeet.errors import CheckpointError
+
 
 class EventKind(Enum):
     """The kind of a control event."""
@@ -33,12 +36,22 @@ class Event:
     observed: int | None = None
 
     def to_json(self) -> bytes:
-        """Encode the event as one line of JSON."""
-        return json.dumps({**asdict(self), "kind": self.kind.value}).encode()
+        """Encode the event as one line of JSON, with its checksum."""
+        return sealed(json.dumps({**asdict(self), "kind": self.kind.value}))
 
     @classmethod
     def from_json(cls, text: bytes | str) -> Event:
-        """Decode what ``to_json`` wrote."""
-        fields = json.loads(text)
-        inputs, parts = (None if fields[name] is None else tuple(fields[name]) for name in ("inputs", "parts"))
-        return cls(EventKind(fields["kind"]), inputs, parts, fields["frontier"], fields["observed"])
+        """Decode what ``to_json`` wrote; earlier versions wrote no checksum.  ``CheckpointError`` if it is damaged."""
+        try:
+            fields, seal = read_sealed(text if isinstance(text, bytes) else text.encode())
+            inputs, parts = (None if fields[name] is None else tuple(fields[name]) for name in ("inputs", "parts"))
+            event = cls(**{**fields, "kind": EventKind(fields["kind"]), "inputs": inputs, "parts": parts})
+            numbers = [event.frontier, *([] if event.observed is None else [event.observed])]
+            if seal is Seal.WRONG or any(type(number) is not int for number in numbers):
+                raise DamageError
+            return event
+        except (DamageError, KeyError, TypeError, ValueError):
+            raise CheckpointError(
+                "a control event of the checkpoint is damaged",
+                hint="restore the file from a copy, or start on a new checkpoint",
+            ) from None

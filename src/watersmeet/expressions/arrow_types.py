@@ -7,7 +7,7 @@ from sqlglot import exp
 
 from watersmeet.errors import UnsupportedError
 from watersmeet.expressions.positions import position_of
-from watersmeet.expressions.type_groups import digits_of
+from watersmeet.expressions.type_groups import MAX_DIGITS, digits_of
 
 _T = exp.DataType.Type
 _SIMPLE = {
@@ -35,7 +35,7 @@ def arrow_type(kind: exp.DataType) -> pa.DataType:
     if kind.this in _SIMPLE:
         return _SIMPLE[kind.this]
     if kind.is_type(_T.DECIMAL):
-        return pa.decimal128(*digits_of(kind))
+        return _decimal(kind)
     if kind.is_type(_T.ARRAY):
         return pa.list_(arrow_type(kind.expressions[0]))
     if kind.is_type(_T.MAP):
@@ -43,3 +43,14 @@ def arrow_type(kind: exp.DataType) -> pa.DataType:
     if kind.is_type(_T.STRUCT):
         return pa.struct([pa.field(each.name, arrow_type(each.args["kind"])) for each in kind.expressions])
     raise UnsupportedError(f"columns of type {kind.sql('spark')} are not supported", position=position_of(kind))
+
+
+def _decimal(kind: exp.DataType) -> pa.DataType:
+    digits, scale = digits_of(kind)
+    if not 1 <= digits <= MAX_DIGITS or not 0 <= scale <= digits:
+        raise UnsupportedError(
+            f"{kind.sql('spark')} is no type of Spark",
+            hint=f"a DECIMAL has 1 to {MAX_DIGITS} digits, of which some or all follow the point",
+            position=position_of(kind),
+        )
+    return pa.decimal128(digits, scale)

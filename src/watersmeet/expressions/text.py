@@ -1,8 +1,24 @@
-"""Expressions as users write them."""
+"""Expressions as users write them, and whether two are the same however they are written."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, ClassVar
+
 from sqlglot import exp
+from sqlglot.generators.spark import SparkGenerator
+
+from watersmeet.expressions.nodes import StreamJoin, SystemTime
+
+
+class _Generator(SparkGenerator):
+    """Writes joins with clauses for streams too, most without these: errors name subqueries in which they stand."""
+
+    TRANSFORMS: ClassVar[dict[type[exp.Expr], Callable[..., Any]]] = {
+        **SparkGenerator.TRANSFORMS,
+        StreamJoin: SparkGenerator.join_sql,
+        SystemTime: lambda self, node: f"FOR SYSTEM_TIME AS OF {self.sql(node, 'expression')}",
+    }
 
 
 def plain_sql(expression: exp.Expr) -> str:
@@ -13,4 +29,16 @@ def plain_sql(expression: exp.Expr) -> str:
             return exp.Identifier(this=node.name.replace(":", "."), quoted=False)
         return node
 
-    return expression.copy().transform(plain, copy=False).sql(dialect="spark")
+    return _Generator(dialect="spark").generate(expression.copy().transform(plain, copy=False), copy=False)
+
+
+def is_same(one: exp.Expr, other: exp.Expr) -> bool:
+    """Whether two expressions are the same but for parentheses that change nothing."""
+    return type(one.unnest()) is type(other.unnest()) and _bare(one) == _bare(other)
+
+
+def _bare(expression: exp.Expr) -> exp.Expr:
+    bare = expression.unnest().copy()
+    for parentheses in list(bare.find_all(exp.Paren)):
+        parentheses.replace(parentheses.this)
+    return bare

@@ -15,7 +15,6 @@ from watersmeet.errors import BindError, UnsupportedError
 from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.text import plain_sql
 from watersmeet.expressions.type_groups import NUMBERS
-from watersmeet.plan.logical.conditions import inputs_of
 from watersmeet.plan.logical.key_types import type_of
 from watersmeet.plan.logical.tree import InputColumn
 
@@ -112,10 +111,13 @@ def carry_one_sided(
     ``padded``.  Nothing is carried for ``external`` tables: no source computes it.  ``carry`` receives an input and an
     expression, and returns the name of the column.
     """
+    tree = condition.copy()
+    read = _inputs_read(tree, columns)
 
     def replace(node: exp.Expr) -> exp.Expr:
-        used = inputs_of(node, columns)
-        if len(used) == 1 and not isinstance(node, exp.Column | exp.Identifier):
+        used = read[id(node)]
+        is_branch = isinstance(node, exp.If) and isinstance(node.parent, exp.Case)  # WHEN … THEN …: no value by itself
+        if len(used) == 1 and not is_branch and not isinstance(node, exp.Column | exp.Identifier):
             (input,) = used
             if input in external or (input in padded and not is_strict(node)):
                 return node
@@ -125,7 +127,16 @@ def carry_one_sided(
             return exp.column(exp.to_identifier(name, quoted=True))
         return node
 
-    return condition.copy().transform(replace, copy=False)
+    return tree.transform(replace, copy=False)
+
+
+def _inputs_read(tree: exp.Expr, columns: Mapping[str, InputColumn]) -> dict[int, frozenset[int]]:
+    """The inputs that each part of a tree reads, by the part's ``id``: all in one pass, as there may be thousands."""
+    read: dict[int, frozenset[int]] = {}
+    for node in reversed(list(tree.dfs())):
+        own = {columns[node.name].input} if isinstance(node, exp.Column) and node.name in columns else set()
+        read[id(node)] = frozenset(own).union(*(read[id(part)] for part in node.iter_expressions()))
+    return read
 
 
 def render(condition: exp.Expr, column: Callable[[str], exp.Expr]) -> str:

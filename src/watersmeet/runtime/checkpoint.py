@@ -23,6 +23,7 @@ from typing import Annotated
 
 from pydantic import StringConstraints, TypeAdapter, ValidationError
 
+from watersmeet.checksums import DamageError, Seal, read_sealed, sealed
 from watersmeet.engine.control_events import Event, EventKind
 from watersmeet.engine.specs import OperatorSpec
 from watersmeet.errors import CheckpointError, ConnectorError
@@ -104,11 +105,13 @@ class Checkpoint:
         if text is None:
             return None
         try:
-            found = PlanFile.model_validate_json(text)
-        except ValidationError as error:
+            content, seal = read_sealed(text.encode())
+            found = PlanFile.model_validate(content)
+        except (DamageError, ValidationError) as error:
+            reason = str(error) if isinstance(error, DamageError) else error.errors(include_url=False)[0]["msg"]
             raise CheckpointError(
                 f"{path} cannot be read",
-                detail=str(error.errors(include_url=False)[0]["msg"]),
+                detail=reason,
                 hint=f"is this the checkpoint of a Watersmeet query? If so, {_RESTORE}",
             ) from None
         if found.version != PLAN_VERSION:
@@ -116,11 +119,16 @@ class Checkpoint:
                 f"the checkpoint {self.folder} has plan format {found.version}, this version reads {PLAN_VERSION}",
                 hint="run it with the version that wrote it, or start on a new checkpoint",
             )
+        if seal is Seal.WRONG:
+            raise CheckpointError(
+                f"{path} is damaged: its checksum is that of another content",
+                hint=f"{_RESTORE}; if you edited the file on purpose, delete the checksum in it",
+            )
         return found
 
     def write_plan(self, plan: PlanFile) -> None:
         """Write the plan file."""
-        self._storage.write_text(f"{self.folder}/plan.json", plan.model_dump_json(indent=2))
+        self._storage.write_text(f"{self.folder}/plan.json", sealed(plan.model_dump_json(indent=2)).decode())
 
     def accept(
         self,
@@ -202,9 +210,10 @@ class Checkpoint:
 
     def _read_event(self, number: int) -> Event:
         path = self._event_path(number)
+        text = self._read(path) or ""
         try:
-            return Event.from_json(self._read(path) or "")
-        except (ValueError, KeyError, TypeError):
+            return Event.from_json(text)
+        except CheckpointError:
             raise CheckpointError(f"{path} is damaged: it is not a control event", hint=_RESTORE) from None
 
     # -- for people ------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 import pyarrow as pa
 import pyarrow.fs
 
+from watersmeet.checksums import DamageError, Seal, read_sealed, sealed
 from watersmeet.engine.hot_keys import Entry, HotKey, HotKeys, Phase
 from watersmeet.errors import CheckpointError
 from watersmeet.filesystems import filesystem_of
@@ -95,17 +96,36 @@ def _batches(filesystem: pyarrow.fs.FileSystem, path: str) -> list[int]:
 
 
 def _read(filesystem: pyarrow.fs.FileSystem, path: str, batch: int) -> _File:
-    with filesystem.open_input_stream(f"{path}/{batch}.json") as file:
-        text = json.loads(file.read())
-    keys = {int(key): HotKey(**{**each, "phase": Phase(each["phase"])}) for key, each in text["keys"].items()}
-    return _File(text["run"], text["seen"], Entry(batch, keys))
+    name = f"{path}/{batch}.json"
+    with filesystem.open_input_stream(name) as file:
+        content = file.read()
+    try:
+        found, seal = read_sealed(content)
+        keys = {int(key): HotKey(**{**each, "phase": Phase(each["phase"])}) for key, each in found["keys"].items()}
+        # versions that wrote no checksum did not write the name either; where it is wrong, the name is one too many
+        members = {"run", "seen", "keys", *(["name"] if seal is Seal.RIGHT else [])}
+        if set(found) != members or found.get("name") not in (None, _full_name(path, batch)):
+            raise DamageError
+        return _File(found["run"], found["seen"], Entry(batch, keys))
+    except (DamageError, KeyError, TypeError, ValueError, AttributeError):
+        raise CheckpointError(
+            f"{name} is damaged: it does not hold the hot keys of a batch",
+            hint="restore the checkpoint from a copy, or start on a new one",
+        ) from None
 
 
 def _write(filesystem: pyarrow.fs.FileSystem, path: str, file: _File) -> None:
     """Write a file atomically; two attempts of one run decide alike, so it does not matter whose file stays."""
+    assert file.entry.batch is not None
     keys = {str(key): asdict(each) for key, each in file.entry.keys.items()}
+    fields = {"name": _full_name(path, file.entry.batch), "run": file.run, "seen": file.seen, "keys": keys}
     filesystem.create_dir(path, recursive=True)
     part = f"{path}/{uuid.uuid4().hex}.part"
     with filesystem.open_output_stream(part) as out:
-        out.write(json.dumps({"run": file.run, "seen": file.seen, "keys": keys}).encode())
+        out.write(sealed(json.dumps(fields)))
     filesystem.move(part, f"{path}/{file.entry.batch}.json")
+
+
+def _full_name(path: str, batch: int) -> str:
+    """A file's name with those of its folders, which tell the operators of all queries apart."""
+    return "/".join([*path.rstrip("/").split("/")[-2:], str(batch)])

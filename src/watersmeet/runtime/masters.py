@@ -22,6 +22,11 @@ def with_retries(master: str) -> str:
     return f"local[{found[1] or 1}, {TASK_ATTEMPTS}]"
 
 
+def is_local(master: str) -> bool:
+    """Whether a master runs its tasks in the driver's JVM."""
+    return _LOCAL.fullmatch(master) is not None
+
+
 def local_cores(master: str) -> int | None:
     """The number of cores that a local master names; None for all of them (``*``), and for other masters."""
     found = _LOCAL.fullmatch(master)
@@ -32,4 +37,4 @@ def local_cores(master: str) -> int | None:
 
 def workers_are_here(spark: SparkSession) -> bool:
     """Whether all Python workers run on this machine and can share its files."""
-    return _LOCAL.fullmatch(str(spark.sparkContext.master)) is not None
+    return is_local(str(spark.sparkContext.master))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from watersmeet.engine.specs import OperatorSpec
 from watersmeet.kernels.interval import IntervalJoin
@@ -21,6 +21,8 @@ PLAN_VERSION = 2
 
 class PlanFile(BaseModel):
     """The content of ``plan.json``."""
+
+    model_config = ConfigDict(extra="forbid")
 
     version: int = PLAN_VERSION
     id: str = Field(default_factory=lambda: uuid.uuid4().hex)

@@ -18,7 +18,7 @@ from watersmeet.errors import ConfigError
 from watersmeet.filesystems import SETTINGS_VARIABLE, encoded_s3_settings, set_s3_settings
 from watersmeet.runtime.fork_server import SOCKET_VARIABLE, fork_server
 from watersmeet.runtime.hadoop_settings import s3_settings
-from watersmeet.runtime.masters import local_cores, with_retries
+from watersmeet.runtime.masters import is_local, local_cores, with_retries
 from watersmeet.runtime.process_folder import LONGEST_SOCKET_PATH, process_folder
 from watersmeet.runtime.real_time.spark_needs import PIPELINED
 from watersmeet.runtime.worker_python import LOG_VARIABLE, worker_python
@@ -108,7 +108,9 @@ def settings_for(config: Mapping[str, str]) -> dict[str, str]:
         "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "2",
     }
     master = config["spark.master"]
-    if master.startswith("local"):
+    if is_local(master):
+        # Spark makes a random secret, which nothing shows; on another master, all its machines must agree on one
+        settings["spark.authenticate"] = "true"
         # not elsewhere: executors on other machines must reach the driver
         settings["spark.driver.bindAddress"] = settings["spark.driver.host"] = "127.0.0.1"
         settings["spark.sql.shuffle.partitions"] = str(local_cores(master) or os.cpu_count() or 1)

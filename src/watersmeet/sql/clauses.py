@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from sqlglot import exp
+from sqlglot.errors import ErrorLevel
+from sqlglot.errors import UnsupportedError as LostInTranslation
 
 from watersmeet.errors import UnsupportedError
 from watersmeet.expressions.positions import position_of
@@ -91,6 +93,31 @@ def refuse_foreign_clauses(query: exp.Expr, failures: Failures) -> None:
                     if value and key not in allowed:
                         name, hint = NAMES.get(key, key.strip("_").upper()), HINTS.get(key)
                         raise _unsupported(name, value, failures, node, hint)
+
+
+def refuse_lost_parts(query: exp.Expr, failures: Failures) -> None:
+    """Raise UnsupportedError for a call of which sqlglot would leave out a part when it writes the SQL for Spark."""
+    for node in query.walk(prune=_is_whole_call):
+        if _is_whole_call(node) and (reason := _lost_part(node)) is not None:
+            inner = [part for part in node.walk(bfs=False) if isinstance(part, exp.Func)]
+            lost = next((part for part in reversed(inner) if _lost_part(part) is not None), node)
+            raise failures.unsupported_at(
+                f"a function is not supported with these arguments: {reason}",
+                position_of(lost),
+                hint="write it as the documentation of Spark SQL has it",
+            )
+
+
+def _is_whole_call(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Func) and node.find(exp.Query) is None
+
+
+def _lost_part(call: exp.Expr) -> str | None:
+    try:
+        call.sql(dialect="spark", unsupported_level=ErrorLevel.RAISE)
+    except LostInTranslation as error:
+        return str(error)
+    return None
 
 
 def _unsupported(

@@ -326,10 +326,13 @@ class StatementParser(PartsParser):
         rows: list[tuple[exp.Expr, ...]] = []
         while not rows or self._match(TokenType.COMMA):
             self.require(TokenType.L_PAREN, "'('", after="','" if rows else "VALUES")
+            start = self._curr
             values = self._parse_csv(self._parse_disjunction)
             if not values:
                 raise self.unexpected(["a value"], after="'('")
             self._match_r_paren()
+            for value in values:
+                self.limit_depth(value, start)
             rows.append(tuple(values))
         return tuple(rows)
 

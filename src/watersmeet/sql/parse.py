@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from watersmeet.errors import SqlSyntaxError
-from watersmeet.expressions.positions import anchor, excerpt, locate
+from watersmeet.expressions.positions import anchor, excerpt, locate, token_position
 from watersmeet.sql.dialect import Watersmeet
 from watersmeet.sql.grammar import StatementParser
 from watersmeet.sql.statement_sets import is_open_set, split_statements, starts_set, statement_set, without_semicolon
@@ -24,6 +25,8 @@ CLOSERS = {
     'r"': re.compile(r'[^"]*"'),
     "`": re.compile(r"[^`]*`"),
 }
+#: The longest number: the longest double has 767 digits, and Python reads whole numbers of 4,300.
+LONGEST_NUMBER = 1_000
 COMMENT_MARKS = re.compile(r"/\*|\*/")
 NAMES = {"'": "string", '"': "string", "r'": "string", 'r"': "string", "`": "quoted name", "/*": "comment"}
 
@@ -80,7 +83,7 @@ def _tokenize(text: str) -> list[Token]:
             position=locate(text, offset),
         )
     try:
-        tokens = DIALECT.tokenize(text)
+        tokens = DIALECT.tokenize(_without_comments(text))
     except TokenError as error:
         # sqlglot quotes 50 characters on both sides of the failure.
         begin, end = error.start or 0, error.end or 0
@@ -91,22 +94,48 @@ def _tokenize(text: str) -> list[Token]:
             position=locate(text, offset),
         ) from None
     anchor(tokens, text)
+    for token in tokens:
+        if token.token_type == TokenType.NUMBER and len(token.text) > LONGEST_NUMBER:
+            raise SqlSyntaxError(
+                f"a number has {len(token.text):,} digits",
+                detail=excerpt(text, token.start, token.start + 1),
+                hint=f"numbers have at most {LONGEST_NUMBER:,} digits",
+                position=token_position(token),
+            )
     return tokens
 
 
 def _unclosed(text: str) -> tuple[str, int] | None:
     """Return the quote or comment that is still open at the end of ``text``, and its offset."""
+    return next(((opener, start) for opener, start, end in _parts(text) if end is None), None)
+
+
+def _without_comments(text: str) -> str:
+    """Return the text with spaces for its comments: to sqlglot GROUP /* … */ BY is no GROUP BY.  Hints stay."""
+    kept, at = [], 0
+    for opener, start, end in _parts(text):
+        if end is not None and opener in ("--", "/*") and not text.startswith("/*+", start):
+            kept += [text[at:start], " " * (end - start)]
+            at = end
+    return "".join([*kept, text[at:]])
+
+
+def _parts(text: str) -> Iterator[tuple[str, int, int | None]]:
+    """Yield each comment, string and quoted name: what opens it, its offset, and the offset after it (None: open)."""
     at = 0
     while opening := OPENERS.search(text, at):
         opener = opening.group().lower()
+        end: int | None = opening.end()
         if opener.startswith("--"):
-            at = opening.end()
-            continue
-        end = _comment_end(text, opening.end()) if opener == "/*" else _quote_end(text, opener, opening.end())
+            opener = "--"
+        elif opener == "/*":
+            end = _comment_end(text, opening.end())
+        else:
+            end = _quote_end(text, opener, opening.end())
+        yield opener, opening.start(), end
         if end is None:
-            return opener, opening.start()
+            return
         at = end
-    return None
 
 
 def _quote_end(text: str, opener: str, start: int) -> int | None:

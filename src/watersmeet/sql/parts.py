@@ -8,13 +8,16 @@ from sqlglot.tokenizer_core import Token, TokenType
 from watersmeet.errors import Position
 from watersmeet.expressions.positions import token_position
 from watersmeet.kernels.api import EmitMode
-from watersmeet.sql.clauses import BOUNDS, clauses_after, refuse_foreign_clauses
+from watersmeet.sql.clauses import BOUNDS, clauses_after, refuse_foreign_clauses, refuse_lost_parts
 from watersmeet.sql.dialect import QueryParser
 from watersmeet.sql.failures import is_word, nearest_keyword
 from watersmeet.sql.statements import Query, SettingValue
 
 QUERY_STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN)
 VALUE_CHOICES = ["a string", "a number", "TRUE", "FALSE"]
+#: How deeply the parts of an expression may be nested, or how long ``a + b + …`` may be: what writes SQL from a tree
+#: calls itself some times for each level.  Chains of AND and of OR have no limit.
+_MOST_LEVELS = 150
 _BEFORE_JOIN = {"INNER", "LEFT", "RIGHT", "FULL", "OUTER", "SEMI", "ANTI", "CROSS", "ASOF"}
 
 
@@ -48,7 +51,9 @@ class PartsParser(QueryParser):
                 break
         if self._curr:
             self._reject_rest(tree, emit is not None, settings is not None)
+        self.limit_depth(tree, start)
         refuse_foreign_clauses(tree, self.failures)
+        refuse_lost_parts(tree, self.failures)
         return Query(
             select=tree,
             emit=emit,
@@ -57,6 +62,21 @@ class PartsParser(QueryParser):
             position=token_position(start),
             settings_positions=settings_positions,
         )
+
+    def limit_depth(self, tree: exp.Expr, start: Token) -> None:
+        """Raise SqlSyntaxError for a tree, which begins at ``start``, that is nested too deeply to be handled."""
+        left = [(tree, 0)]
+        while left:
+            node, depth = left.pop()
+            if depth > _MOST_LEVELS:
+                raise self.failures.syntax(
+                    f"an expression is nested more than {_MOST_LEVELS} levels deep, or as long",
+                    start,
+                    hint="a chain such as a + b + … counts a level for each sign; concat() and IN take many arguments",
+                )
+            for part in node.iter_expressions():
+                is_chain = isinstance(node, exp.And | exp.Or) and type(part) is type(node)
+                left.append((part, depth if is_chain else depth + 1))
 
     def _emit_mode(self) -> EmitMode:
         for mode in EmitMode:

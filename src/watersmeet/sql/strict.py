@@ -150,6 +150,13 @@ class StrictParser(SparkParser):
             raise self.unexpected(["an expression"], after="GROUP BY")
         return group
 
+    def _parse_type_size(self) -> exp.DataTypeParam | None:
+        start = self._curr
+        size = super()._parse_type_size()
+        if size is None or (isinstance(size.this, exp.Literal) and size.name.isdecimal() and not size.expression):
+            return size
+        raise self.failures.expected(start, ["a whole number"], after="the '(' of a type")
+
     def _parse_hint(self) -> exp.Hint | None:
         if self._curr.token_type == TokenType.HINT:
             raise self.failures.unsupported(

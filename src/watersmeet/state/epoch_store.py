@@ -2,7 +2,8 @@
 
 A file holds the values that its epoch put, then the places of all live values, in this file and in earlier ones, then
 the length of that index.  So the newest file that counts is enough to find every value.  Files are never changed; one
-is deleted once no live value is in it.
+is deleted once no live value is in it.  The index has the file's own name, and checksums of the values and of itself: a
+file that has changed, or stands in the place of another, is refused.
 """
 
 from __future__ import annotations
@@ -12,19 +13,22 @@ from typing import NamedTuple
 
 import pyarrow.fs
 
+from watersmeet.checksums import DamageError, Seal, checksum, read_sealed, sealed
 from watersmeet.errors import CheckpointError
 from watersmeet.filesystems import filesystem_of
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+_READABLE = (1, FORMAT_VERSION)  # 1 lacks checksums and the name
 _LENGTH_BYTES = 8
 
 
 class Place(NamedTuple):
-    """Where a value is: a file of the folder, and its bytes there."""
+    """Where a value is: a file of the folder, and its bytes there; the checksum is empty in files of format 1."""
 
     file: str
     start: int
     length: int
+    checksum: str = ""
 
 
 class EpochStore:
@@ -42,14 +46,17 @@ class EpochStore:
         self._new: dict[str, bytes] = {}
 
     def get(self, name: str) -> bytes | None:
-        """Return the value of a name; None if there is none."""
+        """Return the value of a name; None if there is none.  ``CheckpointError`` if it is damaged."""
         if name in self._new:
             return self._new[name]
         place = self._stored.get(name)
         if place is None:
             return None
         with self._open(place.file) as file:
-            return bytes(file.read_at(place.length, place.start))
+            value = bytes(file.read_at(place.length, place.start))
+        if len(value) != place.length or (place.checksum and checksum([value]) != place.checksum):
+            raise self._damaged(place.file, "a value is not what was written")
+        return value
 
     def put(self, name: str, value: bytes) -> None:
         """Set the value of a name."""
@@ -68,9 +75,10 @@ class EpochStore:
             start = 0
             for key, value in self._new.items():
                 out.write(value)
-                places[key] = Place(name, start, len(value))
+                places[key] = Place(name, start, len(value), checksum([value]))
                 start += len(value)
-            index = json.dumps({"version": FORMAT_VERSION, "values": places}, separators=(",", ":")).encode()
+            fields = {"version": FORMAT_VERSION, "name": self._full_name(name), "values": places}
+            index = sealed(json.dumps(fields, separators=(",", ":")))
             out.write(index)
             out.write(len(index).to_bytes(_LENGTH_BYTES, "big"))
 
@@ -89,20 +97,35 @@ class EpochStore:
     def _read_index(self, name: str) -> dict[str, Place]:
         with self._open(name) as file:
             size = file.size()
-            length = int.from_bytes(file.read_at(_LENGTH_BYTES, size - _LENGTH_BYTES), "big") if size else 0
-            text = file.read_at(length, size - _LENGTH_BYTES - length) if 0 < length <= size else b""
+            end = max(0, size - _LENGTH_BYTES)
+            length = int.from_bytes(file.read_at(_LENGTH_BYTES, end), "big") if end else 0
+            text = file.read_at(length, end - length) if 0 < length <= end else b""
         try:
-            index = json.loads(text)
-        except ValueError:
+            index, seal = read_sealed(text)
+            version = index["version"]
+        except (DamageError, KeyError):
+            raise self._damaged(name, "it has no index") from None
+        if version not in _READABLE:
             raise CheckpointError(
-                f"{self._path}/{name} is damaged: it has no index", hint="restore the file from a copy"
-            ) from None
-        if index["version"] != FORMAT_VERSION:
-            raise CheckpointError(
-                f"{self._path}/{name} has format {index['version']}, this version of Watersmeet reads {FORMAT_VERSION}",
+                f"{self._path}/{name} has format {version}, this version of Watersmeet reads "
+                f"{' and '.join(map(str, _READABLE))}",
                 hint="run it with the version that wrote it, or start on a new checkpoint",
             )
-        return {key: Place(*place) for key, place in index["values"].items()}
+        if seal is not (Seal.ABSENT if version == 1 else Seal.RIGHT):
+            raise self._damaged(name, "its index is not what was written")
+        if version > 1 and index["name"] != self._full_name(name):
+            raise self._damaged(name, f"it is {index['name']}")
+        try:
+            return {key: Place(*place) for key, place in index["values"].items()}
+        except (KeyError, TypeError, AttributeError):  # of format 1
+            raise self._damaged(name, "it has no index") from None
+
+    def _full_name(self, name: str) -> str:
+        """A file's name with those of its two folders, which tell the tasks of a query apart."""
+        return "/".join([*self._path.rstrip("/").split("/")[-2:], name])
+
+    def _damaged(self, name: str, what: str) -> CheckpointError:
+        return CheckpointError(f"{self._path}/{name} is damaged: {what}", hint="restore the file from a copy")
 
     def _open(self, name: str) -> pyarrow.NativeFile:
         try:

@@ -13,13 +13,16 @@ from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import Any
 
+from watersmeet.checksums import DamageError, Seal, read_sealed, sealed
 from watersmeet.errors import CheckpointError
 from watersmeet.kernels.api import FOREVER, NEVER
 from watersmeet.state.segments import Segment
 from watersmeet.state.store import Store
 
-FORMAT_VERSION = 4
-_READABLE = (1, 2, 3, FORMAT_VERSION)  # 1 lacks ``own``, 2 lacks ``newest``, 3 lacks ``statistics``
+FORMAT_VERSION = 5
+#: 1 lacks ``own``, 2 lacks ``newest``, 3 lacks ``statistics``, all before 5 lack a checksum.
+_READABLE = (1, 2, 3, 4, FORMAT_VERSION)
+_FIRST_SEALED = 5
 _NAME = "manifest"
 
 
@@ -108,9 +111,9 @@ class Manifest:
         self.frontier = max(self.frontier, min(live) if live else max(frontier for _, frontier in reported))
 
     def to_json(self) -> bytes:
-        """Encode the manifest for the store."""
+        """Encode the manifest for the store, with its checksum."""
         fields = {"version": FORMAT_VERSION, **_fields(self)}
-        return json.dumps(fields, separators=(",", ":"), default=_fields).encode()
+        return sealed(json.dumps(fields, separators=(",", ":"), default=_fields))
 
 
 def _fields(record: Manifest | PartFrontier | Segment) -> dict[str, Any]:
@@ -125,26 +128,45 @@ def read_manifest(
 
     A new bucket numbers its rows from ``first_rid`` on.
 
-    Raises ``CheckpointError`` if the manifest has an unknown format or belongs to another plan.
+    Raises ``CheckpointError`` if the manifest is damaged, has an unknown format or belongs to another plan.
     """
     stored = store.get(_NAME)
     if stored is None:
         parts = {input: {part: PartFrontier() for part in names} for input, names in expected_parts.items()}
         return Manifest(fingerprint, parts=parts, next_rid=first_rid)
-    fields = json.loads(stored)
-    version = fields.pop("version")
+    try:
+        fields, seal = read_sealed(stored)
+        version = fields.pop("version")
+    except (DamageError, KeyError):
+        raise _damaged() from None
     if version not in _READABLE:
         formats = ", ".join(str(each) for each in _READABLE)
         raise CheckpointError(
             f"the checkpoint has state format {version}; this version of Watersmeet reads formats {formats}",
             hint="run it with the version that wrote it, or start on a new checkpoint",
         )
-    if fields["fingerprint"] != fingerprint:
+    if seal is not (Seal.RIGHT if version >= _FIRST_SEALED else Seal.ABSENT):
+        raise _damaged()
+    if fields.get("fingerprint") != fingerprint:
         raise CheckpointError(
             "the checkpoint belongs to another query plan",
-            detail=f"it holds the state of plan {fields['fingerprint']}, this is plan {fingerprint}",
+            detail=f"it holds the state of plan {fields.get('fingerprint')}, this is plan {fingerprint}",
             hint="start the changed query on a new checkpoint",
         )
+    try:
+        return _decoded(fields, expected_parts)
+    except (KeyError, TypeError, ValueError, AttributeError):  # of a format without a checksum
+        raise _damaged() from None
+
+
+def _damaged() -> CheckpointError:
+    return CheckpointError(
+        "the state is damaged: the manifest of a bucket is not what was written",
+        hint="restore the checkpoint from a copy, or start on a new one (its state begins empty)",
+    )
+
+
+def _decoded(fields: dict[str, Any], expected_parts: dict[int, tuple[str, ...]]) -> Manifest:
     fields["own"] = {int(input): frontier for input, frontier in fields.get("own", {}).items()}
     newest = fields.get("newest", dict.fromkeys(expected_parts, FOREVER))
     fields["newest"] = {int(input): time for input, time in newest.items()}

@@ -2,19 +2,21 @@
 
 A segment holds rows of one relation, as Arrow IPC streams (lz4) of at most ``MAX_CHUNK_BYTES`` each: large values
 are slow in a state store.  Its id consists of the step that wrote it, the relation and a hash of its content, so two
-attempts at one batch that received rows in different orders write different ids.
+attempts at one batch that received rows in different orders write different ids.  A segment that is read is compared
+with the hash, so rows that have changed in the store are never joined.
 """
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from itertools import pairwise
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from watersmeet.checksums import checksum
 from watersmeet.columns import TIME
+from watersmeet.errors import CheckpointError
 from watersmeet.kernels.row_bytes import table_bytes
 from watersmeet.state.store import Store
 
@@ -46,12 +48,9 @@ def write_segment(store: Store, step: int | str, relation: str, table: pa.Table)
     pieces = max(1, -(-table.nbytes // MAX_CHUNK_BYTES))
     per_chunk = -(-table.num_rows // pieces)
     payloads = [_encode(table.slice(start, per_chunk)) for start in range(0, table.num_rows, per_chunk)]
-    digest = hashlib.blake2b(digest_size=8)
-    for payload in payloads:
-        digest.update(payload)
     times = pc.min_max(table[TIME])
     segment = Segment(
-        id=f"{step}-{relation}-{digest.hexdigest()}",
+        id=f"{step}-{relation}-{checksum(payloads)}",
         relation=relation,
         rows=table.num_rows,
         nbytes=table_bytes(table),
@@ -65,14 +64,23 @@ def write_segment(store: Store, step: int | str, relation: str, table: pa.Table)
 
 
 def read_segment(store: Store, segment: Segment) -> pa.Table:
-    """Read the rows of a segment of the manifest; raises ``LookupError`` if the store lacks a chunk."""
-    tables = []
+    """Read the rows of a segment of the manifest; ``CheckpointError`` if the store lacks a chunk, or has another."""
+    payloads = []
     for number in range(segment.chunks):
         payload = store.get(_name(segment.id, number))
         if payload is None:
-            raise LookupError(f"segment {segment.id} is in the manifest, but its chunk {number} is not in the store")
-        tables.append(pa.ipc.open_stream(pa.py_buffer(payload)).read_all())
-    return pa.concat_tables(tables)
+            raise _damaged(segment, f"its chunk {number} is not in the store")
+        payloads.append(payload)
+    if checksum(payloads) != segment.id.rpartition("-")[2]:
+        raise _damaged(segment, "its bytes are not those that were written")
+    return pa.concat_tables([pa.ipc.open_stream(pa.py_buffer(payload)).read_all() for payload in payloads])
+
+
+def _damaged(segment: Segment, what: str) -> CheckpointError:
+    return CheckpointError(
+        f"the state is damaged: segment {segment.id} is in the manifest, but {what}",
+        hint="restore the checkpoint from a copy, or start on a new one (its state begins empty)",
+    )
 
 
 def drop_segment(store: Store, segment: Segment) -> None:

@@ -12,18 +12,18 @@ from watersmeet.plan.logical.tree import Input, InputColumn
 
 def conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
     """Return the terms of an AND without enclosing parentheses; BETWEEN counts as two terms."""
-    if condition is None:
-        return []
-    condition = condition.unnest()
-    if isinstance(condition, exp.Between) and not condition.args.get("symmetric"):
-        value = condition.this
-        return [
-            exp.GTE(this=value, expression=condition.args["low"]),
-            exp.LTE(this=value.copy(), expression=condition.args["high"]),
-        ]
-    if isinstance(condition, exp.And):
-        return [*conjuncts(condition.this), *conjuncts(condition.expression)]
-    return [condition]
+    found: list[exp.Expr] = []
+    left = [] if condition is None else [condition]
+    while left:  # not recursive: there may be a thousand
+        term = left.pop().unnest()
+        if isinstance(term, exp.And):
+            left += [term.expression, term.this]
+        elif isinstance(term, exp.Between) and not term.args.get("symmetric"):
+            found.append(exp.GTE(this=term.this, expression=term.args["low"]))
+            found.append(exp.LTE(this=term.this.copy(), expression=term.args["high"]))
+        else:
+            found.append(term)
+    return found
 
 
 def inputs_of(expression: exp.Expr, columns: Mapping[str, InputColumn]) -> frozenset[int]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from watersmeet.runtime.exchange import batch_id
 from watersmeet.state.epoch_store import EpochStore
@@ -32,13 +32,17 @@ class RunStart(BaseModel):
     """The content of a run's file.
 
     ``positions`` are where sources were first read from, by input alias and partition.  ``tasks`` are how many tasks
-    share the partitions of each: positions are stored by task.
+    share the partitions of each: positions are stored by task.  ``run`` is the run's number; files of earlier versions
+    have none.
     """
+
+    model_config = ConfigDict(extra="forbid")
 
     version: int = 1
     first: int
     positions: dict[str, dict[int, int]] = {}
     tasks: dict[str, int] = {}
+    run: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from pydantic import ValidationError
 
+from watersmeet.checksums import DamageError, Seal, read_sealed, sealed
 from watersmeet.errors import CheckpointError
 from watersmeet.runtime.checkpoint import Checkpoint
 from watersmeet.runtime.real_time.epochs import RunStart
@@ -38,7 +39,8 @@ class RunLog:
 
     def add(self, run: int, start: RunStart) -> None:
         """Note the beginning of a run; its tasks may begin after that."""
-        self._storage.write_text(f"{self._folder}/{run:06}.json", start.model_dump_json())
+        text = start.model_copy(update={"run": run}).model_dump_json()
+        self._storage.write_text(f"{self._folder}/{run:06}.json", sealed(text).decode())
 
     def committed(self) -> int | None:
         """The last epoch that Spark has committed; None if there is none."""
@@ -63,8 +65,11 @@ class RunLog:
     def _read(self, name: str) -> RunStart:
         path = f"{self._folder}/{name}"
         try:
-            found = RunStart.model_validate_json(self._storage.read_text(path) or "")
-        except ValidationError:
+            content, seal = read_sealed((self._storage.read_text(path) or "").encode())
+            found = RunStart.model_validate(content)
+            if found.version == 1 and (seal is Seal.WRONG or found.run not in (None, int(name.removesuffix(".json")))):
+                raise DamageError
+        except (DamageError, ValidationError):
             raise CheckpointError(
                 f"{path} cannot be read", hint="restore the file from a copy, or start on a new checkpoint"
             ) from None
