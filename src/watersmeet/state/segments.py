@@ -66,13 +66,20 @@ def write_segment(store: Store, step: int | str, relation: str, table: pa.Table)
 
 def read_segment(store: Store, segment: Segment) -> pa.Table:
     """Read the rows of a segment of the manifest; raises ``LookupError`` if the store lacks a chunk."""
-    tables = []
+    payloads = segment_values(store, segment).values()
+    return pa.concat_tables([pa.ipc.open_stream(pa.py_buffer(payload)).read_all() for payload in payloads])
+
+
+def segment_values(store: Store, segment: Segment) -> dict[str, bytes]:
+    """Return what a store holds of a segment of the manifest, by name; raises ``LookupError`` if it lacks a chunk."""
+    found: dict[str, bytes] = {}
     for number in range(segment.chunks):
-        payload = store.get(_name(segment.id, number))
+        name = _name(segment.id, number)
+        payload = store.get(name)
         if payload is None:
             raise LookupError(f"segment {segment.id} is in the manifest, but its chunk {number} is not in the store")
-        tables.append(pa.ipc.open_stream(pa.py_buffer(payload)).read_all())
-    return pa.concat_tables(tables)
+        found[name] = payload
+    return found
 
 
 def drop_segment(store: Store, segment: Segment) -> None:
