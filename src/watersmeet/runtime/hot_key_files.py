@@ -96,7 +96,16 @@ def _batches(filesystem: pyarrow.fs.FileSystem, path: str) -> list[int]:
 
 def _read(filesystem: pyarrow.fs.FileSystem, path: str, batch: int) -> _File:
     with filesystem.open_input_stream(f"{path}/{batch}.json") as file:
-        text = json.loads(file.read())
+        return _decoded(file.read(), batch)
+
+
+def keys_in(text: str) -> HotKeys:
+    """The hot keys in the text of a file."""
+    return _decoded(text, 0).entry.keys
+
+
+def _decoded(content: str | bytes, batch: int) -> _File:
+    text = json.loads(content)
     keys = {int(key): HotKey(**{**each, "phase": Phase(each["phase"])}) for key, each in text["keys"].items()}
     return _File(text["run"], text["seen"], Entry(batch, keys))
 

@@ -149,6 +149,14 @@ class Storage:
             raise ConnectorError(f"{path} could not be moved to {target}")
 
     @_as_connector_error
+    def copy(self, path: str, target: str) -> None:
+        """Copy a file, or a folder with everything in it, to where there is none."""
+        utilities, folder = self._java("org.apache.hadoop.fs.FileUtil"), self._path(target)
+        systems = self._system(path), self._system(target)
+        if not utilities.copy(systems[0], self._path(path), systems[1], folder, False, self._configuration):
+            raise ConnectorError(f"{path} could not be copied to {target}")
+
+    @_as_connector_error
     def delete(self, path: str) -> None:
         """Delete a file, or a folder with everything in it; a path that does not exist is no error."""
         self._system(path).delete(self._path(path), True)

@@ -34,7 +34,8 @@ from watersmeet.runtime.real_time.tails import LiveTopic, Tail
 from watersmeet.runtime.worker_records import RecordRows
 from watersmeet.runtime.worker_tasks import PackTask
 
-_POSITIONS = "positions"
+#: The value that holds a task's positions, in the store of its epochs.
+POSITIONS = "positions"
 _MOST_WAITING = 10_000
 
 
@@ -63,8 +64,8 @@ class FollowTask:
             until, task = Arrivals(ticks, _MOST_WAITING), task_number() - self.first_task
             assert 0 <= task < self.tasks
             store = self.epochs.open("inputs", str(self.number), str(task))
-            stored = store.get(_POSITIONS)
-            tail = self.topic.tail(self.first if stored is None else _decoded(stored), task, self.tasks)
+            stored = store.get(POSITIONS)
+            tail = self.topic.tail(self.first if stored is None else decoded_positions(stored), task, self.tasks)
             silence = _Silence(tail, self.idle_seconds)
             try:
                 # every bucket hears of every epoch, and writes its state at the end of it
@@ -75,7 +76,7 @@ class FollowTask:
                     if idle := silence.parts():
                         event = Event(EventKind.IDLE, (self.rows.packing.spec.source,), idle)
                         yield self._packed(self._to_all_buckets(FrameKind.CONTROL, event.to_json()))
-                store.put(_POSITIONS, json.dumps(tail.positions).encode())
+                store.put(POSITIONS, encoded_positions(tail.positions))
                 self.epochs.write(store)
             finally:
                 tail.close()
@@ -169,5 +170,11 @@ class LiveRestTask:
         return to_record_batch(with_fillers(frame for frame in frames if frame.kind is not FrameKind.FILLER))
 
 
-def _decoded(stored: bytes) -> dict[int, int]:
+def encoded_positions(positions: Mapping[int, int]) -> bytes:
+    """Encode positions by partition for the store."""
+    return json.dumps(positions).encode()
+
+
+def decoded_positions(stored: bytes) -> dict[int, int]:
+    """Decode what ``encoded_positions`` wrote."""
     return {int(partition): offset for partition, offset in json.loads(stored).items()}
