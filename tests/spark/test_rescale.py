@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import itertools
+import json
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +15,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 import watersmeet
+from tests.conftest import ALL
 from tests.support.jobs import PATIENCE_SECONDS
+from watersmeet.engine.control_events import Event, EventKind
+from watersmeet.errors import CatalogError, CheckpointError, ConfigError, ConnectorError, WatersmeetError
 from watersmeet.runtime.query_mode import QueryMode
+from watersmeet.runtime.storage import Storage
 from watersmeet.session.results import Started
 from watersmeet.session.session import Session
+from watersmeet.testing.harness import Harness, StepInput, load_script
 
 pytestmark = pytest.mark.spark
 
@@ -29,7 +37,8 @@ QUERIES = {
     "chain": "SELECT a.v, count() AS n, max(b.w) AS w FROM a LEFT JOIN b ON a.id = b.id WITHIN INTERVAL '6' SECONDS"
     " GROUP BY a.v",
     "left": "SELECT a.id, a.v, b.w FROM a LEFT JOIN b ON a.id = b.id WITHIN INTERVAL '6' SECONDS EMIT FINAL",
-    "temporal": "SELECT a.id, a.v, b.w FROM a ASOF LEFT JOIN b ON a.id = b.id AND a.ts >= b.ts EMIT CHANGELOG",
+    "temporal": "SELECT a.id, a.v, b.w FROM a LEFT ASOF JOIN b MATCH_CONDITION (a.ts >= b.ts) ON a.id = b.id"
+    " EMIT CHANGELOG",
     "upsert": "SELECT id, x FROM m",
     "changing": "SELECT a.v, m.x FROM a LEFT JOIN m ON a.id = m.id",
     "global": "SELECT count(), sum(a.v), min(b.w) FROM a JOIN b ON a.id = b.id WITHIN INTERVAL '6' SECONDS",
@@ -78,19 +87,185 @@ def pieces(seed: int, count: int) -> list[dict[str, str]]:
     return [piece(number) for number in range(count)]
 
 
+def given(query: str, fed: Sequence[dict[str, str]]) -> Counter[tuple[Any, ...]]:
+    """What the query gives in the harness, which needs no Spark."""
+    harness, total = Harness(*load_script(STREAMS + query)), Counter[tuple[Any, ...]]()
+    for number, rows in enumerate(fed):
+        inputs = {name: StepInput(tuple(ast.literal_eval(f"[{values}]"))) for name, values in rows.items()}
+        read = {name: each for name, each in inputs.items() if harness.inputs_of(name)}
+        for weight, row in harness.step(read, [Event(EventKind.END)] if number == len(fed) - 1 else []).changes:
+            total[row] += weight
+    return +total
+
+
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] if name != "chain" else []) for name in QUERIES]
 )
 def test_a_query_goes_on_with_other_buckets(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    query = f"{QUERIES[name]} SETTINGS buckets = 4"
-    undisturbed, rescaled = (Job(spark, tmp_path / each, query) for each in ("undisturbed", "rescaled"))
-    for number, rows in enumerate(pieces(7, 4)):
-        mode = QueryMode.BOUNDED if number == 3 else QueryMode.DRAIN
-        for job in (undisturbed, rescaled):
-            job.takes(rows, mode)
-        if number in (0, 1):
-            (done,) = rescaled.session.rescale(query, (7, 3)[number])
-            assert (done.before, done.after) == ((4, 7), (7, 3))[number]
-    assert +rescaled.total == +undisturbed.total
-    assert rescaled.batches == undisturbed.batches
-    assert rescaled.batches == sorted(rescaled.batches)
+    fed = pieces(7, 5 if ALL else 3)
+    job = Job(spark, tmp_path, f"{QUERIES[name]} SETTINGS buckets = 4")
+    numbers = (4, 7, 3, 1, 5)
+    for number, rows in enumerate(fed):
+        if number:
+            (done,) = job.session.rescale(job.query, numbers[number])
+            assert (done.before, done.after) == (numbers[number - 1], numbers[number])
+        job.takes(rows, QueryMode.BOUNDED if number == len(fed) - 1 else QueryMode.DRAIN)
+        assert folders(job) == [f"spark-{number}" if number else "spark"]
+    assert +job.total == given(QUERIES[name], fed)
+    assert job.batches == list(range(len(job.batches)))
+
+
+def folders(job: Job) -> list[str]:
+    """Where the query's state is."""
+    (checkpoint,) = (job.session.workspace / "queries").iterdir()
+    return sorted(path.name for path in checkpoint.iterdir() if path.name.startswith(("spark", "rescaled")))
+
+
+@pytest.mark.slow
+def test_a_batch_that_began_before_gets_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
+    fed = pieces(8, 3)
+    job = Job(spark, tmp_path, QUERIES["left"])
+    job.takes(fed[0])
+    seen: list[tuple[int, list[Any]]] = []
+
+    def fails(names: Sequence[str], changes: Any, batch: int) -> None:
+        seen.append((batch, sorted(changes, key=repr)))
+        raise ConnectorError("the sink has taken the rows, and ends before it says so")
+
+    job.session.show = fails
+    with pytest.raises(WatersmeetError):
+        job.takes(fed[1])
+    job.session.rescale(job.query, 7)
+
+    def shows(names: Sequence[str], changes: Any, batch: int) -> None:
+        seen.append((batch, sorted(changes, key=repr)))
+        job._show(names, changes, batch)
+
+    job.session.show = shows
+    job.takes(fed[2], QueryMode.BOUNDED)
+    first, again, *_ = seen
+    assert first == again
+    assert first[1]
+    assert +job.total == given(QUERIES["left"], fed)
+
+
+WRITES = ("write_text", "copy", "make_folder", "delete")
+
+
+@pytest.mark.slow
+def test_a_change_that_is_broken_off_begins_anew(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At each write of the driver in turn; after every second one the query goes on as it was."""
+    fed = pieces(9, 8)
+    job = Job(spark, tmp_path, f"{QUERIES['chain']} SETTINGS buckets = 4")
+    job.takes(fed[0])
+    taken = 1
+    done = None
+    for broken in itertools.count():
+        with monkeypatch.context() as patched:
+            called = after(broken)
+            for name in WRITES:
+                patched.setattr(Storage, name, before(getattr(Storage, name), called))
+            try:
+                (done,) = job.session.rescale(job.query, 7)
+                break
+            except Broken:
+                pass
+        (checkpoint,) = (job.session.workspace / "queries").iterdir()
+        assert json.loads((checkpoint / "plan.json").read_text())["version"] == 2
+        if broken % 2 and taken < len(fed) - 2:
+            job.takes(fed[taken])
+            taken += 1
+    assert done is not None
+    assert done.after == 7
+    assert broken > 5
+    for rows in fed[taken:-1]:
+        job.takes(rows)
+    job.takes(fed[-1], QueryMode.BOUNDED)
+    assert +job.total == given(QUERIES["chain"], fed)
+    assert folders(job) == ["spark-1"]
+
+
+class Broken(BaseException):
+    """Nothing catches it, as nothing runs after a kill."""
+
+
+def after(calls: int) -> Callable[[], None]:
+    left = iter(range(calls))
+
+    def call() -> None:
+        if next(left, None) is None:
+            raise Broken
+
+    return call
+
+
+def before(write: Any, called: Callable[[], None]) -> Any:
+    def wrapped(*args: Any, **options: Any) -> Any:
+        called()
+        return write(*args, **options)
+
+    return wrapped
+
+
+@pytest.mark.slow
+def test_what_cannot_be_done_is_one_sentence(spark: SparkSession, tmp_path: Path) -> None:
+    job = Job(spark, tmp_path, f"{QUERIES['left']} SETTINGS buckets = 4")
+    rescale = job.session.rescale
+    for number in (0, -1, 4097):
+        with pytest.raises(ConfigError, match=f"^a query cannot have {number} buckets"):
+            rescale(job.query, number)
+    with pytest.raises(CheckpointError, match="has no checkpoint"):
+        rescale(job.query, 7)
+    with pytest.raises(CatalogError, match="the job has no query nothing"):
+        rescale(job.query, 7, query="nothing")
+    with pytest.raises(CatalogError, match="the job starts no query"):
+        rescale("SHOW STREAMS", 7)
+    fed = pieces(3, 2)
+    job.takes(fed[0])
+    (tried,) = rescale(job.query, 7, dry_run=True)
+    assert [(each.name, each.before, each.after, each.why) for each in tried.operators] == [("join_1", 4, 7, "")]
+    assert tried.operators[0].rows > 0
+    assert folders(job) == ["spark"]
+    (started,) = job.session.run(job.query)
+    assert isinstance(started, Started)
+    with pytest.raises(CatalogError, match="is running already"):
+        rescale(job.query, 7)
+    started.query.stop()
+    # SETTINGS that were never true are refused; those that were may stay
+    (checkpoint,) = (job.session.workspace / "queries").iterdir()
+    plan = checkpoint / "plan.json"
+    rescale(job.query, 7)
+    Path(checkpoint, ".plan.json.crc").unlink()
+    text = plan.read_text()
+    plan.write_text(text.replace('"said_buckets": 4', '"said_buckets": null'))
+    with pytest.raises(CheckpointError, match="SETTINGS buckets = 4, but the query's checkpoint has 7") as raised:
+        job.takes({})
+    assert "watersmeet rescale" in str(raised.value.hint)
+    plan.write_text(text.replace('"version": 3', '"version": 9'))
+    with pytest.raises(CheckpointError, match="plan format 9, this version reads 2 and 3"):
+        rescale(job.query, 5)
+    plan.write_text(text)
+    job.takes(fed[1], QueryMode.BOUNDED)
+    with pytest.raises(CheckpointError, match="is sealed"):
+        rescale(job.query, 5)
+    assert +job.total == given(QUERIES["left"], fed)
+
+
+@pytest.mark.slow
+def test_a_query_that_runs_elsewhere_is_noticed(spark: SparkSession, tmp_path: Path) -> None:
+    """Another session runs it: its next batch ends it, and the new buckets take the rows of that batch."""
+    fed = pieces(4, 3)
+    job = Job(spark, tmp_path, QUERIES["left"])
+    job.takes(fed[0])
+    (elsewhere,) = job.session.run(job.query)
+    assert isinstance(elsewhere, Started)
+    other = watersmeet.connect(spark, tmp_path)
+    other.rescale(job.query, 5)
+    job.session.sql(f"INSERT INTO a VALUES {fed[1]['a']}")
+    with pytest.raises(CheckpointError, match="was changed while this query ran on it"):
+        elsewhere.query.wait(PATIENCE_SECONDS)
+    job.takes({"b": fed[1]["b"]})
+    job.takes(fed[2], QueryMode.BOUNDED)
+    assert +job.total == given(QUERIES["left"], fed)

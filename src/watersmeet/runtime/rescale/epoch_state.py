@@ -1,7 +1,7 @@
 """The state of a query in real time: files of its last committed epoch, and the new buckets' files of the same epoch.
 
-The new folder looks as if one more run had committed that epoch again, with other buckets: its files have the number of
-a run of their own, and the next run goes on from them.  As many tasks read the sources as a new query would have.
+The new folder looks as if the run that committed this epoch had had other buckets.  So consumers of the results see no
+other runs than there are.  As many tasks read the sources as a new query would have.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from watersmeet.runtime.checkpoint import Checkpoint
 from watersmeet.runtime.dataflow import Source
 from watersmeet.runtime.plan_file import PlanFile
 from watersmeet.runtime.real_time.dataflow import source_tasks
-from watersmeet.runtime.real_time.epochs import RunStart, file_name, next_run
+from watersmeet.runtime.real_time.epochs import file_name, next_run
 from watersmeet.runtime.real_time.run_log import RunLog
 from watersmeet.runtime.real_time.source_task import POSITIONS, decoded_positions, encoded_positions
 from watersmeet.runtime.rescale.change import Change, OperatorDivision
@@ -58,14 +58,14 @@ class EpochState:
         self._log = RunLog(storage, checkpoint, change.stored)
         self._new_log = RunLog(storage, checkpoint, change.plan)
         self._starts, committed = self._log.read(), self._log.committed()
-        self._run, _, base = next_run(self._starts, committed)
+        base = next_run(self._starts, committed)[2]
         if committed is None or base is None:
             raise CheckpointError(
                 f"no epoch of the checkpoint {checkpoint.folder} has been committed: it has no state",
                 hint="run the query first; or start it on a new checkpoint with SETTINGS buckets",
             )
         self._epoch = committed
-        self._file, self._new_file = file_name(committed, base), file_name(committed, self._run)
+        self._file = file_name(committed, base)
 
     def manifests(self) -> dict[str, dict[int, Manifest]]:
         """The manifests of all buckets, by operator and bucket."""
@@ -100,9 +100,8 @@ class EpochState:
         )
         divided = begun.unionAll(self._places().mapInArrow(divide.run, _PLACED_DDL))
         by_bucket = divided.repartition("operator", "bucket").sortWithinPartitions("operator", "bucket")
-        by_bucket.mapInArrow(_WriteFiles(self._new, self._new_file).run, _PLACE_DDL).collect()
-        origin = self._starts[0]
-        for run, start in enumerate([*self._starts, RunStart(first=self._epoch, positions=origin.positions)]):
+        by_bucket.mapInArrow(_WriteFiles(self._new, self._file).run, _PLACE_DDL).collect()
+        for run, start in enumerate(self._starts):
             self._new_log.add(run, start.model_copy(update={"tasks": tasks}))
         return self._change.plan
 
@@ -118,7 +117,7 @@ class EpochState:
             for task in range(tasks[part.input.alias]):
                 store = EpochStore(f"{self._new}/inputs/{number}/{task}", None)
                 store.put(POSITIONS, encoded_positions(positions))
-                store.write(self._new_file)
+                store.write(self._file)
 
     def _places(self) -> DataFrame:
         places = [(spec.name, bucket) for spec in self._change.before for bucket in spec.buckets]
