@@ -10,6 +10,7 @@ import pytest
 
 from watersmeet.engine import rescale
 from watersmeet.engine.hot_keys import HotKey, Phase
+from watersmeet.engine.keys import hashes_of
 from watersmeet.engine.rescale import rescaled, stays
 from watersmeet.engine.specs import OperatorSpec
 from watersmeet.errors import CheckpointError
@@ -164,7 +165,7 @@ def test_rows_of_a_hot_key_come_home_and_copies_go(phase: Phase) -> None:
             with pa.ipc.new_stream(sink, zeros.schema) as writer:
                 writer.write_table(zeros)
             stores[number][chunk] = sink.getvalue().to_pybytes()
-    (key,) = rescale.hashes_of(pa.table({"a:k": pa.array([0], pa.int32())}), spec.hashed[0], {}, hash_values).tolist()
+    (key,) = hashes_of(pa.table({"a:k": pa.array([0], pa.int32())}), spec.hashed[0], {}, hash_values).tolist()
     after = with_buckets(spec, 2)
     hot = {key: HotKey(0, phase)}
     new = relations(after, rescaled(spec, after, manifests, stores, hash_values, hot))

@@ -43,8 +43,11 @@ QUERIES = {
     "changing": "SELECT a.v, m.x FROM a LEFT JOIN m ON a.id = m.id",
     "global": "SELECT count(), sum(a.v), min(b.w) FROM a JOIN b ON a.id = b.id WITHIN INTERVAL '6' SECONDS",
     "distinct": "SELECT count(DISTINCT a.v) FROM a JOIN b ON a.id = b.id WITHIN INTERVAL '6' SECONDS",
+    "hot": "SELECT a.id, a.v, b.w FROM a JOIN b ON a.id = b.id WITHIN INTERVAL '6' SECONDS",
+    "limited": "SELECT a.id, a.v, b.w FROM a JOIN b ON a.id = b.id",
     "ordered": "SELECT a.id, a.ts, b.w FROM a JOIN b ON a.id = b.id WITHIN INTERVAL '6' SECONDS ORDER BY a.ts",
 }
+SETTINGS = {"hot": ", skew_rows = 1", "limited": ", join_max_buffered_bytes = 20000"}
 
 
 class Job:
@@ -103,16 +106,27 @@ def given(query: str, fed: Sequence[dict[str, str]]) -> Counter[tuple[Any, ...]]
 )
 def test_a_query_goes_on_with_other_buckets(spark: SparkSession, tmp_path: Path, name: str) -> None:
     fed = pieces(7, 5 if ALL else 3)
-    job = Job(spark, tmp_path, f"{QUERIES[name]} SETTINGS buckets = 4")
+    job = Job(spark, tmp_path, f"{QUERIES[name]} SETTINGS buckets = 4{SETTINGS.get(name, '')}")
     numbers = (4, 7, 3, 1, 5)
+    hot: list[int] = []
     for number, rows in enumerate(fed):
         if number:
             (done,) = job.session.rescale(job.query, numbers[number])
             assert (done.before, done.after) == (numbers[number - 1], numbers[number])
         job.takes(rows, QueryMode.BOUNDED if number == len(fed) - 1 else QueryMode.DRAIN)
         assert folders(job) == [f"spark-{number}" if number else "spark"]
+        # what is beside Spark's checkpoint goes on with the query's numbers
+        assert logged(job, "sizes") in ([], [job.batches[-1]])
+        hot = logged(job, "hot_keys")
+    assert bool(hot) == (name == "hot")
     assert +job.total == given(QUERIES[name], fed)
     assert job.batches == list(range(len(job.batches)))
+
+
+def logged(job: Job, log: str) -> list[int]:
+    """The newest batch of which a log beside the checkpoint holds something, if any does."""
+    found = list((job.session.workspace / "queries").glob(f"*/{log}/*/*/*"))
+    return [max(int(path.name.removesuffix(".json")) for path in found)] if found else []
 
 
 def folders(job: Job) -> list[str]:

@@ -65,7 +65,7 @@ class FollowTask:
             assert 0 <= task < self.tasks
             store = self.epochs.open("inputs", str(self.number), str(task))
             stored = store.get(POSITIONS)
-            tail = self.topic.tail(self.first if stored is None else decoded_positions(stored), task, self.tasks)
+            tail = self.topic.tail(self.first if stored is None else _decoded(stored), task, self.tasks)
             silence = _Silence(tail, self.idle_seconds)
             try:
                 # every bucket hears of every epoch, and writes its state at the end of it
@@ -76,7 +76,7 @@ class FollowTask:
                     if idle := silence.parts():
                         event = Event(EventKind.IDLE, (self.rows.packing.spec.source,), idle)
                         yield self._packed(self._to_all_buckets(FrameKind.CONTROL, event.to_json()))
-                store.put(POSITIONS, encoded_positions(tail.positions))
+                store.put(POSITIONS, json.dumps(tail.positions).encode())
                 self.epochs.write(store)
             finally:
                 tail.close()
@@ -170,11 +170,5 @@ class LiveRestTask:
         return to_record_batch(with_fillers(frame for frame in frames if frame.kind is not FrameKind.FILLER))
 
 
-def encoded_positions(positions: Mapping[int, int]) -> bytes:
-    """Encode positions by partition for the store."""
-    return json.dumps(positions).encode()
-
-
-def decoded_positions(stored: bytes) -> dict[int, int]:
-    """Decode what ``encoded_positions`` wrote."""
+def _decoded(stored: bytes) -> dict[int, int]:
     return {int(partition): offset for partition, offset in json.loads(stored).items()}

@@ -1,7 +1,7 @@
 """The state of a query in real time: files of its last committed epoch, and the new buckets' files of the same epoch.
 
 The new folder looks as if the run that committed this epoch had had other buckets.  So consumers of the results see no
-other runs than there are.  As many tasks read the sources as a new query would have.
+other runs than there are.  As many tasks read the sources as before: Spark's checkpoint has a source for each.
 """
 
 from __future__ import annotations
@@ -19,12 +19,10 @@ from watersmeet.engine.hot_keys import HotKeys
 from watersmeet.errors import CheckpointError
 from watersmeet.plan.physical_plan import PhysicalPlan
 from watersmeet.runtime.checkpoint import Checkpoint
-from watersmeet.runtime.dataflow import Source
 from watersmeet.runtime.plan_file import PlanFile
-from watersmeet.runtime.real_time.dataflow import source_tasks
 from watersmeet.runtime.real_time.epochs import file_name, next_run
 from watersmeet.runtime.real_time.run_log import RunLog
-from watersmeet.runtime.real_time.source_task import POSITIONS, decoded_positions, encoded_positions
+from watersmeet.runtime.real_time.source_task import POSITIONS
 from watersmeet.runtime.rescale.change import Change, OperatorDivision
 from watersmeet.runtime.rescale.division import ENTRY_SCHEMA, DivideTask, entries, fill
 from watersmeet.runtime.storage import Storage
@@ -48,12 +46,11 @@ class EpochState:
         checkpoint: Checkpoint,
         physical: PhysicalPlan,
         change: Change,
-        sources: Mapping[str, Source],
     ) -> None:
         self._spark = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
         self._spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "16")
         self._storage = storage = Storage(spark)
-        self._physical, self._change, self._sources = physical, change, sources
+        self._physical, self._change = physical, change
         self._old, self._new = (checkpoint.epochs(plan) for plan in (change.stored, change.plan))
         self._log = RunLog(storage, checkpoint, change.stored)
         self._new_log = RunLog(storage, checkpoint, change.plan)
@@ -87,8 +84,7 @@ class EpochState:
 
     def write(self, divisions: Sequence[OperatorDivision]) -> PlanFile:
         """Write the new files; return the plan file that they need."""
-        tasks = source_tasks(self._physical, self._sources, self._change.plan.buckets)
-        self._write_positions(tasks)
+        self._copy_positions()
         divide = _DivideFiles(self._old, self._file, {each.before.name: each for each in divisions})
         begun = self._spark.createDataFrame(
             [
@@ -102,21 +98,17 @@ class EpochState:
         by_bucket = divided.repartition("operator", "bucket").sortWithinPartitions("operator", "bucket")
         by_bucket.mapInArrow(_WriteFiles(self._new, self._file).run, _PLACE_DDL).collect()
         for run, start in enumerate(self._starts):
-            self._new_log.add(run, start.model_copy(update={"tasks": tasks}))
+            self._new_log.add(run, start)
         return self._change.plan
 
-    def _write_positions(self, tasks: Mapping[str, int]) -> None:
-        """Give every task all positions of its source: it takes those of its partitions."""
-        origin = self._starts[0]
+    def _copy_positions(self) -> None:
         for number, part in enumerate(self._physical.inputs):
-            positions = dict(origin.positions.get(part.input.alias, {}))
-            for task in range(origin.tasks[part.input.alias]):
-                stored = EpochStore(f"{self._old}/inputs/{number}/{task}", self._file).get(POSITIONS)
-                if stored is not None:
-                    positions |= decoded_positions(stored)
-            for task in range(tasks[part.input.alias]):
-                store = EpochStore(f"{self._new}/inputs/{number}/{task}", None)
-                store.put(POSITIONS, encoded_positions(positions))
+            for task in range(self._starts[0].tasks[part.input.alias]):
+                place = f"inputs/{number}/{task}"
+                stored = EpochStore(f"{self._old}/{place}", self._file).get(POSITIONS)
+                assert stored is not None  # every task of an epoch writes them
+                store = EpochStore(f"{self._new}/{place}", None)
+                store.put(POSITIONS, stored)
                 store.write(self._file)
 
     def _places(self) -> DataFrame:

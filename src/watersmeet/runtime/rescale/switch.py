@@ -80,7 +80,7 @@ def rescale_query(spark: SparkSession, job: Job, buckets: int, *, dry_run: bool 
         checkpoint.accept(stored, stored.buckets, change.before, mode=settings.mode)
         state: _State
         if settings.is_real_time:
-            state = EpochState(spark, checkpoint, job.plan, change, sources)
+            state = EpochState(spark, checkpoint, job.plan, change)
         else:
             state = SparkState(spark, checkpoint, job.plan, change)
         manifests = state.manifests()
