@@ -177,3 +177,13 @@ def test_rows_of_a_hot_key_come_home_and_copies_go(phase: Phase) -> None:
     assert ordered(copies) == ordered([row for row in wanted["right"][home] if row["b:k"] == 0])
     with pytest.raises(CheckpointError, match="lie in another bucket"):
         rescaled(spec, after, manifests, stores, hash_values, {})
+
+
+def test_a_join_without_keys_keeps_its_bucket_and_its_segments() -> None:
+    harness = run("SELECT a.v, b.v AS w FROM a LEFT JOIN b ON a.k < b.k WITHIN INTERVAL '60' SECONDS", 3)
+    before, manifests, _ = operator(harness)
+    assert stays(before)
+    harness.rescale(5)
+    after, kept, _ = operator(harness)
+    assert len(after.buckets) == 1
+    assert [each.segments for each in kept] == [each.segments for each in manifests]
