@@ -187,3 +187,19 @@ def test_a_join_without_keys_keeps_its_bucket_and_its_segments() -> None:
     after, kept, _ = operator(harness)
     assert len(after.buckets) == 1
     assert [each.segments for each in kept] == [each.segments for each in manifests]
+
+
+def test_keys_were_last_used_as_long_ago_as_before() -> None:
+    settings = "SETTINGS eviction = 'lru', join_max_buffered_bytes = 1000000"
+    before, manifests, stores = operator(run("SELECT a.v, b.v AS w FROM a JOIN b ON a.k = b.k", 3, settings))
+    after = with_buckets(before, 2)
+    divided = rescaled(before, after, manifests, stores, hash_values, {})
+
+    def ages(spec: OperatorSpec, of: Sequence[MemoryStore]) -> list[tuple[object, int]]:
+        ids = [decode_manifest(store["manifest"], ()).next_rid for store in of]
+        used = relations(spec, of)["used"]
+        return sorted((row["k0"], id - row["$t"]) for id, rows in zip(ids, used, strict=True) for row in rows)  # type: ignore[operator]
+
+    found = ages(before, stores)
+    assert len({age for _, age in found}) > 1
+    assert ages(after, divided) == found
