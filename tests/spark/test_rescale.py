@@ -20,6 +20,7 @@ from tests.support.jobs import PATIENCE_SECONDS
 from watersmeet.engine.control_events import Event, EventKind
 from watersmeet.errors import CatalogError, CheckpointError, ConfigError, ConnectorError, WatersmeetError
 from watersmeet.runtime.query_mode import QueryMode
+from watersmeet.runtime.rescale import switch
 from watersmeet.runtime.storage import Storage
 from watersmeet.session.results import Started
 from watersmeet.session.session import Session
@@ -268,14 +269,19 @@ def test_what_cannot_be_done_is_one_sentence(spark: SparkSession, tmp_path: Path
 
 
 @pytest.mark.slow
-def test_a_query_that_runs_elsewhere_is_noticed(spark: SparkSession, tmp_path: Path) -> None:
-    """Another session runs it: its next batch ends it, and the new buckets take the rows of that batch."""
+def test_a_query_that_runs_elsewhere_is_noticed(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in another process, where it is not seen: its next batch ends it, and the new buckets take its rows."""
     fed = pieces(4, 3)
     job = Job(spark, tmp_path, QUERIES["left"])
     job.takes(fed[0])
     (elsewhere,) = job.session.run(job.query)
     assert isinstance(elsewhere, Started)
     other = watersmeet.connect(spark, tmp_path)
+    with pytest.raises(CheckpointError, match="is running in another session of this Spark"):
+        other.rescale(job.query, 5)
+    monkeypatch.setattr(switch, "refuse_running", lambda *_: None)
     other.rescale(job.query, 5)
     job.session.sql(f"INSERT INTO a VALUES {fed[1]['a']}")
     with pytest.raises(CheckpointError, match="was changed while this query ran on it"):

@@ -30,7 +30,7 @@ FROM o FULL JOIN p ON o.id = p.id WITHIN INTERVAL '8' SECONDS EMIT FINAL;
 ANSWER = "SELECT o.id, o.ts, p.id, p.ts FROM o FULL JOIN p ON o.id = p.id AND abs(o.ts - p.ts) <= 8"
 CHECKPOINT = ".watersmeet/queries/into_sink_from_o_p"
 #: What the command writes, in that order.
-MOMENTS = ("rescaled-1/*/*", "spark-1/metadata", "spark-1/offsets/0", "spark-1/commits/0", "spark-1/sources/0/0")
+MOMENTS = ("rescaled-1/*/*", "spark-1/metadata", "spark-1/offsets/0", "spark-1/commits/0")
 _PATIENCE_SECONDS = 250.0
 
 

@@ -8,7 +8,6 @@ planned and not committed, so that it gets the same rows.  The plan file tells h
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from watersmeet.runtime.plan_file import PlanFile
 from watersmeet.runtime.processor import STATE
 from watersmeet.runtime.rescale.change import Change, OperatorDivision
 from watersmeet.runtime.rescale.division import DESCRIBED, ENTRY_DDL, DivideTask
+from watersmeet.runtime.rescale.running import query_id
 from watersmeet.runtime.rescale.seed_processor import SeedProcessor
 from watersmeet.runtime.storage import Storage
 from watersmeet.state.manifest import MANIFEST, Manifest, decode_manifest
@@ -110,9 +110,10 @@ class SparkState:
             self._refuse_to_evict_again()
         for division in divisions:
             self._divide(division)
-        self._storage.make_folder(self._new)
-        self._storage.copy(f"{self._old}/metadata", f"{self._new}/metadata")
         last = self._seed()
+        # the query keeps its id; not sooner, since Spark has one query of an id at a time
+        self._storage.delete(f"{self._new}/metadata")
+        self._storage.copy(f"{self._old}/metadata", f"{self._new}/metadata")
         self._continue_from(last)
         before = self._change.stored.batches_before + self._progress.committed
         for division in divisions:
@@ -210,8 +211,7 @@ class SparkState:
 
     def _log_folder(self, folder: str, spec: OperatorSpec) -> str:
         """The folder of an operator in a log of files beside the checkpoint."""
-        metadata = self._storage.read_text(f"{self._old}/metadata") or "{}"
-        return f"{folder}/{json.loads(metadata)['id']}/{spec.name}-{spec.fingerprint}"
+        return f"{folder}/{query_id(self._storage, self._old)}/{spec.name}-{spec.fingerprint}"
 
     def _refuse_to_evict_again(self) -> None:
         """Raise ``CheckpointError`` if a batch that has begun would give other results with other buckets."""

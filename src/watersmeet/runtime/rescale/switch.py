@@ -16,6 +16,7 @@ from watersmeet.runtime.job import Job
 from watersmeet.runtime.plan_file import PlanFile
 from watersmeet.runtime.rescale.change import Change, OperatorChange, OperatorDivision, change_of
 from watersmeet.runtime.rescale.epoch_state import EpochState
+from watersmeet.runtime.rescale.running import refuse_running
 from watersmeet.runtime.rescale.spark_state import SparkState
 from watersmeet.runtime.shared_folders import SHARED_OR_STORE, require_shared
 from watersmeet.settings.seek import Starts
@@ -71,6 +72,7 @@ def rescale_query(spark: SparkSession, job: Job, buckets: int, *, dry_run: bool 
             hint="name the workspace, or the folder of checkpoints, that it ran with",
         )
     checkpoint.refuse_sealed(stored)
+    refuse_running(spark, checkpoint.spark(stored), job.name)
     require_shared(spark, checkpoint.folder, "the checkpoint", SHARED_OR_STORE)
     settings = job.plan.query.settings
     with planning(job.name):
