@@ -69,7 +69,7 @@ def outcomes(harness: Harness, read: Sequence[str]) -> list[list[str]]:
     return found
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("query", QUERIES)
 def test_keys_are_hashed_again_as_they_were(query: str) -> None:
     streams, text = load_script(f"{STREAMS} {query};")

@@ -106,7 +106,7 @@ def given(query: str, fed: Sequence[dict[str, str]]) -> Counter[tuple[Any, ...]]
     "name", [pytest.param(name, marks=[pytest.mark.slow] if name != "chain" else []) for name in QUERIES]
 )
 def test_a_query_goes_on_with_other_buckets(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    fed = pieces(7, 5 if ALL else 3)
+    fed = pieces(7, 5 if ALL else 2)
     job = Job(spark, tmp_path, f"{QUERIES[name]} SETTINGS buckets = 4{SETTINGS.get(name, '')}")
     numbers = (4, 7, 3, 1, 5)
     hot: list[int] = []

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from watersmeet.engine.hashing import can_hash
@@ -125,11 +124,7 @@ def _check_keys(spec: OperatorSpec) -> None:
     kinds = (part.type for keys in spec.hashed for parts in keys for part in parts)
     if (unknown := next((kind for kind in kinds if not can_hash(kind, slowly=True)), None)) is not None:
         raise UnsupportedError(
-            f"{spec.name} has a key of type {_named(unknown)}, and only Spark can hash such keys",
+            f"{spec.name} has a key of type {unknown}, and only Spark can hash such keys",
             hint="keys of numbers, text, dates, times, booleans and binary values can be divided anew; start on a new "
             "checkpoint instead",
         )
-
-
-def _named(kind: pa.DataType) -> str:
-    return str(kind)
