@@ -117,7 +117,8 @@ def test_a_query_goes_on_with_other_buckets(spark: SparkSession, tmp_path: Path,
         job.takes(rows, QueryMode.BOUNDED if number == len(fed) - 1 else QueryMode.DRAIN)
         assert folders(job) == [f"spark-{number}" if number else "spark"]
         # what is beside Spark's checkpoint goes on with the query's numbers
-        assert logged(job, "sizes") in ([], [job.batches[-1]])
+        if numbers[number] > 1:  # one bucket need not tell others its size
+            assert logged(job, "sizes") in ([], [job.batches[-1]])
         hot = logged(job, "hot_keys")
     assert bool(hot) == (name == "hot")
     assert +job.total == given(QUERIES[name], fed)
