@@ -148,7 +148,7 @@ def _write_events(folder: Path) -> None:
 
 
 def _write_runs(folder: Path) -> None:
-    log = RunLog(_storage(), _checkpoint(folder))
+    log = RunLog(_storage(), _checkpoint(folder), None)
     log.add(0, RunStart(first=0, positions={"a": {0: 17, 1: 18}}, tasks={"a": 2}))
     log.add(1, RunStart(first=4, positions={"a": {0: 17, 1: 18}}, tasks={"a": 2}))
 
@@ -185,7 +185,7 @@ _ATTEMPTS: dict[str, Attempt] = {
     "runs": partial(
         _file,
         write=_write_runs,
-        read=lambda folder: RunLog(_storage(), _checkpoint(folder)).read(),
+        read=lambda folder: RunLog(_storage(), _checkpoint(folder), None).read(),
         name="epochs/runs/000001.json",
         other="epochs/runs/000000.json",
     ),

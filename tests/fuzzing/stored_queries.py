@@ -52,26 +52,26 @@ class StoredQuery(Harness):
         read = [name for name in "abc" if self.inputs_of(name)]
         for number in range(2):
             self.step({name: _step(number)[name] for name in read})
-        self._kept = {place: dict(store) for place, store in self._stores.items()}
-        self._kept_counts = (self._rows_fed.copy(), dict(self._counters))
+        self._saved = {place: dict(store) for place, store in self._stores.items()}
+        self._saved_counts = (self._rows_fed.copy(), dict(self._counters))
         self.expected = self.go_on({})
 
     @property
     def values(self) -> dict[Names, bytes]:
         """All that is stored, by bucket and name."""
-        return {(place, name): value for place, store in self._kept.items() for name, value in store.items()}
+        return {(place, name): value for place, store in self._saved.items() for name, value in store.items()}
 
     def go_on(self, changed: Mapping[Names, bytes | None]) -> list[list[str]]:
         """What the query still gives, if these values have changed (None: are gone)."""
         self._stores.clear()
-        for place, kept in self._kept.items():
+        for place, kept in self._saved.items():
             self._stores[place] = MemoryStore(kept)
         for (place, name), value in changed.items():
             if value is None:
                 self._stores[place].delete(name)
             else:
                 self._stores[place].put(name, value)
-        self._rows_fed, self._counters = self._kept_counts[0].copy(), dict(self._kept_counts[1])
+        self._rows_fed, self._counters = self._saved_counts[0].copy(), dict(self._saved_counts[1])
         self.restart()
         return [net(self.step(*feed)) for feed in _feeds(self)]
 

@@ -21,11 +21,12 @@ from tests.random_queries.queries import queries
 from tests.random_queries.rows import feeds, streams
 from tests.random_queries.run import Example, Run, batch_answers
 from tests.support.cut_steps import CutHarness
+from tests.support.rescaled import RescaledHarness
 from watersmeet.errors import PlanError, UnsupportedError
 from watersmeet.testing.harness import Harness
 
 EXAMPLES = 10 if ALL else 5  # of each seed; from the eleventh on, Hypothesis would only vary those before
-SEEDS, ALL_SEEDS = 1, 120
+SEEDS, ALL_SEEDS, RESCALED_SEEDS = 1, 120, 60
 
 #: What the generator cannot foresee, since it follows from the windows of several joins.
 REFUSED = (
@@ -60,9 +61,10 @@ def check(example: Example, harness: type[Harness]) -> None:
 
 
 def runs() -> Iterator[ParameterSet]:
-    """Every seed with operators that keep step, and with some that do not; of the former the first in a quick run."""
-    for harness, quick in ((Harness, SEEDS), (CutHarness, 0)):
-        for seed in range(ALL_SEEDS):
+    """Seeds with operators that keep step, some that do not, or others after a restart; few in a quick run."""
+    kinds = (Harness, SEEDS, ALL_SEEDS), (CutHarness, 0, ALL_SEEDS), (RescaledHarness, 0, RESCALED_SEEDS)
+    for harness, quick, seeds in kinds:
+        for seed in range(seeds):
             marks = [pytest.mark.slow] if seed >= quick else []
             yield pytest.param(harness, seed, id=f"{harness.__name__}-seed{seed}", marks=marks)
 

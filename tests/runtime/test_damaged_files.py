@@ -40,7 +40,7 @@ def write_events(folder: Path) -> None:
 
 def write_runs(folder: Path) -> None:
     for run in range(2):
-        RunLog(LOCAL, checkpoint(folder)).add(run, RunStart(first=run))
+        RunLog(LOCAL, checkpoint(folder), None).add(run, RunStart(first=run))
 
 
 def write_hot_keys(folder: Path) -> None:
@@ -62,7 +62,7 @@ FILES: dict[str, tuple[Callable[[Path], None], str, Callable[[Path], Any], str, 
     "run": (
         write_runs,
         "epochs/runs/000001.json",
-        lambda folder: RunLog(LOCAL, checkpoint(folder)).read()[1],
+        lambda folder: RunLog(LOCAL, checkpoint(folder), None).read()[1],
         "first",
         2,
     ),

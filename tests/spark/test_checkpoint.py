@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -76,6 +76,35 @@ def test_events_are_numbered_by_the_highest(checkpoint: Checkpoint) -> None:
     checkpoint.write_event(Event(EventKind.END))
     assert sorted(path.name for path in control.glob("*.json")) == [f"{number:012d}.json" for number in (1, 2, 3)]
     assert checkpoint.has_ended()
+
+
+@pytest.mark.parametrize("broken", range(4))
+def test_a_plan_is_the_old_one_or_the_new_one(
+    checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch, broken: int
+) -> None:
+    """Whoever is killed while it is written: each step of replacing it leaves a file that can be read."""
+    plans = [PlanFile(buckets=(0,)), PlanFile(buckets=(0, 1))]
+    checkpoint.write_plan(plans[0])
+    left = iter(range(broken))
+
+    def stopped(step: Callable[..., object]) -> Callable[..., object]:
+        def wrapped(*arguments: object, **options: object) -> object:
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+            return step(*arguments, **options)
+
+        return wrapped
+
+    with monkeypatch.context() as patched:
+        for name in ("unlink", "replace"):
+            patched.setattr(Path, name, stopped(getattr(Path, name)))
+        if broken < 3:
+            with pytest.raises(KeyboardInterrupt):
+                checkpoint.write_plan(plans[1])
+        else:
+            checkpoint.write_plan(plans[1])
+    assert checkpoint.read_plan() == plans[broken > 1]
+    assert (Path(checkpoint.folder) / ".plan.json.crc").exists() == (broken in (0, 3))
 
 
 def without_checksums(folder: Path) -> None:

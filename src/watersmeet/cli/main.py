@@ -18,6 +18,7 @@ from watersmeet.cli.demo import demo
 from watersmeet.cli.explain import explain
 from watersmeet.cli.parameters import UsageError
 from watersmeet.cli.prepare import prepare
+from watersmeet.cli.rescale import rescale
 from watersmeet.cli.run import run
 from watersmeet.cli.shell import shell
 from watersmeet.cli.test import run_tests
@@ -53,6 +54,7 @@ app = typer.Typer(
 app.command("run")(run)
 app.command("sql")(shell)
 app.command("explain")(explain)
+app.command("rescale")(rescale)
 app.command("test")(run_tests)
 app.command("demo")(demo)
 app.command("bench")(bench)

@@ -8,6 +8,7 @@ and binary as their bytes.  Algorithm: XXH64, https://github.com/Cyan4973/xxHash
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Context, Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -27,17 +28,18 @@ _P1, _P2, _P3, _P4, _P5 = (
 )
 #: Spark hashes decimals of more digits as the bytes of a Java BigInteger.
 _LONGEST_DECIMAL = 18
+_ALL_DIGITS = Context(prec=76)
 
 
-def can_hash(kind: pa.DataType) -> bool:
-    """Return whether columns of a type can be hashed here."""
+def can_hash(kind: pa.DataType, *, slowly: bool = False) -> bool:
+    """Return whether columns of a type can be hashed here, if it may also be done ``slowly``."""
     if pa.types.is_decimal(kind):
-        return bool(kind.precision <= _LONGEST_DECIMAL)
+        return slowly or bool(kind.precision <= _LONGEST_DECIMAL)
     return _is_text(kind) or _width(kind) is not None
 
 
 def xxhash64(columns: Sequence[pa.ChunkedArray]) -> np.ndarray:
-    """Return the hash (int64) of each row of some columns, at least one, of types that ``can_hash``."""
+    """Return the hash (int64) of each row of some columns, at least one, of types that ``can_hash``, if slowly."""
     hashes = np.full(len(columns[0]), _SEED, dtype=np.uint64)
     for column in columns:
         hashed = _hashed(column, hashes)
@@ -48,7 +50,9 @@ def xxhash64(columns: Sequence[pa.ChunkedArray]) -> np.ndarray:
 def _hashed(column: pa.ChunkedArray, seeds: np.ndarray) -> np.ndarray:
     """Return the hashes of a column's values; those of NULLs are undefined."""
     if _is_text(column.type):
-        return _of_bytes(column, seeds)
+        return _of_bytes(pc.fill_null(column.cast(pa.binary()), b"").to_pylist(), seeds)
+    if pa.types.is_decimal(column.type) and column.type.precision > _LONGEST_DECIMAL:
+        return _of_bytes([_big_integer(value, column.type.scale) for value in column.to_pylist()], seeds)
     values = _bits(column)
     if _width(column.type) == 4:
         mixed = seeds + _P5 + np.uint64(4)
@@ -80,8 +84,14 @@ def _bits(column: pa.ChunkedArray) -> np.ndarray:
     return whole.view(np.uint64)
 
 
-def _of_bytes(column: pa.ChunkedArray, seeds: np.ndarray) -> np.ndarray:
-    values = pc.fill_null(column.cast(pa.binary()), b"").to_pylist()
+def _big_integer(value: Decimal | None, scale: int) -> bytes:
+    """Return a decimal as Java's BigInteger gives its bytes: big-endian two's complement, as few as hold the sign."""
+    unscaled = 0 if value is None else int(value.scaleb(scale, _ALL_DIGITS))
+    bits = (unscaled if unscaled >= 0 else ~unscaled).bit_length() + 1
+    return unscaled.to_bytes(-(-bits // 8), "big", signed=True)
+
+
+def _of_bytes(values: Sequence[bytes], seeds: np.ndarray) -> np.ndarray:
     hashed = [xxhash.xxh64_intdigest(value, seed) for value, seed in zip(values, seeds.tolist(), strict=True)]
     return np.array(hashed, dtype=np.uint64)
 

@@ -7,7 +7,7 @@ bucket is the hash modulo the number of buckets.  The hash of a padded row is NU
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -19,11 +19,15 @@ NULL_HASH = 42
 
 def key_hashes(table: pa.Table, hash_columns: Sequence[str]) -> np.ndarray:
     """Return the hash of each row's whole key; without hash columns (no key), all rows have the same hash."""
-    combined = np.zeros(table.num_rows, dtype=np.int64)
-    for name in hash_columns:
-        column = pc.fill_null(table[name], NULL_HASH).to_numpy()
-        combined = combined * np.int64(31) + column
-    return combined
+    return combined((pc.fill_null(table[name], NULL_HASH).to_numpy() for name in hash_columns), table.num_rows)
+
+
+def combined(hashes: Iterable[np.ndarray], rows: int) -> np.ndarray:
+    """Return the hash of the whole key of so many rows, from those of its hash columns."""
+    whole = np.zeros(rows, dtype=np.int64)
+    for column in hashes:
+        whole = whole * np.int64(31) + column
+    return whole
 
 
 def home_indexes(hashes: np.ndarray, buckets: int) -> np.ndarray:

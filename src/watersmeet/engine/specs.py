@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from watersmeet.engine.hot_keys import SpreadRule
+from watersmeet.engine.keys import HashedKeys
 from watersmeet.kernels.api import Kernel
 from watersmeet.state.hot_bounds import HotBounds
 
@@ -111,6 +112,7 @@ class OperatorSpec:
     accepts_late: bool = False  # no window ever closes: rows are never late
     takes_pieces: bool = False  # a batch may be taken in several steps, a row and its retraction in one
     spread: SpreadRule | None = None  # how rows of hot keys are spread over buckets (None: never)
+    hashed: tuple[HashedKeys, ...] = ()  # by input: where stored rows have their keys
 
     @property
     def retracted_by(self) -> dict[int, tuple[str, ...]]:

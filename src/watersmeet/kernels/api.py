@@ -14,6 +14,8 @@ from enum import Enum
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from watersmeet.kernels.homes import Homes
+
 if TYPE_CHECKING:  # a script is parsed without them: an error of syntax comes sooner
     import duckdb
     import pyarrow as pa
@@ -255,6 +257,10 @@ class Kernel(Protocol):
     @property
     def partition_width(self) -> int | None:
         """The width of a time partition of stored rows, in units of ``$t`` (None: rows have no bound in time)."""
+
+    @property
+    def homes(self) -> Homes | None:
+        """Where the rows of each relation belong; None if what is stored has no keys, so that it stays where it is."""
 
     def live_relations(self, frontier: int) -> dict[str, int]:
         """Return the relations whose rows count as state, and the event time from which each row counts.

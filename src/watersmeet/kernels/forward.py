@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from watersmeet.columns import TIME
 from watersmeet.kernels.api import StateView, StepFrontiers, StepResult
+from watersmeet.kernels.homes import Homes
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,11 @@ class Forward:
     def partition_width(self) -> int | None:
         """None: no rows are stored."""
         return None
+
+    @property
+    def homes(self) -> Homes | None:
+        """Nothing is stored."""
+        return {}
 
     def live_relations(self, frontier: int) -> dict[str, int]:
         """Return nothing: no rows are stored."""

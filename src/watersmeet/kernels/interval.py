@@ -37,6 +37,7 @@ import pyarrow as pa
 
 from watersmeet.kernels import interval_step
 from watersmeet.kernels.api import EmitMode, Side, StateView, StepFrontiers, StepResult
+from watersmeet.kernels.homes import ByKey, Home, Homes, WithRow
 from watersmeet.kernels.match import WindowMatch
 
 
@@ -57,6 +58,11 @@ class IntervalJoin:
         """The partition width of the window."""
         return self.match.partition_width
 
+    @property
+    def homes(self) -> Homes | None:
+        """Rows of both sides, and the marks of those that found a partner."""
+        return homes_of_sides()
+
     def live_relations(self, frontier: int) -> dict[str, int]:
         """Return both sides, each from the time at which a partner may still arrive."""
         return {side.value: self.match.closed_before(side, frontier) for side in Side}
@@ -74,3 +80,10 @@ class IntervalJoin:
             frontiers=frontiers,
             first_rid=first_rid,
         )
+
+
+def homes_of_sides() -> dict[str, Home]:
+    """Where the rows of both sides of a join belong, and their marks."""
+    rows: dict[str, Home] = {side.value: ByKey(side.index) for side in Side}
+    marks: dict[str, Home] = {interval_step.marks_of(side): WithRow((side.value,)) for side in Side}
+    return {**rows, **marks}

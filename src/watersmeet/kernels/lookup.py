@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from watersmeet.columns import TIME
 from watersmeet.kernels.api import StateView, StepFrontiers, StepResult, quote
+from watersmeet.kernels.homes import Homes
 from watersmeet.kernels.match import Key, SideColumns
 from watersmeet.lookup.cache import Clock, LookupCache, cache_of
 from watersmeet.lookup.key_batch import Answer, look_up
@@ -69,6 +70,11 @@ class LookupJoin:
     def partition_width(self) -> int | None:
         """None: no rows are stored."""
         return None
+
+    @property
+    def homes(self) -> Homes | None:
+        """Nothing is stored."""
+        return {}
 
     def live_relations(self, frontier: int) -> dict[str, int]:
         """Return nothing: no rows are stored."""

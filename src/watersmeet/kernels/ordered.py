@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 
 from watersmeet.columns import TIME
 from watersmeet.kernels.api import StateView, StepFrontiers, StepResult, order_sql, quote
+from watersmeet.kernels.homes import Homes
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,11 @@ class OrderedEmit:
     @property
     def partition_width(self) -> int | None:
         """None: rows are stored in one partition."""
+        return None
+
+    @property
+    def homes(self) -> Homes | None:
+        """None: there is one bucket."""
         return None
 
     def live_relations(self, frontier: int) -> dict[str, int]:

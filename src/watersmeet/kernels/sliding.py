@@ -33,6 +33,8 @@ import pyarrow.compute as pc
 from watersmeet.columns import TIME
 from watersmeet.kernels import interval_step
 from watersmeet.kernels.api import FOREVER, EmitMode, Side, StateView, StepFrontiers, StepResult, order_sql
+from watersmeet.kernels.homes import ByKey, Homes
+from watersmeet.kernels.interval import homes_of_sides
 from watersmeet.kernels.match import WindowMatch, fields_of
 
 _WAITING = "waiting"
@@ -70,6 +72,11 @@ class SlidingJoin:
     def partition_width(self) -> int | None:
         """The partition width of the window."""
         return self.match.partition_width
+
+    @property
+    def homes(self) -> Homes | None:
+        """The waiting probe rows, build rows, and the marks of those that found a partner."""
+        return {**homes_of_sides(), _WAITING: ByKey(self.probe.index)}
 
     def live_relations(self, frontier: int) -> dict[str, int]:
         """Return the waiting probe rows, and build rows from the time at which one may still be probed."""

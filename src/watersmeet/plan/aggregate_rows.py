@@ -78,14 +78,22 @@ class AggregateRows:
         (input,) = read
         return None if input in nullable(self.root) and not is_strict(expression) else input
 
-    def hashed(self, name: str, expressions: Sequence[exp.Expr]) -> tuple[str, ...]:
-        """Hash columns over those expressions that sources can compute, one for each source."""
-        by_input: dict[int, list[exp.Expr]] = {}
-        for expression in expressions:
+    def hashed(self, name: str, expressions: Sequence[exp.Expr]) -> dict[str, list[tuple[int, exp.DataType]]]:
+        """Hash columns over those expressions that sources can compute, one for each source.
+
+        For each column: the places of its expressions, and their types.
+        """
+        by_input: dict[int, list[tuple[int, exp.DataType]]] = {}
+        for place, expression in enumerate(expressions):
             kind = certain_type(expression, self.sources.columns)
             if kind is not None and (input := self.source_of(expression)) is not None:
-                by_input.setdefault(input, []).append(exp.cast(expression.copy(), kind))
-        return tuple(self.sources.hash(input, name, keys) for input, keys in sorted(by_input.items()))
+                by_input.setdefault(input, []).append((place, kind))
+        return {
+            self.sources.hash(input, name, [exp.cast(expressions[place].copy(), kind) for place, kind in of_input]): (
+                of_input
+            )
+            for input, of_input in sorted(by_input.items())
+        }
 
 
 def _not_across(expression: exp.Expr) -> UnsupportedError:

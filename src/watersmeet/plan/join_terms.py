@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
 from sqlglot import exp
 
+from watersmeet.engine.keys import HashedKeys, KeyColumn
+from watersmeet.expressions.arrow_types import arrow_type
 from watersmeet.kernels.api import JoinKind, Side
 from watersmeet.kernels.match import Key
 from watersmeet.plan.across_sides import (
@@ -31,7 +34,7 @@ class JoinTerms:
     """The conditions of join ``number``; ``routes`` are the hash columns of its key, by input of its operator.
 
     Each condition of ``residual`` belongs to one of ``owners``, which are several joins in a group. ``common`` are the
-    columns of the keys that all inputs of a group share, by input.
+    columns of the keys that all inputs of a group share, by input.  ``hashed`` are the columns behind ``routes``.
     ``alternative`` is tested on left rows alone: those that meet it are results, whatever their partners.
     The terms of ``expiries`` are columns that travel, by side, and so is ``as_of``: the time that left rows ask for,
     where it is not their event time.
@@ -46,6 +49,7 @@ class JoinTerms:
     alternative: exp.Expr | None = None
     expiries: tuple[tuple[Expiry, ...], ...] = ((), ())
     as_of: exp.Expr | None = None
+    hashed: tuple[HashedKeys, ...] = ()
 
 
 def join_terms(query: LogicalQuery, sources: Sources) -> tuple[dict[Join, JoinTerms], tuple[exp.Expr, ...]]:
@@ -61,10 +65,10 @@ def join_terms(query: LogicalQuery, sources: Sources) -> tuple[dict[Join, JoinTe
         common: tuple[tuple[str, ...], ...] = ()
         if join.group is None:
             keys = _keys(number, join.condition.keys, join, sources)
-            routes = _routes(number, join, sources, table_routes)
+            routes, hashed = _routes(number, join, keys, sources, table_routes)
         else:
             keys = _keys(number, join.group.pairs, join, sources)
-            common, routes = _common(number, join.group, sources)
+            common, routes, hashed = _common(number, join.group, sources)
         residual, owners = [], []
         for owner, condition in _tested(join):
             carried = _carried(condition, owner, sources)
@@ -79,7 +83,16 @@ def join_terms(query: LogicalQuery, sources: Sources) -> tuple[dict[Join, JoinTe
         alternative = _alternative(join, sources)
         expiries = tuple(tuple(_expiry(each, sources) for each in of_side) for of_side in join.condition.expiries)
         found[join] = JoinTerms(
-            number, keys, routes, tuple(residual), tuple(owners), common, alternative, expiries, _as_of(join, sources)
+            number=number,
+            keys=keys,
+            routes=routes,
+            residual=tuple(residual),
+            owners=tuple(owners),
+            common=common,
+            alternative=alternative,
+            expiries=expiries,
+            as_of=_as_of(join, sources),
+            hashed=hashed,
         )
     return found, tuple(postponed)
 
@@ -94,14 +107,21 @@ def _keys(number: int, pairs: Sequence[KeyPair], join: Join, sources: Sources) -
     return tuple(keys)
 
 
-def _common(number: int, group: JoinGroup, sources: Sources) -> tuple[tuple[tuple[str, ...], ...], Routes]:
-    """The columns of a group's common keys, and the column of their hash, by input."""
-    columns, routes = [], []
+def _common(
+    number: int, group: JoinGroup, sources: Sources
+) -> tuple[tuple[tuple[str, ...], ...], Routes, tuple[HashedKeys, ...]]:
+    """The columns of a group's common keys, the column of their hash, and what it is made of, by input."""
+    columns, routes, hashed = [], [], []
     for place, input in enumerate(group.inputs):
         own = [(key.expressions[place], key.type) for key in group.keys]
         columns.append(tuple(sources.key(each, type, f"$k{number}_c{i}") for i, (each, type) in enumerate(own)))
         routes.append((sources.hash(input, f"$h{number}", [exp.cast(each.copy(), type) for each, type in own]),))
-    return tuple(columns), tuple(routes)
+        hashed.append((tuple(_hashed(name, type) for name, (_, type) in zip(columns[-1], own, strict=True)),))
+    return tuple(columns), tuple(routes), tuple(hashed)
+
+
+def _hashed(column: str, type: exp.DataType) -> KeyColumn:
+    return KeyColumn((column,), arrow_type(type))
 
 
 def _tested(join: Join) -> Sequence[tuple[Join, exp.Expr]]:
@@ -163,23 +183,29 @@ def _is_inner(join: Join) -> bool:
     return join.kind is JoinKind.INNER and (join.group is None or not join.group.optional)
 
 
-def _routes(number: int, join: Join, sources: Sources, table_routes: dict[int, tuple[str, ...]]) -> Routes:
-    """One hash column for each pair of inputs that share keys, computed at the sources."""
+def _routes(
+    number: int, join: Join, keys: Sequence[Key], sources: Sources, table_routes: dict[int, tuple[str, ...]]
+) -> tuple[Routes, tuple[HashedKeys, ...]]:
+    """One hash column for each pair of inputs that share keys, computed at the sources, and what it is made of."""
     if (table := table_of(join)) is not None:
         left = _lookup_route(number, join, sources, table_routes)
         table_routes[table.index] = left
-        return left, ()
-    groups: dict[tuple[int, int], list[tuple[exp.Expr, exp.Expr]]] = {}
-    for pair in routing_keys(join, sources.inputs, sources.columns):
-        (i,), (j,) = inputs_of(pair.left, sources.columns), inputs_of(pair.right, sources.columns)
-        typed = [exp.cast(side.copy(), pair.type) for side in (pair.left, pair.right)]
-        groups.setdefault((i, j), []).append((typed[0], typed[1]))
+        return (left, ()), ()  # it stores no rows
+    chosen = routing_keys(join, sources.inputs, sources.columns)
+    groups: dict[tuple[int, int], list[tuple[KeyPair, Key]]] = {}
+    for pair, key in zip(join.condition.keys, keys, strict=True):
+        if pair in chosen:
+            (i,), (j,) = inputs_of(pair.left, sources.columns), inputs_of(pair.right, sources.columns)
+            groups.setdefault((i, j), []).append((pair, key))
     routes: tuple[list[str], list[str]] = ([], [])
-    for group, (pair_of_inputs, keys) in enumerate(sorted(groups.items())):
+    hashed: tuple[list[tuple[KeyColumn, ...]], list[tuple[KeyColumn, ...]]] = ([], [])
+    for group, (pair_of_inputs, of_group) in enumerate(sorted(groups.items(), key=itemgetter(0))):
         for side in Side:
+            typed = [exp.cast((pair.left, pair.right)[side.index].copy(), pair.type) for pair, _ in of_group]
             input = pair_of_inputs[side.index]
-            routes[side.index].append(sources.hash(input, f"$h{number}_{group}", [key[side.index] for key in keys]))
-    return tuple(routes[0]), tuple(routes[1])
+            routes[side.index].append(sources.hash(input, f"$h{number}_{group}", typed))
+            hashed[side.index].append(tuple(_hashed(key.of(side), pair.type) for pair, key in of_group))
+    return (tuple(routes[0]), tuple(routes[1])), (tuple(hashed[0]), tuple(hashed[1]))
 
 
 def _lookup_route(

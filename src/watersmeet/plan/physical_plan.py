@@ -16,6 +16,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from watersmeet.engine.hot_keys import SpreadRule
+from watersmeet.engine.keys import HashedKeys
 from watersmeet.engine.specs import InputSpec
 from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.kernels.api import Kernel
@@ -98,7 +99,8 @@ class Feed:
 class PhysicalOperator(ABC):
     """One operator before types are known.  Subclasses (operators/) describe what sets theirs apart.
 
-    ``routed_by`` are the hash columns that choose the bucket, by input; ``output`` are the columns of the results.
+    ``routed_by`` are the hash columns that choose the bucket, by input, and ``hashed`` what they are made of, where the
+    operator stores rows; ``output`` are the columns of the results.
     ``weighted`` results carry ``$w``; with ``gives_ids`` they carry ``$id`` as well.  A shared operator serves
     ``queries``, each planned by itself.
     """
@@ -112,6 +114,7 @@ class PhysicalOperator(ABC):
     weighted: bool = False
     gives_ids: bool = False
     queries: tuple[PhysicalPlan, ...] = ()
+    hashed: tuple[HashedKeys, ...] = ()
 
     @abstractmethod
     def explain(self, plan: PhysicalPlan) -> Iterator[str]:

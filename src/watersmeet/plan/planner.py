@@ -197,4 +197,4 @@ class _Operators:
         if isinstance(root, Join):
             return self._terms[root].routes[0]
         names = root.input.stream.primary_key or (root.input.time.column,)
-        return rows.hashed("$h_key", [quoted_column(root.input.physical(name)) for name in names])
+        return tuple(rows.hashed("$h_key", [quoted_column(root.input.physical(name)) for name in names]))

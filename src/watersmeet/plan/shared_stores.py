@@ -14,6 +14,7 @@ from itertools import count
 
 from sqlglot import exp
 
+from watersmeet.engine.keys import HashedKeys, KeyColumn
 from watersmeet.errors import PlanError
 from watersmeet.expressions.event_time import EventTime
 from watersmeet.expressions.text import plain_sql
@@ -52,6 +53,7 @@ def share(queries: Sequence[PhysicalPlan]) -> PhysicalPlan:
         kernel=SharedJoins(tuple(sharing), tuple(source.carried for source in sources)),
         feeds=tuple(Feed((each.input.time_name,), source=n, slack=each.delay) for n, each in enumerate(sources)),
         routed_by=tuple(source.routed_by for source in sources),
+        hashed=tuple(_hashed(place, joins, sharing) for place in range(len(stores))),
         output=joins[0].output,
         single_bucket=False,
         queries=tuple(queries),
@@ -60,6 +62,24 @@ def share(queries: Sequence[PhysicalPlan]) -> PhysicalPlan:
     limits = [query.emission.max_state_bytes for query in queries if query.emission.max_state_bytes is not None]
     emission = replace(first.emission, max_state_bytes=max(limits, default=None))
     return PhysicalPlan(first.query, emission, sources, (operator,), ())
+
+
+def _hashed(place: int, joins: Sequence[MultiWayOperator], sharing: Sequence[QueryJoin]) -> HashedKeys:
+    """What the hash of a store's rows is made of: the keys of a query that reads the row have its values."""
+    readers = [
+        (own.hashed[input], dict(join.stores[input].names))
+        for own, join in zip(joins, sharing, strict=True)
+        for input, read in enumerate(join.reads)
+        if read == place
+    ]
+    (first, _) = readers[0]
+    found = []
+    for number, parts in enumerate(first):
+        columns = zip(*([names[each.columns[0]] for each in keys[number]] for keys, names in readers), strict=True)
+        found.append(
+            tuple(KeyColumn(tuple(dict.fromkeys(each)), part.type) for each, part in zip(columns, parts, strict=True))
+        )
+    return tuple(found)
 
 
 # -- which queries -----------------------------------------------------------------------------------------------------

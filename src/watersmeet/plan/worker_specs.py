@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -14,8 +15,14 @@ from watersmeet.plan.join_limits import max_bytes
 from watersmeet.plan.physical_plan import Feed, PhysicalOperator, PhysicalPlan
 from watersmeet.state.hot_bounds import HotBounds
 
+#: The buckets of operators that kept theirs when the query got others, by the operator's name (engine/rescale.py).
+KeptBuckets: TypeAlias = Mapping[str, tuple[int, ...]]
+NOTHING_KEPT: KeptBuckets = {}
 
-def pack_specs(plan: PhysicalPlan, schemas: Sequence[pa.Schema], buckets: Sequence[int]) -> list[PackSpec]:
+
+def pack_specs(
+    plan: PhysicalPlan, schemas: Sequence[pa.Schema], buckets: Sequence[int], kept: KeptBuckets = NOTHING_KEPT
+) -> list[PackSpec]:
     """How the rows of each source are packed; ``schemas`` give the types of what they carry."""
     specs = []
     for source, (part, schema) in enumerate(zip(plan.inputs, schemas, strict=True)):
@@ -32,7 +39,7 @@ def pack_specs(plan: PhysicalPlan, schemas: Sequence[pa.Schema], buckets: Sequen
                 input=number,
                 schema=_carried(schema, part.carried),
                 hashes=part.routed_by,
-                buckets=_buckets_of(receiver, buckets),
+                buckets=_buckets_of(receiver, buckets, kept),
                 delay=part.delay,
                 sequence=part.sequence if part.needs_sequence else None,
                 spreads=_spread_rule(plan, receiver, buckets) is not None,
@@ -46,14 +53,18 @@ def pack_specs(plan: PhysicalPlan, schemas: Sequence[pa.Schema], buckets: Sequen
 
 
 def operator_specs(
-    plan: PhysicalPlan, schemas: Sequence[pa.Schema], parts: Sequence[tuple[str, ...]], buckets: Sequence[int]
+    plan: PhysicalPlan,
+    schemas: Sequence[pa.Schema],
+    parts: Sequence[tuple[str, ...]],
+    buckets: Sequence[int],
+    kept: KeptBuckets = NOTHING_KEPT,
 ) -> list[OperatorSpec]:
     """The specs of all operators; ``parts`` are the expected parts of each source."""
     specs: list[OperatorSpec] = []
     for index, operator in enumerate(plan.operators):
         inputs = tuple(_input_specs(plan, operator, specs, schemas, parts))
         output, *further = _output_schemas(operator, inputs)
-        own_buckets = _buckets_of(operator, buckets)
+        own_buckets = _buckets_of(operator, buckets, kept)
         specs.append(
             OperatorSpec(
                 name=operator.name,
@@ -63,7 +74,7 @@ def operator_specs(
                 fingerprint=operator.fingerprint(inputs, own_buckets, output),
                 output=output,
                 further=tuple(further),
-                downstream=_downstream(plan, index, buckets),
+                downstream=_downstream(plan, index, buckets, kept),
                 max_state_bytes=max_bytes(plan.emission, evicts=operator.evicts_at_limit),
                 evicts_at_limit=operator.evicts_at_limit,
                 gives_matches=operator.gives_matches,
@@ -71,6 +82,7 @@ def operator_specs(
                 accepts_late=all(each.passes_any_time for each in plan.operators[index:]),
                 takes_pieces=operator.takes_pieces and _keeps_retractions_together(operator),
                 spread=_spread_rule(plan, operator, own_buckets),
+                hashed=operator.hashed,
             )
         )
     return specs
@@ -172,14 +184,14 @@ def _nullable(schema: pa.Schema) -> pa.Schema:
     return pa.schema([each.with_nullable(True) for each in schema])
 
 
-def _buckets_of(operator: PhysicalOperator, buckets: Sequence[int]) -> tuple[int, ...]:
-    return tuple(buckets[:1]) if operator.single_bucket else tuple(buckets)
+def _buckets_of(operator: PhysicalOperator, buckets: Sequence[int], kept: KeptBuckets) -> tuple[int, ...]:
+    return tuple(buckets[:1]) if operator.single_bucket else kept.get(operator.name, tuple(buckets))
 
 
-def _downstream(plan: PhysicalPlan, index: int, buckets: Sequence[int]) -> Downstream | None:
+def _downstream(plan: PhysicalPlan, index: int, buckets: Sequence[int], kept: KeptBuckets) -> Downstream | None:
     """The input that an operator's results go to; None after the last operator."""
     for operator in plan.operators[index + 1 :]:
         for number, feed in enumerate(operator.feeds):
             if feed.operator == index:
-                return Downstream(number, operator.routed_by[number], _buckets_of(operator, buckets), feed.times)
+                return Downstream(number, operator.routed_by[number], _buckets_of(operator, buckets, kept), feed.times)
     return None

@@ -10,6 +10,9 @@
     CHECKPOINT/sizes/          what each bucket of a join with a limit holds, by query, operator and batch
     CHECKPOINT/epochs/         the state of a query in real time (real_time/epochs.py)
 
+Once the number of its buckets has been changed, ``spark-N`` or ``epochs-N`` holds the state, N being how often, and
+plan.json says so (rescale/).  The folders of before stay until a batch of the new ones has been committed.
+
 A checkpoint whose query has processed the end of its input is sealed: later runs on it are refused.
 """
 
@@ -30,12 +33,13 @@ from watersmeet.errors import CheckpointError, ConnectorError
 from watersmeet.kernels.evicting.join import EvictingJoin
 from watersmeet.kernels.multi_way.join import MultiWayJoin
 from watersmeet.kernels.sliding import SlidingJoin
-from watersmeet.runtime.plan_file import PLAN_VERSION, PlanFile, describe, differences, has_kernel
+from watersmeet.runtime.plan_file import READABLE_VERSIONS, PlanFile, describe, differences, has_kernel, suffix_of
 from watersmeet.runtime.storage import DamagedFileError, Storage
 from watersmeet.settings.seek import Seek
 
 _log = logging.getLogger(__name__)
 _EVENT = re.compile(r"(\d{12})\.json")
+_GENERATION = re.compile(r"(spark|epochs)(-\d+)?|rescaled-\d+")
 _COUNTERS = TypeAdapter(dict[Annotated[str, StringConstraints(pattern=r"^[^.]+\.[^.]+")], int])
 #: Kernels that a setting chooses or leaves out.
 _ALGORITHMS = (
@@ -53,10 +57,9 @@ class Checkpoint:
         self.folder = folder.rstrip("/")
         self._storage = storage
 
-    @property
-    def spark(self) -> str:
-        """Spark's own checkpoint location."""
-        return f"{self.folder}/spark"
+    def spark(self, plan: PlanFile | None) -> str:
+        """Spark's own checkpoint location; ``plan`` is what the plan file holds."""
+        return f"{self.folder}/{plan.spark if plan is not None else 'spark'}"
 
     @property
     def control(self) -> str:
@@ -78,10 +81,9 @@ class Checkpoint:
         """The folder of the sizes of buckets."""
         return f"{self.folder}/sizes"
 
-    @property
-    def epochs(self) -> str:
-        """The folder of the state of a query in real time."""
-        return f"{self.folder}/epochs"
+    def epochs(self, plan: PlanFile | None) -> str:
+        """The folder of the state of a query in real time; ``plan`` is what the plan file holds."""
+        return f"{self.folder}/{plan.epochs if plan is not None else 'epochs'}"
 
     def prepare(self) -> None:
         """Make the folders, readable for their owner only, and delete what interrupted writers left in them."""
@@ -92,9 +94,23 @@ class Checkpoint:
         self._storage.remove_temporary(self.folder)
         self._storage.remove_temporary(self.hot_keys, recursive=True)
 
-    def has_batches(self) -> bool:
-        """Whether Spark has committed a batch."""
-        return bool(self._storage.names(f"{self.spark}/commits"))
+    def has_batches(self, plan: PlanFile | None) -> bool:
+        """Whether Spark has committed a batch; ``plan`` is what the plan file holds."""
+        return bool(self._storage.names(f"{self.spark(plan)}/commits"))
+
+    def remove_other_generations(self, plan: PlanFile) -> None:
+        """Delete the state of before the number of buckets changed, and what changes that were broken off have left."""
+        kept = (plan.spark, plan.epochs)
+        for name in self._storage.names(self.folder):
+            if _GENERATION.fullmatch(name) and name not in kept:
+                self._storage.delete(f"{self.folder}/{name}")
+
+    def remove_newer_generations(self, plan: PlanFile) -> None:
+        """Delete what changes of the number of buckets have left that were broken off."""
+        kept = {f"{name}{suffix_of(each)}" for name in ("spark", "epochs") for each in range(plan.generation + 1)}
+        for name in self._storage.names(self.folder):
+            if _GENERATION.fullmatch(name) and name not in kept:
+                self._storage.delete(f"{self.folder}/{name}")
 
     # -- the plan file ---------------------------------------------------------------------------------------------
 
@@ -114,9 +130,10 @@ class Checkpoint:
                 detail=reason,
                 hint=f"is this the checkpoint of a Watersmeet query? If so, {_RESTORE}",
             ) from None
-        if found.version != PLAN_VERSION:
+        if found.version not in READABLE_VERSIONS:
+            versions = " and ".join(map(str, READABLE_VERSIONS))
             raise CheckpointError(
-                f"the checkpoint {self.folder} has plan format {found.version}, this version reads {PLAN_VERSION}",
+                f"the checkpoint {self.folder} has plan format {found.version}, this version reads {versions}",
                 hint="run it with the version that wrote it, or start on a new checkpoint",
             )
         if seal is Seal.WRONG:
@@ -147,7 +164,7 @@ class Checkpoint:
         """
         described = {spec.name: describe(spec) for spec in operators}
         if stored is None:
-            if self.has_batches():
+            if self.has_batches(None):
                 raise CheckpointError(
                     f"the checkpoint {self.folder} has progress but no plan.json, which describes its query",
                     hint=_RESTORE,
@@ -170,6 +187,15 @@ class Checkpoint:
                 hint=f"{_undo(stored.operators, described)}, or start on a new checkpoint (its state begins empty)",
             )
         return stored
+
+    def refuse_rescaled(self, plan: PlanFile) -> None:
+        """Raise ``CheckpointError`` if the number of buckets was changed while a query ran with this plan."""
+        now = self.read_plan()
+        if now is None or now.generation != plan.generation:
+            raise CheckpointError(
+                f"the number of buckets of the checkpoint {self.folder} was changed while this query ran on it",
+                hint="start the query again: it goes on with the new buckets, and no row is lost or doubled",
+            )
 
     def refuse_sealed(self, stored: PlanFile | None) -> None:
         """Raise ``CheckpointError`` if the query has processed the end of its input."""

@@ -24,7 +24,6 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from watersmeet.columns import STORED_FRONTIER, TP_DELTA, WEIGHT, spark_name
 from watersmeet.engine.frames import FRAME_DDL, FrameKind
-from watersmeet.engine.routing import bucket_numbers
 from watersmeet.engine.specs import OperatorSpec
 from watersmeet.engine.unpack import FRONTIER
 from watersmeet.expressions.event_time import TimeUnit
@@ -32,7 +31,7 @@ from watersmeet.kernels.api import FOREVER
 from watersmeet.plan.logical.tree import Input
 from watersmeet.plan.physical_plan import PhysicalInput, PhysicalPlan
 from watersmeet.plan.worker_projection import worker_projection
-from watersmeet.plan.worker_specs import operator_specs, pack_specs
+from watersmeet.plan.worker_specs import NOTHING_KEPT, KeptBuckets, operator_specs, pack_specs
 from watersmeet.runtime.batch_results import BatchResults, OfQuery
 from watersmeet.runtime.bucket_size_files import BucketSizeFiles
 from watersmeet.runtime.exchange import Exchange
@@ -104,6 +103,7 @@ def build(
     control: DataFrame | None = None,
     frontier_lag: int | None = None,
     label: str = "",
+    kept: KeptBuckets = NOTHING_KEPT,
 ) -> Dataflow:
     """Build the query over its sources (by stream name in lower case).
 
@@ -111,7 +111,8 @@ def build(
 
     With a ``frontier_lag`` the result has a column ``_frontier``, and rows that hold nothing else: the last operator's
     frontier minus the lag.  ``control`` is a streaming frame of control events (``value``: a line of JSON), if the
-    query has one.  ``label`` ends the names of its metrics, for several queries that run as one.
+    query has one.  ``label`` ends the names of its metrics, for several queries that run as one.  ``kept`` are the
+    buckets of operators that have others.
 
     Raises ``BindError`` for a function that Spark does not have.
     """
@@ -120,10 +121,10 @@ def build(
     inputs = [sources[part.input.stream.name.lower()] for part in plan.inputs]
     rows = [projected(part, source, plan.keeps_late) for part, source in zip(plan.inputs, inputs, strict=True)]
     schemas = [arrow_schema(frame) for frame in rows]
-    operators = operator_specs(plan, schemas, [source.parts for source in inputs], buckets)
+    operators = operator_specs(plan, schemas, [source.parts for source in inputs], buckets, kept)
     run, folder = uuid.uuid4().hex, new_folder()
     exchange = Exchange(folder if workers_are_here(spark) else None)
-    packs = pack_specs(plan, schemas, buckets)
+    packs = pack_specs(plan, schemas, buckets, kept)
     hot_keys = {spec.name: _hot_keys(spec, resources) for spec in operators}
     pack_tasks = [PackTask(spec, exchange, hot_keys[spec.operator]) for spec in packs]
     with one_at_a_time:
@@ -155,10 +156,13 @@ def build(
     return Dataflow(result, BatchResults(), tuple(operators), folder)
 
 
-def new_buckets(spark: SparkSession, wanted: int | None) -> tuple[int, ...]:
-    """Bucket numbers for a new query: ``wanted`` of them, by default one per shuffle partition."""
-    partitions = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
-    return bucket_numbers(wanted or partitions, partitions)
+def specs_of(
+    plan: PhysicalPlan, sources: Mapping[str, Source], buckets: Sequence[int], kept: KeptBuckets = NOTHING_KEPT
+) -> list[OperatorSpec]:
+    """The specs of a query's operators over its sources, as ``build`` has them."""
+    inputs = [sources[part.input.stream.name.lower()] for part in plan.inputs]
+    rows = [projected(part, source, plan.keeps_late) for part, source in zip(plan.inputs, inputs, strict=True)]
+    return operator_specs(plan, list(map(arrow_schema, rows)), [source.parts for source in inputs], buckets, kept)
 
 
 def projected(part: PhysicalInput, source: Source, keeps_late: bool) -> DataFrame:

@@ -26,6 +26,8 @@ from watersmeet.errors import WatersmeetError
 _BATCH_ID = "streaming.sql.batchId"
 _RUN_ID = "spark.jobGroup.id"
 _QUERY_ID = "sql.streaming.queryId"
+#: How many more batches a query has taken than those in Spark's checkpoint: the property of its tasks.
+BATCHES_BEFORE = "watersmeet.batchesBefore"
 _MIN_BYTES = 64 * 1024
 _BATCH_BYTES = 16 * 1024 * 1024
 
@@ -88,8 +90,8 @@ class Exchange:
 
 
 def batch_id() -> int:
-    """The number of this task's micro-batch."""
-    return int(_task_property(_BATCH_ID) or 0)
+    """The number of this task's micro-batch, which goes on where the query went on with another number of buckets."""
+    return int(_task_property(_BATCH_ID) or 0) + int(_task_property(BATCHES_BEFORE) or 0)
 
 
 def query_id() -> str:

@@ -96,9 +96,16 @@ def _batches(filesystem: pyarrow.fs.FileSystem, path: str) -> list[int]:
 
 
 def _read(filesystem: pyarrow.fs.FileSystem, path: str, batch: int) -> _File:
-    name = f"{path}/{batch}.json"
-    with filesystem.open_input_stream(name) as file:
-        content = file.read()
+    with filesystem.open_input_stream(f"{path}/{batch}.json") as file:
+        return _decoded(file.read(), path, batch)
+
+
+def keys_in(text: str, path: str, batch: int) -> HotKeys:
+    """The hot keys in the text of the file of a batch, which is in the folder ``path``."""
+    return _decoded(text.encode(), path, batch).entry.keys
+
+
+def _decoded(content: bytes, path: str, batch: int) -> _File:
     try:
         found, seal = read_sealed(content)
         keys = {int(key): HotKey(**{**each, "phase": Phase(each["phase"])}) for key, each in found["keys"].items()}
@@ -109,7 +116,7 @@ def _read(filesystem: pyarrow.fs.FileSystem, path: str, batch: int) -> _File:
         return _File(found["run"], found["seen"], Entry(batch, keys))
     except (DamageError, KeyError, TypeError, ValueError, AttributeError):
         raise CheckpointError(
-            f"{name} is damaged: it does not hold the hot keys of a batch",
+            f"{path}/{batch}.json is damaged: it does not hold the hot keys of a batch",
             hint="restore the checkpoint from a copy, or start on a new one",
         ) from None
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -11,11 +12,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from watersmeet.engine.control_events import Event, EventKind
 from watersmeet.runtime.batch_results import BatchResults
-from watersmeet.runtime.dataflow import Resources, build, new_buckets
+from watersmeet.runtime.buckets import buckets_of
+from watersmeet.runtime.dataflow import Resources, build
+from watersmeet.runtime.exchange import BATCHES_BEFORE
 from watersmeet.runtime.failures import planning
 from watersmeet.runtime.job import Job, Run, batch_key
 from watersmeet.runtime.masters import workers_are_here
 from watersmeet.runtime.memory_setting import memory_setting
+from watersmeet.runtime.plan_file import PlanFile
 from watersmeet.runtime.storage import Storage
 from watersmeet.settings.seek import Starts, resolve
 
@@ -26,7 +30,8 @@ class MicroBatches:
     def __init__(self, spark: SparkSession, job: Job) -> None:
         self._spark = spark
         self._job = job
-        self._checkpoint_id = ""
+        self._plan: PlanFile | None = None
+        self._has_committed = False
         self._results = BatchResults()
         self._write_error: Exception | None = None
 
@@ -34,7 +39,7 @@ class MicroBatches:
         """Start one Spark query on the checkpoint."""
         job, spark, settings = self._job, self._spark, self._job.plan.query.settings
         stored = job.checkpoint.read_plan()
-        buckets = stored.buckets if stored is not None else new_buckets(spark, settings.buckets)
+        buckets = buckets_of(spark, stored, settings.buckets)
         seek = stored.seek if stored is not None else resolve(spark, settings.seek_to)
         control = spark.readStream.text(job.checkpoint.control)
         # on a cluster, workers do not reach every file system that Spark can
@@ -46,16 +51,16 @@ class MicroBatches:
             size_folder=job.checkpoint.sizes if is_reached else None,
         )
         with planning(job.name):
-            starts = Starts(None if stored is None else stored.starts, has_read=job.checkpoint.has_batches())
+            starts = Starts(None if stored is None else stored.starts, has_read=job.checkpoint.has_batches(stored))
             sources = job.open_sources(spark, limited, seek, starts)
-            dataflow = build(spark, job.plan, sources, buckets, resources, control, job.frontier_lag)
+            kept = {} if stored is None else stored.kept_buckets
+            dataflow = build(spark, job.plan, sources, buckets, resources, control, job.frontier_lag, kept=kept)
             self._results = dataflow.results
-            self._checkpoint_id = job.checkpoint.accept(
-                stored, buckets, dataflow.operators, seek, starts=starts.found
-            ).id
+            plan = job.checkpoint.accept(stored, buckets, dataflow.operators, seek, starts=starts.found)
+            self._plan, self._has_committed = plan, False
             writer = (
                 dataflow.frame.writeStream.queryName(job.name)
-                .option("checkpointLocation", job.checkpoint.spark)
+                .option("checkpointLocation", job.checkpoint.spark(plan))
                 .foreachBatch(self._write)
             )
             if available_now:
@@ -64,10 +69,15 @@ class MicroBatches:
                 writer = writer.trigger(processingTime=f"{int(settings.trigger * 1000)} milliseconds")
             if declares_end:  # not sooner: a query that cannot start may be started in another mode
                 job.checkpoint.write_event(Event(EventKind.END))
-            return Run(writer.start(), partial(shutil.rmtree, dataflow.folder, ignore_errors=True))
+            with _numbered_from(spark, plan.batches_before):
+                query = writer.start()
+            return Run(query, partial(shutil.rmtree, dataflow.folder, ignore_errors=True))
 
     def has_run(self, progress: Mapping[str, Any]) -> None:
-        """Do nothing: late rows were kept when the batch was written."""
+        """Delete the state of before a change of the number of buckets, which is no longer needed."""
+        if not self._has_committed and self._plan is not None and self._plan.generation:
+            self._job.checkpoint.remove_other_generations(self._plan)
+        self._has_committed = True
 
     def cause(self, error: Exception) -> Exception:
         """What writing a batch raised, which Spark returns as text; else the error itself."""
@@ -78,11 +88,26 @@ class MicroBatches:
         return False
 
     def _write(self, frame: DataFrame, batch_id: int) -> None:
+        plan = self._plan
+        assert plan is not None  # there is one when a batch is written
+        batch_id += plan.batches_before
         try:
+            self._job.checkpoint.refuse_rescaled(plan)
             with self._results.split(frame) as results:
                 for output, rows in zip(self._job.outputs, results, strict=True):
-                    output.write(rows, batch_id, batch_key(output.query, self._checkpoint_id, batch_id))
-            self._job.keep_side_rows(batch_id, batch_key(self._job.name, self._checkpoint_id, batch_id))
+                    output.write(rows, batch_id, batch_key(output.query, plan.id, batch_id))
+            self._job.keep_side_rows(batch_id, batch_key(self._job.name, plan.id, batch_id))
         except Exception as error:
             self._write_error = error
             raise
+
+
+@contextmanager
+def _numbered_from(spark: SparkSession, batches: int) -> Iterator[None]:
+    """Let the tasks of a query that is started meanwhile know how many batches it has taken before."""
+    context = spark.sparkContext
+    context.setLocalProperty(BATCHES_BEFORE, str(batches))
+    try:
+        yield
+    finally:
+        context.setLocalProperty(BATCHES_BEFORE, None)  # type: ignore[arg-type]  # PySpark's way to remove it

@@ -14,9 +14,13 @@ from watersmeet.kernels.interval import IntervalJoin
 from watersmeet.kernels.match import WindowMatch
 from watersmeet.kernels.multi_way.match import MultiWayMatch
 from watersmeet.kernels.multi_way.shared import SharedJoins
+from watersmeet.settings.query_settings import REAL_TIME
 from watersmeet.settings.seek import Seek
 
 PLAN_VERSION = 2
+#: The version of a plan that has been rescaled: earlier releases would go on with the old buckets.
+RESCALED_VERSION = 3
+READABLE_VERSIONS = (PLAN_VERSION, RESCALED_VERSION)
 
 
 class PlanFile(BaseModel):
@@ -40,6 +44,29 @@ class PlanFile(BaseModel):
     """The positions of partitions, by stream, from which workers first read streams that did not begin at their first
     records; of an embedded stream, the number of its baseline, and a checksum of its segment's name.  Files without a
     stream: Spark read it, and its own checkpoint says where from."""
+    kept_buckets: dict[str, tuple[int, ...]] = {}
+    """The buckets of operators that did not get others when the query did, by the operator's name."""
+    said_buckets: int | None = None
+    """What SETTINGS said when the number of buckets was changed: they may go on saying so."""
+    generation: int = 0
+    """How often the number of buckets has been changed."""
+    batches_before: int = 0
+    """The query's batches before the first one in Spark's checkpoint, whose number there is 0."""
+
+    @property
+    def spark(self) -> str:
+        """The name of the folder of Spark's checkpoint: in micro-batches it holds the state, and is made anew."""
+        return "spark" if self.mode == REAL_TIME else f"spark{suffix_of(self.generation)}"
+
+    @property
+    def epochs(self) -> str:
+        """The name of the folder of the state of a query in real time."""
+        return f"epochs{suffix_of(self.generation)}"
+
+
+def suffix_of(generation: int) -> str:
+    """How the names of folders end that hold the state, after so many changes of the number of buckets."""
+    return f"-{generation}" if generation else ""
 
 
 def describe(spec: OperatorSpec) -> dict[str, str]:

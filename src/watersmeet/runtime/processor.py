@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
     from watersmeet.runtime.worker_tasks import OperatorTask
 
+#: The name of the state in Spark's state store.
+STATE = "log"
+
 
 class MapStateStore:
     """A store over Spark's map state."""
@@ -43,6 +46,11 @@ class MapStateStore:
         self._state.removeKey((name,))
 
 
+def open_store(handle: StatefulProcessorHandle) -> MapStateStore:
+    """Open the state of an operator."""
+    return MapStateStore(handle.getMapState(STATE, "name STRING", "value BINARY"))
+
+
 class OperatorProcessor(StatefulProcessor):
     """Runs one operator in Spark's stateful operator."""
 
@@ -52,7 +60,7 @@ class OperatorProcessor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""
-        self._store = MapStateStore(handle.getMapState("log", "name STRING", "value BINARY"))
+        self._store = open_store(handle)
 
     def handleInputRows(  # type: ignore[override]  # the pandas variant passes no Row objects
         self, key: Any, rows: Iterator[pd.DataFrame], timerValues: TimerValues

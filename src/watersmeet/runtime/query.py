@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from contextlib import suppress
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -152,7 +153,14 @@ class RunningQuery:
             if not self._stopping.is_set():
                 self._error = self._explain(error)
         finally:
+            self._end_run()
             self._keep_counters()
+
+    def _end_run(self) -> None:
+        """Stop the Spark query, if it was not it that failed."""
+        if self._error is not None and self._query is not None:
+            with suppress(PySparkException, Py4JError, ConnectionError):
+                self._query.stop()
 
     def _keep_counters(self) -> None:
         """Store the counters for a later run that may have nothing to process."""

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import wraps
+from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from py4j.java_gateway import JavaClass
@@ -139,7 +141,10 @@ class Storage:
             stream.write(text.encode())
         finally:
             stream.close()
-        if context:
+        if (local := self.local_path(path)) is not None:
+            file = Path(local)
+            _replace(file.with_name(f".{file.name}.tmp"), file)
+        elif context:
             context.rename(hidden, target, self._overwriting())
 
     @_as_connector_error
@@ -147,6 +152,14 @@ class Storage:
         """Move a file."""
         if not self._system(path).rename(self._path(path), self._path(target)):
             raise ConnectorError(f"{path} could not be moved to {target}")
+
+    @_as_connector_error
+    def copy(self, path: str, target: str) -> None:
+        """Copy a file, or a folder with everything in it, to where there is none."""
+        utilities, folder = self._java("org.apache.hadoop.fs.FileUtil"), self._path(target)
+        systems = self._system(path), self._system(target)
+        if not utilities.copy(systems[0], self._path(path), systems[1], folder, False, self._configuration):
+            raise ConnectorError(f"{path} could not be copied to {target}")
 
     @_as_connector_error
     def delete(self, path: str) -> None:
@@ -182,6 +195,23 @@ class Storage:
         options = self._gateway.new_array(option, 1)
         options[0] = option.OVERWRITE
         return options
+
+
+def _replace(source: Path, target: Path) -> None:
+    """Replace a local file, with its checksum.
+
+    Hadoop deletes the file first: who is killed then leaves none, or one with the checksum of the other.  Without a
+    checksum a file is read as it is.
+    """
+    checksum = _checksum_of(target)
+    checksum.unlink(missing_ok=True)
+    source.replace(target)
+    with suppress(FileNotFoundError):
+        _checksum_of(source).replace(checksum)
+
+
+def _checksum_of(path: Path) -> Path:
+    return path.with_name(f".{path.name}.crc")
 
 
 def _iterate(remote: Any) -> Iterator[Any]:

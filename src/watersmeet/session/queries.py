@@ -22,6 +22,7 @@ from watersmeet.runtime.job import Job, Output
 from watersmeet.runtime.query import RunningQuery, start_query
 from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.runtime.real_time.checks import check_real_time
+from watersmeet.runtime.rescale.switch import Rescaled, rescale_query
 from watersmeet.runtime.side_row_streams import keep_side_rows
 from watersmeet.runtime.storage import Storage
 from watersmeet.session.listings import query_list
@@ -76,19 +77,51 @@ class Queries:
         ``checkpoint`` is the folder of the job's checkpoints (None: the workspace).  Raises ``CatalogError`` if a query
         of that name is running, and what keeps the query from starting.
         """
-        running = self._started.get(name.lower())
-        if running is not None and running.is_active:
-            raise CatalogError(f"query {name} is running already", hint=f"STOP QUERY {name} first")
+        self._refuse_running(name)
         self._streams.check_tables(plan)
         first = targets[0]
         if plan.query.settings.is_real_time:
             check_real_time(plan, first.target, first.columns, is_continuous=mode is QueryMode.CONTINUOUS)
         if checkpoint is None:
             make_workspace(self._workspace)
+        started = start_query(self._spark, self._job(name, plan, targets, checkpoint, show), mode)
+        self._started[name.lower()] = started
+        return started
+
+    def rescale(
+        self,
+        name: str,
+        plan: PhysicalPlan,
+        targets: Sequence[QueryTarget],
+        checkpoint: str | None,
+        show: console.Show,
+        buckets: int,
+        *,
+        dry_run: bool,
+    ) -> Rescaled:
+        """Give a stopped query another number of buckets; ``CatalogError`` if it runs in this session."""
+        self._refuse_running(name)
+        job = self._job(name, plan, targets, checkpoint, show)
+        return rescale_query(self._spark, job, buckets, dry_run=dry_run)
+
+    def _refuse_running(self, name: str) -> None:
+        running = self._started.get(name.lower())
+        if running is not None and running.is_active:
+            raise CatalogError(f"query {name} is running already", hint=f"STOP QUERY {name} first")
+
+    def _job(
+        self,
+        name: str,
+        plan: PhysicalPlan,
+        targets: Sequence[QueryTarget],
+        checkpoint: str | None,
+        show: console.Show,
+    ) -> Job:
+        first = targets[0]
         stored = self.checkpoint(name, checkpoint)
         stores_frontier = first.target.derived and first.target.connector == EMBEDDED
         time = event_time_output(plan.query) if stores_frontier else None
-        job = Job(
+        return Job(
             name=name,
             plan=plan,
             open_sources=lambda spark, limited, seek, starts: self._streams.sources(
@@ -105,9 +138,6 @@ class Queries:
             checkpoint=stored,
             frontier_lag=None if time is None else time[2],
         )
-        started = start_query(self._spark, job, mode)
-        self._started[name.lower()] = started
-        return started
 
     def stop(self, statement: StopQuery) -> RunningQuery:
         """STOP QUERY; ``CatalogError`` if there is no query of that name."""

@@ -22,21 +22,24 @@ from watersmeet.connectors.dataframe_source import check_order
 from watersmeet.connectors.insert import insert_values
 from watersmeet.connectors.snapshot import snapshot
 from watersmeet.connectors.stream_schema import to_columns
-from watersmeet.errors import BindError, CatalogError, CheckpointError, ConfigError, UnsupportedError
+from watersmeet.errors import BindError, CatalogError, CheckpointError, ConfigError, UnsupportedError, did_you_mean
 from watersmeet.lookup.source import RowsSource
 from watersmeet.lookup.tables import table_options, table_schema
 from watersmeet.plan.explain import explain, explain_set
 from watersmeet.plan.lineage import derived_stream
 from watersmeet.plan.physical_plan import PhysicalPlan
-from watersmeet.runtime.dataflow import Resources, build, new_buckets
+from watersmeet.runtime.buckets import new_buckets
+from watersmeet.runtime.dataflow import Resources, build
 from watersmeet.runtime.failures import planning
 from watersmeet.runtime.memory_setting import memory_setting
 from watersmeet.runtime.query import RunningQuery
 from watersmeet.runtime.query_mode import QueryMode
+from watersmeet.runtime.rescale.switch import Rescaled, check_count
 from watersmeet.runtime.shared_folders import require_shared
 from watersmeet.session.listings import description
 from watersmeet.session.modes import in_mode
 from watersmeet.session.queries import Queries, QueryTarget, name_of_insert
+from watersmeet.session.rescaling import QueryStatement, check_same_operators, is_definition, with_buckets
 from watersmeet.session.results import Batch, Message, Plan, Result, Started, Stream, Table
 from watersmeet.session.spark import open_spark
 from watersmeet.session.streams import Streams, check_connector, check_corrections
@@ -252,6 +255,41 @@ class Session:
         """The queries that this session has started."""
         return self._queries.all()
 
+    def rescale(
+        self,
+        text: str,
+        buckets: int,
+        *,
+        query: str | None = None,
+        checkpoint: str | None = None,
+        dry_run: bool = False,
+        real_time: bool = False,
+    ) -> list[Rescaled]:
+        """Give the stopped queries of a job, or the one of this name, another number of buckets; no state is lost.
+
+        The job is the text that they were started with; of its statements, only definitions are carried out.
+        ``checkpoint`` and ``real_time`` are those of ``run``.  With ``dry_run`` nothing changes.  Raises
+        ``CheckpointError`` for a query without a checkpoint or state, or that runs.
+        """
+        check_count(buckets)
+        names, found = [], []
+        for statement in in_mode(parse(text), REAL_TIME if real_time else None):
+            if is_definition(statement):
+                self._execute(statement, QueryMode.CONTINUOUS, checkpoint, start_selects=False)
+            elif isinstance(statement, QueryStatement):
+                name, plan, targets = self._named(statement)
+                names.append(name)
+                if query is None or query.lower() == name.lower():
+                    if plan.query.settings.buckets == 1:
+                        check_same_operators(name, plan, self._named(with_buckets(statement, buckets))[1])
+                    found.append(
+                        self._queries.rescale(name, plan, targets, checkpoint, self.show, buckets, dry_run=dry_run)
+                    )
+        if not found:
+            what = "starts no query" if query is None else f"has no query {query}"
+            raise CatalogError(f"the job {what}", hint=None if query is None else did_you_mean(query, names))
+        return found
+
     def stop(self) -> None:
         """Stop all queries of this session; Spark continues to run."""
         for query in self.queries():
@@ -265,13 +303,10 @@ class Session:
                 return self._create_as(statement, query, mode, checkpoint)
             case CreateStream():
                 return self.streams.create(statement)
-            case InsertSelect():
-                return self._insert(statement, mode, checkpoint)
-            case StatementSet():
-                return self._insert_set(statement, mode, checkpoint)
+            case InsertSelect() | StatementSet():
+                return self._start(statement, mode, checkpoint)
             case Select() if start_selects:
-                name = select_name(statement.source)
-                return self._start(name, self._plan(statement.query), _PRINT, mode, checkpoint)
+                return self._start(statement, mode, checkpoint)
             case Select():
                 return Stream(self._frame(statement))
             case Historical():
@@ -318,7 +353,7 @@ class Session:
         stream = self.streams.catalog.get(statement.name)
         if stream is not None:
             if stream.definition == statement.source:
-                return self._start(stream.name, physical, stream, mode, checkpoint)
+                return self._start(statement, mode, checkpoint)
             if statement.if_not_exists:
                 return Message(f"stream {stream.name} exists already with another definition, and its query stays")
             raise CatalogError(
@@ -341,28 +376,36 @@ class Session:
             )
         self.streams.catalog.add(stream)
         try:
-            return self._start(stream.name, physical, stream, mode, checkpoint)
+            return self._start(statement, mode, checkpoint)
         except BaseException:
             self.streams.catalog.drop(stream.name)
             raise
 
-    def _insert(self, statement: InsertSelect, mode: QueryMode, checkpoint: str | None) -> Result:
-        physical = self._plan(statement.query)
-        target = self._checked_target(statement, physical)
-        name = self._queries.insert_name(target, physical, statement.source)
-        return self._start(name, physical, target, mode, checkpoint, statement.columns)
-
-    def _insert_set(self, statement: StatementSet, mode: QueryMode, checkpoint: str | None) -> Started:
-        """Start the queries of a statement set as one."""
-        plan = self._plan_set(statement)
-        inserts = list(zip(statement.inserts, plan.queries, strict=True))
-        fed = [self._checked_target(insert, query) for insert, query in inserts]
-        targets = [
-            QueryTarget(self._queries.insert_name(target, query, insert.source), target, insert.columns)
-            for (insert, query), target in zip(inserts, fed, strict=True)
-        ]
-        name = self._queries.set_name([target.query for target in targets], statement.source)
-        return Started(self._queries.start(name, plan, targets, mode, checkpoint, self.show))
+    def _named(self, statement: QueryStatement) -> tuple[str, PhysicalPlan, list[QueryTarget]]:
+        """The name, the plan and the targets of what a statement starts."""
+        match statement:
+            case InsertSelect():
+                plan = self._plan(statement.query)
+                target = self._checked_target(statement, plan)
+                name = self._queries.insert_name(target, plan, statement.source)
+                return name, plan, [QueryTarget(name, target, statement.columns)]
+            case StatementSet():
+                plan = self._plan_set(statement)
+                inserts = list(zip(statement.inserts, plan.queries, strict=True))
+                fed = [self._checked_target(insert, query) for insert, query in inserts]
+                targets = [
+                    QueryTarget(self._queries.insert_name(target, query, insert.source), target, insert.columns)
+                    for (insert, query), target in zip(inserts, fed, strict=True)
+                ]
+                name = self._queries.set_name([target.query for target in targets], statement.source)
+                return name, plan, targets
+            case Select():
+                name = select_name(statement.source)
+                return name, self._plan(statement.query), [QueryTarget(name, _PRINT)]
+            case CreateStream():
+                assert statement.query is not None  # other streams are defined, and start nothing
+                stream = self.streams.require(statement.name, statement)
+                return stream.name, self._plan(statement.query), [QueryTarget(stream.name, stream)]
 
     def _checked_target(self, statement: InsertSelect, plan: PhysicalPlan) -> StreamDef:
         """The stream that a query writes to, if it can take the query's results."""
@@ -464,14 +507,6 @@ class Session:
             label = f"_{uuid.uuid4().hex[:8]}"
             return build(self.spark, physical, sources, buckets, resources, label=label).frame
 
-    def _start(
-        self,
-        name: str,
-        physical: PhysicalPlan,
-        target: StreamDef,
-        mode: QueryMode,
-        checkpoint: str | None,
-        columns: tuple[str, ...] = (),
-    ) -> Started:
-        targets = [QueryTarget(name, target, columns)]
-        return Started(self._queries.start(name, physical, targets, mode, checkpoint, self.show))
+    def _start(self, statement: QueryStatement, mode: QueryMode, checkpoint: str | None) -> Started:
+        name, plan, targets = self._named(statement)
+        return Started(self._queries.start(name, plan, targets, mode, checkpoint, self.show))

@@ -9,7 +9,7 @@ that no manifest names do not exist.
 from __future__ import annotations
 
 import json
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +23,8 @@ FORMAT_VERSION = 5
 #: 1 lacks ``own``, 2 lacks ``newest``, 3 lacks ``statistics``, all before 5 lack a checksum.
 _READABLE = (1, 2, 3, 4, FORMAT_VERSION)
 _FIRST_SEALED = 5
-_NAME = "manifest"
+#: The name of a bucket's manifest in its store.
+MANIFEST = "manifest"
 
 
 @dataclass(slots=True)
@@ -130,10 +131,28 @@ def read_manifest(
 
     Raises ``CheckpointError`` if the manifest is damaged, has an unknown format or belongs to another plan.
     """
-    stored = store.get(_NAME)
+    stored = store.get(MANIFEST)
     if stored is None:
         parts = {input: {part: PartFrontier() for part in names} for input, names in expected_parts.items()}
         return Manifest(fingerprint, parts=parts, next_rid=first_rid)
+    found = decode_manifest(stored, expected_parts)
+    if found.fingerprint != fingerprint:
+        raise CheckpointError(
+            "the checkpoint belongs to another query plan",
+            detail=f"it holds the state of plan {found.fingerprint}, this is plan {fingerprint}",
+            hint="start the changed query on a new checkpoint",
+        )
+    for input, names in expected_parts.items():  # a topic may have gained partitions
+        for name in names:
+            found.parts.setdefault(input, {}).setdefault(name, PartFrontier())
+    return found
+
+
+def decode_manifest(stored: bytes, inputs: Iterable[int]) -> Manifest:
+    """Decode a manifest; old formats do not say what ``inputs`` there are.
+
+    Raises ``CheckpointError`` if it is damaged or has an unknown format.
+    """
     try:
         fields, seal = read_sealed(stored)
         version = fields.pop("version")
@@ -147,14 +166,8 @@ def read_manifest(
         )
     if seal is not (Seal.RIGHT if version >= _FIRST_SEALED else Seal.ABSENT):
         raise _damaged()
-    if fields.get("fingerprint") != fingerprint:
-        raise CheckpointError(
-            "the checkpoint belongs to another query plan",
-            detail=f"it holds the state of plan {fields.get('fingerprint')}, this is plan {fingerprint}",
-            hint="start the changed query on a new checkpoint",
-        )
     try:
-        return _decoded(fields, expected_parts)
+        return _decoded(fields, inputs)
     except (KeyError, TypeError, ValueError, AttributeError):  # of a format without a checksum
         raise _damaged() from None
 
@@ -166,21 +179,18 @@ def _damaged() -> CheckpointError:
     )
 
 
-def _decoded(fields: dict[str, Any], expected_parts: dict[int, tuple[str, ...]]) -> Manifest:
+def _decoded(fields: dict[str, Any], inputs: Iterable[int]) -> Manifest:
     fields["own"] = {int(input): frontier for input, frontier in fields.get("own", {}).items()}
-    newest = fields.get("newest", dict.fromkeys(expected_parts, FOREVER))
+    newest = fields.get("newest", dict.fromkeys(inputs, FOREVER))
     fields["newest"] = {int(input): time for input, time in newest.items()}
     fields["parts"] = {
         int(input): {name: PartFrontier(**part) for name, part in parts.items()}
         for input, parts in fields["parts"].items()
     }
-    for input, names in expected_parts.items():  # a topic may have gained partitions
-        for name in names:
-            fields["parts"].setdefault(input, {}).setdefault(name, PartFrontier())
     fields["segments"] = [Segment(**segment) for segment in fields["segments"]]
     return Manifest(**fields)
 
 
 def write_manifest(store: Store, manifest: Manifest) -> None:
     """Write the manifest to the store: once the batch commits, the step counts."""
-    store.put(_NAME, manifest.to_json())
+    store.put(MANIFEST, manifest.to_json())

@@ -64,16 +64,26 @@ def write_segment(store: Store, step: int | str, relation: str, table: pa.Table)
 
 
 def read_segment(store: Store, segment: Segment) -> pa.Table:
-    """Read the rows of a segment of the manifest; ``CheckpointError`` if the store lacks a chunk, or has another."""
-    payloads = []
+    """Read the rows of a segment of the manifest; raises what ``segment_values`` raises."""
+    payloads = segment_values(store, segment).values()
+    return pa.concat_tables([pa.ipc.open_stream(pa.py_buffer(payload)).read_all() for payload in payloads])
+
+
+def segment_values(store: Store, segment: Segment) -> dict[str, bytes]:
+    """Return what a store holds of a segment of the manifest, by name.
+
+    Raises ``CheckpointError`` if the store lacks a chunk, or has another.
+    """
+    found: dict[str, bytes] = {}
     for number in range(segment.chunks):
-        payload = store.get(_name(segment.id, number))
+        name = _name(segment.id, number)
+        payload = store.get(name)
         if payload is None:
             raise _damaged(segment, f"its chunk {number} is not in the store")
-        payloads.append(payload)
-    if checksum(payloads) != segment.id.rpartition("-")[2]:
+        found[name] = payload
+    if checksum(found.values()) != segment.id.rpartition("-")[2]:
         raise _damaged(segment, "its bytes are not those that were written")
-    return pa.concat_tables([pa.ipc.open_stream(pa.py_buffer(payload)).read_all() for payload in payloads])
+    return found
 
 
 def _damaged(segment: Segment, what: str) -> CheckpointError:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
@@ -67,6 +68,15 @@ def select(plan: PhysicalPlan, changes: pa.Table) -> pa.Table:
         ) from None
 
 
+def hash_values(columns: Sequence[pa.ChunkedArray]) -> np.ndarray:
+    """Return the hash of each row of some key columns, as ``project`` computes it."""
+    names = [f"key_{number}" for number in range(len(columns))]
+    rows = pa.table(dict(zip(names, columns, strict=True)))
+    hashed = _run(f"SELECT {_hash_of(list(map(quote, names)))} AS hash FROM input_rows", rows)
+    found: np.ndarray = hashed["hash"].to_numpy()
+    return found
+
+
 def spark_types(schema: pa.Schema) -> list[str]:
     """Return the Spark type names of result columns, to parse expected cells; STRING for types without cells."""
     return [_cell_type(field.type) for field in schema if field.name != WEIGHT]
@@ -109,7 +119,10 @@ def _column(name: str) -> exp.Expr:
 
 def _hash_sql(keys: Iterable[exp.Expr], input: Input) -> str:
     """Return the SQL of a key's hash, which decides its bucket.  It differs from Spark's, but any hash is valid."""
-    operands = [_sql(key, input) for key in keys]
+    return _hash_of([_sql(key, input) for key in keys])
+
+
+def _hash_of(operands: Sequence[str]) -> str:
     no_value = " AND ".join(f"({operand}) IS NULL" for operand in operands)
     return f"CASE WHEN {no_value} THEN {NULL_HASH} ELSE CAST(hash({', '.join(operands)}) >> 1 AS BIGINT) END"
 

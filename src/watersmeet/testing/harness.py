@@ -21,6 +21,7 @@ from watersmeet.engine.control_events import Event
 from watersmeet.engine.frames import Frame, FrameKind, decode_table
 from watersmeet.engine.hot_keys import Entry, HotKeys
 from watersmeet.engine.pack import pack
+from watersmeet.engine.rescale import rescaled, stays
 from watersmeet.engine.specs import OperatorSpec, PackSpec
 from watersmeet.errors import CatalogError
 from watersmeet.lookup.source import LookupSource
@@ -28,10 +29,11 @@ from watersmeet.lookup.tables import table_schema
 from watersmeet.plan.physical_plan import PhysicalInput, PhysicalPlan
 from watersmeet.plan.worker_specs import operator_specs, pack_specs
 from watersmeet.sql.statements import Query, StatementSet
+from watersmeet.state.manifest import read_manifest
 from watersmeet.state.store import MemoryStore
 from watersmeet.state.working_sets import WorkingSets
 from watersmeet.testing.cells import Row
-from watersmeet.testing.expressions import project, select, spark_types
+from watersmeet.testing.expressions import hash_values, project, select, spark_types
 from watersmeet.testing.rig import Rig, StepInput, StepOutcome
 from watersmeet.testing.script import load_script
 from watersmeet.testing.source import source_table
@@ -72,6 +74,7 @@ class Harness(Rig):
         self._counters: dict[str, int] = {}
         self._schemas = [self._project(part, StepInput()).schema for part in self.plan.inputs]
         self._buckets = tuple(range(self.plan.query.settings.buckets or buckets))
+        self._kept: dict[str, tuple[int, ...]] = {}
         self._packs = pack_specs(self.plan, self._schemas, self._buckets)
         self.restart()
         # An error in the SELECT list is raised now, not at the first row.
@@ -81,7 +84,32 @@ class Harness(Rig):
     def restart(self) -> None:
         """Forget everything that is not durable; the operators' specs are those of a new run."""
         self._working_sets.forget()
-        self._operators = operator_specs(self.plan, self._schemas, [("",)] * len(self._schemas), self._buckets)
+        parts = [("",)] * len(self._schemas)
+        self._operators = operator_specs(self.plan, self._schemas, parts, self._buckets, self._kept)
+
+    def rescale(self, buckets: int) -> None:
+        """Restart with another number of buckets, as ``watersmeet rescale`` changes it between two runs."""
+        before, numbers = self._operators, tuple(range(buckets))
+        self._kept |= {
+            spec.name: spec.buckets
+            for operator, spec in zip(self.plan.operators, before, strict=True)
+            if not operator.single_bucket and stays(spec)
+        }
+        self._buckets = numbers
+        self._packs = pack_specs(self.plan, self._schemas, numbers, self._kept)
+        self.restart()
+        for old, new in zip(before, self._operators, strict=True):
+            stores = [self._stores.pop((old.name, bucket), MemoryStore()) for bucket in old.buckets]
+            parts = {number: input.parts for number, input in enumerate(old.inputs)}
+            manifests = [read_manifest(store, old.fingerprint, parts) for store in stores]
+            if not any(manifest.step for manifest in manifests):
+                continue
+            hot_keys = self._hot_keys.pop(old.name, HeldHotKeys()).read().keys
+            divided = rescaled(old, new, manifests, stores, hash_values, hot_keys)
+            self._sizes[new.name] = HeldSizes()
+            for bucket, store in zip(new.buckets, divided, strict=True):
+                self._stores[new.name, bucket] = store
+                self._sizes[new.name].report(bucket, read_manifest(store, new.fingerprint, {}).nbytes)
 
     def fill(self, table: str, rows: Sequence[Row]) -> None:
         """Replace the rows of an external table."""

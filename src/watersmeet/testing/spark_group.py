@@ -25,7 +25,8 @@ from watersmeet.columns import TP_DELTA
 from watersmeet.engine.control_events import Event
 from watersmeet.errors import CatalogError, WatersmeetError
 from watersmeet.plan.physical_plan import PhysicalPlan
-from watersmeet.runtime.dataflow import Resources, build, new_buckets
+from watersmeet.runtime.buckets import new_buckets
+from watersmeet.runtime.dataflow import Resources, build
 from watersmeet.runtime.failures import planning, translate
 from watersmeet.runtime.metrics import ProgressReader, counters_of
 from watersmeet.sql.statements import Query

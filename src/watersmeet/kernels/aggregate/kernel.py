@@ -30,6 +30,7 @@ from watersmeet.errors import LimitError
 from watersmeet.kernels.aggregate.parts import Bag, Total
 from watersmeet.kernels.aggregate.step import SHOWN, TOTALS, run, settled
 from watersmeet.kernels.api import NEVER, StateView, StepFrontiers, StepResult
+from watersmeet.kernels.homes import ByKey, Homes
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,11 @@ class Aggregate:
     def relations(self) -> tuple[str, ...]:
         """The relations of the state, each of which also has a settled part."""
         return (TOTALS, *(bag.name for bag in self.bags), SHOWN)
+
+    @property
+    def homes(self) -> Homes | None:
+        """All relations have the columns of the keys; without keys, a row does not tell which rows it is made of."""
+        return {name: ByKey(0) for name in self.live_relations(NEVER)} if self.keys else None
 
     def live_relations(self, frontier: int) -> dict[str, int]:
         """Return all relations."""

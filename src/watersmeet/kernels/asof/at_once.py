@@ -27,9 +27,10 @@ import pyarrow.compute as pc
 
 from watersmeet.columns import TIME
 from watersmeet.kernels.api import NEVER, Side, StateView, StepFrontiers, StepResult, quote
-from watersmeet.kernels.asof.left_rows import arriving, right_bounds
+from watersmeet.kernels.asof.left_rows import arriving, homes_of_versions, right_bounds
 from watersmeet.kernels.asof.match import AsofMatch, Direction
 from watersmeet.kernels.asof.step import AsofStep, step_tables
+from watersmeet.kernels.homes import Everywhere, Homes
 
 _JOINED = "joined"
 
@@ -45,6 +46,11 @@ class AsofAtOnce:
     def partition_width(self) -> int | None:
         """None: rows have no bound in time."""
         return None
+
+    @property
+    def homes(self) -> Homes | None:
+        """Versions; of the newest left rows joined in several buckets, the greatest time counts."""
+        return {**homes_of_versions(), _JOINED: Everywhere()}
 
     def live_relations(self, frontier: int) -> dict[str, int]:
         """Return the right rows: all are needed, whatever the frontier."""

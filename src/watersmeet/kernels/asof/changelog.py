@@ -33,13 +33,14 @@ import pyarrow as pa
 from watersmeet.columns import ID, RID, TIME, WEIGHT
 from watersmeet.kernels.api import FOREVER, NEVER, Side, StateView, StepFrontiers, StepResult, quote, shift
 from watersmeet.kernels.asof.final import is_final
-from watersmeet.kernels.asof.left_rows import arriving, right_bounds
+from watersmeet.kernels.asof.left_rows import arriving, homes_of_versions, right_bounds
 from watersmeet.kernels.asof.match import AsofMatch, Direction
 from watersmeet.kernels.asof.step import MIN_SETTLED, AsofStep, step_tables
+from watersmeet.kernels.homes import ByKey, Home, Homes, WithRow
 from watersmeet.kernels.match import Key
 
 _FOUND = "$found"  # the time of the nearest right row, whether it passed the residual or not
-_LEFT, _SHOWN, _PICKED = "left", "shown", "picked"
+_LEFT, _SHOWN, _PICKED, _GONE = "left", "shown", "picked", "gone"
 _STEP = "$step"
 _KEPT_ID = f"'n' || l.{quote(ID)}"
 _SETTLED = {_LEFT: "left_settled", _SHOWN: "shown_settled", _PICKED: "picked_settled"}
@@ -57,6 +58,14 @@ class AsofChangelog:
     def partition_width(self) -> int | None:
         """None: rows have no bound in time."""
         return None
+
+    @property
+    def homes(self) -> Homes | None:
+        """Left rows that may still be revised, what was noted of them, and versions."""
+        rows = (_LEFT, _SETTLED[_LEFT])
+        notes: dict[str, Home] = {name: WithRow(rows) for each in (_SHOWN, _PICKED) for name in (each, _SETTLED[each])}
+        left: dict[str, Home] = {name: ByKey(Side.LEFT.index) for name in rows}
+        return {**left, **notes, _GONE: WithRow(rows), **homes_of_versions()}
 
     def live_relations(self, frontier: int) -> dict[str, int]:
         """Return the left rows that may still be revised, and all right rows."""
@@ -168,7 +177,7 @@ class _Step:
         if not found:
             return None
         rows = " UNION ALL ".join(self.columns(each) for each in found)
-        gone = self.state.scan("gone")
+        gone = self.state.scan(_GONE)
         where = f" WHERE {quote(RID)} NOT IN (SELECT {quote(RID)} FROM {gone})" if gone else ""
         return f"(SELECT * FROM ({rows}){where})"
 
@@ -307,7 +316,7 @@ class _Step:
         new = {
             _LEFT: f"{self.columns('left_new')} WHERE {lasting}",
             _SHOWN: f"SELECT {names} FROM difference WHERE {lasting}",
-            "gone": f"SELECT {quote(RID)}, {quote(TIME)} FROM retracted WHERE {lasting}",
+            _GONE: f"SELECT {quote(RID)}, {quote(TIME)} FROM retracted WHERE {lasting}",
         }
         if self.match.direction in (Direction.FORWARD, Direction.NEAREST):
             found = f"r.{quote(TIME)} AS {quote(_FOUND)}, {self.first_rid} AS {quote(_STEP)}"
@@ -345,5 +354,5 @@ class _Step:
             latest = f"SELECT * FROM ({' UNION ALL '.join(picked)}) {of_lasting}"
             number = f"row_number() OVER (PARTITION BY {quote(RID)} ORDER BY {quote(_STEP)} DESC)"
             self.result.store[_SETTLED[_PICKED]] = self.step.state.query(f"{latest} QUALIFY {number} = 1")
-        for relation in (*_SETTLED, *_SETTLED.values(), "gone"):
+        for relation in (*_SETTLED, *_SETTLED.values(), _GONE):
             self.result.forget[relation] = FOREVER

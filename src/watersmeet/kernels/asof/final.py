@@ -36,9 +36,10 @@ import pyarrow as pa
 
 from watersmeet.columns import RID, TIME
 from watersmeet.kernels.api import FOREVER, NEVER, Side, StateView, StepFrontiers, StepResult, quote
-from watersmeet.kernels.asof.left_rows import arriving, right_bounds
+from watersmeet.kernels.asof.left_rows import arriving, homes_of_versions, right_bounds
 from watersmeet.kernels.asof.match import AsofMatch, Direction
 from watersmeet.kernels.asof.step import AsofStep, step_tables
+from watersmeet.kernels.homes import ByKey, Homes
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,11 @@ class AsofJoin:
     def partition_width(self) -> int | None:
         """None: rows have no bound in time."""
         return None
+
+    @property
+    def homes(self) -> Homes | None:
+        """Waiting left rows, and versions."""
+        return {"left": ByKey(Side.LEFT.index), **homes_of_versions()}
 
     def live_relations(self, frontier: int) -> dict[str, int]:
         """Return all stored rows: all are needed, whatever the frontier."""

@@ -13,11 +13,17 @@ import pyarrow.compute as pc
 from watersmeet.columns import TIME
 from watersmeet.kernels.api import FOREVER, NEVER, Side, StateView, StepFrontiers, StepResult, quote
 from watersmeet.kernels.asof.match import Asked, AsofMatch
+from watersmeet.kernels.homes import ByKey, Everywhere, Home
 from watersmeet.kernels.match import clamped, number_rows
 
 #: The relation with the one time that all left rows ask for, if it is fixed.
 _FIXED = "asked"
 _TIME = "$asked"
+
+
+def homes_of_versions() -> dict[str, Home]:
+    """Where the rows of the right side belong; the time that all left rows ask for is known everywhere."""
+    return {"right": ByKey(Side.RIGHT.index), "settled": ByKey(Side.RIGHT.index), _FIXED: Everywhere()}
 
 
 def arriving(
@@ -63,7 +69,8 @@ def right_bounds(
         return low, FOREVER
     known = state.scan(_FIXED)
     if known is not None:
-        ((fixed,),) = state.connection.execute(f"SELECT {quote(TIME)} FROM {known}").fetchall()
+        # several buckets may have become one, each with the same time
+        ((fixed,),) = state.connection.execute(f"SELECT max({quote(TIME)}) FROM {known}").fetchall()
     elif (fixed := pc.min(left[TIME]).as_py()) is not None:
         result.store[_FIXED] = pa.table({TIME: pa.array([fixed], pa.int64())})
     return (NEVER, FOREVER) if fixed is None else (min(low, fixed + 1), fixed)

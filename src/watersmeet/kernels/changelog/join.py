@@ -36,7 +36,8 @@ from watersmeet.columns import ID, RID, TIME, WEIGHT
 from watersmeet.kernels.api import FOREVER, NEVER, JoinKind, Side, StateView, StepFrontiers, StepResult, quote
 from watersmeet.kernels.changelog.newest import Newest
 from watersmeet.kernels.changelog.sides import Change, SideStep
-from watersmeet.kernels.changelog.stored_rows import COUNT
+from watersmeet.kernels.changelog.stored_rows import COUNT, StoredRows
+from watersmeet.kernels.homes import ByKey, Home, Homes, WithRow
 from watersmeet.kernels.match import WindowMatch, time_range
 
 
@@ -56,6 +57,16 @@ class ChangelogJoin:
     def final_before(self, side: Side, frontier: int) -> int:
         """Return the time below which rows of a side have all their partners and can no longer be retracted."""
         return min(self.match.closed_before(side, frontier), frontier)
+
+    @property
+    def homes(self) -> Homes | None:
+        """Rows of both sides, and the logs about them."""
+        found: dict[str, Home] = {}
+        for side in Side:
+            rows, *logs = StoredRows.relations_of(side.value)
+            found[rows] = ByKey(side.index)
+            found.update({log: WithRow((rows,)) for log in logs})
+        return found
 
     def live_relations(self, frontier: int) -> dict[str, int]:
         """Return both sides, each from the time at which a row may still change."""

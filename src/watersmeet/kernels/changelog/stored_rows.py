@@ -38,20 +38,25 @@ class StoredRows:
     relation: str
     counted: bool = False
 
+    @staticmethod
+    def relations_of(relation: str) -> tuple[str, str, str]:
+        """Return a relation, that with the ids of removed rows, and that with changes of counts."""
+        return relation, f"{relation}{GONE}", f"{relation}_counts"
+
     @property
     def gone(self) -> str:
         """The relation with the ids of removed rows."""
-        return f"{self.relation}{GONE}"
+        return self.relations_of(self.relation)[1]
 
     @property
     def counts(self) -> str:
         """The relation with changes of counts."""
-        return f"{self.relation}_counts"
+        return self.relations_of(self.relation)[2]
 
     @property
     def relations(self) -> tuple[str, ...]:
         """The relation and its logs."""
-        return (self.relation, self.gone, *((self.counts,) if self.counted else ()))
+        return self.relations_of(self.relation)[: 3 if self.counted else 2]
 
     def live(self) -> str | None:
         """Return SQL for all rows that still hold, with their counts; None if no row is stored."""

@@ -22,9 +22,11 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from watersmeet.kernels import interval_step
-from watersmeet.kernels.api import StateView, StepFrontiers, StepResult
+from watersmeet.kernels.api import Side, StateView, StepFrontiers, StepResult
 from watersmeet.kernels.evicting.limits import Limits
 from watersmeet.kernels.evicting.step import evict
+from watersmeet.kernels.evicting.used_keys import USED, key_names
+from watersmeet.kernels.homes import ByKey, Homes
 from watersmeet.kernels.interval import IntervalJoin
 
 
@@ -39,6 +41,13 @@ class EvictingJoin:
     def partition_width(self) -> int | None:
         """The partition width of the window."""
         return self.join.partition_width
+
+    @property
+    def homes(self) -> Homes | None:
+        """Those of the join, and when keys were last used."""
+        match = self.join.match
+        names = dict(zip(match.key_columns(Side.LEFT), key_names(match), strict=True))
+        return {**(self.join.homes or {}), USED: ByKey(Side.LEFT.index, names, counted=True)}
 
     def live_relations(self, frontier: int) -> dict[str, int]:
         """Return both sides, each from the time at which a partner may still arrive."""

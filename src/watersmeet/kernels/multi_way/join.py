@@ -46,6 +46,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from watersmeet.kernels.api import StateView, StepFrontiers, StepResult
+from watersmeet.kernels.homes import ByKey, Homes
 from watersmeet.kernels.multi_way import step
 from watersmeet.kernels.multi_way.match import MultiWayMatch
 from watersmeet.kernels.multi_way.rows import StepRows
@@ -62,6 +63,11 @@ class MultiWayJoin:
     def partition_width(self) -> int | None:
         """The partition width of the match."""
         return self.match.partition_width
+
+    @property
+    def homes(self) -> Homes | None:
+        """The rows of each input."""
+        return {relation(input): ByKey(input) for input in range(len(self.match.inputs))}
 
     def live_relations(self, frontier: int) -> dict[str, int]:
         """Return all inputs, each from the time at which a partner may still arrive."""

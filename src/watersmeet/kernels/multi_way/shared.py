@@ -23,6 +23,7 @@ from typing import Any
 import pyarrow as pa
 
 from watersmeet.kernels.api import StateView, StepFrontiers, StepResult, shift
+from watersmeet.kernels.homes import ByKey, Homes
 from watersmeet.kernels.multi_way import step
 from watersmeet.kernels.multi_way.match import MultiWayMatch, longest
 from watersmeet.kernels.multi_way.rows import StepRows
@@ -58,6 +59,11 @@ class SharedJoins:
             for number, read in enumerate(join.reads)
             if read == input
         )
+
+    @property
+    def homes(self) -> Homes | None:
+        """The rows of each store."""
+        return {relation(input): ByKey(input) for input in range(len(self.stored))}
 
     def live_relations(self, frontier: int) -> dict[str, int]:
         """Return all stores, each from the time at which a partner may still arrive in some query."""

@@ -13,6 +13,7 @@ from enum import Enum
 import pyarrow as pa
 from sqlglot import exp
 
+from watersmeet.engine.keys import HashedKeys, KeyColumn
 from watersmeet.expressions.arrow_types import arrow_type
 from watersmeet.expressions.text import plain_sql
 from watersmeet.kernels.aggregate.functions import Call, of_parts, of_rows, result, same_float, term_name
@@ -114,6 +115,7 @@ class AggregateOperator(PhysicalOperator):
 class AggregatePlan:
     """An aggregation over the columns that travel; ``route`` are the hash columns that choose a row's bucket.
 
+    ``hashed``: the keys that they are made of, where groups have keys.
     ``in_parts``: every bucket aggregates its own rows, and a second operator combines the results.
     """
 
@@ -123,6 +125,7 @@ class AggregatePlan:
     where: str | None
     route: tuple[str, ...]
     in_parts: bool
+    hashed: HashedKeys = ()
 
     def operators(self, feed: Feed, number: int) -> list[PhysicalOperator]:
         """The operators over ``feed``; the first is the plan's operator ``number``."""
@@ -162,6 +165,7 @@ class AggregatePlan:
             kernel=kernel,
             feeds=(feed,),
             routed_by=(route,),
+            hashed=(self.hashed,),
             output=tuple(kernel.output_types),
             single_bucket=not route,
             weighted=True,
@@ -186,16 +190,22 @@ def plan_aggregation(
         keys.append((key.name, same_float(rows.sql(key.expression, key.type), type), type))
     calls = tuple(_call(call, rows) for call in aggregation.calls)
     conditions = [rows.sql(condition, _build("BOOLEAN")) for condition in aggregation.conditions]
+    hashed: HashedKeys = ()
+    route: tuple[str, ...]
     if keys:
-        route = rows.hashed("$h_group", [key.expression for key in aggregation.keys])
+        of_keys = rows.hashed("$h_group", [key.expression for key in aggregation.keys])
+        route = tuple(of_keys)
+        hashed = tuple(
+            tuple(KeyColumn((keys[place][0],), arrow_type(type)) for place, type in parts) for parts in of_keys.values()
+        )
     elif arrival_route is None:
         route = ()
     elif (distinct := distinct_arguments(aggregation)) is None:
         route = arrival_route
     else:
-        route = rows.hashed("$h_value", [distinct[0]]) if len(distinct) == 1 else ()
+        route = tuple(rows.hashed("$h_value", [distinct[0]])) if len(distinct) == 1 else ()
     where = " AND ".join(conditions) or None
-    return AggregatePlan(aggregation, tuple(keys), calls, where, route, bool(route) and not keys)
+    return AggregatePlan(aggregation, tuple(keys), calls, where, route, bool(route) and not keys, hashed)
 
 
 def distinct_arguments(aggregation: Aggregation) -> tuple[exp.Expr, ...] | None:

@@ -115,6 +115,7 @@ def plan_asof(context: JoinContext, feeds: Sequence[Feed]) -> AsofOperator:
         kernel=kernel,
         feeds=tuple(feeds),
         routed_by=context.terms.routes,
+        hashed=context.terms.hashed,
         output=(*match.left.output, *match.right.output),
         single_bucket=context.single_bucket,
         weighted=is_changelog,

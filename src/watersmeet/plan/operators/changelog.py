@@ -72,6 +72,7 @@ def plan_changelog(context: JoinContext, feeds: Sequence[Feed], changes: Changes
         kernel=ChangelogJoin(match, changes, gives_ids),
         feeds=tuple(feeds),
         routed_by=context.terms.routes,
+        hashed=context.terms.hashed,
         output=(*match.left.output, *match.right.output),
         single_bucket=context.single_bucket,
         weighted=True,

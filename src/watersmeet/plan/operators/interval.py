@@ -89,6 +89,7 @@ def plan_interval(context: JoinContext, feeds: Sequence[Feed]) -> IntervalOperat
         kernel=join if limits is None else EvictingJoin(join, limits),
         feeds=tuple(feeds),
         routed_by=context.terms.routes,
+        hashed=context.terms.hashed,
         output=(*match.left.output, *match.right.output),
         single_bucket=context.single_bucket,
         weighted=retracts,

@@ -146,6 +146,7 @@ def plan_multi_way(context: JoinContext, group: JoinGroup) -> MultiWayOperator:
         kernel=MultiWayJoin(match),
         feeds=tuple(feeds),
         routed_by=terms.routes,
+        hashed=terms.hashed,
         output=match.output,
         single_bucket=False,
     )

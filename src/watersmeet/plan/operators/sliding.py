@@ -76,6 +76,7 @@ def plan_sliding(context: JoinContext, feeds: Sequence[Feed]) -> SlidingOperator
         is_whole=context.single_bucket or context.query.settings.buckets == 1,
         feeds=tuple(feeds),
         routed_by=context.terms.routes,
+        hashed=context.terms.hashed,
         output=(*match.left.output, *match.right.output),
         single_bucket=context.single_bucket,
         match=match,

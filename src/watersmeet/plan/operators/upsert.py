@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from sqlglot import exp
+
+from watersmeet.columns import TIME
+from watersmeet.engine.keys import KeyColumn
+from watersmeet.expressions.arrow_types import arrow_type
 from watersmeet.kernels.upsert import Upsert
 from watersmeet.plan.explain_phrases import newest_text
 from watersmeet.plan.logical.tree import NO_GRACE, Input
@@ -46,11 +51,22 @@ def plan_upsert(input: Input, needed: Iterable[str], sources: Sources) -> Upsert
         kernel=Upsert(newest, output, input.time_name),
         feeds=(feed,),
         routed_by=((route,),),
+        hashed=((tuple(_key_column(input, name, sources) for name in input.stream.primary_key),),),
         output=output,
         single_bucket=False,
         weighted=True,
         gives_ids=True,
     )
+
+
+def _key_column(input: Input, name: str, sources: Sources) -> KeyColumn:
+    """Where stored rows have a column of the primary key; it may be the event time, which is stored as ``$t``."""
+    column = input.stream.column(name)
+    assert column is not None
+    kind = arrow_type(exp.DataType.build(column.type, dialect="spark"))
+    physical = input.physical(name)
+    is_time = sources.is_time(physical)
+    return KeyColumn((TIME if is_time else physical,), kind, input.time.unit.scale if is_time else 1)
 
 
 def lag_of_changes(input: Input) -> int | None:

@@ -16,7 +16,7 @@ from watersmeet.engine.frames import FRAME_DDL
 from watersmeet.engine.specs import OperatorSpec
 from watersmeet.plan.physical_plan import PhysicalInput, PhysicalPlan
 from watersmeet.plan.worker_projection import worker_projection
-from watersmeet.plan.worker_specs import operator_specs, pack_specs
+from watersmeet.plan.worker_specs import NOTHING_KEPT, KeptBuckets, operator_specs, pack_specs
 from watersmeet.runtime.dataflow import (
     Resources,
     Source,
@@ -70,10 +70,12 @@ def build_live(
     epochs: Epochs,
     start: RunStart,
     control: ControlEvents | None = None,
+    kept: KeptBuckets = NOTHING_KEPT,
 ) -> LiveDataflow:
     """Build the query over its sources (by stream name in lower case), which all can be followed.
 
-    ``start`` is that of the query's first run, ``control`` brings control events, if there are any.
+    ``start`` is that of the query's first run, ``control`` brings control events, if there are any.  ``kept`` are the
+    buckets of operators that have others.
 
     Raises ``BindError`` for a function that Spark does not have.
     """
@@ -81,10 +83,11 @@ def build_live(
     inputs = [sources[part.input.stream.name.lower()] for part in plan.inputs]
     shown = [projected(part, source, plan.keeps_late) for part, source in zip(plan.inputs, inputs, strict=True)]
     schemas = [arrow_schema(frame) for frame in shown]
-    specs = operator_specs(plan, schemas, [source.parts for source in inputs], buckets)
+    specs = operator_specs(plan, schemas, [source.parts for source in inputs], buckets, kept)
     # keys are not spread: a hot key is known only when a batch has ended
     packing = [
-        PackTask(replace(spec, spreads=False), Exchange(None), None) for spec in pack_specs(plan, schemas, buckets)
+        PackTask(replace(spec, spreads=False), Exchange(None), None)
+        for spec in pack_specs(plan, schemas, buckets, kept)
     ]
     tasks = {number: start.tasks[part.input.alias] for number, part in enumerate(plan.inputs)}
     firsts, receivers, stages = first_tasks(plan, tasks, len(buckets)), receivers_of(plan), stages_of(plan)
@@ -99,7 +102,8 @@ def build_live(
                     _followed(spark, plan, inputs[number], schemas[number], packing[number], epochs, start, place)
                 )
             if control is not None:
-                frames.append(control_frames(control.frame(depth), buckets))
+                numbers = dict.fromkeys(bucket for spec in specs for bucket in spec.buckets)
+                frames.append(control_frames(control.frame(depth), list(numbers)))
             step = LiveOperatorTask(
                 {number: specs[number] for number in stage},
                 {number: receivers[number] for number in stage if number in receivers},

@@ -66,13 +66,13 @@ class Epochs:
         """The store of a task's state, as the last committed epoch left it."""
         before = self.current - 1
         run = self.run if before >= self.first else self.base
-        store = EpochStore("/".join((self.folder, *what)), None if run is None else _file_name(before, run))
+        store = EpochStore("/".join((self.folder, *what)), None if run is None else file_name(before, run))
         store.remove_unused()
         return store
 
     def write(self, store: EpochStore) -> None:
         """Write what changed in this epoch; it counts once Spark commits the epoch."""
-        store.write(_file_name(self.current, self.run))
+        store.write(file_name(self.current, self.run))
 
 
 def next_run(starts: Sequence[RunStart], committed: int | None) -> tuple[int, int, int | None]:
@@ -95,5 +95,6 @@ def named_runs(starts: Sequence[RunStart]) -> dict[int, int]:
     return {run: first for first, run in sorted(last.items())[-_RUNS_NAMED:]}
 
 
-def _file_name(epoch: int, run: int) -> str:
+def file_name(epoch: int, run: int) -> str:
+    """The name of a file of an epoch's state."""
     return f"{epoch:09}-{run:06}.state"

@@ -9,10 +9,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from watersmeet.errors import WatersmeetError
-from watersmeet.runtime.dataflow import Resources, Source, new_buckets
+from watersmeet.runtime.buckets import buckets_of
+from watersmeet.runtime.dataflow import Resources, Source
 from watersmeet.runtime.failures import planning, translate
 from watersmeet.runtime.job import Job, Run, batch_key, query_key
 from watersmeet.runtime.memory_setting import memory_setting
+from watersmeet.runtime.plan_file import PlanFile
 from watersmeet.runtime.real_time.dataflow import build_live, live_inputs, source_tasks
 from watersmeet.runtime.real_time.epochs import Epochs, RunStart, named_runs, next_run
 from watersmeet.runtime.real_time.run_log import RunLog
@@ -43,8 +45,9 @@ class RealTime:
         self._spark = _session_of_its_own(spark)
         self._job = job
         self.control = ControlEvents(self._spark) if takes_events else None
-        self._log = RunLog(Storage(spark), job.checkpoint)
-        self._checkpoint_id = ""
+        self._storage = Storage(spark)
+        self._plan: PlanFile | None = None
+        self._has_committed = False
         self._failures = 0  # since an epoch was committed
 
     def start(self, *, limited: bool, available_now: bool, declares_end: bool = False) -> Run:
@@ -55,28 +58,32 @@ class RealTime:
         check_setting(self._spark)
         job, spark, settings = self._job, self._spark, self._job.plan.query.settings
         stored = job.checkpoint.read_plan()
-        buckets = stored.buckets if stored is not None else new_buckets(spark, settings.buckets)
+        buckets = buckets_of(spark, stored, settings.buckets)
         seek = stored.seek if stored is not None else resolve(spark, settings.seek_to)
         with planning(job.name):
             sources = job.open_sources(spark, limited, seek, None)
-            starts = self._log.read()
-            run, first, base = next_run(starts, self._log.committed())
+            log = RunLog(self._storage, job.checkpoint, stored)
+            starts = log.read()
+            run, first, base = next_run(starts, log.committed())
             origin = starts[0] if starts else self._origin(sources, buckets)
             resources = Resources(memory_setting(spark, settings.worker_memory), job.checkpoint.side)
-            epochs = Epochs(job.checkpoint.epochs, run, first, base)
-            dataflow = build_live(spark, job.plan, sources, buckets, resources, epochs, origin, self.control)
+            epochs = Epochs(job.checkpoint.epochs(stored), run, first, base)
+            kept = {} if stored is None else stored.kept_buckets
+            dataflow = build_live(spark, job.plan, sources, buckets, resources, epochs, origin, self.control, kept=kept)
             check_slots(spark, dataflow.slots)
-            self._checkpoint_id = job.checkpoint.accept(stored, buckets, dataflow.operators, seek, settings.mode).id
-            self._log.remove_side_output(first)
-            self._keep_side_rows()
+            plan = job.checkpoint.accept(stored, buckets, dataflow.operators, seek, settings.mode)
+            self._plan, self._has_committed = plan, False
+            log.remove_side_output(first)
+            for epoch in log.side_epochs()[-2:]:  # in case the driver ended before it kept those of the last epochs
+                self._keep_side_rows(plan, epoch)
             start = origin.model_copy(update={"first": first})
-            self._log.add(run, start)
-            name = RunName(query_key(job.name, self._checkpoint_id), run, named_runs([*starts, start]))
+            log.add(run, start)
+            name = RunName(query_key(job.name, plan.id), run, named_runs([*starts, start]))
             sink = job.live_sink()
             started = (
                 sink.write(dataflow.frame, name)
                 .queryName(job.name)
-                .option("checkpointLocation", job.checkpoint.spark)
+                .option("checkpointLocation", job.checkpoint.spark(plan))
                 .outputMode("update")
                 .trigger(realTime=f"{int(settings.epoch * 1000)} milliseconds")  # type: ignore[call-overload]
                 .start()
@@ -84,10 +91,15 @@ class RealTime:
         return Run(started, sink.close)
 
     def has_run(self, progress: Mapping[str, Any]) -> None:
-        """Keep the side rows of an epoch that Spark has committed."""
+        """Keep the side rows of an epoch that Spark has committed; with the first, what came before is not needed."""
+        plan = self._plan
+        assert plan is not None  # a run has started
         self._failures = 0
-        epoch = int(progress["batchId"])
-        self._job.keep_side_rows(epoch, batch_key(self._job.name, self._checkpoint_id, epoch))
+        self._job.checkpoint.refuse_rescaled(plan)
+        if plan.generation and not self._has_committed:
+            self._job.checkpoint.remove_other_generations(plan)
+        self._has_committed = True
+        self._keep_side_rows(plan, int(progress["batchId"]))
 
     def cause(self, error: Exception) -> Exception:
         """The error itself."""
@@ -106,10 +118,8 @@ class RealTime:
         positions = {alias: live.topic.start() for alias, live in live_inputs(self._job.plan, sources).items()}
         return RunStart(first=0, positions=positions, tasks=source_tasks(self._job.plan, sources, buckets))
 
-    def _keep_side_rows(self) -> None:
-        """Keep those of the last epochs, in case the driver ended before it did."""
-        for epoch in self._log.side_epochs()[-2:]:
-            self._job.keep_side_rows(epoch, batch_key(self._job.name, self._checkpoint_id, epoch))
+    def _keep_side_rows(self, plan: PlanFile, epoch: int) -> None:
+        self._job.keep_side_rows(epoch, batch_key(self._job.name, plan.id, epoch))
 
 
 def _session_of_its_own(spark: SparkSession) -> SparkSession:

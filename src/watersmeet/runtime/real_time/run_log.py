@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from watersmeet.checksums import DamageError, Seal, read_sealed, sealed
 from watersmeet.errors import CheckpointError
 from watersmeet.runtime.checkpoint import Checkpoint
+from watersmeet.runtime.plan_file import PlanFile
 from watersmeet.runtime.real_time.epochs import RunStart
 from watersmeet.runtime.storage import Storage
 
@@ -18,12 +19,13 @@ _SIDE_FILE = re.compile(r"batch-(\d+)-.*\.jsonl")
 
 
 class RunLog:
-    """What the driver knows of a query's runs."""
+    """What the driver knows of a query's runs; ``plan`` is what the plan file of its checkpoint holds."""
 
-    def __init__(self, storage: Storage, checkpoint: Checkpoint) -> None:
+    def __init__(self, storage: Storage, checkpoint: Checkpoint, plan: PlanFile | None) -> None:
         self._storage = storage
         self._checkpoint = checkpoint
-        self._folder = f"{checkpoint.epochs}/runs"
+        self._commits = f"{checkpoint.spark(plan)}/commits"
+        self._folder = f"{checkpoint.epochs(plan)}/runs"
 
     def read(self) -> list[RunStart]:
         """All runs so far, in order; ``CheckpointError`` if a file is damaged or missing."""
@@ -44,7 +46,7 @@ class RunLog:
 
     def committed(self) -> int | None:
         """The last epoch that Spark has committed; None if there is none."""
-        names = self._storage.names(f"{self._checkpoint.spark}/commits")
+        names = self._storage.names(self._commits)
         return max((int(name) for name in names if name.isdigit()), default=None)
 
     def side_epochs(self) -> list[int]:

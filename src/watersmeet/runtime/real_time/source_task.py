@@ -34,7 +34,8 @@ from watersmeet.runtime.real_time.tails import LiveTopic, Tail
 from watersmeet.runtime.worker_records import RecordRows
 from watersmeet.runtime.worker_tasks import PackTask
 
-_POSITIONS = "positions"
+#: The value that holds a task's positions, in the store of its epochs.
+POSITIONS = "positions"
 _MOST_WAITING = 10_000
 
 
@@ -63,7 +64,7 @@ class FollowTask:
             until, task = Arrivals(ticks, _MOST_WAITING), task_number() - self.first_task
             assert 0 <= task < self.tasks
             store = self.epochs.open("inputs", str(self.number), str(task))
-            stored = store.get(_POSITIONS)
+            stored = store.get(POSITIONS)
             tail = self.topic.tail(self.first if stored is None else _decoded(stored), task, self.tasks)
             silence = _Silence(tail, self.idle_seconds)
             try:
@@ -75,7 +76,7 @@ class FollowTask:
                     if idle := silence.parts():
                         event = Event(EventKind.IDLE, (self.rows.packing.spec.source,), idle)
                         yield self._packed(self._to_all_buckets(FrameKind.CONTROL, event.to_json()))
-                store.put(_POSITIONS, json.dumps(tail.positions).encode())
+                store.put(POSITIONS, json.dumps(tail.positions).encode())
                 self.epochs.write(store)
             finally:
                 tail.close()
