@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.connectors.connector import Reading, SinkConnector, StoredConnector, WriteBatch, Writing
 from watersmeet.connectors.kafka_broker import partitions
 from watersmeet.connectors.kafka_options import PREFIXES, KafkaOptions, options_of
-from watersmeet.connectors.kafka_sink import live_writer, write_batch
+from watersmeet.connectors.kafka_sink import live_writer, reach, write_batch
 from watersmeet.connectors.kafka_source import live_records, read_stored, read_stream, worker_records
 from watersmeet.connectors.sink_changelogs import Changelogs
 from watersmeet.errors import ConfigError
@@ -82,6 +82,10 @@ class KafkaConnector(StoredConnector, SinkConnector):
         """Return what writes a batch as records."""
         options, changing = writing.stream.options, writing.changing
         return lambda rows, batch_id, key: write_batch(rows, batch_id, options, key=key, changing=changing)
+
+    def reach(self, spark: SparkSession, stream: StreamDef) -> None:
+        """Ask the broker for the topic."""
+        reach(spark, stream.options)
 
     def open_live_sink(self, writing: Writing) -> LiveSink:
         """Return what writes rows as records, as they come."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -17,9 +17,9 @@ from watersmeet.connectors.kafka_client import producer_settings
 from watersmeet.connectors.kafka_options import KafkaOptions, client_options, options_of
 from watersmeet.connectors.net_changes import net_frame
 from watersmeet.connectors.packages import Package, require_package
-from watersmeet.errors import ConfigError, ConnectorError, did_you_mean
+from watersmeet.errors import ConfigError, ConnectorError, OutageError, SinkOutageError, WatersmeetError, did_you_mean
 from watersmeet.records.kafka_producer import RECORD_SCHEMA, WRITTEN_SCHEMA, KafkaWriter
-from watersmeet.runtime.failures import known_error
+from watersmeet.runtime.failures import kafka_is_unreachable, known_error
 from watersmeet.runtime.real_time.operator_task import EPOCH
 from watersmeet.runtime.real_time.sinks import RunName
 from watersmeet.settings.secrets import hide
@@ -64,13 +64,36 @@ def write_batch(
     try:
         _write(frame, given, changing, headers)
     except (PySparkException, Py4JError) as error:
-        ours = known_error(hide(str(error), given.client))
-        if ours is None or isinstance(ours, ConnectorError):
-            partitions(frame.sparkSession, options)  # its errors are clearer where the broker or topic is the reason
-        if ours is not None:
-            raise ours from None
-        said = hide(str(error), given.client).strip().splitlines()[0]
-        raise ConnectorError(f"batch {batch_id} could not be written to topic {given.topic!r}: {said}") from None
+        raise _failure(
+            f"batch {batch_id} could not be written to topic {given.topic!r}", error, frame, options
+        ) from None
+
+
+def _failure(what: str, error: Exception, frame: DataFrame, options: Mapping[str, str]) -> WatersmeetError:
+    """Return the error to report where a batch could not be computed or written."""
+    text = hide(str(error), options_of(options).client)
+    ours = known_error(text)
+    is_of_sink = isinstance(ours, SinkOutageError) or not isinstance(ours, OutageError)
+    if ours is not None and not (is_of_sink and isinstance(ours, ConnectorError)):
+        return ours
+    try:
+        reach(frame.sparkSession, options)  # its errors are clearer where the broker or the topic is the reason
+    except SinkOutageError as outage:
+        return SinkOutageError(f"{what}: {outage.message}", detail=outage.detail, waits_for=outage.waits_for)
+    except ConnectorError as clearer:
+        return clearer
+    if ours is not None:
+        return ours
+    kind = SinkOutageError if kafka_is_unreachable(text) else ConnectorError
+    return kind(f"{what}: {text.strip().splitlines()[0]}")
+
+
+def reach(spark: SparkSession, options: Mapping[str, str]) -> None:
+    """Raise ``SinkOutageError`` where no broker answers, and ``ConnectorError`` as ``partitions`` does."""
+    try:
+        partitions(spark, options)
+    except OutageError as error:
+        raise SinkOutageError(error.message, detail=error.detail, hint=error.hint, waits_for=error.waits_for) from None
 
 
 def _write(frame: DataFrame, given: KafkaOptions, changing: StreamDef | None, headers: Mapping[str, str]) -> None:

@@ -13,7 +13,8 @@ from functools import cache
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from watersmeet.errors import ConnectorError
+from watersmeet.errors import ConnectorError, SinkOutageError
+from watersmeet.records.kafka_errors import may_pass
 
 #: The columns of the records to write; a NULL key or value is one that the record does not have.
 RECORD_SCHEMA = pa.schema([("key", pa.binary()), ("value", pa.binary())])
@@ -25,7 +26,7 @@ _SETTINGS = {
     # keys go where Kafka's Java client, and so Spark, sends them
     "partitioner": "murmur2_random",
     "enable.idempotence": True,
-    "message.timeout.ms": 120_000,
+    "message.timeout.ms": 30_000,  # longer outages are the query's to wait for, which shows them
     "message.max.bytes": 1_048_576,  # as the Java client
     # a worker sends faster than the broker takes; what waits is in its memory
     "queue.buffering.max.kbytes": 65_536,
@@ -49,8 +50,8 @@ class KafkaWriter:
     def write(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write records with the columns of ``RECORD_SCHEMA``; return when the broker has all of them.
 
-        Raises ``ConnectorError`` if the topic is not there, or the broker refuses a record or takes none for two
-        minutes. Records before that one may have been written.
+        Raises ``ConnectorError`` if the topic is not there or the broker refuses a record, and ``SinkOutageError`` if
+        it takes none for half a minute. Records before that one may have been written.
         """
         headers: Headers = [(name, text.encode()) for name, text in self.headers.items()]
         written = 0
@@ -127,4 +128,5 @@ class _Sending:
 
     def _refused(self, error: KafkaError, count: int = 0) -> ConnectorError:
         records = f"{count:,} records" if count > 1 else "a record" if count else "records"
-        return ConnectorError(f"Kafka did not take {records} for topic {self._topic!r}: {error.str()}")
+        kind = SinkOutageError if may_pass(error) else ConnectorError
+        return kind(f"Kafka did not take {records} for topic {self._topic!r}: {error.str()}")
