@@ -129,6 +129,10 @@ class LimitError(WatersmeetError):
     """The state has reached its limit; no rows are lost."""
 
 
+class LostProcessError(WatersmeetError):
+    """A process of Spark has ended: its JVM, a Python worker or an executor."""
+
+
 def nearest(name: str, candidates: Iterable[str], *, most: int = 3) -> list[str]:
     """The candidates most similar to ``name``, best first, ignoring case."""
     by_folded = {candidate.lower(): candidate for candidate in candidates}

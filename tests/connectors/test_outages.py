@@ -168,7 +168,7 @@ def test_a_source_that_is_away_for_longer(
 ) -> None:
     send(spark, broker, topics[0], 1, 2)
     sql = "INSERT INTO sink SELECT id, v FROM k"
-    query = start(session, f"{sql} SETTINGS source_retry = '1 second', sink_retry = 0")
+    query = start(session, f"{sql} SETTINGS source_retry = '1 second'")
     wait_for_batches(1, query)
     broker.stop()
     with pytest.raises(OutageError, match=r"; query into_sink_from_k has tried \d+ times in \d+ s\n") as raised:

@@ -116,6 +116,17 @@ def test_sinks_and_sources_have_times_of_their_own() -> None:
     assert "SETTINGS source_retry = '4 hours' waits longer" in str(raised.value)
 
 
+def test_an_outage_is_of_the_kind_that_it_began_with() -> None:
+    """One broker may be both source and sink."""
+    time = Time()
+    waits = outages(time, source_retry="1 hour", sink_retry=0)
+    waits.wait(OutageError("no answer"))
+    waits.wait(DOWN)
+    time.now += 3_600
+    with pytest.raises(OutageError, match="SETTINGS source_retry = '2 hours' waits longer"):
+        waits.wait(DOWN)
+
+
 def test_other_errors_are_not_tried_again() -> None:
     time = Time()
     with pytest.raises(ValueError, match="no such table"):

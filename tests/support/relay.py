@@ -11,7 +11,7 @@ _CHUNK = 65_536
 
 
 class Relay:
-    """Passes bytes on both ways. ``loses_answer_to`` cuts a connection once, when the server has answered these bytes."""
+    """Passes bytes on both ways. ``loses_answer_to``: where a client sends these bytes, it gets no answer, once."""
 
     def __init__(self, port: int) -> None:
         self._server = port

@@ -12,7 +12,14 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.logger import PySparkLogger
 
 from watersmeet import errors
-from watersmeet.errors import BindError, CheckpointError, OutageError, SinkOutageError, WatersmeetError
+from watersmeet.errors import (
+    BindError,
+    CheckpointError,
+    LostProcessError,
+    OutageError,
+    SinkOutageError,
+    WatersmeetError,
+)
 from watersmeet.filesystems import is_unreachable
 from watersmeet.settings.secrets import hide
 
@@ -31,6 +38,7 @@ _DEAD_WORKER = re.compile(
     r"|Exception: (?:Broken pipe|Connection reset)[^\n]*\n"
     r"(?:\s+at java\.base/[^\n]*\n)*\s+at org\.apache\.spark\.api\.python\."
 )
+_LOST_EXECUTOR = re.compile(r"ExecutorLostFailure|Remote RPC client disassociated|executor \S+ exited|SlaveLost")
 # What Kafka's Java client raises where no broker answers, or where the one that leads a partition is not there.
 _KAFKA_UNREACHABLE = re.compile(
     r"org\.apache\.kafka\.common\.errors\.(?:Timeout|Disconnect|Network|NotEnoughReplicas\w*|NotLeaderOrFollower"
@@ -86,15 +94,19 @@ def translate(error: BaseException, name: str) -> WatersmeetError:
         kind = SinkOutageError if _KAFKA_WRITERS.search(text) else OutageError
         return kind(f"query {name} failed: {cause_of(text)}", hint=_RESUME[0].upper() + _RESUME[1:])
     if _is_end_of_jvm(error, text):
-        return WatersmeetError(
+        return LostProcessError(
             f"query {name} ended: Spark's JVM has ended",
             hint=f"did it run out of memory (spark.driver.memory)? {_RESUME[0].upper()}{_RESUME[1:]}",
         )
     if _DEAD_WORKER.search(text):
-        return WatersmeetError(
+        return LostProcessError(
             f"query {name} failed: a Python worker died, perhaps because memory ran out",
             hint="read smaller batches (such as max_files_per_trigger), set SETTINGS worker_memory = '1GB', or use "
             f"fewer cores; {_RESUME}, and failure.log holds Spark's text",
+        )
+    if _LOST_EXECUTOR.search(text):
+        return LostProcessError(
+            f"query {name} failed: an executor was lost", hint=f"failure.log tells which; {_RESUME}"
         )
     return WatersmeetError(
         f"query {name} failed: {cause_of(text)}",

@@ -39,6 +39,7 @@ class Outages:
         self._since: float | None = None
         self._attempts = 0
         self._pauses: Iterator[float] = iter(())
+        self._kind: type[OutageError] = OutageError
         self._limit = 0.0
         self._said = ""
         self._given_up: OutageError | None = None
@@ -79,8 +80,8 @@ class Outages:
             self._runs_again = False
             if self._since is None:
                 self._since, self._attempts, self._pauses = self._clock(), 0, _WITHOUT_END.pauses()
-                self._limit = 0.0
-            self._limit = max(self._limit, self._limits[type(error)])  # one broker may be both source and sink
+                self._kind = type(error)  # and stays: one broker may be both source and sink
+                self._limit = self._limits[self._kind]
             self._attempts += 1
             tried = self._clock() - self._since
             if tried >= self._limit:
@@ -115,9 +116,9 @@ class Outages:
         """The error to report when the time is over."""
         if self._attempts == 1:
             return error
-        setting = "sink_retry" if isinstance(error, SinkOutageError) else "source_retry"
+        setting = "sink_retry" if self._kind is SinkOutageError else "source_retry"
         longer = duration_text(max(600, 2 * self._limit))
-        return type(error)(
+        return self._kind(
             f"{error.message}; query {self._name} has tried {self._attempts} times in {tried:.0f} s",
             detail=error.detail,
             hint="nothing is lost: run it again once the cause is gone, and it goes on where it stopped; "
