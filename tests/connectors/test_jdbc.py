@@ -304,16 +304,16 @@ def test_sqlite(postgres: Postgres, tmp_path: Path) -> None:
 
 def test_a_commit_whose_answer_was_lost_is_made_again_and_changes_nothing(orders: Postgres) -> None:
     with relay(orders.port) as line:
-        sink = open_table(stream(orders, url=f"jdbc:postgresql://127.0.0.1:{line.port}/postgres"))
+        sink = open_table(stream(orders, url=f"jdbc:postgresql://127.0.0.1:{line.port()}/postgres"))
         rows = [(1, "open", 2.0, 1), (9, "theirs", 1.5, -1)]
-        line.loses_answer_to = b"COMMIT"
+        line.lose_answer_to(b"COMMIT")
         sink.write(batch(sink.stream, *rows), 7)
-        assert line.loses_answer_to is None, "it was lost"
+        assert line.has_lost()
         assert found(orders) == [(1, "open", 2.0, 1)]
         line.close()
         with pytest.raises(SinkOutageError) as raised:
             sink.write(batch(sink.stream, *rows), 8)
-        assert raised.value.waiting == f"waiting for PostgreSQL at 127.0.0.1:{line.port}: Connection refused"
+        assert raised.value.waiting == f"waiting for PostgreSQL at 127.0.0.1:{line.port()}: Connection refused"
         line.open()
         sink.write(batch(sink.stream, *rows), 8)
     assert found(orders) == [(1, "open", 2.0, 1)]
