@@ -130,6 +130,7 @@ with reporting([]), interruptible() as interrupt:
         log.with_name("waits").touch()
         while not interrupt.asked:
             time.sleep(0.01)
+        time.sleep(0.5)  # queries take a while to stop
         log.with_name("stopped").touch()
         sys.exit(interrupt.exit_code)
     if kind:
@@ -189,6 +190,7 @@ def test_a_signal_stops_the_job_and_no_other_follows(
             time.sleep(0.01)
         if number is signal.SIGTERM:
             job.send_signal(number)  # as a service's: it reaches all processes
+            time.sleep(0.2)  # two signals that come together are one
         os.kill(os.getpid(), number)
         return wait(job, interrupt)  # type: ignore[arg-type]
 

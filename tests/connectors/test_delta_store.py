@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import socket
-import subprocess
-import sys
 import threading
 import time
-import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from tests.support.relay import Relay, relay
+from tests.support.object_store import object_store
+from tests.support.relay import Relay
 from watersmeet.catalog.streams import StreamColumn, StreamDef
 from watersmeet.connectors.delta import check_table, write_batch
 from watersmeet.errors import ConnectorError, OutageError, SinkOutageError
@@ -28,38 +24,10 @@ PATIENCE_SECONDS = 60
 @pytest.fixture(scope="module")
 def store() -> Iterator[Relay]:
     """The way to a store with an empty bucket."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = found.getsockname()[1]
-    program = str(Path(sys.executable).with_name("moto_server"))
-    server = subprocess.Popen([program, "-H", "127.0.0.1", "-p", str(port)], stderr=subprocess.DEVNULL)
-    try:
-        _make_bucket(port)
-        with relay(port) as line, pytest.MonkeyPatch.context() as monkeypatch:
-            for name, value in {
-                "AWS_ACCESS_KEY_ID": "writer",
-                "AWS_SECRET_ACCESS_KEY": "not-a-secret",
-                "AWS_REGION": "us-east-1",
-                "AWS_ENDPOINT_URL": f"http://127.0.0.1:{line.port()}",
-                "AWS_ALLOW_HTTP": "true",
-            }.items():
-                monkeypatch.setenv(name, value)
-            yield line
-    finally:
-        server.kill()
-        server.wait(PATIENCE_SECONDS)
-
-
-def _make_bucket(port: int) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        try:
-            request = urllib.request.Request(f"http://127.0.0.1:{port}/lake", method="PUT")
-            urllib.request.urlopen(request, timeout=PATIENCE_SECONDS).close()
-            return
-        except OSError:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+    with object_store() as (line, variables), pytest.MonkeyPatch.context() as patched:
+        for name, value in variables.items():
+            patched.setenv(name, value)
+        yield line
 
 
 def stream(path: str) -> StreamDef:

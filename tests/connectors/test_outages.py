@@ -91,7 +91,8 @@ def test_a_batch_is_written_once_the_database_is_back(session: Session, table: P
 @pytest.mark.slow
 def test_a_longer_outage_stops_the_query_which_goes_on_later(session: Session, table: Postgres) -> None:
     session.sql("INSERT INTO o VALUES (1, 5), (2, 1)")
-    query = start(session, f"{SUMS} SETTINGS sink_retry = '0.5 seconds'")
+    sql = f"{SUMS} SETTINGS sink_retry = '0.5 seconds'"
+    query = start(session, sql)
     wait_for_batches(1, query)
     table.stop()
     session.sql("INSERT INTO o VALUES (1, 2)")
@@ -102,7 +103,8 @@ def test_a_longer_outage_stops_the_query_which_goes_on_later(session: Session, t
     assert "nothing is lost: run it again" in str(raised.value.hint)
     table.start()
     session.sql("INSERT INTO o VALUES (1, 3)")
-    query = start(session, SUMS)
+    query = start(session, sql)
+    assert query.name == "into_results_from_o", "the same text goes on"
     wait_until(lambda: query.report().rows_in == {"o": 4}, query)
     query.stop()
     assert rows(table) == [(1, 10), (2, 1)]
@@ -167,8 +169,8 @@ def test_a_source_that_is_away_for_longer(
     session: Session, spark: SparkSession, broker: Broker, topics: tuple[str, str]
 ) -> None:
     send(spark, broker, topics[0], 1, 2)
-    sql = "INSERT INTO sink SELECT id, v FROM k"
-    query = start(session, f"{sql} SETTINGS source_retry = '1 second'")
+    sql = "INSERT INTO sink SELECT id, v FROM k SETTINGS source_retry = '1 second'"
+    query = start(session, sql)
     wait_for_batches(1, query)
     broker.stop()
     with pytest.raises(OutageError, match=r"; query into_sink_from_k has tried \d+ times in \d+ s\n") as raised:
@@ -177,7 +179,8 @@ def test_a_source_that_is_away_for_longer(
     broker.start()
     send(spark, broker, topics[0], 3)
     query = start(session, sql)
-    wait_until(lambda: query.report().rows_out == 1, query)
+    wait_until(lambda: query.report().rows_in == {"k": 3}, query)
+    assert query.report().rows_out == 1
     query.stop()
     assert ids(spark, broker, topics[1]) == [1, 2, 3]
 

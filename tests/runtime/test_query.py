@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from watersmeet.errors import ConnectorError, OutageError, SinkOutageError
+from watersmeet.lookup.retry import OnError, RetryPolicy
 from watersmeet.runtime import query
 from watersmeet.runtime.job import Run
 from watersmeet.runtime.outages import Outages
@@ -203,6 +204,8 @@ def test_another_failure_after_an_outage_is_the_querys_error(monkeypatch: pytest
 
 
 def test_a_query_can_be_stopped_while_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = RetryPolicy(on_error=OnError.RETRY, first_pause=900, longest_pause=900)
+    monkeypatch.setattr("watersmeet.runtime.outages._WITHOUT_END", slow)
     outages = Outages("q", QuerySettings(source_retry=3_600))
     host = Scripted(*[("run", outage())] * 1_000)
     started = running(monkeypatch, host, outages=outages)
