@@ -11,7 +11,7 @@ import pyarrow.fs
 import pytest
 
 from watersmeet import filesystems
-from watersmeet.filesystems import filesystem_of, is_object_store, is_unreachable, s3_arguments
+from watersmeet.filesystems import filesystem_of, is_object_store, is_unreachable, reason_of, s3_arguments
 
 STORE = {
     "fs.s3a.endpoint": "http://store:9000",
@@ -154,3 +154,11 @@ def test_a_store_that_does_not_answer(text: str) -> None:
 )
 def test_a_store_that_refuses_and_what_is_no_store(text: str) -> None:
     assert not is_unreachable(text)
+
+
+def test_the_reason_in_a_few_words() -> None:
+    assert reason_of(f"{HADOOP}{SDK}Unable to execute HTTP request: Connect to a failed: Connection refused (x)") == (
+        "Connection refused"
+    )
+    assert reason_of(f"{HADOOP}{S3}503, Request ID: 1)") == "Status Code: 503"
+    assert reason_of("no") == ""

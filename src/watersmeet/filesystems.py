@@ -35,6 +35,7 @@ _UNREACHABLE = re.compile(
     r"|Unable to execute HTTP request|Status Code: (?:5\d\d|429)\b|NoRouteToHost|UnknownHost|SafeModeException)"
     r"|Generic \w+ error(?s:.*)(?:error sending request|status code\W(?s:.*)\b(?:5\d\d|429) )"
 )
+_REASON = re.compile(r"Connection refused|Connection reset|timed out|(?:HTTP status|Status Code:) \d+", re.IGNORECASE)
 _DEFAULT_REGION, _DEFAULT_ENDPOINT = "us-east-1", "s3.amazonaws.com"
 
 
@@ -57,6 +58,12 @@ def is_object_store(path: str) -> bool:
 def is_unreachable(text: str) -> bool:
     """Whether an error's text says that a file system did not answer, so that a later attempt may succeed."""
     return _UNREACHABLE.search(text) is not None
+
+
+def reason_of(text: str) -> str:
+    """The reason why a file system did not answer, in a few words; empty if the text has none that is known."""
+    found = _REASON.search(text)
+    return "" if found is None else found[0]
 
 
 def filesystem_of(path: str) -> tuple[pyarrow.fs.FileSystem, str]:

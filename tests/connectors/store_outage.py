@@ -37,7 +37,9 @@ def main(folder: Path) -> int:
                 "spark.hadoop.fs.s3a.path.style.access": "true",
                 "spark.hadoop.fs.s3a.access.key": "writer",
                 "spark.hadoop.fs.s3a.secret.key": "not-a-secret",
-                "spark.hadoop.fs.s3a.connection.expect.continue": "false",
+                # it needs the SDK's own copy of Netty, which is in a jar of 600 MB only
+                "spark.hadoop.fs.s3a.optimized.copy.from.local.enabled": "false",
+                "spark.hadoop.fs.s3a.performance.flags": "create,mkdir,delete",
                 "spark.hadoop.fs.s3a.attempts.maximum": "1",
                 "spark.hadoop.fs.s3a.retry.limit": "1",
             },

@@ -20,7 +20,7 @@ from watersmeet.errors import (
     SinkOutageError,
     WatersmeetError,
 )
-from watersmeet.filesystems import is_unreachable
+from watersmeet.filesystems import is_unreachable, reason_of
 from watersmeet.settings.secrets import hide
 
 _log = logging.getLogger(__name__)
@@ -92,7 +92,9 @@ def translate(error: BaseException, name: str) -> WatersmeetError:
         return known
     if kafka_is_unreachable(text) or is_unreachable(text):
         kind = SinkOutageError if _KAFKA_WRITERS.search(text) else OutageError
-        return kind(f"query {name} failed: {cause_of(text)}", hint=_RESUME[0].upper() + _RESUME[1:])
+        waits_for = f"a file system: {reason_of(text)}" if is_unreachable(text) and reason_of(text) else ""
+        hint = _RESUME[0].upper() + _RESUME[1:]
+        return kind(f"query {name} failed: {cause_of(text)}", hint=hint, waits_for=waits_for)
     if _is_end_of_jvm(error, text):
         return LostProcessError(
             f"query {name} ended: Spark's JVM has ended",
