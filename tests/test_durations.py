@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from watersmeet.settings.durations import seconds, split_duration, unit_of
+from watersmeet.settings.durations import duration_text, seconds, split_duration, unit_of
 
 
 @pytest.mark.parametrize(
@@ -39,3 +39,12 @@ def test_other_texts(text: str) -> None:
 def test_units_and_values_that_are_not_text() -> None:
     assert unit_of("parsec") is None
     assert seconds(2.5) == 2.5
+
+
+@pytest.mark.parametrize(
+    ("length", "text"),
+    [(0, "0 seconds"), (0.5, "0.5 seconds"), (1, "1 second"), (60, "1 minute"), (90, "90 seconds"), (7_200, "2 hours")],
+)
+def test_a_duration_in_words(length: float, text: str) -> None:
+    assert duration_text(length) == text
+    assert seconds(text) == length

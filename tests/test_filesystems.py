@@ -11,7 +11,7 @@ import pyarrow.fs
 import pytest
 
 from watersmeet import filesystems
-from watersmeet.filesystems import filesystem_of, is_object_store, s3_arguments
+from watersmeet.filesystems import filesystem_of, is_object_store, is_unreachable, reason_of, s3_arguments
 
 STORE = {
     "fs.s3a.endpoint": "http://store:9000",
@@ -112,3 +112,53 @@ def test_a_worker_reaches_what_its_driver_does() -> None:
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60, check=True
     )
     assert json.loads(run.stdout) == s3_arguments("lake")
+
+
+DELTA = (
+    "Kernel error -> Generic S3 error\n  ↳ Error performing GET http://store/_delta_log in 100ms, after 1 retries\n  ↳ "
+)
+HADOOP = "org.apache.hadoop.fs.s3a.AWSClientIOException: getFileStatus on s3a://lake/t: "
+S3 = "software.amazon.awssdk.services.s3.model.S3Exception: x (Service: S3, Status Code: "
+SDK = "software.amazon.awssdk.core.exception.SdkClientException: "
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "When reading 'x': AWS Error NETWORK_CONNECTION during HeadObject operation: curlCode: 7, Could not connect",
+        "When listing 'x': AWS Error SERVICE_UNAVAILABLE during ListObjectsV2 operation: x",
+        "When reading 'x': AWS Error UNKNOWN (HTTP status 503) during HeadObject operation: No response body.",
+        "When reading 'x': AWS Error SLOW_DOWN during GetObject operation: Reduce your request rate",
+        f"{DELTA}HTTP error\n  ↳ error sending request\n  ↳ tcp connect error\n  ↳ Connection refused (os error 111)",
+        f"{DELTA}Server returned non-2xx status code\n  \x1b[31m↳\x1b[0m 503 Service Unavailable",
+        f"{HADOOP}{SDK}Unable to execute HTTP request: Connect to store:9000 failed: Connection refused",
+        f"{HADOOP}{S3}503, Request ID: 1)",
+        "org.apache.hadoop.ipc.RemoteException(org.apache.hadoop.hdfs.server.namenode.SafeModeException): no",
+    ],
+)
+def test_a_store_that_does_not_answer(text: str) -> None:
+    assert is_unreachable(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "When reading 'x': AWS Error ACCESS_DENIED during HeadObject operation: no",
+        "When reading 'x': AWS Error UNKNOWN (HTTP status 403) during HeadObject operation: No response body.",
+        "When listing 'x': AWS Error NO_SUCH_BUCKET during ListObjectsV2 operation: 503",
+        f"{DELTA}Server returned non-2xx status code\n  ↳ 403 Forbidden",
+        f"{HADOOP}{S3}403, Request ID: 5)",
+        "[Errno 28] No space left on device",
+        "connection to server failed: Connection refused",
+    ],
+)
+def test_a_store_that_refuses_and_what_is_no_store(text: str) -> None:
+    assert not is_unreachable(text)
+
+
+def test_the_reason_in_a_few_words() -> None:
+    assert reason_of(f"{HADOOP}{SDK}Unable to execute HTTP request: Connect to a failed: Connection refused (x)") == (
+        "Connection refused"
+    )
+    assert reason_of(f"{HADOOP}{S3}503, Request ID: 1)") == "Status Code: 503"
+    assert reason_of("no") == ""

@@ -93,12 +93,44 @@ class ConnectorError(WatersmeetError):
     """A file, a topic, a broker or a sink cannot be reached, read or written."""
 
 
+class OutageError(ConnectorError):
+    """Another system cannot be reached now; what failed may succeed later.
+
+    ``waits_for`` names the system and the reason, as in ``PostgreSQL at db:5432: connection refused``.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        detail: str | None = None,
+        hint: str | None = None,
+        position: Position | None = None,
+        waits_for: str = "",
+    ) -> None:
+        super().__init__(message, detail=detail, hint=hint, position=position)
+        self.waits_for = waits_for
+
+    @property
+    def waiting(self) -> str:
+        """What is waited for, and why."""
+        return f"waiting for {self.waits_for}" if self.waits_for else f"waiting: {self.message}"
+
+
+class SinkOutageError(OutageError):
+    """The system to which results are written cannot be reached now."""
+
+
 class CheckpointError(WatersmeetError):
     """A checkpoint is sealed, is damaged, is in use, or belongs to another query or format version."""
 
 
 class LimitError(WatersmeetError):
     """The state has reached its limit; no rows are lost."""
+
+
+class LostProcessError(WatersmeetError):
+    """A process of Spark has ended: its JVM, a Python worker or an executor."""
 
 
 def nearest(name: str, candidates: Iterable[str], *, most: int = 3) -> list[str]:

@@ -27,6 +27,15 @@ _settings: dict[str, str] = {}
 #: Arrow has a syntax of its own for keys and endpoints in a URI; such a URI is left to it.
 _S3 = re.compile(r"s3[an]?://([^/?#@]+)(?:/+(?!.*\?(?:region|scheme|endpoint_override)=)(.*))?", re.DOTALL)
 _AWS = re.compile(r"(?:https?://)?s3[.-]([a-z]{2}[a-z0-9-]*-\d)\.amazonaws\.com(?:\.cn)?/?")
+#: What Arrow, Hadoop and the package deltalake say of a store that does not answer, or that asks to come back later.
+_UNREACHABLE = re.compile(
+    r"AWS Error (?:NETWORK_CONNECTION|SERVICE_UNAVAILABLE|INTERNAL_FAILURE|SLOW_DOWN|THROTTLING|REQUEST_TIMEOUT)"
+    r"|AWS Error \w+ \(HTTP status (?:5\d\d|429)\)"
+    r"|(?:org\.apache\.hadoop|software\.amazon\.awssdk)\.(?s:.*)(?:Connection refused|Connection reset|timed out"
+    r"|Unable to execute HTTP request|Status Code: (?:5\d\d|429)\b|NoRouteToHost|UnknownHost|SafeModeException)"
+    r"|Generic \w+ error(?s:.*)(?:error sending request|status code\W(?s:.*)\b(?:5\d\d|429) )"
+)
+_REASON = re.compile(r"Connection refused|Connection reset|timed out|(?:HTTP status|Status Code:) \d+", re.IGNORECASE)
 _DEFAULT_REGION, _DEFAULT_ENDPOINT = "us-east-1", "s3.amazonaws.com"
 
 
@@ -44,6 +53,17 @@ def encoded_s3_settings() -> str:
 def is_object_store(path: str) -> bool:
     """Whether a path is on an object store that Arrow reads by the S3 protocol."""
     return _S3.fullmatch(path) is not None
+
+
+def is_unreachable(text: str) -> bool:
+    """Whether an error's text says that a file system did not answer, so that a later attempt may succeed."""
+    return _UNREACHABLE.search(text) is not None
+
+
+def reason_of(text: str) -> str:
+    """The reason why a file system did not answer, in a few words; empty if the text has none that is known."""
+    found = _REASON.search(text)
+    return "" if found is None else found[0]
 
 
 def filesystem_of(path: str) -> tuple[pyarrow.fs.FileSystem, str]:

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from tests.cli.fakes import REPORT, FakeQuery, FakeSession, press_ctrl_c
@@ -19,6 +23,7 @@ from watersmeet.cli.progress import LiveTable, PlainLines, progress_line, progre
 from watersmeet.cli.rows import out
 from watersmeet.cli.run import follow, resume_command, wait_for
 from watersmeet.errors import CheckpointError
+from watersmeet.runtime.outages import Outages
 from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.runtime.report import Report
 from watersmeet.session.results import Message, Plan, Result, Started, Table
@@ -321,3 +326,41 @@ def test_the_summary_has_the_counters_of_operators() -> None:
     _, counters = summary([counted]).renderables  # type: ignore[list-item]
     assert [str(cell) for cell in counters.columns[1].cells] == ["join_1.lookup_failed"]  # type: ignore[union-attr]
     assert list(counters.columns[2].cells) == ["1,200"]  # type: ignore[union-attr]
+
+
+WAITING = replace(
+    REPORT, waiting="waiting for PostgreSQL at db:5432: Connection refused (attempt 4, 38 s of 10 minutes)"
+)
+
+
+def test_plain_lines_say_what_a_query_waits_for_once_for_each_attempt(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = iter(range(100))
+    monkeypatch.setattr("watersmeet.cli.progress.time", SimpleNamespace(monotonic=lambda: next(clock) * 2))
+    query, lines = FakeQuery(), PlainLines()
+    for waiting in ("a (attempt 1, 0 s of 1 h)", "a (attempt 1, 1 s of 1 h)", "a (attempt 2, 2 s of 1 h)", "", ""):
+        query.reported = replace(REPORT, waiting=waiting)
+        lines.update([query])  # type: ignore[list-item]
+    _, first, second = capsys.readouterr().err.splitlines()
+    assert (first, second) == ("q: a (attempt 1, 0 s of 1 h)", "q: a (attempt 2, 2 s of 1 h)")
+
+
+def test_a_live_table_says_what_a_query_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = open_terminal(monkeypatch)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with screen() as shown:
+        shown.update([FakeQuery(reported=WAITING), FakeQuery("other")])  # type: ignore[list-item]
+        assert isinstance(shown, LiveTable)
+        text = "".join(line.text for line in Console(width=120).render(shown))
+    assert f"q: {WAITING.waiting}" in text
+    assert "other: " not in text
+
+
+def test_the_log_does_not_repeat_what_the_screen_says(caplog: pytest.LogCaptureFixture) -> None:
+    log = logging.getLogger("watersmeet.runtime.outages")
+    assert Outages.__module__ == log.name
+    with screen():
+        log.warning("a")
+    log.warning("b")
+    assert caplog.messages == ["b"]

@@ -14,9 +14,10 @@ import pyarrow as pa
 import pytest
 
 from tests.support.postgres import Postgres
+from tests.support.relay import relay
 from watersmeet.catalog.streams import StreamColumn, StreamDef, StreamMode
 from watersmeet.connectors.jdbc import JdbcSink, open_table
-from watersmeet.errors import ConnectorError
+from watersmeet.errors import ConnectorError, SinkOutageError
 from watersmeet.lookup import connections
 from watersmeet.lookup.tables import table_schema
 
@@ -296,3 +297,37 @@ def test_sqlite(postgres: Postgres, tmp_path: Path) -> None:
         (2, None, None),
     ]
     connection.close()
+
+
+# -- an answer that is lost --------------------------------------------------------------------------------------------
+
+
+def test_a_commit_whose_answer_was_lost_is_made_again_and_changes_nothing(orders: Postgres) -> None:
+    with relay(orders.port) as line:
+        sink = open_table(stream(orders, url=f"jdbc:postgresql://127.0.0.1:{line.port()}/postgres"))
+        rows = [(1, "open", 2.0, 1), (9, "theirs", 1.5, -1)]
+        line.lose_answer_to(b"COMMIT")
+        sink.write(batch(sink.stream, *rows), 7)
+        assert line.has_lost()
+        assert found(orders) == [(1, "open", 2.0, 1)]
+        line.close()
+        with pytest.raises(SinkOutageError) as raised:
+            sink.write(batch(sink.stream, *rows), 8)
+        assert raised.value.waiting == f"waiting for PostgreSQL at 127.0.0.1:{line.port()}: Connection refused"
+        line.open()
+        sink.write(batch(sink.stream, *rows), 8)
+    assert found(orders) == [(1, "open", 2.0, 1)]
+
+
+def test_a_deadlock_is_tried_again_at_once(orders: Postgres) -> None:
+    """The trigger ends the first transaction as PostgreSQL ends one of two that wait for each other."""
+    orders.execute(
+        "CREATE SEQUENCE IF NOT EXISTS attempts",
+        "CREATE OR REPLACE FUNCTION deadlock() RETURNS trigger AS $$ BEGIN IF nextval('attempts') = 1 THEN "
+        "RAISE EXCEPTION 'deadlock detected' USING ERRCODE = '40P01'; END IF; RETURN NEW; END $$ LANGUAGE plpgsql",
+        "CREATE TRIGGER once BEFORE INSERT ON orders FOR EACH ROW EXECUTE FUNCTION deadlock()",
+    )
+    sink = open_table(stream(orders))
+    sink.write(batch(sink.stream, (1, "open", 2.0, 1)), 7)
+    assert orders.execute("SELECT last_value FROM attempts") == [(2,)]
+    orders.execute("DROP TABLE orders", "DROP SEQUENCE attempts")

@@ -13,6 +13,7 @@ STREAMS = "".join(
 )
 AT_ONCE = "  results are emitted at once; "
 CORRECTED = "a padded row is retracted at its first partner"
+WAITED = "outages: a sink is waited for"
 FOLLOWS = "a result is retracted with the rows it is made of"
 
 
@@ -109,3 +110,20 @@ def test_what_or_combines_with_exists_is_explained(left: str, expected: str) -> 
     )
     lines = explain(plan_query(query, streams)).splitlines()
     assert [line for line in lines if "left rows that meet" in line] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        (
+            "sink_retry = '10 minutes'",
+            f"{WAITED} 10 minutes, a source and the checkpoint's store 1 minute",
+        ),
+        ("source_retry = 0", f"{WAITED} 1 minute, a source and the checkpoint's store 0 seconds"),
+        ("trigger = '1 second'", None),
+    ],
+)
+def test_how_long_outages_are_waited_for_is_said_where_it_is_set(settings: str, line: str | None) -> None:
+    streams, query = load_script(f"{STREAMS}SELECT a.k FROM a SETTINGS {settings}")
+    found = [each.strip() for each in explain(plan_query(query, streams)).splitlines() if "outages" in each]
+    assert found == ([] if line is None else [line])

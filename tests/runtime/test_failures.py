@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 
-from watersmeet.errors import CheckpointError, ConnectorError
+from watersmeet.errors import CheckpointError, ConnectorError, OutageError, SinkOutageError, WatersmeetError
 from watersmeet.runtime.failures import translate
 
 
@@ -76,3 +76,30 @@ def test_a_pipe_that_breaks_elsewhere_is_no_dead_worker() -> None:
 )
 def test_the_end_of_the_jvm_is_named(error: Exception) -> None:
     assert translate(error, "q").message == "query q ended: Spark's JVM has ended"
+
+
+KAFKA = "org.apache.kafka.common.errors"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (f"Caused by: {KAFKA}.TimeoutException: Timed out waiting for a node assignment", OutageError),
+        (f"Caused by: {KAFKA}.DisconnectException\n\tat a.B(B.java)", OutageError),
+        (
+            f"{KAFKA}.TimeoutException: Topic t\n\tat org.apache.spark.sql.kafka010.KafkaRowWriter.x(K.scala)",
+            SinkOutageError,
+        ),
+        ("watersmeet.errors.OutageError: Kafka sent no records\nhint: x\n SQLSTATE: 38000\n\tat a.B", OutageError),
+        ("watersmeet.errors.SinkOutageError: batch 7 could not be written\n\tat a.B", SinkOutageError),
+        ("x\nCaused by: software.amazon.awssdk.SdkClientException: Unable to execute HTTP request: y", OutageError),
+        (f"Caused by: {KAFKA}.TopicAuthorizationException: not yours", WatersmeetError),
+        (f"Caused by: {KAFKA}.RecordTooLargeException: 2 MB", WatersmeetError),
+        ("watersmeet.errors.ConnectorError: no such table\n\tat a.B", ConnectorError),
+        ("Caused by: java.net.ConnectException: Connection refused", WatersmeetError),
+    ],
+)
+def test_an_outage_is_told_from_other_failures(text: str, kind: type[Exception]) -> None:
+    error = translate(Exception(text), "q")
+    assert type(error) is kind
+    assert "SQLSTATE" not in str(error)

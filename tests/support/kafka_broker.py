@@ -54,7 +54,8 @@ def resolve_jars(coordinates: Sequence[str], excludes: Sequence[str] = ()) -> tu
     try:
         jars = _resolve_with_ivy(coordinates, excludes)
     except JarsNotFoundError as error:
-        cached.write_text(json.dumps({"missing": str(error)}))
+        if "download failed" not in str(error):  # that may pass: two that fill the cache at once disturb each other
+            cached.write_text(json.dumps({"missing": str(error)}))
         raise
     cached.write_text(json.dumps({"jars": jars}))
     return jars
@@ -141,11 +142,35 @@ def _properties(directory: Path, broker_port: int, controller_port: int) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Broker:
-    """A running broker, by its address."""
+    """A broker: its address, and how one that runs here is stopped, and started again with what it has stored."""
 
     address: str
+    command: Sequence[str] = ()
+    output: Path = Path(os.devnull)
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it; returns when it takes connections.  Raises ``RuntimeError`` if it does not."""
+        with self.output.open("ab") as output:
+            self.process = subprocess.Popen(self.command, stdout=output, stderr=subprocess.STDOUT)
+        _wait_until_ready(self.process, int(self.address.rpartition(":")[2]), self.output)
+
+    def stop(self, *, at_once: bool = False) -> None:
+        """Stop it, or kill it as a crash does; what it has stored stays."""
+        if self.process is None:
+            return
+        process, self.process = self.process, None
+        if at_once:
+            process.kill()
+        else:
+            process.terminate()
+        try:
+            process.wait(timeout=STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(timeout=STOP_SECONDS)
 
     def create_topic(self, spark: Any, name: str, partitions: int = 1) -> None:
         """Create topic ``name`` with ``partitions`` partitions; returns when the broker says it is there."""
@@ -224,18 +249,12 @@ def kafka_broker(version: str = KAFKA_VERSION) -> Iterator[Broker]:
         if formatting.returncode != 0:
             said = formatting.stdout + formatting.stderr
             raise RuntimeError(f"the broker's log could not be formatted: {said}")
-        with output.open("wb") as sink:
-            process = subprocess.Popen([*base, "kafka.Kafka", str(config)], stdout=sink, stderr=subprocess.STDOUT)
+        broker = Broker(f"127.0.0.1:{broker_port}", [*base, "kafka.Kafka", str(config)], output)
         try:
-            _wait_until_ready(process, broker_port, output)
-            yield Broker(f"127.0.0.1:{broker_port}")
+            broker.start()
+            yield broker
         finally:
-            process.terminate()
-            try:
-                process.wait(timeout=STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait(timeout=STOP_SECONDS)
+            broker.stop()
 
 
 def _wait_until_ready(process: subprocess.Popen[bytes], port: int, output: Path) -> None:

@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
+from watersmeet.cli.supervised import watch
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -51,6 +53,8 @@ def interruptible(interrupt: Interrupt | None = None) -> Iterator[Interrupt]:
 
     def ask(number: int, _: FrameType | None) -> None:
         if interrupt.asked:
+            if number == signal.SIGTERM and watch() is not None:
+                return  # a service's reaches all its processes, and the one that watches hands its own on
             raise KeyboardInterrupt
         interrupt.signal_number = number
 

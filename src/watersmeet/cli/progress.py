@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from watersmeet.runtime.report import OperatorReport, Report
     from watersmeet.sql.statements import Statement
 
+#: The name under which outages are logged (runtime/outages.py, which this module imports only for types).
+OUTAGES_LOG = "watersmeet.runtime.outages"
 _PLAIN_LINES_SECONDS = 1.0
 # The header of the table of queries and the lines around it.
 _OTHER_LINES = 4
@@ -39,11 +42,12 @@ class Screen(Protocol):
 
 
 class PlainLines:
-    """Prints a line for each query that has made progress, at most once a second; prints tables again."""
+    """Prints a line for each query that has made progress or waits, at most once a second; prints tables again."""
 
     def __init__(self, view: View = View.AUTO) -> None:
         self._view = view
         self._shown: dict[str, int] = {}
+        self._waiting: dict[str, str] = {}
         self._due = 0.0
 
     def show_of(self, statement: Statement) -> Show:
@@ -51,7 +55,7 @@ class PlainLines:
         return show_of(statement, self._view, in_place=False)
 
     def update(self, queries: Sequence[RunningQuery]) -> None:
-        """Print a line for each query that has finished a batch since its last one."""
+        """Print a line for each query that has finished a batch since its last one, or has tried again in an outage."""
         now = time.monotonic()
         if now < self._due:
             return
@@ -61,6 +65,10 @@ class PlainLines:
             if report.batches > self._shown.get(query.name, 0):
                 self._shown[query.name] = report.batches
                 err().print(progress_line(query.name, report), soft_wrap=True)
+            attempt = report.waiting.rpartition(",")[0]  # without the time, which always goes on
+            if attempt and attempt != self._waiting.get(query.name):
+                err().print(f"{query.name}: {report.waiting}", soft_wrap=True, markup=False)
+            self._waiting[query.name] = attempt
 
 
 class LiveTable:
@@ -69,7 +77,7 @@ class LiveTable:
     def __init__(self, view: View = View.AUTO) -> None:
         self._view = view
         self._tables: list[CurrentTable] = []
-        self._progress: Table | Group = Group()
+        self._progress = Group()
         self._lines = 0
 
     def show_of(self, statement: Statement) -> Show:
@@ -81,7 +89,9 @@ class LiveTable:
 
     def update(self, queries: Sequence[RunningQuery]) -> None:
         """Store what the queries report now."""
-        self._progress, self._lines = progress_table(queries), len(queries) + _OTHER_LINES
+        waiting = waiting_lines(queries)
+        self._progress = Group(progress_table(queries), *waiting)
+        self._lines = len(queries) + len(waiting) + _OTHER_LINES
 
     def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
         """Render all tables, which share the terminal's lines."""
@@ -98,15 +108,27 @@ class LiveTable:
 @contextmanager
 def screen(view: View = View.AUTO) -> Iterator[Screen]:
     """Yield live tables if both standard output and error are terminals, else plain lines."""
-    if not (can_draw() and sys.stderr.isatty()):
-        yield PlainLines(view)
-        return
-    table = LiveTable(view)
+    with _without_warnings_of_outages():
+        if not (can_draw() and sys.stderr.isatty()):
+            yield PlainLines(view)
+            return
+        table = LiveTable(view)
+        try:
+            with drawing(table):
+                yield table
+        finally:
+            table.end()
+
+
+@contextmanager
+def _without_warnings_of_outages() -> Iterator[None]:
+    """Keep the log from warning of what the screen shows."""
+    log = logging.getLogger(OUTAGES_LOG)
+    before, log.disabled = log.disabled, True
     try:
-        with drawing(table):
-            yield table
+        yield
     finally:
-        table.end()
+        log.disabled = before
 
 
 def progress_line(name: str, report: Report) -> str:
@@ -136,6 +158,16 @@ def progress_table(queries: Sequence[RunningQuery]) -> Table:
             f"{report.last_batch_ms:,} ms" if query.is_active else "ended",
         )
     return table
+
+
+def waiting_lines(queries: Sequence[RunningQuery]) -> list[Text]:
+    """Return a line for each query that waits for another system."""
+    found = ((query.name, query.report().waiting) for query in queries)
+    return [
+        Text(f"{name}: {waiting}", style="yellow", no_wrap=True, overflow="ellipsis")
+        for name, waiting in found
+        if waiting
+    ]
 
 
 def summary(queries: Sequence[RunningQuery]) -> Group:

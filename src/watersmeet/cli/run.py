@@ -22,6 +22,9 @@ from watersmeet.cli.parameters import (
     location,
     read_script,
 )
+from watersmeet.cli.restarts import DEFAULT_RESTARTS, require_repeatable
+from watersmeet.cli.supervised import reporting, watch
+from watersmeet.cli.supervisor import supervise
 from watersmeet.errors import ConfigError, WatersmeetError
 
 if TYPE_CHECKING:
@@ -42,6 +45,16 @@ RealTime = Annotated[
     bool,
     typer.Option("--real-time", help="Emit results row by row, within milliseconds; streams come from Kafka."),
 ]
+RestartOnFailure = Annotated[
+    bool,
+    typer.Option(
+        "--restart-on-failure", help="Start the job again after a failure that may pass, for unattended jobs."
+    ),
+]
+MaxRestarts = Annotated[
+    int,
+    typer.Option("--max-restarts", metavar="N", min=1, help="How many restarts may follow each other."),
+]
 CheckpointFolder = Annotated[
     str | None,
     typer.Option("--checkpoint", metavar="DIR", help="Folder or URI for the state and progress of queries."),
@@ -58,6 +71,8 @@ def run(
     packages: Packages = None,
     master: Master = None,
     view: ViewOption = View.AUTO,
+    restart_on_failure: RestartOnFailure = False,
+    max_restarts: MaxRestarts = DEFAULT_RESTARTS,
 ) -> None:
     """Run the statements of a file; queries run until Ctrl-C, or to the end of input with --bounded or --drain."""
     if bounded and drain:
@@ -73,18 +88,25 @@ def run(
     statements = parse(text)  # reports syntax errors before Spark starts
     if not statements:
         raise ConfigError(f"there is no statement in {script}")
+    mode = _mode(bounded=bounded, drain=drain)
+    if restart_on_failure:
+        require_repeatable(statements, bounded=bounded)
+        words = resume_words(script, mode, workspace, checkpoint, packages or (), master, view, real_time=real_time)
+        raise typer.Exit(supervise(words, text if script == STANDARD_INPUT else None, max_restarts))
 
     from watersmeet.cli.progress import screen
     from watersmeet.cli.spark import session_of
     from watersmeet.cli.spark_for import spark_for
-    from watersmeet.runtime.query_mode import QueryMode
 
-    mode = QueryMode.BOUNDED if bounded else QueryMode.DRAIN if drain else QueryMode.CONTINUOUS
     queries: list[RunningQuery] = []
     interrupt = Interrupt()
     try:
         place, config = spark_for(statements, master, workspace, bounded=bounded, real_time=real_time)
-        with session_of(workspace, packages or (), place, config) as session, interruptible(interrupt):
+        with (
+            reporting(queries),
+            session_of(workspace, packages or (), place, config) as session,
+            interruptible(interrupt),
+        ):
             try:
                 with screen(view) as shown:
                     folder = checkpoint and location(checkpoint)
@@ -98,6 +120,12 @@ def run(
         again = resume_command(script, mode, workspace, checkpoint, packages or (), master, view, real_time=real_time)
         print_interrupted(queries, again, resumable=script != STANDARD_INPUT)
         raise typer.Exit(interrupt.exit_code)
+
+
+def _mode(*, bounded: bool, drain: bool) -> QueryMode:
+    from watersmeet.runtime.query_mode import QueryMode
+
+    return QueryMode.BOUNDED if bounded else QueryMode.DRAIN if drain else QueryMode.CONTINUOUS
 
 
 def follow(
@@ -198,9 +226,28 @@ def resume_command(
     real_time: bool = False,
 ) -> str:
     """Return the command that runs the same script on the same checkpoints, from the same folder."""
+    words = resume_words(script, mode, workspace, checkpoint, packages, master, view, real_time=real_time)
+    if (watched := watch()) is not None:
+        words.append("--restart-on-failure")
+        words += ["--max-restarts", str(watched.restarts)] if watched.restarts != DEFAULT_RESTARTS else []
+    return shlex.join(["watersmeet", *words])
+
+
+def resume_words(
+    script: str,
+    mode: QueryMode,
+    workspace: Path,
+    checkpoint: str | None,
+    packages: Iterable[str],
+    master: str | None,
+    view: View = View.AUTO,
+    *,
+    real_time: bool = False,
+) -> list[str]:
+    """Return the arguments of ``watersmeet`` that run the same script on the same checkpoints, from the same folder."""
     from watersmeet.runtime.query_mode import QueryMode
 
-    words = ["watersmeet", "run", script]
+    words = ["run", script]
     if mode is not QueryMode.CONTINUOUS:
         words.append(f"--{mode.value}")
     if real_time:
@@ -215,4 +262,4 @@ def resume_command(
         words += ["--master", master]
     if view is not View.AUTO:
         words += ["--view", view.value]
-    return shlex.join(words)
+    return words

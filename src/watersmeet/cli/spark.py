@@ -21,7 +21,7 @@ from watersmeet.cli.interrupt import ending_at_once
 from watersmeet.cli.parameters import make_workspace
 from watersmeet.cli.private_files import open_private
 from watersmeet.cli.rows import show_changes
-from watersmeet.errors import WatersmeetError
+from watersmeet.errors import LostProcessError, WatersmeetError
 
 if TYPE_CHECKING:
     from watersmeet.session.session import Session
@@ -59,7 +59,7 @@ def session_of(
         else:
             session.stop()
     except (ConnectionRefusedError, ConnectionResetError, Py4JNetworkError):
-        raise WatersmeetError(
+        raise LostProcessError(
             "Spark has ended, and its queries with it",
             hint=f"was there too little memory? {workspace / LOG_NAME} may say more; the same command resumes them",
         ) from None

@@ -22,6 +22,8 @@ from watersmeet.runtime.real_time.sinks import LiveSink
 from watersmeet.settings.option_parsing import parse_options
 from watersmeet.settings.seek import Seek, Starts
 
+#: Tries again what raises ``SinkOutageError``, for as long as the query has it.
+Tried: TypeAlias = Callable[[Callable[[], None]], None]
 #: Writes a batch: its rows, its number, and a key that names query and batch.
 WriteBatch: TypeAlias = Callable[[DataFrame, int, str], object]
 
@@ -55,14 +57,24 @@ class Reading:
         return self.stream if self.stream.changes else None
 
 
+def once(attempt: Callable[[], None]) -> None:
+    """Try once alone."""
+    attempt()
+
+
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """A request for a sink; rows of a ``changelog`` carry ``_tp_delta``, ``show`` prints to the terminal."""
+    """A request for a sink.
+
+    Rows of a ``changelog`` carry ``_tp_delta``, ``show`` prints to the terminal.  ``tried`` takes what the driver
+    writes by itself, without a Spark job.
+    """
 
     stream: StreamDef
     workspace: Path
     changelog: bool
     show: Show
+    tried: Tried = once
 
     @property
     def changing(self) -> StreamDef | None:
@@ -123,7 +135,8 @@ class SinkConnector(Connector):
     def open_sink(self, writing: Writing) -> WriteBatch:
         """Return what writes a batch; writing the same batch again changes nothing.
 
-        Raises ``ConnectorError`` where the sink cannot be reached or does not fit the stream.
+        Raises ``ConnectorError`` where the sink cannot be reached or does not fit the stream.  A batch that could not
+        be written because the sink does not answer is ``SinkOutageError``.
         """
 
     def open_live_sink(self, writing: Writing) -> LiveSink:
@@ -132,6 +145,9 @@ class SinkConnector(Connector):
             f"{writing.stream.name} ({self.name}) cannot be written to in real time",
             hint="write to a stream of kafka, or leave out mode = 'real_time': micro-batches take it",
         )
+
+    def reach(self, spark: SparkSession, stream: StreamDef) -> None:
+        """Raise ``SinkOutageError`` if the system is known not to answer now; a query asks before it tries again."""
 
     def takes_changelog(self, stream: StreamDef) -> bool:
         """Return whether the stream is defined so that it takes a changelog."""

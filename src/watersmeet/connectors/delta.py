@@ -19,7 +19,8 @@ from watersmeet.columns import TP_DELTA
 from watersmeet.connectors.connector import SinkConnector, WriteBatch, Writing
 from watersmeet.connectors.net_changes import collected, net_changes, require_columns_of_table
 from watersmeet.connectors.sink_changelogs import Changelogs
-from watersmeet.errors import ConnectorError, WatersmeetError, did_you_mean
+from watersmeet.errors import ConnectorError, SinkOutageError, WatersmeetError, did_you_mean
+from watersmeet.filesystems import is_unreachable
 from watersmeet.kernels.api import quote
 from watersmeet.lookup.file_tables import require_delta
 from watersmeet.lookup.tables import table_schema
@@ -28,8 +29,12 @@ from watersmeet.settings.secrets import hide, masked_value, resolve
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
+    from pyspark.sql import DataFrame
 
 _OLD, _NEW = "old", "new"
+_SHORT_RETRIES = {"max_retries": "3", "retry_timeout": "20s"}
+#: Another writer, which may be an attempt at the same batch whose answer was lost, has committed first.
+_OVERTAKEN = re.compile("concurrent|already exists|Failed to commit transaction")
 
 
 class DeltaSinkOptions(BaseModel):
@@ -58,7 +63,12 @@ class DeltaConnector(SinkConnector):
     def open_sink(self, writing: Writing) -> WriteBatch:
         """Return what commits a batch; raises ``ConnectorError`` where an existing table does not fit the stream."""
         check_table(writing.stream)
-        return lambda rows, batch_id, key: write_batch(collected(rows), batch_id, key, writing.stream)
+
+        def write(frame: DataFrame, batch_id: int, key: str) -> None:
+            rows = collected(frame)
+            writing.tried(lambda: write_batch(rows, batch_id, key, writing.stream))
+
+        return write
 
 
 def _path_of(options: Mapping[str, str]) -> tuple[str, str]:
@@ -74,15 +84,17 @@ def check_table(stream: StreamDef) -> None:
 
     path, shown = _path_of(stream.options)
     with _reporting(f"the Delta table {shown} cannot be written to"):
-        if DeltaTable.is_deltatable(resolve(path)):
+        found = resolve(path)
+        if DeltaTable.is_deltatable(found, _store_options(found)):
             declared = table_schema(stream, [column.name for column in stream.columns])
-            _require_columns(DeltaTable(resolve(path)), declared, shown)
+            _require_columns(DeltaTable(found, storage_options=_store_options(found)), declared, shown)
 
 
 def write_batch(rows: pa.Table, batch_id: int, key: str, stream: StreamDef) -> None:
     """Write a batch to the table unless it has been committed before; ``key`` is the query's name and ``batch_id``.
 
-    Raises ``ConnectorError`` where the table cannot be written to, and for several rows of a primary key.
+    Raises ``SinkOutageError`` where the table's store does not answer, and ``ConnectorError`` where the table cannot be
+    written to, and for several rows of a primary key.
     """
     path, shown = _path_of(stream.options)
     if stream.changes:
@@ -102,9 +114,15 @@ def write_batch(rows: pa.Table, batch_id: int, key: str, stream: StreamDef) -> N
 def _opened(path: str, schema: pa.Schema) -> DeltaTable:
     from deltalake import DeltaTable
 
-    if not DeltaTable.is_deltatable(path):
-        DeltaTable.create(path, schema, mode="ignore")
-    return DeltaTable(path)
+    options = _store_options(path)
+    if not DeltaTable.is_deltatable(path, options):
+        DeltaTable.create(path, schema, mode="ignore", storage_options=options)
+    return DeltaTable(path, storage_options=options)
+
+
+def _store_options(path: str) -> dict[str, str] | None:
+    """Return options by which a request to a store is repeated for a short time only: batches are tried again."""
+    return dict(_SHORT_RETRIES) if "://" in path and not path.startswith("file:") else None
 
 
 def _commit(query: str, batch_id: int) -> CommitProperties:
@@ -157,13 +175,17 @@ def _require_columns(table: DeltaTable, declared: pa.Schema, path: str) -> None:
 
 @contextmanager
 def _reporting(what: str) -> Iterator[None]:
-    """Raise every failure of the table as a ``ConnectorError`` of one sentence."""
+    """Raise every failure of the table as a ``ConnectorError`` of one sentence, one that may pass as an outage."""
     try:
         yield
     except WatersmeetError:
         raise
     except Exception as error:  # noqa: BLE001 - the package raises bare Exceptions too
-        raise ConnectorError(f"{what}: {hide(_first_line(error))}") from None
+        from deltalake.exceptions import CommitFailedError
+
+        is_overtaken = isinstance(error, CommitFailedError) and _OVERTAKEN.search(str(error)) is not None
+        kind = SinkOutageError if is_overtaken or is_unreachable(str(error)) else ConnectorError
+        raise kind(f"{what}: {hide(_first_line(error))}") from None
 
 
 def _first_line(error: Exception) -> str:

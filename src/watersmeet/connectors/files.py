@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -17,45 +15,24 @@ from watersmeet.columns import SEQUENCE, TP_TIME, spark_name
 from watersmeet.connectors.connector import Reading, SinkConnector, StoredConnector, WriteBatch, Writing
 from watersmeet.connectors.csv_headers import PLACE, VALUE, skip_headers
 from watersmeet.connectors.debezium import decode_changes
-from watersmeet.connectors.envelope import DEBEZIUM, value_format
+from watersmeet.connectors.envelope import DEBEZIUM
+from watersmeet.connectors.file_options import NAME, PREFIXES, FilesOptions, options_of, without_prefix
+from watersmeet.connectors.file_sink import write_batch
 from watersmeet.connectors.formats import Format, decode, format_options
 from watersmeet.connectors.record_decoders import decoder_of
 from watersmeet.connectors.sink_changelogs import Changelogs
-from watersmeet.errors import ConfigError, ConnectorError
+from watersmeet.errors import ConnectorError
 from watersmeet.records.lines import LINE_SCHEMA, LineReader
 from watersmeet.runtime.dataflow import Source
-from watersmeet.runtime.shared_folders import SHARED_OR_STORE, require_shared
 from watersmeet.runtime.storage import Storage
 from watersmeet.runtime.worker_records import RecordFormat, RecordSource
 from watersmeet.runtime.worker_scan import ParquetFiles
-from watersmeet.settings.option_parsing import parse_options
 from watersmeet.settings.secrets import masked_value
 from watersmeet.settings.seek import Seek
 
 #: The columns of Spark's source of whole files; none of them is selected.
 _BINARY_FILES = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
 _CHANGED = "_metadata.file_modification_time"
-#: The codecs of a sink, by format.
-_COMPRESSIONS = {
-    "json": ("none", "gzip"),
-    "csv": ("none", "gzip"),
-    "parquet": ("none", "snappy", "gzip", "zstd"),
-}
-_PREFIXES = {"format_options": ("json.", "csv.", "parquet.")}
-
-
-class FilesOptions(BaseModel):
-    """The WITH options of a stream of files."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    path: Annotated[str, Field(min_length=1)]
-    format: Literal["json", "csv", "parquet", "debezium-json"] = "json"
-    max_files_per_trigger: Annotated[int, Field(gt=0)] | None = None
-    header: bool = False
-    changelog: bool = False
-    compression: str | None = None
-    format_options: dict[str, str] = {}
 
 
 class FilesConnector(StoredConnector, SinkConnector):
@@ -70,9 +47,9 @@ class FilesConnector(StoredConnector, SinkConnector):
     ``snappy`` (the default there) or ``zstd``.
     """
 
-    name = "files"
+    name = NAME
     model = FilesOptions
-    prefixes = _PREFIXES
+    prefixes = PREFIXES
     changelogs = (Changelogs.IF_ASKED,)
 
     def check(self, stream: StreamDef) -> None:
@@ -109,39 +86,9 @@ class FilesConnector(StoredConnector, SinkConnector):
 
     def open_sink(self, writing: Writing) -> WriteBatch:
         """Return what writes a batch as files."""
-        return lambda rows, batch_id, key: _write_batch(rows, key, writing.stream.options)
+        options = writing.stream.options
 
-
-def options_of(options: Mapping[str, str]) -> FilesOptions:
-    """Return the checked options of a WITH clause; raises ``ConfigError`` for missing, unknown or wrong ones."""
-    given = parse_options(FilesOptions, FilesConnector.name, options, nested=_PREFIXES)
-    if given.header and given.format != "csv":
-        raise ConfigError(f"files: header goes with format = 'csv', not {given.format!r}", option="header")
-    for name in given.format_options:
-        if name.lower() == "csv.header":
-            raise ConfigError(f"files has no option {name!r}", hint="write header = 'true'", option=name)
-        if not name.startswith(f"{value_format(given.format)}."):
-            raise ConfigError(f"files: {name} does not go with format = '{given.format}'", option=name)
-    if given.compression is not None:
-        _check_compression(given, given.compression)
-    return given
-
-
-def _check_compression(given: FilesOptions, compression: str) -> None:
-    allowed = _COMPRESSIONS.get(given.format)
-    if allowed is None:
-        raise ConfigError(
-            f"files: compression is for writing, and format = '{given.format}' is only read", option="compression"
-        )
-    if compression not in allowed:
-        raise ConfigError(
-            f"files: compression = {compression!r} does not go with format = '{given.format}'",
-            hint=f"write {' or '.join(map(repr, allowed))}",
-            option="compression",
-        )
-    for name in given.format_options:
-        if name.lower() == f"{given.format}.compression":
-            raise ConfigError(f"files: compression and {name} say the same", hint=f"leave out {name}", option=name)
+        return lambda rows, batch_id, key: write_batch(rows, batch_id, key, options)
 
 
 # -- source ------------------------------------------------------------------------------------------------------------
@@ -198,7 +145,7 @@ def _existing(spark: SparkSession, options: Mapping[str, str]) -> FilesOptions:
 def _raw(reader: DataFrameReader | DataStreamReader, columns: StructType, given: FilesOptions) -> DataFrame:
     """Return the files as Spark reads them: columns of Parquet, else lines."""
     if given.format == "parquet":
-        return reader.schema(columns).options(**_without_prefix(given, "parquet.")).parquet(given.path)
+        return reader.schema(columns).options(**without_prefix(given, "parquet.")).parquet(given.path)
     return reader.text(given.path)
 
 
@@ -249,39 +196,3 @@ def _file() -> Column:
 
 def _sixteen_digits(number: str) -> Column:
     return F.lpad(F.hex(number), 16, "0")
-
-
-# -- sink --------------------------------------------------------------------------------------------------------------
-
-
-def _write_batch(frame: DataFrame, key: str, options: Mapping[str, str]) -> None:
-    """Write the rows of a batch, which ``key`` names, and replace files that an earlier attempt at it left.
-
-    Raises ``ConnectorError`` where the folder cannot be created.
-    """
-    given = options_of(options)
-    storage = Storage(frame.sparkSession)
-    storage.make_folder(given.path)  # Spark's own error for it is not one sentence
-    require_shared(frame.sparkSession, given.path, "the sink's folder", SHARED_OR_STORE)
-    staging = f"{given.path}/_staging-{key}"
-    writer = frame.write.mode("overwrite").option("escape", '"').options(**_without_prefix(given, f"{given.format}."))
-    if given.format == "csv" and given.header:
-        writer = writer.option("header", "true")
-    if given.format == "json":
-        writer = writer.option("ignoreNullFields", "false")
-    if given.compression is not None:
-        writer = writer.option("compression", given.compression)
-    writer.format(given.format).save(staging)
-    prefix = f"{key}-"
-    for name in storage.names(given.path):
-        if name.startswith(prefix):
-            storage.delete(f"{given.path}/{name}")
-    parts = [name for name in storage.names(staging) if name.startswith("part-")]
-    for number, name in enumerate(parts):
-        ending = name.split(".", 1)[1] if "." in name else given.format
-        storage.rename(f"{staging}/{name}", f"{given.path}/{prefix}{number:05d}.{ending}")
-    storage.delete(staging)
-
-
-def _without_prefix(given: FilesOptions, prefix: str) -> dict[str, str]:
-    return {name.removeprefix(prefix): value for name, value in given.format_options.items() if name.startswith(prefix)}

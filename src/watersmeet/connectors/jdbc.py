@@ -8,7 +8,6 @@ to the database.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,10 +19,11 @@ from pydantic import Field, field_validator
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import TP_DELTA
 from watersmeet.connectors.connector import SinkConnector, WriteBatch, Writing
+from watersmeet.connectors.jdbc_failures import NoAnswerError, failure, in_time, is_tried_at_once
 from watersmeet.connectors.net_changes import collected, net_changes, require_columns_of_table
 from watersmeet.connectors.sink_changelogs import Changelogs
 from watersmeet.errors import ConfigError, ConnectorError, did_you_mean
-from watersmeet.lookup.connections import Address, deadline, engine_of, require_packages
+from watersmeet.lookup.connections import Address, engine_of, require_packages
 from watersmeet.lookup.jdbc import same_name
 from watersmeet.lookup.jdbc_types import fits, python_type
 from watersmeet.lookup.table_options import DatabaseOptions, parse_table_options
@@ -31,10 +31,10 @@ from watersmeet.lookup.tables import table_schema
 from watersmeet.runtime.real_time.operator_task import EPOCH
 from watersmeet.runtime.real_time.sinks import LiveSink, written_by_workers
 from watersmeet.settings.durations import seconds
-from watersmeet.settings.secrets import hide
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
+    from pyspark.sql import DataFrame
     from sqlalchemy.types import TypeEngine
 
 _DATABASES = ("postgresql", "sqlite")
@@ -93,7 +93,12 @@ class JdbcConnector(SinkConnector):
     def open_sink(self, writing: Writing) -> WriteBatch:
         """Return what writes a batch; raises as ``open_table`` does."""
         sink = open_table(writing.stream)
-        return lambda rows, batch_id, key: sink.write(collected(rows), batch_id)
+
+        def write(frame: DataFrame, batch_id: int, _key: str) -> None:
+            rows = collected(frame)
+            writing.tried(lambda: sink.write(rows, batch_id))
+
+        return write
 
     def open_live_sink(self, writing: Writing) -> LiveSink:
         """Return what writes rows as they come, from the tasks that make them; raises as ``open_table`` does."""
@@ -114,19 +119,20 @@ class JdbcSink:
     def write(self, rows: pa.Table, batch_id: int) -> None:
         """Write a batch, which may have been written before.
 
-        Raises ``ConnectorError`` where the database is down, hangs or refuses, and for several rows of a key.
+        Raises ``SinkOutageError`` where the database is down or hangs, and ``ConnectorError`` where it refuses, and for
+        several rows of a key.
         """
         import sqlalchemy as sa
 
         changes = net_changes(rows, self.stream)
-        # the server may have restarted since a pooled connection was last used: retry once with a new one
         for last in (False, True):
             try:
                 self._transact(changes)
                 return
-            except sa.exc.SQLAlchemyError as error:
-                if last or not getattr(error, "connection_invalidated", False):
-                    failed = _failure(f"batch {batch_id} could not be written to {_named(self.stream)}", error)
+            except (sa.exc.SQLAlchemyError, NoAnswerError) as error:
+                if last or not is_tried_at_once(error):
+                    what = f"batch {batch_id} could not be written to {_named(self.stream)}"
+                    failed = failure(what, error, self.address)
                     failed.hint = "fix the cause and run the query again: it writes the batch anew"
                     raise failed from None
 
@@ -144,9 +150,9 @@ class JdbcSink:
             for statement, rows in work:
                 rows = rows.rename_columns([keys[name] for name in rows.column_names])
                 for start in range(0, rows.num_rows, _CHUNK):
-                    with _in_time(connection, self.address):
+                    with in_time(connection, self.address):
                         connection.execute(statement, rows.slice(start, _CHUNK).to_pylist())
-            with _in_time(connection, self.address):
+            with in_time(connection, self.address):
                 transaction.commit()
 
 
@@ -172,11 +178,11 @@ def open_table(stream: StreamDef) -> JdbcSink:
     given = options_of(stream.options)
     address = Address(given.url, given.user, given.password, given.timeout, read_only=False)
     try:
-        with engine_of(address).connect() as connection, _in_time(connection, address):
+        with engine_of(address).connect() as connection, in_time(connection, address):
             table = _described(stream, given.table, connection)
             return JdbcSink(stream, address, _upsert(table, stream, connection.dialect.name), _delete(table, stream))
-    except sa.exc.SQLAlchemyError as error:
-        raise _failure(f"{_named(stream)} cannot be written to", error) from None
+    except (sa.exc.SQLAlchemyError, NoAnswerError) as error:
+        raise failure(f"{_named(stream)} cannot be written to", error, address) from None
 
 
 # -- the table ---------------------------------------------------------------------------------------------------------
@@ -275,28 +281,6 @@ def _delete(table: sa.Table, stream: StreamDef) -> sa.Delete:
     return sa.delete(table).where(*(each == sa.bindparam(each.key, type_=each.type) for each in key))
 
 
-# -- what goes wrong ---------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _in_time(connection: sa.Connection, address: Address) -> Iterator[None]:
-    """Raise ``ConnectorError`` where the server does not answer in time."""
-    import sqlalchemy as sa
-
-    with deadline(connection, address.timeout) as limit:
-        try:
-            yield
-        except sa.exc.DBAPIError:
-            if limit.passed:
-                raise ConnectorError(f"the database did not answer within {address.timeout:g} seconds") from None
-            raise
-
-
 def _named(stream: StreamDef) -> str:
+    """Return how messages name the table of a stream."""
     return f"table {stream.options['table']}"
-
-
-def _failure(what: str, error: sa.exc.SQLAlchemyError) -> ConnectorError:
-    """Return an error with the first line of the driver's message, without secrets."""
-    said = str(getattr(error, "orig", None) or error).strip() or type(error).__name__
-    return ConnectorError(f"{what}: {hide(said.splitlines()[0])}")

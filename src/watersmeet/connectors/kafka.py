@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.connectors.connector import Reading, SinkConnector, StoredConnector, WriteBatch, Writing
 from watersmeet.connectors.kafka_broker import partitions
-from watersmeet.connectors.kafka_options import PREFIXES, KafkaOptions, options_of
-from watersmeet.connectors.kafka_sink import live_writer, write_batch
+from watersmeet.connectors.kafka_client import producer_settings
+from watersmeet.connectors.kafka_options import PREFIXES, KafkaOptions, client_options, options_of
+from watersmeet.connectors.kafka_sink import is_exactly_once, lacking_options, live_writer, reach, write_batch
 from watersmeet.connectors.kafka_source import live_records, read_stored, read_stream, worker_records
 from watersmeet.connectors.sink_changelogs import Changelogs
-from watersmeet.errors import ConfigError
+from watersmeet.errors import ConfigError, UnsupportedError
 from watersmeet.runtime.dataflow import Source
 from watersmeet.runtime.real_time.sinks import LiveSink
 
@@ -24,8 +25,9 @@ class KafkaConnector(StoredConnector, SinkConnector):
     ``kafka.*`` those of Kafka's client. As a source, each partition has its own frontier; a query without a checkpoint
     begins at ``starting`` (``earliest``, the default, or ``latest``), and ``max_offsets_per_trigger`` limits the
     records of a micro-batch. In a changing stream a record without a value is a delete. As a sink, it writes at least
-    once and marks repeats by headers; ``key`` names the columns of the record's key. With a PRIMARY KEY it writes
-    upserts and deletes; with ``changelog`` it appends each change with its ``_tp_delta``.
+    once and marks repeats by headers, or with ``delivery = 'exactly_once'`` each batch in a transaction; ``key`` names
+    the columns of the record's key. With a PRIMARY KEY it writes upserts and deletes; with ``changelog`` it appends
+    each change with its ``_tp_delta``.
     """
 
     name = "kafka"
@@ -81,9 +83,23 @@ class KafkaConnector(StoredConnector, SinkConnector):
     def open_sink(self, writing: Writing) -> WriteBatch:
         """Return what writes a batch as records."""
         options, changing = writing.stream.options, writing.changing
+        given = options_of(options)
+        if is_exactly_once(given) and producer_settings(client_options(given)) is None:
+            raise lacking_options(given)
         return lambda rows, batch_id, key: write_batch(rows, batch_id, options, key=key, changing=changing)
+
+    def reach(self, spark: SparkSession, stream: StreamDef) -> None:
+        """Ask the broker for the topic."""
+        reach(spark, stream.options)
 
     def open_live_sink(self, writing: Writing) -> LiveSink:
         """Return what writes rows as records, as they come."""
         options, changing = writing.stream.options, writing.changing
+        if is_exactly_once(options_of(options)):
+            raise UnsupportedError(
+                f"{writing.stream.name}: delivery = 'exactly_once' makes a transaction of a batch, and real time has no"
+                " batches",
+                hint="leave out delivery: the headers _run and _runs of each record say which ones are repeated "
+                "(docs/real-time.md); or leave out mode = 'real_time'",
+            )
         return LiveSink(lambda rows, run: live_writer(rows, run, options, changing=changing))

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from watersmeet.connectors.kafka_options import CLIENT_PREFIX, KafkaOptions, client_options, options_of
 from watersmeet.connectors.packages import Package, require_package
-from watersmeet.errors import ConfigError, ConnectorError
+from watersmeet.errors import ConfigError, ConnectorError, OutageError
 from watersmeet.settings.secrets import hide, masked_value, resolve
 
 CHECK_SECONDS = 9.0
@@ -26,8 +26,8 @@ _ADMIN_PREFIXES = ("security.", "sasl.", "ssl.", "client.", "socket.")
 def partitions(spark: SparkSession, options: Mapping[str, str]) -> tuple[str, ...]:
     """Return the ``_part`` names of the topic's records, in the order of the partitions.
 
-    Raises ``ConnectorError`` within ``CHECK_SECONDS`` where no broker answers, the topic does not exist, or the broker
-    refuses.
+    Within ``CHECK_SECONDS`` this raises ``OutageError`` where no broker answers, and ``ConnectorError`` where the topic
+    does not exist or the broker refuses.
     """
     given = options_of(options)
     require_package(spark, Package.KAFKA)
@@ -65,7 +65,7 @@ def _admin_settings(jvm: Any, options: KafkaOptions) -> Any:
 
 
 def _check_reachable(options: KafkaOptions) -> None:
-    """Raise ``ConnectorError`` if no broker accepts a connection. Kafka's client would retry and log each attempt."""
+    """Raise ``OutageError`` if no broker accepts a connection. Kafka's client would retry and log each attempt."""
     brokers = resolve(options.brokers)
     by_reference = brokers != options.brokers
     deadline = time.monotonic() + 2 * _CONNECT_SECONDS
@@ -83,10 +83,12 @@ def _check_reachable(options: KafkaOptions) -> None:
             return
         except OSError as error:
             reasons.append(f"{masked_value('brokers', address)}: {error.strerror or 'no answer in time'}")
-    raise ConnectorError(
+    told = "no answer" if by_reference or not reasons else reasons[0].rpartition(": ")[2]
+    raise OutageError(
         f"no Kafka broker can be reached at {options.shown_brokers}",
         detail=None if by_reference else "; ".join(reasons) or None,
         hint="is the broker running, and is its address right?",
+        waits_for=f"Kafka at {options.shown_brokers}: {told}",
     )
 
 
@@ -100,8 +102,10 @@ def _failure(exception: Any, options: KafkaOptions) -> ConnectorError:
     if kind == "UnknownTopicOrPartitionException":
         return ConnectorError(f"topic {options.topic!r} does not exist on {at}", hint="create it, or correct its name")
     if kind == "TimeoutException":
-        return ConnectorError(
-            f"{at} did not answer in time", hint="is it a Kafka broker, and do the kafka.security.* options fit it?"
+        return OutageError(
+            f"{at} did not answer in time",
+            hint="is it a Kafka broker, and do the kafka.security.* options fit it?",
+            waits_for=f"Kafka at {options.shown_brokers}: no answer in time",
         )
     said = hide(str(cause.getMessage() or kind), options.client).splitlines()[0]
     return ConnectorError(f"{at} refused: {said}")

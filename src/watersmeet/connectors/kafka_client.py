@@ -39,6 +39,7 @@ _PRODUCER = {
     "enable.idempotence": "enable.idempotence",
     "linger.ms": "linger.ms",
     "max.request.size": "message.max.bytes",
+    "transaction.timeout.ms": "transaction.timeout.ms",
 }
 # Settings that only the Java client needs.
 _ONLY_JAVA = frozenset({"default.api.timeout.ms", "request.timeout.ms", "ssl.protocol"})
@@ -68,6 +69,11 @@ def producer_settings(options: Mapping[str, str]) -> dict[str, str] | None:
     """
     given = {name: value for name, value in options.items() if (name, value) not in _ALL_REPLICAS}
     return _settings(given, {**_SAME, **_PRODUCER}, _ONLY_JAVA_PRODUCER)
+
+
+def connection_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return those settings of a producer that every client takes."""
+    return {name: value for name, value in settings.items() if name not in _PRODUCER.values()}
 
 
 def _settings(options: Mapping[str, str], same: Mapping[str, str], only_java: Set[str]) -> dict[str, str] | None:

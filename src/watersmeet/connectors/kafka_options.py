@@ -45,6 +45,7 @@ class KafkaOptions(BaseModel):
     max_offsets_per_trigger: Annotated[int, Field(gt=0)] | None = None
     key: Annotated[tuple[str, ...], BeforeValidator(_names)] = ()
     changelog: bool = False
+    delivery: Literal["at_least_once", "exactly_once"] = "at_least_once"
     format_options: dict[str, str] = {}
     client: dict[str, str] = {}
     """The ``kafka.*`` options with unresolved references."""

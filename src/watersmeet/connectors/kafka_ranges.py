@@ -19,9 +19,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from watersmeet.errors import ConnectorError
-from watersmeet.records.kafka import KafkaRange
+from watersmeet.records.kafka import KafkaRange, answering
+from watersmeet.records.kafka_errors import may_pass
 
-_ANSWER_SECONDS = 30.0
+_ANSWER_SECONDS = 10.0
 _EARLIEST, _LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
 _numbers = itertools.count()
 
@@ -118,20 +119,17 @@ class _Planner(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _offsets(self, spec: OffsetSpec) -> Offsets:
         topic = self.topic.name
-        try:
+        with answering(topic):
             if self._admin is None:
                 self._admin = AdminClient(dict(self.topic.settings))
             found = self._admin.list_topics(topic, timeout=_ANSWER_SECONDS).topics[topic]
+            if found.error is not None and may_pass(found.error):  # the topic is not gone: its broker is
+                raise KafkaException(found.error)
             asked = {TopicPartition(topic, number): spec for number in found.partitions}
             answers = self._admin.list_offsets(
                 asked, isolation_level=_isolation(self.topic), request_timeout=_ANSWER_SECONDS
             )
             offsets = {each.partition: answer.result().offset for each, answer in answers.items()}
-        except KafkaException as error:
-            raise ConnectorError(
-                f"Kafka did not say which records topic {topic} has: {error.args[0].str()}",
-                hint="is the broker running? The query can be resumed",
-            ) from None
         return {topic: {str(partition): offsets[partition] for partition in sorted(offsets)}}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -13,13 +13,14 @@ from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import TP_DELTA, spark_name
 from watersmeet.connectors.formats import encode
 from watersmeet.connectors.kafka_broker import partitions
-from watersmeet.connectors.kafka_client import producer_settings
+from watersmeet.connectors.kafka_client import connection_settings, producer_settings
 from watersmeet.connectors.kafka_options import KafkaOptions, client_options, options_of
 from watersmeet.connectors.net_changes import net_frame
 from watersmeet.connectors.packages import Package, require_package
-from watersmeet.errors import ConfigError, ConnectorError, did_you_mean
+from watersmeet.errors import ConfigError, ConnectorError, OutageError, SinkOutageError, WatersmeetError, did_you_mean
 from watersmeet.records.kafka_producer import RECORD_SCHEMA, WRITTEN_SCHEMA, KafkaWriter
-from watersmeet.runtime.failures import known_error
+from watersmeet.records.kafka_transactions import TransactionalWriter
+from watersmeet.runtime.failures import kafka_is_unreachable, known_error
 from watersmeet.runtime.real_time.operator_task import EPOCH
 from watersmeet.runtime.real_time.sinks import RunName
 from watersmeet.settings.secrets import hide
@@ -43,8 +44,9 @@ def write_batch(
 ) -> None:
     """Write all rows of one micro-batch to the topic, and return when the broker has them.
 
-    Delivery is at least once: if a batch is retried after some of its rows were written, those rows appear twice.
-    Every record carries the header ``_batch`` (the batch's number, as text) and, with ``key``, the header ``_query``
+    Delivery is at least once: if a batch is retried after some of its rows were written, those rows appear twice.  With
+    ``delivery = 'exactly_once'`` a batch is one transaction, which is made once (records/kafka_transactions.py).  Every
+    record carries the header ``_batch`` (the batch's number, as text) and, with ``key``, the header ``_query``
     (``key``, which names query, checkpoint and batch). A batch is repeated as a whole, with equal values, before any
     later one is written, so a consumer with unique rows or keys can drop what it has read with the same header.
 
@@ -62,28 +64,83 @@ def write_batch(
     from pyspark.errors import PySparkException
 
     try:
-        _write(frame, given, changing, headers)
+        _write(frame, given, changing, headers, key.removesuffix(f"-{batch_id:012d}"), batch_id)
     except (PySparkException, Py4JError) as error:
-        ours = known_error(hide(str(error), given.client))
-        if ours is None or isinstance(ours, ConnectorError):
-            partitions(frame.sparkSession, options)  # its errors are clearer where the broker or topic is the reason
-        if ours is not None:
-            raise ours from None
-        said = hide(str(error), given.client).strip().splitlines()[0]
-        raise ConnectorError(f"batch {batch_id} could not be written to topic {given.topic!r}: {said}") from None
+        raise _failure(
+            f"batch {batch_id} could not be written to topic {given.topic!r}", error, frame, options
+        ) from None
 
 
-def _write(frame: DataFrame, given: KafkaOptions, changing: StreamDef | None, headers: Mapping[str, str]) -> None:
+def _failure(what: str, error: Exception, frame: DataFrame, options: Mapping[str, str]) -> WatersmeetError:
+    """Return the error to report where a batch could not be computed or written."""
+    text = hide(str(error), options_of(options).client)
+    ours = known_error(text)
+    is_of_sink = isinstance(ours, SinkOutageError) or not isinstance(ours, OutageError)
+    if ours is not None and not (is_of_sink and isinstance(ours, ConnectorError)):
+        return ours
+    try:
+        reach(frame.sparkSession, options)  # its errors are clearer where the broker or the topic is the reason
+    except SinkOutageError as outage:
+        return SinkOutageError(f"{what}: {outage.message}", detail=outage.detail, waits_for=outage.waits_for)
+    except ConnectorError as clearer:
+        return clearer
+    if ours is not None:
+        return ours
+    kind = SinkOutageError if kafka_is_unreachable(text) else ConnectorError
+    return kind(f"{what}: {text.strip().splitlines()[0]}")
+
+
+def reach(spark: SparkSession, options: Mapping[str, str]) -> None:
+    """Raise ``SinkOutageError`` where no broker answers, and ``ConnectorError`` as ``partitions`` does."""
+    try:
+        partitions(spark, options)
+    except OutageError as error:
+        raise SinkOutageError(error.message, detail=error.detail, hint=error.hint, waits_for=error.waits_for) from None
+
+
+def _write(
+    frame: DataFrame,
+    given: KafkaOptions,
+    changing: StreamDef | None,
+    headers: Mapping[str, str],
+    query: str,
+    batch_id: int,
+) -> None:
     """Write the rows by librdkafka in the workers; by Spark's own writer if librdkafka lacks one of the options."""
     settings = producer_settings(client_options(given))
     if settings is None:
+        if is_exactly_once(given):
+            raise lacking_options(given)
         records = _records(frame, given, changing, {name: F.lit(text) for name, text in headers.items()})
         records.write.format("kafka").options(**_sink_options(given)).save()
-    else:
-        records = _records(frame, given, changing, {})
-        bodies = records.select(*(F.col(name).cast("binary") for name in RECORD_SCHEMA.names))
-        writer = KafkaWriter(given.topic, settings, headers)
-        bodies.mapInArrow(writer.write, from_arrow_schema(WRITTEN_SCHEMA)).collect()
+        return
+    records = _records(frame, given, changing, {})
+    bodies = records.select(*(F.col(name).cast("binary") for name in RECORD_SCHEMA.names))
+    writer: KafkaWriter | TransactionalWriter = KafkaWriter(given.topic, settings, headers)
+    if is_exactly_once(given):
+        # a transaction has one producer; the tasks before it still compute the rows side by side
+        bodies = bodies.repartition(1)
+        writer = TransactionalWriter(
+            given.topic, settings, connection_settings(settings), headers, f"watersmeet-{query}", batch_id
+        )
+    bodies.mapInArrow(writer.write, from_arrow_schema(WRITTEN_SCHEMA)).collect()
+
+
+def is_exactly_once(given: KafkaOptions) -> bool:
+    """Return whether each batch is to be one transaction."""
+    return given.delivery == "exactly_once"
+
+
+def lacking_options(given: KafkaOptions) -> ConfigError:
+    """Return the error for a stream whose options librdkafka does not have, which alone writes transactions."""
+    client = client_options(given)
+    lacking = [name for name, value in client.items() if producer_settings({name: value}) is None]
+    return ConfigError(
+        "delivery = 'exactly_once' writes with librdkafka, which has no equivalent of some options of the stream",
+        detail=", ".join(lacking or client),
+        hint="replace them (docs/sql/connectors.md#kafka), or leave out delivery",
+        option="delivery",
+    )
 
 
 def live_writer(

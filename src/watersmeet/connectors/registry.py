@@ -16,8 +16,10 @@ from watersmeet.connectors.connector import (
     SinkConnector,
     SourceConnector,
     StoredConnector,
+    Tried,
     WriteBatch,
     Writing,
+    once,
 )
 from watersmeet.connectors.console import Show
 from watersmeet.connectors.datagen import DatagenConnector
@@ -171,14 +173,19 @@ def check_sink(stream: StreamDef, *, changelog: bool) -> None:
         )
 
 
-def open_sink(stream: StreamDef, workspace: Path, *, changelog: bool, show: Show) -> Sink:
-    """Return the stream as a sink.
+def open_sink(stream: StreamDef, workspace: Path, *, changelog: bool, show: Show, tried: Tried = once) -> Sink:
+    """Return the stream as a sink; for ``tried`` see ``Writing``.
 
     Raises as ``check_sink`` does, and ``ConnectorError`` where the sink cannot be reached or does not fit the stream.
     """
     check_sink(stream, changelog=changelog)
     remember(stream.options)
-    return Sink(_sink(stream).open_sink(Writing(stream, workspace, changelog, show)))
+    return Sink(_sink(stream).open_sink(Writing(stream, workspace, changelog, show, tried)))
+
+
+def reach_sink(spark: SparkSession, stream: StreamDef) -> None:
+    """Raise ``SinkOutageError`` if the system to which a stream is written is known not to answer now."""
+    _sink(stream).reach(spark, stream)
 
 
 def open_live_sink(

@@ -26,6 +26,22 @@ IDLE_SECONDS = 60.0
 #: How long after the server's own timeout a connection is cut.
 _GRACE_SECONDS = 2.0
 
+#: Parts of a database's messages for which retries do not help: logins and names; SQLite's files.
+_LASTING = (
+    "authentication failed",
+    "no password supplied",
+    "does not exist",
+    "no pg_hba.conf entry",
+    "permission denied",
+    "no such table",
+    "no such column",
+    "unable to open database file",
+    "readonly database",
+    "disk is full",
+)
+#: The same as states of SQL: the disk is full, a limit of the server's configuration.
+_LASTING_STATES = ("53100", "53400")
+_PASSING_STATES = ("25P03",)  # the server has ended an idle transaction
 _STAND_IN = re.compile(r"watersmeet-reference-(\d+)-")
 
 
@@ -78,6 +94,28 @@ class Address:
                 if name not in ("user", "password")
             },
         )
+
+
+def place_of(address: Address) -> str:
+    """Return how messages name a database: its kind, and its host and port if it has them."""
+    url = address.resolved()
+    kind = {"postgresql": "PostgreSQL", "sqlite": "SQLite"}.get(url.get_backend_name(), url.get_backend_name())
+    place = url.database if url.host is None else url.host if url.port is None else f"{url.host}:{url.port}"
+    return hide(f"{kind} at {place}")
+
+
+def may_pass(error: sa.exc.DBAPIError) -> bool:
+    """Return whether what a database raised may not be raised again later.
+
+    It is down, starts, shuts down, does not answer, is overloaded, or has ended a transaction for another one's sake.
+    """
+    import sqlalchemy as sa
+
+    state = getattr(error.orig, "sqlstate", None)
+    passes = isinstance(error, (sa.exc.OperationalError, sa.exc.InterfaceError)) or error.connection_invalidated
+    if state in _PASSING_STATES:
+        return True
+    return passes and state not in _LASTING_STATES and not any(each in str(error.orig) for each in _LASTING)
 
 
 @dataclass(slots=True)

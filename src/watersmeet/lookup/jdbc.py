@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from watersmeet.errors import ConnectorError, did_you_mean
 from watersmeet.expressions.type_names import spark_type
-from watersmeet.lookup.connections import Address, deadline, engine_of
+from watersmeet.lookup.connections import Address, deadline, engine_of, may_pass
 from watersmeet.lookup.jdbc_types import as_arrow, bind_type, fits, key_values, python_type
 from watersmeet.lookup.source import UnavailableError, both_names
 from watersmeet.settings.secrets import hide
@@ -26,14 +26,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 #: The most values of one query; PostgreSQL takes keys as arrays of any length instead.
 _MAX_PARAMETERS = 10_000
-#: Parts of server messages for which retries do not help.
-_LASTING = (
-    "authentication failed",
-    "no password supplied",
-    "does not exist",
-    "no pg_hba.conf entry",
-    "permission denied",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +88,9 @@ class JdbcSource:
 
     def _translated(self, error: sa.exc.DBAPIError) -> Exception:
         """Return the driver's error as ours, by whether a retry may help, with its first line and without secrets."""
-        import sqlalchemy as sa
-
         said = hide((str(error.orig).strip() or type(error.orig).__name__).splitlines()[0])
         _described.pop(self, None)
-        may_pass = isinstance(error, (sa.exc.OperationalError, sa.exc.InterfaceError)) or error.connection_invalidated
-        if may_pass and not any(each in str(error.orig) for each in _LASTING):
+        if may_pass(error):
             return UnavailableError(said)
         return ConnectorError(f"table {self.table} cannot be looked up in: {said}")
 

@@ -22,6 +22,7 @@ from watersmeet.plan.logical.tree import joins_of, leaves_of
 from watersmeet.plan.operators.shared import SharedOperator
 from watersmeet.plan.passes.group_joins import ungrouped
 from watersmeet.plan.physical_plan import PhysicalInput, PhysicalOperator, PhysicalPlan
+from watersmeet.settings.durations import duration_text
 from watersmeet.settings.query_settings import QuerySettings
 from watersmeet.settings.sizes import size_text
 
@@ -127,6 +128,9 @@ def _settings_lines(settings: QuerySettings) -> Iterator[str]:
     else:
         trigger = f"every {settings.trigger:g} s" if settings.trigger else "as soon as the one before is done"
         yield f"buckets: {buckets}; batches: {trigger}"
+    if settings.model_fields_set & {"sink_retry", "source_retry"}:
+        sinks, sources = duration_text(settings.sink_retry), duration_text(settings.source_retry)
+        yield f"outages: a sink is waited for {sinks}, a source and the checkpoint's store {sources}"
     for what, place in (("joins", settings.default_hash_join), ("aggregates", settings.default_hash_table)):
         if place == "hybrid":
             yield f"state of {what}: rows written or found last in memory, {_hot_text(settings)}, the others on disk"

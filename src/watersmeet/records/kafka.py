@@ -20,7 +20,8 @@ import pyarrow.compute as pc
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from watersmeet.columns import PART, SEQUENCE, TP_HEADERS, TP_OFFSET, TP_PARTITION, TP_TIME
-from watersmeet.errors import ConnectorError
+from watersmeet.errors import ConnectorError, OutageError
+from watersmeet.records.kafka_errors import may_pass
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 #: The columns of Spark's Kafka reader that connectors/kafka_source.py reads.
@@ -57,7 +58,9 @@ _MESSAGES = 2_000
 _MOST_RECORDS = 50_000
 _MOST_BYTES = 32 << 20
 _WAIT_SECONDS = 0.5
-_PATIENCE_SECONDS = 120.0
+#: Longer outages are the query's to wait for, which shows them.
+_PATIENCE_SECONDS = 30.0
+_ANSWER_SECONDS = 10.0
 
 
 class KafkaRange(NamedTuple):
@@ -140,8 +143,8 @@ def read_ranges(ranges: pa.RecordBatch, settings: Mapping[str, str]) -> Iterator
 def read_range(wanted: KafkaRange, settings: Mapping[str, str]) -> Iterator[KafkaRecords]:
     """Yield the records of a range.
 
-    ``settings`` are those of librdkafka.  Raises ``ConnectorError`` if records have been deleted, the broker refuses,
-    or nothing comes for two minutes.
+    ``settings`` are those of librdkafka.  Raises ``OutageError`` if nothing comes for half a minute, ``ConnectorError``
+    if records have been deleted or the broker refuses.
     """
     gathered: list[Message] = []
     nbytes = 0
@@ -185,7 +188,7 @@ def _consumed(wanted: KafkaRange, settings: Mapping[str, str]) -> Iterator[list[
             if position > before:
                 deadline = time.monotonic() + _PATIENCE_SECONDS
             elif time.monotonic() > deadline:
-                raise ConnectorError(
+                raise OutageError(
                     f"Kafka sent no records of {wanted.topic}-{wanted.partition} from offset {position} for "
                     f"{_PATIENCE_SECONDS:.0f} seconds",
                     hint="is the broker running? The query can be resumed",
@@ -194,7 +197,7 @@ def _consumed(wanted: KafkaRange, settings: Mapping[str, str]) -> Iterator[list[
 
 @contextmanager
 def _assigned(wanted: KafkaRange, settings: Mapping[str, str]) -> Iterator[Consumer]:
-    consumer = _consumer(tuple(settings.items()))
+    consumer = _consumer(tuple(settings.items()), wanted.topic)
     consumer.assign([TopicPartition(wanted.topic, wanted.partition, wanted.start)])
     try:
         yield consumer
@@ -203,8 +206,12 @@ def _assigned(wanted: KafkaRange, settings: Mapping[str, str]) -> Iterator[Consu
 
 
 @cache
-def _consumer(settings: tuple[tuple[str, str], ...]) -> Consumer:
-    return new_consumer(dict(settings))
+def _consumer(settings: tuple[tuple[str, str], ...], topic: str) -> Consumer:
+    """A consumer that has reached a broker: a task that is tried again in an outage fails sooner than the first one."""
+    consumer = new_consumer(dict(settings))
+    with answering(topic):
+        consumer.list_topics(topic, timeout=_ANSWER_SECONDS)
+    return consumer
 
 
 def new_consumer(settings: Mapping[str, str], more: Mapping[str, str | int | bool] | None = None) -> Consumer:
@@ -233,9 +240,23 @@ def raise_unless_passing(error: KafkaError, records: str) -> None:
             f"records of {records} are gone: deleted by the topic's retention, or with the topic",
             hint="start the query anew, without its checkpoint, to go on with what the topic has",
         )
-    if error.retriable() or code in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT):
+    if error.retriable() or may_pass(error):
         return
     raise ConnectorError(f"Kafka refused to send records of {records}: {error.str()}")
+
+
+@contextmanager
+def answering(topic: str) -> Iterator[None]:
+    """Raise ``OutageError`` where no broker answers a question about a topic, ``ConnectorError`` where one refuses."""
+    try:
+        yield
+    except KafkaException as error:
+        reason: KafkaError = error.args[0]
+        kind = OutageError if may_pass(reason) else ConnectorError
+        raise kind(
+            f"Kafka did not say which records topic {topic} has: {reason.str()}",
+            hint="is the broker running? The query can be resumed",
+        ) from None
 
 
 def offset_of(message: Message) -> int:

@@ -13,7 +13,8 @@ from functools import cache
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from watersmeet.errors import ConnectorError
+from watersmeet.errors import ConnectorError, SinkOutageError
+from watersmeet.records.kafka_errors import may_pass
 
 #: The columns of the records to write; a NULL key or value is one that the record does not have.
 RECORD_SCHEMA = pa.schema([("key", pa.binary()), ("value", pa.binary())])
@@ -25,7 +26,7 @@ _SETTINGS = {
     # keys go where Kafka's Java client, and so Spark, sends them
     "partitioner": "murmur2_random",
     "enable.idempotence": True,
-    "message.timeout.ms": 120_000,
+    "message.timeout.ms": 30_000,  # longer outages are the query's to wait for, which shows them
     "message.max.bytes": 1_048_576,  # as the Java client
     # a worker sends faster than the broker takes; what waits is in its memory
     "queue.buffering.max.kbytes": 65_536,
@@ -49,8 +50,8 @@ class KafkaWriter:
     def write(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write records with the columns of ``RECORD_SCHEMA``; return when the broker has all of them.
 
-        Raises ``ConnectorError`` if the topic is not there, or the broker refuses a record or takes none for two
-        minutes. Records before that one may have been written.
+        Raises ``ConnectorError`` if the topic is not there or the broker refuses a record, and ``SinkOutageError`` if
+        it takes none for half a minute. Records before that one may have been written.
         """
         headers: Headers = [(name, text.encode()) for name, text in self.headers.items()]
         written = 0
@@ -67,64 +68,67 @@ class KafkaWriter:
 
 
 @cache
-def _sending(topic: str, settings: tuple[tuple[str, str], ...]) -> _Sending:
-    return _Sending(topic, dict(settings))
+def _sending(topic: str, settings: tuple[tuple[str, str], ...]) -> Sending:
+    return Sending(topic, dict(settings))
 
 
-class _Sending:
+class Sending:
     """A producer, and the failures that it has reported."""
 
     def __init__(self, topic: str, settings: Mapping[str, str]) -> None:
         self._topic = topic
         self._failed: list[KafkaError] = []
         try:
-            self._producer = Producer({**_SETTINGS, **settings, "on_delivery": self._report})
+            self.producer = Producer({**_SETTINGS, **settings, "on_delivery": self._report})
         except KafkaException as error:
             raise ConnectorError(f"Kafka's client cannot be made: {error.args[0].str()}") from None
         self._wait_for_topic()
 
     def send(self, batch: pa.RecordBatch, headers: Headers) -> None:
         """Hand the records to the producer, waiting where it has as many as it may keep."""
-        produce, topic = self._producer.produce, self._topic
+        produce, topic = self.producer.produce, self._topic
         for key, value in zip(batch.column("key").to_pylist(), batch.column("value").to_pylist(), strict=True):
             while True:
                 try:
                     produce(topic, value, key, headers=headers)
                     break
                 except BufferError:
-                    self._producer.poll(_FULL_SECONDS)
+                    self.producer.poll(_FULL_SECONDS)
                 except KafkaException as error:
-                    raise self._refused(error.args[0], 1) from None
-        self._producer.poll(0)
-        self._raise_failure()
+                    raise self.refused(error.args[0], 1) from None
+        self.producer.poll(0)
+        self.raise_failure()
 
     def finish(self) -> None:
         """Wait until the broker has answered for all records."""
-        self._producer.flush()
-        self._raise_failure()
+        self.producer.flush()
+        self.raise_failure()
 
     def _wait_for_topic(self) -> None:
         """Wait for the topic's partitions, which a broker may be about to create."""
         deadline = time.monotonic() + _ANSWER_SECONDS
         while True:
             try:
-                error = self._producer.list_topics(self._topic, timeout=_ANSWER_SECONDS).topics[self._topic].error
+                error = self.producer.list_topics(self._topic, timeout=_ANSWER_SECONDS).topics[self._topic].error
             except KafkaException as raised:
                 error = raised.args[0]
             if error is None:
                 return
             if time.monotonic() > deadline:
-                raise self._refused(error)
+                raise self.refused(error)
             time.sleep(_RETRY_SECONDS)
 
     def _report(self, error: KafkaError | None, _message: Message) -> None:
         if error is not None:
             self._failed.append(error)
 
-    def _raise_failure(self) -> None:
+    def raise_failure(self) -> None:
+        """Raise the first failure that the broker has reported, if there is one."""
         if self._failed:
-            raise self._refused(self._failed[0], len(self._failed))
+            raise self.refused(self._failed[0], len(self._failed))
 
-    def _refused(self, error: KafkaError, count: int = 0) -> ConnectorError:
+    def refused(self, error: KafkaError, count: int = 0) -> ConnectorError:
+        """The error to raise where the broker does not take so many records."""
         records = f"{count:,} records" if count > 1 else "a record" if count else "records"
-        return ConnectorError(f"Kafka did not take {records} for topic {self._topic!r}: {error.str()}")
+        kind = SinkOutageError if may_pass(error) else ConnectorError
+        return kind(f"Kafka did not take {records} for topic {self._topic!r}: {error.str()}")

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException, TopicPartition
 
-from watersmeet.errors import ConnectorError
-from watersmeet.records.kafka import KafkaRecords, message_records, new_consumer, offset_of, raise_unless_passing
+from watersmeet.records.kafka import (
+    KafkaRecords,
+    answering,
+    message_records,
+    new_consumer,
+    offset_of,
+    raise_unless_passing,
+)
 
 #: How long a call waits for records: as long as it may take to see more of them together.
 _WAIT_SECONDS = 0.02
 _MOST_RECORDS = 20_000
-_PATIENCE_SECONDS = 120.0
+_PATIENCE_SECONDS = 30.0
 _ANSWER_SECONDS = 10.0
 
 
@@ -53,7 +58,7 @@ class KafkaTopic:
 
 def _positions_since(consumer: Consumer, topic: KafkaTopic) -> Iterator[tuple[int, int]]:
     partitions = partitions_of(consumer, topic.name)
-    with _answers(topic.name):
+    with answering(topic.name):
         asked = [TopicPartition(topic.name, number, topic.since) for number in partitions]
         found = asked if topic.since == OFFSET_END else consumer.offsets_for_times(asked, timeout=_ANSWER_SECONDS)
         for each in found:
@@ -81,7 +86,7 @@ class KafkaTail:
     def poll(self) -> list[KafkaRecords]:
         """Return the records that have come, those of all partitions together; waits for some milliseconds.
 
-        Raises ``ConnectorError`` if records are gone, the broker refuses, or none has answered for two minutes.
+        Raises ``ConnectorError`` if records are gone, the broker refuses, or none has answered for half a minute.
         """
         messages = []
         for message in self._consumer.consume(_MOST_RECORDS, _WAIT_SECONDS):
@@ -115,25 +120,14 @@ class KafkaTail:
 
 def partitions_of(consumer: Consumer, topic: str) -> list[int]:
     """The numbers of a topic's partitions; ``ConnectorError`` if the broker does not say."""
-    with _answers(topic):
+    with answering(topic):
         found = consumer.list_topics(topic, timeout=_ANSWER_SECONDS).topics[topic]
         if found.error is not None:
             raise KafkaException(found.error)
         return sorted(found.partitions)
 
 
-@contextmanager
-def _answers(topic: str) -> Iterator[None]:
-    try:
-        yield
-    except KafkaException as error:
-        raise ConnectorError(
-            f"Kafka did not say which records topic {topic} has: {error.args[0].str()}",
-            hint="is the broker running? The query can be resumed",
-        ) from None
-
-
-# The broker answers after some milliseconds with all that has come, not at each record: under load it would do little
+# The broker answering after some milliseconds with all that has come, not at each record: under load it would do little
 # else.  What has been read ahead is kept until it is taken.
 _FOLLOWING: dict[str, str | int | bool] = {
     "enable.partition.eof": False,

@@ -12,11 +12,19 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.logger import PySparkLogger
 
 from watersmeet import errors
-from watersmeet.errors import BindError, CheckpointError, WatersmeetError
+from watersmeet.errors import (
+    BindError,
+    CheckpointError,
+    LostProcessError,
+    OutageError,
+    SinkOutageError,
+    WatersmeetError,
+)
+from watersmeet.filesystems import is_unreachable, reason_of
 from watersmeet.settings.secrets import hide
 
 _log = logging.getLogger(__name__)
-_KNOWN_ERROR = re.compile(r"watersmeet\.errors\.(\w+): (.*?)(?=\n\s*at |\n\n|\Z)", re.DOTALL)
+_KNOWN_ERROR = re.compile(r"watersmeet\.errors\.(\w+): (.*?)(?=\n\s*at |\n\n|\n SQLSTATE: |\Z)", re.DOTALL)
 # py4j's first line names a call; what Java raised follows it
 _CALL = re.compile(r"An error occurred while calling [\w.:$]+\n: ")
 # ... or nothing, if the JVM ended meanwhile
@@ -30,6 +38,13 @@ _DEAD_WORKER = re.compile(
     r"|Exception: (?:Broken pipe|Connection reset)[^\n]*\n"
     r"(?:\s+at java\.base/[^\n]*\n)*\s+at org\.apache\.spark\.api\.python\."
 )
+_LOST_EXECUTOR = re.compile(r"ExecutorLostFailure|Remote RPC client disassociated|executor \S+ exited|SlaveLost")
+# What Kafka's Java client raises where no broker answers, or where the one that leads a partition is not there.
+_KAFKA_UNREACHABLE = re.compile(
+    r"org\.apache\.kafka\.common\.errors\.(?:Timeout|Disconnect|Network|NotEnoughReplicas\w*|NotLeaderOrFollower"
+    r"|LeaderNotAvailable|BrokerNotAvailable|ReplicaNotAvailable|Coordinator\w+|KafkaStorage)Exception"
+)
+_KAFKA_WRITERS = re.compile(r"org\.apache\.spark\.sql\.kafka010\.Kafka\w*Writ")
 _RESUME = "its checkpoint is kept, so the query can be resumed"
 
 
@@ -75,21 +90,35 @@ def translate(error: BaseException, name: str) -> WatersmeetError:
         )
     if (known := known_error(text)) is not None:
         return known
+    if kafka_is_unreachable(text) or is_unreachable(text):
+        kind = SinkOutageError if _KAFKA_WRITERS.search(text) else OutageError
+        waits_for = f"a file system: {reason_of(text)}" if is_unreachable(text) and reason_of(text) else ""
+        hint = _RESUME[0].upper() + _RESUME[1:]
+        return kind(f"query {name} failed: {cause_of(text)}", hint=hint, waits_for=waits_for)
     if _is_end_of_jvm(error, text):
-        return WatersmeetError(
+        return LostProcessError(
             f"query {name} ended: Spark's JVM has ended",
             hint=f"did it run out of memory (spark.driver.memory)? {_RESUME[0].upper()}{_RESUME[1:]}",
         )
     if _DEAD_WORKER.search(text):
-        return WatersmeetError(
+        return LostProcessError(
             f"query {name} failed: a Python worker died, perhaps because memory ran out",
             hint="read smaller batches (such as max_files_per_trigger), set SETTINGS worker_memory = '1GB', or use "
             f"fewer cores; {_RESUME}, and failure.log holds Spark's text",
         )
+    if _LOST_EXECUTOR.search(text):
+        return LostProcessError(
+            f"query {name} failed: an executor was lost", hint=f"failure.log tells which; {_RESUME}"
+        )
     return WatersmeetError(
-        f"query {name} failed: {_cause(text)}",
+        f"query {name} failed: {cause_of(text)}",
         hint="its checkpoint is kept, with failure.log; once the cause is fixed, the query can be resumed",
     )
+
+
+def kafka_is_unreachable(text: str) -> bool:
+    """Whether Spark's text says that Kafka's Java client reached no broker."""
+    return _KAFKA_UNREACHABLE.search(text) is not None
 
 
 def known_error(text: str) -> WatersmeetError | None:
@@ -111,7 +140,7 @@ def _is_end_of_jvm(error: BaseException, text: str) -> bool:
     return isinstance(error, Py4JError) and _UNANSWERED_CALL.fullmatch(text.strip()) is not None
 
 
-def _cause(text: str) -> str:
+def cause_of(text: str) -> str:
     """The most informative line of a stack: Python's last error, else the innermost cause, else the first line."""
     text = _CALL.sub("Caused by: ", text)
     python = re.findall(r"^(?:\w+\.)*(\w*(?:Error|Exception): .+)$", text, re.MULTILINE)

@@ -11,6 +11,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from watersmeet.plan.physical_plan import PhysicalPlan
 from watersmeet.runtime.checkpoint import Checkpoint
+from watersmeet.runtime.outages import Outages
 from watersmeet.settings.seek import Seek, Starts
 
 if TYPE_CHECKING:
@@ -22,12 +23,14 @@ if TYPE_CHECKING:
 class Output:
     """Where results go: the ``target`` is a stream, ``query`` the name of the query that feeds it.
 
-    ``write`` takes each batch's rows, its number, and a key that identifies query and batch.
+    ``write`` takes each batch's rows, its number, and a key that identifies query and batch.  ``reach`` raises
+    ``SinkOutageError`` if the target is known not to answer now.
     """
 
     query: str
     target: str
     write: Callable[[DataFrame, int, str], object]
+    reach: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +41,7 @@ class Job:
     begun (None: Spark's checkpoint keeps that).  ``limits_batches`` is set if a batch may leave out rows that are
     there.  ``outputs`` has one for each query of the plan.  ``live_sink`` opens the target of a query in real time.
     ``keep_side_rows`` takes number and key of a batch that has been written.  ``frontier_lag`` is set if the target
-    stores the query's frontier.
+    stores the query's frontier.  ``outages`` waits where another system cannot be reached.
     """
 
     name: str
@@ -49,6 +52,7 @@ class Job:
     live_sink: Callable[[], LiveSink]
     keep_side_rows: Callable[[int, str], None]
     checkpoint: Checkpoint
+    outages: Outages
     frontier_lag: int | None = None
 
 
@@ -77,7 +81,7 @@ class Host(Protocol):
         """The error to report for one with which Spark's query ended."""
 
     def starts_again(self, error: Exception) -> bool:
-        """Whether a Spark query that failed should be followed by another one."""
+        """Whether a Spark query that failed, not by an outage, should be followed by another one."""
 
 
 def batch_key(name: str, checkpoint_id: str, batch: int) -> str:

@@ -38,6 +38,7 @@ class MicroBatches:
     def start(self, *, limited: bool, available_now: bool, declares_end: bool = False) -> Run:
         """Start one Spark query on the checkpoint."""
         job, spark, settings = self._job, self._spark, self._job.plan.query.settings
+        self._write_error = None  # that of a run before this one
         stored = job.checkpoint.read_plan()
         buckets = buckets_of(spark, stored, settings.buckets)
         seek = stored.seek if stored is not None else resolve(spark, settings.seek_to)

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from watersmeet.errors import CheckpointError, WatersmeetError
+from watersmeet.errors import CheckpointError, OutageError, WatersmeetError
 from watersmeet.plan.worker_specs import time_units
 from watersmeet.runtime.failures import translate
 from watersmeet.runtime.idle_inputs import IdleWatch
@@ -87,6 +87,7 @@ class RunningQuery:
     def stop(self) -> None:
         """Stop, and abandon the current batch; the checkpoint is kept."""
         self._stopping.set()
+        self._job.outages.stop()
         if self._query is not None:
             try:
                 self._query.stop()
@@ -101,6 +102,7 @@ class RunningQuery:
             batches=self._batches,
             rows_out=self._rows_out,
             last_batch_ms=self._last_batch_ms,
+            waiting=self._job.outages.waiting,
             units=time_units(self._job.plan),
         )
 
@@ -132,6 +134,12 @@ class RunningQuery:
 
     def _start(self, *, limited: bool, available_now: bool, declares_end: bool = False) -> None:
         """Start one Spark query on the checkpoint."""
+
+        def again() -> None:
+            declares = declares_end and not self._job.checkpoint.has_ended()
+            self._start(limited=limited, available_now=available_now, declares_end=declares)
+
+        self._start_again = again
         self._run = self._host.start(limited=limited, available_now=available_now, declares_end=declares_end)
         self._query = self._run.query
         if self._stopping.is_set():  # stop() came while this run started, and may have reached only the one before
@@ -143,15 +151,15 @@ class RunningQuery:
             if self._mode is QueryMode.BOUNDED and not self._stopping.is_set():
                 if not self._has_ended:
                     self._has_ended = True
-                    self._start(limited=False, available_now=True, declares_end=True)
-                    self._watch()
+                    self._start_last_run()
+                    self._watch_runs()
                 if not self._stopping.is_set():
                     self._job.checkpoint.seal()
-        except WatersmeetError as error:
-            self._error = error
         except Exception as error:  # noqa: BLE001 - no failure may look like a success
-            if not self._stopping.is_set():
-                self._error = self._explain(error)
+            # a stop ends a wait, and what Spark does
+            is_ended_by_stop = isinstance(error, OutageError) or not isinstance(error, WatersmeetError)
+            if not (self._stopping.is_set() and is_ended_by_stop):
+                self._error = error if isinstance(error, WatersmeetError) else self._explain(error)
         finally:
             self._end_run()
             self._keep_counters()
@@ -180,16 +188,46 @@ class RunningQuery:
             _log.debug("failure.log could not be written: %s", second)
         return translate(cause, self.name)
 
+    def _start_last_run(self) -> None:
+        """Start the run that processes the end of input."""
+        try:
+            self._start(limited=False, available_now=True, declares_end=True)
+        except OutageError as error:
+            self._begin_again(error)
+
     def _watch_runs(self) -> None:
         """Follow the Spark query, and those that follow it where it fails but may go on."""
         while True:
             try:
                 return self._watch()
-            except Exception as error:
-                if self._stopping.is_set() or not self._host.starts_again(error):
-                    raise
-                _log.warning("%s: a run has failed, and begins again where it last committed", self.name)
-                self._start(limited=False, available_now=False)
+            except Exception as error:  # noqa: BLE001 - raised again if no run follows
+                self._begin_again(error)
+
+    def _begin_again(self, error: Exception) -> None:
+        """Start a run after one that has failed, where that may help; else raise what is to be reported."""
+        if self._stopping.is_set():
+            raise error
+        outage = self._outage(error)
+        if outage is None:
+            if not self._host.starts_again(error):
+                raise error
+            _log.warning("%s: a run has failed, and begins again where it last committed", self.name)
+        while True:
+            if outage is not None:
+                self._job.outages.wait(outage)
+            try:
+                for output in self._job.outputs:
+                    output.reach()
+                self._start_again()
+                return self._job.outages.reached()
+            except OutageError as again:
+                outage = again
+
+    def _outage(self, error: Exception) -> OutageError | None:
+        """The outage by which a run has failed; None if it failed otherwise."""
+        cause = self._host.cause(error)
+        found = cause if isinstance(cause, WatersmeetError) else translate(cause, self.name)
+        return found if isinstance(found, OutageError) else None
 
     def _watch(self) -> None:
         """Follow the Spark query until it ends; meanwhile, report idle inputs to it."""
@@ -208,6 +246,7 @@ class RunningQuery:
 
     def _take_progress(self, query: StreamingQuery) -> None:
         for progress in self._progress.new(query):
+            self._job.outages.has_run()
             counters = counters_of(progress)
             if not counters:  # a trigger that found nothing
                 continue

@@ -82,7 +82,7 @@ class Report(RowCounts):
     """Counts since the query began, over restarts, and the size of its state; rows are counted over all operators.
 
     ``batches`` and ``rows_out`` count this run alone.  ``operators`` has each operator by its name, and ``counters``
-    what single kernels count (``join_1.NAME``).
+    what single kernels count (``join_1.NAME``).  ``waiting`` says for which system the query waits, and why.
     """
 
     batches: int = 0
@@ -90,6 +90,7 @@ class Report(RowCounts):
     state_rows: int = 0
     state_bytes: int = 0
     last_batch_ms: int = 0
+    waiting: str = ""
     operators: Mapping[str, OperatorReport] = field(default_factory=dict)
     counters: Counts = field(default_factory=dict)
 
@@ -100,6 +101,7 @@ def report_of(
     batches: int,
     rows_out: int,
     last_batch_ms: int,
+    waiting: str = "",
     units: Mapping[str, TimeUnit] | None = None,
 ) -> Report:
     """The report that a query's counters (``OPERATOR.NAME`` or ``OPERATOR.NAME.INPUT``) add up to.
@@ -120,6 +122,7 @@ def report_of(
         state_rows=sum(each.state_rows for each in operators.values()),
         state_bytes=sum(each.state_bytes for each in operators.values()),
         last_batch_ms=last_batch_ms,
+        waiting=waiting,
         operators=operators,
         counters=kernel_counters(counters),
         **by_input,

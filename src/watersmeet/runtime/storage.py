@@ -1,6 +1,6 @@
 """The driver's small file operations on any file system that Spark can reach, through Hadoop's API.
 
-Every method raises ``ConnectorError`` if the file system is unreachable or refuses the operation.
+Every method raises ``OutageError`` if the file system is unreachable, and ``ConnectorError`` if it refuses.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from watersmeet.errors import ConnectorError
-from watersmeet.filesystems import is_object_store
+from watersmeet.errors import ConnectorError, OutageError
+from watersmeet.filesystems import is_object_store, is_unreachable, reason_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -46,7 +46,11 @@ def _as_connector_error(
             if exception.getClass().getName() == _CHECKSUM_FAILURE:
                 raise DamagedFileError(f"{path} does not match the checksum that was stored beside it") from None
             reason = str(exception.toString()).partition(": ")[2] or str(exception.toString())
-            raise ConnectorError(f"{path} cannot be used: {reason.splitlines()[0]}") from None
+            said = f"{path} cannot be used: {reason.splitlines()[0]}"
+            if is_unreachable(str(error)):
+                known = reason_of(str(error))
+                raise OutageError(said, waits_for=f"{path}: {known}" if known else "") from None
+            raise ConnectorError(said) from None
 
     return wrapper
 

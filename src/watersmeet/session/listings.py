@@ -38,7 +38,7 @@ def _query_row(query: RunningQuery) -> tuple[str, ...]:
     furthest = max(report.operators.values(), key=lambda each: each.lag or 0, default=None)
     return (
         query.name,
-        "running" if query.is_active else "ended",
+        (report.waiting or "running") if query.is_active else "ended",
         *map(str, counts),
         "" if furthest is None else furthest.lag_text,
         query.checkpoint,

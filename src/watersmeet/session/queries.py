@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -19,6 +20,7 @@ from watersmeet.plan.lineage import event_time_output
 from watersmeet.plan.physical_plan import PhysicalPlan
 from watersmeet.runtime.checkpoint import Checkpoint
 from watersmeet.runtime.job import Job, Output
+from watersmeet.runtime.outages import Outages
 from watersmeet.runtime.query import RunningQuery, start_query
 from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.runtime.real_time.checks import check_real_time
@@ -121,6 +123,7 @@ class Queries:
         stored = self.checkpoint(name, checkpoint)
         stores_frontier = first.target.derived and first.target.connector == EMBEDDED
         time = event_time_output(plan.query) if stores_frontier else None
+        outages = Outages(name, plan.query.settings)
         return Job(
             name=name,
             plan=plan,
@@ -132,10 +135,11 @@ class Queries:
                 live=spark if plan.query.settings.is_real_time else None,
             ),
             limits_batches=self._streams.limit_batches(plan),
-            outputs=tuple(self._output(*each, show) for each in zip(plan.queries, targets, strict=True)),
+            outputs=tuple(self._output(*each, show, outages) for each in zip(plan.queries, targets, strict=True)),
             live_sink=lambda: registry.open_live_sink(first.target, self._workspace, plan, first.columns, show),
             keep_side_rows=self._keeper_of_side_rows(plan, stored),
             checkpoint=stored,
+            outages=outages,
             frontier_lag=None if time is None else time[2],
         )
 
@@ -165,14 +169,15 @@ class Queries:
         """The name of queries that run as one, by their own names, kept and numbered as that of an INSERT."""
         return self._names.name_for(set_name(names), source)
 
-    def _output(self, plan: PhysicalPlan, target: QueryTarget, show: console.Show) -> Output:
+    def _output(self, plan: PhysicalPlan, target: QueryTarget, show: console.Show, outages: Outages) -> Output:
         """Where a query's results go, and what writes each batch."""
-        sink = registry.open_sink(target.target, self._workspace, changelog=plan.weighted, show=show)
+        stream = target.target
+        sink = registry.open_sink(stream, self._workspace, changelog=plan.weighted, show=show, tried=outages.tried)
 
         def write(frame: DataFrame, batch_id: int, key: str) -> object:
-            return sink.write(to_columns(frame, target.target, target.columns), batch_id, key)
+            return sink.write(to_columns(frame, stream, target.columns), batch_id, key)
 
-        return Output(target.query, target.target.name, write)
+        return Output(target.query, stream.name, write, partial(registry.reach_sink, self._spark, stream))
 
     def _keeper_of_side_rows(self, plan: PhysicalPlan, checkpoint: Checkpoint) -> Callable[[int, str], None]:
         """What keeps the late and evicted rows of a batch, if the query wants it."""

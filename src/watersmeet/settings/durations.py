@@ -48,3 +48,11 @@ def seconds(value: object) -> object:
     if unit not in _SECONDS or number.startswith("-"):
         raise ValueError("write a number and a unit, such as '30 seconds'")
     return float(number) * _SECONDS[unit]
+
+
+def duration_text(seconds: float) -> str:
+    """A duration in words, in the largest unit of which it is a whole number: ``10 minutes``, ``90 seconds``."""
+    whole = [name for name, size in _SECONDS.items() if size > 1 and seconds >= size and seconds % size == 0]
+    unit = whole[-1] if whole else "SECOND"
+    number = seconds / _SECONDS[unit]
+    return f"{number:g} {unit.lower()}{'' if number == 1 else 's'}"

@@ -90,6 +90,12 @@ class QuerySettings(BaseModel):
     """The memory of one worker process in bytes, written ``'600MB'``; beyond it, state lies on disk and batches are
     taken in pieces.  By default a share of what the machine or the container has."""
 
+    sink_retry: Annotated[float, Field(ge=0)] = 60.0
+    """Seconds for which results are tried to be written again where their target cannot be reached; written
+    ``'10 minutes'``."""
+    source_retry: Annotated[float, Field(ge=0)] = 60.0
+    """The same for what the query reads, and for the file system of its checkpoint."""
+
     @property
     def limits_joins(self) -> bool:
         """Whether joins may evict rows, or stop at a number of rows of a key."""
@@ -105,7 +111,10 @@ class QuerySettings(BaseModel):
         """How many rows a hybrid operator keeps in memory; None if only their bytes are bounded."""
         return DEFAULT_HOT_KEYS if self.max_hot_keys is None and self.max_hot_bytes is None else self.max_hot_keys
 
-    @field_validator("allowed_lateness", "join_ttl", "idle_timeout", "trigger", "epoch", mode="before")
+    @field_validator(
+        *("allowed_lateness", "join_ttl", "idle_timeout", "trigger", "epoch", "sink_retry", "source_retry"),
+        mode="before",
+    )
     @classmethod
     def _seconds(cls, value: object) -> object:
         return seconds(value)

@@ -32,6 +32,7 @@ from watersmeet.runtime.dataflow import Source
 from watersmeet.runtime.failures import translate
 from watersmeet.runtime.job import Job, Output
 from watersmeet.runtime.metrics import ProgressReader, counters_of
+from watersmeet.runtime.outages import Outages
 from watersmeet.runtime.real_time.operator_task import EPOCH
 from watersmeet.runtime.real_time.run import RealTime
 from watersmeet.runtime.real_time.sinks import LiveSink, RunName
@@ -145,6 +146,7 @@ class LiveRig(Rig):
             live_sink=lambda: LiveSink(self._sink),
             keep_side_rows=lambda batch, key: None,
             checkpoint=self._checkpoint,
+            outages=Outages(self._name, self.plan.query.settings),
         )
 
     def _sources(self, spark: SparkSession, limited: bool, seek: Seek | None, _: object) -> dict[str, Source]:
