@@ -19,7 +19,6 @@ from watersmeet.cli.main import app
 from watersmeet.cli.parameters import UsageError
 from watersmeet.cli.restarts import Ending, Restarts, require_repeatable
 from watersmeet.cli.supervisor import supervise
-from watersmeet.lookup.retry import OnError, RetryPolicy
 from watersmeet.sql.parse import parse
 
 OUTAGE = Ending(1, 5, "SinkOutageError", "the database is down", 0)
@@ -147,7 +146,7 @@ with reporting([]), interruptible() as interrupt:
 def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Jobs that end as ``KINDS`` says, one after the other; what they were given is in the file."""
     monkeypatch.setattr(supervisor, "_MAIN", _JOB)
-    monkeypatch.setattr(restarts, "_PAUSES", RetryPolicy(on_error=OnError.RETRY, first_pause=0.01))
+    monkeypatch.setattr(restarts, "_FIRST_PAUSE", 0.01)
     return tmp_path / "log"
 
 

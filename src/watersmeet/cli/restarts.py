@@ -20,7 +20,6 @@ from watersmeet.errors import (
     SqlSyntaxError,
     UnsupportedError,
 )
-from watersmeet.lookup.retry import OnError, RetryPolicy
 
 if TYPE_CHECKING:
     from watersmeet.sql.statements import Statement
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 DEFAULT_RESTARTS = 10
 #: A run that lasted this long was healthy: what came before it no longer counts.
 HEALTHY_SECONDS = 600.0
-_PAUSES = RetryPolicy(on_error=OnError.RETRY, first_pause=2.0, longest_pause=120.0)
+_FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 120.0
 #: They come again however often the job is started.
 _LASTING = (
     *(SqlSyntaxError, BindError, PlanError, UnsupportedError, ConfigError, CatalogError, CheckpointError, LimitError),
@@ -76,7 +75,7 @@ class Restarts:
         if self.why_not(ending):
             return None
         self.in_a_row += 1
-        self._last, self._pauses = ending, self._pauses or _PAUSES.pauses()
+        self._last, self._pauses = ending, self._pauses or _new_pauses()
         return next(self._pauses)
 
     def why_not(self, ending: Ending) -> str:
@@ -91,6 +90,12 @@ class Restarts:
         if self.in_a_row >= self.most:
             return f"it was started again {self.most} times in a row"
         return ""
+
+
+def _new_pauses() -> Iterator[float]:
+    from watersmeet.lookup.retry import OnError, RetryPolicy
+
+    return RetryPolicy(on_error=OnError.RETRY, first_pause=_FIRST_PAUSE, longest_pause=_LONGEST_PAUSE).pauses()
 
 
 def require_repeatable(statements: Sequence[Statement], *, bounded: bool) -> None:

@@ -25,7 +25,7 @@ class KafkaConnector(StoredConnector, SinkConnector):
     ``kafka.*`` those of Kafka's client. As a source, each partition has its own frontier; a query without a checkpoint
     begins at ``starting`` (``earliest``, the default, or ``latest``), and ``max_offsets_per_trigger`` limits the
     records of a micro-batch. In a changing stream a record without a value is a delete. As a sink, it writes at least
-    once and marks repeats by headers, or with ``delivery = 'exactly_once'`` each batch in a transaction; ``key`` names
+    once and marks repeats by headers; if ``delivery`` is ``exactly_once``, each batch in a transaction. ``key`` names
     the columns of the record's key. With a PRIMARY KEY it writes upserts and deletes; with ``changelog`` it appends
     each change with its ``_tp_delta``.
     """
