@@ -15,7 +15,7 @@ from watersmeet.engine.rescale import rescaled, stays
 from watersmeet.engine.specs import OperatorSpec
 from watersmeet.errors import CheckpointError
 from watersmeet.state.manifest import Manifest, decode_manifest, read_manifest
-from watersmeet.state.segments import read_segment
+from watersmeet.state.segments import read_segment, write_segment
 from watersmeet.state.store import MemoryStore
 from watersmeet.testing.expressions import hash_values
 from watersmeet.testing.harness import Harness, StepInput, load_script
@@ -155,16 +155,13 @@ def test_rows_of_a_hot_key_come_home_and_copies_go(phase: Phase) -> None:
     away = [number for number in range(3) if number != home]
     wanted = relations(spec, stores)
     for number in away:  # the rows of the other buckets become those of key 0
-        for segment in manifests[number].segments:
+        segments, manifests[number].segments = manifests[number].segments, []
+        for segment in segments:
             rows = read_segment(stores[number], segment)
             name = "a:k" if segment.relation == "left" else "b:k"
             place = rows.column_names.index(name)
             zeros = rows.set_column(place, rows.schema.field(place), pa.array([0] * rows.num_rows, pa.int32()))
-            (chunk,) = (key for key in stores[number] if segment.id in key)
-            sink = pa.BufferOutputStream()
-            with pa.ipc.new_stream(sink, zeros.schema) as writer:
-                writer.write_table(zeros)
-            stores[number][chunk] = sink.getvalue().to_pybytes()
+            manifests[number].segments.append(write_segment(stores[number], "zeros", segment.relation, zeros))
     (key,) = hashes_of(pa.table({"a:k": pa.array([0], pa.int32())}), spec.hashed[0], {}, hash_values).tolist()
     after = with_buckets(spec, 2)
     hot = {key: HotKey(0, phase)}
