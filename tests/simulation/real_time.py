@@ -45,7 +45,7 @@ class RealTimeSimulation(Harness):
         self._machine = Machine()
         self._workers = [Worker(number, self._machine, 1 << 30) for number in range(decisions.number(1, 3))]
         self._steps = decisions.number(1, 4)
-        self._rate = decisions.one_of([0.0, 0.002, 0.01])
+        self._rate = decisions.one_of([0.0, 0.01, 0.04])
         self._faults_left = decisions.number(0, 8)
         self._disk = SimulatedDisk(lambda operation: self._fault(f"a {operation} fails"))
         self._runs: list[RunStart] = []

@@ -69,7 +69,7 @@ class Simulation(Harness):
         self._workers = [
             Worker(number, decisions.one_of(self._machines), keyed_bytes) for number in range(decisions.number(1, 4))
         ]
-        rate = decisions.one_of([0.0, 0.005, 0.02, 0.05])
+        rate = decisions.one_of([0.0, 0.02, 0.06, 0.15])
         self._executors = Executors(decisions, self._workers, rate, decisions.number(1, 12))
         self._disk = SimulatedDisk(lambda operation: self._executors.fault(f"a {operation} fails", rate / 4))
         self._versions = StateVersions()
