@@ -5,7 +5,6 @@ Each is a patch of one function.  ``python -m tests.simulation.planted`` prints 
 
 from __future__ import annotations
 
-import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -18,7 +17,7 @@ import pytest
 from tests.simulation import tasks
 from tests.simulation.run import simulate
 from tests.simulation.state import AttemptStore, Place, StateVersions
-from watersmeet.engine import bucket_step, hot_key_decision, outbox, pack, unpack
+from watersmeet.engine import bucket_step, hot_key_decision, outbox, pack
 from watersmeet.engine.bucket_step import run_step
 from watersmeet.engine.frames import Frame, FrameKind
 from watersmeet.engine.hot_keys import Entry, HotKeys, Phase
@@ -27,7 +26,6 @@ from watersmeet.engine.late_rows import late_bounds, split_late_rows
 from watersmeet.engine.outbox import frontier_marks
 from watersmeet.engine.routing import key_hashes
 from watersmeet.engine.segment_log import apply_result
-from watersmeet.engine.unpack import write_side_rows
 from watersmeet.kernels.api import FOREVER, NEVER, StepResult
 from watersmeet.runtime import exchange, hot_key_files
 from watersmeet.runtime.hot_key_files import HotKeyFiles
@@ -156,16 +154,6 @@ def spread_rows_go_round_by_their_number(patch: Patch) -> None:
 @_fault
 def copies_of_hot_rows_are_not_sent(patch: Patch) -> None:
     patch.setattr(pack, "rows_to_copy", lambda hashes, keys, input: None)
-
-
-@_fault
-def side_files_are_named_by_chance(patch: Patch) -> None:
-    names = itertools.count()
-
-    def elsewhere(rows: pa.Table, path: str) -> None:
-        write_side_rows(rows, path.replace(".", f"-{next(names)}."))
-
-    patch.setattr(unpack, "write_side_rows", elsewhere)
 
 
 @_fault
