@@ -48,6 +48,7 @@ class Actor:
         self._is_killed = True
         while not self.has_ended:
             self.resume()
+        self.error = None  # its traceback holds this actor, and all that it worked with
 
     def pause(self) -> None:
         """Wait until ``resume``; raises ``Killed`` if it is to end."""

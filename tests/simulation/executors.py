@@ -107,6 +107,7 @@ class Executors:
         if not _is_of_disk(actor.error) or failures[number] == _MOST_FAILURES:
             raise actor.error
         self._decisions.note(f"  {actor.name} failed: {str(actor.error).splitlines()[0]}")
+        actor.error = None
         due.append(number)
 
     def _strike(self, attempt: _Attempt, running: list[_Attempt], due: list[int]) -> None:

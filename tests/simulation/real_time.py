@@ -190,6 +190,7 @@ class RealTimeSimulation(Harness):
         self._leave(others)
         if isinstance(actor.error, OSError) or isinstance(actor.error.__context__, OSError):
             self._decisions.note(f"  {actor.name} failed: {str(actor.error).splitlines()[0]}")
+            actor.error = None
             raise EpochFailedError
         raise actor.error
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -15,7 +14,8 @@ class Machine:
     """A disk that the workers of one machine share; whatever is on it may be gone or torn at any time."""
 
     def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="watersmeet-machine-"))
+        self._disk = tempfile.TemporaryDirectory(prefix="watersmeet-machine-", ignore_cleanup_errors=True)
+        self.folder = Path(self._disk.name)
 
     def damage(self, decisions: Decisions) -> None:
         """Delete a file, or leave only its beginning."""
@@ -35,7 +35,7 @@ class Machine:
 
     def remove(self) -> None:
         """Delete everything."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._disk.cleanup()
 
 
 class Worker:
