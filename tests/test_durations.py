@@ -36,6 +36,12 @@ def test_other_texts(text: str) -> None:
         split_duration(text)
 
 
+def test_nothing_needs_no_unit_and_less_is_refused() -> None:
+    assert seconds("0") == seconds("0 s") == 0
+    with pytest.raises(ValueError, match="a duration is not negative"):
+        seconds("-1 minutes")
+
+
 def test_units_and_values_that_are_not_text() -> None:
     assert unit_of("parsec") is None
     assert seconds(2.5) == 2.5

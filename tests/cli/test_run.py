@@ -241,6 +241,11 @@ def test_bounded_and_drain_exclude_each_other(job: str) -> None:
     assert (result.exit_code, result.stderr.splitlines()[0]) == (2, "--bounded and --drain exclude each other")
 
 
+def test_restarts_are_counted_where_there_are_some(job: str) -> None:
+    result = RUNNER.invoke(app, ["run", job, "--max-restarts", "3"])
+    assert (result.exit_code, result.stderr) == (2, "--max-restarts is for --restart-on-failure\n")
+
+
 def test_a_checkpoint_needs_a_name(job: str) -> None:
     result = RUNNER.invoke(app, ["run", job, "--checkpoint", ""])
     assert (result.exit_code, result.stderr) == (2, "--checkpoint names no folder\n")

@@ -83,12 +83,12 @@ def rows_are_late_by_the_frontier_after_the_batch(patch: Patch) -> None:
 
 
 @_fault
-def the_frontier_is_that_of_the_fastest_partition(patch: Patch) -> None:
-    def fastest(self: Manifest, input: int) -> tuple[bool, int]:
-        parts = self.parts.get(input, {}).values()
-        return not parts, max((part.frontier for part in parts), default=NEVER)
+def rows_of_one_time_have_no_order(patch: Patch) -> None:
+    def same(rows: pa.Table, sequence: str, seen: int) -> pa.Table:
+        places = pa.array([b""] * rows.num_rows, pa.binary())
+        return rows.set_column(rows.column_names.index(sequence), sequence, places)
 
-    patch.setattr(Manifest, "input_frontier", fastest)
+    patch.setattr(pack, "_number_within_place", same)
 
 
 @_fault

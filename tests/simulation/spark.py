@@ -1,4 +1,4 @@
-"""What tasks ask Spark and the machine: which batch this is, and the time."""
+"""What tasks ask Spark and the machine: which batch this is, and the time.  And segments that are merged two by two."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tests.simulation.actors import task_property
 from tests.simulation.decisions import Decisions
 from watersmeet.engine import bucket_step
 from watersmeet.runtime import exchange
-from watersmeet.state import working_sets
+from watersmeet.state import compaction_plan, working_sets
 
 
 @contextmanager
 def as_spark(decisions: Decisions) -> Iterator[None]:
-    """Let tasks ask their actor what they would ask Spark, and a clock that jumps."""
+    """Let tasks ask their actor what they would ask Spark, and a clock that jumps; few segments are enough to merge."""
     now = 0.0
 
     def monotonic() -> float:
@@ -30,4 +30,5 @@ def as_spark(decisions: Decisions) -> Iterator[None]:
         patch.setattr(exchange, "_task_property", task_property)
         patch.setattr(bucket_step, "time", clock)
         patch.setattr(working_sets, "time", clock)
+        patch.setattr(compaction_plan, "FAN_IN", 2)
         yield

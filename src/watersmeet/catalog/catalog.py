@@ -154,7 +154,7 @@ def _parse(text: str, path: Path) -> _Stored:
     if seal is Seal.WRONG:
         raise CatalogError(
             f"{path} is not what was written: its checksum is that of another content",
-            hint=f"{_RESTORE}; if you edited it on purpose, delete its checksum",
+            hint=f'{_RESTORE}; if you edited it on purpose, delete the member "checksum" in it',
         )
     try:
         return _Stored.model_validate(content)

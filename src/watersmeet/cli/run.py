@@ -52,8 +52,13 @@ RestartOnFailure = Annotated[
     ),
 ]
 MaxRestarts = Annotated[
-    int,
-    typer.Option("--max-restarts", metavar="N", min=1, help="How many restarts may follow each other."),
+    int | None,
+    typer.Option(
+        "--max-restarts",
+        metavar="N",
+        min=1,
+        help=f"How many restarts may follow each other.  [default: {DEFAULT_RESTARTS}]",
+    ),
 ]
 CheckpointFolder = Annotated[
     str | None,
@@ -72,7 +77,7 @@ def run(
     master: Master = None,
     view: ViewOption = View.AUTO,
     restart_on_failure: RestartOnFailure = False,
-    max_restarts: MaxRestarts = DEFAULT_RESTARTS,
+    max_restarts: MaxRestarts = None,
 ) -> None:
     """Run the statements of a file; queries run until Ctrl-C, or to the end of input with --bounded or --drain."""
     if bounded and drain:
@@ -81,6 +86,8 @@ def run(
         raise UsageError("a query in real time has no end: --bounded and --drain are for micro-batches")
     if checkpoint == "":
         raise UsageError("--checkpoint names no folder")
+    if max_restarts is not None and not restart_on_failure:
+        raise UsageError("--max-restarts is for --restart-on-failure")
     text = read_script(script)
 
     from watersmeet.sql.parse import parse
@@ -92,7 +99,7 @@ def run(
     if restart_on_failure:
         require_repeatable(statements, bounded=bounded)
         words = resume_words(script, mode, workspace, checkpoint, packages or (), master, view, real_time=real_time)
-        raise typer.Exit(supervise(words, text if script == STANDARD_INPUT else None, max_restarts))
+        raise typer.Exit(supervise(words, text if script == STANDARD_INPUT else None, max_restarts or DEFAULT_RESTARTS))
 
     from watersmeet.cli.progress import screen
     from watersmeet.cli.spark import session_of

@@ -38,15 +38,19 @@ def unit_of(word: str) -> str | None:
 
 
 def seconds(value: object) -> object:
-    """Convert a duration in text into seconds, and return values that are not text unchanged.
+    """Convert a duration in text into seconds, and return values that are not text unchanged; ``'0'`` needs no unit.
 
-    Raises ``ValueError`` for text that is not a duration.
+    Raises ``ValueError`` for text that is not a duration, and for a negative one.
     """
     if not isinstance(value, str):
         return value
     number, unit = split_duration(value)
-    if unit not in _SECONDS or number.startswith("-"):
+    if not unit and float(number) == 0:
+        return 0.0
+    if unit not in _SECONDS:
         raise ValueError("write a number and a unit, such as '30 seconds'")
+    if number.startswith("-"):
+        raise ValueError("a duration is not negative; write a number and a unit, such as '30 seconds'")
     return float(number) * _SECONDS[unit]
 
 
