@@ -103,7 +103,7 @@ def test_a_catalogue_that_has_changed_is_refused_unless_its_checksum_is_taken_ou
     assert refusal(Catalog(tmp_path)) == (
         f"{path} is not what was written: its checksum is that of another content\n"
         "hint: restore the file from a copy, or move it away and create the streams again; if you edited it on "
-        "purpose, delete its checksum"
+        'purpose, delete the member "checksum" in it'
     )
     del content["checksum"]
     path.write_text(json.dumps(content))
