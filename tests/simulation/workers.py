@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
+import weakref
 from functools import cache
 from pathlib import Path
 
@@ -14,8 +16,9 @@ class Machine:
     """A disk that the workers of one machine share; whatever is on it may be gone or torn at any time."""
 
     def __init__(self) -> None:
-        self._disk = tempfile.TemporaryDirectory(prefix="watersmeet-machine-", ignore_cleanup_errors=True)
-        self.folder = Path(self._disk.name)
+        self.folder = Path(tempfile.mkdtemp(prefix="watersmeet-machine-"))
+        # also where the query is refused, so that nobody ends its simulation
+        self.remove = weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
 
     def damage(self, decisions: Decisions) -> None:
         """Delete a file, or leave only its beginning."""
@@ -32,10 +35,6 @@ class Machine:
         torn = path.with_suffix(".torn")  # a process may have mapped the file: it keeps what it has
         torn.write_bytes(whole[: decisions.number(0, len(whole) - 1)])
         torn.replace(path)
-
-    def remove(self) -> None:
-        """Delete everything."""
-        self._disk.cleanup()
 
 
 class Worker:
