@@ -21,7 +21,7 @@ from watersmeet.cli.live import View
 from watersmeet.cli.main import app
 from watersmeet.cli.progress import LiveTable, PlainLines, progress_line, progress_table, screen, summary
 from watersmeet.cli.rows import out
-from watersmeet.cli.run import follow, resume_command, wait_for
+from watersmeet.cli.run import follow, resume_command, resume_words, wait_for
 from watersmeet.errors import CheckpointError
 from watersmeet.runtime.outages import Outages
 from watersmeet.runtime.query_mode import QueryMode
@@ -280,9 +280,11 @@ def test_waiting_ends_when_a_stop_is_requested() -> None:
 
 
 def test_the_resume_command_is_quoted_and_omits_defaults() -> None:
-    continuous = resume_command("my job.sql", QueryMode.CONTINUOUS, Path(".watersmeet"), None, (), None)
+    continuous = resume_command(resume_words("my job.sql", QueryMode.CONTINUOUS, Path(".watersmeet"), None, (), None))
     assert continuous == "watersmeet run 'my job.sql'"
-    full = resume_command("j.sql", QueryMode.DRAIN, Path("w"), "s3a://c/d", ("kafka",), "local[2]", View.TABLE)
+    full = resume_command(
+        resume_words("j.sql", QueryMode.DRAIN, Path("w"), "s3a://c/d", ("kafka",), "local[2]", View.TABLE)
+    )
     rest = "--workspace w --checkpoint s3a://c/d --packages kafka --master 'local[2]' --view table"
     assert full == f"watersmeet run j.sql --drain {rest}"
 

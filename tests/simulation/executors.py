@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.simulation.actors import Actor
 from tests.simulation.decisions import Decisions
+from tests.simulation.faults import Faults, is_of_disk
 from tests.simulation.workers import Worker
 
 #: So often a task may fail, as ``spark.task.maxFailures`` says.
@@ -35,22 +36,13 @@ class _Attempt:
 
 
 class Executors:
-    """All workers of a query.  Faults come with ``fault_rate`` at each pause, ``most_faults`` in all."""
+    """All workers of a query, whose attempts meet ``faults`` where they pause."""
 
-    def __init__(self, decisions: Decisions, workers: Sequence[Worker], fault_rate: float, most_faults: int) -> None:
+    def __init__(self, decisions: Decisions, workers: Sequence[Worker], faults: Faults) -> None:
         self._decisions = decisions
         self._workers = workers
-        self._fault_rate = fault_rate
-        self._faults_left = most_faults
+        self._faults = faults
         self._zombies: list[_Attempt] = []
-
-    def fault(self, what: str, rate: float | None = None) -> bool:
-        """Whether a fault happens now, at the usual rate or another one."""
-        if not self._faults_left or not self._decisions.happens(self._fault_rate if rate is None else rate):
-            return False
-        self._faults_left -= 1
-        self._decisions.note(f"  {what}")
-        return True
 
     def run(self, tasks: Sequence[Task], properties: Mapping[str, str]) -> list[list[Any]]:
         """Run a stage; return the outputs of each task's attempts that ended, of which any may be read.
@@ -80,7 +72,7 @@ class Executors:
                 running.remove(attempt)
                 attempt.worker.is_free = True
                 self._take(attempt, outputs, failures, due)
-            elif self.fault(f"a fault at {attempt.actor.name}"):
+            elif self._faults.happens(f"a fault at {attempt.actor.name}"):
                 self._strike(attempt, running, due)
         return outputs
 
@@ -100,11 +92,11 @@ class Executors:
         actor, number = attempt.actor, attempt.number
         if actor.error is None:
             outputs[number].append(actor.result)
-            if self.fault(f"the output of {actor.name} is lost for some readers"):
+            if self._faults.happens(f"the output of {actor.name} is lost for some readers"):
                 due.append(number)
             return
         failures[number] += 1
-        if not _is_of_disk(actor.error) or failures[number] == _MOST_FAILURES:
+        if not is_of_disk(actor.error) or failures[number] == _MOST_FAILURES:
             raise actor.error
         self._decisions.note(f"  {actor.name} failed: {str(actor.error).splitlines()[0]}")
         actor.error = None
@@ -164,8 +156,3 @@ class Executors:
             self._decisions.note(f"  {zombie.actor.name}, which had been given up, has ended")
             self._zombies.remove(zombie)
             zombie.worker.is_free = True
-
-
-def _is_of_disk(error: BaseException) -> bool:
-    """Whether an operation on the disk failed, which a task reports in words of its own."""
-    return isinstance(error, OSError) or isinstance(error.__context__, OSError)

@@ -16,6 +16,7 @@ from tests.real_time.epoch_harness import counted, net
 from tests.simulation.actors import Actor
 from tests.simulation.decisions import Decisions
 from tests.simulation.disk import SimulatedDisk, mounted
+from tests.simulation.faults import Faults, is_of_disk
 from tests.simulation.spark import as_spark
 from tests.simulation.workers import Machine, Worker
 from tests.support.cut_steps import cut
@@ -45,9 +46,8 @@ class RealTimeSimulation(Harness):
         self._machine = Machine()
         self._workers = [Worker(number, self._machine, 1 << 30) for number in range(decisions.number(1, 3))]
         self._steps = decisions.number(1, 4)
-        self._rate = decisions.one_of([0.0, 0.01, 0.04])
-        self._faults_left = decisions.number(0, 8)
-        self._disk = SimulatedDisk(lambda operation: self._fault(f"a {operation} fails"))
+        self._faults = Faults(decisions, decisions.one_of([0.0, 0.01, 0.04]), decisions.number(0, 8))
+        self._disk = SimulatedDisk(lambda operation: self._faults.happens(f"a {operation} fails"))
         self._runs: list[RunStart] = []
         self._committed: int | None = None
         self._zombies: list[Actor] = []
@@ -129,11 +129,11 @@ class RealTimeSimulation(Harness):
             if not actor.resume():
                 writing.remove(actor)
                 self._raise_failure(actor, writing)
-            elif self._fault(f"the run is killed while it writes {actor.name}"):
+            elif self._faults.happens(f"the run is killed while it writes {actor.name}"):
                 self._leave(writing)
                 raise EpochFailedError
             self._resume_zombie()
-        if self._fault("the run is killed before the epoch is committed", 0.05):
+        if self._faults.happens("the run is killed before the epoch is committed", 0.05):
             raise EpochFailedError
         self._committed = 0 if self._committed is None else self._committed + 1
         self._decisions.note(f"epoch {self._committed} is committed")
@@ -153,7 +153,7 @@ class RealTimeSimulation(Harness):
             frames = self._decisions.shuffled(by_bucket[bucket])
             actor = self._actor(f"{spec.name} {bucket}", partial(self._stepped, spec, bucket, frames))
             while actor.resume():
-                if self._fault(f"{actor.name} is killed"):
+                if self._faults.happens(f"{actor.name} is killed"):
                     self._leave([actor])
                     raise EpochFailedError
                 self._resume_zombie()
@@ -188,7 +188,7 @@ class RealTimeSimulation(Harness):
         if actor.error is None:
             return
         self._leave(others)
-        if isinstance(actor.error, OSError) or isinstance(actor.error.__context__, OSError):
+        if is_of_disk(actor.error):
             self._decisions.note(f"  {actor.name} failed: {str(actor.error).splitlines()[0]}")
             actor.error = None
             raise EpochFailedError
@@ -208,10 +208,3 @@ class RealTimeSimulation(Harness):
             if not zombie.resume():
                 self._decisions.note(f"  {zombie.name}, of an earlier run, has been written")
                 self._zombies.remove(zombie)
-
-    def _fault(self, what: str, rate: float | None = None) -> bool:
-        if not self._faults_left or not self._decisions.happens(self._rate if rate is None else rate):
-            return False
-        self._faults_left -= 1
-        self._decisions.note(f"  {what}")
-        return True

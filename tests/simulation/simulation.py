@@ -18,6 +18,7 @@ import pyarrow as pa
 from tests.simulation.decisions import Decisions
 from tests.simulation.disk import SimulatedDisk, mounted
 from tests.simulation.executors import DriverKilledError, Executors, Task
+from tests.simulation.faults import Faults
 from tests.simulation.spark import as_spark
 from tests.simulation.state import StateVersions
 from tests.simulation.tasks import SIDE_FOLDER, Given, RunOfBatch, Sent
@@ -70,8 +71,9 @@ class Simulation(Harness):
             Worker(number, decisions.one_of(self._machines), keyed_bytes) for number in range(decisions.number(1, 4))
         ]
         rate = decisions.one_of([0.0, 0.02, 0.06, 0.15])
-        self._executors = Executors(decisions, self._workers, rate, decisions.number(1, 12))
-        self._disk = SimulatedDisk(lambda operation: self._executors.fault(f"a {operation} fails", rate / 4))
+        self._faults = Faults(decisions, rate, decisions.number(1, 12))
+        self._executors = Executors(decisions, self._workers, self._faults)
+        self._disk = SimulatedDisk(lambda operation: self._faults.happens(f"a {operation} fails", rate / 4))
         self._versions = StateVersions()
         self._tasks_of_operator = decisions.number(1, 3)
         self._exchange_bytes = decisions.one_of([0, 1 << 30])
@@ -144,7 +146,7 @@ class Simulation(Harness):
         sent: list[list[list[Sent]]] = []  # by operator and task, what its attempts have sent
         given: list[Given] = []
         for operator, spec in zip(self.plan.operators, self._operators, strict=True):
-            if self._executors.fault("a disk loses something", 0.05):
+            if self._faults.happens("a disk loses something", 0.05):
                 self._decisions.one_of(self._machines).damage(self._decisions)
             senders = [each for feed in operator.feeds if feed.source is not None for each in packed[feed.source]]
             senders += [each for feed in operator.feeds if feed.operator is not None for each in sent[feed.operator]]
@@ -221,7 +223,7 @@ class Simulation(Harness):
         }
 
     def _driver_may_die(self, when: str) -> None:
-        if self._executors.fault(f"the driver is killed {when}", 0.03):
+        if self._faults.happens(f"the driver is killed {when}", 0.03):
             raise DriverKilledError
 
     # -- results -----------------------------------------------------------------------------------------------------

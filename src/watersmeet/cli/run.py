@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -96,9 +96,9 @@ def run(
     if not statements:
         raise ConfigError(f"there is no statement in {script}")
     mode = _mode(bounded=bounded, drain=drain)
+    words = resume_words(script, mode, workspace, checkpoint, packages or (), master, view, real_time=real_time)
     if restart_on_failure:
         require_repeatable(statements, bounded=bounded)
-        words = resume_words(script, mode, workspace, checkpoint, packages or (), master, view, real_time=real_time)
         raise typer.Exit(supervise(words, text if script == STANDARD_INPUT else None, max_restarts or DEFAULT_RESTARTS))
 
     from watersmeet.cli.progress import screen
@@ -124,8 +124,7 @@ def run(
         if not interrupt.ends_spark:
             raise
     if interrupt.asked:
-        again = resume_command(script, mode, workspace, checkpoint, packages or (), master, view, real_time=real_time)
-        print_interrupted(queries, again, resumable=script != STANDARD_INPUT)
+        print_interrupted(queries, resume_command(words), resumable=script != STANDARD_INPUT)
         raise typer.Exit(interrupt.exit_code)
 
 
@@ -221,23 +220,13 @@ def print_interrupted(queries: list[RunningQuery], again: str, *, resumable: boo
         typer.echo(f"resume with: {again}", err=True)
 
 
-def resume_command(
-    script: str,
-    mode: QueryMode,
-    workspace: Path,
-    checkpoint: str | None,
-    packages: Iterable[str],
-    master: str | None,
-    view: View = View.AUTO,
-    *,
-    real_time: bool = False,
-) -> str:
-    """Return the command that runs the same script on the same checkpoints, from the same folder."""
-    words = resume_words(script, mode, workspace, checkpoint, packages, master, view, real_time=real_time)
+def resume_command(words: Sequence[str]) -> str:
+    """Return the command for a user, of the arguments that ``resume_words`` returns."""
+    restarts: list[str] = []
     if (watched := watch()) is not None:
-        words.append("--restart-on-failure")
-        words += ["--max-restarts", str(watched.restarts)] if watched.restarts != DEFAULT_RESTARTS else []
-    return shlex.join(["watersmeet", *words])
+        restarts.append("--restart-on-failure")
+        restarts += ["--max-restarts", str(watched.restarts)] if watched.restarts != DEFAULT_RESTARTS else []
+    return shlex.join(["watersmeet", *words, *restarts])
 
 
 def resume_words(
