@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from watersmeet.columns import TIME
 from watersmeet.engine.bucket_step import run_step
 from watersmeet.engine.control_events import Event, EventKind
-from watersmeet.engine.frames import Frame, FrameKind, decode_table, mark_frame, row_frames
+from watersmeet.engine.frames import Frame, FrameKind, counters_in, decode_table, mark_frame, row_frames
 from watersmeet.engine.pack import RAW_TEXT
 from watersmeet.engine.pack_report import PackReport
 from watersmeet.engine.specs import InputSpec, OperatorSpec
@@ -81,7 +81,8 @@ def results(frames: Iterable[Frame]) -> Sent:
 
 
 def counters(frames: Iterable[Frame]) -> dict[str, int]:
-    return {f.part.removeprefix("join_1."): f.frontier for f in frames if f.kind is FrameKind.COUNTER}
+    (reported,) = (counters_in(frame) for frame in frames if frame.kind is FrameKind.COUNTER)
+    return {name.removeprefix("join_1."): value for name, value in reported.items()}
 
 
 @pytest.fixture(scope="module")

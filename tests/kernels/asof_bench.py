@@ -13,7 +13,7 @@ from tests.support.reference import Row
 from watersmeet.columns import ID, TIME, WEIGHT
 from watersmeet.engine.bucket_step import run_step
 from watersmeet.engine.control_events import Event, EventKind
-from watersmeet.engine.frames import Frame, FrameKind, decode_table, mark_frame, row_frames
+from watersmeet.engine.frames import Frame, FrameKind, counters_in, decode_table, mark_frame, row_frames
 from watersmeet.engine.specs import InputSpec, OperatorSpec
 from watersmeet.kernels.api import Kernel
 from watersmeet.kernels.asof.changelog import AsofChangelog
@@ -72,7 +72,7 @@ class AsofBench:
                 for row in decode_table(frame.payload).to_pylist():
                     self._take(tuple(row[name] for name in OUTPUT.names), row.get(WEIGHT, 1), row.get(ID))
             elif frame.kind is FrameKind.COUNTER:
-                self.counters[frame.part.removeprefix("asof.")] = frame.frontier
+                self.counters |= {name.removeprefix("asof."): value for name, value in counters_in(frame).items()}
 
     def _take(self, row: tuple[Any, ...], weight: int, id: str | None) -> None:
         self.results[row] += weight

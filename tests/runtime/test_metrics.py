@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, cast
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from watersmeet.engine.frames import FrameKind
+from watersmeet.engine.frames import Frame, counter_frame, row_frames
 from watersmeet.runtime.metrics import (
     ProgressReader,
     counters_of,
@@ -19,29 +21,49 @@ from watersmeet.runtime.metrics import (
 )
 
 
+FIRST = {
+    "join_1.late.o": 2,
+    "join_1.frontier": 70,
+    "join_1.worker_bytes": 300,
+    "join_1.heard.o.frontier": 1,  # a part that is called so
+}
+SECOND = {
+    "join_1.late.o": 3,
+    "join_1.frontier": 40,
+    "join_1.worker_bytes": 200,
+    "join_1.heard.o.frontier": 1,
+    "join_1.behind": 7,
+}
+BOTH = {
+    "join_1.late.o": 5,
+    "join_1.frontier": 40,
+    "join_1.worker_bytes": 300,
+    "join_1.heard.o.frontier": 2,
+    "join_1.behind": 7,
+}
+
+
+def observed(spark: SparkSession, frames: Sequence[Frame], reports: int) -> dict[str, int] | None:
+    """What Spark makes of the frames, each in a task of its own."""
+    rows = [(each.part, int(each.kind), each.frontier, bytearray(each.payload)) for each in frames]
+    frame = spark.createDataFrame(rows, "part STRING, kind INT, frontier BIGINT, payload BINARY").repartition(len(rows))
+    (row,) = frame.select(observed_counters(reports)).collect()
+    return cast("dict[str, int] | None", row.counters)
+
+
 def test_counters_are_summed_over_buckets_and_the_frontier_is_the_least(spark: SparkSession) -> None:
-    kinds = (int(FrameKind.COUNTER), int(FrameKind.ROWS))
-    reported = [
-        ("join_1.late.o", 2),
-        ("join_1.frontier", 70),
-        ("join_1.late.o", 3),
-        ("join_1.frontier", 40),
-        ("join_1.worker_bytes", 300),
-        ("join_1.worker_bytes", 200),
-        ("join_1.heard.o.frontier", 1),  # a part that is called so
-        ("join_1.heard.o.frontier", 1),
-    ]
-    values = [f"({kinds[0]}, '{name}', {value}L)" for name, value in reported] + [
-        f"({kinds[1]}, 'join_1.late.o', 100L)"
-    ]
-    frames = spark.sql(f"SELECT * FROM VALUES {', '.join(values)} AS t (kind, part, frontier)")
-    (row,) = frames.select(observed_counters()).collect()
-    assert row.counters == {
-        "join_1.late.o": 5,
-        "join_1.frontier": 40,
-        "join_1.worker_bytes": 300,
-        "join_1.heard.o.frontier": 2,
-    }
+    (rows,) = row_frames(pa.table({"join_1.late.o": [100]}), bucket=0, input=0)
+    frames = [counter_frame(0, "join_1.0", FIRST), counter_frame(3, "join_1.3", SECOND), rows]
+    assert observed(spark, frames, reports=2) == BOTH
+
+
+def test_a_bucket_whose_task_ran_twice_counts_once(spark: SparkSession) -> None:
+    frames = [counter_frame(0, "join_1.0", FIRST), counter_frame(3, "join_1.3", SECOND)]
+    assert observed(spark, [*frames, frames[0]], reports=2) == BOTH
+
+
+def test_there_are_no_counters_before_every_bucket_has_reported(spark: SparkSession) -> None:
+    assert observed(spark, [counter_frame(0, "join_1.0", FIRST)], reports=2) is None
 
 
 class FakeReport:

@@ -21,7 +21,7 @@ from watersmeet.engine.hot_key_decision import decide_hot_keys
 from watersmeet.engine.hot_keys import HotKeyLog
 from watersmeet.engine.inbox import in_pieces, sort_inbox
 from watersmeet.engine.late_rows import late_bounds, split_late_rows
-from watersmeet.engine.outbox import Outbox, counter_frames, forwarded, frontier_marks, result_frames, side_frames
+from watersmeet.engine.outbox import Outbox, bucket_counters, forwarded, frontier_marks, result_frames, side_frames
 from watersmeet.engine.segment_log import SegmentLog, apply_result, check_limit
 from watersmeet.engine.specs import OperatorSpec
 from watersmeet.engine.step_times import bin_of
@@ -152,7 +152,7 @@ class OpenBucket:
             self._sizes.report(bucket, manifest.nbytes + self._evicted_bytes)
         return [
             *frontier_marks(spec, bucket, manifest),
-            *counter_frames(spec, bucket, manifest, self._working_set, self._loaded, self._step_times),
+            bucket_counters(spec, bucket, manifest, self._working_set, self._loaded, self._step_times),
         ]
 
     def _max_bytes(self) -> int | None:

@@ -13,7 +13,7 @@ COPIES     the same                                     the same                
 MARK       the sending task's report, or empty          where the frontier comes from  the frontier itself
 CONTROL    JSON control event                           –                              –
 SIDE       late and quarantined rows (``SIDE_SCHEMA``)  –                              –
-COUNTER    empty                                        the counter's name             its value
+COUNTER    counters by name, as JSON                    which bucket of which operator –
 BUNDLE     frames for one bucket (``FRAME_SCHEMA``)     –                              –
 FILLER     empty                                        –                              –
 ========== ============================================ ============================== ======================
@@ -23,7 +23,8 @@ A shuffle of Spark does not keep the order of rows, and no result depends on the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -125,6 +126,16 @@ def side_rows(kind: str, source: str, reason: pa.Array, raw: pa.Array) -> pa.Tab
 def mark_frame(bucket: int, input: int, part: str, frontier: int, report: bytes = b"") -> Frame:
     """Return a mark with a frontier, and the sender's report if the bucket is the operator's first."""
     return Frame(bucket, input, part, FrameKind.MARK, frontier, report)
+
+
+def counter_frame(bucket: int, sender: str, counters: Mapping[str, int]) -> Frame:
+    """Return all counters that a bucket of an operator reports, in one frame."""
+    return Frame(bucket, 0, sender, FrameKind.COUNTER, 0, json.dumps(counters).encode())
+
+
+def counters_in(frame: Frame) -> dict[str, int]:
+    """Return the counters of a COUNTER frame."""
+    return dict(json.loads(bytes(frame.payload)))
 
 
 def to_record_batch(frames: Iterable[Frame]) -> pa.RecordBatch:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.columns import TIME
-from watersmeet.engine.frames import Frame, FrameKind, mark_frame, row_frames, side_frame
+from watersmeet.engine.frames import Frame, counter_frame, mark_frame, row_frames, side_frame
 from watersmeet.engine.routing import home_indexes, key_hashes, split_by_bucket
 from watersmeet.engine.specs import OperatorSpec
 from watersmeet.engine.step_times import STEP_TIME
@@ -58,14 +58,14 @@ def frontier_marks(spec: OperatorSpec, bucket: int, manifest: Manifest) -> list[
     return [mark_frame(each, to.input, part, manifest.frontier) for each in to.buckets]
 
 
-def counter_frames(
+def bucket_counters(
     spec: OperatorSpec,
     bucket: int,
     manifest: Manifest,
     working_set: WorkingSet,
     loaded: int,
     step_times: Mapping[int, int],
-) -> list[Frame]:
+) -> Frame:
     """Report the counters since the query began, and the size of this bucket's state.
 
     ``loaded`` is in bytes, and ``step_times`` counts the steps since the last report by their lengths (step_times.py).
@@ -97,10 +97,7 @@ def counter_frames(
         if input.source is not None:
             for part in input.parts:
                 gauges[f"{spec.name}.heard.{input.source}.{part}"] = manifest.parts[number][part].heard
-    return [
-        Frame(_next_bucket(spec, bucket), 0, name, FrameKind.COUNTER, value, b"")
-        for name, value in {**manifest.counters, **gauges}.items()
-    ]
+    return counter_frame(_next_bucket(spec, bucket), f"{spec.name}.{bucket}", {**manifest.counters, **gauges})
 
 
 def _peak_memory() -> int:

@@ -140,7 +140,7 @@ def build(
                 arriving.append(control_frames(control, spec.buckets))
             union = reduce(DataFrame.unionAll, arriving)
             results.append(_operate(spark, union, spec, run, resources, folder, exchange, hot_keys[spec.name]))
-        observed = results[-1].observe(METRICS + label, observed_counters())
+        observed = results[-1].observe(METRICS + label, observed_counters(sum(len(spec.buckets) for spec in operators)))
         if plan.is_shared:
             of_queries = _of_queries(plan, operators[-1], resources, exchange)
             # counted before conditions that only Spark evaluates, as each query's results are written by themselves

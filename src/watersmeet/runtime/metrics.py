@@ -1,6 +1,6 @@
 """Counters of a running query, as Spark's observed metrics.
 
-Every bucket of an operator reports its counters since the query began, as COUNTER frames.  Here they are summed over
+Every bucket of an operator reports its counters since the query began, in a COUNTER frame.  Here they are summed over
 buckets (frontiers: the minimum; memory: the maximum), and so appear in the progress of every query, whatever its sink.
 """
 
@@ -28,22 +28,30 @@ _OF_STEPS = (STEP_TIME,)
 _OF_PROBES = ("sampled", "expected", "found")
 _OF_INPUTS = ("in", "used", "filtered", "late", "quarantined", "heard")
 _FRONTIER, _LARGEST = "frontier", "worker_bytes"
+_OF_FRAMES = f"CASE WHEN kind = {int(FrameKind.COUNTER)} THEN named_struct('sender', part, 'counters', payload) END"
 # One aggregate for all counters: Spark plans every batch, and with forty aggregates that is a tenth of a small one.
-_OF_FRAMES = f"CASE WHEN kind = {int(FrameKind.COUNTER)} THEN named_struct('name', part, 'value', frontier) END"
+# Spark's scheduler evaluates it whenever a task ends, so it must cost nothing until all buckets have reported.  A task
+# that ran twice may have reported twice.
 _OVER_BUCKETS = rf"""
-aggregate(
-  collect_list(%s),
-  CAST(map() AS MAP<STRING, BIGINT>),
-  (found, reported) -> map_concat(
-    map_filter(found, (name, value) -> name <> reported.name),
-    map(
-      reported.name,
-      CASE WHEN reported.name RLIKE '^[^.]+[.]{_FRONTIER}$' THEN least(found[reported.name], reported.value)
-           WHEN reported.name RLIKE '^[^.]+[.]{_LARGEST}$' THEN greatest(found[reported.name], reported.value)
-           ELSE coalesce(found[reported.name], 0L) + reported.value END
-    )
-  )
-)"""
+transform(
+  array(collect_list(%(reported)s)),
+  reports -> IF(size(reports) < %(least)d, NULL, aggregate(
+    array_sort(reports),
+    named_struct('sender', '', 'sums', CAST(map() AS MAP<STRING, BIGINT>)),
+    (found, report) -> IF(report.sender = found.sender, found, named_struct(
+      'sender', report.sender,
+      'sums', map_zip_with(
+        found.sums,
+        from_json(CAST(report.counters AS STRING), 'MAP<STRING, BIGINT>'),
+        (name, known, value) ->
+          CASE WHEN name RLIKE '^[^.]+[.]{_FRONTIER}$' THEN least(known, value)
+               WHEN name RLIKE '^[^.]+[.]{_LARGEST}$' THEN greatest(known, value)
+               ELSE coalesce(known, 0L) + coalesce(value, 0L) END
+      )
+    )),
+    found -> found.sums
+  ))
+)[0]"""
 
 
 def kernel_counters(counters: Mapping[str, int]) -> dict[str, int]:
@@ -67,12 +75,12 @@ def rows_in_frames() -> Column:
     return F.coalesce(F.sum(F.when(F.col("kind") == int(FrameKind.ROWS), F.col("frontier"))), F.lit(0))
 
 
-def observed_counters(reported: str = _OF_FRAMES) -> Column:
-    """An aggregate over frames: the counters that a batch reports, by name.
+def observed_counters(reports: int = 0, reported: str = _OF_FRAMES) -> Column:
+    """An aggregate over frames: the counters that a batch reports, by name; NULL for fewer than so many ``reports``.
 
-    ``reported`` is SQL for a struct of ``name`` and ``value``, NULL in rows that report none.
+    ``reported`` is SQL for a struct of ``sender`` and ``counters``, NULL in rows that report none.
     """
-    return F.expr(_OVER_BUCKETS % reported).alias("counters")
+    return F.expr(_OVER_BUCKETS % {"reported": reported, "least": reports}).alias("counters")
 
 
 class ProgressReader:

@@ -18,7 +18,7 @@ from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import WEIGHT
 from watersmeet.engine.bucket_step import run_step
 from watersmeet.engine.control_events import Event
-from watersmeet.engine.frames import Frame, FrameKind, decode_table
+from watersmeet.engine.frames import Frame, FrameKind, counters_in, decode_table
 from watersmeet.engine.hot_keys import Entry, HotKeys
 from watersmeet.engine.pack import pack
 from watersmeet.engine.rescale import rescaled, stays
@@ -192,7 +192,8 @@ class Harness(Rig):
         """Return all counters, after the last operator has reported these."""
         values: dict[str, list[int]] = defaultdict(list)
         for frame in reported:
-            values[frame.part].append(frame.frontier)
+            for name, value in counters_in(frame).items():
+                values[name].append(value)
         # Counters are cumulative, and either all buckets of an operator report them or none does.
         self._counters |= {name: _over_buckets(name, each) for name, each in values.items()}
         return dict(self._counters)

@@ -116,7 +116,7 @@ def build_live(
             with own_workers(spark):
                 results = shuffled.mapInArrow(step.run, from_arrow_schema(step.schema))
     assert results is not None  # a plan has an operator
-    observed = results.observe(METRICS, observed_counters(COUNTER))
+    observed = results.observe(METRICS, observed_counters(reported=COUNTER))
     result = select_list(plan, observed.where(F.col(COUNTER).isNull()), None, also=(EPOCH,))
     counted = result.observe(RESULTS, F.count(EPOCH).alias("rows_out"))
     slots = sum(tasks.values()) + len(stages) * (len(buckets) + (control is not None))

@@ -32,9 +32,9 @@ from watersmeet.runtime.real_time.live_task import live_task
 from watersmeet.runtime.worker_tasks import working_sets
 from watersmeet.state.epoch_store import EpochStore
 
-#: The counter that a row of the last operator reports instead of a result, and the epoch of a result.
+#: The counters that a row of the last operator reports instead of a result, and the epoch of a result.
 COUNTER, EPOCH = "_wm_counter", "_wm_epoch"
-_COUNTER_TYPE = pa.struct([("name", pa.string()), ("value", pa.int64())])
+_COUNTER_TYPE = pa.struct([("sender", pa.string()), ("counters", pa.binary())])
 
 #: Bundles that wait for a step.  If there are more, their senders wait, and in the end sources are read more slowly.
 _MOST_WAITING = 64
@@ -171,7 +171,7 @@ def _results(outbox: Outbox, epoch: int) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_arrays([pa.nulls(1, field.type) for field in schema], schema=schema)
     counters = [frame for frame in outbox.others if frame.kind is FrameKind.COUNTER]
     if counters:
-        values = pa.array([{"name": each.part, "value": each.frontier} for each in counters], _COUNTER_TYPE)
+        values = pa.array([{"sender": each.part, "counters": bytes(each.payload)} for each in counters], _COUNTER_TYPE)
         nothing = [pa.nulls(len(counters), field.type) for field in list(schema)[1:]]
         yield pa.RecordBatch.from_arrays([values, *nothing], schema=schema)
 
