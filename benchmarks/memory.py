@@ -1,10 +1,12 @@
-"""Measures the memory of a Spark application: the JVM, and all its Python processes together (Linux only)."""
+"""Measures what a Spark application takes: the JVM, and all its Python processes together (Linux only)."""
 
 from __future__ import annotations
 
 import os
 import threading
 import time
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -94,6 +96,16 @@ class Processes:
 def resident(pid: int) -> int:
     """Return the bytes that a process has resident now, shared pages included; 0 if it has ended."""
     return _bytes_of(pid, "status", "VmRSS:")
+
+
+def cpu_seconds(pids: Iterable[int]) -> float:
+    """Return the CPU seconds that processes have used, with those of their children that have ended."""
+    ticks = 0
+    for pid in pids:
+        with suppress(OSError):  # it has just ended
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += sum(map(int, fields[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def open_files(pid: int) -> int:

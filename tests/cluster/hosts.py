@@ -19,6 +19,8 @@ from typing import IO
 
 import pyspark
 
+from tests.cluster.shares import CpuShare
+
 _BRIDGE = "hosts"
 _NETWORK = "10.77.0"
 _NAMES = "/run/hosts"
@@ -87,7 +89,11 @@ class Host:
             names.write(f"{self.address} {name}\n")
 
     def start(
-        self, command: Sequence[str], log: IO[bytes] | None = None, variables: Mapping[str, str] | None = None
+        self,
+        command: Sequence[str],
+        log: IO[bytes] | None = None,
+        variables: Mapping[str, str] | None = None,
+        share: CpuShare | None = None,
     ) -> subprocess.Popen[bytes]:
         """Start a program on the host; ``log`` takes its output, by default that of this process."""
         environment = {
@@ -102,9 +108,10 @@ class Host:
             "SPARK_LOCAL_IP": self.address,
         }
         spaces = ["unshare", "--mount", "--uts", "sh", "-ec", _ON_HOST, "sh"]
-        return subprocess.Popen(
-            ["ip", "netns", "exec", self.name, *spaces, *command], stdout=log, stderr=log, env=environment
-        )
+        whole = ["ip", "netns", "exec", self.name, *spaces, *command]
+        if share is not None:
+            whole = share.command(whole)
+        return subprocess.Popen(whole, stdout=log, stderr=log, env=environment)
 
 
 def repository() -> Path:

@@ -20,7 +20,6 @@ from watersmeet.runtime.metrics import (
     updated,
 )
 
-
 FIRST = {
     "join_1.late.o": 2,
     "join_1.frontier": 70,

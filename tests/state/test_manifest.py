@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from watersmeet.checksums import sealed
 from watersmeet.errors import CheckpointError
 from watersmeet.kernels.api import FOREVER, NEVER
 from watersmeet.state.manifest import Manifest, PartFrontier, read_manifest, write_manifest
@@ -21,7 +22,7 @@ frontiers = st.sampled_from([NEVER, FOREVER]) | st.integers(-50, 50)
 def unsealed(manifest: Manifest) -> dict[str, Any]:
     """The members that versions before the checksum wrote."""
     fields: dict[str, Any] = json.loads(manifest.to_json())
-    del fields["checksum"]
+    del fields["checksum"], fields["alike"]
     return fields
 
 
@@ -132,7 +133,7 @@ def test_an_excluded_input_has_a_frontier_of_its_own_and_holds_nothing_back() ->
 
 
 def test_a_manifest_of_format_3_has_no_statistics() -> None:
-    manifest = Manifest("p", step=3)
+    manifest = Manifest("p", step=3, alike=False)
     fields = unsealed(manifest)
     del fields["statistics"]
     store = MemoryStore()
@@ -143,14 +144,20 @@ def test_a_manifest_of_format_3_has_no_statistics() -> None:
 def test_a_manifest_of_format_4_has_no_checksum() -> None:
     store = MemoryStore()
     store.put("manifest", json.dumps({**unsealed(Manifest("p", step=3)), "version": 4}).encode())
-    assert read_manifest(store, "p", {}) == Manifest("p", step=3)
+    assert read_manifest(store, "p", {}) == Manifest("p", step=3, alike=False)
+
+
+def test_of_a_manifest_of_format_5_it_is_not_known_whether_all_buckets_are_alike() -> None:
+    store = MemoryStore()
+    store.put("manifest", sealed(json.dumps({**unsealed(Manifest("p", step=3)), "version": 5})))
+    assert read_manifest(store, "p", {}) == Manifest("p", step=3, alike=False)
 
 
 @pytest.mark.parametrize(
     ("old", "new"),
     [
         (b'"next_rid":7', b'"next_rid":6'),
-        (b'"version":5', b'"version":4'),
+        (b'"version":6', b'"version":4'),
         (b'"checksum"', b'"checksul"'),
         (b'"version"', b'"versiom"'),
         (b"}", b""),

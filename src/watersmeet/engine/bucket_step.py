@@ -28,7 +28,7 @@ from watersmeet.engine.step_times import bin_of
 from watersmeet.errors import LimitError, WatersmeetError
 from watersmeet.kernels.api import Changes, StepFrontiers, StepResult
 from watersmeet.state.local_copies import LocalCopies
-from watersmeet.state.manifest import Manifest, read_manifest, write_manifest
+from watersmeet.state.manifest import EVERY, Manifest, read_manifest, write_manifest
 from watersmeet.state.store import Store
 from watersmeet.state.working_set import WorkingSet
 
@@ -91,6 +91,7 @@ class OpenBucket:
         Raises ``LimitError`` if the state would exceed its limit or a step needs more memory than there is.  Then the
         bucket cannot be used further, and nothing since the last commit counts.
         """
+        self._manifest.alike = False  # this bucket may take marks in another step than other buckets
         others: list[Frame] = []
         pieces = [rows for _, rows in self._take(frames, others)]
         return Outbox(self._spec, self._bucket, pa.concat_tables(pieces) if pieces else None, others)
@@ -172,7 +173,7 @@ class OpenBucket:
 
 
 def _read_manifest(spec: OperatorSpec, bucket: int, store: Store) -> Manifest:
-    parts = {number: input.parts for number, input in enumerate(spec.inputs)}
+    parts = {number: (EVERY,) if each.source is None else each.parts for number, each in enumerate(spec.inputs)}
     # 2**48 row ids for each bucket: ids are unique over all buckets of the operator
     return read_manifest(store, spec.fingerprint, parts, first_rid=spec.buckets.index(bucket) << 48)
 

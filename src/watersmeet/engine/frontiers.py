@@ -6,7 +6,7 @@ from watersmeet.engine.control_events import Event, EventKind
 from watersmeet.engine.inbox import Inbox
 from watersmeet.engine.specs import OperatorSpec
 from watersmeet.kernels.api import FOREVER, NEVER, StepFrontiers
-from watersmeet.state.manifest import Manifest, PartFrontier
+from watersmeet.state.manifest import EVERY, Manifest, PartFrontier
 
 
 def advance_frontiers(spec: OperatorSpec, manifest: Manifest, inbox: Inbox) -> StepFrontiers:
@@ -14,6 +14,8 @@ def advance_frontiers(spec: OperatorSpec, manifest: Manifest, inbox: Inbox) -> S
     before, own_before = manifest.frontier, _own(spec, manifest)
     for mark in inbox.marks:
         if mark.frontier != NEVER:
+            if mark.part != EVERY and EVERY in manifest.parts.get(mark.input, {}):
+                manifest.divide(mark.input, spec.inputs[mark.input].parts)
             manifest.report_frontier(mark.input, mark.part, mark.frontier)
     for number, report in inbox.reports:
         manifest.report_newest(number, report.newest)

@@ -16,7 +16,7 @@ from watersmeet.engine.routing import home_indexes, key_hashes, split_by_bucket
 from watersmeet.engine.specs import OperatorSpec
 from watersmeet.engine.step_times import STEP_TIME
 from watersmeet.kernels.api import FOREVER, GONE, NEVER
-from watersmeet.state.manifest import Manifest
+from watersmeet.state.manifest import EVERY, Manifest
 from watersmeet.state.working_set import WorkingSet
 
 
@@ -50,11 +50,18 @@ def side_frames(spec: OperatorSpec, bucket: int, tables: Sequence[pa.Table]) -> 
 
 
 def frontier_marks(spec: OperatorSpec, bucket: int, manifest: Manifest) -> list[Frame]:
-    """Report the operator's frontier from this bucket to every bucket downstream, or to the result."""
+    """Report the operator's frontier to every bucket downstream, or from this bucket to the result.
+
+    While the frontiers of all buckets are the same, the first one reports it for all.
+    """
     to = spec.downstream
     part = str(bucket)
     if to is None:
         return [mark_frame(bucket, 0, part, manifest.frontier)]
+    if manifest.alike:
+        if bucket != spec.buckets[0]:
+            return []
+        part = EVERY
     return [mark_frame(each, to.input, part, manifest.frontier) for each in to.buckets]
 
 
@@ -93,11 +100,21 @@ def bucket_counters(
         if newest not in (NEVER, FOREVER):
             gauges[f"{spec.name}.newest.{spec.inputs[number].label}"] = newest
     gauges |= {f"{spec.name}.{name}": round(value) for name, value in manifest.statistics.get("gauges", {}).items()}
-    for number, input in enumerate(spec.inputs):
-        if input.source is not None:
-            for part in input.parts:
-                gauges[f"{spec.name}.heard.{input.source}.{part}"] = manifest.parts[number][part].heard
+    gauges |= _heard(spec, bucket, manifest)
     return counter_frame(_next_bucket(spec, bucket), f"{spec.name}.{bucket}", {**manifest.counters, **gauges})
+
+
+def _heard(spec: OperatorSpec, bucket: int, manifest: Manifest) -> dict[str, int]:
+    """Return when each part of a source last reported; what all buckets say alike the first one says for all."""
+    if manifest.alike and bucket != spec.buckets[0]:
+        return {}
+    times = len(spec.buckets) if manifest.alike else 1
+    return {
+        f"{spec.name}.heard.{input.source}.{part}": times * manifest.parts[number][part].heard
+        for number, input in enumerate(spec.inputs)
+        if input.source is not None
+        for part in input.parts
+    }
 
 
 def _peak_memory() -> int:

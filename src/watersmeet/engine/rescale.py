@@ -27,7 +27,7 @@ from watersmeet.engine.specs import OperatorSpec
 from watersmeet.errors import CheckpointError
 from watersmeet.kernels.api import NEVER
 from watersmeet.kernels.homes import ByKey, Everywhere, Home, Homes, WithRow
-from watersmeet.state.manifest import Manifest, PartFrontier, write_manifest
+from watersmeet.state.manifest import EVERY, Manifest, PartFrontier, write_manifest
 from watersmeet.state.segments import Segment, read_segment, segment_values, split_by_time, write_segment
 from watersmeet.state.small_segments import alike
 from watersmeet.state.store import MemoryStore, Store
@@ -75,6 +75,7 @@ def new_manifests(before: OperatorSpec, after: OperatorSpec, manifests: Sequence
     for index in range(len(after.buckets)):
         own = manifests[index] if index < len(manifests) else None
         manifest = _carried_on(after, manifests[0], manifests)
+        manifest.alike = True
         manifest.next_rid = first + index * _IDS
         # no result depends on these; a bucket begins with what one has learned of its rows
         manifest.statistics = own.statistics if own is not None else {}
@@ -112,14 +113,14 @@ def _gather_counts(spec: OperatorSpec, first: Manifest, manifests: Sequence[Mani
 
 
 def _parts(after: OperatorSpec, number: int, manifests: Sequence[Manifest]) -> dict[str, PartFrontier]:
-    """Return the frontiers of an input's parts; those of an operator's buckets under the numbers they have now."""
+    """Return the frontiers of an input's parts; buckets of an operator are one part."""
     of_input = [each.parts.get(number, {}) for each in manifests]
     if after.inputs[number].source is not None:
         names = dict.fromkeys(name for parts in of_input for name in parts)
         return {name: _heard([parts[name] for parts in of_input if name in parts]) for name in names}
     known = [part for parts in of_input for part in parts.values()]
     slowest = replace(_heard(known), frontier=min((part.frontier for part in known), default=NEVER))
-    return {name: replace(slowest) for name in after.inputs[number].parts}
+    return {EVERY: slowest}
 
 
 def _heard(parts: Sequence[PartFrontier]) -> PartFrontier:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from watersmeet.checksums import DamageError, Seal, read_sealed, sealed
@@ -19,12 +19,14 @@ from watersmeet.kernels.api import FOREVER, NEVER
 from watersmeet.state.segments import Segment
 from watersmeet.state.store import Store
 
-FORMAT_VERSION = 5
-#: 1 lacks ``own``, 2 lacks ``newest``, 3 lacks ``statistics``, all before 5 lack a checksum.
-_READABLE = (1, 2, 3, 4, FORMAT_VERSION)
+FORMAT_VERSION = 6
+#: 1 lacks ``own``, 2 lacks ``newest``, 3 lacks ``statistics``, all before 5 lack a checksum, all before 6 ``alike``.
+_READABLE = (1, 2, 3, 4, 5, FORMAT_VERSION)
 _FIRST_SEALED = 5
 #: The name of a bucket's manifest in its store.
 MANIFEST = "manifest"
+#: The part that stands for all buckets of an earlier operator, while their frontiers are the same.
+EVERY = "*"
 
 
 @dataclass(slots=True)
@@ -47,6 +49,8 @@ class Manifest:
     step: int = 0
     next_rid: int = 0
     frontier: int = NEVER
+    # all buckets of the operator have the same frontier: so it is as long as all take the same marks in every step
+    alike: bool = True
     own: dict[int, int] = field(default_factory=dict)  # the frontier of each input, which never decreases
     parts: dict[int, dict[str, PartFrontier]] = field(default_factory=dict)
     # in the first bucket only: the newest event time of each input (FOREVER: unknown), and the batch of the newest
@@ -77,6 +81,11 @@ class Manifest:
         known.frontier = max(known.frontier, frontier)
         known.idle = False
         known.heard = self.step + 1
+
+    def divide(self, input: int, names: Iterable[str]) -> None:
+        """Let each bucket of an earlier operator be a part of its own."""
+        known = self.parts[input][EVERY]
+        self.parts[input] = {name: replace(known) for name in names}
 
     def report_newest(self, input: int, newest: int) -> None:
         """Raise the newest event time of an input."""
@@ -142,9 +151,11 @@ def read_manifest(
             detail=f"it holds the state of plan {found.fingerprint}, this is plan {fingerprint}",
             hint="start the changed query on a new checkpoint",
         )
-    for input, names in expected_parts.items():  # a topic may have gained partitions
-        for name in names:
-            found.parts.setdefault(input, {}).setdefault(name, PartFrontier())
+    for input, names in expected_parts.items():
+        known = found.parts.setdefault(input, {})
+        if names != (EVERY,):  # a topic may have gained partitions
+            for name in names:
+                known.setdefault(name, PartFrontier())
     return found
 
 
@@ -180,6 +191,7 @@ def _damaged() -> CheckpointError:
 
 
 def _decoded(fields: dict[str, Any], inputs: Iterable[int]) -> Manifest:
+    fields.setdefault("alike", False)
     fields["own"] = {int(input): frontier for input, frontier in fields.get("own", {}).items()}
     newest = fields.get("newest", dict.fromkeys(inputs, FOREVER))
     fields["newest"] = {int(input): time for input, time in newest.items()}

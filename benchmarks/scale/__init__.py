@@ -1,0 +1,1 @@
+"""What a query costs with more buckets and more executors."""
