@@ -13,7 +13,8 @@ from deltalake import DeltaTable
 from tests.support.object_store import object_store
 from tests.support.relay import Relay
 from watersmeet.catalog.streams import StreamColumn, StreamDef
-from watersmeet.connectors.delta import check_table, write_batch
+from watersmeet.connectors.delta import DeltaBatch, check_table
+from watersmeet.connectors.task_writes import Handed
 from watersmeet.errors import ConnectorError, OutageError, SinkOutageError
 from watersmeet.runtime.outages import Outages
 from watersmeet.settings.query_settings import QuerySettings
@@ -40,7 +41,9 @@ def rows(*ids: int) -> pa.Table:
 
 
 def write(table: str, number: int, *ids: int) -> None:
-    write_batch(rows(*ids), number, f"q-{number:012d}", stream(table))
+    batch, given = DeltaBatch(stream(table), number, f"q-{number:012d}"), rows(*ids)
+    if batch.open(given.schema) is not None:
+        batch.commit(Handed(given))
 
 
 def stored(table: str) -> list[int]:
