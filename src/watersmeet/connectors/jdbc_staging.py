@@ -177,7 +177,8 @@ def merges(
         if each.upserts:
             columns = [column for column in table.c if column.key != _CHANGE]
             # a statement takes each key once; and in order, as others may lock the same rows
-            rows = sa.select(*columns).where(table.c[_CHANGE] > 0, page).distinct(*key).order_by(*key)
+            once = sa.text(f"DISTINCT ON ({', '.join(f'staged.{each.key}' for each in key)})")
+            rows = sa.select(*columns).prefix_with(once).where(table.c[_CHANGE] > 0, page).order_by(*key)
             insert = upsert(target, stream, "postgresql", rows)
             upserts += [(insert, part) for part in parts]
     return deletes, upserts
