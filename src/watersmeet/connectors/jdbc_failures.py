@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
 T = TypeVar("T")
+WRITES_ANEW = "fix the cause and run the query again: it writes the batch anew"
 #: States of SQL: a transaction that others do not let be serialized, a deadlock.
 _ENDED_FOR_ANOTHER = ("40001", "40P01")
 #: What the driver says of where it connects to, before the reason.
@@ -50,8 +51,8 @@ def is_tried_at_once(error: Exception) -> bool:
     return getattr(getattr(error, "orig", None), "sqlstate", None) in _ENDED_FOR_ANOTHER
 
 
-def in_two_attempts(attempt: Callable[[], T], what: str, address: Address) -> T:
-    """Call ``attempt``, and again where that may well help; raises as ``failure`` says."""
+def in_two_attempts(attempt: Callable[[], T], what: str, address: Address, hint: str | None = WRITES_ANEW) -> T:
+    """Call ``attempt``, and again where that may well help; raises as ``failure`` says, with a hint."""
     import sqlalchemy as sa
 
     for last in (False, True):
@@ -60,7 +61,7 @@ def in_two_attempts(attempt: Callable[[], T], what: str, address: Address) -> T:
         except (sa.exc.SQLAlchemyError, NoAnswerError) as error:
             if last or not is_tried_at_once(error):
                 failed = failure(what, error, address)
-                failed.hint = "fix the cause and run the query again: it writes the batch anew"
+                failed.hint = hint
                 raise failed from None
     raise AssertionError  # the last attempt returns or raises
 

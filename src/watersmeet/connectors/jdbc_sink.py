@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,7 +13,7 @@ from pydantic import Field, field_validator
 
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import TP_DELTA
-from watersmeet.connectors.jdbc_failures import NoAnswerError, failure, in_time, in_two_attempts
+from watersmeet.connectors.jdbc_failures import NoAnswerError, in_time, in_two_attempts
 from watersmeet.connectors.jdbc_staging import Place, Staged, drop_staged, find_place, merges
 from watersmeet.connectors.jdbc_table import delete, described, upsert
 from watersmeet.connectors.net_changes import net_changes
@@ -25,6 +25,7 @@ from watersmeet.settings.durations import seconds
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
+T = TypeVar("T")
 _STAGES, _DATABASES = "postgresql", ("postgresql", "sqlite")
 _NO_STAGING = "none"
 _CHUNK = 2_000
@@ -127,8 +128,7 @@ class JdbcSink:
         if asked == _NO_STAGING or given.url.split(":")[1] != _STAGES:
             return None
 
-        with _reaching(self.stream, self.address) as connection:
-            return find_place(self.table, asked, connection)
+        return _inspected(lambda connection: find_place(self.table, asked, connection), self.stream, self.address)
 
     def drop_staged(self, place: Place, prefix: str) -> None:
         """Drop what was staged for a batch that failed; what cannot be dropped now, the next run drops."""
@@ -150,22 +150,23 @@ def open_table(stream: StreamDef) -> JdbcSink:
     require_packages()
     given = options_of(stream.options)
     address = Address(given.url, given.user, given.password, given.timeout, read_only=False)
-    with _reaching(stream, address) as connection:
+
+    def open_in(connection: sa.Connection) -> JdbcSink:
         table = described(stream, given.table, connection)
         written = upsert(table, stream, connection.dialect.name)
         return JdbcSink(stream, address, table, written, delete(table, stream))
 
+    return _inspected(open_in, stream, address)
 
-@contextmanager
-def _reaching(stream: StreamDef, address: Address) -> Iterator[sa.Connection]:
-    """Connect, and raise what the database raises as ``failure`` says."""
-    import sqlalchemy as sa
 
-    try:
+def _inspected(look: Callable[[sa.Connection], T], stream: StreamDef, address: Address) -> T:
+    """Return what ``look`` finds in the database; raises as ``failure`` says."""
+
+    def attempt() -> T:
         with engine_of(address).connect() as connection, in_time(connection, address):
-            yield connection
-    except (sa.exc.SQLAlchemyError, NoAnswerError) as error:
-        raise failure(f"{named(stream)} cannot be written to", error, address) from None
+            return look(connection)
+
+    return in_two_attempts(attempt, f"{named(stream)} cannot be written to", address, hint=None)
 
 
 def named(stream: StreamDef) -> str:
