@@ -73,6 +73,20 @@ def test_a_batch_is_committed_once_the_store_is_back(store: Relay) -> None:
     assert stored(table) == [1, 2, 3]
 
 
+def test_a_task_that_cannot_write_its_files_meets_an_outage(store: Relay) -> None:
+    table = "s3://lake/files"
+    batch, given = DeltaBatch(stream(table), 0, f"q-{0:012d}"), rows(1, 2)
+    files = batch.open(given.schema)
+    assert files is not None
+    store.close()
+    with pytest.raises(SinkOutageError, match=r"batch 0 could not be written to .*: Generic S3 error") as raised:
+        files.write(given.to_reader())
+    assert "\n" not in raised.value.message
+    store.open()
+    batch.commit(Handed(given.slice(0, 1), [files.write(given.slice(1).to_reader())]))
+    assert stored(table) == [1, 2]
+
+
 def test_a_commit_whose_answer_was_lost_is_found(store: Relay) -> None:
     table = "s3://lake/lost"
     write(table, 0, 1)

@@ -41,7 +41,7 @@ INSERT INTO sink SELECT id, sum(v) AS n, max(note) AS note FROM o GROUP BY id;
 def rows(tmp_path: Path) -> pa.Table:
     """The input, as a file for each batch."""
     chance = random.Random(7)
-    made = [(chance.randrange(12_000), number, f"{number:060}") for number in range(FILES * ROWS)]
+    made = [(chance.randrange(12_000), number, f"{number:0200}") for number in range(FILES * ROWS)]
     for number in range(FILES):
         lines = json_lines(made[number * ROWS : (number + 1) * ROWS], NAMES)
         write_lines(tmp_path / "o" / f"{number}.json", lines, age=number)
@@ -69,13 +69,12 @@ def test_delta(rows: pa.Table, tmp_path: Path) -> None:
     assert table.to_pyarrow_table().sort_by("v").equals(rows.sort_by("v"))
     assert table.version() == FILES
     orphans = table.vacuum(retention_hours=0, enforce_retention_duration=False, full=True)
-    assert len(orphans) >= 1, "of the batch that was not committed"
-    assert len(table.file_uris()) > FILES, "tasks have written files of their own"
+    assert len(orphans) >= 1, "a task's, of the batch that was not committed"
 
 
 def test_postgresql(rows: pa.Table, postgres: Postgres, tmp_path: Path) -> None:
     postgres.execute(
-        "DROP TABLE IF EXISTS sums", "CREATE TABLE sums (id bigint PRIMARY KEY, n bigint NOT NULL, note varchar(60))"
+        "DROP TABLE IF EXISTS sums", "CREATE TABLE sums (id bigint PRIMARY KEY, n bigint NOT NULL, note varchar(200))"
     )
     (tmp_path / "password").write_text(postgres.password)
     (tmp_path / "jdbc.sql").write_text((SOURCE + JDBC).format(tmp_path, postgres.url))
