@@ -388,6 +388,7 @@ def test_attempts_that_fail_are_not_in_the_delta_table(spark: SparkSession, tmp_
     assert len(orphans) == len(found.file_uris()) > 1, "each task wrote twice; VACUUM removes what does not count"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("few_bytes", [0, 1 << 20])
 def test_nested_values_names_with_points_and_another_time_zone(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few_bytes: int
@@ -410,6 +411,7 @@ def test_nested_values_names_with_points_and_another_time_zone(
     assert found == [(1, moment, [moment, None], [("x", 1)], {"a": moment, "b": b"\0"}), (2, None, None, None, None)]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("many")
 def test_what_goes_wrong_in_a_task(
     spark: SparkSession, orders: Postgres, secret: dict[str, str], tmp_path: Path
@@ -436,6 +438,7 @@ def test_what_goes_wrong_in_a_task(
     assert prices(orders) == [(20, 1.0, 1.0)]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("many")
 def test_rows_that_are_lost_before_the_merge_are_computed_again(
     spark: SparkSession, orders: Postgres, secret: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
