@@ -11,7 +11,14 @@ import pyarrow.fs
 import pytest
 
 from watersmeet import filesystems
-from watersmeet.filesystems import filesystem_of, is_object_store, is_unreachable, reason_of, s3_arguments
+from watersmeet.filesystems import (
+    delta_options,
+    filesystem_of,
+    is_object_store,
+    is_unreachable,
+    reason_of,
+    s3_arguments,
+)
 
 STORE = {
     "fs.s3a.endpoint": "http://store:9000",
@@ -94,6 +101,39 @@ def test_what_is_an_object_store(path: str, is_store: bool) -> None:
 def test_how_a_bucket_is_reached(settings: Mapping[str, str], bucket: str, expected: Mapping[str, str]) -> None:
     filesystems.set_s3_settings(settings)
     assert s3_arguments(bucket) == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        (
+            "s3a://lake/a b",
+            {
+                "AWS_ENDPOINT_URL": "http://store:9000",
+                "AWS_ALLOW_HTTP": "true",
+                "AWS_REGION": "us-east-1",
+                "AWS_ACCESS_KEY_ID": "reader",
+                "AWS_SECRET_ACCESS_KEY": "s3cr3t",
+            },
+        ),
+        (
+            "s3://open/t",
+            {
+                "AWS_ENDPOINT_URL": "http://store:9000",
+                "AWS_ALLOW_HTTP": "true",
+                "AWS_REGION": "us-east-1",
+                "AWS_SKIP_SIGNATURE": "true",
+            },
+        ),
+        ("az://lake/t", {}),
+        ("/lake/t", {}),
+    ],
+)
+def test_how_a_delta_table_is_reached(path: str, expected: Mapping[str, str]) -> None:
+    filesystems.set_s3_settings(STORE)
+    assert delta_options(path) == expected
+    filesystems.set_s3_settings({})
+    assert delta_options(path) == {}, "by the variables of AWS"
 
 
 def test_a_path_in_a_bucket_may_hold_what_has_a_meaning_in_uris() -> None:

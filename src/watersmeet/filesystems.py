@@ -36,6 +36,13 @@ _UNREACHABLE = re.compile(
     r"|Generic \w+ error(?s:.*)(?:error sending request|status code\W(?s:.*)\b(?:5\d\d|429) )"
 )
 _REASON = re.compile(r"Connection refused|Connection reset|timed out|(?:HTTP status|Status Code:) \d+", re.IGNORECASE)
+#: What the package deltalake calls arguments of Arrow's file system.
+_DELTA_NAMES = {
+    "access_key": "AWS_ACCESS_KEY_ID",
+    "secret_key": "AWS_SECRET_ACCESS_KEY",
+    "session_token": "AWS_SESSION_TOKEN",
+    "region": "AWS_REGION",
+}
 _DEFAULT_REGION, _DEFAULT_ENDPOINT = "us-east-1", "s3.amazonaws.com"
 
 
@@ -100,6 +107,20 @@ def s3_arguments(bucket: str) -> dict[str, Any]:
     if region:
         arguments["region"] = region
     return arguments
+
+
+def delta_options(path: str) -> dict[str, str]:
+    """The options by which the package deltalake reaches what ``filesystem_of`` reaches; empty if it needs none."""
+    found = _S3.fullmatch(path)
+    arguments = {} if found is None else s3_arguments(found[1])
+    options = {name: str(arguments[given]) for given, name in _DELTA_NAMES.items() if given in arguments}
+    if "endpoint_override" in arguments:
+        scheme = arguments["scheme"]
+        options["AWS_ENDPOINT_URL"] = f"{scheme}://{arguments['endpoint_override']}"
+        options["AWS_ALLOW_HTTP"] = str(scheme == "http").lower()
+    if arguments.get("anonymous"):
+        options["AWS_SKIP_SIGNATURE"] = "true"
+    return options
 
 
 @cache

@@ -25,6 +25,7 @@ def main() -> int:
     define_streams(session, "o")
     session.sql("CREATE STREAM kept (id BIGINT, v BIGINT)")
     session.sql("CREATE STREAM local WITH (connector = 'files', path = 'file:/tmp/out', format = 'json')")
+    session.sql("CREATE STREAM delta (id BIGINT, v BIGINT) WITH (connector = 'delta', path = '/tmp/table')")
     session.sql(f"CREATE STREAM far WITH (connector = 'files', path = '{ROOT}/out', format = 'json')")
 
     def insert(into: str, checkpoint: str) -> Callable[[], object]:
@@ -39,6 +40,7 @@ def main() -> int:
         "rows into an embedded stream": lambda: session.sql("INSERT INTO kept VALUES (1, 2)"),
         "a query into an embedded stream": insert("kept", f"{ROOT}/checkpoints/kept"),
         "a local sink": insert("local", f"{ROOT}/checkpoints/local"),
+        "a local Delta table": insert("delta", f"{ROOT}/checkpoints/delta"),
         "a local checkpoint": insert("far", "file:/tmp/checkpoint"),
     }
     failures = 0

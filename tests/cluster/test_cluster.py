@@ -33,10 +33,17 @@ def test_every_kind_of_join(buckets: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_delta_table_that_executors_write(tmp_path: Path) -> None:
+    run = run_in_cluster(tmp_path, "tests.cluster.delta", "4", "3", executors=2)
+    answer = ["equal to the batch answer, 720 rows, more files than commits: True"]
+    assert run.stdout.splitlines() == answer, run.stdout + run.stderr[-4000:]
+
+
+@pytest.mark.slow
 def test_what_only_the_driver_sees_is_refused(tmp_path: Path) -> None:
     run = run_in_cluster(tmp_path, "tests.cluster.refusals", executors=2)
     assert run.returncode == 0, run.stdout + run.stderr[-4000:]
-    assert run.stdout.count("is on the disk of the driver, and the executors on executor1, executor2 do not") == 4
+    assert run.stdout.count("is on the disk of the driver, and the executors on executor1, executor2 do not") == 5
 
 
 @pytest.mark.slow

@@ -13,8 +13,9 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from watersmeet.catalog.streams import StreamColumn, StreamDef, StreamMode
-from watersmeet.connectors.delta import check_table, write_batch
+from watersmeet.connectors.delta import DeltaBatch, check_table, write_batch
 from watersmeet.connectors.net_changes import collected
+from watersmeet.connectors.task_writes import Handed
 from watersmeet.errors import ConnectorError
 from watersmeet.lookup.tables import table_schema
 
@@ -45,7 +46,15 @@ def batch(target: StreamDef, *rows: tuple[Any, ...]) -> pa.Table:
 def write(target: StreamDef, number: int, *rows: tuple[Any, ...], query: str = "into_results_from_orders-1a2b") -> None:
     """A batch of a query, and once more, as after a failure: that changes nothing."""
     for _ in range(2):
-        write_batch(batch(target, *rows), number, f"{query}-{number:012d}", target)
+        write_rows(batch(target, *rows), number, f"{query}-{number:012d}", target)
+
+
+def write_rows(rows: pa.Table, number: int, key: str, target: StreamDef) -> None:
+    """A batch of which the tasks handed all rows over."""
+    if target.changes:
+        return write_batch(rows, number, key, target)
+    appended = DeltaBatch(target, number, key)
+    return None if appended.open(rows.schema) is None else appended.commit(Handed(rows))
 
 
 def found(path: Path) -> list[tuple[Any, ...]]:
@@ -91,7 +100,7 @@ def test_rows_are_appended_once_without_a_key(tmp_path: Path) -> None:
     write(target, 2, (2, "b"))
     write(target, 1, (9, "late"))
     for once in "0123456789abcdef", "fedcba9876543210":
-        write_batch(batch(target, (3, "c")), 0, f"into_results_5e6f-{once}", target)
+        write_rows(batch(target, (3, "c")), 0, f"into_results_5e6f-{once}", target)
     assert found(tmp_path / "t") == [(1, "a"), (1, "a"), (2, "b"), (3, "c"), (3, "c")]
 
 

@@ -13,7 +13,8 @@ from deltalake import DeltaTable
 from tests.support.object_store import object_store
 from tests.support.relay import Relay
 from watersmeet.catalog.streams import StreamColumn, StreamDef
-from watersmeet.connectors.delta import check_table, write_batch
+from watersmeet.connectors.delta import DeltaBatch, check_table
+from watersmeet.connectors.task_writes import Handed
 from watersmeet.errors import ConnectorError, OutageError, SinkOutageError
 from watersmeet.runtime.outages import Outages
 from watersmeet.settings.query_settings import QuerySettings
@@ -40,7 +41,9 @@ def rows(*ids: int) -> pa.Table:
 
 
 def write(table: str, number: int, *ids: int) -> None:
-    write_batch(rows(*ids), number, f"q-{number:012d}", stream(table))
+    batch, given = DeltaBatch(stream(table), number, f"q-{number:012d}"), rows(*ids)
+    if batch.open(given.schema) is not None:
+        batch.commit(Handed(given))
 
 
 def stored(table: str) -> list[int]:
@@ -68,6 +71,20 @@ def test_a_batch_is_committed_once_the_store_is_back(store: Relay) -> None:
     assert not writing.is_alive()
     write(table, 1, 3)
     assert stored(table) == [1, 2, 3]
+
+
+def test_a_task_that_cannot_write_its_files_meets_an_outage(store: Relay) -> None:
+    table = "s3://lake/files"
+    batch, given = DeltaBatch(stream(table), 0, f"q-{0:012d}"), rows(1, 2)
+    files = batch.open(given.schema)
+    assert files is not None
+    store.close()
+    with pytest.raises(SinkOutageError, match=r"batch 0 could not be written to .*: Generic S3 error") as raised:
+        files.write(given.to_reader())
+    assert "\n" not in raised.value.message
+    store.open()
+    batch.commit(Handed(given.slice(0, 1), [files.write(given.slice(1).to_reader())]))
+    assert stored(table) == [1, 2]
 
 
 def test_a_commit_whose_answer_was_lost_is_found(store: Relay) -> None:

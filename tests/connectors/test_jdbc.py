@@ -16,7 +16,7 @@ import pytest
 from tests.support.postgres import Postgres
 from tests.support.relay import relay
 from watersmeet.catalog.streams import StreamColumn, StreamDef, StreamMode
-from watersmeet.connectors.jdbc import JdbcSink, open_table
+from watersmeet.connectors.jdbc_sink import JdbcSink, open_table
 from watersmeet.errors import ConnectorError, SinkOutageError
 from watersmeet.lookup import connections
 from watersmeet.lookup.tables import table_schema

@@ -1,14 +1,13 @@
 """The ``delta`` connector: a Delta table as a sink.
 
 A batch is one commit that records the batch's number under the query's name (an application transaction), so a batch
-that was committed before is skipped. The driver writes.
+that was committed before is skipped. The tasks write files, and the driver commits them; a MERGE is the driver's alone,
+since deltalake computes it in one process.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import pyarrow as pa
@@ -17,24 +16,24 @@ from pydantic import BaseModel, ConfigDict, Field
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import TP_DELTA
 from watersmeet.connectors.connector import SinkConnector, WriteBatch, Writing
+from watersmeet.connectors.delta_failures import reporting
+from watersmeet.connectors.delta_files import DeltaFiles, commit_files, files_for, is_local, store_options
 from watersmeet.connectors.net_changes import collected, net_changes, require_columns_of_table
 from watersmeet.connectors.sink_changelogs import Changelogs
-from watersmeet.errors import ConnectorError, SinkOutageError, WatersmeetError, did_you_mean
-from watersmeet.filesystems import is_unreachable
+from watersmeet.connectors.task_writes import Handed, driver_schema, run_without_writing, write_in_tasks
+from watersmeet.errors import ConnectorError, did_you_mean
 from watersmeet.kernels.api import quote
 from watersmeet.lookup.file_tables import require_delta
 from watersmeet.lookup.tables import table_schema
+from watersmeet.runtime.shared_folders import SHARED_OR_STORE, require_shared
 from watersmeet.settings.option_parsing import parse_options
-from watersmeet.settings.secrets import hide, masked_value, resolve
+from watersmeet.settings.secrets import masked_value, resolve
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 _OLD, _NEW = "old", "new"
-_SHORT_RETRIES = {"max_retries": "3", "retry_timeout": "20s"}
-#: Another writer, which may be an attempt at the same batch whose answer was lost, has committed first.
-_OVERTAKEN = re.compile("concurrent|already exists|Failed to commit transaction")
 
 
 class DeltaSinkOptions(BaseModel):
@@ -48,7 +47,8 @@ class DeltaSinkOptions(BaseModel):
 class DeltaConnector(SinkConnector):
     """A sink that writes to the Delta table at ``path`` and creates it if needed, exactly once.
 
-    With a PRIMARY KEY a batch is one MERGE of upserts and deletes; without one its rows are appended.
+    With a PRIMARY KEY a batch is one MERGE of upserts and deletes by the driver; without one its rows are appended, in
+    files that the tasks write.
     """
 
     name = "delta"
@@ -63,12 +63,37 @@ class DeltaConnector(SinkConnector):
     def open_sink(self, writing: Writing) -> WriteBatch:
         """Return what commits a batch; raises ``ConnectorError`` where an existing table does not fit the stream."""
         check_table(writing.stream)
+        return _merging(writing) if writing.stream.changes else _appending(writing)
 
-        def write(frame: DataFrame, batch_id: int, key: str) -> None:
-            rows = collected(frame)
-            writing.tried(lambda: write_batch(rows, batch_id, key, writing.stream))
+    def reach(self, spark: SparkSession, stream: StreamDef) -> None:
+        """Raise ``SinkOutageError`` where the table's store does not answer; else as ``open_sink`` does."""
+        check_table(stream)
 
-        return write
+
+def _merging(writing: Writing) -> WriteBatch:
+    def write(frame: DataFrame, batch_id: int, key: str) -> None:
+        rows = collected(frame)
+        writing.tried(lambda: write_batch(rows, batch_id, key, writing.stream))
+
+    return write
+
+
+def _appending(writing: Writing) -> WriteBatch:
+    stream = writing.stream
+
+    def write(frame: DataFrame, batch_id: int, key: str) -> None:
+        batch = DeltaBatch(stream, batch_id, key)
+        opened: list[DeltaFiles | None] = []
+        writing.tried(lambda: opened.append(batch.open(driver_schema(frame))))
+        files = opened[-1]
+        if files is None:
+            return run_without_writing(frame)
+        if is_local(files.path):
+            require_shared(frame.sparkSession, files.path, "the Delta table's folder", SHARED_OR_STORE)
+        handed = write_in_tasks(frame, files, lambda: check_table(stream))
+        return writing.tried(lambda: batch.commit(handed))
+
+    return write
 
 
 def _path_of(options: Mapping[str, str]) -> tuple[str, str]:
@@ -83,58 +108,88 @@ def check_table(stream: StreamDef) -> None:
     from deltalake import DeltaTable
 
     path, shown = _path_of(stream.options)
-    with _reporting(f"the Delta table {shown} cannot be written to"):
+    with reporting(f"the Delta table {shown} cannot be written to"):
         found = resolve(path)
-        if DeltaTable.is_deltatable(found, _store_options(found)):
+        if DeltaTable.is_deltatable(found, store_options(found)):
             declared = table_schema(stream, [column.name for column in stream.columns])
-            _require_columns(DeltaTable(found, storage_options=_store_options(found)), declared, shown)
+            _require_columns(DeltaTable(found, storage_options=store_options(found)), declared, shown)
 
 
 def write_batch(rows: pa.Table, batch_id: int, key: str, stream: StreamDef) -> None:
-    """Write a batch to the table unless it has been committed before; ``key`` is the query's name and ``batch_id``.
+    """Merge a batch into the table unless it has been committed before; ``key`` is the query's name and ``batch_id``.
 
     Raises ``SinkOutageError`` where the table's store does not answer, and ``ConnectorError`` where the table cannot be
     written to, and for several rows of a primary key.
     """
     path, shown = _path_of(stream.options)
-    if stream.changes:
-        rows = net_changes(rows, stream)
-    with _reporting(f"batch {batch_id} could not be written to the Delta table {shown}"):
-        table = _opened(resolve(path), rows.drop_columns(TP_DELTA).schema if stream.changes else rows.schema)
-        query = key.removesuffix(f"-{batch_id:012d}")
-        committed = table.transaction_version(query)
-        if not rows.num_rows or (committed is not None and committed >= batch_id):
-            return
-        if stream.changes:
+    rows = net_changes(rows, stream)
+    with reporting(_not_written(batch_id, shown)):
+        table = _opened(resolve(path), rows.drop_columns(TP_DELTA).schema)
+        query = _query_of(key, batch_id)
+        if rows.num_rows and not _has(table, query, batch_id):
             _merge(table, rows, stream, _commit(query, batch_id))
-        else:
-            _append(table, rows, _commit(query, batch_id))
+
+
+class DeltaBatch:
+    """A batch that is appended to a table.
+
+    ``key`` is the query's name and the batch's number. Both methods raise ``SinkOutageError`` where the table's store
+    does not answer, and ``ConnectorError`` where the table cannot be written to.
+    """
+
+    def __init__(self, stream: StreamDef, batch_id: int, key: str) -> None:
+        path, shown = _path_of(stream.options)
+        self._path, self._what = resolve(path), _not_written(batch_id, shown)
+        self._batch_id, self._query = batch_id, _query_of(key, batch_id)
+
+    def open(self, schema: pa.Schema) -> DeltaFiles | None:
+        """Make the table if there is none; return what writes files for it, None if the batch has been committed."""
+        with reporting(self._what):
+            table = _opened(self._path, schema)
+            return None if _has(table, self._query, self._batch_id) else self._files(table)
+
+    def commit(self, handed: Handed) -> None:
+        """Commit what tasks handed over, unless that has been done: the answer to it may have been lost."""
+        if not handed.rows.num_rows and not handed.notes:
+            return
+        with reporting(self._what):
+            table = _opened(self._path, handed.rows.schema)
+            if _has(table, self._query, self._batch_id):
+                return
+            few = [self._files(table).write(handed.rows.to_reader())] if handed.rows.num_rows else []
+            commit_files(table, [*few, *handed.notes], _commit(self._query, self._batch_id))
+
+    def _files(self, table: DeltaTable) -> DeltaFiles:
+        return files_for(table, self._path, self._what)
+
+
+def _not_written(batch_id: int, shown: str) -> str:
+    return f"batch {batch_id} could not be written to the Delta table {shown}"
+
+
+def _query_of(key: str, batch_id: int) -> str:
+    return key.removesuffix(f"-{batch_id:012d}")
+
+
+def _has(table: DeltaTable, query: str, batch_id: int) -> bool:
+    """Return whether a batch has been committed, or one after it."""
+    committed = table.transaction_version(query)
+    return committed is not None and committed >= batch_id
 
 
 def _opened(path: str, schema: pa.Schema) -> DeltaTable:
     from deltalake import DeltaTable
 
-    options = _store_options(path)
+    options = store_options(path)
     if not DeltaTable.is_deltatable(path, options):
         DeltaTable.create(path, schema, mode="ignore", storage_options=options)
     return DeltaTable(path, storage_options=options)
-
-
-def _store_options(path: str) -> dict[str, str] | None:
-    """Return options by which a request to a store is repeated for a short time only: batches are tried again."""
-    return dict(_SHORT_RETRIES) if "://" in path and not path.startswith("file:") else None
 
 
 def _commit(query: str, batch_id: int) -> CommitProperties:
     from deltalake import CommitProperties, Transaction
 
     return CommitProperties(app_transactions=[Transaction(query, batch_id)])
-
-
-def _append(table: DeltaTable, rows: pa.Table, commit: CommitProperties) -> None:
-    from deltalake import write_deltalake
-
-    write_deltalake(table, rows, mode="append", commit_properties=commit)
 
 
 def _merge(table: DeltaTable, changes: pa.Table, stream: StreamDef, commit: CommitProperties) -> None:
@@ -171,25 +226,3 @@ def _require_columns(table: DeltaTable, declared: pa.Schema, path: str) -> None:
                 f"column {field.name} of the Delta table {path} is {found.field(field.name).type}, not {field.type}",
                 hint="declare the type that the table has; the query's values are cast to it",
             )
-
-
-@contextmanager
-def _reporting(what: str) -> Iterator[None]:
-    """Raise every failure of the table as a ``ConnectorError`` of one sentence, one that may pass as an outage."""
-    try:
-        yield
-    except WatersmeetError:
-        raise
-    except Exception as error:  # noqa: BLE001 - the package raises bare Exceptions too
-        from deltalake.exceptions import CommitFailedError
-
-        is_overtaken = isinstance(error, CommitFailedError) and _OVERTAKEN.search(str(error)) is not None
-        kind = SinkOutageError if is_overtaken or is_unreachable(str(error)) else ConnectorError
-        raise kind(f"{what}: {hide(_first_line(error))}") from None
-
-
-def _first_line(error: Exception) -> str:
-    """Return the first line, and the innermost cause if causes follow it."""
-    first, *more = str(error).strip().splitlines() or [type(error).__name__]
-    causes = [line.rpartition("↳")[2] for line in more if "↳" in line]
-    return ": ".join(re.sub(r"\x1b\[\w*m", "", line).strip() for line in (first, *causes[-1:]))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from watersmeet.errors import ConnectorError, SinkOutageError
 from watersmeet.lookup.connections import Address, deadline, may_pass, place_of
@@ -14,6 +14,8 @@ from watersmeet.settings.secrets import hide
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
+T = TypeVar("T")
+WRITES_ANEW = "fix the cause and run the query again: it writes the batch anew"
 #: States of SQL: a transaction that others do not let be serialized, a deadlock.
 _ENDED_FOR_ANOTHER = ("40001", "40P01")
 #: What the driver says of where it connects to, before the reason.
@@ -47,6 +49,21 @@ def is_tried_at_once(error: Exception) -> bool:
     if getattr(error, "connection_invalidated", False):
         return True
     return getattr(getattr(error, "orig", None), "sqlstate", None) in _ENDED_FOR_ANOTHER
+
+
+def in_two_attempts(attempt: Callable[[], T], what: str, address: Address, hint: str | None = WRITES_ANEW) -> T:
+    """Call ``attempt``, and again where that may well help; raises as ``failure`` says, with a hint."""
+    import sqlalchemy as sa
+
+    for last in (False, True):
+        try:
+            return attempt()
+        except (sa.exc.SQLAlchemyError, NoAnswerError) as error:
+            if last or not is_tried_at_once(error):
+                failed = failure(what, error, address)
+                failed.hint = hint
+                raise failed from None
+    raise AssertionError  # the last attempt returns or raises
 
 
 def failure(what: str, error: Exception, address: Address) -> ConnectorError:

@@ -60,7 +60,12 @@ def net_frame(frame: DataFrame, target: StreamDef, *, keep_replaced: bool = Fals
             yield from net_changes(pa.Table.from_batches(found), target, keep_replaced=keep_replaced).to_batches()
 
     schema = frame.schema if TP_DELTA in frame.columns else StructType([*frame.schema.fields, DELTA_FIELD])
-    return frame.repartition(*map(spark_name, target.primary_key)).mapInArrow(run, schema)
+    return by_key(frame, target).mapInArrow(run, schema)
+
+
+def by_key(frame: DataFrame, target: StreamDef) -> DataFrame:
+    """Return a batch with all changes of a key in one partition."""
+    return frame.repartition(*map(spark_name, target.primary_key))
 
 
 def collected(frame: DataFrame) -> pa.Table:

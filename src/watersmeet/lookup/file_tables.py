@@ -19,7 +19,7 @@ from pyarrow.fs import FileType
 
 from watersmeet.errors import ConnectorError, did_you_mean
 from watersmeet.expressions.type_names import spark_type
-from watersmeet.filesystems import filesystem_of
+from watersmeet.filesystems import delta_options, filesystem_of
 from watersmeet.lookup.source import UnavailableError, both_names, cast_columns
 from watersmeet.settings.secrets import hide, masked_value, resolve
 
@@ -109,14 +109,14 @@ def _delta(path: str) -> ds.Dataset:
     require_delta()
     from deltalake import DeltaTable
 
-    return DeltaTable(path).to_pyarrow_dataset()
+    return DeltaTable(path, storage_options=delta_options(path)).to_pyarrow_dataset()
 
 
 def _is_delta(path: str) -> bool:
     require_delta()
     from deltalake import DeltaTable
 
-    return DeltaTable.is_deltatable(path)
+    return DeltaTable.is_deltatable(path, delta_options(path))
 
 
 def _fits(declared: pa.DataType, actual: pa.DataType) -> bool:
