@@ -45,7 +45,7 @@ def test_executors_that_get_all_packages_as_an_archive(tmp_path: Path) -> None:
     (tmp_path / "driver").mkdir()
     archive.rename(tmp_path / "driver" / archive.name)
     where = f"{WORK_FOLDER}/{archive.name}"
-    run = run_in_cluster(tmp_path, "tests.cluster.packaged", where, executors=2, bare=True)
+    run = run_in_cluster(tmp_path, "tests.cluster.job", where, executors=2, bare=True)
     assert run.stdout.splitlines()[:1] == ["equal to the batch answer"], run.stdout + run.stderr[-4000:]
 
 
