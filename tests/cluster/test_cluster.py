@@ -53,3 +53,16 @@ def test_executors_that_get_all_packages_as_an_archive(tmp_path: Path) -> None:
 def test_executors_that_die_and_one_that_is_cut_off(tmp_path: Path) -> None:
     run = run_in_cluster(tmp_path, "tests.cluster.faults")
     assert run.returncode == 0, run.stdout + run.stderr[-4000:]
+
+
+@pytest.mark.slow
+def test_a_workspace_in_the_store(tmp_path: Path) -> None:
+    run = run_in_cluster(tmp_path, "tests.cluster.workspace", "both", executors=2)
+    assert run.returncode == 0, run.stdout + run.stderr[-4000:]
+    assert run.stdout.splitlines() == [
+        "paired: equal to the batch answer",
+        "late: equal to the batch answer",
+        "newest: equal to the batch answer",
+        "baselines: ['000000000001.parquet']",
+        "4 of 4 streams made at once",
+    ]

@@ -91,7 +91,7 @@ def kill_executor(folder: Path) -> int:
     for entry in Path("/proc").iterdir():
         try:
             parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(") ")[2].split()[1])
-            is_here = Path(os.readlink(entry / "cwd")).is_relative_to(folder)
+            is_here = (entry / "cwd").readlink().is_relative_to(folder)
             program = (entry / "cmdline").read_bytes()
         except (OSError, ValueError):  # no process, or one that has ended
             continue

@@ -168,7 +168,7 @@ def _environment_of_jvm(folder: Path, options: Sequence[str], master: str) -> It
 
 
 def _spark_beside(folder: Path) -> Path:
-    """A folder of links to Spark's files: executors of a local cluster work in SPARK_HOME/work, for all users to see."""
+    """A folder of links to Spark's files: the executors of a local cluster work in SPARK_HOME/work."""
     home = folder / "spark"
     home.mkdir(exist_ok=True)
     for each in Path(_find_spark_home()).iterdir():
