@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import argparse
 import shutil
-from pathlib import Path
 import statistics
 import tempfile
 import time
 from itertools import count as numbers
+from pathlib import Path
 
 import watersmeet
 from benchmarks.arguments import count

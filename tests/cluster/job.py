@@ -12,11 +12,14 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+from pyarrow.fs import FileSystem
 
 from tests.cluster.lake import ROOT, open_store, results, rows_of, table_of, write_streams
 from tests.cluster.session import spark_settings
@@ -62,6 +65,27 @@ def command(workspace: str = ".watersmeet") -> list[str]:
     return [*program, "--master", os.environ["CLUSTER_MASTER"], *places]
 
 
+def run(words: list[str], variables: Mapping[str, str], after_a_batch: Callable[[], object] = lambda: None) -> None:
+    """Run a command to its end, which must be a good one; once it tells of a first batch, something may be done."""
+    process = subprocess.Popen(words, env={**os.environ, **variables}, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    timer = threading.Timer(_SECONDS, process.kill)
+    timer.start()
+    for line in process.stderr:
+        print(line, end="", file=sys.stderr, flush=True)
+        if "1 batch," in line:
+            after_a_batch()
+    timer.cancel()
+    assert process.wait() == 0, f"{words[0]} ended with {process.returncode}"
+
+
+def compare(store: FileSystem, name: str = "paired") -> int:
+    """Print whether the results are DuckDB's; 1 if they are not."""
+    found, due = results(store, name), expected()
+    print("equal to the batch answer" if found == due else f"{found - due}, missing {due - found}", flush=True)
+    return int(found != due)
+
+
 def main(archive: str = "", workspace: str = ".watersmeet") -> int:
     """Run the job; return 1 if its answer is wrong."""
     store = open_store()
@@ -72,10 +96,8 @@ def main(archive: str = "", workspace: str = ".watersmeet") -> int:
         settings["spark.archives"] = f"{archive}#environment"
         variables["PYSPARK_PYTHON"] = "./environment/bin/python"
     write_defaults({**settings, **json.loads(os.environ.get("CLUSTER_SETTINGS", "{}"))})
-    subprocess.run(command(workspace), env={**os.environ, **variables}, timeout=_SECONDS, check=True)
-    found, due = results(store, "paired"), expected()
-    print("equal to the batch answer" if found == due else f"{found - due}, missing {due - found}")
-    return int(found != due)
+    run(command(workspace), variables)
+    return compare(store)
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ def rows_of(seed: int, count: int) -> Rows:
 
 
 def write_streams(store: FileSystem, tables: Mapping[str, pa.Table], files: int) -> None:
-    """Write each table as so many files: p as lines of JSON, with one that is malformed, the others as Parquet."""
+    """Write each table as so many files: p… as lines of JSON, with one that is malformed, the others as Parquet."""
     for name, table in tables.items():
         store.create_dir(f"{BUCKET}/{name}", recursive=True)
         size = -(-table.num_rows // files)
@@ -68,7 +68,7 @@ def table_of(rows: Rows) -> pa.Table:
 
 
 def _format(name: str) -> str:
-    return "json" if name == "p" else "parquet"
+    return "json" if name.startswith("p") else "parquet"
 
 
 def define_streams(session: Session, names: str) -> None:

@@ -80,7 +80,7 @@ def test_a_segment_that_is_nowhere(spark: SparkSession, tmp_path: Path) -> None:
     log = log_in(tmp_path, Storage(spark))
     append(log, "a")
     (tmp_path / "000000000000-a.parquet").unlink()
-    with pytest.raises(CheckpointError, match="000000000000-a.parquet is missing, and so is"):
+    with pytest.raises(CheckpointError, match=r"000000000000-a\.parquet is missing, and so is"):
         log.segments()
 
 

@@ -87,9 +87,9 @@ def connect(
 
     ``workspace`` is the folder of the catalogue, embedded streams and checkpoints, which is made readable for its owner
     only, or a URI that Spark reaches (``s3a://…``).  ``packages`` are names (``kafka``, ``avro``, ``protobuf``) or
-    Maven coordinates that a new Spark loads, and ``config`` holds further settings for it.  A new local Spark tries each task
-    four times, unless ``master`` names another number (``local[2, 1]``).  A running Spark gets the RocksDB state store,
-    which the operators need.
+    Maven coordinates that a new Spark loads, and ``config`` holds further settings for it.  A new local Spark tries
+    each task four times, unless ``master`` names another number (``local[2, 1]``).  A running Spark gets the RocksDB
+    state store, which the operators need.
 
     Raises ``ConfigError`` for settings that do not fit and for a Spark Connect session, ``ConnectorError`` if a package
     cannot be downloaded, and ``WatersmeetError`` if Spark does not start.

@@ -119,7 +119,8 @@ def settings_for(config: Mapping[str, str]) -> dict[str, str]:
         settings["spark.buffer.pageSize"] = "1m"
         settings |= _sockets(process_folder().path)
     else:
-        settings["spark.executor.extraJavaOptions"] = " ".join(AVRO_LIMITS)
+        # these stand before the user's own, in spark.executor.extraJavaOptions
+        settings["spark.executor.defaultJavaOptions"] = " ".join(AVRO_LIMITS)
         if cores := cores_of_local_cluster(master):
             settings["spark.driver.bindAddress"] = settings["spark.driver.host"] = LOOPBACK
             settings["spark.sql.shuffle.partitions"] = str(cores)
