@@ -99,7 +99,8 @@ class Cluster:
 
 
 def _has(given: Object, labels: dict[str, str]) -> bool:
-    return labels.items() <= given["metadata"].get("labels", {}).items()
+    known: dict[str, str] = given["metadata"].get("labels", {})
+    return labels.items() <= known.items()
 
 
 def _merged(known: Object, change: Object) -> Object:

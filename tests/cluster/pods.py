@@ -105,7 +105,7 @@ class Pods:
         if "secretKeyRef" in source:
             return self._secrets[f"{source['secretKeyRef']['name']}:{source['secretKeyRef']['key']}"]
         fields = {"status.podIP": _ADDRESS, "metadata.name": pod["metadata"]["name"], "metadata.namespace": "default"}
-        return fields[source["fieldRef"]["fieldPath"]]
+        return str(fields[source["fieldRef"]["fieldPath"]])
 
 
 def _moved(value: str, mounts: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""The example for Kubernetes: valid by Kubernetes' own schemas, with names that agree and an image that can be built."""
+"""The example for Kubernetes: valid by Kubernetes' own schemas, with names that agree, and an image."""
 
 from __future__ import annotations
 
