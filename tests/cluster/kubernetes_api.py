@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import queue
+import re
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -23,6 +24,8 @@ KINDS = {
     "persistentvolumeclaims": "PersistentVolumeClaim",
 }
 Object = dict[str, Any]
+#: A label's name, whether it must have the value or must not, and the value.
+Selector = tuple[tuple[str, bool, str], ...]
 
 
 class Cluster:
@@ -33,14 +36,14 @@ class Cluster:
         self._lock = threading.Lock()
         self._objects: dict[tuple[str, str], Object] = {}
         self._version = 0
-        self._watches: list[tuple[str, dict[str, str], queue.Queue[Object]]] = []
+        self._watches: list[tuple[str, Selector, queue.Queue[Object]]] = []
         self.used: set[tuple[str, str]] = set()
 
     def get(self, resource: str, name: str) -> Object | None:
         """An object by its name."""
         return self._objects.get((resource, name))
 
-    def list(self, resource: str, labels: dict[str, str]) -> list[Object]:
+    def list(self, resource: str, labels: Selector) -> list[Object]:
         """The objects that have the labels."""
         with self._lock:
             found = [each for (kind, _), each in self._objects.items() if kind == resource]
@@ -77,7 +80,7 @@ class Cluster:
                 self._deleted(found)
         return found
 
-    def watch(self, resource: str, labels: dict[str, str]) -> queue.Queue[Object]:
+    def watch(self, resource: str, labels: Selector) -> queue.Queue[Object]:
         """What happens from now on to objects that have the labels."""
         events: queue.Queue[Object] = queue.Queue()
         with self._lock:
@@ -98,9 +101,17 @@ class Cluster:
                     events.put({"type": event, "object": json.loads(json.dumps(given))})
 
 
-def _has(given: Object, labels: dict[str, str]) -> bool:
-    known: dict[str, str] = given["metadata"].get("labels", {})
-    return labels.items() <= known.items()
+def _selector(query: dict[str, str]) -> Selector:
+    """The terms of a selector of labels: ``name=value`` and ``name!=value``."""
+    terms = [each for each in query.get("labelSelector", "").split(",") if each]
+    parts = [re.fullmatch(r"([^=!]+)(!?=)=?(.*)", each) for each in terms]
+    assert all(parts), f"this server does not know a term of {terms}"
+    return tuple((part[1], part[2] == "=", part[3]) for part in parts if part is not None)
+
+
+def _has(given: Object, labels: Selector) -> bool:
+    known = given["metadata"].get("labels", {})
+    return all((known.get(name) == value) == wanted for name, wanted, value in labels)
 
 
 def _merged(known: Object, change: Object) -> Object:
@@ -121,7 +132,7 @@ class _Handler(BaseHTTPRequestHandler):
         resource, name, query = self._place()
         if "upgrade" in self.headers.get("Connection", "").lower():
             return self._answer(503, {})
-        labels = dict(each.split("=", 1) for each in query.get("labelSelector", "").split(",") if "=" in each)
+        labels = _selector(query)
         if query.get("watch") == "true":
             self.cluster.used.add(("watch", resource))
             return self._stream(self.cluster.watch(resource, labels))
@@ -158,7 +169,7 @@ class _Handler(BaseHTTPRequestHandler):
         if name:
             return self._answer_object("delete", resource, self.cluster.delete(resource, name))
         self.cluster.used.add(("deletecollection", resource))
-        labels = dict(each.split("=", 1) for each in query.get("labelSelector", "").split(",") if "=" in each)
+        labels = _selector(query)
         for each in self.cluster.list(resource, labels):
             self.cluster.delete(resource, each["metadata"]["name"])
         return self._answer(200, {"kind": "Status", "apiVersion": "v1", "status": "Success"})

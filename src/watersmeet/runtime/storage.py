@@ -28,6 +28,8 @@ _STORES = ("s3", "s3a", "s3n", "gs")
 _ONLY_IF_ABSENT = "fs.option.create.conditional.overwrite"
 #: What Hadoop raises for a file that is there already; the second when a store itself refuses it.
 _EXISTS = re.compile(r"FileAlreadyExistsException|RemoteFileChangedException|Status Code: 412\b|HTTP/1\.1 412\b")
+#: Stores that were seen to refuse a second write of one file.
+_refuses: set[str] = set()
 _CHECKSUM_FAILURE = "org.apache.hadoop.fs.ChecksumException"
 _OWNER_ONLY = "700"
 # `write_text` leaves .NAME.tmp if it is interrupted; a worker that writes hot keys leaves UUID.part
@@ -167,28 +169,49 @@ class Storage:
             elif (context := self._file_context(target)) is not None:
                 self._write_beside(context, target, text, self._java("org.apache.hadoop.fs.Options$Rename").NONE)
             else:
-                self._require_conditional(path)
-                given = self._system(path).createFile(target).overwrite(False).recursive()
-                self._write(given.opt(_ONLY_IF_ABSENT, True).build(), text)
+                self._require_refusals(target)
+                self._write(self._if_absent(target).build(), text)
         except FileExistsError:
             pass
         except Py4JJavaError as error:
-            if _EXISTS.search(str(error.java_exception.toString())) is None:
+            if not _is_refusal(error):
                 raise
         else:
             return True
         # a store may refuse what it has written, if its first answer was lost
         return self.read_text(path) == text
 
-    def _require_conditional(self, path: str) -> None:
-        """Raise ``ConnectorError`` if Hadoop's client of a store cannot ask it to write only what is not there."""
-        if self.uri(path).startswith("s3") and not self._system(path).hasPathCapability(
-            self._path(path), _ONLY_IF_ABSENT
-        ):
-            raise ConnectorError(
-                f"{path} cannot be written safely: conditional writes are switched off",
-                hint="leave out fs.s3a.create.conditional.enabled = false, and use hadoop-aws 3.4.2 or newer",
-            )
+    def _if_absent(self, target: Any) -> Any:
+        """Return what opens a file on a store that is written only if there is none when it is closed."""
+        system = target.getFileSystem(self._configuration)
+        return system.createFile(target).overwrite(False).recursive().opt(_ONLY_IF_ABSENT, True)
+
+    def _require_refusals(self, target: Any) -> None:
+        """Raise ``ConnectorError`` if a store writes what it should refuse: two sessions would lose each other's changes.
+
+        A store is asked once, by a file that is written twice.
+        """
+        system = target.getFileSystem(self._configuration)
+        store = str(system.getUri().toString())
+        if store in _refuses:
+            return
+        if not store.startswith("s3") or system.hasPathCapability(target, _ONLY_IF_ABSENT):
+            probe = self._path(f"{target.getParent().toString()}/.{uuid.uuid4().hex}.tmp")
+            try:
+                self._write(self._if_absent(probe).build(), "once")
+                self._write(self._if_absent(probe).build(), "twice")
+            except Py4JJavaError as error:
+                if not _is_refusal(error):
+                    raise
+                _refuses.add(store)
+                return
+            finally:
+                system.delete(probe, False)
+        raise ConnectorError(
+            f"{store} cannot hold a workspace: of two sessions that write one file, both succeed",
+            hint="take a store that knows If-None-Match for writes, hadoop-aws 3.4.2 or newer, and "
+            "fs.s3a.create.conditional.enabled = true; checkpoints may be on another store than the workspace",
+        )
 
     def _write(self, stream: Any, text: str) -> None:
         try:
@@ -256,6 +279,10 @@ class Storage:
             return context.getFileContext(path.toUri(), self._configuration)
         except Py4JJavaError:
             return None
+
+
+def _is_refusal(error: Py4JJavaError) -> bool:
+    return _EXISTS.search(str(error.java_exception.toString())) is not None
 
 
 def _link(target: Path, text: str) -> None:
