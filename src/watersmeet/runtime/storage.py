@@ -187,7 +187,7 @@ class Storage:
         return system.createFile(target).overwrite(False).recursive().opt(_ONLY_IF_ABSENT, True)
 
     def _require_refusals(self, target: Any) -> None:
-        """Raise ``ConnectorError`` if a store writes what it should refuse: two sessions would lose each other's changes.
+        """Raise ``ConnectorError`` if a store writes what it should refuse: changes of two sessions would be lost.
 
         A store is asked once, by a file that is written twice.
         """
