@@ -25,7 +25,7 @@ from tests.cluster.lake import ROOT, open_store, results, rows_of, table_of, wri
 from tests.cluster.session import spark_settings
 
 ROWS, FILES = 900, 3
-_SECONDS = 400
+_SECONDS = 900
 _COLUMNS = "(id BIGINT, v BIGINT, ts BIGINT, WATERMARK FOR ts AS ts - INTERVAL '10' SECONDS)"
 _OPTIONS = "event_time_unit = 's', max_files_per_trigger = '1'"
 JOB = f"""
