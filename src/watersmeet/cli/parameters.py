@@ -16,7 +16,7 @@ from watersmeet.errors import ConfigError, did_you_mean
 DEFAULT_WORKSPACE = ".watersmeet"
 
 #: A folder on this machine, or the URI of one on a store.
-Place: TypeAlias = Path | str
+WorkspaceName: TypeAlias = Path | str
 Workspace = Annotated[
     str,
     typer.Option("--workspace", "-w", metavar="DIR", help="Folder or URI of streams, their data and checkpoints."),
@@ -77,7 +77,7 @@ def _read(name: str) -> bytes:
         raise ConfigError(f"{name or 'a file without a name'} cannot be read: {error.strerror}") from None
 
 
-def named_place(workspace: str) -> Place:
+def named_place(workspace: str) -> WorkspaceName:
     """The place that ``--workspace`` names; a URI stays as it is, unless it is one of this machine."""
     if not _URI.match(workspace):
         return Path(workspace)
@@ -85,12 +85,12 @@ def named_place(workspace: str) -> Place:
     return Path("/" + path.lstrip("/")) if scheme.lower() == "file" else workspace
 
 
-def local_folder(workspace: Place) -> Path:
+def local_folder(workspace: WorkspaceName) -> Path:
     """The folder for what stays on this machine, such as logs: the workspace, or for one on a store the usual one."""
     return workspace if isinstance(workspace, Path) else Path(DEFAULT_WORKSPACE)
 
 
-def require_local(workspace: Place, what: str, hint: str) -> Path:
+def require_local(workspace: WorkspaceName, what: str, hint: str) -> Path:
     """The workspace, if it is a folder of this machine; ``ConfigError`` for one on a store, which only Spark reads."""
     if isinstance(workspace, Path):
         return workspace

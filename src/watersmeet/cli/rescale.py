@@ -13,9 +13,9 @@ from watersmeet.cli.parameters import (
     STANDARD_INPUT,
     Master,
     Packages,
-    Place,
     UsageError,
     Workspace,
+    WorkspaceName,
     location,
     named_place,
     read_script,
@@ -69,7 +69,7 @@ def rescale(
         out().print("\n".join(_lines(found, dry_run=dry_run)), soft_wrap=True, markup=False, highlight=False)
 
 
-def _text_of(job: str, workspace: Place) -> str:
+def _text_of(job: str, workspace: WorkspaceName) -> str:
     """The SQL of a job: that of a file, or the definition of a stream."""
     if job == STANDARD_INPUT or Path(job).exists():
         return read_script(job)

@@ -17,9 +17,9 @@ from watersmeet.cli.parameters import (
     DEFAULT_WORKSPACE,
     Master,
     Packages,
-    Place,
     ViewOption,
     Workspace,
+    WorkspaceName,
     local_folder,
     named_place,
 )
@@ -199,7 +199,7 @@ def _in_place(statement: Statement) -> str:
     return "\n" * (statement.position.line - 1) + " " * (statement.position.col - 1) + statement.source
 
 
-def _catalog_of(workspace: Place) -> Callable[[], dict[str, tuple[str, ...]]]:
+def _catalog_of(workspace: WorkspaceName) -> Callable[[], dict[str, tuple[str, ...]]]:
     """Return a function that reads the current streams of the workspace and their columns.
 
     Raises ``CatalogError`` if the catalog cannot be read; if it becomes unreadable later, there are no streams.  Nor

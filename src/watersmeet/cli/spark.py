@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypedDict
 import typer
 
 from watersmeet.cli.interrupt import ending_at_once
-from watersmeet.cli.parameters import Place, local_folder, make_workspace
+from watersmeet.cli.parameters import WorkspaceName, local_folder, make_workspace
 from watersmeet.cli.private_files import open_private
 from watersmeet.cli.rows import show_changes
 from watersmeet.errors import LostProcessError, WatersmeetError
@@ -38,7 +38,10 @@ _STACK = re.compile(r"\s+at |\s+\.\.\. ")
 
 @contextmanager
 def session_of(
-    workspace: Place, packages: Sequence[str] = (), master: str | None = None, config: Mapping[str, str] | None = None
+    workspace: WorkspaceName,
+    packages: Sequence[str] = (),
+    master: str | None = None,
+    config: Mapping[str, str] | None = None,
 ) -> Iterator[Session]:
     """Yield a session, and stop its queries at the end, but not after a ``KeyboardInterrupt``.
 
@@ -67,7 +70,10 @@ def session_of(
 
 
 def start_session(
-    workspace: Place, packages: Sequence[str] = (), master: str | None = None, config: Mapping[str, str] | None = None
+    workspace: WorkspaceName,
+    packages: Sequence[str] = (),
+    master: str | None = None,
+    config: Mapping[str, str] | None = None,
 ) -> Session:
     """Start Spark and a session on it that prints rows with ``show_changes``; raises like ``SparkStart``."""
     return SparkStart(workspace, packages, master, config).session()
@@ -97,7 +103,7 @@ class SparkStart:
 
     def __init__(
         self,
-        workspace: Place,
+        workspace: WorkspaceName,
         packages: Sequence[str] = (),
         master: str | None = None,
         config: Mapping[str, str] | None = None,
