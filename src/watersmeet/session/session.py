@@ -104,10 +104,8 @@ class Session:
     def __init__(self, spark: SparkSession, workspace: Place) -> None:
         self.spark = spark
         self.place = workspace
-        if (
-            isinstance(workspace, Path) and workspace.is_dir()
-        ):  # an earlier version may have made it readable for others
-            make_workspace(workspace)
+        if isinstance(workspace, Path) and workspace.is_dir():
+            make_workspace(workspace)  # an earlier version may have made it readable for others
         self.show: console.Show = console.show_plainly
         self.streams = Streams(spark, self.place)
         self._queries = Queries(spark, self.place, self.streams)
