@@ -57,3 +57,14 @@ def test_a_store_that_replaces_files_is_refused(spark: SparkSession, tmp_path: P
     )
     assert "If-None-Match" in str(raised.value.hint)
     assert not (tmp_path / "file.json").exists()
+
+
+def test_on_a_store_a_file_is_written_under_its_own_name(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hadoop's way to move a file over another one deletes that one first, where moving is copying."""
+    path = Storage(spark)._path(f"file:{tmp_path}/file")
+    assert Storage(spark)._file_context(path) is not None
+    assert {"s3", "s3a", "gs"} <= set(storage._STORES)
+    monkeypatch.setattr(storage, "_STORES", ("file",))
+    assert Storage(spark)._file_context(path) is None
