@@ -13,7 +13,7 @@ from tests.cluster.packaged import packed_environment
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.timeout(1000),
+    pytest.mark.timeout(2000),
     pytest.mark.skipif(not can_isolate(), reason="this machine lets its user make no hosts"),
 ]
 
