@@ -15,6 +15,7 @@ import statistics
 import tempfile
 import time
 from itertools import count as numbers
+from pathlib import Path
 
 import watersmeet
 from benchmarks.arguments import count
@@ -63,7 +64,8 @@ def _history(session: Session, segments: int, rows: int, keys: int) -> str:
     values = f"id % {keys} AS k", "id AS v", "timestamp_micros(id * 1000) AS ts", "CAST(1 AS TINYINT) AS _tp_delta"
     log.append_frame(session.spark.range(rows).selectExpr(*values), "0")
     for number in range(1, segments):  # updates of the same time: the later one counts
-        shutil.copy2(log.folder / f"{0:012d}-0.parquet", log.folder / f"{number:012d}-{number}.parquet")
+        folder = Path(str(log.folder))
+        shutil.copy2(folder / f"{0:012d}-0.parquet", folder / f"{number:012d}-{number}.parquet")
     return name
 
 

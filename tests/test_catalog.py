@@ -132,7 +132,7 @@ def test_a_file_that_may_not_be_read_or_written(tmp_path: Path, monkeypatch: pyt
 
     catalog = Catalog(tmp_path)
     with monkeypatch.context() as patched:  # the tests may run as root, who may read and write everything
-        patched.setattr(Path, "read_text", refuse)
+        patched.setattr(Path, "read_bytes", refuse)
         assert refusal(catalog).splitlines()[0] == f"{tmp_path}/catalog.json cannot be read: Permission denied"
     with monkeypatch.context() as patched:
         patched.setattr(Path, "write_text", refuse)

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from watersmeet.cli.main import app
-from watersmeet.cli.parameters import make_workspace, read_script
+from watersmeet.cli.parameters import local_folder, make_workspace, named_place, read_script
 from watersmeet.errors import ConfigError
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -64,11 +64,20 @@ def test_a_workspace_that_is_a_file(tmp_path: Path, below: str) -> None:
     )
 
 
-def test_a_workspace_must_be_local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match="it must be a local folder"):
-        make_workspace(Path("s3a://bucket/x"))
-    assert not list(tmp_path.iterdir())
+def test_a_workspace_may_be_on_a_store() -> None:
+    assert named_place("w") == Path("w")
+    assert named_place("file:///tmp/w") == Path("/tmp/w")
+    store = named_place("s3a://bucket/x")
+    assert store == "s3a://bucket/x"
+    assert local_folder(store) == Path(".watersmeet")
+    assert local_folder(Path("w")) == Path("w")
+
+
+@pytest.mark.parametrize("command", [["explain", "-e", "SELECT 1"], ["rescale", "feeds", "--buckets", "4"]])
+def test_without_spark_a_workspace_on_a_store_is_not_read(command: list[str]) -> None:
+    run = CliRunner().invoke(app, [*command, "--workspace", "s3a://bucket/x"])
+    assert run.exit_code == 1
+    assert "does not start Spark, which alone reads the workspace s3a://bucket/x" in run.stderr
 
 
 def test_a_workspace_that_is_not_writable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

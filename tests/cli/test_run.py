@@ -280,11 +280,9 @@ def test_waiting_ends_when_a_stop_is_requested() -> None:
 
 
 def test_the_resume_command_is_quoted_and_omits_defaults() -> None:
-    continuous = resume_command(resume_words("my job.sql", QueryMode.CONTINUOUS, Path(".watersmeet"), None, (), None))
+    continuous = resume_command(resume_words("my job.sql", QueryMode.CONTINUOUS, ".watersmeet", None, (), None))
     assert continuous == "watersmeet run 'my job.sql'"
-    full = resume_command(
-        resume_words("j.sql", QueryMode.DRAIN, Path("w"), "s3a://c/d", ("kafka",), "local[2]", View.TABLE)
-    )
+    full = resume_command(resume_words("j.sql", QueryMode.DRAIN, "w", "s3a://c/d", ("kafka",), "local[2]", View.TABLE))
     rest = "--workspace w --checkpoint s3a://c/d --packages kafka --master 'local[2]' --view table"
     assert full == f"watersmeet run j.sql --drain {rest}"
 

@@ -18,7 +18,7 @@ from watersmeet.session.session import Session
 
 #: Where everything is, for Spark and for Arrow: a bucket of the cluster's store, or a folder that all hosts share.
 STORE = os.environ.get("CLUSTER_STORE", "")
-BUCKET = "lake" if STORE else f"{SHARED_FOLDER}/lake"
+BUCKET = "lake" if STORE else f"{os.environ.get('CLUSTER_FOLDER', SHARED_FOLDER)}/lake"
 ROOT = f"s3a://{BUCKET}" if STORE else f"file:{BUCKET}"
 #: A record of p that is malformed.
 BAD = '{"id": "a word"}'
@@ -46,7 +46,7 @@ def rows_of(seed: int, count: int) -> Rows:
 
 
 def write_streams(store: FileSystem, tables: Mapping[str, pa.Table], files: int) -> None:
-    """Write each table as so many files: p as lines of JSON, with one that is malformed, the others as Parquet."""
+    """Write each table as so many files: p… as lines of JSON, with one that is malformed, the others as Parquet."""
     for name, table in tables.items():
         store.create_dir(f"{BUCKET}/{name}", recursive=True)
         size = -(-table.num_rows // files)
@@ -58,6 +58,8 @@ def write_streams(store: FileSystem, tables: Mapping[str, pa.Table], files: int)
                     out.write("\n".join(lines).encode())
                 else:
                     pq.write_table(part, out)
+            if not STORE:  # files of one moment have no order
+                os.utime(f"{BUCKET}/{name}/{number:02}.{_format(name)}", (1_700_000_000 + number,) * 2)
 
 
 def table_of(rows: Rows) -> pa.Table:
@@ -66,7 +68,7 @@ def table_of(rows: Rows) -> pa.Table:
 
 
 def _format(name: str) -> str:
-    return "json" if name == "p" else "parquet"
+    return "json" if name.startswith("p") else "parquet"
 
 
 def define_streams(session: Session, names: str) -> None:

@@ -13,7 +13,7 @@ from tests.cluster.packaged import packed_environment
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.timeout(1000),
+    pytest.mark.timeout(2000),
     pytest.mark.skipif(not can_isolate(), reason="this machine lets its user make no hosts"),
 ]
 
@@ -52,7 +52,7 @@ def test_executors_that_get_all_packages_as_an_archive(tmp_path: Path) -> None:
     (tmp_path / "driver").mkdir()
     archive.rename(tmp_path / "driver" / archive.name)
     where = f"{WORK_FOLDER}/{archive.name}"
-    run = run_in_cluster(tmp_path, "tests.cluster.packaged", where, executors=2, bare=True)
+    run = run_in_cluster(tmp_path, "tests.cluster.job", where, executors=2, bare=True)
     assert run.stdout.splitlines()[:1] == ["equal to the batch answer"], run.stdout + run.stderr[-4000:]
 
 
@@ -60,3 +60,16 @@ def test_executors_that_get_all_packages_as_an_archive(tmp_path: Path) -> None:
 def test_executors_that_die_and_one_that_is_cut_off(tmp_path: Path) -> None:
     run = run_in_cluster(tmp_path, "tests.cluster.faults")
     assert run.returncode == 0, run.stdout + run.stderr[-4000:]
+
+
+@pytest.mark.slow
+def test_a_workspace_in_the_store(tmp_path: Path) -> None:
+    run = run_in_cluster(tmp_path, "tests.cluster.workspace", "both", executors=2)
+    assert run.returncode == 0, run.stdout + run.stderr[-4000:]
+    assert run.stdout.splitlines() == [
+        "paired: equal to the batch answer",
+        "late: equal to the batch answer",
+        "newest: equal to the batch answer",
+        "baselines: ['000000000001.parquet']",
+        "4 of 4 streams made at once",
+    ]

@@ -117,7 +117,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EmbeddedLog:
 
 def append(spark: SparkSession, log: EmbeddedLog, *segments: list[Row]) -> None:
     for rows in segments:
-        number = len(list(log.folder.glob("*.parquet")))
+        number = len(list(Path(str(log.folder)).glob("*.parquet")))
         log.append_frame(spark.createDataFrame(rows, stored_schema(STREAM)), f"w-{number}")
 
 
@@ -168,9 +168,9 @@ def test_a_baseline_that_is_gone_is_made_again_unless_it_has_been_read(spark: Sp
     start = log.newest_start(spark, STREAM)
     append(spark, log, [(1, "c", 3, 1)], [(1, "d", 4, 1)])
     log.newest_start(spark, STREAM)
-    log.baselines.path(1).unlink()
+    Path(log.baselines.path(1)).unlink()
     assert log.baseline_of(start, spark, STREAM, has_read=True) == 1
-    assert not log.baselines.path(1).exists()
+    assert not Path(log.baselines.path(1)).exists()
     assert log.baseline_of(start, spark, STREAM, has_read=False) == 1
     made: DataFrame = spark.read.parquet(str(log.baselines.path(1)))
     assert [row.v for row in made.collect()] == ["b"]

@@ -99,7 +99,7 @@ def test_an_environment_that_cannot_be_written(tmp_path: Path) -> None:
 
 def test_options_are_quoted_and_those_of_the_user_come_last(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Xmx1g")
-    with _environment_of_jvm(Path('/a "b"'), ["-Dx=a b"]):
+    with _environment_of_jvm(Path('/a "b"'), ["-Dx=a b"], "local[1]"):
         options = os.environ["SPARK_SUBMIT_OPTS"]
     assert options.startswith(r'"-Djava.io.tmpdir=/a \"b\"" ')
     assert options.endswith(' "-Dx=a b" -Xmx1g')

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from watersmeet.runtime.masters import local_cores, with_retries
+from watersmeet.runtime.masters import cores_of_local_cluster, local_cores, with_retries
 
 
 @pytest.mark.parametrize(
@@ -24,3 +24,9 @@ from watersmeet.runtime.masters import local_cores, with_retries
 def test_local_masters_get_retries_unless_they_name_their_own(master: str, used: str, cores: int | None) -> None:
     assert with_retries(master) == used
     assert local_cores(master) == local_cores(used) == cores
+
+
+def test_the_cores_of_a_local_cluster() -> None:
+    assert cores_of_local_cluster("local-cluster[2, 3,1024]") == 6
+    for other in ("local-cluster", "local-cluster[2,3]", "local-cluster[*,1,1024]", "local[4]", "yarn"):
+        assert cores_of_local_cluster(other) is None

@@ -8,7 +8,7 @@ import pytest
 
 from watersmeet.errors import ConfigError
 from watersmeet.runtime import memory_setting
-from watersmeet.runtime.memory_setting import MemorySetting, machine_memory
+from watersmeet.runtime.memory_setting import MemorySetting, machine_memory, of_executors
 from watersmeet.settings.query_settings import LEAST_WORKER_BYTES, parse_settings
 from watersmeet.settings.sizes import size, size_text
 from watersmeet.state.worker_memory import BASE_BYTES, WorkerMemory
@@ -27,14 +27,29 @@ def test_the_shares_leave_room_for_what_a_step_makes() -> None:
         (24 << 30, MemorySetting(600_000_000), 600_000_000),
         (10_000_000_000, MemorySetting(None, 2, 2_000_000_000), 2_750_000_000),
         (2_000_000_000, MemorySetting(None, 8, 1_000_000_000), LEAST_WORKER_BYTES),
+        (24 << 30, MemorySetting(None, 2, 1_000_000_000, 4_000_000_000), 850_000_000),
     ],
-    ids=["the query says it", "a share", "a machine that is too small"],
+    ids=["the query says it", "a share", "a machine that is too small", "a container that is smaller"],
 )
 def test_a_worker_has_a_share_of_its_machine(
     machine: int, setting: MemorySetting, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory_setting, "machine_memory", lambda: machine)
     assert setting.here().total == expected
+
+
+def test_what_executors_have() -> None:
+    def of(master: str, **settings: str) -> MemorySetting:
+        named = {f"spark.{name.replace('__', '.')}": value for name, value in settings.items()}
+        return of_executors(master, named, lambda text: int(text.removesuffix("m")), None)
+
+    small = {"executor__memory": "2000m"}
+    assert of("spark://host:7077", **small) == MemorySetting(None, None, 2000 << 20)
+    assert of("yarn", **small) == MemorySetting(None, 1, 2000 << 20, 2384 << 20)
+    large = {"executor__memory": "8000m", "executor__cores": "4", "task__cpus": "2"}
+    assert of("k8s://https://host", **large) == MemorySetting(None, 2, 8000 << 20, 8800 << 20)
+    given = {**large, "executor__memoryOverhead": "6000", "executor__pyspark__memory": "100m"}
+    assert of("yarn", **given) == MemorySetting(None, 2, 8000 << 20, 14100 << 20)
 
 
 @pytest.mark.parametrize(("text", "is_limit"), [("1000000\n", True), ("max\n", False), ("", False)])

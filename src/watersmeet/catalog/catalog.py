@@ -1,19 +1,20 @@
-"""The catalogue: the streams and tables of a workspace, in one JSON file."""
+"""The catalogue: the streams and tables of a workspace, as JSON."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from fcntl import LOCK_EX, flock
+from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from watersmeet.catalog.local_file import LocalFile
 from watersmeet.catalog.streams import StreamDef
-from watersmeet.catalog.workspace import make_workspace, no_folder, not_writable
 from watersmeet.checksums import DamageError, Seal, read_sealed, sealed
 from watersmeet.errors import CatalogError, did_you_mean
+
+T = TypeVar("T")
 
 #: The format that is written, and those that are read: earlier ones have no checksum.
 _FORMAT, _READABLE = 4, (1, 2, 3, 4)
@@ -29,15 +30,27 @@ class _Stored(BaseModel):
     streams: dict[str, StreamDef]
 
 
+class CatalogFile(Protocol):
+    """Where the catalogue is written; see ``LocalFile`` for a folder of this machine."""
+
+    def read(self) -> tuple[str, bytes] | None:
+        """The file's name and content; None if there is none."""
+
+    def change(self, update: Callable[[], str | None]) -> None:
+        """Write what ``update`` makes of the file as it is, if it gives anything; no other change is lost.
+
+        ``update`` is called again if another process has changed the file meanwhile.
+        """
+
+
 class Catalog:
-    """Streams by name, ignoring case; changes are made under a lock and written atomically.
+    """Streams by name, ignoring case; two that change it at once both have their way.
 
     All methods raise ``CatalogError`` if the file cannot be read, parsed or written.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._path = folder / "catalog.json"
+    def __init__(self, place: Path | CatalogFile) -> None:
+        self._file: CatalogFile = LocalFile(place) if isinstance(place, Path) else place
 
     def streams(self) -> dict[str, StreamDef]:
         """All streams by name."""
@@ -53,55 +66,49 @@ class Catalog:
 
     def add(self, stream: StreamDef, *, if_not_exists: bool = False) -> bool:
         """Add a stream; False if it exists already and may (see ``is_new``)."""
-        with self._changing() as stored:
+
+        def add(stored: _Stored) -> bool:
             added = is_new(stream, stored.streams.get(stream.name.lower()), if_not_exists=if_not_exists)
             if added:
                 stored.streams[stream.name.lower()] = stream
             return added
 
+        return self._change(add)
+
     def drop(self, name: str) -> StreamDef:
         """Remove a stream, and return its definition."""
-        with self._changing() as stored:
+
+        def drop(stored: _Stored) -> StreamDef:
             stream = _found(stored, name)
             del stored.streams[name.lower()]
-        return stream
+            return stream
+
+        return self._change(drop)
 
     def replace(self, stream: StreamDef) -> None:
         """Replace the definition of a stream."""
-        with self._changing() as stored:
+
+        def replace(stored: _Stored) -> None:
             stored.streams[stream.name.lower()] = stream
 
-    def _read(self) -> _Stored:
-        try:
-            text = self._path.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            return _Stored(version=_FORMAT, streams={})
-        except NotADirectoryError:
-            raise no_folder(self._folder) from None
-        except UnicodeDecodeError:
-            raise CatalogError(f"{self._path} is not a catalogue: it is not text in UTF-8", hint=_RESTORE) from None
-        except OSError as error:
-            raise CatalogError(
-                f"{self._path} cannot be read: {error.strerror}",
-                hint="make it a file that you may read, or use another workspace",
-            ) from None
-        return _parse(text, self._path)
+        self._change(replace)
 
-    @contextmanager
-    def _changing(self) -> Iterator[_Stored]:
-        try:
-            make_workspace(self._folder)
-            with (self._folder / "catalog.lock").open("w") as lock:
-                flock(lock, LOCK_EX)
-                stored = self._read()
-                yield stored
-                stored.version = _FORMAT
-                written = self._path.with_suffix(".tmp")
-                written.touch(mode=0o600)
-                written.write_text(sealed(stored.model_dump_json(indent=2)).decode() + "\n", encoding="utf-8")
-                written.replace(self._path)
-        except OSError as error:
-            raise not_writable(self._path, error) from None
+    def _read(self) -> _Stored:
+        found = self._file.read()
+        return _Stored(version=_FORMAT, streams={}) if found is None else _parse(found[1], found[0])
+
+    def _change(self, change: Callable[[_Stored], T]) -> T:
+        results: list[T] = []
+
+        def update() -> str | None:
+            stored = self._read()
+            before = dict(stored.streams)
+            results.append(change(stored))
+            stored.version = _FORMAT
+            return None if stored.streams == before else sealed(stored.model_dump_json(indent=2)).decode() + "\n"
+
+        self._file.change(update)
+        return results[-1]
 
 
 def is_same(known: StreamDef, stream: StreamDef) -> bool:
@@ -131,10 +138,13 @@ def _found(stored: _Stored, name: str) -> StreamDef:
     raise CatalogError(f"there is no stream {name}", hint=did_you_mean(name, known))
 
 
-def _parse(text: str, path: Path) -> _Stored:
+def _parse(found: bytes, path: str) -> _Stored:
     try:
+        text = found.decode()
         json.loads(text)
-        content, seal = read_sealed(text.encode())
+        content, seal = read_sealed(found)
+    except UnicodeDecodeError:
+        raise CatalogError(f"{path} is not a catalogue: it is not text in UTF-8", hint=_RESTORE) from None
     except json.JSONDecodeError as error:
         raise CatalogError(
             f"{path} is not a catalogue: its JSON breaks at line {error.lineno}, column {error.colno}", hint=_RESTORE

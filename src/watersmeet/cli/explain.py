@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from watersmeet.cli.parameters import DEFAULT_WORKSPACE, UsageError, Workspace, read_script
+from watersmeet.cli.parameters import (
+    DEFAULT_WORKSPACE,
+    UsageError,
+    Workspace,
+    named_place,
+    read_script,
+    require_local,
+)
 from watersmeet.errors import BindError, CatalogError, ConfigError, Position, UnsupportedError, did_you_mean
 
 if TYPE_CHECKING:
@@ -40,14 +47,19 @@ def explain(script: Script = None, execute: Text = None, workspace: Workspace = 
     """Print the plan of each query: windows, keys, bounds of the state, and what it held when it last ran."""
     if (script is None) == (execute is None):
         raise UsageError("explain takes either a file or -e 'SQL'")
+    place = require_local(
+        named_place(workspace),
+        "watersmeet explain",
+        "take EXPLAIN in watersmeet shell, or a script that creates its streams",
+    )
     text = execute if execute is not None else read_script(script or "")
     count = 0
     try:
-        for plan in explain_script(text, workspace):
+        for plan in explain_script(text, place):
             typer.echo(f"\n{plan}" if count else plan)
             count += 1
     except CatalogError as error:
-        if error.hint is None and not workspace.exists():
+        if error.hint is None and not place.exists():
             error.hint = f"there is no workspace {workspace}, so only streams that the script creates are known"
         raise
     if not count:

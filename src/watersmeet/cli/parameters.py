@@ -6,18 +6,20 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import typer
 
 from watersmeet.cli.live import View
 from watersmeet.errors import ConfigError, did_you_mean
 
-DEFAULT_WORKSPACE = Path(".watersmeet")
+DEFAULT_WORKSPACE = ".watersmeet"
 
+#: A folder on this machine, or the URI of one on a store.
+WorkspaceName: TypeAlias = Path | str
 Workspace = Annotated[
-    Path,
-    typer.Option("--workspace", "-w", metavar="DIR", help="Folder of streams, their data and checkpoints."),
+    str,
+    typer.Option("--workspace", "-w", metavar="DIR", help="Folder or URI of streams, their data and checkpoints."),
 ]
 Packages = Annotated[
     list[str] | None,
@@ -75,6 +77,26 @@ def _read(name: str) -> bytes:
         raise ConfigError(f"{name or 'a file without a name'} cannot be read: {error.strerror}") from None
 
 
+def named_place(workspace: str) -> WorkspaceName:
+    """The place that ``--workspace`` names; a URI stays as it is, unless it is one of this machine."""
+    if not _URI.match(workspace):
+        return Path(workspace)
+    scheme, _, path = workspace.partition(":")
+    return Path("/" + path.lstrip("/")) if scheme.lower() == "file" else workspace
+
+
+def local_folder(workspace: WorkspaceName) -> Path:
+    """The folder for what stays on this machine, such as logs: the workspace, or for one on a store the usual one."""
+    return workspace if isinstance(workspace, Path) else Path(DEFAULT_WORKSPACE)
+
+
+def require_local(workspace: WorkspaceName, what: str, hint: str) -> Path:
+    """The workspace, if it is a folder of this machine; ``ConfigError`` for one on a store, which only Spark reads."""
+    if isinstance(workspace, Path):
+        return workspace
+    raise ConfigError(f"{what} does not start Spark, which alone reads the workspace {workspace}", hint=hint)
+
+
 def make_workspace(workspace: Path) -> None:
     """Create the workspace folder; ``ConfigError`` if it cannot be created or written to."""
     reason = _unfit(workspace)
@@ -83,8 +105,6 @@ def make_workspace(workspace: Path) -> None:
 
 
 def _unfit(workspace: Path) -> str | None:
-    if _URI.match(str(workspace)):
-        return "it must be a local folder (--checkpoint may be a URI)"
     try:
         workspace.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):

@@ -15,8 +15,11 @@ from watersmeet.cli.parameters import (
     Packages,
     UsageError,
     Workspace,
+    WorkspaceName,
     location,
+    named_place,
     read_script,
+    require_local,
 )
 from watersmeet.cli.run import CheckpointFolder, RealTime
 from watersmeet.errors import ConfigError
@@ -49,7 +52,8 @@ def rescale(
     """Change the number of buckets of stopped queries; their state is kept, and they go on where they stopped."""
     if checkpoint == "":
         raise UsageError("--checkpoint names no folder")
-    text = _text_of(job, workspace)
+    place = named_place(workspace)
+    text = _text_of(job, place)
 
     from watersmeet.cli.rows import out
     from watersmeet.cli.spark import session_of
@@ -58,20 +62,21 @@ def rescale(
     from watersmeet.sql.parse import parse
 
     check_count(buckets)
-    place, config = spark_for(parse(text), master, workspace, bounded=False, real_time=real_time)
-    with session_of(workspace, packages or (), place, config) as session:
+    where, config = spark_for(parse(text), master, place, bounded=False, real_time=real_time)
+    with session_of(place, packages or (), where, config) as session:
         folder = checkpoint and location(checkpoint)
         found = session.rescale(text, buckets, query=query, checkpoint=folder, dry_run=dry_run, real_time=real_time)
         out().print("\n".join(_lines(found, dry_run=dry_run)), soft_wrap=True, markup=False, highlight=False)
 
 
-def _text_of(job: str, workspace: Path) -> str:
+def _text_of(job: str, workspace: WorkspaceName) -> str:
     """The SQL of a job: that of a file, or the definition of a stream."""
     if job == STANDARD_INPUT or Path(job).exists():
         return read_script(job)
 
     from watersmeet.catalog.catalog import Catalog
 
+    workspace = require_local(workspace, "the name of a stream", "name the file of the job")
     streams = {stream.name.lower(): stream for stream in Catalog(workspace).streams().values()}
     stream = streams.get(job.lower())
     if stream is not None and stream.derived:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,6 +19,7 @@ from watersmeet.cli.parameters import (
     ViewOption,
     Workspace,
     location,
+    named_place,
     read_script,
 )
 from watersmeet.cli.restarts import DEFAULT_RESTARTS, require_repeatable
@@ -95,7 +95,7 @@ def run(
     statements = parse(text)  # reports syntax errors before Spark starts
     if not statements:
         raise ConfigError(f"there is no statement in {script}")
-    mode = _mode(bounded=bounded, drain=drain)
+    mode, place = _mode(bounded=bounded, drain=drain), named_place(workspace)
     words = resume_words(script, mode, workspace, checkpoint, packages or (), master, view, real_time=real_time)
     if restart_on_failure:
         require_repeatable(statements, bounded=bounded)
@@ -108,10 +108,10 @@ def run(
     queries: list[RunningQuery] = []
     interrupt = Interrupt()
     try:
-        place, config = spark_for(statements, master, workspace, bounded=bounded, real_time=real_time)
+        where, config = spark_for(statements, master, place, bounded=bounded, real_time=real_time)
         with (
             reporting(queries),
-            session_of(workspace, packages or (), place, config) as session,
+            session_of(place, packages or (), where, config) as session,
             interruptible(interrupt),
         ):
             try:
@@ -232,7 +232,7 @@ def resume_command(words: Sequence[str]) -> str:
 def resume_words(
     script: str,
     mode: QueryMode,
-    workspace: Path,
+    workspace: str,
     checkpoint: str | None,
     packages: Iterable[str],
     master: str | None,
@@ -249,7 +249,7 @@ def resume_words(
     if real_time:
         words.append("--real-time")
     if workspace != DEFAULT_WORKSPACE:
-        words += ["--workspace", str(workspace)]
+        words += ["--workspace", workspace]
     if checkpoint is not None:
         words += ["--checkpoint", checkpoint]
     for package in packages:

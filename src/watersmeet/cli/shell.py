@@ -13,7 +13,16 @@ import typer
 
 from watersmeet.cli.interrupt import Interrupt, interruptible
 from watersmeet.cli.live import View
-from watersmeet.cli.parameters import DEFAULT_WORKSPACE, Master, Packages, ViewOption, Workspace
+from watersmeet.cli.parameters import (
+    DEFAULT_WORKSPACE,
+    Master,
+    Packages,
+    ViewOption,
+    Workspace,
+    WorkspaceName,
+    local_folder,
+    named_place,
+)
 from watersmeet.errors import CatalogError, ConfigError, WatersmeetError
 
 if TYPE_CHECKING:
@@ -50,10 +59,11 @@ def shell(
     from watersmeet.cli.prompt import make_prompt
     from watersmeet.cli.spark import SparkStart
 
-    catalog = _catalog_of(workspace)
+    place = named_place(workspace)
+    catalog = _catalog_of(place)
     typer.echo("watersmeet: statements end with ;  help, exit")
-    prompt = make_prompt(workspace, catalog)
-    start = SparkStart(workspace, packages or (), master)
+    prompt = make_prompt(local_folder(place), catalog)
+    start = SparkStart(place, packages or (), master)
     try:
         with Shell(start.session, view).opened() as opened:
             opened.loop(prompt)
@@ -189,11 +199,14 @@ def _in_place(statement: Statement) -> str:
     return "\n" * (statement.position.line - 1) + " " * (statement.position.col - 1) + statement.source
 
 
-def _catalog_of(workspace: Path) -> Callable[[], dict[str, tuple[str, ...]]]:
+def _catalog_of(workspace: WorkspaceName) -> Callable[[], dict[str, tuple[str, ...]]]:
     """Return a function that reads the current streams of the workspace and their columns.
 
-    Raises ``CatalogError`` if the catalog cannot be read; if it becomes unreadable later, there are no streams.
+    Raises ``CatalogError`` if the catalog cannot be read; if it becomes unreadable later, there are no streams.  Nor
+    are there in a workspace on a store, which only Spark reads.
     """
+    if not isinstance(workspace, Path):
+        return dict
     from watersmeet.catalog.catalog import Catalog
 
     catalog = Catalog(workspace)

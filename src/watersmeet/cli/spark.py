@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypedDict
 import typer
 
 from watersmeet.cli.interrupt import ending_at_once
-from watersmeet.cli.parameters import make_workspace
+from watersmeet.cli.parameters import WorkspaceName, local_folder, make_workspace
 from watersmeet.cli.private_files import open_private
 from watersmeet.cli.rows import show_changes
 from watersmeet.errors import LostProcessError, WatersmeetError
@@ -38,7 +38,10 @@ _STACK = re.compile(r"\s+at |\s+\.\.\. ")
 
 @contextmanager
 def session_of(
-    workspace: Path, packages: Sequence[str] = (), master: str | None = None, config: Mapping[str, str] | None = None
+    workspace: WorkspaceName,
+    packages: Sequence[str] = (),
+    master: str | None = None,
+    config: Mapping[str, str] | None = None,
 ) -> Iterator[Session]:
     """Yield a session, and stop its queries at the end, but not after a ``KeyboardInterrupt``.
 
@@ -61,12 +64,16 @@ def session_of(
     except (ConnectionRefusedError, ConnectionResetError, Py4JNetworkError):
         raise LostProcessError(
             "Spark has ended, and its queries with it",
-            hint=f"was there too little memory? {workspace / LOG_NAME} may say more; the same command resumes them",
+            hint=f"was there too little memory? {local_folder(workspace) / LOG_NAME} may say more; "
+            "the same command resumes them",
         ) from None
 
 
 def start_session(
-    workspace: Path, packages: Sequence[str] = (), master: str | None = None, config: Mapping[str, str] | None = None
+    workspace: WorkspaceName,
+    packages: Sequence[str] = (),
+    master: str | None = None,
+    config: Mapping[str, str] | None = None,
 ) -> Session:
     """Start Spark and a session on it that prints rows with ``show_changes``; raises like ``SparkStart``."""
     return SparkStart(workspace, packages, master, config).session()
@@ -87,7 +94,7 @@ class _Settings(TypedDict):
 
 
 class SparkStart:
-    """Spark as it starts, and a session on it, in a thread; what the JVM prints goes to a log in the workspace.
+    """Spark as it starts, and a session on it, in a thread; what the JVM prints goes to a log in the local folder.
 
     With ``record`` the JVM writes an archive of its classes to that path when it ends.
 
@@ -96,7 +103,7 @@ class SparkStart:
 
     def __init__(
         self,
-        workspace: Path,
+        workspace: WorkspaceName,
         packages: Sequence[str] = (),
         master: str | None = None,
         config: Mapping[str, str] | None = None,
@@ -104,8 +111,9 @@ class SparkStart:
     ) -> None:
         from watersmeet.catalog.catalog import Catalog
 
-        make_workspace(workspace)
-        Catalog(workspace).streams()  # reports a damaged catalog before Spark starts
+        make_workspace(local_folder(workspace))
+        if isinstance(workspace, Path):
+            Catalog(workspace).streams()  # reports a damaged catalog before Spark starts
         self._workspace = workspace
         self._settings = _Settings(packages=packages, master=master, config=config)
         self._record = record
@@ -139,7 +147,7 @@ class SparkStart:
             stop_session(self._starting.result())
 
     def _begin(self) -> tuple[_Log, Future[Session]]:
-        log = _Log(self._workspace / LOG_NAME)
+        log = _Log(local_folder(self._workspace) / LOG_NAME)
         pool = ThreadPoolExecutor(1, "watersmeet-start")
         starting = pool.submit(self._connect, log)
         pool.shutdown(wait=False)

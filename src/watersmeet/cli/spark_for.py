@@ -8,6 +8,7 @@ from pathlib import Path
 
 from watersmeet.catalog.catalog import Catalog
 from watersmeet.catalog.streams import EMBEDDED
+from watersmeet.cli.parameters import WorkspaceName
 from watersmeet.session.modes import runs_in_real_time
 from watersmeet.sql.statements import CreateStream, CreateTable, Statement
 
@@ -19,7 +20,7 @@ _FIRST_COMPILER = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
 
 
 def spark_for(
-    statements: Iterable[Statement], master: str | None, workspace: Path, *, bounded: bool, real_time: bool
+    statements: Iterable[Statement], master: str | None, workspace: WorkspaceName, *, bounded: bool, real_time: bool
 ) -> tuple[str | None, Mapping[str, str] | None]:
     """The master and further settings of Spark for a job.
 
@@ -34,8 +35,10 @@ def spark_for(
     return None, _FIRST_COMPILER if bounded and _is_small(statements, workspace) else None
 
 
-def _is_small(statements: Iterable[Statement], workspace: Path) -> bool:
+def _is_small(statements: Iterable[Statement], workspace: WorkspaceName) -> bool:
     """Whether all streams of the job and its workspace are in the workspace, and hold few bytes."""
+    if not isinstance(workspace, Path):
+        return False
     if any(isinstance(each, CreateStream | CreateTable) and each.options for each in statements):
         return False
     if any(stream.connector != EMBEDDED for stream in Catalog(workspace).streams().values()):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
@@ -19,6 +18,7 @@ from watersmeet.connectors.stream_schema import spark_schema
 from watersmeet.errors import UnsupportedError
 from watersmeet.runtime.dataflow import Source
 from watersmeet.runtime.real_time.sinks import LiveSink
+from watersmeet.runtime.store_folder import Place
 from watersmeet.settings.option_parsing import parse_options
 from watersmeet.settings.seek import Seek, Starts
 
@@ -39,7 +39,7 @@ class Reading:
 
     spark: SparkSession
     stream: StreamDef
-    workspace: Path
+    workspace: Place
     limited: bool = False
     seek: Seek | None = None
     starts: Starts | None = None
@@ -71,7 +71,7 @@ class Writing:
     """
 
     stream: StreamDef
-    workspace: Path
+    workspace: Place
     changelog: bool
     show: Show
     tried: Tried = once

@@ -1,22 +1,15 @@
-"""The ``embedded`` connector: durable append-only logs in the workspace folder.
+"""The ``embedded`` connector: durable append-only logs in the workspace.
 
-A log is a folder of Parquet segments, numbered in commit order. A commit is one rename under a lock, so readers see all
-of it or nothing. The segment's name holds the writer's key (query and batch), so a batch that is written again is
-skipped. Modification times rise strictly with the numbers, because Spark reads files in that order. ``_seq`` is
-(segment number, row). The query that feeds a derived stream adds rows that hold only its frontier (``_frontier``).
-Segments stay. A new query that needs only the newest rows of a changing stream begins with a baseline (baselines.py).
+A log is a folder of Parquet segments, numbered in commit order (local_log.py, stored_log.py). The segment's name holds
+the writer's key (query and batch), so a batch that is written again is skipped. ``_seq`` is (segment number, row). The
+query that feeds a derived stream adds rows that hold only its frontier (``_frontier``). Segments stay. A new query that
+needs only the newest rows of a changing stream begins with a baseline (baselines.py).
 """
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
-import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from fcntl import LOCK_EX, flock
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from zlib import crc32
@@ -28,21 +21,21 @@ from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
 from watersmeet.catalog.streams import EMBEDDED, StreamDef, StreamMode
 from watersmeet.columns import SEQUENCE, STORED_FRONTIER, TP_TIME, spark_name
-from watersmeet.connectors.baselines import Baselines, baseline_rows, numbers_after
+from watersmeet.connectors.baselines import baseline_rows, numbers_after
 from watersmeet.connectors.connector import Reading, SinkConnector, StoredConnector, WriteBatch, Writing
+from watersmeet.connectors.local_log import LocalLog
+from watersmeet.connectors.log_files import LogFiles, key_of
 from watersmeet.connectors.net_changes import net_frame
 from watersmeet.connectors.sink_changelogs import Changelogs
+from watersmeet.connectors.stored_log import StoredLog
 from watersmeet.connectors.stream_schema import stored_schema
 from watersmeet.errors import CheckpointError, ConfigError, did_you_mean
 from watersmeet.runtime.dataflow import Source
-from watersmeet.runtime.shared_folders import require_shared
+from watersmeet.runtime.store_folder import Place
 from watersmeet.settings.seek import Seek
 
-_STAGING = "_staging-"
 #: Spark writes a checksum for each page of a Parquet file, and by default compares none.
 _VERIFIED = "parquet.page.verify-checksum.enabled"
-_ABANDONED_SECONDS = 24 * 3600
-_SEGMENT = re.compile(r"\d{12}-.+\.parquet")
 _HIDDEN = [StructField(TP_TIME, TimestampType()), StructField(STORED_FRONTIER, LongType())]
 
 
@@ -90,7 +83,7 @@ class EmbeddedConnector(StoredConnector, SinkConnector):
         return lambda rows, batch_id, key: log.append_frame(net_frame(rows, stream, keep_replaced=keep_replaced), key)
 
 
-def embedded_log(stream: StreamDef, workspace: Path) -> EmbeddedLog:
+def embedded_log(stream: StreamDef, workspace: Place) -> EmbeddedLog:
     """Return the log of an embedded stream."""
     return EmbeddedLog(workspace / "streams" / stream.name.lower())
 
@@ -114,10 +107,10 @@ def _baseline(reading: Reading, log: EmbeddedLog) -> int | None:
 class EmbeddedLog:
     """The log of one stream."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Place) -> None:
         self.folder = folder
-        self.baselines = Baselines(folder)
-        folder.mkdir(parents=True, exist_ok=True)
+        self._files: LogFiles = LocalLog(folder) if isinstance(folder, Path) else StoredLog(folder)
+        self.baselines = self._files.baselines
 
     def read_stream(
         self, spark: SparkSession, columns: StructType, seek: Seek | None = None, baseline: int | None = None
@@ -127,7 +120,7 @@ class EmbeddedLog:
         Without a baseline it has all segments. With ``seek`` it has only the rows written since then. Frontiers hold
         for later rows too, so all are read.
         """
-        self._require_shared(spark)
+        self._files.require_reached(spark)
         rows = self._rows(lambda: spark.readStream, columns, baseline)
         if seek is None or seek.since is None:
             return rows
@@ -136,13 +129,9 @@ class EmbeddedLog:
 
     def read_stored(self, spark: SparkSession, columns: StructType, baseline: int | None = None) -> DataFrame:
         """Return a batch source frame of the rows that a baseline and all later segments, or all segments, have now."""
-        self._require_shared(spark)
+        self._files.require_reached(spark)
         rows = self._rows(lambda: spark.read, columns, baseline)
         return rows.where(F.col(STORED_FRONTIER).isNull()).drop(STORED_FRONTIER)
-
-    def _require_shared(self, spark: SparkSession) -> None:
-        """Raise ``ConfigError`` if there are workers that do not see the workspace."""
-        require_shared(spark, f"file:{self.folder.absolute()}", "the embedded stream in")
 
     def _rows(
         self, reader: Callable[[], DataFrameReader | DataStreamReader], columns: StructType, baseline: int | None
@@ -152,13 +141,13 @@ class EmbeddedLog:
         Spark lists a folder at once and filters the names. Of a glob path it would list each file by a task of its own.
         """
 
-        def files(folder: Path, names: str) -> DataFrame:
+        def files(folder: object, names: str) -> DataFrame:
             opened = reader().schema(_stored(columns)).option("pathGlobFilter", names).option(_VERIFIED, "true")
             return _source_frame(opened.parquet(str(folder)), columns)
 
         if baseline is None:
             return files(self.folder, "*.parquet")
-        covered = files(self.baselines.folder, self.baselines.path(baseline).name)
+        covered = files(self.baselines.folder, str(self.baselines.path(baseline)).rpartition("/")[2])
         return covered.unionAll(files(self.folder, f"{numbers_after(baseline)}-*.parquet"))
 
     # -- baselines -----------------------------------------------------------------------------------------------------
@@ -168,7 +157,7 @@ class EmbeddedLog:
 
         One is made if many segments have come since the last. Empty if there is none: at the first segment.
         """
-        segments = self._segments()
+        segments = self._files.segments()
         if self.baselines.is_due(segments):
             self._make_baseline(spark, stream, max(segments), segments[max(segments)])
         newest = self.baselines.newest()
@@ -180,7 +169,7 @@ class EmbeddedLog:
         Raises ``CheckpointError`` if the log is not the one that the checkpoint began with.
         """
         ((number, checksum),) = start.items()
-        segment = self._segments().get(number)
+        segment = self._files.segments().get(number)
         if segment is None or _checksum(segment) != checksum:
             found = "is another one" if segment is not None else "does not exist"
             raise CheckpointError(
@@ -188,27 +177,20 @@ class EmbeddedLog:
                 detail=f"the stream has been dropped and created again, or files are missing in {self.folder}",
                 hint="start on a new checkpoint, or restore the folder from a copy",
             )
-        if not has_read and self._hold(number) != number:
+        if not has_read and self._files.hold_baseline(number) != number:
             self._make_baseline(spark, stream, number, segment)
         return number
 
-    def _hold(self, until: int) -> int | None:
-        with self._lock():
-            return self.baselines.hold(until)
-
-    def _make_baseline(self, spark: SparkSession, stream: StreamDef, number: int, segment: Path) -> None:
+    def _make_baseline(self, spark: SparkSession, stream: StreamDef, number: int, segment: str) -> None:
         """Write the baseline that ends with a segment, from the baseline before it and the segments since then."""
         columns = stored_schema(stream)
-        rows = self._rows(lambda: spark.read, columns, self._hold(number - 1))
+        rows = self._rows(lambda: spark.read, columns, self._files.hold_baseline(number - 1))
         rows = rows.where(F.col(SEQUENCE) < F.lit(f"{number + 1:012d}".encode()))
         names = [spark_name(field.name) for field in _stored(columns)]
-        staging = self.folder / f"{_STAGING}baseline-{uuid.uuid4().hex}"
+        staging = self._files.staging(f"baseline-{uuid.uuid4().hex}")
         # not coalesce(1), which would sort all keys in one task
-        baseline_rows(rows, stream).select(*names).repartition(1).write.parquet(str(staging))
-        (part,) = staging.glob("part-*.parquet")
-        with self._lock():
-            self.baselines.publish(part, number, segment)
-        shutil.rmtree(staging, ignore_errors=True)
+        baseline_rows(rows, stream).select(*names).repartition(1).write.parquet(staging)
+        self._files.publish_baseline(staging, number, segment)
 
     # -- appending -----------------------------------------------------------------------------------------------------
 
@@ -219,53 +201,22 @@ class EmbeddedLog:
         """
         if self._committed(key):
             return False
-        self._require_shared(frame.sparkSession)
-        self._remove_abandoned()
-        staging = self.folder / f"{_STAGING}{key}"
+        self._files.require_reached(frame.sparkSession)
+        staging = self._files.staging(key)
         rows = frame.withColumn(TP_TIME, F.current_timestamp())
         if STORED_FRONTIER not in frame.columns:
             rows = rows.withColumn(STORED_FRONTIER, F.lit(None).cast("bigint"))
-        rows.coalesce(1).write.mode("overwrite").parquet(str(staging))
-        (part,) = staging.glob("part-*.parquet")
-        self._commit(part, key)
-        shutil.rmtree(staging, ignore_errors=True)
+        rows.coalesce(1).write.mode("overwrite").parquet(staging)
+        self._files.commit(staging, key)
         return True
 
-    def _remove_abandoned(self) -> None:
-        """Delete what dead writers left. The folder of a live writer is younger."""
-        oldest = time.time() - _ABANDONED_SECONDS
-        for staging in self.folder.glob(f"{_STAGING}*"):
-            with suppress(FileNotFoundError):  # its writer may have deleted it just now
-                if staging.stat().st_mtime < oldest:
-                    shutil.rmtree(staging, ignore_errors=True)
-
     def _committed(self, key: str) -> bool:
-        return any(path.name[13:] == f"{key}.parquet" for path in self._segments().values())
-
-    def _segments(self) -> dict[int, Path]:
-        """Return the segments by number."""
-        found = (path for path in self.folder.iterdir() if _SEGMENT.fullmatch(path.name))
-        return {int(path.name[:12]): path for path in found}
-
-    def _commit(self, staged: Path, key: str) -> None:
-        with self._lock():
-            segments = self._segments()
-            number = max(segments, default=-1) + 1
-            newest = segments[number - 1].stat().st_mtime_ns if segments else 0
-            changed = max(staged.stat().st_mtime_ns, newest + 2_000_000)
-            os.utime(staged, ns=(changed, changed))
-            staged.replace(self.folder / f"{number:012d}-{key}.parquet")
-
-    @contextmanager
-    def _lock(self) -> Iterator[None]:
-        with (self.folder / "_lock").open("w") as lock:
-            flock(lock, LOCK_EX)
-            yield
+        return any(key_of(name) == key for name in self._files.segments().values())
 
 
-def _checksum(segment: Path) -> int:
+def _checksum(segment: str) -> int:
     """Return a checksum of a segment's name, which holds its writer's key: of another log it is another one."""
-    return crc32(segment.name.encode())
+    return crc32(segment.encode())
 
 
 def _stored(columns: StructType) -> StructType:

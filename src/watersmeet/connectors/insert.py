@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from pathlib import Path
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -19,10 +18,11 @@ from watersmeet.connectors.stream_schema import stored_schema
 from watersmeet.errors import BindError, UnsupportedError, did_you_mean
 from watersmeet.expressions.positions import position_of
 from watersmeet.runtime.failures import first_sentence, without_stacks
+from watersmeet.runtime.store_folder import Place
 from watersmeet.sql.statements import InsertValues
 
 
-def insert_values(spark: SparkSession, stream: StreamDef, statement: InsertValues, workspace: Path) -> int:
+def insert_values(spark: SparkSession, stream: StreamDef, statement: InsertValues, workspace: Place) -> int:
     """Append the rows to an embedded stream and return their number.
 
     Columns that are not named are NULL; ``_tp_delta`` is +1, and a changing stream takes it even undeclared. Raises

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -37,6 +36,7 @@ from watersmeet.errors import ConfigError, UnsupportedError, did_you_mean
 from watersmeet.plan.physical_plan import PhysicalPlan
 from watersmeet.runtime.dataflow import Source
 from watersmeet.runtime.real_time.sinks import LiveSink
+from watersmeet.runtime.store_folder import Place
 from watersmeet.runtime.worker_records import RecordFormat
 from watersmeet.settings.secrets import remember, require_references
 from watersmeet.settings.seek import Seek, Starts
@@ -89,7 +89,7 @@ def check_connector(stream: StreamDef) -> None:
 def open_source(
     spark: SparkSession,
     stream: StreamDef,
-    workspace: Path,
+    workspace: Place,
     *,
     limited: bool,
     seek: Seek | None = None,
@@ -125,7 +125,7 @@ def _with_deltas(format: RecordFormat, stream: StreamDef) -> RecordFormat:
     return replace(format, by_spark=lambda raw: with_deltas(by_spark(raw), stream))
 
 
-def open_stored(spark: SparkSession, stream: StreamDef, workspace: Path) -> DataFrame:
+def open_stored(spark: SparkSession, stream: StreamDef, workspace: Place) -> DataFrame:
     """Return the rows that the stream has now, as a batch source frame.
 
     Raises as ``open_source`` does, and ``UnsupportedError`` for a connector without stored rows.
@@ -173,7 +173,7 @@ def check_sink(stream: StreamDef, *, changelog: bool) -> None:
         )
 
 
-def open_sink(stream: StreamDef, workspace: Path, *, changelog: bool, show: Show, tried: Tried = once) -> Sink:
+def open_sink(stream: StreamDef, workspace: Place, *, changelog: bool, show: Show, tried: Tried = once) -> Sink:
     """Return the stream as a sink; for ``tried`` see ``Writing``.
 
     Raises as ``check_sink`` does, and ``ConnectorError`` where the sink cannot be reached or does not fit the stream.
@@ -189,7 +189,7 @@ def reach_sink(spark: SparkSession, stream: StreamDef) -> None:
 
 
 def open_live_sink(
-    stream: StreamDef, workspace: Path, plan: PhysicalPlan, columns: Sequence[str], show: Show
+    stream: StreamDef, workspace: Place, plan: PhysicalPlan, columns: Sequence[str], show: Show
 ) -> LiveSink:
     """Return the stream as a sink for the results of a plan in real time, into its ``columns`` (empty: all).
 

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 #: How often Spark tries a task that Watersmeet's local sessions run: as often as on a cluster.
 TASK_ATTEMPTS = 4
 _LOCAL = re.compile(r"local(?:\[\s*(\d+|\*)\s*(?:,\s*(\d+)\s*)?\])?")
+_LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*\]")
 
 
 def with_retries(master: str) -> str:
@@ -25,6 +26,15 @@ def with_retries(master: str) -> str:
 def is_local(master: str) -> bool:
     """Whether a master runs its tasks in the driver's JVM."""
     return _LOCAL.fullmatch(master) is not None
+
+
+def cores_of_local_cluster(master: str) -> int | None:
+    """The cores of all executors of ``local-cluster[EXECUTORS, CORES, MEBIBYTES]``; None for other masters.
+
+    Its executors are processes of this machine, which the driver's JVM starts: a cluster to try things on.
+    """
+    found = _LOCAL_CLUSTER.fullmatch(master)
+    return None if found is None else int(found[1]) * int(found[2])
 
 
 def local_cores(master: str) -> int | None:

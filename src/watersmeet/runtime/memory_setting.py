@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -19,6 +22,9 @@ _CONTAINER_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.
 _FOR_SYSTEM = 20
 #: A task slot has other Python processes beside the one with state: they pack and unpack rows.
 _OTHER_WORKERS_BYTES = 250_000_000
+#: Where executors run in containers, each with one core unless settings say otherwise.
+_IN_CONTAINERS = re.compile(r"yarn|k8s://.*")
+_MEBI = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +34,21 @@ class MemorySetting:
     - ``wanted``: what the query says (None: nothing).
     - ``slots``: how many tasks run at once on its machine (None: one for each core there).
     - ``jvm_bytes``: what the JVM beside it may take.
+    - ``container_bytes``: what the container of both may take (None: as much as is found on the machine).
     """
 
     wanted: int | None = None
     slots: int | None = None
     jvm_bytes: int = 1 << 30
+    container_bytes: int | None = None
 
     def here(self) -> WorkerMemory:
         """The memory of a worker on this machine."""
         if self.wanted is not None:
             return WorkerMemory(self.wanted)
-        usable = machine_memory() * (100 - _FOR_SYSTEM) // 100 - self.jvm_bytes
+        usable = (
+            min(machine_memory(), self.container_bytes or sys.maxsize) * (100 - _FOR_SYSTEM) // 100 - self.jvm_bytes
+        )
         share = usable // (self.slots or os.cpu_count() or 1) - _OTHER_WORKERS_BYTES
         return WorkerMemory(max(share, LEAST_WORKER_BYTES))
 
@@ -52,10 +62,30 @@ def memory_setting(spark: SparkSession, wanted: int | None) -> MemorySetting:
         scala = context._jsc.sc()
         slots = scala.maxNumConcurrentTasks(scala.resourceProfileManager().defaultResourceProfile())
         return MemorySetting(wanted, int(slots), int(jvm.java.lang.Runtime.getRuntime().maxMemory()))
-    conf = context.getConf()
-    cores, of_task = conf.get("spark.executor.cores"), int(conf.get("spark.task.cpus", "1") or 1)
-    mebibytes = jvm.org.apache.spark.network.util.JavaUtils.byteStringAsMb(conf.get("spark.executor.memory", "1g"))
-    return MemorySetting(wanted, max(int(cores) // of_task, 1) if cores else None, int(mebibytes) << 20)
+    as_mebibytes = jvm.org.apache.spark.network.util.JavaUtils.byteStringAsMb
+    return of_executors(str(context.master), dict(context.getConf().getAll()), as_mebibytes, wanted)
+
+
+def of_executors(
+    master: str, settings: Mapping[str, str], as_mebibytes: Callable[[str], int], wanted: int | None
+) -> MemorySetting:
+    """The memory of workers on a cluster, by Spark's settings; ``as_mebibytes`` reads a size as Spark does."""
+    in_containers = _IN_CONTAINERS.fullmatch(master) is not None
+    cores = settings.get("spark.executor.cores", "1" if in_containers else "")
+    slots = max(int(cores) // int(settings.get("spark.task.cpus", "1")), 1) if cores else None
+
+    def mebibytes(name: str, default: str) -> int:
+        return int(as_mebibytes(settings.get(name, default)))
+
+    heap = mebibytes("spark.executor.memory", "1g")
+    if not in_containers:
+        return MemorySetting(wanted, slots, heap * _MEBI)
+    # YARN sets the process no limit that it could see, but ends a container that takes more than was asked for
+    share = int(heap * float(settings.get("spark.executor.memoryOverheadFactor", "0.1")))
+    least = max(share, mebibytes("spark.executor.minMemoryOverhead", "384m"))
+    overhead = mebibytes("spark.executor.memoryOverhead", f"{least}m")
+    whole = heap + overhead + mebibytes("spark.executor.pyspark.memory", "0")
+    return MemorySetting(wanted, slots, heap * _MEBI, whole * _MEBI)
 
 
 @cache

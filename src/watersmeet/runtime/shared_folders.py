@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from watersmeet.errors import ConfigError, WatersmeetError
 from watersmeet.runtime.masters import workers_are_here
 from watersmeet.runtime.storage import Storage
+from watersmeet.runtime.store_folder import Place
 
 _HINT = "name a folder that all machines share, at the same path on all"
 #: The hint where a URI will do as well.
@@ -55,6 +56,17 @@ def require_shared(spark: SparkSession, folder: str, what: str, hint: str = _HIN
             hint=hint,
         )
     _shared.add(key)
+
+
+def require_written(spark: SparkSession, folder: Place, what: str) -> None:
+    """Raise ``ConfigError`` if workers cannot write into a folder, which begins the error as ``what``."""
+    if isinstance(folder, Path):
+        require_shared(spark, f"file:{folder}", what, SHARED_OR_STORE)
+    elif folder.storage.worker_path(folder.uri) is None:
+        raise ConfigError(
+            f"{what} {folder} is on a file system that workers do not reach without Spark",
+            hint="they reach folders of the machine, and stores by the S3 protocol (s3a://BUCKET/FOLDER)",
+        )
 
 
 def _executors(spark: SparkSession) -> frozenset[str]:

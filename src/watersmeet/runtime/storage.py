@@ -6,6 +6,7 @@ Every method raises ``OutageError`` if the file system is unreachable, and ``Con
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import wraps
@@ -22,6 +23,13 @@ from watersmeet.filesystems import is_object_store, is_unreachable, reason_of
 P = ParamSpec("P")
 T = TypeVar("T")
 
+#: Stores where a file appears whole when it is closed, and where moving one copies it and deletes the other.
+_STORES = ("s3", "s3a", "s3n", "gs")
+_ONLY_IF_ABSENT = "fs.option.create.conditional.overwrite"
+#: What Hadoop raises for a file that is there already; the second when a store itself refuses it.
+_EXISTS = re.compile(r"FileAlreadyExistsException|RemoteFileChangedException|Status Code: 412\b|HTTP/1\.1 412\b")
+#: Stores that were seen to refuse a second write of one file.
+_refuses: set[str] = set()
 _CHECKSUM_FAILURE = "org.apache.hadoop.fs.ChecksumException"
 _OWNER_ONLY = "700"
 # `write_text` leaves .NAME.tmp if it is interrupted; a worker that writes hot keys leaves UUID.part
@@ -138,18 +146,91 @@ class Storage:
     def write_text(self, path: str, text: str) -> None:
         """Write a file atomically: readers see the old text or the new text, never a part."""
         target = self._path(path)
-        hidden = self._path(f"{target.getParent().toString()}/.{target.getName()}.tmp")
-        context = self._file_context(target)
-        stream = self._system(path).create(hidden if context else target, True)
+        if (local := self.local_path(path)) is not None:
+            file = Path(local)
+            hidden = file.with_name(f".{file.name}.tmp")
+            self._write(self._system(path).create(self._path(f"file:{hidden}"), True), text)
+            _replace(hidden, file)
+        elif (context := self._file_context(target)) is not None:
+            self._write_beside(context, target, text, self._java("org.apache.hadoop.fs.Options$Rename").OVERWRITE)
+        else:
+            self._write(self._system(path).create(target, True), text)
+
+    @_as_connector_error
+    def create_text(self, path: str, text: str) -> bool:
+        """Write a file atomically unless there is one; False if there is one with another text.
+
+        Of several that write it at once, one succeeds.
+        """
+        target = self._path(path)
+        try:
+            if (local := self.local_path(path)) is not None:
+                _link(Path(local), text)
+            elif (context := self._file_context(target)) is not None:
+                self._write_beside(context, target, text, self._java("org.apache.hadoop.fs.Options$Rename").NONE)
+            else:
+                self._require_refusals(target)
+                self._write(self._if_absent(target).build(), text)
+        except FileExistsError:
+            pass
+        except Py4JJavaError as error:
+            if not _is_refusal(error):
+                raise
+        else:
+            return True
+        # a store may refuse what it has written, if its first answer was lost
+        return self.read_text(path) == text
+
+    def _if_absent(self, target: Any) -> Any:
+        """Return what opens a file on a store that is written only if there is none when it is closed."""
+        system = target.getFileSystem(self._configuration)
+        return system.createFile(target).overwrite(False).recursive().opt(_ONLY_IF_ABSENT, True)
+
+    def _require_refusals(self, target: Any) -> None:
+        """Raise ``ConnectorError`` if a store writes what it should refuse: changes of two sessions would be lost.
+
+        A store is asked once, by a file that is written twice.
+        """
+        system = target.getFileSystem(self._configuration)
+        store = str(system.getUri().toString())
+        if store in _refuses:
+            return
+        if not store.startswith("s3") or system.hasPathCapability(target, _ONLY_IF_ABSENT):
+            probe = self._path(f"{target.getParent().toString()}/.{uuid.uuid4().hex}.tmp")
+            try:
+                self._write(self._if_absent(probe).build(), "once")
+                self._write(self._if_absent(probe).build(), "twice")
+            except Py4JJavaError as error:
+                if not _is_refusal(error):
+                    raise
+                _refuses.add(store)
+                return
+            finally:
+                system.delete(probe, False)
+        raise ConnectorError(
+            f"{store} cannot hold a workspace: of two sessions that write one file, both succeed",
+            hint="take a store that knows If-None-Match for writes, hadoop-aws 3.4.2 or newer, and "
+            "fs.s3a.create.conditional.enabled = true; checkpoints may be on another store than the workspace",
+        )
+
+    def _write(self, stream: Any, text: str) -> None:
         try:
             stream.write(text.encode())
         finally:
             stream.close()
-        if (local := self.local_path(path)) is not None:
-            file = Path(local)
-            _replace(file.with_name(f".{file.name}.tmp"), file)
-        elif context:
-            context.rename(hidden, target, self._overwriting())
+
+    def _write_beside(self, context: Any, target: Any, text: str, option: Any) -> None:
+        """Write a hidden file of our own, and move it to its name."""
+        hidden = self._path(f"{target.getParent().toString()}/.{target.getName()}.{uuid.uuid4().hex}.tmp")
+        system = hidden.getFileSystem(self._configuration)
+        options = self._gateway.new_array(self._java("org.apache.hadoop.fs.Options$Rename"), 1)
+        options[0] = option
+        self._write(system.create(hidden, True), text)
+        try:
+            context.rename(hidden, target, options)
+        except Py4JJavaError:
+            system.delete(hidden, False)
+            raise
 
     @_as_connector_error
     def rename(self, path: str, target: str) -> None:
@@ -187,18 +268,32 @@ class Storage:
         return self._path(path).getFileSystem(self._configuration)
 
     def _file_context(self, path: Any) -> Any | None:
-        """Return the API that renames over a file atomically; None on object stores, where closing a file does that."""
+        """Return the API that moves a file atomically; None on object stores, where closing a file does that.
+
+        Hadoop has that API for some of these too. There it deletes the target first: who is killed then leaves none.
+        """
+        if str(self._system(str(path.toString())).getUri().getScheme()) in _STORES:
+            return None
         try:
             context = self._java("org.apache.hadoop.fs.FileContext")
             return context.getFileContext(path.toUri(), self._configuration)
         except Py4JJavaError:
             return None
 
-    def _overwriting(self) -> Any:
-        option = self._java("org.apache.hadoop.fs.Options$Rename")
-        options = self._gateway.new_array(option, 1)
-        options[0] = option.OVERWRITE
-        return options
+
+def _is_refusal(error: Py4JJavaError) -> bool:
+    return _EXISTS.search(str(error.java_exception.toString())) is not None
+
+
+def _link(target: Path, text: str) -> None:
+    """Write a local file; ``FileExistsError`` if there is one."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    hidden = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
+    hidden.write_text(text, encoding="utf-8")
+    try:
+        target.hardlink_to(hidden)
+    finally:
+        hidden.unlink()
 
 
 def _replace(source: Path, target: Path) -> None:

@@ -16,16 +16,20 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext
+from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
 
 from watersmeet.connectors.packages import download_failure, not_loaded
 from watersmeet.errors import ConfigError, WatersmeetError
+from watersmeet.runtime.masters import cores_of_local_cluster
 from watersmeet.runtime.process_folder import process_folder
 from watersmeet.session.class_archive import recording_options, sharing_options
 
 #: Avro allocates as many bytes as a record declares for a text, by default up to 2 GB, before it reads them: a record
 #: of five bytes could end the JVM.
 AVRO_LIMITS = tuple(f"-Dorg.apache.avro.limits.{kind}.maxLength={64 << 20}" for kind in ("string", "bytes"))
+#: Where Spark listens that has no machines but this one.
+LOOPBACK = "127.0.0.1"
 _LAST_WORDS_SECONDS = 5.0
 _LAST_WRITES_SECONDS = 120.0
 
@@ -67,7 +71,7 @@ def start_jvm(
         options["stderr"] = held_back.target
     try:
         archive = recording_options(record) if record is not None else sharing_options()
-        with _environment_of_jvm(folder.path, archive):
+        with _environment_of_jvm(folder.path, archive, settings["spark.master"]):
             gateway = launch_gateway(conf, popen_kwargs=options)  # type: ignore[no-untyped-call]
     except Exception as error:  # noqa: BLE001 - the gateway raises bare exceptions if the JVM does not start
         text = held_back.all() if held_back is not None else ""
@@ -139,7 +143,7 @@ def end_jvm() -> None:
 
 
 @contextmanager
-def _environment_of_jvm(folder: Path, options: Sequence[str]) -> Iterator[None]:
+def _environment_of_jvm(folder: Path, options: Sequence[str], master: str) -> Iterator[None]:
     """Start JVMs meanwhile with ``options``; they and their Python workers put temporary files into ``folder``.
 
     The user's Java options come later on the command line, so they take precedence.
@@ -149,6 +153,8 @@ def _environment_of_jvm(folder: Path, options: Sequence[str]) -> Iterator[None]:
         "TMPDIR": str(folder),
         "SPARK_SUBMIT_OPTS": f"{ours} {os.environ.get('SPARK_SUBMIT_OPTS', '')}".strip(),
     }
+    if cores_of_local_cluster(master):
+        changed |= {"SPARK_HOME": str(_spark_beside(folder)), "SPARK_LOCAL_IP": LOOPBACK}
     before = {name: os.environ.get(name) for name in changed}
     os.environ.update(changed)
     try:
@@ -159,6 +165,16 @@ def _environment_of_jvm(folder: Path, options: Sequence[str]) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+def _spark_beside(folder: Path) -> Path:
+    """A folder of links to Spark's files: the executors of a local cluster work in SPARK_HOME/work."""
+    home = folder / "spark"
+    home.mkdir(exist_ok=True)
+    for each in Path(_find_spark_home()).iterdir():
+        with suppress(FileExistsError):  # a JVM that did not start has left it
+            (home / each.name).symlink_to(each)
+    return home
 
 
 def _quoted(option: str) -> str:

@@ -27,6 +27,7 @@ from watersmeet.runtime.real_time.checks import check_real_time
 from watersmeet.runtime.rescale.switch import Rescaled, rescale_query
 from watersmeet.runtime.side_row_streams import keep_side_rows
 from watersmeet.runtime.storage import Storage
+from watersmeet.runtime.store_folder import Place
 from watersmeet.session.listings import query_list
 from watersmeet.session.results import Table
 from watersmeet.session.streams import Streams
@@ -46,7 +47,7 @@ class QueryTarget:
 class Queries:
     """Starts queries, and keeps them by name."""
 
-    def __init__(self, spark: SparkSession, workspace: Path, streams: Streams) -> None:
+    def __init__(self, spark: SparkSession, workspace: Place, streams: Streams) -> None:
         self._spark = spark
         self._workspace = workspace
         self._streams = streams
@@ -84,7 +85,7 @@ class Queries:
         first = targets[0]
         if plan.query.settings.is_real_time:
             check_real_time(plan, first.target, first.columns, is_continuous=mode is QueryMode.CONTINUOUS)
-        if checkpoint is None:
+        if checkpoint is None and isinstance(self._workspace, Path):
             make_workspace(self._workspace)
         started = start_query(self._spark, self._job(name, plan, targets, checkpoint, show), mode)
         self._started[name.lower()] = started

@@ -35,7 +35,8 @@ from watersmeet.runtime.memory_setting import memory_setting
 from watersmeet.runtime.query import RunningQuery
 from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.runtime.rescale.switch import Rescaled, check_count
-from watersmeet.runtime.shared_folders import require_shared
+from watersmeet.runtime.shared_folders import require_written
+from watersmeet.runtime.store_folder import Place, place_of
 from watersmeet.session.listings import description
 from watersmeet.session.modes import in_mode
 from watersmeet.session.queries import Queries, QueryTarget, name_of_insert
@@ -84,28 +85,37 @@ def connect(
 ) -> Session:
     """Open a session on ``spark``, else on the Spark that runs in this process, else on a new local one.
 
-    ``workspace`` is the folder of the catalogue, embedded streams and checkpoints; it is made readable for its owner
-    only.  ``packages`` are names (``kafka``, ``avro``, ``protobuf``) or Maven coordinates that a new Spark loads, and
-    ``config`` holds further settings for it.  A new local Spark tries each task four times, unless ``master`` names
-    another number (``local[2, 1]``).  A running Spark gets the RocksDB state store, which the operators need.
+    ``workspace`` is the folder of the catalogue, embedded streams and checkpoints, which is made readable for its owner
+    only, or a URI that Spark reaches (``s3a://…``).  ``packages`` are names (``kafka``, ``avro``, ``protobuf``) or
+    Maven coordinates that a new Spark loads, and ``config`` holds further settings for it.  A new local Spark tries
+    each task four times, unless ``master`` names another number (``local[2, 1]``).  A running Spark gets the RocksDB
+    state store, which the operators need.
 
     Raises ``ConfigError`` for settings that do not fit and for a Spark Connect session, ``ConnectorError`` if a package
     cannot be downloaded, and ``WatersmeetError`` if Spark does not start.
     """
-    return Session(open_spark(spark, packages, master, config), Path(workspace))
+    opened = open_spark(spark, packages, master, config)
+    return Session(opened, place_of(opened, workspace))
 
 
 class Session:
     """Executes statements, and keeps the queries that they start."""
 
-    def __init__(self, spark: SparkSession, workspace: Path) -> None:
+    def __init__(self, spark: SparkSession, workspace: Place) -> None:
         self.spark = spark
-        self.workspace = workspace.absolute()
-        if self.workspace.is_dir():  # an earlier version may have made it readable for others
-            make_workspace(self.workspace)
+        self.place = workspace
+        if isinstance(workspace, Path) and workspace.is_dir():
+            make_workspace(workspace)  # an earlier version may have made it readable for others
         self.show: console.Show = console.show_plainly
-        self.streams = Streams(spark, self.workspace)
-        self._queries = Queries(spark, self.workspace, self.streams)
+        self.streams = Streams(spark, self.place)
+        self._queries = Queries(spark, self.place, self.streams)
+
+    @property
+    def workspace(self) -> Path:
+        """The folder of the workspace; ``ConfigError`` for one on a store, whose URI is that of ``place``."""
+        if isinstance(self.place, Path):
+            return self.place
+        raise ConfigError(f"the workspace {self.place} is no folder of this machine", hint="take str(session.place)")
 
     # -- statements ------------------------------------------------------------------------------------------------
 
@@ -219,8 +229,9 @@ class Session:
         if order is not None:
             check_order(name, order, frame.schema)
         if not frame.isStreaming:
-            make_workspace(self.workspace)
-            frame = snapshot(frame, self.workspace / "tables" / f"{name}-{uuid.uuid4().hex[:8]}")
+            if isinstance(self.place, Path):
+                make_workspace(self.place)
+            frame = snapshot(frame, self.place / "tables" / f"{name}-{uuid.uuid4().hex[:8]}")
         self.streams.register(stream, frame, order)
         return stream
 
@@ -327,7 +338,7 @@ class Session:
         match statement:
             case InsertValues():
                 stream = self.streams.require_target(statement)
-                count = insert_values(self.spark, stream, statement, self.workspace)
+                count = insert_values(self.spark, stream, statement, self.place)
                 return Message(f"{count} row{'s' if count != 1 else ''} into {stream.name}")
             case Show(what="QUERIES"):
                 return self._queries.table()
@@ -417,7 +428,7 @@ class Session:
     def _insert_stored(self, statement: InsertHistorical) -> Message:
         """INSERT INTO … SELECT over stored rows, which is done when this returns."""
         target = self._target(statement)
-        sink = registry.open_sink(target, self.workspace, changelog=False, show=self.show)
+        sink = registry.open_sink(target, self.place, changelog=False, show=self.show)
         frame = batch_frame(self.spark, statement.query, self.streams)
         check_target(target, frame.columns, statement)
         if target.columns:  # by position: two columns of Spark SQL may have one name
@@ -482,12 +493,12 @@ class Session:
                 )
         self.streams.check_tables(physical)
         name = select_name(select.source)
-        folder = self.workspace.absolute()
+        folder = self.place
         side_folder: str | None = f"{folder}/side/{name}-{uuid.uuid4().hex[:8]}"
         # only on request: a restart finds them again, but so does the same SELECT elsewhere in the query
         keeps_log = "skew" in select.query.settings
         try:
-            require_shared(self.spark, f"file:{folder}", "the workspace")
+            require_written(self.spark, folder, "the workspace")
         except ConfigError as error:
             if physical.query.settings.skew == "spread":
                 raise

@@ -18,11 +18,11 @@ from watersmeet.errors import ConfigError
 from watersmeet.filesystems import SETTINGS_VARIABLE, encoded_s3_settings, set_s3_settings
 from watersmeet.runtime.fork_server import SOCKET_VARIABLE, fork_server
 from watersmeet.runtime.hadoop_settings import s3_settings
-from watersmeet.runtime.masters import is_local, local_cores, with_retries
+from watersmeet.runtime.masters import cores_of_local_cluster, is_local, local_cores, with_retries
 from watersmeet.runtime.process_folder import LONGEST_SOCKET_PATH, process_folder
 from watersmeet.runtime.real_time.spark_needs import PIPELINED
 from watersmeet.runtime.worker_python import LOG_VARIABLE, worker_python
-from watersmeet.session.jvm import AVRO_LIMITS, not_started, silence_end_of_jvm, start_jvm
+from watersmeet.session.jvm import AVRO_LIMITS, LOOPBACK, not_started, silence_end_of_jvm, start_jvm
 
 _STATE_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -57,7 +57,7 @@ def open_spark(
         spark = SparkSession.builder.getOrCreate()
     if "RocksDB" not in str(spark.conf.get(_STATE_PROVIDER)):
         spark.conf.set(_STATE_PROVIDER, _ROCKSDB)
-    if str(spark.sparkContext.master).startswith("local"):
+    if is_local(str(spark.sparkContext.master)):
         spark.sparkContext.pythonExec = worker_python()
         if (server := fork_server()) is not None:
             spark.sparkContext.environment[SOCKET_VARIABLE] = server
@@ -84,7 +84,7 @@ def launch_jvm(
     _refuse_connect(None, config)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = _new_settings(packages, master, config)
-    if settings["spark.master"].startswith("local"):
+    if is_local(settings["spark.master"]):
         fork_server()  # it imports what it needs while the JVM starts
     else:
         _check_worker_python(os.environ["PYSPARK_PYTHON"])
@@ -112,14 +112,18 @@ def settings_for(config: Mapping[str, str]) -> dict[str, str]:
         # Spark makes a random secret, which nothing shows; on another master, all its machines must agree on one
         settings["spark.authenticate"] = "true"
         # not elsewhere: executors on other machines must reach the driver
-        settings["spark.driver.bindAddress"] = settings["spark.driver.host"] = "127.0.0.1"
+        settings["spark.driver.bindAddress"] = settings["spark.driver.host"] = LOOPBACK
         settings["spark.sql.shuffle.partitions"] = str(local_cores(master) or os.cpu_count() or 1)
         # A task that sorts a few frames by bucket would allocate, and clear, a page of up to 64 MB. Not elsewhere:
         # frames are larger there, and a task may have 8,192 pages.
         settings["spark.buffer.pageSize"] = "1m"
         settings |= _sockets(process_folder().path)
     else:
-        settings["spark.executor.extraJavaOptions"] = " ".join(AVRO_LIMITS)
+        # these stand before the user's own, in spark.executor.extraJavaOptions
+        settings["spark.executor.defaultJavaOptions"] = " ".join(AVRO_LIMITS)
+        if cores := cores_of_local_cluster(master):
+            settings["spark.driver.bindAddress"] = settings["spark.driver.host"] = LOOPBACK
+            settings["spark.sql.shuffle.partitions"] = str(cores)
     return {**settings, **config, "spark.master": with_retries(master)}
 
 
@@ -135,9 +139,11 @@ def _sockets(folder: Path) -> dict[str, str]:
 
 def _check_master(master: str | None) -> None:
     if master is not None and re.match(r"local$|local\[|spark://|yarn$|k8s://", master) is None:
+        if cores_of_local_cluster(master):
+            return
         raise ConfigError(
             f"master = {master!r} is no place where Spark runs",
-            hint="write local[*], spark://HOST:PORT, yarn or k8s://URL",
+            hint="write local[*], local-cluster[EXECUTORS,CORES,MEBIBYTES], spark://HOST:PORT, yarn or k8s://URL",
         )
 
 

@@ -30,6 +30,8 @@ from watersmeet.plan.newest_rows import read_by_newest_row
 from watersmeet.plan.physical_plan import PhysicalPlan
 from watersmeet.runtime.dataflow import Source
 from watersmeet.runtime.storage import Storage
+from watersmeet.runtime.store_folder import Place
+from watersmeet.runtime.stored_catalog import StoredCatalog
 from watersmeet.session.listings import stream_list, table_list
 from watersmeet.session.results import Message, Table
 from watersmeet.settings.seek import EARLIEST, Seek, Starts
@@ -51,10 +53,10 @@ _SIDE_COLUMNS = tuple(StreamColumn(name=name, type="STRING") for name in ("sourc
 class Streams:
     """Definitions by name, ignoring case, and the rows behind them."""
 
-    def __init__(self, spark: SparkSession, workspace: Path) -> None:
+    def __init__(self, spark: SparkSession, workspace: Place) -> None:
         self._spark = spark
         self._workspace = workspace
-        self.catalog = Catalog(workspace)
+        self.catalog = Catalog(workspace if isinstance(workspace, Path) else StoredCatalog(workspace))
         self._registered: dict[str, tuple[StreamDef, DataFrame, str | None]] = {}
         self._tables: dict[str, tuple[StreamDef, RowsSource | None]] = {}
 

@@ -7,6 +7,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from watersmeet.errors import ConfigError
+from watersmeet.runtime.masters import is_local
 
 #: A setting with which Spark must have been started.  Without it, Spark takes what a Python function has sent only when
 #: it has no more to send to it.
@@ -30,10 +31,9 @@ def check_slots(spark: SparkSession, needed: int) -> None:
     if slots >= needed:
         return
     master = str(spark.sparkContext.master)
-    is_local = master.startswith("local")
     raise ConfigError(
         f"in real time all tasks of this query run at once: it needs {needed} task slots, and Spark has {slots}",
         hint=f"start Spark with master local[{needed}] or more: slots are threads, which need no cores of their own"
-        if is_local
+        if is_local(master)
         else "give Spark more executors or cores (spark.executor.cores), or the query fewer SETTINGS buckets",
     )
