@@ -35,7 +35,7 @@ def test_every_kind_of_join(buckets: int, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_delta_table_that_executors_write(tmp_path: Path) -> None:
     run = run_in_cluster(tmp_path, "tests.cluster.delta", "4", "3", executors=2)
-    answer = ["equal to the batch answer, 720 rows, more files than commits: True"]
+    answer = ["equal to the batch answer, 720 rows, more files than batches: True"]
     assert run.stdout.splitlines() == answer, run.stdout + run.stderr[-4000:]
 
 
