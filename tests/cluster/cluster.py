@@ -64,7 +64,7 @@ def cluster(logs: Path, executors: int, *, with_store: bool, bare: bool) -> Iter
         processes = [
             start(master, spark_class, f"{deploy}.master.Master", "--host", master.address, "--webui-port", "8080")
         ]
-        known = {**_CREDENTIALS, "CLUSTER_MASTER": master_url, "PYTHONPATH": str(repository())}
+        known = {**_CREDENTIALS, "CLUSTER_MASTER": master_url, "PYTHONPATH": f"{repository()}/src:{repository()}"}
         if with_store:
             store = Host("store", 2, logs)
             known["CLUSTER_STORE"] = f"http://{store.address}:{_STORE_PORT}"

@@ -1,0 +1,157 @@
+"""A campaign: faults of one sort after another, in rounds, after each of which all results are compared."""
+
+from __future__ import annotations
+
+import re
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from tests.chaos.driver import Ending, LostDriverError
+from tests.chaos.hits import Fault, Hit
+from tests.chaos.rig import Rig, say
+from tests.chaos.table import Outcome, Tally
+
+_CHECK_SECONDS, _SETTLE_SECONDS, _QUIET_SECONDS = 240.0, 90.0, 1.0
+_LOOK_SECONDS = 0.2
+#: After so many files a rig is made anew: its results, which are compared as a whole, have become many.
+FILES = 260
+#: What a sentence for people does not have: stacks, names of Java, and errors of this project's own making.
+_UNCLEAR = re.compile(
+    r"Traceback|py4j|Py4J|\bat (?:java|org|scala)\.|An error occurred while calling|no reason was given|AssertionError"
+    r"|NullPointer|ClassCast|KeyError|AttributeError|TypeError|IndexError|assertion failed"
+    r"|\borg\.apache\.|\bjava\.\w+\."
+)
+
+
+def complaint(ending: Ending) -> str:
+    """What is wrong with how a query has ended: nothing, if it says in words what to do."""
+    if not ending["is_ours"]:
+        return f"not one of our errors: {ending['kind']}: {ending['text'][:400]}"
+    if not ending["hint"]:
+        return f"it does not say what to do: {ending['kind']}: {ending['text'][:400]}"
+    if _UNCLEAR.search(ending["text"]):
+        return f"not in words: {ending['kind']}: {ending['text'][:400]}"
+    return ""
+
+
+class Campaign:
+    """Lets faults befall a rig, and keeps the tally."""
+
+    def __init__(self, rig: Rig, tally: Tally, seed: int) -> None:
+        self._rig, self._tally, self._seed = rig, tally, seed
+
+    def round(self, fault: Fault, times: int | None = None) -> bool:
+        """Let a fault happen some times, and compare the results; False if the rig cannot be used any more."""
+        began, hits = time.monotonic(), list[tuple[Hit, Outcome]]()
+        try:
+            for _ in range(times or fault.times):
+                hits += self._once(fault)
+            wrong = self._wrong()
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is what the campaign looks for
+            wrong = f"{type(error).__name__}: {error}\n{traceback.format_exc(limit=-4)}"
+            if not hits:
+                hits = [(Hit("?"), Outcome.WRONG)]
+        for hit, outcome in hits:
+            self._tally.add(fault.name, Outcome.WRONG if wrong else outcome, hit.endings)
+        shown = "; ".join(f"{hit.what}: {outcome}" for hit, outcome in hits)
+        say(f"{self._rig.kind} seed {self._seed}, {fault.name}, {time.monotonic() - began:.0f} s: {shown}")
+        if wrong:
+            self._tally.faults.append(f"{self._rig.kind} seed {self._seed}, {fault.name}: {wrong}")
+            say(f"FAULT {self._rig.kind} seed {self._seed}, {fault.name}: {wrong}")
+        return not wrong
+
+    def _once(self, fault: Fault) -> list[tuple[Hit, Outcome]]:
+        rig = self._rig
+        rig.feed()
+        before, restarts = rig.progress(), rig.restarts
+        try:
+            hit = fault.inject(rig)
+        except LostDriverError:
+            hit = Hit("the driver has ended")
+        endings = self._settle(before)
+        if hit is None:
+            return []
+        hit.endings += endings
+        for ending in hit.endings:
+            say(f"  {fault.name}: {ending['kind']}: {ending['text'][:500]!r}")
+            if said := complaint(ending):
+                self._tally.faults.append(f"{rig.kind} seed {self._seed}, {fault.name}, {hit.what}: {said}")
+                say(f"FAULT {said}")
+                return [(hit, Outcome.UNCLEAR)]
+        if hit.endings and not fault.refuses:
+            self._tally.faults.append(f"{rig.kind} seed {self._seed}, {fault.name}: must go on by itself, but ended")
+            say(f"FAULT {fault.name}: must go on by itself")
+        if rig.restarts > restarts:
+            return [(hit, Outcome.STARTED_AGAIN)]
+        return [(hit, Outcome.REFUSED if hit.endings else Outcome.WENT_ON)]
+
+    def _settle(self, before: dict[str, int]) -> list[Ending]:
+        """Start what has ended, until all jobs have come further, or had time for it; the ends come back."""
+        rig, endings = self._rig, list[Ending]()
+        deadline, quiet = time.monotonic() + _SETTLE_SECONDS, time.monotonic() + _QUIET_SECONDS
+        while time.monotonic() < deadline:
+            try:
+                ended = {name: ending for name, ending in rig.driver.status().items() if ending is not None}
+            except LostDriverError:
+                rig.restart_driver()
+                continue
+            if ended:
+                endings += ended.values()
+                if any(ending["kind"] == "LostProcessError" and "JVM" in ending["text"] for ending in ended.values()):
+                    rig.restart_driver()
+                else:
+                    for name in ended:
+                        with suppress(LostDriverError):
+                            rig.driver.stop(name)
+                            endings += rig.start(name)
+                quiet = time.monotonic() + _QUIET_SECONDS
+                continue
+            now = rig.progress()
+            if any(now[name] != before[name] for name in now) or time.monotonic() > quiet:
+                return endings
+            time.sleep(_LOOK_SECONDS)
+        return endings
+
+    def _wrong(self) -> str:
+        """What is wrong with the results once everything has been read; empty if nothing is."""
+        rig = self._rig
+        rig.load.feed()
+        rig.load.close_windows()
+        due = rig.due()
+        deadline, found = time.monotonic() + _CHECK_SECONDS, rig.differences(due)
+        while found and time.monotonic() < deadline:
+            time.sleep(2 * _LOOK_SECONDS)
+            for ending in self._settle(rig.progress()) if _is_ended(rig) else []:
+                say(f"  later: {ending['kind']}: {ending['text'][:500]!r}")
+                if said := complaint(ending):
+                    return f"later: {said}"
+            found = rig.differences(due)
+        return "; ".join(f"{name}: {difference}" for name, difference in found.items())
+
+
+def _is_ended(rig: Rig) -> bool:
+    try:
+        return any(ending is not None for ending in rig.driver.status().values())
+    except LostDriverError:
+        return True
+
+
+def run(kind: str, faults: Sequence[Fault], seed: int, folder: Path, tally: Tally, is_over: Callable[[], bool]) -> None:
+    """Let each fault have a round on a rig of a kind, in an order that the seed gives, on new rigs where needed."""
+    left = list(faults)
+    number = 0
+    while left and not is_over():
+        where = folder / f"{kind}-{seed}-{number}"
+        number += 1
+        with Rig(kind, where, 100 * seed + number) as rig:
+            if number == 1:
+                rig.drawn.shuffle(left)
+            campaign = Campaign(rig, tally, seed)
+            while left and not is_over() and rig.load.files < FILES:
+                if not campaign.round(left.pop()):
+                    rig.keep()
+                    break
+        tally.write(folder)
