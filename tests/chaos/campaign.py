@@ -6,12 +6,11 @@ import re
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from tests.chaos.driver import Ending, LostDriverError
 from tests.chaos.hits import Fault, Hit
-from tests.chaos.rig import Rig, say
+from tests.chaos.rig import Rig, say, wait_until
 from tests.chaos.table import Outcome, Tally
 
 _CHECK_SECONDS, _SETTLE_SECONDS, _QUIET_SECONDS = 240.0, 90.0, 1.0
@@ -42,26 +41,45 @@ class Campaign:
 
     def __init__(self, rig: Rig, tally: Tally, seed: int) -> None:
         self._rig, self._tally, self._seed = rig, tally, seed
+        self._hits: list[tuple[Fault, Hit, Outcome]] = []
+        rig.load.feed(2)
+        assert wait_until(lambda: min(rig.progress().values()) >= 0, _CHECK_SECONDS), "the jobs do not begin"
 
-    def round(self, fault: Fault, times: int | None = None) -> bool:
+    def round(self, fault: Fault) -> bool:
         """Let a fault happen some times, and compare the results; False if the rig cannot be used any more."""
-        began, hits = time.monotonic(), list[tuple[Hit, Outcome]]()
+        began = time.monotonic()
+        self.once(fault, fault.times)
+        wrong = self.check()
+        shown = "; ".join(f"{hit.what}: {outcome}" for _, hit, outcome in self._hits)
+        say(f"{self._rig.kind} seed {self._seed}, {fault.name}, {time.monotonic() - began:.0f} s: {shown}")
+        self._hits = []
+        return not wrong
+
+    def once(self, fault: Fault, times: int = 1) -> None:
+        """Let a fault happen some times."""
         try:
-            for _ in range(times or fault.times):
-                hits += self._once(fault)
+            for _ in range(times):
+                self._hits += [(fault, hit, outcome) for hit, outcome in self._once(fault)]
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is what the campaign looks for
+            said = f"{type(error).__name__}: {error}\n{traceback.format_exc(limit=-4)}"
+            self._hits.append((fault, Hit(said), Outcome.WRONG))
+            self._complain(fault.name, said)
+
+    def check(self) -> str:
+        """Compare all results, and count the faults since the last time; what is wrong comes back."""
+        try:
             wrong = self._wrong()
         except Exception as error:  # noqa: BLE001 - whatever it is, it is what the campaign looks for
             wrong = f"{type(error).__name__}: {error}\n{traceback.format_exc(limit=-4)}"
-            if not hits:
-                hits = [(Hit("?"), Outcome.WRONG)]
-        for hit, outcome in hits:
+        for fault, hit, outcome in self._hits:
             self._tally.add(fault.name, Outcome.WRONG if wrong else outcome, hit.endings)
-        shown = "; ".join(f"{hit.what}: {outcome}" for hit, outcome in hits)
-        say(f"{self._rig.kind} seed {self._seed}, {fault.name}, {time.monotonic() - began:.0f} s: {shown}")
         if wrong:
-            self._tally.faults.append(f"{self._rig.kind} seed {self._seed}, {fault.name}: {wrong}")
-            say(f"FAULT {self._rig.kind} seed {self._seed}, {fault.name}: {wrong}")
-        return not wrong
+            self._complain(", ".join(dict.fromkeys(fault.name for fault, _, _ in self._hits)), wrong)
+        return wrong
+
+    def _complain(self, what: str, said: str) -> None:
+        self._tally.faults.append(f"{self._rig.kind} seed {self._seed}, {what}: {said}")
+        say(f"FAULT {self._tally.faults[-1]}")
 
     def _once(self, fault: Fault) -> list[tuple[Hit, Outcome]]:
         rig = self._rig
@@ -78,12 +96,11 @@ class Campaign:
         for ending in hit.endings:
             say(f"  {fault.name}: {ending['kind']}: {ending['text'][:500]!r}")
             if said := complaint(ending):
-                self._tally.faults.append(f"{rig.kind} seed {self._seed}, {fault.name}, {hit.what}: {said}")
-                say(f"FAULT {said}")
+                self._complain(f"{fault.name}, {hit.what}", said)
                 return [(hit, Outcome.UNCLEAR)]
         if hit.endings and not fault.refuses:
-            self._tally.faults.append(f"{rig.kind} seed {self._seed}, {fault.name}: must go on by itself, but ended")
-            say(f"FAULT {fault.name}: must go on by itself")
+            self._complain(fault.name, "it must go on by itself, but has ended")
+            return [(hit, Outcome.UNCLEAR)]
         if rig.restarts > restarts:
             return [(hit, Outcome.STARTED_AGAIN)]
         return [(hit, Outcome.REFUSED if hit.endings else Outcome.WENT_ON)]
@@ -95,18 +112,17 @@ class Campaign:
         while time.monotonic() < deadline:
             try:
                 ended = {name: ending for name, ending in rig.driver.status().items() if ending is not None}
+                endings += ended.values()
+                if any("JVM has ended" in ending["text"] for ending in ended.values()):
+                    raise LostDriverError
+                for name in ended:
+                    rig.driver.stop(name)
+                    rig.restore(name)
+                    endings += rig.start(name)
             except LostDriverError:
                 rig.restart_driver()
                 continue
             if ended:
-                endings += ended.values()
-                if any(ending["kind"] == "LostProcessError" and "JVM" in ending["text"] for ending in ended.values()):
-                    rig.restart_driver()
-                else:
-                    for name in ended:
-                        with suppress(LostDriverError):
-                            rig.driver.stop(name)
-                            endings += rig.start(name)
                 quiet = time.monotonic() + _QUIET_SECONDS
                 continue
             now = rig.progress()

@@ -73,7 +73,7 @@ class _Kept:
 
 
 def _damage(rig: Rig, kind: str, how: str) -> Hit | None:
-    """Stop a job, damage a file of its checkpoint and start it; restore the file where that is refused."""
+    """Stop a job, damage a file of its checkpoint and start it; restore the file once that is refused."""
     job = rig.drawn.choice(rig.jobs)
     rig.driver.stop(job.name)
     found = [path for path in _KINDS[kind](rig.checkpoint(job)) if path.is_file() and path.stat().st_size]
@@ -89,13 +89,14 @@ def _damage(rig: Rig, kind: str, how: str) -> Hit | None:
         kept.change(lambda content: content[: rig.drawn.randrange(len(content))])
     else:
         kept.change(lambda content: _flipped(content, rig.drawn.randrange(len(content))))
+    rig.damage[job.name].append(kept.restore)
     before = rig.progress()[job.name]
     ending = rig.driver.start(job.name)
     if ending is None:
         ending = _ending(rig, job, lambda: rig.progress()[job.name] != before)
     if ending is not None:
         rig.driver.stop(job.name)
-        kept.restore()
+        rig.restore(job.name)
         return Hit(f"{kind} {how} ({job.name}): {kept.path.name}", [ending, *rig.start(job.name)])
     return Hit(f"{kind} {how} ({job.name}): {kept.path.name}")
 

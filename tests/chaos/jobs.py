@@ -17,7 +17,7 @@ _CHANGING = "rs"
 _WINDOW = "WITHIN INTERVAL '30' SECONDS"
 _NEAR = "o.id = p.id AND abs(p.ts - o.ts) <= 30"
 #: Often enough, and not so often that the listing of files takes all of the machine.
-_SETTINGS = "buckets = 2, trigger = '0.3 seconds', sink_retry = '3 minutes', source_retry = '3 minutes'"
+_SETTINGS = "buckets = 2, trigger = '0.5 seconds', sink_retry = '3 minutes', source_retry = '3 minutes'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +97,7 @@ RIGS: dict[str, tuple[tuple[Job, ...], ...]] = {
     "store": ((LEFT, OUTER),),
     "kafka": ((TOPIC,),),
     "cluster": ((LEFT, CHANGELOG),),
+    "here": ((LEFT,),),
 }
 JOBS = {job.name: job for sets in RIGS.values() for jobs in sets for job in jobs}
 

@@ -46,7 +46,7 @@ def _freeze(rig: Rig, victim: Victim) -> Hit | None:
             with suppress(ProcessLookupError):
                 os.kill(pid, signalled)
         if signalled == signal.SIGSTOP:
-            time.sleep(rig.drawn.uniform(0.5, 4))
+            time.sleep(rig.drawn.uniform(0.5, 3))
     return Hit(f"{victim} stands still")
 
 
@@ -118,32 +118,28 @@ def _after(killed: bool, what: str) -> Hit | None:
 
 
 _MANY = ("disk", "store", "kafka")
-FAULTS = (
-    *(
+
+
+def _kills(victim: Victim, points: tuple[str, ...], times: int) -> list[Fault]:
+    return [
         Fault(
             f"{victim} killed, {point}",
-            ("disk",) if point != Moment.ANY else _MANY,
+            _MANY if point == Moment.ANY else ("disk",),
             partial(kill_at, victim=victim, point=point),
+            times,
         )
-        for victim, points in {
-            Victim.WORKER: (Moment.ANY, *_BATCHES, RESULTS_WRITTEN),
-            Victim.DAEMON: (Moment.ANY, Moment.STATE_COMMITTED),
-            Victim.FORK_SERVER: (Moment.ANY,),
-        }.items()
         for point in points
-    ),
+    ]
+
+
+FAULTS = (
+    *_kills(Victim.WORKER, (Moment.ANY, *_BATCHES, RESULTS_WRITTEN), 20),
+    *_kills(Victim.DAEMON, (Moment.ANY, Moment.STATE_COMMITTED), 10),
+    *_kills(Victim.FORK_SERVER, (Moment.ANY,), 1),
+    *_kills(Victim.JVM, (Moment.ANY, *_BATCHES, RESULTS_WRITTEN), 1),
+    *_kills(Victim.DRIVER, (Moment.ANY, *_BATCHES, RESULTS_WRITTEN), 1),
     *(
-        Fault(
-            f"{victim} killed, {point}",
-            ("disk",) if point != Moment.ANY else _MANY,
-            partial(kill_at, victim=victim, point=point),
-            times=3,
-        )
-        for victim in (Victim.JVM, Victim.DRIVER)
-        for point in (Moment.ANY, *_BATCHES, RESULTS_WRITTEN)
-    ),
-    *(
-        Fault(f"{victim} stands still", _MANY, partial(_freeze, victim=victim), times=4)
+        Fault(f"{victim} stands still", _MANY, partial(_freeze, victim=victim), 6)
         for victim in (Victim.WORKER, Victim.JVM)
     ),
     *(
@@ -151,7 +147,7 @@ FAULTS = (
             f"{victim} killed, {'after' if committed else 'before'} the commit of a Kafka transaction",
             ("kafka",),
             partial(_kill_in_transaction, victim=victim, committed=committed),
-            times=3 if victim is Victim.JVM else 8,
+            times=3 if victim is Victim.JVM else 10,
         )
         for victim in (Victim.JVM, Victim.WORKER)
         for committed in (False, True)

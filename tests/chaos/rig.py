@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -38,9 +38,12 @@ _BACKLOG = 4
 
 
 class Rig:
-    """The jobs of a kind, on a driver that is started again when it has ended."""
+    """The jobs of a kind, on a driver that is started again when it has ended.
 
-    def __init__(self, kind: str, folder: Path, seed: int) -> None:
+    ``opens`` makes a driver, by default one in a process of its own.
+    """
+
+    def __init__(self, kind: str, folder: Path, seed: int, opens: Callable[[Places], Driver] | None = None) -> None:
         self.kind, self.folder = kind, folder
         self.jobs: tuple[Job, ...] = RIGS[kind][seed % len(RIGS[kind])]
         self.drawn = random.Random(f"{kind} {seed}")
@@ -50,9 +53,10 @@ class Rig:
         self.line: Relay | None = None
         self.driver: Driver
         self.load: Load
-        #: For a driver in this process: makes it.
-        self.opens: Callable[[Places], Driver] | None = None
+        self.opens = opens
         self.log: IO[bytes]
+        #: What puts a file of a job right that is damaged, and whose damage has not been met yet.
+        self.damage: dict[str, list[Callable[[], None]]] = defaultdict(list)
         self._seed = seed
         self._stack = ExitStack()
         self._variables: dict[str, str] = {}
@@ -130,8 +134,16 @@ class Rig:
             if ending is None:
                 return refusals
             refusals.append(ending)
-            time.sleep(1.0)
+            if "JVM has ended" in ending["text"]:
+                raise LostDriverError
+            self.restore(name)
+            time.sleep(0.5)
         raise AssertionError(f"{name} does not start: {refusals[-1]}")
+
+    def restore(self, name: str) -> None:
+        """Put right whatever is damaged of a job, as its refusal asks for."""
+        for put_right in self.damage.pop(name, []):
+            put_right()
 
     def end_driver(self) -> None:
         """End what is left of it."""

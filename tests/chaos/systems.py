@@ -28,6 +28,14 @@ def _for_a_while(rig: Rig, breaks: Breaks, what: str, least: float, most: float)
     return Hit(f"{what} for {seconds:.1f} s")
 
 
+def _on_the_line(rig: Rig, breaks: Breaks, what: str, least: float, most: float) -> Hit | None:
+    """The same of a line; it is no fault if nobody used the line meanwhile."""
+    assert rig.line is not None
+    before = rig.line.harmed()
+    hit = _for_a_while(rig, breaks, what, least, most)
+    return hit if rig.line.harmed() > before else None
+
+
 # -- disks -------------------------------------------------------------------------------------------------------------
 
 
@@ -199,30 +207,34 @@ def _broker_frozen(rig: Rig) -> Iterator[None]:
 def _fault(
     name: str, rigs: tuple[str, ...], breaks: Breaks, least: float, most: float, *, times: int = 8, refuses: bool = True
 ) -> Fault:
-    inject = partial(_for_a_while, breaks=breaks, what=name, least=least, most=most)
+    injects = (
+        _on_the_line if breaks in _LINES or (isinstance(breaks, partial) and breaks.func in _LINES) else _for_a_while
+    )
+    inject = partial(injects, breaks=breaks, what=name, least=least, most=most)
     return Fault(name, rigs, inject, times, refuses)
 
 
+_LINES = (_cut, _slow, _failing, _breaking)
 _DISK, _STORE, _KAFKA = ("disk",), ("store",), ("kafka",)
 FAULTS = (
-    _fault("disk of the checkpoint full", _DISK, partial(_full, name="disk"), 0.5, 4),
-    _fault("disk of temporary files full", _DISK, partial(_full, name="tmp"), 0.5, 4),
-    _fault("disk of the checkpoint read-only", _DISK, _read_only, 0.5, 4),
+    _fault("disk of the checkpoint full", _DISK, partial(_full, name="disk"), 0.3, 2),
+    _fault("disk of temporary files full", _DISK, partial(_full, name="tmp"), 0.3, 2),
+    _fault("disk of the checkpoint read-only", _DISK, _read_only, 0.3, 2),
     Fault("shuffle files deleted", _DISK, partial(_delete, pattern="shuffle_*", what="files of shuffles")),
-    _fault("PostgreSQL killed and started", _DISK, _database_stopped, 0.2, 4, refuses=False),
-    _fault("PostgreSQL stands still", _DISK, _database_frozen, 0.5, 4, refuses=False),
+    _fault("PostgreSQL killed and started", _DISK, _database_stopped, 0.1, 1.5, refuses=False),
+    _fault("PostgreSQL stands still", _DISK, _database_frozen, 0.5, 2, refuses=False),
     _fault("sessions of PostgreSQL ended", _DISK, _sessions_ended, 0, 0.1, refuses=False),
-    _fault("connections to PostgreSQL cut", _DISK, _cut, 0.1, 3, refuses=False),
+    _fault("connections to PostgreSQL cut", _DISK, _cut, 0.1, 2, times=12, refuses=False),
     Fault("answer to a COMMIT lost", _DISK, _commit_lost, refuses=False),
-    _fault("column of a table renamed", _DISK, _column_renamed, 1, 3),
-    _fault("connections to the object store cut", _STORE, _cut, 0.05, 3, refuses=False),
-    _fault("object store slow", _STORE, _slow, 1, 4, refuses=False),
-    _fault("object store answers 503", _STORE, partial(_failing, answer=_BUSY), 0.2, 3, refuses=False),
-    _fault("object store answers 500", _STORE, partial(_failing, answer=_BROKEN), 0.2, 3, refuses=False),
-    _fault("answers of the object store broken off", _STORE, _breaking, 0.2, 2, refuses=False),
+    _fault("column of a table renamed", _DISK, _column_renamed, 1, 2, times=4),
+    _fault("connections to the object store cut", _STORE, _cut, 0.05, 1.5, times=20, refuses=False),
+    _fault("object store slow", _STORE, _slow, 0.5, 2, times=12, refuses=False),
+    _fault("object store answers 503", _STORE, partial(_failing, answer=_BUSY), 0.1, 1, times=20, refuses=False),
+    _fault("object store answers 500", _STORE, partial(_failing, answer=_BROKEN), 0.1, 1, times=20, refuses=False),
+    _fault("answers of the object store broken off", _STORE, _breaking, 0.1, 1, times=20, refuses=False),
     _fault(
         "Kafka stopped and started", _KAFKA, partial(_broker_stopped, at_once=False), 0.1, 3, times=2, refuses=False
     ),
     _fault("Kafka killed and started", _KAFKA, partial(_broker_stopped, at_once=True), 0.1, 3, times=2, refuses=False),
-    _fault("Kafka stands still", _KAFKA, _broker_frozen, 0.5, 6, refuses=False),
+    _fault("Kafka stands still", _KAFKA, _broker_frozen, 0.5, 4, refuses=False),
 )

@@ -26,6 +26,7 @@ class Relay:
         self._delay = 0.0
         self._instead: bytes | None = None
         self._most: int | None = None
+        self._harmed = 0
         self.open()
 
     def port(self) -> int:
@@ -35,6 +36,10 @@ class Relay:
     def server_port(self) -> int:
         """Where the server itself listens."""
         return self._server
+
+    def harmed(self) -> int:
+        """How often a connection was cut, slow or refused an answer."""
+        return self._harmed
 
     def slow(self, seconds: float) -> None:
         """Pass each piece of the server's answers on so much later, from now on."""
@@ -65,6 +70,7 @@ class Relay:
     def close(self) -> None:
         """Refuse connections, and cut those there are."""
         listener, self._listener = self._listener, None
+        self._harmed += len(self._open)
         for line in (*([listener] if listener else []), *self._open):
             _cut(line)
         self._open.clear()
@@ -86,11 +92,14 @@ class Relay:
         with contextlib.suppress(OSError):
             while data := source.recv(_CHUNK):
                 if is_client and self._instead is not None:
+                    self._harmed += 1
                     source.sendall(self._instead)
                     break
                 if not is_client and self._delay:
+                    self._harmed += 1
                     time.sleep(self._delay)
                 if not is_client and self._most is not None:
+                    self._harmed += 1
                     target.sendall(data[: self._most])
                     break
                 if is_client and self._loses is not None and self._loses in data:
@@ -101,6 +110,7 @@ class Relay:
                 target.sendall(data)
         for line in (source, target):
             _cut(line)
+        self._open -= {source, target}
 
 
 def _cut(line: socket.socket) -> None:

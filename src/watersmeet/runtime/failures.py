@@ -45,6 +45,23 @@ _BROKEN_PIPE = re.compile(
     r"(?:\s+at java\.base/[^\n]*\n)*"
     r"\s+at org\.apache\.spark\.(?:api|sql\.execution|sql\.execution\.datasources\.v2)\.python\."
 )
+# Spark's classes that read its part of a checkpoint, and what they raise where a file is not what was written. That
+# state is missing has an error class of its own.
+_LOG_READER = re.compile(
+    r"at org\.apache\.spark\.sql\.execution\.streaming\.\w+\.(?:\w+\.)?"
+    r"(?:HDFSMetadataLog|OffsetSeq|OffsetSeqLog|CommitLog|CommitMetadata|FileStreamSourceLog|CompactibleFileStreamLog"
+    r"|StreamMetadata|OperatorStateMetadata\w*|StateSchemaCompatibilityChecker|StateStoreChangelogReader\w*"
+    r"|RocksDBFileManager|RocksDBCheckpointMetadata)\b"
+)
+_UNREADABLE = re.compile(
+    r"Incomplete log file|Log file was malformed|batch \d+ doesn't exist|com\.fasterxml\.jackson|org\.json4s"
+    r"|EOFException|NumberFormatException|MalformedInput|ChecksumException|FileNotFoundException|NoSuchFileException"
+    r"|ZipException|StreamCorrupted|UTFDataFormat|StringIndexOutOfBounds|Malformed|[Cc]orrupt"
+)
+_LOST_FILE = re.compile(
+    r"\[(?:STREAMING_CHECKPOINT_MISSING_METADATA_FILE|CANNOT_LOAD_STATE_STORE|STATE_STORE_\w*CHECKSUM\w*)\b"
+)
+_STORED_FILE = re.compile(r"(?:file:)?(/[^\s:'\"]+/spark(?:-\d+)?/[^\s:'\"]*[^\s:'\".])")
 # What Java, Python, DuckDB and Delta say of a disk that takes nothing more, most with a path before it.
 _DISK = re.compile(
     r"(?:(/[^\s:'\"()]+)[^\n/]{0,80})?(No space left on device|Read-only file system|Disk quota exceeded)"
@@ -77,6 +94,20 @@ def planning(name: str) -> Iterator[None]:
 
 
 @contextmanager
+def naming_lost_jvm() -> Iterator[None]:
+    """Say that Spark has ended where a statement finds that it has."""
+    try:
+        yield
+    except (ConnectionError, Py4JError) as error:
+        if not _is_end_of_jvm(error, str(error)):
+            raise
+        raise LostProcessError(
+            "Spark's JVM has ended, and this session with it",
+            hint="run the program again: checkpoints are kept, and queries go on where they stopped",
+        ) from None
+
+
+@contextmanager
 def without_stacks() -> Iterator[None]:
     """Keep PySpark from logging the exceptions that it raises, which have Java's full stack."""
     loggers = [PySparkLogger.getLogger(name) for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger")]
@@ -102,10 +133,18 @@ def translate(error: BaseException, name: str) -> WatersmeetError:
     if "CONCURRENT_STREAM_LOG_UPDATE" in text:
         return CheckpointError(
             f"query {name} was stopped: another run uses its checkpoint",
-            hint="let one of them continue; two jobs need checkpoints of their own",
+            hint="let one of them continue; two jobs need checkpoints of their own. If this is the only one, a file of "
+            "its checkpoint is missing: restore it from a copy",
         )
     if (known := known_error(text)) is not None:
         return known
+    if is_of_damage(whole := whole_text(error)):
+        return CheckpointError(
+            f"query {name} stopped: Spark's part of its checkpoint is damaged",
+            detail=damage_of(text, whole),
+            hint="restore the checkpoint from a copy, or start on a new one (its state begins empty); "
+            "failure.log holds Spark's text",
+        )
     if kafka_is_unreachable(text) or is_unreachable(text):
         kind = SinkOutageError if _KAFKA_WRITERS.search(text) else OutageError
         waits_for = f"a file system: {reason_of(text)}" if is_unreachable(text) and reason_of(text) else ""
@@ -136,6 +175,20 @@ def translate(error: BaseException, name: str) -> WatersmeetError:
         f"query {name} failed: {cause_of(text)}",
         hint="its checkpoint is kept, with failure.log; once the cause is fixed, the query can be resumed",
     )
+
+
+def is_of_damage(text: str) -> bool:
+    """Whether Spark's text, with its stack, says that it cannot read what it has stored in a checkpoint."""
+    return _LOST_FILE.search(text) is not None or (
+        _LOG_READER.search(text) is not None and _UNREADABLE.search(text) is not None
+    )
+
+
+def damage_of(text: str, whole: str) -> str:
+    """The file that is damaged, where Spark's text names it, and what is wrong with it."""
+    found = _STORED_FILE.search(whole)
+    cause = re.sub(r"\s*\(for Object starting at.*|\s*SQLSTATE: .*", "", cause_of(text))
+    return f"{found[1]}: {cause}" if found and found[1] not in cause else cause
 
 
 def disk_failure(text: str) -> tuple[str, str] | None:
