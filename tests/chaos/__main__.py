@@ -25,7 +25,7 @@ from tests.cluster.hosts import SHARED_FOLDER, isolated
 from tests.support import spark_jars
 
 FAULTS: tuple[Fault, ...] = (*kills.FAULTS, *systems.FAULTS, *damage.FAULTS, *executors.FAULTS)
-RIGS = ("disk", "store", "kafka", "cluster")
+RIGS = ("disk", "database", "store", "kafka", "cluster")
 #: A cluster is made anew so often: what its hosts write is in memory.
 _CLUSTER_MINUTES = 9.0
 _INSIDE = "WATERSMEET_CHAOS_INSIDE"

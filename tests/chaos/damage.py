@@ -74,7 +74,7 @@ class _Kept:
 
 def _damage(rig: Rig, kind: str, how: str) -> Hit | None:
     """Stop a job, damage a file of its checkpoint and start it; restore the file once that is refused."""
-    job = rig.drawn.choice(rig.jobs)
+    job = rig.drawn.choice([job for job in rig.jobs if _KINDS[kind](rig.checkpoint(job))] or rig.jobs)
     rig.driver.stop(job.name)
     found = [path for path in _KINDS[kind](rig.checkpoint(job)) if path.is_file() and path.stat().st_size]
     if not found:

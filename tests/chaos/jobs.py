@@ -93,7 +93,8 @@ TOPIC = Job(
 )
 #: Which jobs may run side by side in one Spark, by the name of the rig.
 RIGS: dict[str, tuple[tuple[Job, ...], ...]] = {
-    "disk": ((LEFT, AGGREGATE), (OUTER, CHANGING)),
+    "disk": ((LEFT,), (OUTER,)),
+    "database": ((AGGREGATE,), (CHANGING,)),
     "store": ((LEFT, OUTER),),
     "kafka": ((TOPIC,),),
     "cluster": ((LEFT, CHANGELOG),),

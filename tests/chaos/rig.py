@@ -225,10 +225,10 @@ class Rig:
         local = LocalFileSystem()
         for job in self.jobs:
             self._found[job.name] = partial(oracle.of_files, local, str(self.out / job.name))
-        if self.kind == "disk":
+        if "outer" in self._found:
+            self._found["outer"] = partial(oracle.of_delta, str(self.out / "outer"))
+        if self.kind == "database":
             given |= self._database()
-            if "outer" in self._found:
-                self._found["outer"] = partial(oracle.of_delta, str(self.out / "outer"))
         elif self.kind == "store":
             given |= self._object_store()
         elif self.kind == "kafka":
@@ -238,16 +238,13 @@ class Rig:
         return Places(**given)
 
     def _database(self) -> Mapping[str, str]:
-        if not any("jdbc" in job.sink for job in self.jobs):
-            return {}
         self.server = server = self._stack.enter_context(postgres_server())
         self.line = self._stack.enter_context(relay(server.port))
         secret = self.folder / "secret"
         secret.write_text(server.password)
         for job in self.jobs:
-            if "jdbc" in job.sink:
-                server.execute(f"CREATE TABLE {job.target} (id bigint PRIMARY KEY, v bigint, w bigint)")
-                self._found[job.name] = partial(oracle.of_database, server, job.target)
+            server.execute(f"CREATE TABLE {job.target} (id bigint PRIMARY KEY, v bigint, w bigint)")
+            self._found[job.name] = partial(oracle.of_database, server, job.target)
         return {"url": f"jdbc:postgresql://127.0.0.1:{self.line.port()}/postgres", "secret": str(secret)}
 
     def _object_store(self) -> Mapping[str, str]:

@@ -118,14 +118,12 @@ def _sessions_ended(rig: Rig) -> Iterator[None]:
 def _column_renamed(rig: Rig) -> Iterator[None]:
     assert rig.server is not None
     for job in rig.jobs:
-        if "jdbc" in job.sink:
-            rig.server.execute(f"ALTER TABLE {job.target} RENAME COLUMN w TO other")
+        rig.server.execute(f"ALTER TABLE {job.target} RENAME COLUMN w TO other")
     try:
         yield
     finally:
         for job in rig.jobs:
-            if "jdbc" in job.sink:
-                rig.server.execute(f"ALTER TABLE {job.target} RENAME COLUMN other TO w")
+            rig.server.execute(f"ALTER TABLE {job.target} RENAME COLUMN other TO w")
 
 
 def _commit_lost(rig: Rig) -> Hit | None:
@@ -215,18 +213,18 @@ def _fault(
 
 
 _LINES = (_cut, _slow, _failing, _breaking)
-_DISK, _STORE, _KAFKA = ("disk",), ("store",), ("kafka",)
+_DISK, _DATABASE, _STORE, _KAFKA = ("disk",), ("database",), ("store",), ("kafka",)
 FAULTS = (
     _fault("disk of the checkpoint full", _DISK, partial(_full, name="disk"), 0.3, 2),
     _fault("disk of temporary files full", _DISK, partial(_full, name="tmp"), 0.3, 2),
     _fault("disk of the checkpoint read-only", _DISK, _read_only, 0.3, 2),
     Fault("shuffle files deleted", _DISK, partial(_delete, pattern="shuffle_*", what="files of shuffles")),
-    _fault("PostgreSQL killed and started", _DISK, _database_stopped, 0.1, 1.5, refuses=False),
-    _fault("PostgreSQL stands still", _DISK, _database_frozen, 0.5, 2, refuses=False),
-    _fault("sessions of PostgreSQL ended", _DISK, _sessions_ended, 0, 0.1, refuses=False),
-    _fault("connections to PostgreSQL cut", _DISK, _cut, 0.1, 2, times=12, refuses=False),
-    Fault("answer to a COMMIT lost", _DISK, _commit_lost, refuses=False),
-    _fault("column of a table renamed", _DISK, _column_renamed, 1, 2, times=4),
+    _fault("PostgreSQL killed and started", _DATABASE, _database_stopped, 0.1, 1.5, refuses=False),
+    _fault("PostgreSQL stands still", _DATABASE, _database_frozen, 0.5, 2, refuses=False),
+    _fault("sessions of PostgreSQL ended", _DATABASE, _sessions_ended, 0, 0.1, refuses=False),
+    _fault("connections to PostgreSQL cut", _DATABASE, _cut, 0.1, 2, times=12, refuses=False),
+    Fault("answer to a COMMIT lost", _DATABASE, _commit_lost, refuses=False),
+    _fault("column of a table renamed", _DATABASE, _column_renamed, 1, 2, times=4),
     _fault("connections to the object store cut", _STORE, _cut, 0.05, 1.5, times=20, refuses=False),
     _fault("object store slow", _STORE, _slow, 0.5, 2, times=12, refuses=False),
     _fault("object store answers 503", _STORE, partial(_failing, answer=_BUSY), 0.1, 1, times=20, refuses=False),

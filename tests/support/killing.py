@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.support.workers import processes
 
-_LOOK_SECONDS = 0.002
+_LOOK_SECONDS = 0.01
 _MOST_SECONDS = 300.0
 
 

@@ -191,6 +191,16 @@ def damage_of(text: str, whole: str) -> str:
     return f"{found[1]}: {cause}" if found and found[1] not in cause else cause
 
 
+def is_of_this_machine(error: BaseException) -> bool:
+    """Whether a process of Spark has ended or a disk takes nothing more, so that no other system has part in it."""
+    text = str(error)
+    return (
+        _is_end_of_jvm(error, text)
+        or any(pattern.search(text) for pattern in (_DEAD_WORKER, _LOST_EXECUTOR, _DISK))
+        or _BROKEN_PIPE.search(whole_text(error)) is not None
+    )
+
+
 def disk_failure(text: str) -> tuple[str, str] | None:
     """What is wrong with a disk, and what to do, if that is what an error's text says."""
     found = _DISK.search(text)
