@@ -25,14 +25,16 @@ _UNCLEAR = re.compile(
 )
 
 
-def complaint(ending: Ending) -> str:
-    """What is wrong with how a query has ended: nothing, if it says in words what to do."""
+def complaint(ending: Ending, says: str = "") -> str:
+    """What is wrong with how a query has ended: nothing, if it says in words what to do, and what it must ``say``."""
     if not ending["is_ours"]:
         return f"not one of our errors: {ending['kind']}: {ending['text'][:400]}"
     if not ending["hint"]:
         return f"it does not say what to do: {ending['kind']}: {ending['text'][:400]}"
     if _UNCLEAR.search(ending["text"]):
         return f"not in words: {ending['kind']}: {ending['text'][:400]}"
+    if not re.search(says, f"{ending['kind']}: {ending['text']}"):
+        return f"not {says!r}, but {ending['kind']}: {ending['text'][:400]}"
     return ""
 
 
@@ -95,7 +97,7 @@ class Campaign:
         hit.endings += endings
         for ending in hit.endings:
             say(f"  {fault.name}: {ending['kind']}: {ending['text'][:500]!r}")
-            if said := complaint(ending):
+            if said := complaint(ending, fault.says):
                 self._complain(f"{fault.name}, {hit.what}", said)
                 return [(hit, Outcome.UNCLEAR)]
         if hit.endings and not fault.refuses:
@@ -167,7 +169,8 @@ def run(kind: str, faults: Sequence[Fault], seed: int, folder: Path, tally: Tall
                 rig.drawn.shuffle(left)
             campaign = Campaign(rig, tally, seed)
             while left and not is_over() and rig.load.files < FILES:
-                if not campaign.round(left.pop()):
+                is_sound = campaign.round(left.pop())
+                tally.write(folder)
+                if not is_sound:
                     rig.keep()
                     break
-        tally.write(folder)

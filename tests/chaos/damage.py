@@ -47,6 +47,9 @@ _KINDS: dict[str, Callable[[Path], list[Path]]] = {
 }
 
 
+_HOW = ("deleted", "emptied", "cut short", "changed by a bit")
+
+
 @dataclass(frozen=True, slots=True)
 class _Kept:
     """A file as it was, with Hadoop's checksum beside it."""
@@ -72,7 +75,7 @@ class _Kept:
         self.path.write_bytes(change(self.contents[self.path]))
 
 
-def _damage(rig: Rig, kind: str, how: str) -> Hit | None:
+def _damage(rig: Rig, kind: str) -> Hit | None:
     """Stop a job, damage a file of its checkpoint and start it; restore the file once that is refused."""
     job = rig.drawn.choice([job for job in rig.jobs if _KINDS[kind](rig.checkpoint(job))] or rig.jobs)
     rig.driver.stop(job.name)
@@ -80,7 +83,7 @@ def _damage(rig: Rig, kind: str, how: str) -> Hit | None:
     if not found:
         rig.start(job.name)
         return None
-    kept = _Kept.of(rig.drawn.choice(found))
+    kept, how = _Kept.of(rig.drawn.choice(found)), rig.drawn.choice(_HOW)
     if how == "deleted":
         kept.delete()
     elif how == "emptied":
@@ -182,12 +185,10 @@ def _other_records(rig: Rig, shape: str) -> Hit:
     return Hit(f"records with {shape}")
 
 
-_HOW = ("deleted", "emptied", "cut short", "changed by a bit")
 FAULTS = (
     *(
-        Fault(f"checkpoint: {kind} {how}", ("disk",), partial(_damage, kind=kind, how=how), times=2)
+        Fault(f"checkpoint damaged: {kind}", ("disk",), partial(_damage, kind=kind), 4, says="CheckpointError: ")
         for kind in _KINDS
-        for how in _HOW
     ),
     *(
         Fault(f"file of {name} deleted before it is read", ("disk",), partial(_file_gone, name=name), times=2)

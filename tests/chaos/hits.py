@@ -24,7 +24,7 @@ class Fault:
 
     ``inject`` lets it happen and pass; None: there was nothing to hit.  ``times`` is how often in a round, and
     ``refuses`` whether a query may say that it cannot go on; else it must go on by itself, or where its driver was
-    killed, once it is started again.
+    killed, once it is started again.  ``says`` is a pattern of what the query must say then.
     """
 
     name: str
@@ -32,6 +32,7 @@ class Fault:
     inject: Callable[[Rig], Hit | None]
     times: int = 12
     refuses: bool = True
+    says: str = ""
 
 
 def until(seconds: float) -> Callable[[], bool]:

@@ -147,7 +147,7 @@ FAULTS = (
             f"{victim} killed, {'after' if committed else 'before'} the commit of a Kafka transaction",
             ("kafka",),
             partial(_kill_in_transaction, victim=victim, committed=committed),
-            times=3 if victim is Victim.JVM else 10,
+            times=11,
         )
         for victim in (Victim.JVM, Victim.WORKER)
         for committed in (False, True)

@@ -269,7 +269,7 @@ class Rig:
     def _topics(self) -> Mapping[str, str]:
         self.broker = broker = self._stack.enter_context(kafka_broker())
         topics = f"t{uuid.uuid4().hex[:8]}"
-        admin = AdminClient({"bootstrap.servers": broker.address})
+        admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
         names = [f"{topics}-{name}" for name in (*APPEND_ONLY, "out")]
         for created in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in names]).values():
             created.result(60)

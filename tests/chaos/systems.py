@@ -203,21 +203,29 @@ def _broker_frozen(rig: Rig) -> Iterator[None]:
 
 
 def _fault(
-    name: str, rigs: tuple[str, ...], breaks: Breaks, least: float, most: float, *, times: int = 8, refuses: bool = True
+    name: str,
+    rigs: tuple[str, ...],
+    breaks: Breaks,
+    least: float,
+    most: float,
+    *,
+    times: int = 8,
+    refuses: bool = True,
+    says: str = "",
 ) -> Fault:
     injects = (
         _on_the_line if breaks in _LINES or (isinstance(breaks, partial) and breaks.func in _LINES) else _for_a_while
     )
     inject = partial(injects, breaks=breaks, what=name, least=least, most=most)
-    return Fault(name, rigs, inject, times, refuses)
+    return Fault(name, rigs, inject, times, refuses, says)
 
 
 _LINES = (_cut, _slow, _failing, _breaking)
 _DISK, _DATABASE, _STORE, _KAFKA = ("disk",), ("database",), ("store",), ("kafka",)
 FAULTS = (
-    _fault("disk of the checkpoint full", _DISK, partial(_full, name="disk"), 0.3, 2),
+    _fault("disk of the checkpoint full", _DISK, partial(_full, name="disk"), 0.3, 2, says="is full|No space left"),
     _fault("disk of temporary files full", _DISK, partial(_full, name="tmp"), 0.3, 2),
-    _fault("disk of the checkpoint read-only", _DISK, _read_only, 0.3, 2),
+    _fault("disk of the checkpoint read-only", _DISK, _read_only, 0.3, 2, says="is read-only|Read-only"),
     Fault("shuffle files deleted", _DISK, partial(_delete, pattern="shuffle_*", what="files of shuffles")),
     _fault("PostgreSQL killed and started", _DATABASE, _database_stopped, 0.1, 1.5, refuses=False),
     _fault("PostgreSQL stands still", _DATABASE, _database_frozen, 0.5, 2, refuses=False),

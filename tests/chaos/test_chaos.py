@@ -24,8 +24,8 @@ from watersmeet.errors import ConnectorError, WatersmeetError
 
 SAMPLE = {
     "worker killed, a bucket's state committed": 2,
-    "checkpoint: newest commit deleted": 1,
-    "checkpoint: plan.json changed by a bit": 1,
+    "checkpoint damaged: newest commit": 1,
+    "checkpoint damaged: plan.json": 1,
     "records with another type": 1,
 }
 
@@ -43,7 +43,7 @@ def test_real_faults_lose_and_double_nothing(spark: SparkSession, tmp_path: Path
         campaign.check()
     assert tally.faults == []
     assert tally.counts.keys() == SAMPLE.keys()
-    assert tally.counts["checkpoint: plan.json changed by a bit"] == {Outcome.REFUSED: 1}
+    assert tally.counts["checkpoint damaged: plan.json"] == {Outcome.REFUSED: 1}
 
 
 def test_what_is_lost_doubled_or_wrong_is_found(tmp_path: Path) -> None:

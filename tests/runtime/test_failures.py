@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 
+from watersmeet import Session
 from watersmeet.errors import (
     CheckpointError,
     ConnectorError,
@@ -128,6 +129,15 @@ def test_a_statement_that_finds_no_jvm_says_so() -> None:
         raise Py4JError("An error occurred while calling o7.load.\n: a.b.CException: x")
 
 
+def test_a_session_whose_jvm_has_ended_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    monkeypatch.setattr(Session, "_start", refused)
+    with pytest.raises(LostProcessError, match="JVM has ended"):
+        Session.__new__(Session).sql("INSERT INTO a SELECT id FROM b")
+
+
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
@@ -184,6 +194,11 @@ CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
             "Unexpected end-of-input",
         ),
         (
+            "[CANNOT_LOAD_STATE_STORE.CANNOT_READ_DELTA_FILE_NOT_EXISTS] The file 3.changelog does not exist.",
+            "",
+            "[CANNOT_LOAD_STATE_STORE.CANNOT_READ_DELTA_FILE_NOT_EXISTS] The file 3.changelog does not exist.",
+        ),
+        (
             "[STREAMING_CHECKPOINT_MISSING_METADATA_FILE] Checkpoint location file:/c/spark is inconsistent.",
             "",
             "[STREAMING_CHECKPOINT_MISSING_METADATA_FILE] Checkpoint location file:/c/spark is inconsistent.",
@@ -196,6 +211,22 @@ def test_damage_to_what_spark_keeps_of_a_checkpoint_is_named(cause: str, stack: 
     assert error.message == "query q stopped: Spark's part of its checkpoint is damaged"
     assert error.detail == detail
     assert "restore the checkpoint from a copy" in str(error.hint)
+
+
+def test_a_store_that_is_away_while_a_checkpoint_is_read_is_no_damaged_one() -> None:
+    text = (
+        "[CANNOT_LOAD_STATE_STORE.CANNOT_READ_CHECKPOINT] x\nCaused by: software.amazon.awssdk.SdkClientException: "
+        f"Unable to execute HTTP request: y\n\tat {CHECKPOINTING}.OffsetSeqLog.x(O.scala)\njava.io.EOFException: z"
+    )
+    assert isinstance(translate(Exception(text), "q"), OutageError)
+
+
+def test_a_full_disk_is_no_damaged_checkpoint() -> None:
+    reader = f"\tat {CHECKPOINTING}.HDFSMetadataLog.write(H.scala)\n\tat org.json4s.x(J.scala)"
+    error = translate(streaming_error("No space left on device", f"java.io.FileNotFoundException: x\n{reader}"), "q")
+    assert error.message == "query q failed: the disk is full (No space left on device)"
+    error = translate(streaming_error("the well is dry", f"a.b.CException: the well is dry\n{reader}"), "q")
+    assert error.message == "query q failed: the well is dry"
 
 
 def test_json_that_cannot_be_read_elsewhere_is_no_damaged_checkpoint() -> None:

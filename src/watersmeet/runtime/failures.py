@@ -59,7 +59,8 @@ _UNREADABLE = re.compile(
     r"|ZipException|StreamCorrupted|UTFDataFormat|StringIndexOutOfBounds|Malformed|[Cc]orrupt"
 )
 _LOST_FILE = re.compile(
-    r"\[(?:STREAMING_CHECKPOINT_MISSING_METADATA_FILE|CANNOT_LOAD_STATE_STORE|STATE_STORE_\w*CHECKSUM\w*)\b"
+    r"\[(?:STREAMING_CHECKPOINT_MISSING_METADATA_FILE|CHECKPOINT_FILE_CHECKSUM_\w+"
+    r"|CANNOT_LOAD_STATE_STORE\.(?:CANNOT_READ|INVALID|UNEXPECTED_FILE|SNAPSHOT)\w*)\b"
 )
 _STORED_FILE = re.compile(r"(?:file:)?(/[^\s:'\"]+/spark(?:-\d+)?/[^\s:'\"]*[^\s:'\".])")
 # What Java, Python, DuckDB and Delta say of a disk that takes nothing more, most with a path before it.
@@ -138,12 +139,11 @@ def translate(error: BaseException, name: str) -> WatersmeetError:
         )
     if (known := known_error(text)) is not None:
         return known
-    if is_of_damage(whole := whole_text(error)):
-        return CheckpointError(
-            f"query {name} stopped: Spark's part of its checkpoint is damaged",
-            detail=damage_of(text, whole),
-            hint="restore the checkpoint from a copy, or start on a new one (its state begins empty); "
-            "failure.log holds Spark's text",
+    if (full := disk_failure(text)) is not None:
+        what, then = full
+        return ConnectorError(
+            f"query {name} failed: {what}",
+            hint=f"{then} and run it again: it goes on where it stopped, and nothing is lost",
         )
     if kafka_is_unreachable(text) or is_unreachable(text):
         kind = SinkOutageError if _KAFKA_WRITERS.search(text) else OutageError
@@ -155,6 +155,13 @@ def translate(error: BaseException, name: str) -> WatersmeetError:
             f"query {name} ended: Spark's JVM has ended",
             hint=f"did it run out of memory (spark.driver.memory)? {_RESUME[0].upper()}{_RESUME[1:]}",
         )
+    if is_of_damage(whole := whole_text(error)):
+        return CheckpointError(
+            f"query {name} stopped: Spark's part of its checkpoint is damaged",
+            detail=damage_of(text, whole),
+            hint="restore the checkpoint from a copy, or start on a new one (its state begins empty); "
+            "failure.log holds Spark's text",
+        )
     if _DEAD_WORKER.search(text) or _BROKEN_PIPE.search(whole_text(error)):
         return LostProcessError(
             f"query {name} failed: a Python worker died, perhaps because memory ran out",
@@ -165,12 +172,6 @@ def translate(error: BaseException, name: str) -> WatersmeetError:
         return LostProcessError(
             f"query {name} failed: an executor was lost", hint=f"failure.log tells which; {_RESUME}"
         )
-    if (full := disk_failure(text)) is not None:
-        what, then = full
-        return ConnectorError(
-            f"query {name} failed: {what}",
-            hint=f"{then} and run it again: it goes on where it stopped, and nothing is lost",
-        )
     return WatersmeetError(
         f"query {name} failed: {cause_of(text)}",
         hint="its checkpoint is kept, with failure.log; once the cause is fixed, the query can be resumed",
@@ -179,8 +180,9 @@ def translate(error: BaseException, name: str) -> WatersmeetError:
 
 def is_of_damage(text: str) -> bool:
     """Whether Spark's text, with its stack, says that it cannot read what it has stored in a checkpoint."""
+    raised = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("at "))
     return _LOST_FILE.search(text) is not None or (
-        _LOG_READER.search(text) is not None and _UNREADABLE.search(text) is not None
+        _LOG_READER.search(text) is not None and _UNREADABLE.search(raised) is not None
     )
 
 
