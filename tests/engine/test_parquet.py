@@ -128,6 +128,6 @@ def test_a_store_that_is_away_is_an_outage(tmp_path: Path, monkeypatch: pytest.M
         raise OSError("When reading key 'a' in bucket 'b': AWS Error NETWORK_CONNECTION during HeadObject")
 
     file = write(tmp_path / "a.parquet", pa.table({"id": [1]}))
-    monkeypatch.setattr(parquet.pq, "ParquetFile", away)
+    monkeypatch.setattr(pq, "ParquetFile", away)
     with pytest.raises(OutageError, match="cannot be read as Parquet: When reading"):
         read(file, pa.schema([("id", pa.int64())]), tmp_path)
