@@ -102,16 +102,19 @@ def _database_frozen(rig: Rig) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def _sessions_ended(rig: Rig) -> Iterator[None]:
-    """End the sessions of the jobs as soon as they begin."""
+def _sessions_ended(rig: Rig) -> Hit | None:
+    """End the sessions of the jobs as soon as they begin, for a second."""
     assert rig.server is not None
-    for _ in range(60):
-        rig.server.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND state IS NOT NULL"
+    is_over, ended = until(1), 0
+    while not is_over():
+        ended += len(
+            rig.server.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
+            )
         )
         time.sleep(0.02)
-    yield
+    return Hit(f"{ended} sessions ended") if ended else None
 
 
 @contextmanager
@@ -229,7 +232,7 @@ FAULTS = (
     Fault("shuffle files deleted", _DISK, partial(_delete, pattern="shuffle_*", what="files of shuffles")),
     _fault("PostgreSQL killed and started", _DATABASE, _database_stopped, 0.1, 1.5, refuses=False),
     _fault("PostgreSQL stands still", _DATABASE, _database_frozen, 0.5, 2, refuses=False),
-    _fault("sessions of PostgreSQL ended", _DATABASE, _sessions_ended, 0, 0.1, refuses=False),
+    Fault("sessions of PostgreSQL ended", _DATABASE, _sessions_ended, 8, refuses=False),
     _fault("connections to PostgreSQL cut", _DATABASE, _cut, 0.1, 2, times=12, refuses=False),
     Fault("answer to a COMMIT lost", _DATABASE, _commit_lost, refuses=False),
     _fault("column of a table renamed", _DATABASE, _column_renamed, 1, 2, times=4),
