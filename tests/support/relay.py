@@ -79,9 +79,13 @@ class Relay:
         while True:
             try:
                 client, _ = listener.accept()
-                server = socket.create_connection(("127.0.0.1", self._server), timeout=10)
             except OSError:
                 return
+            try:
+                server = socket.create_connection(("127.0.0.1", self._server), timeout=10)
+            except OSError:  # it is away, and may come back
+                _cut(client)
+                continue
             server.settimeout(None)
             self._open |= {client, server}
             lost = threading.Event()
