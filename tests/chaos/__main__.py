@@ -10,11 +10,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import NoReturn
 
 from tests.chaos import campaign, damage, executors, kills, systems
 from tests.chaos.hits import Fault, until
@@ -44,13 +44,17 @@ def main() -> int:
     if options.table:
         return _table(options.table)
     folder = options.folder or Path(tempfile.mkdtemp(prefix="watersmeet-chaos-"))
-    is_on_cluster = "CLUSTER_MASTER" in os.environ
-    if "cluster" in options.rigs and not is_on_cluster:
-        assert options.rigs == ["cluster"], "a cluster is a campaign of its own: --rigs cluster"
-        return _on_clusters(folder, options)
-    if not is_on_cluster and _INSIDE not in os.environ:
-        _isolate(folder)
-    if not is_on_cluster:
+    if _INSIDE in os.environ or "CLUSTER_MASTER" in os.environ:
+        return _here(folder, options)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what runs inside ends too
+    local = [kind for kind in options.rigs if kind != "cluster"]
+    failed = _isolated(folder, options, local) if local else 0
+    return max(failed, _on_clusters(folder / "clusters", options) if "cluster" in options.rigs else 0)
+
+
+def _here(folder: Path, options: argparse.Namespace) -> int:
+    """Run the rounds in this process."""
+    if _INSIDE in os.environ:
         subprocess.run(["hostname", "localhost"], check=True, timeout=20)  # a name that is found without a network
     folder.mkdir(parents=True, exist_ok=True)
     say(f"logs are in {folder}")
@@ -60,6 +64,19 @@ def main() -> int:
             chosen = [fault for fault in FAULTS if kind in fault.rigs and _is_meant(fault, options.faults)]
             campaign.run(kind, chosen, options.seed + number, folder, tally, is_over)
     return _told(tally, folder)
+
+
+def _isolated(folder: Path, options: argparse.Namespace, rigs: list[str]) -> int:
+    """Run them where disks can be mounted, and where all that is started ends with this process."""
+    spark_jars.s3_jars(), spark_jars.package_jars("kafka")  # inside there is no network
+    arguments = [*options.faults, "--rigs", *rigs, "--seed", str(options.seed), "--count", str(options.count)]
+    arguments += ["--minutes", str(options.minutes), "--folder", str(folder)]
+    command = isolated([sys.executable, "-m", "tests.chaos", *arguments])
+    with subprocess.Popen(command, env={**os.environ, _INSIDE: "1"}) as process:
+        try:
+            return process.wait()
+        finally:
+            process.kill()
 
 
 def _on_clusters(folder: Path, options: argparse.Namespace) -> int:
@@ -88,13 +105,6 @@ def _told(tally: Tally, folder: Path) -> int:
 
 def _is_meant(fault: Fault, names: list[str]) -> bool:
     return not names or any(name in fault.name for name in names)
-
-
-def _isolate(folder: Path) -> NoReturn:
-    """Go on where disks can be mounted, and where all that is started ends with this process."""
-    spark_jars.s3_jars(), spark_jars.package_jars("kafka")  # inside there is no network
-    command = isolated([sys.executable, "-m", "tests.chaos", *sys.argv[1:], "--folder", str(folder)])
-    os.execvpe(command[0], command, {**os.environ, _INSIDE: "1"})
 
 
 def _table(folders: list[Path]) -> int:
