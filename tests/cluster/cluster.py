@@ -25,7 +25,7 @@ from tests.support.jobs import QUICK_JVM
 from tests.support.spark_jars import s3_jars
 
 EXECUTORS = 3
-_START_SECONDS, _LONGEST_SECONDS = 60.0, 900.0
+_START_SECONDS, _LONGEST_SECONDS = 180.0, 900.0
 _STORE_PORT, _MASTER_PORT = 9000, 7077
 #: Whoever has these may use the store; each process of the cluster finds them in its environment.
 _CREDENTIALS = {
