@@ -70,7 +70,7 @@ class Here:
 
     def start(self, name: str) -> Ending | None:
         """Start a job; what prevents it comes back."""
-        where = f"{self._places.checkpoints}/{name}" if self._places.checkpoints else None
+        where = self._places.checkpoints or None
         try:
             (started,) = self._session.run(self._jobs[name].insert, checkpoint=where)
         except Exception as error:  # noqa: BLE001 - it is told to the campaign

@@ -95,7 +95,7 @@ TOPIC = Job(
 RIGS: dict[str, tuple[tuple[Job, ...], ...]] = {
     "disk": ((LEFT,), (OUTER,)),
     "database": ((AGGREGATE,), (CHANGING,)),
-    "store": ((LEFT, OUTER),),
+    "store": ((LEFT,), (OUTER,)),
     "kafka": ((TOPIC,),),
     "cluster": ((LEFT, CHANGELOG),),
     "here": ((LEFT,),),

@@ -164,7 +164,7 @@ class Rig:
 
     def _commits(self, job: Job) -> tuple[FileSystem, str]:
         if self.kind == "store":
-            return self._store, f"{BUCKET}/checkpoints/{job.name}/spark/commits"
+            return self._store, f"{BUCKET}/checkpoints/{self.checkpoint(job).name}/spark/commits"
         return self._store, str(self.checkpoint(job) / "spark" / "commits")
 
     def feed(self) -> None:
@@ -188,7 +188,7 @@ class Rig:
 
     def _side(self, job: Job) -> Counter[str]:
         if self.kind == "store":
-            return oracle.raw_of_side(self._store, f"{BUCKET}/checkpoints/{job.name}")
+            return oracle.raw_of_side(self._store, f"{BUCKET}/checkpoints/{self.checkpoint(job).name}/side")
         return oracle.raw_of_side(LocalFileSystem(), str(self.checkpoint(job) / "side"))
 
     # -- how it is made --------------------------------------------------------------------------------------------

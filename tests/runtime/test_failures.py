@@ -234,6 +234,13 @@ def test_json_that_cannot_be_read_elsewhere_is_no_damaged_checkpoint() -> None:
     assert type(translate(error, "q")) is WatersmeetError
 
 
+def test_a_temporary_file_of_spark_that_is_gone_is_named() -> None:
+    text = "x\nCaused by: java.nio.file.NoSuchFileException: /tmp/s/blockmgr-1/0f/shuffle_18_163_0.index\n"
+    error = translate(Exception(text), "q")
+    assert error.message.endswith("kept for the moment is gone: /tmp/s/blockmgr-1/0f/shuffle_18_163_0.index")
+    assert str(error.hint).endswith("Run it again: it goes on where it stopped")
+
+
 KAFKA = "org.apache.kafka.common.errors"
 
 

@@ -67,6 +67,7 @@ _STORED_FILE = re.compile(r"(?:file:)?(/[^\s:'\"]+/spark(?:-\d+)?/[^\s:'\"]*[^\s
 _DISK = re.compile(
     r"(?:(/[^\s:'\"()]+)[^\n/]{0,80})?(No space left on device|Read-only file system|Disk quota exceeded)"
 )
+_LOST_BLOCK = re.compile(r"(?:NoSuchFile|FileNotFound)Exception: (/\S*/blockmgr-[^\s:]+)")
 _DISK_STATES = {
     "No space left on device": ("is full", "free some space"),
     "Read-only file system": ("is read-only", "make it writable again"),
@@ -171,6 +172,11 @@ def translate(error: BaseException, name: str) -> WatersmeetError:
     if _LOST_EXECUTOR.search(text):
         return LostProcessError(
             f"query {name} failed: an executor was lost", hint=f"failure.log tells which; {_RESUME}"
+        )
+    if (lost := _LOST_BLOCK.search(text)) is not None:
+        return WatersmeetError(
+            f"query {name} failed: a file that Spark kept for the moment is gone: {lost[1]}",
+            hint="was the folder for temporary files emptied? Run it again: it goes on where it stopped",
         )
     return WatersmeetError(
         f"query {name} failed: {cause_of(text)}",
