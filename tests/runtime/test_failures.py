@@ -221,6 +221,19 @@ def test_a_store_that_is_away_while_a_checkpoint_is_read_is_no_damaged_one() -> 
     assert isinstance(translate(Exception(text), "q"), OutageError)
 
 
+@pytest.mark.parametrize(
+    "cause",
+    [
+        "Premature end of Content-Length delimited message body (expected: 854; received: 0)",
+        "Server error accessing s3://lake/spark/sources/1/27, request failed with: (Service: S3, Status Code: 503, x)",
+        "Generic S3 error: end of file before message length reached",
+    ],
+)
+def test_an_answer_of_a_store_that_is_broken_off_is_an_outage(cause: str) -> None:
+    stack = f"org.apache.http.ConnectionClosedException: {cause}\n\tat {CHECKPOINTING}.HDFSMetadataLog.x(H.scala)"
+    assert isinstance(translate(streaming_error(cause, f"{stack}\njava.io.EOFException: x"), "q"), OutageError)
+
+
 def test_a_full_disk_is_no_damaged_checkpoint() -> None:
     reader = f"\tat {CHECKPOINTING}.HDFSMetadataLog.write(H.scala)\n\tat org.json4s.x(J.scala)"
     error = translate(streaming_error("No space left on device", f"java.io.FileNotFoundException: x\n{reader}"), "q")

@@ -185,7 +185,10 @@ def _reporting(what: str) -> Iterator[None]:
 
         is_overtaken = isinstance(error, CommitFailedError) and _OVERTAKEN.search(str(error)) is not None
         kind = SinkOutageError if is_overtaken or is_unreachable(str(error)) else ConnectorError
-        raise kind(f"{what}: {hide(_first_line(error))}") from None
+        raise kind(
+            f"{what}: {hide(_first_line(error))}",
+            hint="fix the cause and run the query again: it writes the batch anew",
+        ) from None
 
 
 def _first_line(error: Exception) -> str:
