@@ -9,7 +9,7 @@ JAVA = JAVA_HOME="$$(sh scripts/java-home.sh)"
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-cluster fuzz lint format bench lock clean
+.PHONY: help setup demo test test-all test-cluster fuzz chaos lint format bench lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ test-cluster: $(STAMP) ## every test on a cluster of hosts that share no disk, m
 
 fuzz: $(STAMP) ## try a million statements, and damaged records and checkpoints (make fuzz ARGS="sql --first 5000 --count 100" for some)
 	$(PY) -m tests.fuzzing $(ARGS)
+
+chaos: $(STAMP) ## let real faults befall real Spark: kills, disks, servers, damage (make chaos ARGS="'worker killed' --seed 5" for some)
+	$(JAVA) $(PY) -m tests.chaos $(ARGS)
 
 lint: $(STAMP) ## check style, format, types and layers
 	$(PY) -m ruff check .

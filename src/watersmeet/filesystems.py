@@ -33,7 +33,9 @@ _UNREACHABLE = re.compile(
     r"|AWS Error \w+ \(HTTP status (?:5\d\d|429)\)"
     r"|(?:org\.apache\.hadoop|software\.amazon\.awssdk)\.(?s:.*)(?:Connection refused|Connection reset|timed out"
     r"|Unable to execute HTTP request|Status Code: (?:5\d\d|429)\b|NoRouteToHost|UnknownHost|SafeModeException)"
-    r"|Generic \w+ error(?s:.*)(?:error sending request|status code\W(?s:.*)\b(?:5\d\d|429) )"
+    r"|Service: S3, Status Code: (?:5\d\d|429)\b|Premature end of (?:Content-Length|chunk)"
+    r"|Generic \w+ error(?s:.*)(?:error sending request|end of file before message|connection closed before message"
+    r"|error decoding response body|status code\W(?s:.*)\b(?:5\d\d|429) )"
 )
 _REASON = re.compile(r"Connection refused|Connection reset|timed out|(?:HTTP status|Status Code:) \d+", re.IGNORECASE)
 #: What the package deltalake calls arguments of Arrow's file system.

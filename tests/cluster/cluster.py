@@ -28,7 +28,7 @@ from tests.support.jobs import QUICK_JVM
 from tests.support.spark_jars import s3_jars
 
 EXECUTORS = 3
-_START_SECONDS, _LONGEST_SECONDS, _LOOK_SECONDS = 60.0, 1800.0, 0.25
+_START_SECONDS, _LONGEST_SECONDS, _LOOK_SECONDS = 180.0, 1800.0, 0.25
 _STORE_PORT, _MASTER_PORT = 9000, 7077
 #: Whoever has these may use the store; each process of the cluster finds them in its environment.
 _CREDENTIALS = {
@@ -73,7 +73,7 @@ def cluster(
         processes = [
             start(master, spark_class, f"{deploy}.master.Master", "--host", master.address, "--webui-port", "8080")
         ]
-        known = {**_CREDENTIALS, "CLUSTER_MASTER": master_url, "PYTHONPATH": str(repository())}
+        known = {**_CREDENTIALS, "CLUSTER_MASTER": master_url, "PYTHONPATH": f"{repository()}/src:{repository()}"}
         if with_store:
             store = Host("store", 2, logs)
             known["CLUSTER_STORE"] = f"http://{store.address}:{_STORE_PORT}"

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 
 import duckdb
 
@@ -52,14 +53,14 @@ def main() -> int:
     query = started.query
     for batch, executor in ((2, 1), (4, 2)):
         _wait_for_batch(query, batch)
-        killed = _kill(f"executor{executor}")
+        killed = kill_executor(f"executor{executor}")
         assert killed, f"there was no process of executor {executor}"
         print(f"batch {batch}: {killed} processes of executor {executor} killed", flush=True)
     _wait_for_batch(query, 6)
-    _cut_off("executor3", "down")
+    cut_off("executor3", "down")
     print("batch 6: executor 3 is cut off", flush=True)
     time.sleep(_OFF_SECONDS)
-    _cut_off("executor3", "up")
+    cut_off("executor3", "up")
     assert query.wait(SECONDS), f"the query has not come to its end in {SECONDS:.0f} s"
     found = results(store, "left")
     print(f"{query.report().batches} batches, {found.total()} rows, {expected.total()} due", flush=True)
@@ -73,16 +74,22 @@ def _wait_for_batch(query: RunningQuery, number: int) -> None:
         query.wait(0.1)
 
 
-def _kill(host: str) -> int:
+def kill_executor(host: str) -> int:
     """Kill the executor of a host, and its Python processes; the number of processes comes back."""
+    killed = processes_of(host)
+    for pid in killed:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return len(killed)
+
+
+def processes_of(host: str) -> list[int]:
+    """The executor of a host, and all that it has started."""
     listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
     there = f"--hostname {_address(host)} "
     parents = {int(line.split()[0]): int(line.split()[1]) for line in listed.splitlines()}
     roots = [int(line.split()[0]) for line in listed.splitlines() if EXECUTOR in line and there in line]
-    killed = [pid for pid in parents if any(root in _line_of(pid, parents) for root in roots)]
-    for pid in killed:
-        os.kill(pid, signal.SIGKILL)
-    return len(killed)
+    return [pid for pid in parents if any(root in _line_of(pid, parents) for root in roots)]
 
 
 def _line_of(pid: int, parents: dict[int, int]) -> list[int]:
@@ -97,7 +104,7 @@ def _address(host: str) -> str:
     return subprocess.run(["getent", "hosts", host], capture_output=True, text=True, check=True).stdout.split()[0]
 
 
-def _cut_off(host: str, state: str) -> None:
+def cut_off(host: str, state: str) -> None:
     """Take a host's cable out (down), or put it in again (up)."""
     subprocess.run(["ip", "-n", host, "link", "set", "eth0", state], check=True, timeout=20)
 

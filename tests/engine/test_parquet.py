@@ -11,7 +11,7 @@ import pytest
 from watersmeet.columns import SEQUENCE, TP_TIME
 from watersmeet.engine import parquet
 from watersmeet.engine.parquet import ParquetFile, ParquetRows, read_parquet
-from watersmeet.errors import ConnectorError
+from watersmeet.errors import ConnectorError, OutageError
 
 INSTANT = pa.timestamp("us", tz="UTC")
 
@@ -110,4 +110,24 @@ def test_a_file_that_is_none(tmp_path: Path, content: bytes) -> None:
 def test_two_columns_of_one_name(tmp_path: Path) -> None:
     file = write(tmp_path / "a.parquet", pa.table({"id": [1], "ID": [2]}))
     with pytest.raises(ConnectorError, match="two columns that differ in case only: id and ID"):
+        read(file, pa.schema([("id", pa.int64())]), tmp_path)
+
+
+def test_a_file_that_is_damaged_is_named_with_what_to_do(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.parquet", pa.table({"id": range(300)}))
+    content = (tmp_path / "a.parquet").read_bytes()
+    (tmp_path / "a.parquet").write_bytes(content[: len(content) * 2 // 3])
+    with pytest.raises(ConnectorError, match=r"a\.parquet cannot be read as Parquet: ") as raised:
+        read(file, pa.schema([("id", pa.int64())]), tmp_path)
+    assert not isinstance(raised.value, OutageError)
+    assert "put a whole file in its place" in str(raised.value.hint)
+
+
+def test_a_store_that_is_away_is_an_outage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: object, **__: object) -> None:
+        raise OSError("When reading key 'a' in bucket 'b': AWS Error NETWORK_CONNECTION during HeadObject")
+
+    file = write(tmp_path / "a.parquet", pa.table({"id": [1]}))
+    monkeypatch.setattr(pq, "ParquetFile", away)
+    with pytest.raises(OutageError, match="cannot be read as Parquet: When reading"):
         read(file, pa.schema([("id", pa.int64())]), tmp_path)

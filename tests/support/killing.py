@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.support.workers import processes
 
-_LOOK_SECONDS = 0.002
+_LOOK_SECONDS = 0.01
 _MOST_SECONDS = 300.0
 
 
@@ -72,7 +72,7 @@ class Moment(StrEnum):
         if self is Moment.ANY:
             time.sleep(drawn.random())
             return
-        _wait_for_a_file(lambda: {str(path) for path in workspace.glob(f"queries/*/{self.files}")}, has_ended)
+        wait_for_a_file(lambda: {str(path) for path in workspace.glob(f"queries/*/{self.files}")}, has_ended)
         time.sleep(drawn.choice([0, 0, 0.01, 0.05]))
 
 
@@ -91,7 +91,8 @@ def kill(victim: Victim, driver: int, drawn: random.Random) -> bool:
     return True
 
 
-def _wait_for_a_file(names: Callable[[], set[str]], has_ended: Callable[[], bool]) -> None:
+def wait_for_a_file(names: Callable[[], set[str]], has_ended: Callable[[], bool]) -> None:
+    """Wait until there is a new name among some, unless there will be none."""
     before, deadline = names(), time.monotonic() + _MOST_SECONDS
     while not (now := names()) - before and not has_ended():
         assert time.monotonic() < deadline, "no batch has ended"

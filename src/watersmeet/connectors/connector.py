@@ -24,6 +24,8 @@ from watersmeet.settings.seek import Seek, Starts
 
 #: Tries again what raises ``SinkOutageError``, for as long as the query has it.
 Tried: TypeAlias = Callable[[Callable[[], None]], None]
+#: The hint where a batch could not be written.
+WRITES_ANEW = "fix the cause and run the query again: it writes the batch anew"
 #: Writes a batch: its rows, its number, and a key that names query and batch.
 WriteBatch: TypeAlias = Callable[[DataFrame, int, str], object]
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from watersmeet.connectors.connector import WRITES_ANEW
 from watersmeet.errors import ConnectorError, SinkOutageError, WatersmeetError
 from watersmeet.filesystems import is_unreachable
 from watersmeet.settings.secrets import hide
@@ -26,7 +27,7 @@ def reporting(what: str) -> Iterator[None]:
 
         is_overtaken = isinstance(error, CommitFailedError) and _OVERTAKEN.search(str(error)) is not None
         kind = SinkOutageError if is_overtaken or is_unreachable(str(error)) else ConnectorError
-        raise kind(f"{what}: {hide(_first_line(error))}") from None
+        raise kind(f"{what}: {hide(_first_line(error))}", hint=WRITES_ANEW) from None
 
 
 def _first_line(error: Exception) -> str:

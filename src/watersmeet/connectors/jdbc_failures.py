@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
+from watersmeet.connectors.connector import WRITES_ANEW
 from watersmeet.errors import ConnectorError, SinkOutageError
 from watersmeet.lookup.connections import Address, deadline, may_pass, place_of
 from watersmeet.settings.secrets import hide
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
 T = TypeVar("T")
-WRITES_ANEW = "fix the cause and run the query again: it writes the batch anew"
 #: States of SQL: a transaction that others do not let be serialized, a deadlock.
 _ENDED_FOR_ANOTHER = ("40001", "40P01")
 #: What the driver says of where it connects to, before the reason.

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec  # typed only here
 from pyspark.sql import DataFrame, SparkSession
@@ -130,6 +130,8 @@ class _Planner(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 asked, isolation_level=_isolation(self.topic), request_timeout=_ANSWER_SECONDS
             )
             offsets = {each.partition: answer.result().offset for each, answer in answers.items()}
+            if min(offsets.values(), default=0) < 0:  # a broker that has just started answers so, and without an error
+                raise KafkaException(KafkaError(KafkaError.OFFSET_NOT_AVAILABLE))
         return {topic: {str(partition): offsets[partition] for partition in sorted(offsets)}}
 
 

@@ -17,10 +17,10 @@ from watersmeet.connectors.kafka_client import connection_settings, producer_set
 from watersmeet.connectors.kafka_options import KafkaOptions, client_options, options_of
 from watersmeet.connectors.net_changes import net_frame
 from watersmeet.connectors.packages import Package, require_package
-from watersmeet.errors import ConfigError, ConnectorError, OutageError, SinkOutageError, WatersmeetError, did_you_mean
+from watersmeet.errors import ConfigError, ConnectorError, OutageError, SinkOutageError, did_you_mean
 from watersmeet.records.kafka_producer import RECORD_SCHEMA, WRITTEN_SCHEMA, KafkaWriter
 from watersmeet.records.kafka_transactions import TransactionalWriter
-from watersmeet.runtime.failures import kafka_is_unreachable, known_error
+from watersmeet.runtime.failures import cause_of, is_of_this_machine, kafka_is_unreachable, known_error
 from watersmeet.runtime.real_time.operator_task import EPOCH
 from watersmeet.runtime.real_time.sinks import RunName
 from watersmeet.settings.secrets import hide
@@ -71,10 +71,12 @@ def write_batch(
         ) from None
 
 
-def _failure(what: str, error: Exception, frame: DataFrame, options: Mapping[str, str]) -> WatersmeetError:
-    """Return the error to report where a batch could not be computed or written."""
+def _failure(what: str, error: Exception, frame: DataFrame, options: Mapping[str, str]) -> Exception:
+    """Return the error to report where a batch could not be computed or written; ``error`` where Kafka has no part."""
     text = hide(str(error), options_of(options).client)
     ours = known_error(text)
+    if ours is None and is_of_this_machine(error):
+        return error
     is_of_sink = isinstance(ours, SinkOutageError) or not isinstance(ours, OutageError)
     if ours is not None and not (is_of_sink and isinstance(ours, ConnectorError)):
         return ours
@@ -87,7 +89,7 @@ def _failure(what: str, error: Exception, frame: DataFrame, options: Mapping[str
     if ours is not None:
         return ours
     kind = SinkOutageError if kafka_is_unreachable(text) else ConnectorError
-    return kind(f"{what}: {text.strip().splitlines()[0]}")
+    return kind(f"{what}: {cause_of(text)}", hint="fix the cause and run the query again: it writes the batch anew")
 
 
 def reach(spark: SparkSession, options: Mapping[str, str]) -> None:

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from watersmeet.columns import SEQUENCE, TP_TIME
-from watersmeet.errors import ConnectorError
-from watersmeet.filesystems import filesystem_of, is_object_store
+from watersmeet.errors import ConnectorError, OutageError
+from watersmeet.filesystems import filesystem_of, is_object_store, is_unreachable, reason_of
 
 #: So many rows are read at once, or rows of so many bytes.
 _ROWS, _BYTES = 131_072, 32 << 20
@@ -48,7 +48,10 @@ class ParquetFile:
 
 
 def read_parquet(file: ParquetFile, wanted: ParquetRows) -> Iterator[pa.Table]:
-    """Yield the rows of a file; raises ``ConnectorError`` if it cannot be read as declared."""
+    """Yield the rows of a file.
+
+    Raises ``ConnectorError`` if it cannot be read as declared, and ``OutageError`` where its store does not answer.
+    """
     path = unquote(file.uri if is_object_store(file.uri) else urlsplit(file.uri).path)
     try:
         filesystem, inner = filesystem_of(path)
@@ -56,7 +59,13 @@ def read_parquet(file: ParquetFile, wanted: ParquetRows) -> Iterator[pa.Table]:
             yield from _read(opened, path, file, wanted)
     except (OSError, pa.ArrowException) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ConnectorError(f"{path} cannot be read as Parquet: {reason}") from None
+        said = f"{path} cannot be read as Parquet: {reason}"
+        if is_unreachable(str(error)):
+            known = reason_of(reason)
+            raise OutageError(said, waits_for=f"{path}: {known}" if known else "") from None
+        raise ConnectorError(
+            said, hint="put a whole file in its place and run the query again: it goes on where it stopped"
+        ) from None
 
 
 def _read(opened: pq.ParquetFile, path: str, file: ParquetFile, wanted: ParquetRows) -> Iterator[pa.Table]:

@@ -19,6 +19,7 @@ _PASSING = frozenset(
         KafkaError.NOT_LEADER_FOR_PARTITION,
         KafkaError.FENCED_LEADER_EPOCH,
         KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
         KafkaError.REQUEST_TIMED_OUT,
         KafkaError.BROKER_NOT_AVAILABLE,
         KafkaError.REPLICA_NOT_AVAILABLE,

@@ -15,6 +15,7 @@ from watersmeet import errors
 from watersmeet.errors import (
     BindError,
     CheckpointError,
+    ConnectorError,
     LostProcessError,
     OutageError,
     SinkOutageError,
@@ -29,15 +30,49 @@ _KNOWN_ERROR = re.compile(r"watersmeet\.errors\.(\w+): (.*?)(?=\n\s*at |\n\n|\n 
 _CALL = re.compile(r"An error occurred while calling [\w.:$]+\n: ")
 # ... or nothing, if the JVM ended meanwhile
 _UNANSWERED_CALL = re.compile(r"An error occurred while calling [\w.:$]+")
+_STREAM_FAILED = re.compile(
+    r"\[STREAM_FAILED\] Query \[[^]]*\] terminated with exception: (.*?)(?: SQLSTATE: \w+)?(?=\n|\Z)"
+)
 _JAVA_CLASS = re.compile(r"^(?:[\w$]+\.)+[\w$]*(?:Exception|Error): (?=.)")
 _ERROR_CLASS = re.compile(r"^\[[A-Z0-9_.]+\]\s*|\s*SQLSTATE: \w+.*", re.DOTALL)
 # What Spark says of a worker that dies while it works, before it has taken up a task (or cannot be forked), while
 # results are read from it, and while rows are written to it.
 _DEAD_WORKER = re.compile(
-    r"Python worker exited unexpectedly|Python daemon failed to launch worker|java\.io\.EOFException"
-    r"|Exception: (?:Broken pipe|Connection reset)[^\n]*\n"
-    r"(?:\s+at java\.base/[^\n]*\n)*\s+at org\.apache\.spark\.api\.python\."
+    r"(?:Python|driver) worker exited unexpectedly|Python daemon failed to launch worker|java\.io\.EOFException"
 )
+_BROKEN_PIPE = re.compile(
+    r"Exception: (?:Broken pipe|Connection reset|Stream closed)[^\n]*\n"
+    r"(?:\s+at java\.base/[^\n]*\n)*"
+    r"\s+at org\.apache\.spark\.(?:api|sql\.execution|sql\.execution\.datasources\.v2)\.python\."
+)
+# Spark's classes that read its part of a checkpoint, and what they raise where a file is not what was written. That
+# state is missing has an error class of its own.
+_LOG_READER = re.compile(
+    r"at org\.apache\.spark\.sql\.execution\.streaming\.\w+\.(?:\w+\.)?"
+    r"(?:HDFSMetadataLog|OffsetSeq|OffsetSeqLog|CommitLog|CommitMetadata|FileStreamSourceLog|CompactibleFileStreamLog"
+    r"|StreamMetadata|OperatorStateMetadata\w*|StateSchemaCompatibilityChecker|StateStoreChangelogReader\w*"
+    r"|RocksDBFileManager|RocksDBCheckpointMetadata)\b"
+)
+_UNREADABLE = re.compile(
+    r"Incomplete log file|Log file was malformed|batch \d+ doesn't exist|com\.fasterxml\.jackson|org\.json4s"
+    r"|EOFException|NumberFormatException|MalformedInput|ChecksumException|FileNotFoundException|NoSuchFileException"
+    r"|ZipException|StreamCorrupted|UTFDataFormat|StringIndexOutOfBounds|Malformed|[Cc]orrupt"
+)
+_LOST_FILE = re.compile(
+    r"\[(?:STREAMING_CHECKPOINT_MISSING_METADATA_FILE|CHECKPOINT_FILE_CHECKSUM_\w+"
+    r"|CANNOT_LOAD_STATE_STORE\.(?:CANNOT_READ|INVALID|UNEXPECTED_FILE|SNAPSHOT)\w*)\b"
+)
+_STORED_FILE = re.compile(r"(?:file:)?(/[^\s:'\"]+/spark(?:-\d+)?/[^\s:'\"]*[^\s:'\".])")
+# What Java, Python, DuckDB and Delta say of a disk that takes nothing more, most with a path before it.
+_DISK = re.compile(
+    r"(?:(/[^\s:'\"()]+)[^\n/]{0,80})?(No space left on device|Read-only file system|Disk quota exceeded)"
+)
+_LOST_BLOCK = re.compile(r"(?:NoSuchFile|FileNotFound)Exception: (/\S*/blockmgr-[^\s:]+)")
+_DISK_STATES = {
+    "No space left on device": ("is full", "free some space"),
+    "Read-only file system": ("is read-only", "make it writable again"),
+    "Disk quota exceeded": ("holds all that the user may store", "free some space, or raise the quota"),
+}
 _LOST_EXECUTOR = re.compile(r"ExecutorLostFailure|Remote RPC client disassociated|executor \S+ exited|SlaveLost")
 # What Kafka's Java client raises where no broker answers, or where the one that leads a partition is not there.
 _KAFKA_UNREACHABLE = re.compile(
@@ -56,8 +91,22 @@ def planning(name: str) -> Iterator[None]:
             yield
     except AnalysisException as error:
         raise BindError(f"the query cannot be planned: {first_sentence(error)}") from None
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:  # py4j's where a Python data source is opened
         raise translate(error, name) from None
+
+
+@contextmanager
+def naming_lost_jvm() -> Iterator[None]:
+    """Say that Spark has ended where a statement finds that it has."""
+    try:
+        yield
+    except (ConnectionError, Py4JError) as error:
+        if not _is_end_of_jvm(error, str(error)):
+            raise
+        raise LostProcessError(
+            "Spark's JVM has ended, and this session with it",
+            hint="run the program again: checkpoints are kept, and queries go on where they stopped",
+        ) from None
 
 
 @contextmanager
@@ -86,10 +135,17 @@ def translate(error: BaseException, name: str) -> WatersmeetError:
     if "CONCURRENT_STREAM_LOG_UPDATE" in text:
         return CheckpointError(
             f"query {name} was stopped: another run uses its checkpoint",
-            hint="let one of them continue; two jobs need checkpoints of their own",
+            hint="let one of them continue; two jobs need checkpoints of their own. If this is the only one, a file of "
+            "its checkpoint is missing: restore it from a copy",
         )
     if (known := known_error(text)) is not None:
         return known
+    if (full := disk_failure(text)) is not None:
+        what, then = full
+        return ConnectorError(
+            f"query {name} failed: {what}",
+            hint=f"{then} and run it again: it goes on where it stopped, and nothing is lost",
+        )
     if kafka_is_unreachable(text) or is_unreachable(text):
         kind = SinkOutageError if _KAFKA_WRITERS.search(text) else OutageError
         waits_for = f"a file system: {reason_of(text)}" if is_unreachable(text) and reason_of(text) else ""
@@ -100,7 +156,14 @@ def translate(error: BaseException, name: str) -> WatersmeetError:
             f"query {name} ended: Spark's JVM has ended",
             hint=f"did it run out of memory (spark.driver.memory)? {_RESUME[0].upper()}{_RESUME[1:]}",
         )
-    if _DEAD_WORKER.search(text):
+    if is_of_damage(whole := whole_text(error)):
+        return CheckpointError(
+            f"query {name} stopped: Spark's part of its checkpoint is damaged",
+            detail=damage_of(text, whole),
+            hint="restore the checkpoint from a copy, or start on a new one (its state begins empty); "
+            "failure.log holds Spark's text",
+        )
+    if _DEAD_WORKER.search(text) or _BROKEN_PIPE.search(whole_text(error)):
         return LostProcessError(
             f"query {name} failed: a Python worker died, perhaps because memory ran out",
             hint="read smaller batches (such as max_files_per_trigger), set SETTINGS worker_memory = '1GB', or use "
@@ -110,10 +173,55 @@ def translate(error: BaseException, name: str) -> WatersmeetError:
         return LostProcessError(
             f"query {name} failed: an executor was lost", hint=f"failure.log tells which; {_RESUME}"
         )
+    if (lost := _LOST_BLOCK.search(text)) is not None:
+        return WatersmeetError(
+            f"query {name} failed: a file that Spark kept for the moment is gone: {lost[1]}",
+            hint="was the folder for temporary files emptied? Run it again: it goes on where it stopped",
+        )
     return WatersmeetError(
         f"query {name} failed: {cause_of(text)}",
         hint="its checkpoint is kept, with failure.log; once the cause is fixed, the query can be resumed",
     )
+
+
+def is_of_damage(text: str) -> bool:
+    """Whether Spark's text, with its stack, says that it cannot read what it has stored in a checkpoint."""
+    raised = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("at "))
+    return _LOST_FILE.search(text) is not None or (
+        _LOG_READER.search(text) is not None and _UNREADABLE.search(raised) is not None
+    )
+
+
+def damage_of(text: str, whole: str) -> str:
+    """The file that is damaged, where Spark's text names it, and what is wrong with it."""
+    found = _STORED_FILE.search(whole)
+    cause = re.sub(r"\s*\(for Object starting at.*|\s*SQLSTATE: .*", "", cause_of(text))
+    return f"{found[1]}: {cause}" if found and found[1] not in cause else cause
+
+
+def is_of_this_machine(error: BaseException) -> bool:
+    """Whether a process of Spark has ended or a disk takes nothing more, so that no other system has part in it."""
+    text = str(error)
+    return (
+        _is_end_of_jvm(error, text)
+        or any(pattern.search(text) for pattern in (_DEAD_WORKER, _LOST_EXECUTOR, _DISK))
+        or _BROKEN_PIPE.search(whole_text(error)) is not None
+    )
+
+
+def disk_failure(text: str) -> tuple[str, str] | None:
+    """What is wrong with a disk, and what to do, if that is what an error's text says."""
+    found = _DISK.search(text)
+    if found is None:
+        return None
+    state, then = _DISK_STATES[found[2]]
+    return f"the disk {f'of {found[1]} ' if found[1] else ''}{state} ({found[2]})", then
+
+
+def whole_text(error: BaseException) -> str:
+    """The text of an error, with Java's stack, which PySpark keeps beside it."""
+    text, stack = str(error), getattr(error, "_stackTrace", None) or ""
+    return text if not stack or stack in text else f"{text}\n\n{stack}"
 
 
 def kafka_is_unreachable(text: str) -> bool:
@@ -142,7 +250,7 @@ def _is_end_of_jvm(error: BaseException, text: str) -> bool:
 
 def cause_of(text: str) -> str:
     """The most informative line of a stack: Python's last error, else the innermost cause, else the first line."""
-    text = _CALL.sub("Caused by: ", text)
+    text = _CALL.sub("Caused by: ", _STREAM_FAILED.sub(r"\1", text))
     python = re.findall(r"^(?:\w+\.)*(\w*(?:Error|Exception): .+)$", text, re.MULTILINE)
     inner = re.findall(r"Caused by: (.*)", text)
     lines = [line for line in text.strip().splitlines() if line.strip()] or ["no reason was given"]

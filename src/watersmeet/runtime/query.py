@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from watersmeet.errors import CheckpointError, OutageError, WatersmeetError
 from watersmeet.plan.worker_specs import time_units
-from watersmeet.runtime.failures import translate
+from watersmeet.runtime.failures import translate, whole_text
 from watersmeet.runtime.idle_inputs import IdleWatch
 from watersmeet.runtime.job import Host, Job
 from watersmeet.runtime.metrics import ProgressReader, counters_of, rows_out, updated
@@ -183,7 +183,7 @@ class RunningQuery:
         if isinstance(cause, WatersmeetError):
             return cause
         try:
-            self._job.checkpoint.write_failure(hide(str(error)))
+            self._job.checkpoint.write_failure(hide(whole_text(error)))
         except Exception as second:  # noqa: BLE001 - the first failure is the one to report
             _log.debug("failure.log could not be written: %s", second)
         return translate(cause, self.name)

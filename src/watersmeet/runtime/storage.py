@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from watersmeet.errors import ConnectorError, OutageError
 from watersmeet.filesystems import is_object_store, is_unreachable, reason_of
+from watersmeet.runtime.failures import disk_failure
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -58,7 +59,8 @@ def _as_connector_error(
             if is_unreachable(str(error)):
                 known = reason_of(str(error))
                 raise OutageError(said, waits_for=f"{path}: {known}" if known else "") from None
-            raise ConnectorError(said) from None
+            _, then = disk_failure(str(error)) or ("", "see that the user may use it")
+            raise ConnectorError(said, hint=f"{then}, and run it again: it goes on where it stopped") from None
 
     return wrapper
 

@@ -30,7 +30,7 @@ from watersmeet.plan.lineage import derived_stream
 from watersmeet.plan.physical_plan import PhysicalPlan
 from watersmeet.runtime.buckets import new_buckets
 from watersmeet.runtime.dataflow import Resources, build
-from watersmeet.runtime.failures import planning
+from watersmeet.runtime.failures import naming_lost_jvm, planning
 from watersmeet.runtime.memory_setting import memory_setting
 from watersmeet.runtime.query import RunningQuery
 from watersmeet.runtime.query_mode import QueryMode
@@ -308,6 +308,7 @@ class Session:
 
     # -- one statement ---------------------------------------------------------------------------------------------
 
+    @naming_lost_jvm()
     def _execute(self, statement: Statement, mode: QueryMode, checkpoint: str | None, *, start_selects: bool) -> Result:
         match statement:
             case CreateStream(query=Query() as query):
