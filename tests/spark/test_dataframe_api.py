@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import watersmeet
 from watersmeet.errors import ConfigError, WatersmeetError
-from watersmeet.session import session as session_module
+from watersmeet.runtime import shared_folders
 from watersmeet.session.joins import How
 from watersmeet.session.results import Stream
 
@@ -226,10 +226,10 @@ def test_bad_rows_that_no_folder_would_keep_are_counted(
 ) -> None:
     """On a cluster whose executors do not see the workspace."""
 
-    def not_shared(spark: SparkSession, folder: str, what: str) -> None:
+    def not_shared(spark: SparkSession, folder: str, what: str, hint: str) -> None:
         raise ConfigError(f"{what} {folder} is on the disk of the driver")
 
-    monkeypatch.setattr(session_module, "require_shared", not_shared)
+    monkeypatch.setattr(shared_folders, "require_shared", not_shared)
     (tmp_path / "o").mkdir()
     (tmp_path / "o" / "1.json").write_text('{"id": 1, "ts": 7}\nno record\n')
     session = watersmeet.connect(spark, workspace=tmp_path / "workspace")
