@@ -13,7 +13,7 @@ same query on ``local[2]``.  Rates are those of the steady state; every result i
 Needs Linux, and root for the CPU shares.
 
 Model: no Spark; the engine's own packing and steps for so many buckets, a tenth as many executors of four cores, and
-2,000 rows a bucket and batch.  What Spark takes for a task is what the other two measured (``_SPARK``).
+2,000 rows a bucket and batch.  What Spark takes for a task is assumed (``_SPARK``).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _CORES = 0.5
 
 _MODELLED = (10, 100, 1_000)
 _CORES_OF_MODEL, _ROWS_A_BUCKET, _BATCHES = 4, 1_000, 4
-#: Measured by ``buckets`` and ``executors``, see docs/cluster.md.
+#: Assumptions, not fitted to what ``buckets`` and ``executors`` measure.
 _SPARK = Spark(task=0.02, driver_task=0.002, driver_batch=0.3, files=2)
 
 

@@ -2,7 +2,7 @@
 
 Packing, routing and steps are those of the engine, run bucket by bucket in this process, with their CPU time measured
 and their frames counted.  Tasks are then laid on cores as Spark does it: each core takes the next task when it is free.
-What Spark itself costs is not measured here: ``Spark`` has it, from ``bench_scale buckets`` and ``executors``.
+What Spark itself costs is not measured here: ``Spark`` says what is assumed.
 """
 
 from __future__ import annotations
