@@ -16,6 +16,7 @@ from pyarrow.fs import FileSelector, FileSystem
 
 from tests.chaos.jobs import Job, as_counter
 from tests.chaos.load import NAMES, PARTITIONS, Load
+from tests.support.json_results import json_results
 
 if TYPE_CHECKING:
     from tests.support.postgres import Postgres
@@ -67,15 +68,7 @@ def difference(due: Counter[Any], found: Counter[Any]) -> Difference:
 
 def of_files(system: FileSystem, folder: str) -> Rows:
     """The rows of a sink of JSON files; of a changelog what it adds up to."""
-    found: Counter[tuple[object, ...]] = Counter()
-    for file in system.get_file_info(FileSelector(folder, allow_not_found=True)):
-        if file.extension == "json":
-            with system.open_input_stream(file.path) as stream:
-                for line in stream.read().decode().splitlines():
-                    row = json.loads(line)
-                    weight = row.pop("_tp_delta", 1)
-                    found[tuple(row.values())] += weight
-    kept = Counter({row: count for row, count in found.items() if count})
+    kept = json_results(system, folder)
     return Counter({row: kept[row] for row in as_counter(list(kept))})
 
 

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from pyarrow.fs import FileSelector, FileSystem, LocalFileSystem, S3FileSystem
 
 from tests.cluster.hosts import SHARED_FOLDER
+from tests.support.json_results import json_results
 from watersmeet.session.session import Session
 
 #: Where everything is, for Spark and for Arrow: a bucket of the cluster's store, or a folder that all hosts share.
@@ -94,12 +95,4 @@ def side_rows(store: FileSystem, name: str) -> list[str]:
 
 def results(store: FileSystem, name: str) -> Counter[tuple[object, ...]]:
     """All rows of a sink, or the sum of its changes."""
-    found: Counter[tuple[object, ...]] = Counter()
-    for file in store.get_file_info(FileSelector(f"{BUCKET}/out/{name}")):
-        if file.extension == "json":
-            with store.open_input_stream(file.path) as stream:
-                for line in stream.read().decode().splitlines():
-                    row = json.loads(line)
-                    weight = row.pop("_tp_delta", 1)
-                    found[tuple(row.values())] += weight
-    return Counter({row: count for row, count in found.items() if count})
+    return json_results(store, f"{BUCKET}/out/{name}")
