@@ -302,7 +302,7 @@ def test_a_stream_kept_by_two_keys_has_two_stores() -> None:
     [
         ("SELECT k FROM s0", "it joins nothing"),
         (f"{JOIN} ORDER BY a.ts", "not ordered yet"),
-        ("SELECT a.k, count(*) AS n FROM s0 a JOIN s1 b ON a.k = b.k GROUP BY a.k", "not aggregated yet"),
+        ("SELECT a.k, count(*) AS n FROM s0 a JOIN s1 b ON a.k = b.k GROUP BY a.k", "not aggregated or ranked yet"),
         (JOIN.replace("JOIN", "FULL JOIN"), "only inner and left joins"),
         (JOIN.replace("a.k = b.k", "a.k < b.k"), "no key of one type in common"),
         ("SELECT a.k AS k FROM s0 a LEFT JOIN s1 b ON a.k = b.k", "where results are final"),

@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import TypeAlias
 
 from sqlglot import exp
 
 from watersmeet.bind.scope import Relation
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import TP_DELTA
-from watersmeet.errors import CatalogError, did_you_mean
+from watersmeet.errors import CatalogError, Position, did_you_mean
 from watersmeet.expressions.positions import position_of
-from watersmeet.plan.logical.tree import Input, InputColumn, Leaf
+from watersmeet.expressions.windows import Window, WindowBound
+from watersmeet.plan.logical.tree import Input, InputColumn, Leaf, Results, window_column
 
 Streams = Mapping[str, StreamDef]
+_Added: TypeAlias = tuple[Leaf, Relation]
 
 
 class Inputs:
     """The uses of streams in a query, numbered in the order of the text."""
 
-    def __init__(self, streams: Streams) -> None:
+    def __init__(self, streams: Streams, aliases: set[str] | None = None) -> None:
+        """``aliases`` are those of all queries of a statement: they are unique in it."""
         self._streams = streams
+        self._aliases = set() if aliases is None else aliases
         self.inputs: list[Input] = []
         self.columns: dict[str, InputColumn] = {}
 
-    def add(self, table: exp.Table, alias: str) -> tuple[Leaf, Relation]:
+    def add(self, table: exp.Table, alias: str) -> _Added:
         """Add a use of a stream; return its leaf and its columns in scope.
 
         Raises ``CatalogError`` if there is no such stream.
@@ -36,16 +42,35 @@ class Inputs:
             raise CatalogError(
                 f"there is no stream {table.name}", hint=did_you_mean(table.name, known), position=position
             )
-        input = Input(len(self.inputs), self._unique(alias), stream, position)
+        return self._added(Input(len(self.inputs), self._unique(alias), stream, position), alias)
+
+    def add_results(self, stream: StreamDef, results: Results, alias: str, position: Position | None) -> _Added:
+        """Add the results of queries, which ``stream`` describes; return what ``add`` does."""
+        return self._added(Input(len(self.inputs), self._unique(alias), stream, position, results=results), alias)
+
+    def add_window(self, leaf: Leaf, window: Window) -> tuple[Leaf, dict[WindowBound, exp.Expr]]:
+        """Give an input windows; return its leaf, and the columns with their bounds."""
+        input = leaf.input
+        number = next((place for place, each in enumerate(input.windows) if each == window), len(input.windows))
+        if number == len(input.windows):
+            input = replace(input, windows=(*input.windows, window))
+            leaf = replace(leaf, input=input)
+            self.replace(leaf)
+        time = input.stream.column(input.time.column)
+        kind = exp.DataType.build(time.type if time is not None else "TIMESTAMP", dialect="spark")
+        return leaf, {bound: self._column(input, window_column(number, bound), kind) for bound in WindowBound}
+
+    def _added(self, input: Input, alias: str) -> _Added:
         self.inputs.append(input)
+        stream = input.stream
         types = {column.name: exp.DataType.build(column.type, dialect="spark") for column in stream.columns}
         # the delta describes the change; it is not a value of the row
         columns = {name: self._column(input, name, type) for name, type in types.items() if name.lower() != TP_DELTA}
         hidden = {
             name: self._column(input, name, exp.DataType.build(type, dialect="spark"))
-            for name, type in stream.hidden.items()
+            for name, type in (stream.hidden if input.results is None else {}).items()
         }
-        if not stream.outside:
+        if not stream.outside and input.results is None:
             hidden[TP_DELTA] = exp.column(exp.to_identifier(TP_DELTA, quoted=True))
         return Leaf(input), Relation(alias, columns, hidden)
 
@@ -54,9 +79,9 @@ class Inputs:
         self.inputs[leaf.input.index] = leaf.input
 
     def _unique(self, alias: str) -> str:
-        taken = {input.alias for input in self.inputs}
-        while alias in taken:
+        while alias in self._aliases:
             alias += "'"
+        self._aliases.add(alias)
         return alias
 
     def _column(self, input: Input, column: str, type: exp.DataType) -> exp.Expr:

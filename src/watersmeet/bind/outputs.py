@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from watersmeet.bind.aggregate_functions import call_name, is_aggregate, is_aggregated
+from watersmeet.bind.aggregate_functions import call_name
 from watersmeet.bind.scope import Relation, Scope
 from watersmeet.errors import BindError, UnsupportedError
 from watersmeet.expressions.positions import position_of
-from watersmeet.expressions.text import plain_sql
 from watersmeet.plan.logical.query import OutputColumn
 
 _REFUSED = {
-    "distinct": "DISTINCT",
     "limit": "LIMIT",
     "offset": "OFFSET",
-    "qualify": "QUALIFY",
     "windows": "WINDOW",
     "laterals": "LATERAL VIEW",
     "pivots": "PIVOT",
@@ -25,42 +22,24 @@ _REFUSED = {
 }
 
 
-def refuse_clauses(select: exp.Select, *, nested: bool = False) -> None:
-    """Raise ``UnsupportedError`` for clauses that are not supported over streams.
-
-    A ``nested`` select cannot aggregate, only the outermost one.
-    """
+def refuse_clauses(select: exp.Select) -> None:
+    """Raise ``UnsupportedError`` for clauses that are not supported over streams."""
     for arg, clause in _REFUSED.items():
         node = select.args.get(arg)
         if node:
             first = node[0] if isinstance(node, list) else node
             raise UnsupportedError(
                 f"{clause} over streams is not supported",
-                hint="GROUP BY all columns returns each row once"
-                if arg == "distinct"
-                else "do this on the join's result as a Spark DataFrame",
+                hint="do this on the join's result as a Spark DataFrame",
                 position=position_of(first) or position_of(select),
             )
     for item in select.expressions:
-        for node in item.find_all(exp.Window, exp.Select):
-            what = "a subquery" if isinstance(node, exp.Select) else plain_sql(node)
+        for node in item.find_all(exp.Select):
             raise UnsupportedError(
-                f"{what} in the SELECT list over streams is not supported",
+                "a subquery in the SELECT list over streams is not supported",
                 hint="do this on the join's result as a Spark DataFrame",
                 position=position_of(node),
             )
-    if nested and is_aggregated(select):
-        raise UnsupportedError(
-            "an aggregate in a subquery is not supported yet",
-            hint="aggregate in the outermost SELECT, or write the subquery's rows into a stream first",
-            position=position_of(_first_aggregate(select)),
-        )
-
-
-def _first_aggregate(select: exp.Select) -> exp.Expr:
-    found = (node for item in select.expressions for node in item.walk() if is_aggregate(node))
-    clauses = (clause for arg in ("group", "having") if (clause := select.args.get(arg)) is not None)
-    return next(found, None) or next(clauses, select)
 
 
 def output_columns(select: exp.Select, scope: Scope) -> list[OutputColumn]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -16,14 +16,19 @@ from watersmeet.bind.joins import bind_join
 from watersmeet.bind.nested_joins import in_parentheses, is_nested, refuse_alias, refuse_repeated, repeated
 from watersmeet.bind.ordering import bind_ordering
 from watersmeet.bind.outputs import output_columns, refuse_clauses
+from watersmeet.bind.ranking import bind_ranking, is_ranked, limit_of, rank_name
+from watersmeet.bind.results import inner_emit, results_of
+from watersmeet.bind.rewriting import distinct, finished, of_sides, with_mark
 from watersmeet.bind.scope import Relation, Scope
-from watersmeet.bind.subqueries import Ctes, SubqueryTest, ctes_of, refuse_inner_order, where_terms
+from watersmeet.bind.subqueries import Ctes, SubqueryTest, ctes_of, nested_query, refuse_inner_order, where_terms
+from watersmeet.bind.windows import bind_window_table
 from watersmeet.errors import ConfigError, UnsupportedError
+from watersmeet.expressions.nodes import WindowTable
 from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.text import plain_sql
 from watersmeet.kernels.api import JoinKind
 from watersmeet.plan.logical.conditions import conjuncts, inputs_of
-from watersmeet.plan.logical.query import Aggregation, LogicalQuery, OutputColumn, QueryText
+from watersmeet.plan.logical.query import Aggregation, LogicalQuery, Ordering, OutputColumn, QueryText
 from watersmeet.plan.logical.tree import Join, JoinCondition, Leaf, Node
 from watersmeet.plan.passes.push_filters import reads_delta
 from watersmeet.settings.query_settings import QuerySettings, parse_settings
@@ -36,26 +41,7 @@ def bind(query: Query, streams: Streams) -> LogicalQuery:
     Raises ``BindError`` and ``CatalogError`` for invalid names and types, ``UnsupportedError`` for clauses that are not
     supported over streams.
     """
-    select = query.select
-    if not isinstance(select, exp.Select):
-        raise UnsupportedError(
-            "UNION, INTERSECT and EXCEPT of streams are not supported",
-            hint="write each SELECT into one stream with INSERT INTO",
-            position=position_of(select),
-        )
-    binder = _Binder(streams)
-    bound = binder.select(select, None, {})
-    aggregation = _aggregation(select, bound, binder.names) if is_aggregated(select) else None
-    return LogicalQuery(
-        root=bound.node,
-        columns=binder.names.columns,
-        outputs=tuple(bound.outputs),
-        filters=tuple(bound.filters),
-        ordering=bind_ordering(select.args.get("order"), bound.node, bound.outputs, bound.scope, binder.names),
-        aggregation=aggregation,
-        settings=_settings(query),
-        text=QueryText(select, query.position, query.emit, query.emit_position, query.settings_positions),
-    )
+    return finished(_Statement(query, streams, _settings(query)).query(query.select, {}))
 
 
 def _settings(query: Query) -> QuerySettings:
@@ -64,6 +50,187 @@ def _settings(query: Query) -> QuerySettings:
     except ConfigError as error:
         error.position = query.settings_positions.get(error.option or "", query.position)
         raise
+
+
+def is_inlined(node: exp.Expr) -> bool:
+    """Whether a nested query only joins, so that it becomes a part of the query around it."""
+    if not isinstance(node, exp.Select) or is_aggregated(node) or is_ranked(node):
+        return False
+    return not node.args.get("distinct")
+
+
+class _Statement:
+    """Resolves the queries of one statement: the outermost one, and those whose results others read."""
+
+    def __init__(self, query: Query, streams: Streams, settings: QuerySettings) -> None:
+        self.streams = streams
+        self.aliases: set[str] = set()
+        self._query = query
+        self._settings = settings
+
+    # -- queries ---------------------------------------------------------------------------------------------------
+
+    def query(self, node: exp.Expr, ctes: Ctes, *, inner: bool = False, limit: int | None = None) -> LogicalQuery:
+        """Resolve a SELECT, or a set operation; ``limit`` is that of its rank, from the query around it."""
+        ctes = {**ctes, **ctes_of(node)}
+        if isinstance(node, exp.SetOperation):
+            return self._set_operation(node, ctes, inner=inner)
+        assert isinstance(node, exp.Select)
+        if node.args.get("distinct") and (is_aggregated(node) or is_ranked(node)):
+            plain = node.copy()
+            plain.set("distinct", None)
+            return distinct(self._over([self.query(plain, ctes, inner=True)], node, inner=inner))
+        if (below := self._whole_from(node, ctes)) is not None:
+            return self._merged(node, ctes, below, inner=inner)
+        binder = _Binder(self)
+        bound = binder.select(node, None, ctes)
+        aggregation, ranking = None, None
+        if is_aggregated(node):
+            if is_ranked(node):
+                raise UnsupportedError(
+                    "a rank over aggregates needs a subquery for the aggregates",
+                    hint="SELECT …, ROW_NUMBER() OVER (…) AS n FROM (SELECT … GROUP BY …)",
+                    position=position_of(node),
+                )
+            aggregation = _aggregation(node, bound, binder.names)
+        elif is_ranked(node):
+            ranking, bound.outputs, bound.filters = bind_ranking(
+                node, bound.outputs, bound.scope, binder.names.columns, bound.filters, limit
+            )
+        ordering = bind_ordering(node.args.get("order"), bound.node, bound.outputs, bound.scope, binder.names)
+        found = self._logical(node, binder, bound, ordering, inner=inner)
+        found = replace(found, aggregation=aggregation, ranking=ranking)
+        return distinct(found) if node.args.get("distinct") else found
+
+    def _logical(
+        self, node: exp.Expr, binder: _Binder, bound: _Bound, ordering: Ordering | None, *, inner: bool
+    ) -> LogicalQuery:
+        return LogicalQuery(
+            root=bound.node,
+            columns=binder.names.columns,
+            outputs=tuple(bound.outputs),
+            filters=tuple(bound.filters),
+            ordering=ordering,
+            aggregation=None,
+            settings=self._settings,
+            text=self._text(node, inner=inner),
+            inner=inner,
+        )
+
+    def _text(self, node: exp.Expr, *, inner: bool) -> QueryText:
+        query = self._query
+        if not inner:
+            return QueryText(node, query.position, query.emit, query.emit_position, query.settings_positions)
+        position = position_of(node) or query.position
+        return QueryText(node, position, inner_emit(query.emit), query.emit_position, query.settings_positions)
+
+    # -- a query over the results of one -----------------------------------------------------------------------------
+
+    def _whole_from(self, select: exp.Select, ctes: Ctes) -> tuple[exp.Expr, str, Ctes] | None:
+        """The query below that is all of FROM, its alias, and its scope, if this select only filters and names."""
+        start = select.args.get("from_")
+        if start is None or select.args.get("joins") or select.args.get("order") or not is_inlined(select):
+            return None
+        where = select.args.get("where")
+        if where is not None and where.find(exp.Select) is not None:
+            return None
+        below = nested_query(start.this, ctes)
+        if below is None or is_inlined(below):
+            return None
+        return below, start.this.alias_or_name, ctes
+
+    def _merged(
+        self, select: exp.Select, ctes: Ctes, found: tuple[exp.Expr, str, Ctes], *, inner: bool
+    ) -> LogicalQuery:
+        """The query below, with the columns and the conditions of a select around it."""
+        refuse_clauses(select)
+        node, alias, _ = found
+        where = select.args.get("where")
+        limit = self._limit(node, where.this if where else None, alias)
+        below = self.query(node, ctes, inner=inner, limit=limit)
+        refuse_inner_order(node)
+        scope = Scope([Relation(alias, {column.name: column.expression for column in below.outputs})])
+        conditions = [bind_condition(term, scope) for term in conjuncts(where.this if where else None)]
+        outputs = tuple(output_columns(select, scope))
+        return replace(below, outputs=outputs, filters=(*below.filters, *conditions), text=below.text)
+
+    def _limit(self, node: exp.Expr, condition: exp.Expr | None, alias: str) -> int | None:
+        name = rank_name(node) if isinstance(node, exp.Select) else None
+        return None if name is None else limit_of(condition, name, alias.lower())
+
+    # -- results as inputs -----------------------------------------------------------------------------------------
+
+    def results(
+        self, node: exp.Expr, alias: str, ctes: Ctes, condition: exp.Expr | None, names: Inputs
+    ) -> tuple[Leaf, Relation]:
+        """Resolve a query whose results are an input of another, which tests them by a condition."""
+        limit = self._limit(node, condition, alias)
+        if isinstance(node, exp.SetOperation) and _is_union_all(node):
+            queries = [self.query(each, {**ctes, **ctes_of(node)}, inner=True) for each in _branches(node)]
+        else:
+            queries = [self.query(node, ctes, inner=True, limit=limit)]
+        refuse_inner_order(node)
+        return self.add_results(queries, alias, node, names)
+
+    def add_results(
+        self, queries: Sequence[LogicalQuery], alias: str, node: exp.Expr, names: Inputs
+    ) -> tuple[Leaf, Relation]:
+        """Make the results of queries an input."""
+        queries = [finished(each) for each in queries]
+        name = alias or ("union" if len(queries) > 1 else "subquery")
+        stream, results = results_of(queries, name)
+        return names.add_results(stream, results, name, position_of(node))
+
+    def _over(self, queries: Sequence[LogicalQuery], node: exp.Expr, *, inner: bool) -> LogicalQuery:
+        """The query that returns all results of queries."""
+        binder = _Binder(self)
+        leaf, relation = self.add_results(queries, "", node, binder.names)
+        outputs = [OutputColumn(name, expression) for name, expression in relation.columns.items()]
+        order = node.args.get("order")
+        ordering = bind_ordering(order, leaf, outputs, Scope([relation]), binder.names) if order else None
+        return self._logical(node, binder, _Bound(leaf, Scope([relation]), outputs, []), ordering, inner=inner)
+
+    # -- set operations --------------------------------------------------------------------------------------------
+
+    def _set_operation(self, node: exp.SetOperation, ctes: Ctes, *, inner: bool) -> LogicalQuery:
+        for arg in ("limit", "offset"):
+            if node.args.get(arg):
+                raise UnsupportedError(f"{arg.upper()} over streams is not supported", position=position_of(node))
+        if isinstance(node, exp.Union):
+            queries = [self.query(each, ctes, inner=True) for each in _branches(node)]
+            found = self._over(queries, node, inner=inner)
+            return found if _is_union_all(node) else distinct(found)
+        if not node.args.get("distinct"):
+            word = type(node).__name__.upper()
+            raise UnsupportedError(
+                f"{word} ALL over streams is not supported",
+                hint=f"{word} returns each row once",
+                position=position_of(node.expression) or position_of(node),
+            )
+        sides = [self.query(each, ctes, inner=True) for each in (node.this.unnest(), node.expression.unnest())]
+        marked = [with_mark(finished(query), number) for number, query in enumerate(sides)]
+        over = self._over(marked, node, inner=inner)
+        return of_sides(over, keeps_common=isinstance(node, exp.Intersect))
+
+
+def _is_union_all(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Union) and not node.args.get("distinct")
+
+
+def _branches(node: exp.Expr) -> Iterator[exp.Expr]:
+    """The queries that UNION combines; those of an inner UNION ALL are its own."""
+    assert isinstance(node, exp.Union)
+    for side in (node.this, node.expression):
+        query = side.unnest() if isinstance(side, exp.Subquery) else side
+        if (_is_union_all(query) and not ctes_of(query)) or (isinstance(query, exp.Union) and _is_same(query, node)):
+            yield from _branches(query)
+        else:
+            yield query
+
+
+def _is_same(query: exp.Union, node: exp.Union) -> bool:
+    """Whether both are UNION without ALL, which returns each row of all once."""
+    return bool(query.args.get("distinct")) and bool(node.args.get("distinct")) and not ctes_of(query)
 
 
 @dataclass(slots=True)
@@ -85,14 +252,15 @@ def _aggregation(select: exp.Select, bound: _Bound, names: Inputs) -> Aggregatio
 
 
 class _Binder:
-    """Resolves selects, which nest in FROM, WHERE and CTEs; all their streams become inputs of one query."""
+    """Resolves the selects of one query, which nest in FROM, WHERE and CTEs; their streams become its inputs."""
 
-    def __init__(self, streams: Streams) -> None:
-        self.names = Inputs(streams)
+    def __init__(self, statement: _Statement) -> None:
+        self.statement = statement
+        self.names = Inputs(statement.streams, statement.aliases)
 
     def select(self, select: exp.Select, outer: Scope | None, ctes: Ctes, *, nested: bool = False) -> _Bound:
         """Resolve a select and everything in it; the conditions of a nested one become part of its tree."""
-        refuse_clauses(select, nested=nested)
+        refuse_clauses(select)
         ctes = {**ctes, **ctes_of(select)}
         scope = Scope(outer=outer)
         node = self._from(select, scope, ctes)
@@ -146,7 +314,9 @@ class _Binder:
         alias = source.alias_or_name
         if scope.relation(alias) is not None:
             raise repeated(alias, source)
-        if isinstance(source, exp.Subquery) and isinstance(source.this, exp.Select):
+        if isinstance(source, exp.Table) and isinstance(source.this, WindowTable):
+            return self._windowed(source.this, source, scope, ctes)
+        if isinstance(source, exp.Subquery) and isinstance(source.this, exp.Select | exp.SetOperation):
             return self._subselect(source.this, alias, scope, ctes, source)
         if not isinstance(source, exp.Table) or not isinstance(source.this, exp.Identifier):
             raise UnsupportedError(
@@ -162,7 +332,29 @@ class _Binder:
         scope.relations.append(found)
         return leaf
 
-    def _subselect(self, select: exp.Select, alias: str, scope: Scope, ctes: Ctes, source: exp.Expr) -> Node:
+    def _windowed(self, table: WindowTable, source: exp.Expr, scope: Scope, ctes: Ctes) -> Leaf:
+        """Resolve TUMBLE, HOP or CUMULATE: the relation in it, whose rows get the columns of their windows."""
+        inner = Scope()
+        node: Node = self._named(table.this, inner, ctes)
+        (relation,) = inner.relations
+        if not isinstance(node, Leaf):  # windows are of one input: of what the joins return
+            below = nested_query(table.this, ctes)
+            assert below is not None
+            node, relation = self.statement.results(below, table.this.alias_or_name, ctes, None, self.names)
+        relation.alias = source.alias or table.this.alias_or_name
+        leaf = bind_window_table(table, node, relation, self.names)
+        scope.relations.append(relation)
+        return leaf
+
+    def _subselect(self, select: exp.Expr, alias: str, scope: Scope, ctes: Ctes, source: exp.Expr) -> Node:
+        if not is_inlined(select):
+            around = source.find_ancestor(exp.Select)
+            where = around.args.get("where") if around is not None else None
+            leaf, found = self.statement.results(select, alias, ctes, where.this if where else None, self.names)
+            found.alias = alias
+            scope.relations.append(found)
+            return leaf
+        assert isinstance(select, exp.Select)
         bound = self.select(select, None, ctes, nested=True)
         refuse_inner_order(select)
         scope.relations.append(Relation(alias, {column.name: column.expression for column in bound.outputs}))
@@ -173,7 +365,9 @@ class _Binder:
     ) -> Join:
         """Resolve [NOT] EXISTS or [NOT] IN to a semi or anti join; the ``alternative`` stands beside it under OR."""
         select = test.select
-        refuse_clauses(select, nested=True)
+        if not is_inlined(select):
+            return self._semi_join_of_results(left, test, alternative, scope, ctes)
+        refuse_clauses(select)
         refuse_inner_order(select)
         inner = Scope(outer=scope)
         right = self._from(select, inner, {**ctes, **ctes_of(select)})
@@ -192,6 +386,24 @@ class _Binder:
             JoinKind.ANTI if test.negated else JoinKind.SEMI,
             JoinCondition(residual=tuple(correlated)),
             position_of(select),
+            null_aware=test.negated and test.operand is not None,
+            from_subquery=True,
+            alternative=alternative,
+        )
+
+    def _semi_join_of_results(
+        self, left: Node, test: SubqueryTest, alternative: exp.Expr | None, scope: Scope, ctes: Ctes
+    ) -> Join:
+        """The same where the subquery aggregates or ranks: it reads nothing of the query around it."""
+        right, relation = self.statement.results(test.select, "", ctes, None, self.names)
+        outputs = [OutputColumn(name, expression) for name, expression in relation.columns.items()]
+        tested = [] if test.operand is None else [bind_membership(test, scope, outputs)]
+        return Join(
+            left,
+            right,
+            JoinKind.ANTI if test.negated else JoinKind.SEMI,
+            JoinCondition(residual=tuple(tested)),
+            position_of(test.select),
             null_aware=test.negated and test.operand is not None,
             from_subquery=True,
             alternative=alternative,

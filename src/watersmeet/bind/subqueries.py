@@ -14,7 +14,7 @@ from watersmeet.plan.determinism import varying_calls
 from watersmeet.plan.logical.conditions import conjuncts
 
 #: The common table expressions in scope, by lower-case name.
-Ctes = Mapping[str, exp.Select]
+Ctes = Mapping[str, exp.Expr]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +105,23 @@ def _refuse_repeated(terms: Sequence[Sequence[exp.Expr]]) -> None:
             )
 
 
-def ctes_of(select: exp.Select) -> dict[str, exp.Select]:
-    """Return the common table expressions that a select defines."""
+def nested_query(source: exp.Expr, ctes: Ctes) -> exp.Expr | None:
+    """Return the query that a relation of FROM stands for; None for a stream."""
+    if isinstance(source, exp.Subquery):
+        is_query = isinstance(source.this, exp.Select | exp.SetOperation) and not source.args.get("joins")
+        return source.this if is_query else None
+    if isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier) and not source.db:
+        return None if source.args.get("joins") else ctes.get(source.name.lower())
+    return None
+
+
+def ctes_of(select: exp.Expr) -> dict[str, exp.Expr]:
+    """Return the common table expressions that a query defines."""
     clause = select.args.get("with_") or select.args.get("with")
     return {cte.alias.lower(): cte.this for cte in clause.expressions} if clause else {}
 
 
-def refuse_inner_order(select: exp.Select) -> None:
+def refuse_inner_order(select: exp.Expr) -> None:
     """Raise ``UnsupportedError`` for ORDER BY in a subquery."""
     order = select.args.get("order")
     if order is not None:

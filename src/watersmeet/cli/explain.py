@@ -312,7 +312,7 @@ def _set_of(statement: Statement) -> StatementSet | None:
 
 
 def _sources(plan: PhysicalPlan) -> list[str]:
-    return [part.input.stream.name for part in plan.inputs]
+    return [part.input.stream.name for part in plan.streams]
 
 
 def _last_counters(checkpoint: Path) -> dict[str, int]:

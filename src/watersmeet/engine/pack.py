@@ -191,7 +191,10 @@ def _take_markers(rows: pa.Table, frontiers: dict[str, int]) -> pa.Table:
     """Read and drop the rows in which a stream's producer stored its frontier."""
     stored = rows[_STORED]
     if stored.null_count < len(stored):
-        _raise_to(frontiers, "", pc.max(stored).as_py())
+        markers = rows.filter(stored.is_valid())
+        parts = markers[_PART].to_pylist() if _PART in rows.column_names else [""] * markers.num_rows
+        for part, frontier in zip(parts, markers[_STORED].to_pylist(), strict=True):
+            _raise_to(frontiers, part, frontier)
         rows = rows.filter(stored.is_null())
     return rows
 

@@ -45,6 +45,24 @@ class SystemTime(exp.Version):
     arg_types: ClassVar[dict[str, bool]] = {**exp.Version.arg_types, "versioned_on": False}
 
 
+class WindowTable(exp.Expression):
+    """TUMBLE, HOP or CUMULATE (the ``name``) in FROM: its rows, with the bounds of their windows.
+
+    ``this`` is the relation, ``time`` the identifier of DESCRIPTOR, and ``expressions`` are the lengths: intervals, or
+    numbers of rows.
+    """
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "name": True, "time": True, "expressions": True}
+
+
+#: The functions in FROM that give rows their windows, and their lengths in the order of their arguments.
+WINDOW_TABLES = {
+    "TUMBLE": ("size", "offset"),
+    "HOP": ("slide", "size", "offset"),
+    "CUMULATE": ("step", "size", "offset"),
+}
+
+
 def interval_parts(interval: exp.Interval) -> tuple[Decimal, str]:
     """Return the amount and the unit of an interval in normal form; the unit may be one without a fixed length."""
     return Decimal(interval.this.name), interval.args["unit"].name

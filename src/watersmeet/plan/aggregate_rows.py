@@ -25,17 +25,22 @@ from watersmeet.plan.sources import Sources, quoted_column
 
 @dataclass(slots=True)
 class AggregateRows:
-    """The rows of ``root``; ``needed`` collects the columns that must travel."""
+    """The rows of ``root``; ``needed`` collects the columns that must travel.
+
+    ``dated_by`` is the input whose event time dates the rows, where one must.
+    """
 
     root: Node
     sources: Sources
+    dated_by: int | None = None
     needed: set[str] = field(default_factory=set)
     _at_sources: dict[tuple[int, str], str] = field(default_factory=dict)
 
     @property
     def lead(self) -> str:
         """The physical name of the event time that arrives as ``$t``."""
-        return self.sources.inputs[min(timed(self.root))].time_name
+        chosen = min(timed(self.root)) if self.dated_by is None else self.dated_by
+        return self.sources.inputs[chosen].time_name
 
     def sql(self, expression: exp.Expr, kind: exp.DataType) -> str:
         """DuckDB SQL of an expression over the rows, in its type.
@@ -60,6 +65,11 @@ class AggregateRows:
             return f"CAST({value} AS {kind.sql(dialect='duckdb')})"
         self.needed.add(found)
         return quote(found)
+
+    def column(self, name: str) -> str:
+        """SQL of a column that travels, under the name that it travels under."""
+        self.needed.add(name)
+        return quote(TIME if name == self.lead else name)
 
     def time(self, input: int) -> str:
         """SQL of an input's internal event time."""

@@ -83,9 +83,9 @@ def _check_settings(plan: PhysicalPlan) -> None:
 
 def _check_times(plan: PhysicalPlan) -> None:
     """Times of arrival, as an event time or as a column."""
-    inputs = [part.input for part in plan.inputs]
+    inputs = [part.input for part in plan.own_inputs if not part.branches]
     arriving = [each for each in inputs if all(column.name.lower() != TP_TIME for column in each.stream.columns)]
-    matters = len(plan.query.inputs) > 1 or plan.query.aggregation is not None
+    matters = len(plan.query.inputs) > 1 or not plan.query.is_plain
     for input in arriving:
         if input.time.column == TP_TIME and (matters or input.stream.changes):
             raise PlanError(

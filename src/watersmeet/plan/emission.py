@@ -18,6 +18,7 @@ from watersmeet.kernels.api import EmitMode, Side
 from watersmeet.kernels.asof.match import Direction
 from watersmeet.plan import table_retention
 from watersmeet.plan.allowed_lateness import correcting_join, final_refused
+from watersmeet.plan.closing import closing_of
 from watersmeet.plan.logical.lags import lag_of, unbounded_sides, waits_forever
 from watersmeet.plan.logical.query import LogicalQuery
 from watersmeet.plan.logical.tree import AsofClause, Input, Join, changing, joins_of, operators_of
@@ -72,9 +73,10 @@ def _requested(query: LogicalQuery, unbounded: Sequence[tuple[Join, Side]]) -> t
     if asked is None:
         return None
     if asked is EmitMode.FINAL:
-        if query.aggregation is not None:
-            raise _aggregated(position)
-        if corrected := changing(query.root):
+        if not query.is_plain:
+            if closing_of(query) is None and not is_distinct(query):
+                raise _never_final(query, position)
+        elif corrected := changing(query.root):
             raise _corrected(corrected[0], position)
         if unbounded and query.settings.join_max_buffered_bytes is None:
             raise _unbounded(query, unbounded)
@@ -87,8 +89,8 @@ def _requested(query: LogicalQuery, unbounded: Sequence[tuple[Join, Side]]) -> t
 
 def _default(query: LogicalQuery, joins: Sequence[Join], *, is_bounded: bool) -> tuple[EmitMode, str]:
     """The mode of a query without EMIT, and the reason."""
-    if query.aggregation is not None:
-        return EmitMode.CHANGELOG, "an aggregate changes with the rows of its group"
+    if not query.is_plain:
+        return _default_above(query)
     if corrected := changing(query.root):
         return EmitMode.CHANGELOG, f"rows of {corrected[0].stream.name} change"
     if _corrected_late(query) is not None:
@@ -100,6 +102,40 @@ def _default(query: LogicalQuery, joins: Sequence[Join], *, is_bounded: bool) ->
     if not any(join.kind.retracts for join in joins):
         return EmitMode.FINAL, "no result ever needs a correction"
     return EmitMode.CHANGELOG, "a join without a window can never be final"
+
+
+def _default_above(query: LogicalQuery) -> tuple[EmitMode, str]:
+    """The same of an aggregation or a ranking."""
+    what = "an aggregate" if query.aggregation is not None else "a rank"
+    if is_distinct(query):
+        return EmitMode.FINAL, "a row is emitted when it first comes"
+    if closing_of(query) is None:
+        return EmitMode.CHANGELOG, f"{what} changes with the rows of its {_group_word(query)}"
+    if _corrected_late(query) is not None:
+        return EmitMode.CHANGELOG, "late rows correct results"
+    return EmitMode.FINAL, f"{what} is final once its window has ended"
+
+
+def emits_changes(query: LogicalQuery, mode: EmitMode) -> bool:
+    """Whether results may be retracted."""
+    if mode is EmitMode.FINAL:
+        return False
+    return (
+        not query.is_plain
+        or bool(changing(query.root))
+        or any(join.kind.retracts or join.asof is not None for join in joins_of(query.root))
+    )
+
+
+def is_distinct(query: LogicalQuery) -> bool:
+    """Whether results are the different rows of the tree, which are never taken back."""
+    if query.aggregation is None or query.aggregation.calls or not query.aggregation.keys or changing(query.root):
+        return False
+    return not any(join.kind.retracts for join in joins_of(query.root)) and _corrected_late(query) is None
+
+
+def _group_word(query: LogicalQuery) -> str:
+    return "group" if query.aggregation is not None else "partition"
 
 
 def _corrected_late(query: LogicalQuery) -> Join | None:
@@ -158,19 +194,26 @@ def _check_ordering(query: LogicalQuery, mode: EmitMode) -> None:
 
 
 def _corrected(input: Input, position: Position | None) -> UnsupportedError:
-    stream = input.stream
+    if input.results is not None:
+        why = f"the results of {input.alias} are corrected"
+    else:
+        why = f"the rows of {input.stream.name} change (mode {input.stream.mode.value})"
     return UnsupportedError(
-        f"EMIT FINAL: the rows of {stream.name} change (mode {stream.mode.value}), so any result may have to be"
-        " corrected",
+        f"EMIT FINAL: {why}, so any result may have to be corrected",
         hint="leave out EMIT FINAL, or use EMIT CHANGELOG and a sink that takes corrections",
         position=position,
     )
 
 
-def _aggregated(position: Position | None) -> UnsupportedError:
+def _never_final(query: LogicalQuery, position: Position | None) -> UnsupportedError:
+    if query.aggregation is not None:
+        what = "an aggregate changes with every row of its group, and no key says when the last one has come"
+    else:
+        what = "a rank changes with every row of its partition, and no key says when the last one has come"
     return UnsupportedError(
-        "EMIT FINAL: an aggregate changes with every row of its group, so it is never final",
-        hint="leave out EMIT FINAL, or use EMIT CHANGELOG and a sink that takes corrections",
+        f"EMIT FINAL: {what}",
+        hint=f"{'group' if query.aggregation is not None else 'partition'} by a window (TUMBLE, HOP, CUMULATE) or an"
+        " event time, or use EMIT CHANGELOG and a sink that takes corrections",
         position=position,
     )
 

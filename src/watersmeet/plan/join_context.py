@@ -42,8 +42,8 @@ class JoinContext:
 
     @property
     def is_last(self) -> bool:
-        """Whether no other join follows."""
-        return self.join is self.query.root
+        """Whether no other operator needs to know which result is retracted."""
+        return self.join is self.query.root and not self.query.inner
 
     @property
     def single_bucket(self) -> bool:

@@ -175,7 +175,7 @@ def _column(term: exp.Expr, sources: Sources) -> exp.Expr:
 
 def _commutes(query: LogicalQuery, from_here: Sequence[Join]) -> bool:
     """Whether a condition of the first of these joins may as well be tested after the last."""
-    visible = from_here[0].visible <= query.root.visible and query.aggregation is None
+    visible = from_here[0].visible <= query.root.visible and query.is_plain
     return visible and all(_is_inner(join) for join in from_here)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from sqlglot import exp
 
 from watersmeet.catalog.streams import EMBEDDED, StreamColumn, StreamDef
+from watersmeet.plan.closing import closings_of
 from watersmeet.plan.logical.lags import lag_of
 from watersmeet.plan.logical.query import LogicalQuery
 from watersmeet.plan.logical.tree import joins_of, nullable
@@ -14,7 +15,12 @@ from watersmeet.plan.passes.slide_joins import is_in_order
 
 
 def event_time_output(query: LogicalQuery) -> tuple[str, int, int] | None:
-    """The first output column that is an input's event time: (name, input, lag behind the last frontier)."""
+    """The first output column that is an input's event time: (name, input, lag behind the last frontier).
+
+    Of an aggregation or a ranking, it is the output that says when a group is final; of several, the latest one.
+    """
+    if not query.is_plain:
+        return _time_of_groups(query)
     for column in query.outputs:
         if not isinstance(column.expression, exp.Column):
             continue
@@ -28,6 +34,15 @@ def event_time_output(query: LogicalQuery) -> tuple[str, int, int] | None:
         if lag is not None:
             return column.name, known.input, lag
     return None
+
+
+def _time_of_groups(query: LogicalQuery) -> tuple[str, int, int] | None:
+    names = {each.expression.name: each.name for each in query.outputs if isinstance(each.expression, exp.Column)}
+    found = [each for each in closings_of(query) if each.key.name in names]
+    if not found:
+        return None
+    last = min(found, key=lambda each: each.lag)
+    return names[last.key.name], last.input, last.lag
 
 
 def derived_stream(

@@ -41,6 +41,7 @@ def _is_comparable(input: Input) -> bool:
     stream = input.stream
     return (
         input.dated_by is None
+        and input.results is None
         and input.time.unit is not TimeUnit.ROWS
         and stream.column(TP_TIME) is None
         and input.time.column != TP_TIME

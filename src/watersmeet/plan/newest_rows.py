@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from watersmeet.plan.logical.tree import joins_of
-from watersmeet.plan.physical_plan import PhysicalInput, PhysicalPlan
+from watersmeet.plan.physical_plan import PhysicalPlan
 
 
 def read_by_newest_row(plan: PhysicalPlan) -> frozenset[str]:
@@ -12,10 +12,10 @@ def read_by_newest_row(plan: PhysicalPlan) -> frozenset[str]:
     Operators keep the newest row of a changing stream, by its event time.  A join as of a time keeps older versions of
     its right side.  With ``max_future``, an older row is the newest one if that came from the far future.
     """
-    as_of = {i for join in joins_of(plan.query.root) if join.asof is not None for i in join.right.inputs}
-
-    def is_read_by_newest_row(part: PhysicalInput) -> bool:
-        return part.input.stream.changes and part.input.index not in as_of and part.max_future is None
-
-    by_all_rows = {part.input.stream.name.lower() for part in plan.inputs if not is_read_by_newest_row(part)}
-    return frozenset(part.input.stream.name.lower() for part in plan.inputs) - by_all_rows
+    by_newest_row, by_all_rows = set(), set()
+    for query in plan.nested:
+        as_of = {i for join in joins_of(query.query.root) if join.asof is not None for i in join.right.inputs}
+        for part in query.own_inputs:
+            is_newest = part.input.stream.changes and part.input.index not in as_of and part.max_future is None
+            (by_newest_row if is_newest else by_all_rows).add(part.input.stream.name.lower())
+    return frozenset(by_newest_row - by_all_rows)

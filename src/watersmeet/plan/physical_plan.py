@@ -27,13 +27,25 @@ from watersmeet.settings.query_settings import QuerySettings
 
 
 @dataclass(frozen=True, slots=True)
+class Branch:
+    """A query whose results are the rows of an input: its ``plan``, and its last operator in the plan of the whole.
+
+    ``lag`` is how far the event time of a result may lie behind that operator's frontier (None: it has none).
+    """
+
+    plan: PhysicalPlan
+    operator: int
+    lag: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class PhysicalInput:
     """One source's part of a query.
 
     ``computed`` and ``hashes`` are expressions over its declared columns, by physical name; ``carried`` are the columns
     that travel, ``routed_by`` the hash columns that choose the bucket.  ``passes`` (changing streams only) names the
     computed column that says whether a row passes the filter.  ``max_future`` is the most that an event time may be
-    after its row's arrival, in microseconds (None: no limit).
+    after its row's arrival, in microseconds (None: no limit).  Rows of ``branches`` are the results of operators.
     """
 
     input: Input
@@ -44,6 +56,7 @@ class PhysicalInput:
     routed_by: tuple[str, ...] = ()
     carried: tuple[str, ...] = ()
     max_future: int | None = None
+    branches: tuple[Branch, ...] = ()
 
     @property
     def keep(self) -> exp.Expr | None:
@@ -66,7 +79,9 @@ class PhysicalInput:
         made = {name: expression.sql(dialect="spark") for name, expression in self.computed.items()}
         hashed = {name: [key.sql(dialect="spark") for key in keys] for name, keys in self.hashes.items()}
         time = self.input.time
-        return repr((self.input.stream.name.lower(), time.column, time.unit.value, made, hashed))
+        described = (self.input.stream.name.lower(), time.column, time.unit.value, made, hashed)
+        more = (*self.input.windows, *(each.plan.select_list for each in self.branches))
+        return repr((*described, more) if more else described)
 
     @property
     def delay(self) -> int:
@@ -185,7 +200,8 @@ class PhysicalOperator(ABC):
 class PhysicalPlan:
     """Sources, operators in the order in which rows pass them, and the final projection.
 
-    ``post_filters`` are tested on results.  ``tables`` are looked up in; they are no sources of rows.
+    ``post_filters`` are tested on results.  ``tables`` are looked up in; they are no sources of rows.  The inputs and
+    operators of queries below this one come first: ``inputs_below`` and ``operators_below`` are how many (nesting.py).
     """
 
     query: LogicalQuery
@@ -194,6 +210,37 @@ class PhysicalPlan:
     operators: tuple[PhysicalOperator, ...]
     post_filters: tuple[exp.Expr, ...]
     tables: tuple[Input, ...] = ()
+    inputs_below: int = 0
+    operators_below: int = 0
+
+    @property
+    def own_inputs(self) -> tuple[PhysicalInput, ...]:
+        """The inputs of this query alone."""
+        return self.inputs[self.inputs_below :]
+
+    @property
+    def own_operators(self) -> tuple[PhysicalOperator, ...]:
+        """The operators of this query alone."""
+        return self.operators[self.operators_below :]
+
+    @property
+    def streams(self) -> tuple[PhysicalInput, ...]:
+        """The inputs that read streams."""
+        return tuple(part for part in self.inputs if not part.branches)
+
+    @property
+    def nested(self) -> Iterator[PhysicalPlan]:
+        """This query, after those whose results it reads."""
+        for part in self.own_inputs:
+            for branch in part.branches:
+                yield from branch.plan.nested
+        yield self
+
+    @property
+    def select_list(self) -> tuple[str, ...]:
+        """What the results are made of, as text."""
+        tests = [each.sql(dialect="spark") for each in self.post_filters]
+        return (*(f"{each.expression.sql(dialect='spark')} {each.name}" for each in self.outputs), *tests)
 
     @property
     def outputs(self) -> tuple[OutputColumn, ...]:

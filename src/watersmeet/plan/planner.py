@@ -19,17 +19,19 @@ from watersmeet.kernels.api import Side
 from watersmeet.lookup.tables import OpenTable
 from watersmeet.plan.aggregate_rows import AggregateRows
 from watersmeet.plan.allowed_lateness import check_allowed_lateness
+from watersmeet.plan.closing import Closing, closing_of
 from watersmeet.plan.emission import Emission, decide_emission
 from watersmeet.plan.external_tables import table_of
 from watersmeet.plan.join_context import JoinContext
 from watersmeet.plan.join_limits import check_join_limits
 from watersmeet.plan.join_terms import JoinTerms, join_terms
 from watersmeet.plan.join_ttl import check_join_ttl
-from watersmeet.plan.logical.lags import latest_lag
+from watersmeet.plan.logical.lags import lag_of, latest_lag
 from watersmeet.plan.logical.query import Aggregation, LogicalQuery
 from watersmeet.plan.logical.tree import NO_GRACE, Join, Leaf, Node, changing
 from watersmeet.plan.max_future import check_max_future
-from watersmeet.plan.operators.aggregate import plan_aggregation
+from watersmeet.plan.nesting import nested
+from watersmeet.plan.operators.aggregate import emits_of, plan_aggregation
 from watersmeet.plan.operators.asof import feed_of_versions, plan_asof
 from watersmeet.plan.operators.changelog import changes_of, plan_changelog
 from watersmeet.plan.operators.forward import plan_forward
@@ -38,6 +40,7 @@ from watersmeet.plan.operators.lookup import plan_lookup
 from watersmeet.plan.operators.multi_way import plan_multi_way
 from watersmeet.plan.operators.ordered import order_columns, plan_ordered, plan_ordered_source
 from watersmeet.plan.operators.sliding import plan_sliding, sliding_order
+from watersmeet.plan.operators.top_n import plan_top_n
 from watersmeet.plan.operators.upsert import lag_of_changes, plan_upsert
 from watersmeet.plan.passes import optimize
 from watersmeet.plan.passes.slide_joins import is_in_order
@@ -54,11 +57,22 @@ def physical_plan(bound: LogicalQuery, open_table: OpenTable) -> PhysicalPlan:
     of a table and for settings that apply to nothing.
     """
     query = optimize(bound)
-    check_max_future(query)
-    check_allowed_lateness(query)
-    check_join_limits(query)
-    check_join_ttl(query)
-    check_table_retention(query)
+    below = {
+        input.index: [physical_plan(each, open_table) for each in input.results.queries]
+        for input in query.inputs
+        if input.results is not None
+    }
+    return nested(_plan_alone(query, open_table), below)
+
+
+def _plan_alone(query: LogicalQuery, open_table: OpenTable) -> PhysicalPlan:
+    """The plan of an optimized query over its inputs, whatever they are."""
+    if not query.inner and all(input.results is None for input in query.inputs):
+        check_max_future(query)  # a setting of a statement with several queries is for any of them
+        check_allowed_lateness(query)
+        check_join_limits(query)
+        check_join_ttl(query)
+        check_table_retention(query)
     emission = decide_emission(query)
     sources = Sources(query)
     terms, postponed = join_terms(query, sources)
@@ -67,6 +81,8 @@ def physical_plan(bound: LogicalQuery, open_table: OpenTable) -> PhysicalPlan:
     needed = _result_columns(query, filters, sources)
     if query.aggregation is not None:
         operators.add_aggregation(query.aggregation)
+    elif query.ranking is not None:
+        operators.add_ranking(needed)
     elif query.ordering is not None:
         operators.add_ordered(needed)
     else:
@@ -131,15 +147,29 @@ class _Operators:
     def add_aggregation(self, aggregation: Aggregation) -> None:
         """Add the operators of the query's tree, and after them those that aggregate their results."""
         root = self._query.root
-        rows = AggregateRows(root, self._sources)
-        planned = plan_aggregation(aggregation, rows, self._arrival_route(rows))
-        if isinstance(root, Leaf) and not root.input.stream.changes:
-            self._sources.require(root.input, rows.needed, routed_by=planned.route, grace=NO_GRACE)
-            feed = Feed((rows.lead,), source=0, lag=None)
-        else:
-            self.add_tree(root, frozenset({*rows.needed, rows.lead, *planned.route}))
-            feed = self._last((rows.lead,), lag=None)
+        emits = emits_of(self._query, self._emission.mode)
+        rows = AggregateRows(root, self._sources, None if emits.closing is None else emits.closing.input)
+        planned = plan_aggregation(aggregation, emits, rows, self._arrival_route(rows))
+        feed = self._feed_of_rows(rows, planned.route, emits.closing)
         self.built += planned.operators(feed, len(self.built))
+
+    def add_ranking(self, needed: frozenset[str]) -> None:
+        """Add the operators of the query's tree, and after them the one that keeps the first rows."""
+        closing = closing_of(self._query)
+        rows = AggregateRows(self._query.root, self._sources, None if closing is None else closing.input)
+        planned = plan_top_n(self._query, self._emission.mode, rows, needed)
+        self.built.append(planned.operator(self._feed_of_rows(rows, planned.route, closing)))
+
+    def _feed_of_rows(self, rows: AggregateRows, route: tuple[str, ...], closing: Closing | None) -> Feed:
+        """The feed of an aggregation or a ranking: rows of the query's tree, whose operators are added."""
+        root = self._query.root
+        lag = None if closing is None else lag_of(root, closing.input)
+        if isinstance(root, Leaf) and not root.input.stream.changes:
+            self._sources.require(root.input, rows.needed, routed_by=route, grace=NO_GRACE)
+            slack = self._sources.delay(root.input)
+            return Feed((rows.lead,), source=0, lag=lag, slack=slack, changelog=root.input.changes)
+        self.add_tree(root, frozenset({*rows.needed, rows.lead, *route}))
+        return self._last((rows.lead,), lag=lag)
 
     def _add_join(self, join: Join, needed: frozenset[str]) -> None:
         if join.probe is not None:
@@ -177,8 +207,9 @@ class _Operators:
             feed = Feed(
                 times,
                 source=self._sources.number(input),
-                lag=lag_of_changes(input) if replaced else 0,
+                lag=lag_of_changes(input) if replaced else lag_of(child, input.index),
                 slack=self._sources.delay(input),
+                changelog=input.changes and not replaced,
             )
             return feed if as_of is None else feed_of_versions(context, as_of, feed)
         self.add_tree(child, frozenset({*columns, *times, *route}))

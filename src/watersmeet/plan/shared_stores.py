@@ -99,8 +99,10 @@ def _join_of(plan: PhysicalPlan) -> MultiWayOperator:
 
 
 def _reasons(query: LogicalQuery) -> list[str]:
-    if query.aggregation is not None:
-        return ["results of joins that share stores are not aggregated yet"]
+    if not query.is_plain:
+        return ["results of joins that share stores are not aggregated or ranked yet"]
+    if any(input.results is not None or input.windows for input in query.inputs):
+        return ["it reads windows, or the results of a subquery"]
     if query.ordering is not None:
         return ["results of joins that share stores are not ordered yet"]
     if query.settings.multi_join == "off":

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from watersmeet.columns import TIME, TP_DELTA
+from watersmeet.columns import ID, TIME, TP_DELTA, WEIGHT
 from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.kernels.changelog.newest import Newest
 from watersmeet.plan.external_tables import computed_key
@@ -45,7 +45,8 @@ class Sources:
         self.external = frozenset(input.index for input in self.inputs if input.stream.outside)
         self._parts = [_Part() for _ in self.inputs]
         for input in changing(query.root):
-            self._test_newest(input)
+            if input.stream.changes:
+                self._test_newest(input)
 
     def freeze(self) -> tuple[PhysicalInput, ...]:
         """The inputs of the plan, external tables left out."""
@@ -119,6 +120,8 @@ class Sources:
         part = self._parts[input.index]
         part.routed_by, part.grace = routed_by, grace
         part.carried = tuple(sorted(set(columns) - {input.time_name}))
+        if input.results is not None and input.results.weighted:  # a row and its retraction come in one step: by hash
+            part.carried = (*part.carried, *(name for name in routed_by if name not in part.carried), WEIGHT, ID)
 
     def delay(self, input: Input) -> int:
         """How far the watermark of an input stays behind its newest row."""

@@ -21,6 +21,8 @@ def worker_projection(part: PhysicalInput, declared: pa.Schema, carried: pa.Sche
 
     ``declared`` are the columns of the source frame, ``carried`` those that Spark's projection of it has.
     """
+    if part.input.windows:
+        return None
     taken: list[tuple[str, str, pa.DataType]] = []
     computed: list[tuple[str, str, pa.DataType]] = []
     for name in part.carried:

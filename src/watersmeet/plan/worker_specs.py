@@ -133,6 +133,7 @@ def _input_specs(
                     *texts,
                     feed.retention,
                     feed.in_order,
+                    retracted_by=routed_by if feed.changelog else (),
                 )
             )
         else:

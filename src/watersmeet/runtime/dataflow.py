@@ -18,17 +18,15 @@ from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-from watersmeet.columns import STORED_FRONTIER, TP_DELTA, WEIGHT, spark_name
+from watersmeet.columns import STORED_FRONTIER, TP_DELTA, spark_name
 from watersmeet.engine.frames import FRAME_DDL, FrameKind
 from watersmeet.engine.specs import OperatorSpec
 from watersmeet.engine.unpack import FRONTIER
-from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.kernels.api import FOREVER
-from watersmeet.plan.logical.tree import Input
 from watersmeet.plan.physical_plan import PhysicalInput, PhysicalPlan
 from watersmeet.plan.worker_projection import worker_projection
 from watersmeet.plan.worker_specs import NOTHING_KEPT, KeptBuckets, operator_specs, pack_specs
@@ -43,8 +41,10 @@ from watersmeet.runtime.metrics import METRICS, RESULTS, observed_counters, rows
 from watersmeet.runtime.process_folder import new_folder
 from watersmeet.runtime.processor import OperatorProcessor
 from watersmeet.runtime.real_time.tails import LiveRecords
+from watersmeet.runtime.results import empty_results, parts_of_results, source_of_results
+from watersmeet.runtime.select_list import select_items, with_hidden_columns
 from watersmeet.runtime.source_columns import source_columns
-from watersmeet.runtime.worker_records import RecordSource, decoded_in_workers
+from watersmeet.runtime.worker_records import RecordSource, RestTask, decoded_in_workers
 from watersmeet.runtime.worker_scan import ParquetFiles, scanned
 from watersmeet.runtime.worker_tasks import OperatorTask, PackTask, UnpackTask
 
@@ -118,23 +118,30 @@ def build(
     """
     for query in plan.queries:
         check_functions(spark, query)
-    inputs = [sources[part.input.stream.name.lower()] for part in plan.inputs]
-    rows = [projected(part, source, plan.keeps_late) for part, source in zip(plan.inputs, inputs, strict=True)]
-    schemas = [arrow_schema(frame) for frame in rows]
-    operators = operator_specs(plan, schemas, [source.parts for source in inputs], buckets, kept)
+    schemas = input_schemas(spark, plan, sources)
+    operators = operator_specs(plan, schemas, parts_of(plan, sources), buckets, kept)
     run, folder = uuid.uuid4().hex, new_folder()
     exchange = Exchange(folder if workers_are_here(spark) else None)
     packs = pack_specs(plan, schemas, buckets, kept)
     hot_keys = {spec.name: _hot_keys(spec, resources) for spec in operators}
     pack_tasks = [PackTask(spec, exchange, hot_keys[spec.operator]) for spec in packs]
     with one_at_a_time:
-        frames = [
-            _by_workers(part, source, schema, task) or frame.mapInArrow(task.run, FRAME_DDL)
-            for part, source, schema, frame, task in zip(plan.inputs, inputs, schemas, rows, pack_tasks, strict=True)
-        ]
         results: list[DataFrame] = []
+
+        def packed(number: int) -> DataFrame:
+            part, task = plan.inputs[number], pack_tasks[number]
+            if not part.branches:
+                source = sources[part.input.stream.name.lower()]
+                frame = projected(part, source, plan.keeps_late)
+                return _by_workers(part, source, schemas[number], task) or frame.mapInArrow(task.run, FRAME_DDL)
+            below = [branch.operator for branch in part.branches]
+            frames, outputs = [results[each] for each in below], [operators[each].output for each in below]
+            frame = source_of_results(part, frames, outputs, exchange, task.spec.buckets[0])
+            source = Source(frame, parts_of_results(part), stores_frontier=True)
+            return projected(part, source, plan.keeps_late).mapInArrow(RestTask(task).run, FRAME_DDL)
+
         for operator, spec in zip(plan.operators, operators, strict=True):
-            arriving = [frames[feed.source] for feed in operator.feeds if feed.source is not None]
+            arriving = [packed(feed.source) for feed in operator.feeds if feed.source is not None]
             arriving += [results[feed.operator] for feed in operator.feeds if feed.operator is not None]
             if control is not None:
                 arriving.append(control_frames(control, spec.buckets))
@@ -157,12 +164,34 @@ def build(
 
 
 def specs_of(
-    plan: PhysicalPlan, sources: Mapping[str, Source], buckets: Sequence[int], kept: KeptBuckets = NOTHING_KEPT
+    spark: SparkSession,
+    plan: PhysicalPlan,
+    sources: Mapping[str, Source],
+    buckets: Sequence[int],
+    kept: KeptBuckets = NOTHING_KEPT,
 ) -> list[OperatorSpec]:
     """The specs of a query's operators over its sources, as ``build`` has them."""
-    inputs = [sources[part.input.stream.name.lower()] for part in plan.inputs]
-    rows = [projected(part, source, plan.keeps_late) for part, source in zip(plan.inputs, inputs, strict=True)]
-    return operator_specs(plan, list(map(arrow_schema, rows)), [source.parts for source in inputs], buckets, kept)
+    schemas = input_schemas(spark, plan, sources)
+    return operator_specs(plan, schemas, parts_of(plan, sources), buckets, kept)
+
+
+def parts_of(plan: PhysicalPlan, sources: Mapping[str, Source]) -> list[tuple[str, ...]]:
+    """The parts of each input that have frontiers of their own."""
+    return [
+        parts_of_results(part) if part.branches else sources[part.input.stream.name.lower()].parts
+        for part in plan.inputs
+    ]
+
+
+def input_schemas(spark: SparkSession, plan: PhysicalPlan, sources: Mapping[str, Source]) -> list[pa.Schema]:
+    """The columns of each input's rows as they are packed."""
+    found = []
+    for part in plan.inputs:
+        source = sources.get(part.input.stream.name.lower())
+        if part.branches or source is None:
+            source = Source(empty_results(spark, part), parts_of_results(part), stores_frontier=True)
+        found.append(arrow_schema(projected(part, source, plan.keeps_late)))
+    return found
 
 
 def projected(part: PhysicalInput, source: Source, keeps_late: bool) -> DataFrame:
@@ -288,15 +317,13 @@ def select_list(plan: PhysicalPlan, rows: DataFrame, frontier_lag: int | None, a
 
     Rows in which one of these is NULL are no results, and pass all filters.
     """
-    weight = F.col(spark_name(WEIGHT)) if plan.weighted else F.lit(1).cast("tinyint")
-    restored = {name: _restored(input) for name, input in plan.restored()}
-    rows = rows.withColumns({**restored, TP_DELTA: weight})
+    rows = with_hidden_columns(plan, rows)
     no_result = F.col(spark_name(FRONTIER)).isNotNull() if frontier_lag is not None else F.lit(False)
     for name in also:
         no_result |= F.col(name).isNull()
     for condition in plan.post_filters:
         rows = rows.where(no_result | F.expr(condition.sql(dialect="spark")))
-    items = [F.expr(each.expression.sql(dialect="spark")).alias(each.name) for each in plan.outputs]
+    items = [item.alias(each.name) for item, each in zip(select_items(plan), plan.outputs, strict=True)]
     named = {each.name.lower() for each in plan.outputs}
     if plan.weighted and TP_DELTA not in named:
         items.append(F.col(TP_DELTA))
@@ -305,12 +332,3 @@ def select_list(plan: PhysicalPlan, rows: DataFrame, frontier_lag: int | None, a
         behind = F.when(frontier == FOREVER, frontier).otherwise(frontier - F.lit(frontier_lag))
         items.append(behind.alias(STORED_FRONTIER))
     return rows.select(*items, *also)
-
-
-def _restored(input: Input) -> Column:
-    """An input's event time in its declared type."""
-    if input.time.unit is TimeUnit.TIMESTAMP:
-        return F.timestamp_micros(F.col(spark_name(input.time_name)))
-    declared = input.stream.column(input.time.column)
-    assert declared is not None
-    return F.expr(f"CAST({spark_name(input.time_name)} DIV {input.time.unit.scale} AS {declared.type})")

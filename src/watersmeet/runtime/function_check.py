@@ -12,7 +12,9 @@ from watersmeet.plan.physical_plan import PhysicalPlan
 
 def check_functions(spark: SparkSession, plan: PhysicalPlan) -> None:
     """Raise ``BindError`` for the first function that Spark is to evaluate and does not know."""
-    expressions = [*(column.expression for column in plan.outputs), *plan.post_filters]
+    expressions: list[exp.Expr] = []
+    for query in plan.nested:
+        expressions += [*(column.expression for column in query.outputs), *query.post_filters]
     for part in plan.inputs:
         expressions += [*part.computed.values(), *part.input.filters]
     for call in (call for expression in expressions for call in expression.find_all(exp.Anonymous)):

@@ -62,7 +62,7 @@ class RunningQuery:
     def uses(self, stream: str) -> bool:
         """Whether it reads or feeds a stream."""
         plan = self._job.plan
-        read = [input.stream.name for input in (*(part.input for part in plan.inputs), *plan.tables)]
+        read = [input.stream.name for input in (*(part.input for part in plan.streams), *plan.tables)]
         fed = [output.target for output in self._job.outputs]
         return stream.lower() in (name.lower() for name in (*fed, *read))
 

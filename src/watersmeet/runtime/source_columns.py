@@ -9,8 +9,11 @@ from sqlglot import exp
 from watersmeet.columns import BAD, PACKED, PART, RAW, SEQUENCE, STORED_FRONTIER, TEXT, TIME, TP_TIME, spark_name
 from watersmeet.engine.pack import ARRIVAL, GREATEST_TIME, RAW_TEXT
 from watersmeet.expressions.event_time import EventTime, TimeUnit
-from watersmeet.plan.logical.tree import Input
+from watersmeet.expressions.windows import WindowBound, WindowKind, last_before_end
+from watersmeet.plan.logical.tree import Input, window_column
 from watersmeet.plan.physical_plan import PhysicalInput
+
+_WINDOW = "_window"
 
 
 def source_columns(
@@ -21,6 +24,7 @@ def source_columns(
     ``keeps_late``: late rows are kept with their text.  ``has_parts``: the source has several frontiers, one per part.
     ``stores_frontier``: the rows bring ``_frontier``.
     """
+    frame = _with_windows(part.input, frame)
     time = internal_time(part.input.time)
     items: list[Column] = [time.alias(TIME)]
     for name in part.carried:
@@ -48,6 +52,49 @@ def source_columns(
     if PACKED in frame.columns:
         items.append(F.col(PACKED))
     return frame.select(*items)
+
+
+def _with_windows(input: Input, frame: DataFrame) -> DataFrame:
+    """The frame with the bounds of its rows' windows; a row in several windows is there once for each."""
+    time = internal_time(input.time)
+    for number, window in enumerate(input.windows):
+        since = time - F.lit(window.offset)
+        match window.kind:
+            case WindowKind.TUMBLE:
+                start = time - F.pmod(since, F.lit(window.size))
+                end = start + F.lit(window.size)
+            case WindowKind.HOP:
+                last = time - F.pmod(since, F.lit(window.step))
+                first = time - F.lit(window.size - 1)
+                starts = F.when(last >= first, F.sequence(last, first, F.lit(-window.step)))
+                frame = frame.withColumn(_WINDOW, F.explode_outer(starts))
+                start = F.col(_WINDOW)
+                end = start + F.lit(window.size)
+            case WindowKind.CUMULATE:
+                start = time - F.pmod(since, F.lit(window.size))
+                step = F.lit(window.step)
+                end = time - F.pmod(time - start, step) + step
+                frame = frame.withColumn(_WINDOW, F.explode_outer(F.sequence(end, start + F.lit(window.size), step)))
+                start = time - F.pmod(since, F.lit(window.size))
+                end = F.col(_WINDOW)
+        last_time = end - F.lit(last_before_end(input.time.unit))
+        bounds = {WindowBound.START: start, WindowBound.END: end, WindowBound.TIME: last_time}
+        named = {window_column(number, each): _declared(value, input) for each, value in bounds.items()}
+        frame = frame.withColumns(named).drop(_WINDOW)
+    return frame
+
+
+def _declared(value: Column, input: Input) -> Column:
+    """An internal time in the type of an input's event time."""
+    match input.time.unit:
+        case TimeUnit.TIMESTAMP:
+            return F.timestamp_micros(value)
+        case TimeUnit.TIMESTAMP_NTZ:
+            epoch = F.expr("TIMESTAMP_NTZ'1970-01-01 00:00:00'")
+            return F.timestamp_add("MICROSECOND", value, epoch)
+    declared = input.stream.column(input.time.column)
+    assert declared is not None
+    return F.call_function("div", value, F.lit(input.time.unit.scale)).cast(declared.type)
 
 
 def _raw_text(input: Input, frame: DataFrame, needs_text: Column | None) -> Column:

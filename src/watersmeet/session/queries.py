@@ -194,4 +194,4 @@ class Queries:
 
 def name_of_insert(target: StreamDef, plan: PhysicalPlan) -> str:
     """The name of a query that feeds ``target`` by INSERT INTO … SELECT, before a number tells it from others."""
-    return insert_name(target.name, (part.input.stream.name for part in plan.inputs))
+    return insert_name(target.name, (part.input.stream.name for part in plan.streams))

@@ -205,7 +205,7 @@ class Streams:
         """
         found: dict[str, Source] = {}
         newest_only = read_by_newest_row(plan)
-        for stream in (part.input.stream for part in plan.inputs):
+        for stream in (part.input.stream for part in plan.streams):
             key = stream.name.lower()
             if key in found:
                 continue
@@ -227,7 +227,7 @@ class Streams:
 
     def limit_batches(self, plan: PhysicalPlan) -> bool:
         """Whether a batch may leave out rows that are there, of any stream that a plan reads."""
-        streams = [part.input.stream for part in plan.inputs]
+        streams = [part.input.stream for part in plan.streams]
         return any(each.name.lower() in self._registered or registry.limits_batches(each) for each in streams)
 
     def check_seek(self, plan: PhysicalPlan, position: Position | None) -> None:
@@ -236,7 +236,7 @@ class Streams:
         if seek_to is None or seek_to == EARLIEST:
             return
         try:
-            for part in plan.inputs:
+            for part in plan.streams:
                 registry.check_seek(part.input.stream, seek_to)
         except ConfigError as error:
             error.position = position

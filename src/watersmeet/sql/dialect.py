@@ -7,6 +7,7 @@ These clauses extend Spark's SELECT:
       [GRACE PERIOD INTERVAL n UNIT] [ALLOWED LATENESS INTERVAL n UNIT]
     JOIN stream [alias] FOR SYSTEM_TIME AS OF time [VERSIONED ON column] [alias] ON condition
     [LEFT] ASOF JOIN stream [alias] MATCH_CONDITION (condition) ON condition
+    FROM TUMBLE (stream, time, INTERVAL n UNIT)                                (window_tables.py)
 
 A JOIN without a condition is an error, as is an INTERVAL with an unknown unit.
 """
@@ -24,6 +25,7 @@ from watersmeet.expressions.nodes import INTERVAL_UNITS, StreamJoin, SystemTime,
 from watersmeet.expressions.positions import place
 from watersmeet.sql.clauses import BOUNDS
 from watersmeet.sql.strict import StrictParser
+from watersmeet.sql.window_tables import at_window_table, parse_window_table
 
 UNITS = {name: unit for unit in INTERVAL_UNITS for name in (unit, f"{unit}S")}
 UNIT_CHOICES = ["SECONDS", "MINUTES", "HOURS", "DAYS", "another unit of time"]
@@ -39,7 +41,10 @@ class QueryParser(StrictParser):
 
     def _parse_table(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
         start = self._curr
-        table = super()._parse_table(*args, **kwargs)
+        if at_window_table(self):
+            table: exp.Expr | None = exp.Table(this=parse_window_table(self), alias=self._parse_table_alias())
+        else:
+            table = super()._parse_table(*args, **kwargs)
         if table is None:
             return None
         place(table, start)

@@ -13,6 +13,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from watersmeet.columns import RECORD_COLUMNS, TP_TIME, spark_name
 from watersmeet.errors import Position, UnsupportedError
+from watersmeet.expressions.nodes import WINDOW_TABLES
 from watersmeet.expressions.positions import excerpt, line_starts, locate, token_position
 from watersmeet.sql.dialect import QueryParser
 from watersmeet.sql.failures import Failures, is_word
@@ -155,6 +156,8 @@ class _Scan:
 
     def _take_table(self, index: int) -> None:
         start, name, end = self.tokens[index], *(_token(self.tokens, index + step) for step in (2, 3))
+        if name is not None and name.text.upper() in WINDOW_TABLES and _is(self.tokens, index + 3, _T.L_PAREN):
+            return  # TABLE(TUMBLE(…)): rows of a running stream
         if name is None or not _is_name(name):
             raise self.failures.expected(name, ["a stream name"], after="table (")
         if end is None or end.token_type != _T.R_PAREN:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
-from watersmeet.columns import BAD, RAW, SEQUENCE, TIME, TP_DELTA, TP_TIME, WEIGHT
+from watersmeet.columns import BAD, PART, RAW, SEQUENCE, STORED_FRONTIER, TIME, TP_DELTA, TP_TIME, WEIGHT
 from watersmeet.engine.pack import ARRIVAL, RAW_TEXT
 from watersmeet.engine.routing import NULL_HASH
 from watersmeet.errors import BindError
@@ -19,6 +19,7 @@ from watersmeet.expressions.type_names import spark_type
 from watersmeet.kernels.api import quote
 from watersmeet.plan.logical.tree import Input
 from watersmeet.plan.physical_plan import PhysicalInput, PhysicalPlan
+from watersmeet.testing.windows import windowed_sql
 
 _HINT = "without Spark, DuckDB evaluates expressions; if Spark knows this one, run the case with --spark"
 
@@ -26,6 +27,7 @@ _HINT = "without Spark, DuckDB evaluates expressions; if Spark knows this one, r
 def project(part: PhysicalInput, rows: pa.Table) -> pa.Table:
     """Return a source's rows with the columns that packing and the operators need (as runtime/dataflow.py does)."""
     input = part.input
+    windowed = windowed_sql(input, _internal_time_sql(input))
     items = [f"{_internal_time_sql(input)} AS {quote(TIME)}"]
     for name in part.carried:
         if name == part.sequence:
@@ -42,20 +44,24 @@ def project(part: PhysicalInput, rows: pa.Table) -> pa.Table:
     fields = ", ".join(f"{quote(column.name)} := {quote(column.name)}" for column in input.stream.columns)
     record = f"CAST(to_json(struct_pack({fields})) AS VARCHAR)"
     items += [f'{BAD} AS "$bad"', f"coalesce({RAW}, {record}) AS {quote(RAW_TEXT)}"]
+    for name, as_name in ((STORED_FRONTIER, "$frontier"), (PART, "$part")):
+        if name in rows.column_names:
+            items.append(f"{name} AS {quote(as_name)}")
     try:
-        return _run(f"SELECT {', '.join(items)} FROM input_rows", rows)
+        return _run(f"SELECT {', '.join(items)} FROM {windowed}", rows)
     except duckdb.Error as error:
         raise BindError(
             f"an expression over {input.stream.name} cannot be evaluated: {_first_line(error)}", hint=_HINT
         ) from None
 
 
-def select(plan: PhysicalPlan, changes: pa.Table) -> pa.Table:
-    """Evaluate the SELECT list over the last operator's results; ``$w`` is the last column."""
+def select(plan: PhysicalPlan, changes: pa.Table, also: Sequence[str] = ()) -> pa.Table:
+    """Evaluate the SELECT list over the last operator's results; the columns ``also`` and ``$w`` are the last."""
     weight = f"CAST({quote(WEIGHT) if plan.weighted else 1} AS TINYINT)"
     restored = [f"{_restored_sql(input)} AS {quote(name)}" for name, input in plan.restored()]
     source = f"SELECT *, {', '.join([*restored, f'{weight} AS {quote(TP_DELTA)}'])} FROM input_rows"
     items = [f"{each.expression.sql(dialect='duckdb')} AS {quote(each.name)}" for each in plan.outputs]
+    items += map(quote, also)
     where = " AND ".join(f"({condition.sql(dialect='duckdb')})" for condition in plan.post_filters) or "TRUE"
     try:
         return _run(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 
 import pyarrow as pa
@@ -34,6 +35,7 @@ from watersmeet.state.store import MemoryStore
 from watersmeet.state.working_sets import WorkingSets
 from watersmeet.testing.cells import Row
 from watersmeet.testing.expressions import hash_values, project, select, spark_types
+from watersmeet.testing.results import empty_results, results_table
 from watersmeet.testing.rig import Rig, StepInput, StepOutcome
 from watersmeet.testing.script import load_script
 from watersmeet.testing.source import source_table
@@ -72,7 +74,7 @@ class Harness(Rig):
         self._sizes: dict[str, HeldSizes] = defaultdict(HeldSizes)
         self._rows_fed: Counter[str] = Counter()
         self._counters: dict[str, int] = {}
-        self._schemas = [self._project(part, StepInput()).schema for part in self.plan.inputs]
+        self._schemas = [self._schema(part) for part in self.plan.inputs]
         self._buckets = tuple(range(self.plan.query.settings.buckets or buckets))
         self._kept: dict[str, tuple[int, ...]] = {}
         self._packs = pack_specs(self.plan, self._schemas, self._buckets)
@@ -84,7 +86,7 @@ class Harness(Rig):
     def restart(self) -> None:
         """Forget everything that is not durable; the operators' specs are those of a new run."""
         self._working_sets.forget()
-        parts = [("",)] * len(self._schemas)
+        parts = [tuple(map(str, range(len(part.branches)))) or ("",) for part in self.plan.inputs]
         self._operators = operator_specs(self.plan, self._schemas, parts, self._buckets, self._kept)
 
     def rescale(self, buckets: int) -> None:
@@ -128,13 +130,16 @@ class Harness(Rig):
             if name not in self.streams:
                 raise CatalogError(f"there is no stream {name}")
         packed = [
-            self._pack(part, rows, spec) if (rows := by_stream.get(_stream(part))) else []
+            self._pack(part, rows, spec) if not part.branches and (rows := by_stream.get(_stream(part))) else []
             for part, spec in zip(self.plan.inputs, self._packs, strict=True)
         ]
         for name, rows in by_stream.items():
             self._rows_fed[name] += len(rows.rows) + len(rows.raw)
         sent: list[list[Frame]] = []  # by each operator
         for operator, spec in zip(self.plan.operators, self._operators, strict=True):
+            for number in (feed.source for feed in operator.feeds if feed.source is not None):
+                if self.plan.inputs[number].branches:
+                    packed[number] = self._pack_results(number, sent)
             arriving = [frame for feed in operator.feeds if feed.source is not None for frame in packed[feed.source]]
             arriving += [frame for feed in operator.feeds if feed.operator is not None for frame in sent[feed.operator]]
             sent.append(self._operate(spec, [*arriving, *control_frames(spec, events)]))
@@ -155,6 +160,26 @@ class Harness(Rig):
     def _project(self, part: PhysicalInput, rows: StepInput) -> pa.Table:
         """Return a source's rows with the columns that packing needs."""
         return project(part, source_table(part.input.stream, rows, self._rows_fed[_stream(part)]))
+
+    def _schema(self, part: PhysicalInput) -> pa.Schema:
+        """The columns that packing an input needs, with their types."""
+        if part.branches:
+            return project(part, empty_results(part)).schema
+        return self._project(part, StepInput()).schema
+
+    def _pack_results(self, number: int, sent: Sequence[Sequence[Frame]]) -> list[Frame]:
+        """Pack the results of the operators below an input; frames that are no rows go on as they are."""
+        part, spec = self.plan.inputs[number], self._packs[number]
+        frames = [sent[branch.operator] for branch in part.branches]
+        schemas = [self._operators[branch.operator].output for branch in part.branches]
+        rows = project(part, results_table(part, frames, schemas))
+        passing = [
+            replace(frame, bucket=spec.buckets[0])
+            for of_branch in frames
+            for frame in of_branch
+            if frame.kind in (FrameKind.SIDE, FrameKind.COUNTER)
+        ]
+        return [*pack(rows.to_batches(), spec), *passing]
 
     def _pack(self, part: PhysicalInput, rows: StepInput, spec: PackSpec) -> list[Frame]:
         hot_keys = self._hot_keys[spec.operator].read()

@@ -132,7 +132,7 @@ class LiveRig(Rig):
 
     def _start(self) -> None:
         if not self.column_types:
-            self._topics.create({part.input.stream.name for part in self.plan.inputs})
+            self._topics.create({part.input.stream.name for part in self.plan.streams})
             self._checkpoint.prepare()
         self._query = self._real_time.start(limited=False, available_now=False).query
 
@@ -150,7 +150,7 @@ class LiveRig(Rig):
         )
 
     def _sources(self, spark: SparkSession, limited: bool, seek: Seek | None, _: object) -> dict[str, Source]:
-        read = {part.input.stream.name.lower() for part in self.plan.inputs}
+        read = {part.input.stream.name.lower() for part in self.plan.streams}
         return {
             name: with_deltas_read(
                 open_source(spark, self._streams[name], self._folder, limited=limited, seek=seek, live=True),
@@ -181,7 +181,7 @@ class LiveRig(Rig):
         outcome = StepOutcome(counters=self._counters)
         return all(
             outcome.count("in", (part.input.alias,)) >= self._fed[part.input.stream.name.lower()]
-            for part in self.plan.inputs
+            for part in self.plan.streams
         )
 
     def _has_taken_events(self) -> bool:

@@ -76,7 +76,7 @@ class PlannedQuery:
     def inputs_of(self, stream: str) -> tuple[str, ...]:
         """Return the aliases under which the query reads a stream."""
         named = stream.lower()
-        return tuple(part.input.alias for part in self.plan.inputs if part.input.stream.name.lower() == named)
+        return tuple(part.input.alias for part in self.plan.streams if part.input.stream.name.lower() == named)
 
 
 class Rig(PlannedQuery, ABC):

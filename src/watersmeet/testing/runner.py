@@ -133,7 +133,7 @@ def case_turns(
 
 def _late(outcome: StepOutcome, query: PlannedQuery) -> Iterator[str]:
     """Yield how many rows were late so far: results may be missing because of them."""
-    for part in query.plan.inputs:
+    for part in query.plan.streams:
         if late := outcome.count("late", (part.input.alias,)):
             yield f"late so far: {late} of {part.input.alias} ({part.input.stream.name})"
 

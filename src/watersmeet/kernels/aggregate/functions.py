@@ -77,6 +77,11 @@ class Function(Enum):
         return self in (Function.COUNT_DISTINCT, Function.APPROX_COUNT_DISTINCT)
 
     @property
+    def keeps_type(self) -> bool:
+        """Whether its value is one of the argument's, whatever their type."""
+        return self in (Function.MIN, Function.MAX, Function.FIRST, Function.LAST)
+
+    @property
     def is_timed(self) -> bool:
         """Whether it orders values by event time."""
         return self in (Function.FIRST, Function.LAST)

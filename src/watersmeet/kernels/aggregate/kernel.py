@@ -2,11 +2,11 @@
 
 Emits      at once, for each group whose result differs after the step: -1 of the result emitted before, +1 of the new
            one; only +1 for a new group, only -1 for a group without rows.  A global aggregate has one row from the
-           first step on, even without input
+           first step on, even without input.  With ``final``, once for each group that has ended, and nothing before
 NULLs      in the keys form one group; NULL arguments are ignored (functions.py)
-Late rows  none: only first and last use event times
-Final      never
-State      per group, running totals, bags of values and the emitted result: of each a log of what steps added, and a
+Late rows  where groups end: by the frontier; otherwise none
+Final      once a group has ended: ``end <= F``.  Without an ``end``, never
+State      per group that has not ended, running totals, bags of values and the emitted result: of each a log of what steps added, and a
            settled part.  A log with as many rows as the settled part (and 10,000) is merged into it.  So the size of
            the state follows the groups (and the values in bags), not their changes
 Cost       follows the groups that a step touches: their totals are updated, and their bags are read whole
@@ -27,9 +27,10 @@ import duckdb
 import pyarrow as pa
 
 from watersmeet.errors import LimitError
+from watersmeet.kernels.aggregate.final_step import run_final
 from watersmeet.kernels.aggregate.parts import Bag, Total
 from watersmeet.kernels.aggregate.step import SHOWN, TOTALS, run, settled
-from watersmeet.kernels.api import NEVER, StateView, StepFrontiers, StepResult
+from watersmeet.kernels.api import NEVER, StateView, StepFrontiers, StepResult, shift
 from watersmeet.kernels.homes import ByKey, Homes
 
 
@@ -47,7 +48,8 @@ class Aggregate:
     """The kernel; ``keys`` are (name, SQL over the input rows, type), and ``where`` filters the input rows.
 
     With ``changes``, rows carry ``$w``.  With ``always``, there is a result even without rows.  Results have the
-    columns of ``keys``, then of ``outputs``.
+    columns of ``keys``, then of ``outputs``.  ``end`` is SQL over the keys: the time from which on no row of a group
+    comes.  With ``gives_ids``, results that may be retracted have an ``$id``; with ``once``, none is retracted.
     """
 
     keys: tuple[tuple[str, str, pa.DataType], ...]
@@ -57,6 +59,10 @@ class Aggregate:
     where: str | None = None
     changes: bool = False
     always: bool = False
+    end: str | None = None
+    final: bool = False
+    once: bool = False
+    gives_ids: bool = False
 
     @property
     def partition_width(self) -> int | None:
@@ -71,7 +77,8 @@ class Aggregate:
     @property
     def relations(self) -> tuple[str, ...]:
         """The relations of the state, each of which also has a settled part."""
-        return (TOTALS, *(bag.name for bag in self.bags), SHOWN)
+        shown = () if self.final else (SHOWN,)
+        return (TOTALS, *(bag.name for bag in self.bags), *shown)
 
     @property
     def homes(self) -> Homes | None:
@@ -79,15 +86,16 @@ class Aggregate:
         return {name: ByKey(0) for name in self.live_relations(NEVER)} if self.keys else None
 
     def live_relations(self, frontier: int) -> dict[str, int]:
-        """Return all relations."""
-        return {name: NEVER for relation in self.relations for name in (relation, settled(relation))}
+        """Return all relations; where groups end, from the first end that has not come."""
+        low = NEVER if self.end is None else shift(frontier, 1)
+        return {name: low for relation in self.relations for name in (relation, settled(relation))}
 
     def step(
         self, state: StateView, inputs: Mapping[int, pa.Table], frontiers: StepFrontiers, first_rid: int
     ) -> StepResult:
-        """Apply new and retracted rows; emit the difference that they make."""
+        """Apply new and retracted rows; emit the difference that they make, or the results of groups that end."""
         try:
-            return run(self, state, inputs[0], first_rid)
+            return (run_final if self.final else run)(self, state, inputs[0], first_rid, frontiers)
         except (duckdb.InvalidInputException, duckdb.OutOfRangeException, duckdb.ConversionException) as error:
             raise LimitError(
                 f"an aggregate has left the range of its type: {_first_line(error)}",

@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from watersmeet.columns import TIME, WEIGHT
+from watersmeet.columns import ID, TIME, WEIGHT
 from watersmeet.kernels.aggregate.parts import Bag
-from watersmeet.kernels.api import NEVER, StateView, StepResult, quote
+from watersmeet.kernels.api import NEVER, StateView, StepFrontiers, StepResult, quote, shift
 
 if TYPE_CHECKING:
     from watersmeet.kernels.aggregate.kernel import Aggregate
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 MIN_SETTLED = 10_000
 TOTALS, SHOWN = "totals", "shown"
 _ROWS = "$rows"  # how many rows a group has
-_GROUP = "$group"  # the number of a group within a step
+GROUP = "$group"  # the number of a group within a step
 _STEP, _GONE = "$step", "$gone"
 
 
@@ -48,9 +48,9 @@ def settled(relation: str) -> str:
     return f"{relation}_settled"
 
 
-def run(kernel: Aggregate, state: StateView, rows: pa.Table, first_rid: int) -> StepResult:
+def run(kernel: Aggregate, state: StateView, rows: pa.Table, first_rid: int, frontiers: StepFrontiers) -> StepResult:
     """Apply new and retracted rows; emit the difference that they make."""
-    step = _Step(kernel, state, state.register(rows), first_rid)
+    step = Step(kernel, state, state.register(rows), first_rid, frontiers)
     try:
         return step.run()
     finally:
@@ -58,7 +58,7 @@ def run(kernel: Aggregate, state: StateView, rows: pa.Table, first_rid: int) -> 
 
 
 @dataclass(slots=True)
-class _Step:
+class Step:
     """One step over the tables ``arrived``, ``new_...`` of each relation, and ``difference``.
 
     ``new_totals`` has a row for each group that the step touches, with a number that identifies it within the step.
@@ -68,25 +68,33 @@ class _Step:
     state: StateView
     arriving: str
     number: int  # rises from step to step
+    frontiers: StepFrontiers
     groups: pa.Table = field(init=False)  # their keys
+    numbered: str = "new_totals"  # the table with the keys and numbers of the groups that results are computed of
     result: StepResult = field(default_factory=StepResult)
 
     def run(self) -> StepResult:
+        self.forget_ended()
         self.make("arrived", self.arrived())
         if self.kernel.always and not any(self.state.count(name, NEVER) for name in (SHOWN, settled(SHOWN))):
             self.number -= 1  # a step without rows does not use up a row id: the next one has the same number
         elif not self.count("arrived"):
             return self.result
-        self.make(_new(TOTALS), self.new_totals())
-        self.groups = self.state.query(f"SELECT {_names(self.keys) or '1'} FROM {_new(TOTALS)}")
+        self.make(new_table(TOTALS), self.new_totals())
+        self.groups = self.state.query(f"SELECT {_names(self.keys) or '1'} FROM {new_table(TOTALS)}")
         for bag in self.kernel.bags:
-            self.make(_new(bag.name), self.new_values(bag))
+            self.make(new_table(bag.name), self.new_values(bag))
         self.make("difference", self.difference())
-        self.make(_new(SHOWN), self.new_shown())
+        self.make(new_table(SHOWN), self.new_shown())
         self.result.changes = self.state.query(self.changes())
         for relation in self.kernel.relations:
             self.keep(relation)
         return self.result
+
+    def forget_ended(self) -> None:
+        """Drop what is stored of groups that have ended."""
+        if self.kernel.end is not None:
+            self.result.forget = self.kernel.live_relations(self.frontiers.after)
 
     # -- names -----------------------------------------------------------------------------------------------------
 
@@ -140,7 +148,7 @@ class _Step:
             added = f"sum(CASE WHEN {weight} > 0 THEN {name} ELSE -{name} END)"
             items.append(f"CAST(coalesce({added}, 0) AS {total.type}) AS {name}")
         sums = f"SELECT {', '.join(items)} FROM arrived{self.by_keys()}"
-        return f"SELECT row_number() OVER () AS {quote(_GROUP)}, * FROM ({sums})"
+        return f"SELECT row_number() OVER () AS {quote(GROUP)}, * FROM ({sums})"
 
     def new_values(self, bag: Bag) -> str:
         """Return SQL for the values whose number of occurrences the step changes, and by how much."""
@@ -172,18 +180,22 @@ class _Step:
 
     def of_groups(self, rows: str, columns: Sequence[str]) -> str:
         """Return SQL for the rows of the step's groups, with the groups' numbers in place of keys."""
-        names = ", ".join((f"g.{quote(_GROUP)}", *(f"s.{name}" for name in columns)))
-        return f"SELECT {names} FROM {rows} AS s JOIN {_new(TOTALS)} AS g ON {self.same_group('s', 'g')}"
+        names = ", ".join((f"g.{quote(GROUP)}", *(f"s.{name}" for name in columns)))
+        return f"SELECT {names} FROM {rows} AS s JOIN {self.numbered} AS g ON {self.same_group('s', 'g')}"
 
     def of_groups_now(self, relation: str, columns: Sequence[str]) -> str:
         """Return SQL for the new and stored rows of the step's groups."""
-        return " UNION ALL ".join(self.of_groups(rows, columns) for rows in (_new(relation), *self.found(relation)))
+        return " UNION ALL ".join(self.of_groups(rows, columns) for rows in self.parts_now(relation))
+
+    def parts_now(self, relation: str) -> list[str]:
+        """Return SQL for all parts of a relation that hold rows of the step's groups."""
+        return [new_table(relation), *self.found(relation)]
 
     # -- results ---------------------------------------------------------------------------------------------------
 
     def difference(self) -> str:
         """Return SQL for the groups whose result changes: the columns before (``b...``) and now (``n...``)."""
-        group = quote(_GROUP)
+        group = quote(GROUP)
         parts = [f"totals AS ({self.now_totals()})"]
         parts += [part for bag in self.kernel.bags for part in self.figures(bag)]
         parts += [f"now AS ({self.now()})", f"before AS ({self.before()})"]
@@ -192,7 +204,7 @@ class _Step:
         was, is_now = f"b.{group} IS NOT NULL", f"n.{group} IS NOT NULL"
         items += [f"{was} AS was", f"{is_now} AS is_now"]
         differs = " OR ".join(f"b.{quote(name)} IS DISTINCT FROM n.{quote(name)}" for name in self.outputs) or "FALSE"
-        joined = f"{_new(TOTALS)} AS g LEFT JOIN before AS b USING ({group}) LEFT JOIN now AS n USING ({group})"
+        joined = f"{new_table(TOTALS)} AS g LEFT JOIN before AS b USING ({group}) LEFT JOIN now AS n USING ({group})"
         where = f"({was}) <> ({is_now}) OR ({was} AND ({differs}))"
         return f"WITH {', '.join(parts)} SELECT {', '.join(items)} FROM {joined} WHERE {where}"
 
@@ -200,11 +212,11 @@ class _Step:
         """Return SQL for the totals of each group, the step's included."""
         sums = [f"CAST(sum({quote(name)}) AS {type}) AS {quote(name)}" for name, type in self.totals.items()]
         rows = self.of_groups_now(TOTALS, list(map(quote, self.totals)))
-        return f"SELECT {quote(_GROUP)}, {', '.join(sums)} FROM ({rows}) GROUP BY {quote(_GROUP)}"
+        return f"SELECT {quote(GROUP)}, {', '.join(sums)} FROM ({rows}) GROUP BY {quote(GROUP)}"
 
     def figures(self, bag: Bag) -> list[str]:
         """Return named SQL for the current values of a bag, and for its figures of each group with values."""
-        group, rows = quote(_GROUP), f"now_{bag.name}"
+        group, rows = quote(GROUP), f"now_{bag.name}"
         by = ", ".join((group, *bag.values))
         found = self.of_groups_now(bag.name, (*bag.values, "w"))
         there = "> 0" if bag.amount is None else "<> 0"
@@ -220,7 +232,7 @@ class _Step:
 
     def now(self) -> str:
         """Return SQL for the current results of groups with rows."""
-        group = quote(_GROUP)
+        group = quote(GROUP)
         items = [group, *(f"{each.sql} AS {quote(each.name)}" for each in self.kernel.outputs)]
         rows = "totals"
         for bag in self.kernel.bags:
@@ -233,22 +245,39 @@ class _Step:
         names = [quote(name) for name in self.outputs]
         columns = [*names, quote(_STEP), quote(_GONE)]
         parts = [self.of_groups(rows, columns) for rows in self.found(SHOWN)]
-        rows = ", ".join((quote(_GROUP), *names))
+        rows = ", ".join((quote(GROUP), *names))
         if not parts:
             return f"SELECT {rows} FROM now WHERE FALSE"
-        newest = f"row_number() OVER (PARTITION BY {quote(_GROUP)} ORDER BY {quote(_STEP)} DESC) = 1"
+        newest = f"row_number() OVER (PARTITION BY {quote(GROUP)} ORDER BY {quote(_STEP)} DESC) = 1"
         latest = f"SELECT * FROM ({' UNION ALL '.join(parts)}) QUALIFY {newest}"
         return f"SELECT {rows} FROM ({latest}) WHERE NOT {quote(_GONE)}"
 
     def changes(self) -> str:
         """Return SQL for the changes to emit."""
         keys = [quote(name) for name in self.keys]
+        if self.kernel.once:
+            return f"SELECT {_names((*self.keys, *self.outputs))} FROM ({self.emitted('n')}) WHERE NOT was"
         parts = []
         for row, there, weight in (("b", "was", -1), ("n", "is_now", 1)):
-            items = [*keys, *(f"{quote(row + name)} AS {quote(name)}" for name in self.outputs)]
-            items.append(f"CAST({weight} AS TINYINT) AS {quote(WEIGHT)}")
-            parts.append(f"SELECT {', '.join(items)} FROM difference WHERE {there}")
+            items = [*keys, *map(quote, self.outputs), f"CAST({weight} AS TINYINT) AS {quote(WEIGHT)}"]
+            if self.kernel.gives_ids:
+                items.append(f"{self.id_of_row()} AS {quote(ID)}")
+            parts.append(f"SELECT {', '.join(items)} FROM ({self.emitted(row)}) WHERE {there}")
         return " UNION ALL ".join(parts)
+
+    def emitted(self, row: str) -> str:
+        """Return SQL for the results before (``b``) or now (``n``), under their names."""
+        items = [*map(quote, self.keys), *(f"{quote(row + name)} AS {quote(name)}" for name in self.outputs)]
+        return f"SELECT {', '.join((*items, 'was', 'is_now'))} FROM difference"
+
+    def id_of_row(self) -> str:
+        """Return SQL for the name of a result: a group has one at a time, so its values tell it."""
+        values = ", ".join(f"v{number} := {name}" for number, name in enumerate(map(quote, self.columns_of_id)))
+        return f"md5(CAST(struct_pack({values}) AS VARCHAR))"
+
+    @property
+    def columns_of_id(self) -> tuple[str, ...]:
+        return (*self.keys, *self.outputs)
 
     def new_shown(self) -> str:
         """Return SQL for the results that stand from now on, of groups that changed."""
@@ -261,14 +290,17 @@ class _Step:
     def keep(self, relation: str) -> None:
         """Append the new rows of a relation to its log, or settle it."""
         columns = self.stored(relation)
-        time = f"CAST(0 AS BIGINT) AS {quote(TIME)}"
-        new = self.state.query(f"SELECT {columns}, {time} FROM {_new(relation)}")
-        most = max(MIN_SETTLED, self.state.count(settled(relation), NEVER))
-        if new.num_rows + self.state.count(relation, NEVER) < most:
+        time = f"CAST({self.kernel.end or 0} AS BIGINT) AS {quote(TIME)}"
+        low = NEVER if self.kernel.end is None else shift(self.frontiers.after, 1)
+        lasting = "TRUE" if self.kernel.end is None else f"({self.kernel.end}) >= {low}"
+        new = self.state.query(f"SELECT {columns}, {time} FROM {new_table(relation)} WHERE {lasting}")
+        most = max(MIN_SETTLED, self.state.count(settled(relation), low))
+        if new.num_rows + self.state.count(relation, low) < most:
             self.result.store[relation] = new
             return
-        log, before = (self.state.scan(name) for name in (relation, settled(relation)))
-        rows = " UNION ALL ".join(f"SELECT {columns} FROM {part}" for part in (_new(relation), log, before) if part)
+        log, before = (self.state.scan(name, low) for name in (relation, settled(relation)))
+        parts = [part for part in (log, before) if part] + [f"(SELECT * FROM {new_table(relation)} WHERE {lasting})"]
+        rows = " UNION ALL ".join(f"SELECT {columns} FROM {part}" for part in parts)
         self.result.replace[settled(relation)] = self.state.query(
             f"SELECT *, {time} FROM ({self.together(relation, rows)})"
         )
@@ -306,7 +338,7 @@ class _Step:
         return int(found)
 
     def close(self) -> None:
-        for name in ("arrived", "difference", *map(_new, self.kernel.relations)):
+        for name in ("arrived", "difference", "ended", *map(new_table, self.kernel.relations)):
             self.state.connection.execute(f"DROP TABLE IF EXISTS {name}")
 
 
@@ -314,7 +346,7 @@ def _names(names: Sequence[str]) -> str:
     return ", ".join(map(quote, names))
 
 
-def _new(relation: str) -> str:
+def new_table(relation: str) -> str:
     """Return the table of what a step adds to a relation."""
     return f"new_{relation}"
 

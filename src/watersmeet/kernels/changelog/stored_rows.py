@@ -65,6 +65,11 @@ class StoredRows:
             return None
         return self._without_removed(stored, self.state.scan)
 
+    def between(self, low: int, high: int) -> str | None:
+        """Return SQL for the rows with ``low <= $t <= high`` that hold; None if no row is stored there."""
+        stored = self.state.scan(self.relation, low, high)
+        return None if stored is None else self._without_removed(stored, lambda log: self.state.scan(log, low, high))
+
     @contextmanager
     def find(self, by: Sequence[str], probes: pa.Table, where: str, low: int, high: int) -> Iterator[str | None]:
         """Yield SQL for rows ``s`` that satisfy ``where`` and still hold, with their counts; None if no row is stored.

@@ -11,7 +11,9 @@ from watersmeet.plan.logical.tree import Join, Leaf, Node, changing
 
 def lag_of(node: Node, input: int) -> int | None:
     """Return how far an input's event time may lie behind the frontier of ``node``; None if unbounded."""
-    return 0 if isinstance(node, Leaf) else node.condition.lags.get(input)
+    if isinstance(node, Leaf):
+        return 0 if node.input.is_timed else None
+    return node.condition.lags.get(input)
 
 
 def latest_lag(node: Node, inputs: Iterable[int]) -> int | None:

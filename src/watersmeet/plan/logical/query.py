@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
 from sqlglot import exp
 
@@ -64,6 +65,33 @@ class Aggregation:
     conditions: tuple[exp.Expr, ...]
 
 
+class RankFunction(Enum):
+    """How rows of a partition are numbered; the value is the name of the function in SQL."""
+
+    ROW_NUMBER = "row_number"
+    RANK = "rank"
+    DENSE_RANK = "dense_rank"
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The first rows of each partition: those whose rank by the order ``by`` (expression, descending) is ``<= limit``.
+
+    Rows are those that meet the ``conditions`` (WHERE). The SELECT list reads the rank from the column ``name``, if it
+    does (``shown``). Equal rows by ROW_NUMBER are numbered by their other columns.
+    """
+
+    name: str
+    function: RankFunction
+    partition: tuple[GroupKey, ...]
+    by: tuple[tuple[exp.Expr, bool], ...]
+    limit: int
+    shown: bool
+    conditions: tuple[exp.Expr, ...]
+    text: str
+    position: Position | None = field(compare=False)
+
+
 @dataclass(frozen=True, slots=True)
 class OutputColumn:
     """A column of the result: its name and its expression over physical columns."""
@@ -86,11 +114,12 @@ class QueryText:
 
 @dataclass(frozen=True, slots=True)
 class LogicalQuery:
-    """A query with every name resolved.
+    """A query with every name resolved; those in its subqueries are inputs of it (tree.py).
 
-    ``filters`` are conditions over the results: WHERE, or HAVING if there is an ``aggregation`` (which then holds
-    WHERE). Passes move WHERE down the tree as far as possible. A query that ``shares_stores`` with others has its joins
-    in one operator, even if there is only one.
+    Over the rows of the tree stands an ``aggregation`` or a ``ranking``, or neither. ``filters`` are conditions over
+    the results: WHERE, or what is tested after aggregation or ranking, which then hold WHERE. Passes move WHERE down
+    the tree as far as possible. A query that ``shares_stores`` with others has its joins in one operator, even if there
+    is only one. The results of an ``inner`` query are the input of another.
     """
 
     root: Node
@@ -102,11 +131,18 @@ class LogicalQuery:
     settings: QuerySettings
     text: QueryText
     shares_stores: bool = False
+    ranking: Ranking | None = None
+    inner: bool = False
 
     @property
     def inputs(self) -> tuple[Input, ...]:
         """All inputs, in the order of the text; an input's index is its position here."""
         return tuple(sorted((leaf.input for leaf in leaves_of(self.root)), key=lambda input: input.index))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether results are rows of the tree: neither aggregated nor ranked."""
+        return self.aggregation is None and self.ranking is None
 
     @property
     def row_counting_input(self) -> Input | None:

@@ -1,8 +1,9 @@
 """A query as a tree of joins over inputs.
 
 Every column has a physical name, unique in the query: ``o:amount`` is column ``amount`` of the input with alias ``o``.
-Expressions are sqlglot trees over such columns. Nested selects are inlined: a column of a subquery is an expression
-over the columns of the inputs below it.
+Expressions are sqlglot trees over such columns. A nested select that only joins is inlined: its columns are expressions
+over the columns of the inputs below it. Any other is a query of its own, whose results are an input here: so a query is
+a tree of queries, and each of them a tree of joins.
 
 All nodes are immutable. A pass (``passes/``) returns a new tree.
 """
@@ -11,15 +12,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.errors import Position
 from watersmeet.expressions.event_time import EventTime
+from watersmeet.expressions.windows import Window, WindowBound
 from watersmeet.kernels.api import JoinKind, Side
 from watersmeet.kernels.asof.match import Direction
 from watersmeet.plan.logical.time_bounds import Bound, Differences, Interval
+
+if TYPE_CHECKING:  # a tree's leaves hold queries, which hold trees
+    from watersmeet.plan.logical.query import LogicalQuery
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """What an input reads where it is no stream: the results of queries, each row of them once (UNION ALL).
+
+    If they are ``weighted``, they carry retractions.  ``lags``: by query, how far the event time of a result may lie
+    behind the query's frontier; None where results have no event time.
+    """
+
+    queries: tuple[LogicalQuery, ...]
+    weighted: bool
+    lags: tuple[int, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +46,8 @@ class Input:
     """One use of a stream in a query; a self join has two inputs over one stream.
 
     ``filters`` are conditions over this input alone, tested before its rows reach a join.  ``dated_by`` is the time of
-    its rows in this query, where that is not the event time (passes/choose_times.py).
+    its rows in this query, where that is not the event time (passes/choose_times.py).  ``windows`` are those that its
+    rows belong to, one row for each.  An input over the ``results`` of other queries has a stream that describes them.
     """
 
     index: int
@@ -36,6 +56,26 @@ class Input:
     position: Position | None = None
     filters: tuple[exp.Expr, ...] = ()
     dated_by: EventTime | None = None
+    windows: tuple[Window, ...] = ()
+    results: Results | None = None
+
+    @property
+    def changes(self) -> bool:
+        """Whether its rows may be replaced or retracted."""
+        return self.stream.changes or (self.results is not None and self.results.weighted)
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether its rows have an event time by which they may be late."""
+        return self.results is None or self.results.lags is not None
+
+    def window_of(self, column: str) -> tuple[Window, WindowBound] | None:
+        """The window of which a column is a bound, and which; None for other columns."""
+        for number, window in enumerate(self.windows):
+            for bound in WindowBound:
+                if column == window_column(number, bound):
+                    return window, bound
+        return None
 
     @property
     def time(self) -> EventTime:
@@ -58,6 +98,11 @@ class Input:
     def declared(self, physical: str) -> str:
         """The declared name of a physical column of this input."""
         return physical.removeprefix(f"{self.alias}:")
+
+
+def window_column(number: int, bound: WindowBound) -> str:
+    """The hidden column with a bound of an input's window of that number."""
+    return f"${bound.value}" if number == 0 else f"${bound.value}_{number + 1}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,11 +390,11 @@ def met_in_time(node: Node) -> frozenset[int]:
 
 
 def changing(node: Node) -> list[Input]:
-    """Return the changing streams that may cause retractions of the results of ``node``.
+    """Return the inputs whose changes may cause retractions of the results of ``node``.
 
     Tables joined as of a time do not count.
     """
     if isinstance(node, Leaf):
-        return [node.input] if node.input.stream.changes else []
+        return [node.input] if node.input.changes else []
     right = changing(node.right) if node.asof is None else []
     return [*changing(node.left), *right]

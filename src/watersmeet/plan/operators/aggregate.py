@@ -7,7 +7,7 @@ bucket combines the partial results.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import pyarrow as pa
@@ -15,13 +15,17 @@ from sqlglot import exp
 
 from watersmeet.engine.keys import HashedKeys, KeyColumn
 from watersmeet.expressions.arrow_types import arrow_type
+from watersmeet.expressions.event_time import span_text
 from watersmeet.expressions.text import plain_sql
 from watersmeet.kernels.aggregate.functions import Call, of_parts, of_rows, result, same_float, term_name
 from watersmeet.kernels.aggregate.kernel import Aggregate, Output
 from watersmeet.kernels.aggregate.parts import Parts
+from watersmeet.kernels.api import EmitMode, quote
 from watersmeet.plan.aggregate_rows import AggregateRows
+from watersmeet.plan.closing import Closing, closing_of
+from watersmeet.plan.emission import is_distinct
 from watersmeet.plan.logical.certain_types import certain_type
-from watersmeet.plan.logical.query import AggregateCall, Aggregation
+from watersmeet.plan.logical.query import AggregateCall, Aggregation, LogicalQuery
 from watersmeet.plan.physical_plan import Feed, PhysicalOperator, PhysicalPlan
 from watersmeet.settings.query_settings import QuerySettings
 
@@ -48,6 +52,7 @@ class AggregateOperator(PhysicalOperator):
     kernel: Aggregate
     stage: Stage
     aggregation: Aggregation
+    closing: Closing | None = None
 
     @property
     def takes_pieces(self) -> bool:
@@ -61,8 +66,8 @@ class AggregateOperator(PhysicalOperator):
 
     @property
     def passes_any_time(self) -> bool:
-        """Always: no group is ever final."""
-        return True
+        """Where no group ever ends."""
+        return self.closing is None
 
     def is_hybrid(self, settings: QuerySettings) -> bool:
         """As the setting for aggregates says."""
@@ -76,7 +81,7 @@ class AggregateOperator(PhysicalOperator):
         aggregation = self.aggregation
         keys = ", ".join(plain_sql(key.expression) for key in aggregation.keys)
         what = f"GROUP BY {keys}" if keys else "all rows"
-        yield f"{self.name}: {what}, EMIT CHANGELOG, {self._buckets(plan.query.settings)}"
+        yield f"{self.name}: {what}, {self._emits()}, {self._buckets(plan.query.settings)}"
         for condition in aggregation.conditions:
             yield f"  filter before the aggregate: {plain_sql(condition)}"
         values = [call.text for call in aggregation.calls if not call.function.is_running]
@@ -84,14 +89,28 @@ class AggregateOperator(PhysicalOperator):
         if running:
             yield f"  running totals: {', '.join(running)}"
         if values:
-            yield f"  recomputed when values are added or retracted: {', '.join(values)}"
+            when = (
+                "computed when a group ends" if self.kernel.final else "recomputed when values are added or retracted"
+            )
+            yield f"  {when}: {', '.join(values)}"
         kept = ""
         if values:
             ends = all(bag.ends for bag in self.kernel.bags if bag.amount is None)
             kept = ", and its first and last values (rows only ever come)" if ends else ", and its distinct values"
-        yield f"  state: {'a row for each group' if keys else 'one row'}{kept}; kept until the end of input"
-        if keys:
+        until = "the end of input" if self.closing is None else f"its end <= frontier ({self._end()})"
+        yield f"  state: {'a row for each group' if keys else 'one row'}{kept}; kept until {until}"
+        if keys and not (self.kernel.final or self.kernel.once):
             yield "  for each group that changed, the previous row is retracted (-1) and the new one emitted (+1)"
+
+    def _emits(self) -> str:
+        if self.kernel.final:
+            return "EMIT FINAL: each group once, when it has ended"
+        return "EMIT FINAL: each group once, when it first comes" if self.kernel.once else "EMIT CHANGELOG"
+
+    def _end(self) -> str:
+        assert self.closing is not None
+        key, after = plain_sql(self.closing.key.expression), self.closing.before_end
+        return f"{key} + {span_text(after, self.closing.unit)}" if after else key
 
     def _buckets(self, settings: QuerySettings) -> str:
         distinct = distinct_arguments(self.aggregation)
@@ -112,6 +131,38 @@ class AggregateOperator(PhysicalOperator):
 
 
 @dataclass(frozen=True, slots=True)
+class Emits:
+    """When an aggregation emits, and what: ``final``, each group when it has ended; ``once``, when it first comes.
+
+    ``gives_ids``: another query of the statement reads the results.
+    """
+
+    closing: Closing | None
+    final: bool = False
+    once: bool = False
+    gives_ids: bool = False
+
+    @property
+    def end(self) -> str | None:
+        """SQL over the keys: the time from which on no row of a group comes."""
+        return None if self.closing is None else end_sql(self.closing)
+
+
+def emits_of(query: LogicalQuery, mode: EmitMode) -> Emits:
+    """What the aggregation of a query emits."""
+    once = mode is EmitMode.FINAL and is_distinct(query)
+    final = mode is EmitMode.FINAL and not once
+    return Emits(closing_of(query), final, once, query.inner and not (final or once))
+
+
+def end_sql(closing: Closing) -> str:
+    """DuckDB SQL over a key: the internal event time from which on no row of its group comes."""
+    key = quote(closing.key.name)
+    value = f"CAST({key} AS BIGINT) * {closing.unit.scale}" if closing.unit.is_integer else f"epoch_us({key})"
+    return f"{value} + {closing.before_end}"
+
+
+@dataclass(frozen=True, slots=True)
 class AggregatePlan:
     """An aggregation over the columns that travel; ``route`` are the hash columns that choose a row's bucket.
 
@@ -120,6 +171,7 @@ class AggregatePlan:
     """
 
     aggregation: Aggregation
+    emits: Emits
     keys: tuple[tuple[str, str, pa.DataType], ...]
     calls: tuple[Call, ...]
     where: str | None
@@ -134,6 +186,13 @@ class AggregatePlan:
         if not self.in_parts:
             outputs = self._results([result(call, each) for call, each in zip(self.calls, terms, strict=True)])
             kernel = self._kernel(parts, outputs, where=self.where, changes=feed.changelog, always=not self.keys)
+            kernel = replace(
+                kernel,
+                end=self.emits.end,
+                final=self.emits.final,
+                once=self.emits.once,
+                gives_ids=self.emits.gives_ids,
+            )
             return [self._operator(Stage.WHOLE, kernel, feed, self.route)]
         partial = [
             Output(term_name(call, name), sql, type)
@@ -145,6 +204,7 @@ class AggregatePlan:
         parts = Parts(append_only=False)
         outputs = self._results([result(call, of_parts(call, parts)) for call in self.calls])
         last = self._kernel(parts, outputs, where=None, changes=True, always=True)
+        last = replace(last, gives_ids=self.emits.gives_ids)
         partials = Feed((_NO_TIME,), operator=number, lag=None, changelog=True)
         return [
             self._operator(Stage.PARTS, first, feed, self.route),
@@ -168,14 +228,16 @@ class AggregatePlan:
             hashed=(self.hashed,),
             output=tuple(kernel.output_types),
             single_bucket=not route,
-            weighted=True,
+            weighted=not (kernel.final or kernel.once),
+            gives_ids=kernel.gives_ids,
             stage=stage,
             aggregation=self.aggregation,
+            closing=self.emits.closing,
         )
 
 
 def plan_aggregation(
-    aggregation: Aggregation, rows: AggregateRows, arrival_route: tuple[str, ...] | None
+    aggregation: Aggregation, emits: Emits, rows: AggregateRows, arrival_route: tuple[str, ...] | None
 ) -> AggregatePlan:
     """How an aggregation is computed over ``rows``.
 
@@ -205,7 +267,7 @@ def plan_aggregation(
     else:
         route = tuple(rows.hashed("$h_value", [distinct[0]])) if len(distinct) == 1 else ()
     where = " AND ".join(conditions) or None
-    return AggregatePlan(aggregation, tuple(keys), calls, where, route, bool(route) and not keys, hashed)
+    return AggregatePlan(aggregation, emits, tuple(keys), calls, where, route, bool(route) and not keys, hashed)
 
 
 def distinct_arguments(aggregation: Aggregation) -> tuple[exp.Expr, ...] | None:

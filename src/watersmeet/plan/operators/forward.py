@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from watersmeet.columns import ID, WEIGHT
 from watersmeet.kernels.forward import Forward
 from watersmeet.plan.logical.tree import NO_GRACE, Input
 from watersmeet.plan.physical_plan import Feed, PhysicalOperator, PhysicalPlan
@@ -34,11 +35,16 @@ def plan_forward(input: Input, needed: Iterable[str], sources: Sources) -> Forwa
     """The operator of a query over one append-only stream; ``needed`` are the columns of its results."""
     output = tuple(sorted(needed)) or (input.time_name,)
     sources.require(input, output, routed_by=(), grace=NO_GRACE)
+    hidden = (WEIGHT, ID) if input.changes else ()
+    lag = 0 if input.is_timed else None
+    feed = Feed((input.time_name,), sources.number(input), lag=lag, slack=sources.delay(input), changelog=input.changes)
     return ForwardOperator(
         name="forward",
-        kernel=Forward(output, input.time_name),
-        feeds=(Feed((input.time_name,), source=sources.number(input), slack=sources.delay(input)),),
+        kernel=Forward((*output, *hidden), input.time_name),
+        feeds=(feed,),
         routed_by=((),),
         output=output,
         single_bucket=True,
+        weighted=input.changes,
+        gives_ids=input.changes,
     )

@@ -104,8 +104,9 @@ def _conditions(query: LogicalQuery) -> Iterator[exp.Expr]:
     yield from query.filters
     for join in joins_of(query.root):
         yield from (*join.condition.residual, *join.where, *join.tests)
-    if query.aggregation is not None:
-        yield from query.aggregation.conditions
+    for above in (query.aggregation, query.ranking):
+        if above is not None:
+            yield from above.conditions
 
 
 def _with_times(node: Node, times: Mapping[int, EventTime]) -> Node:

@@ -139,7 +139,7 @@ def _is_chain(node: Node) -> bool:
 
 
 def _is_append_only(leaf: Leaf) -> bool:
-    return not leaf.input.stream.changes and not leaf.input.stream.outside
+    return not leaf.input.changes and not leaf.input.stream.outside
 
 
 def _is_plain(join: Join) -> bool:

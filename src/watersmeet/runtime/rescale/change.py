@@ -97,7 +97,7 @@ def change_of(
 
     Raises ``UnsupportedError`` for keys of types that cannot be hashed again.
     """
-    before = specs_of(physical, sources, stored.buckets, stored.kept_buckets)
+    before = specs_of(spark, physical, sources, stored.buckets, stored.kept_buckets)
     for spec in before:
         _check_keys(spec)
     numbers = new_buckets(spark, count)
@@ -106,7 +106,7 @@ def change_of(
         for operator, spec in zip(physical.operators, before, strict=True)
         if not operator.single_bucket and stays(spec)
     }
-    after = specs_of(physical, sources, numbers, kept)
+    after = specs_of(spark, physical, sources, numbers, kept)
     plan = stored.model_copy(
         update={
             "version": RESCALED_VERSION,

@@ -1,0 +1,151 @@
+"""The results of a query as an input of another: the stream that describes them, and when they come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from watersmeet.catalog.streams import StreamColumn, StreamDef
+from watersmeet.columns import TP_DELTA
+from watersmeet.errors import BindError, UnsupportedError
+from watersmeet.expressions.arrow_types import arrow_type
+from watersmeet.expressions.event_time import TimeUnit
+from watersmeet.expressions.positions import position_of
+from watersmeet.expressions.text import plain_sql
+from watersmeet.expressions.type_names import spark_type
+from watersmeet.kernels.aggregate.functions import Call
+from watersmeet.kernels.api import EmitMode
+from watersmeet.plan.emission import decide_emission, emits_changes
+from watersmeet.plan.lineage import event_time_output
+from watersmeet.plan.logical.certain_types import certain_type, common_type
+from watersmeet.plan.logical.query import AggregateCall, LogicalQuery, OutputColumn
+from watersmeet.plan.logical.tree import InputColumn, Results
+from watersmeet.plan.passes import optimize
+
+#: The connector of a stream that describes results; no table of the catalogue has it.
+RESULTS = "query"
+#: The time of results that have no event time: one for all.
+NO_TIME = "$no_time"
+
+
+@dataclass(frozen=True, slots=True)
+class _Described:
+    """A query's results: how they change, and their event time (name, unit, lag), if they have one."""
+
+    weighted: bool
+    time: tuple[str, TimeUnit, int] | None
+
+
+def results_of(queries: Sequence[LogicalQuery], name: str) -> tuple[StreamDef, Results]:
+    """The results of queries, with the columns of the first; the others have as many, of types that fit.
+
+    Raises ``BindError`` for columns whose type is not known, or that do not fit together.
+    """
+    first = queries[0]
+    kinds = [_types(query) for query in queries]
+    for query, types in zip(queries[1:], kinds[1:], strict=True):
+        if len(types) != len(kinds[0]):
+            raise BindError(
+                f"UNION combines {len(kinds[0])} columns with {len(types)}",
+                hint="select as many columns on each side",
+                position=query.text.position,
+            )
+    columns = []
+    for place, column in enumerate(first.outputs):
+        kind = common_type(types[place] for types in kinds) if len(kinds) > 1 else kinds[0][place]
+        if kind is None:
+            names = ", ".join(types[place].sql(dialect="spark") for types in kinds)
+            raise BindError(
+                f"UNION combines columns of different types for {column.name}: {names}",
+                hint="CAST them to one type",
+                position=position_of(queries[1].outputs[place].expression) or queries[1].text.position,
+            )
+        columns.append(StreamColumn(name=column.name, type=kind.sql(dialect="spark")))
+    described = [_describe(query) for query in queries]
+    time, lags = _time(queries, described)
+    stream = StreamDef(
+        name=name,
+        columns=tuple(columns),
+        connector=RESULTS,
+        time_column=time[0] if time is not None else NO_TIME,
+        time_unit=time[1] if time is not None else TimeUnit.TIMESTAMP,
+        has_watermark=True,
+    )
+    return stream, Results(tuple(queries), any(each.weighted for each in described), lags)
+
+
+def _describe(query: LogicalQuery) -> _Described:
+    optimized = optimize(query)
+    weighted = emits_changes(optimized, decide_emission(optimized).mode)
+    time = event_time_output(optimized)
+    if time is None:
+        return _Described(weighted, None)
+    name, input, lag = time
+    return _Described(weighted, (name, optimized.inputs[input].time.unit, lag))
+
+
+def _time(
+    queries: Sequence[LogicalQuery], described: Sequence[_Described]
+) -> tuple[tuple[str, TimeUnit] | None, tuple[int, ...] | None]:
+    """The event time that all results share, by its place in the SELECT list, and its lags."""
+    times = [each.time for each in described if each.time is not None]
+    if len(times) < len(described):
+        return None, None
+    places = {_place(query, time[0]) for query, time in zip(queries, times, strict=True)}
+    units = {time[1] for time in times}
+    if len(places) > 1 or len(units) > 1:
+        return None, None
+    return (queries[0].outputs[places.pop()].name, units.pop()), tuple(time[2] for time in times)
+
+
+def _place(query: LogicalQuery, name: str) -> int:
+    return next(place for place, column in enumerate(query.outputs) if column.name == name)
+
+
+def _types(query: LogicalQuery) -> list[exp.DataType]:
+    columns = {**query.columns, **columns_above(query)}
+    return [_type(column, columns, query) for column in query.outputs]
+
+
+def columns_above(query: LogicalQuery) -> dict[str, InputColumn]:
+    """The columns that an aggregation or a ranking adds, with their types; they belong to no input."""
+    found: Mapping[str, exp.DataType] = {}
+    if query.aggregation is not None:
+        found = {key.name: key.type for key in query.aggregation.keys}
+        found |= {call.name: result_type(call) for call in query.aggregation.calls}
+    elif query.ranking is not None:
+        found = {query.ranking.name: exp.DataType.build("BIGINT", dialect="spark")}
+    return {name: InputColumn(name, -1, name, kind) for name, kind in found.items()}
+
+
+def result_type(call: AggregateCall) -> exp.DataType:
+    """The type of the value of an aggregate function."""
+    if call.function.keeps_type:
+        return call.type
+    value = Call(call.name, call.function, None, arrow_type(call.type))
+    return exp.DataType.build(spark_type(value.result_type), dialect="spark")
+
+
+def _type(column: OutputColumn, columns: Mapping[str, InputColumn], query: LogicalQuery) -> exp.DataType:
+    for each in column.expression.find_all(exp.Column):
+        if each.name == TP_DELTA:
+            raise UnsupportedError(
+                f"a subquery cannot select {TP_DELTA}: its changes are those of its rows",
+                hint="leave it out; the outermost query has its own",
+                position=position_of(each) or query.text.position,
+            )
+    kind = certain_type(column.expression, columns)
+    if kind is None:
+        raise BindError(
+            f"the type of {column.name} is not known here: {plain_sql(column.expression)}",
+            hint="CAST it to a type",
+            position=position_of(column.expression) or query.text.position,
+        )
+    return kind
+
+
+def inner_emit(outer: EmitMode | None) -> EmitMode | None:
+    """What a query in a subquery is asked to emit: results at once if the outermost one is, else what it can."""
+    return EmitMode.CHANGELOG if outer is EmitMode.CHANGELOG else None

@@ -1,0 +1,97 @@
+"""Bound queries rewritten: DISTINCT, EXCEPT and INTERSECT as aggregations, and ranks that nobody reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from watersmeet.bind.aggregate_functions import check_comparable
+from watersmeet.bind.ranking import RANK, limit_of
+from watersmeet.errors import BindError
+from watersmeet.expressions.positions import position_of
+from watersmeet.kernels.aggregate.functions import Function
+from watersmeet.plan.logical.certain_types import certain_type
+from watersmeet.plan.logical.query import AggregateCall, Aggregation, GroupKey, LogicalQuery, OutputColumn
+
+#: The column that tells from which side of EXCEPT or INTERSECT a row is.
+_MARK = "$side"
+
+
+def distinct(query: LogicalQuery) -> LogicalQuery:
+    """The query that returns each of the results once; the query itself neither aggregates nor ranks.
+
+    Raises ``BindError`` for a column whose type is not known, or whose values cannot be compared.
+    """
+    keys = tuple(_key(place, column, query) for place, column in enumerate(query.outputs))
+    outputs = tuple(
+        OutputColumn(each.name, _column(key.name), each.renamed_from)
+        for each, key in zip(query.outputs, keys, strict=True)
+    )
+    return replace(query, aggregation=Aggregation(keys, (), query.filters), outputs=outputs, filters=())
+
+
+def with_mark(query: LogicalQuery, side: int) -> LogicalQuery:
+    """The query with one more column: the side of EXCEPT or INTERSECT that it is."""
+    return replace(query, outputs=(*query.outputs, OutputColumn(_MARK, exp.Literal.number(side))))
+
+
+def of_sides(query: LogicalQuery, *, keeps_common: bool) -> LogicalQuery:
+    """Of all rows of two marked sides: each row of the first side once, if the second has it too, or if it has not."""
+    *outputs, mark = query.outputs
+    found = distinct(replace(query, outputs=tuple(outputs)))
+    assert found.aggregation is not None
+    calls = tuple(_count(side, mark.expression, query) for side in (0, 1))
+    first, second = (_column(call.name) for call in calls)
+    there = exp.GT if keeps_common else exp.EQ
+    tests = (
+        exp.GT(this=first, expression=exp.Literal.number(0)),
+        there(this=second, expression=exp.Literal.number(0)),
+    )
+    return replace(found, aggregation=replace(found.aggregation, calls=calls), filters=tests)
+
+
+def finished(query: LogicalQuery) -> LogicalQuery:
+    """The query; its rank is shown only if something but the comparison with its limit reads it."""
+    ranking = query.ranking
+    if ranking is None:
+        return query
+    filters = tuple(each for each in query.filters if not _is_limit(each, ranking.limit))
+    read: Sequence[exp.Expr] = [*(column.expression for column in query.outputs), *filters]
+    shown = any(column.name == RANK for each in read for column in each.find_all(exp.Column))
+    return replace(query, ranking=replace(ranking, shown=shown), filters=filters)
+
+
+def _is_limit(condition: exp.Expr, limit: int) -> bool:
+    """Whether all ranks up to a limit meet a condition on the rank alone, because it says just that."""
+    if limit_of(condition, RANK) != limit:
+        return False
+    return not isinstance(condition, exp.EQ) or limit == 1
+
+
+def _key(place: int, column: OutputColumn, query: LogicalQuery) -> GroupKey:
+    kind = certain_type(column.expression, query.columns)
+    position = position_of(column.expression) or query.text.position
+    if kind is None:
+        raise BindError(f"DISTINCT: the type of {column.name} is not known here", hint="CAST it", position=position)
+    check_comparable(kind, f"DISTINCT {column.name}", position)
+    return GroupKey(f"$g{place}", column.expression.unnest(), kind)
+
+
+def _count(side: int, mark: exp.Expr, query: LogicalQuery) -> AggregateCall:
+    is_side = exp.EQ(this=mark.copy(), expression=exp.Literal.number(side))
+    return AggregateCall(
+        name=f"$a{side}",
+        function=Function.COUNT,
+        arguments=(),
+        type=exp.DataType.build("INT", dialect="spark"),
+        condition=is_side,
+        time=None,
+        text=f"count of side {side + 1}",
+        position=query.text.position,
+    )
+
+
+def _column(name: str) -> exp.Expr:
+    return exp.column(exp.to_identifier(name, quoted=True))

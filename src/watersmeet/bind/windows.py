@@ -1,0 +1,108 @@
+"""Windows of rows: TUMBLE, HOP and CUMULATE in FROM."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from watersmeet.bind.inputs import Inputs
+from watersmeet.bind.scope import Relation
+from watersmeet.errors import BindError, Position, UnsupportedError
+from watersmeet.expressions.event_time import TimeUnit
+from watersmeet.expressions.nodes import WINDOW_TABLES, WindowTable
+from watersmeet.expressions.positions import position_of
+from watersmeet.expressions.times import interval_micros
+from watersmeet.expressions.windows import Window, WindowKind
+from watersmeet.plan.logical.tree import Input, Leaf, Node
+
+#: More windows than this of one row are refused: each is a row of its own.
+MOST_WINDOWS = 10_000
+
+
+def bind_window_table(table: WindowTable, node: Node, relation: Relation, names: Inputs) -> Leaf:
+    """Give the rows of a relation their windows; afterwards ``relation`` has the columns with their bounds.
+
+    Raises ``BindError`` unless the named column is the relation's event time, and for lengths that are no windows.
+    """
+    named: exp.Identifier = table.args["time"]
+    position = position_of(named)
+    column = relation.find(named.name)
+    known = names.columns.get(column.name) if isinstance(column, exp.Column) else None
+    if column is None:
+        raise BindError(f"{relation.alias} has no column {named.name}", position=position)
+    if not isinstance(node, Leaf) or known is None or not node.input.is_time(known.column) or not node.input.is_timed:
+        raise BindError(
+            f"{named.name} is not the event time of {relation.alias}",
+            detail=_event_time(node),
+            hint="windows are over event times: declare WATERMARK FOR it, or name the event time",
+            position=position,
+        )
+    lengths = _lengths(table, node.input)
+    window = window_of(WindowKind(table.args["name"]), lengths, node.input, position_of(table))
+    leaf, bounds = names.add_window(node, window)
+    for bound, expression in bounds.items():
+        if relation.find(bound.value) is not None:
+            raise BindError(
+                f"{relation.alias} has a column {bound.value} already",
+                hint="rename it in a subquery",
+                position=position_of(table),
+            )
+        relation.columns[bound.value] = expression
+    return leaf
+
+
+def window_of(kind: WindowKind, lengths: Sequence[int], input: Input, position: Position | None) -> Window:
+    """The window with these lengths, in the order of the function's arguments.
+
+    Raises ``BindError`` for lengths that make no windows.
+    """
+    unit = input.time.unit
+    names = WINDOW_TABLES[kind.value]
+    given = dict(zip(names, lengths, strict=False))
+    for name, length in given.items():
+        if length % unit.scale:
+            raise BindError(
+                f"the {name} of {kind.value} is no whole number of units of {input.alias}.{input.time.column}",
+                detail=f"its event time counts {unit.value}",
+                position=position,
+            )
+    size, offset = given["size"], given.get("offset", 0)
+    step = given.get("slide", given.get("step", size))
+    if size <= 0 or step <= 0:
+        raise BindError(f"the lengths of {kind.value} must be greater than zero", position=position)
+    if kind is WindowKind.CUMULATE and size % step:
+        raise BindError(
+            "the size of CUMULATE is a multiple of its step", detail=f"step {step}, size {size}", position=position
+        )
+    if size // step > MOST_WINDOWS:
+        raise UnsupportedError(
+            f"a row would be in {size // step} windows; {MOST_WINDOWS} are supported",
+            hint="make the slide or the step longer",
+            position=position,
+        )
+    return Window(kind, size, step, offset)
+
+
+def _lengths(table: WindowTable, input: Input) -> list[int]:
+    counts = input.time.unit is TimeUnit.ROWS
+    found = []
+    for length in table.expressions:
+        if counts != isinstance(length, exp.Literal):
+            what = "counts rows" if counts else "is a time"
+            raise BindError(
+                f"{input.alias}.{input.time.column} {what}: {table.args['name']} takes "
+                f"{'numbers' if counts else 'intervals'}",
+                hint="write 10" if counts else "write INTERVAL '10' SECONDS",
+                position=position_of(length),
+            )
+        if counts and not length.is_int:
+            raise BindError("a number of rows is a whole number", position=position_of(length))
+        found.append(int(length.name) if counts else interval_micros(length))
+    return found
+
+
+def _event_time(node: Node) -> str | None:
+    if not isinstance(node, Leaf) or not node.input.is_timed:
+        return "it has none: it is the result of a query whose rows may come at any time"
+    return f"its event time is {node.input.time.column}"

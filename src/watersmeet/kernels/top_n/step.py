@@ -1,0 +1,215 @@
+"""One step of the first rows of each partition, as DuckDB SQL over new and stored rows (kernel.py).
+
+arrived   = input rows that pass ``where``, with keys and order computed
+before    = stored rows of the partitions that arrived rows are in
+after     = before, without those that arrived rows retract, + arrived rows
+append-only: those of a rank up to the limit alone
+emit      - rows of ``before`` up to the limit, + those of ``after``, without what is in both
+final: + rows up to the limit of all partitions with F before < end <= F
+store     + rows of ``after`` that were not stored, - rows of ``before`` that are not in ``after``
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from watersmeet.columns import ID, RID, TIME, WEIGHT
+from watersmeet.kernels.api import FOREVER, NEVER, StateView, StepFrontiers, StepResult, quote, shift
+from watersmeet.kernels.changelog.stored_rows import StoredRows
+from watersmeet.kernels.match import number_rows
+
+if TYPE_CHECKING:
+    from watersmeet.kernels.top_n.kernel import TopN
+
+ROWS = "rows"
+_RANK = "$rank"
+_TABLES = ("arrived", "before", "after")
+
+
+def run(kernel: TopN, state: StateView, rows: pa.Table, first_rid: int, frontiers: StepFrontiers) -> StepResult:
+    """Apply new and retracted rows."""
+    step = _Step(kernel, state, state.register(number_rows(rows, first_rid)), frontiers)
+    try:
+        return step.run()
+    finally:
+        step.close()
+
+
+@dataclass(slots=True)
+class _Step:
+    """One step over the tables ``arrived``, ``before`` and ``after``."""
+
+    kernel: TopN
+    state: StateView
+    arriving: str
+    frontiers: StepFrontiers
+    result: StepResult = field(default_factory=StepResult)
+
+    @property
+    def stored(self) -> StoredRows:
+        return StoredRows(self.state, ROWS)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(name for name, _, _ in self.kernel.keys)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.kernel.output)
+
+    @property
+    def columns(self) -> str:
+        """What is stored of a row, beside its time."""
+        order = (name for name, _, _ in self.kernel.order)
+        hidden = (RID, ID) if self.kernel.changes else (RID,)
+        return _names((*self.keys, *order, *map(_kept, self.outputs), *hidden))
+
+    @property
+    def low(self) -> int:
+        """The first end of a partition that has not ended."""
+        return NEVER if self.kernel.end is None else shift(self.frontiers.after, 1)
+
+    def run(self) -> StepResult:
+        ends = self.kernel.final and self.frontiers.before != self.frontiers.after
+        if self.kernel.end is not None:
+            self.result.forget = dict.fromkeys(self.stored.relations, self.low)
+        self.make("arrived", self.arrived())
+        is_new = self.count("arrived") > 0
+        if not is_new and not ends:
+            return self.result
+        self.find()
+        self.make("after", self.after())
+        if self.kernel.final:
+            self.result.changes = self.state.query(self.ended()) if ends else None
+        else:
+            self.result.changes = self.state.query(self.difference())
+        if is_new:
+            self.keep()
+        return self.result
+
+    # -- rows ------------------------------------------------------------------------------------------------------
+
+    def arrived(self) -> str:
+        """Return SQL for the input rows with keys, order and results computed."""
+        kernel = self.kernel
+        items = [f"{sql} AS {quote(name)}" for name, sql, _ in kernel.keys]
+        items += [f"{sql} AS {quote(name)}" for name, sql, _ in kernel.order]
+        items += [f"{sql} AS {quote(_kept(name))}" for name, sql in kernel.output]
+        items.append(quote(RID))
+        items += [quote(ID), quote(WEIGHT)] if kernel.changes else []
+        rows = f"SELECT {', '.join(items)} FROM {self.arriving} WHERE {kernel.where or 'TRUE'}"
+        return f"SELECT *, CAST({kernel.end or 0} AS BIGINT) AS {quote(TIME)} FROM ({rows})"
+
+    def find(self) -> None:
+        """Make the table of stored rows of the partitions that arrived rows are in."""
+        probes = self.state.query(f"SELECT DISTINCT {_names(self.keys) or '1 AS one'} FROM arrived")
+        touched = self.state.register(probes)
+        same = " AND ".join(f"p.{quote(name)} IS NOT DISTINCT FROM s.{quote(name)}" for name in self.keys)
+        where = f"EXISTS (SELECT 1 FROM {touched} AS p WHERE {same or 'TRUE'})"
+        with self.stored.find(self.keys, probes, where, self.low_stored, FOREVER) as found:
+            rows = found or "(SELECT * FROM arrived WHERE FALSE)"
+            self.make("before", f"SELECT {self.columns}, {quote(TIME)} FROM {rows} AS s")
+
+    @property
+    def low_stored(self) -> int:
+        """The first end of a partition that had not ended before the step."""
+        return NEVER if self.kernel.end is None else shift(self.frontiers.before, 1)
+
+    def after(self) -> str:
+        """Return SQL for the rows of touched partitions that hold after the step; if none is retracted, the first."""
+        columns = f"{self.columns}, {quote(TIME)}"
+        if not self.kernel.changes:
+            rows = f"SELECT {columns} FROM before UNION ALL SELECT {columns} FROM arrived"
+            return f"SELECT {columns} FROM ({self.ranked(f'({rows})')}) WHERE {quote(_RANK)} <= {self.kernel.limit}"
+        gone = f"SELECT {quote(ID)} FROM arrived WHERE {quote(WEIGHT)} < 0"
+        return (
+            f"SELECT {columns} FROM before WHERE {quote(ID)} IS NULL OR {quote(ID)} NOT IN ({gone}) "
+            f"UNION ALL SELECT {columns} FROM arrived WHERE {quote(WEIGHT)} > 0"
+        )
+
+    def ranked(self, rows: str) -> str:
+        """Return SQL for rows with their rank in their partition."""
+        order = [
+            f"{quote(name)} {'DESC NULLS LAST' if descending else 'ASC NULLS FIRST'}"
+            for name, _, descending in self.kernel.order
+        ]
+        if self.kernel.rank.name == "ROW_NUMBER":
+            order += [f"{quote(_kept(name))} NULLS FIRST" for name in self.outputs] + [quote(RID)]
+        by = f"PARTITION BY {_names(self.keys)} " if self.keys else ""
+        number = f"{self.kernel.rank.value}() OVER ({by}ORDER BY {', '.join(order)})"
+        return f"SELECT *, CAST({number} AS BIGINT) AS {quote(_RANK)} FROM {rows}"
+
+    def first(self, rows: str) -> str:
+        """Return SQL for the first rows of each partition."""
+        return f"SELECT * FROM ({self.ranked(rows)}) WHERE {quote(_RANK)} <= {self.kernel.limit}"
+
+    # -- results ---------------------------------------------------------------------------------------------------
+
+    def emitted(self, rows: str, weight: int | None) -> str:
+        """Return SQL for rows as results."""
+        items = [f"{quote(_kept(name))} AS {quote(name)}" for name in self.outputs]
+        if self.kernel.shown is not None:
+            items.append(f"{quote(_RANK)} AS {quote(self.kernel.shown)}")
+        if weight is not None:
+            items.append(f"CAST({weight} AS TINYINT) AS {quote(WEIGHT)}")
+        if self.kernel.gives_ids:
+            version = f" || ':' || {quote(_RANK)}" if self.kernel.shown is not None else ""
+            items.append(f"CAST({quote(RID)} AS VARCHAR){version} AS {quote(ID)}")
+        return f"SELECT {', '.join(items)} FROM {rows}"
+
+    def difference(self) -> str:
+        """Return SQL for the changes of the first rows."""
+        same = (RID, _RANK) if self.kernel.shown is not None else (RID,)
+        parts = []
+        for rows, others, weight in (("was", "now", -1), ("now", "was", 1)):
+            equal = " AND ".join(f"o.{quote(name)} = r.{quote(name)}" for name in same)
+            only = f"(SELECT * FROM {rows} AS r WHERE NOT EXISTS (SELECT 1 FROM {others} AS o WHERE {equal}))"
+            parts.append(self.emitted(only, weight))
+        was, now = self.first("before"), self.first("after")
+        return f"WITH was AS MATERIALIZED ({was}), now AS MATERIALIZED ({now}) {' UNION ALL '.join(parts)}"
+
+    def ended(self) -> str:
+        """Return SQL for the first rows of the partitions that end."""
+        low, high, time = self.low_stored, self.frontiers.after, quote(TIME)
+        columns = f"{self.columns}, {time}"
+        parts = [f"SELECT {columns} FROM after WHERE {time} BETWEEN {low} AND {high}"]
+        if (stored := self.stored.between(low, high)) is not None:
+            untouched = f"{quote(RID)} NOT IN (SELECT {quote(RID)} FROM before)"
+            parts.append(f"SELECT {columns} FROM {stored} AS s WHERE {untouched}")
+        return self.emitted(f"({self.first('(' + ' UNION ALL '.join(parts) + ')')})", None)
+
+    # -- state -----------------------------------------------------------------------------------------------------
+
+    def keep(self) -> None:
+        """Store rows that were not, and the ids of those that no longer hold."""
+        rid, time = quote(RID), quote(TIME)
+        new = f"SELECT {self.columns}, {time} FROM after WHERE {rid} NOT IN (SELECT {rid} FROM before)"
+        gone = f"SELECT {rid}, {time} FROM before WHERE {rid} NOT IN (SELECT {rid} FROM after)"
+        lasting = f" AND {time} >= {self.low}"
+        self.result.store[self.stored.relation] = self.state.query(new + lasting)
+        self.result.store[self.stored.gone] = self.state.query(gone + lasting)
+        self.stored.rewrite_if_due(self.result, f"s.{time} >= {self.low}")
+
+    def make(self, name: str, sql: str) -> None:
+        self.state.connection.execute(f"CREATE TEMP TABLE {name} AS {sql}")
+
+    def count(self, rows: str) -> int:
+        ((found,),) = self.state.connection.execute(f"SELECT count(*) FROM {rows}").fetchall()
+        return int(found)
+
+    def close(self) -> None:
+        for name in _TABLES:
+            self.state.connection.execute(f"DROP TABLE IF EXISTS {name}")
+
+
+def _kept(name: str) -> str:
+    """Return the name under which a result column is stored: another column may have its own."""
+    return f"={name}"
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(map(quote, names))

@@ -1,0 +1,107 @@
+"""The results of operators as the rows of another operator's input.
+
+    frames of an operator ─ unpack ─ SELECT list (Spark) ─┐
+    frames of another one ─ unpack ─ SELECT list (Spark) ─┴─ union ─ project (Spark) ─ pack ─ frames
+
+Frontiers travel beside the rows, as those that a stream's producer stores do; frames of side rows and counters travel
+whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import reduce
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from watersmeet.columns import ID, PACKED, PART, SEQUENCE, STORED_FRONTIER, TP_DELTA, WEIGHT, spark_name
+from watersmeet.engine.frames import FRAME_SCHEMA
+from watersmeet.engine.results import rows_with_frontiers
+from watersmeet.engine.unpack import FRONTIER
+from watersmeet.kernels.api import FOREVER
+from watersmeet.plan.physical_plan import Branch, PhysicalInput
+from watersmeet.runtime.exchange import Exchange
+from watersmeet.runtime.select_list import select_items, with_hidden_columns
+from watersmeet.runtime.worker_tasks import worker_task
+
+
+@dataclass(frozen=True, slots=True)
+class ResultTask:
+    """Unpacks the frames of an operator: rows of ``schema``, the operator's frontier, and other frames whole.
+
+    These go to a ``bucket`` of the operator that reads the results.
+    """
+
+    schema: pa.Schema
+    exchange: Exchange
+    bucket: int
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows of the frames, and the frames that are no rows."""
+        with worker_task():
+            for batch in batches:
+                yield from rows_with_frontiers(self.exchange.receive(batch), self.full_schema, self.bucket)
+
+    @property
+    def full_schema(self) -> pa.Schema:
+        """The columns of what ``run`` yields."""
+        hidden = [pa.field(FRONTIER, pa.int64()), pa.field(PACKED, pa.struct(list(FRAME_SCHEMA)))]
+        return pa.schema([*self.schema, *hidden])
+
+
+def parts_of_results(part: PhysicalInput) -> tuple[str, ...]:
+    """The parts of an input over results that have frontiers of their own: one for each query."""
+    return tuple(str(number) for number in range(len(part.branches)))
+
+
+def empty_results(spark: SparkSession, part: PhysicalInput) -> DataFrame:
+    """A frame without rows, and with the columns of ``source_of_results``."""
+    stream = part.input.stream
+    columns = {column.name: column.type for column in stream.columns}
+    columns.setdefault(stream.time_column, "TIMESTAMP")
+    if part.input.changes:
+        columns |= {WEIGHT: "TINYINT", ID: "STRING"}
+    columns |= {STORED_FRONTIER: "BIGINT", PART: "STRING", SEQUENCE: "BINARY"}
+    return spark.createDataFrame([], ", ".join(f"{spark_name(name)} {kind}" for name, kind in columns.items()))
+
+
+def source_of_results(
+    part: PhysicalInput, frames: list[DataFrame], schemas: list[pa.Schema], exchange: Exchange, bucket: int
+) -> DataFrame:
+    """The results of a part's branches as a source frame: its columns, weights and ids, frontiers and other frames."""
+    rows = [
+        _rows(branch, part, number, frame, ResultTask(schema, exchange, bucket))
+        for number, (branch, frame, schema) in enumerate(zip(part.branches, frames, schemas, strict=True))
+    ]
+    return reduce(DataFrame.unionAll, rows)
+
+
+def _rows(branch: Branch, part: PhysicalInput, number: int, frames: DataFrame, task: ResultTask) -> DataFrame:
+    plan, stream = branch.plan, part.input.stream
+    rows = with_hidden_columns(plan, frames.mapInArrow(task.run, from_arrow_schema(task.full_schema)))
+    is_other = F.col(spark_name(FRONTIER)).isNotNull() | F.col(PACKED).isNotNull()
+    for condition in plan.post_filters:
+        rows = rows.where(is_other | F.expr(condition.sql(dialect="spark")))
+    items = [
+        item.cast(column.type).alias(column.name)
+        for item, column in zip(select_items(plan), stream.columns, strict=True)
+    ]
+    if not part.input.is_timed:
+        items.append(F.timestamp_micros(F.lit(0)).alias(stream.time_column))
+    if part.input.changes:
+        id = F.col(spark_name(ID)) if plan.weighted else F.lit(None).cast("string")
+        of_branch = F.concat(F.lit(f"{number}:"), id) if len(part.branches) > 1 else id
+        items += [F.col(TP_DELTA).alias(WEIGHT), of_branch.alias(ID)]
+    frontier = F.col(spark_name(FRONTIER))
+    behind = F.when(frontier == FOREVER, frontier).otherwise(frontier - F.lit(branch.lag or 0))
+    items += [
+        behind.alias(STORED_FRONTIER),
+        F.lit(str(number)).alias(PART),
+        F.lit(b"").alias(SEQUENCE),
+        F.col(PACKED),
+    ]
+    return rows.select(*items)
