@@ -24,7 +24,13 @@ _FUNCTIONS = {
     exp.Rank: RankFunction.RANK,
     exp.DenseRank: RankFunction.DENSE_RANK,
 }
-_MIRRORED = {exp.GT: exp.LT, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.LTE: exp.GTE, exp.EQ: exp.EQ}
+_MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
+    exp.GT: exp.LT,
+    exp.GTE: exp.LTE,
+    exp.LT: exp.GT,
+    exp.LTE: exp.GTE,
+    exp.EQ: exp.EQ,
+}
 
 
 def is_ranked(select: exp.Select) -> bool:
@@ -36,7 +42,7 @@ def rank_name(select: exp.Select) -> str | None:
     """The output column that is a rank; None if there is none."""
     for item in select.expressions:
         if isinstance(item.unalias(), exp.Window):
-            return item.alias_or_name.lower()
+            return str(item.alias_or_name).lower()
     return None
 
 
@@ -87,7 +93,8 @@ def bind_ranking(
         def replace_window(node: exp.Expr) -> exp.Expr:
             return exp.column(exp.to_identifier(RANK, quoted=True)) if isinstance(node, exp.Window) else node
 
-        return expression.copy().transform(replace_window, copy=False)
+        found: exp.Expr = expression.copy().transform(replace_window, copy=False)
+        return found
 
     filters = [ranked(each) for each in tests]
     own = limit_of(exp.and_(*filters) if filters else None, RANK)

@@ -6,9 +6,9 @@ Emits      at once, for each group whose result differs after the step: -1 of th
 NULLs      in the keys form one group; NULL arguments are ignored (functions.py)
 Late rows  where groups end: by the frontier; otherwise none
 Final      once a group has ended: ``end <= F``.  Without an ``end``, never
-State      per group that has not ended, running totals, bags of values and the emitted result: of each a log of what steps added, and a
-           settled part.  A log with as many rows as the settled part (and 10,000) is merged into it.  So the size of
-           the state follows the groups (and the values in bags), not their changes
+State      per group that has not ended, running totals, bags of values and the emitted result: of each a log of what
+           steps added, and a settled part.  A log with as many rows as the settled part (and 10,000) is merged into it.
+           So the size of the state follows the groups (and the values in bags), not their changes
 Cost       follows the groups that a step touches: their totals are updated, and their bags are read whole
 
 A retraction repeats the stored result; it is never computed again.

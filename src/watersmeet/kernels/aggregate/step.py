@@ -74,6 +74,7 @@ class Step:
     result: StepResult = field(default_factory=StepResult)
 
     def run(self) -> StepResult:
+        """Emit the difference, and store what the step adds."""
         self.forget_ended()
         self.make("arrived", self.arrived())
         if self.kernel.always and not any(self.state.count(name, NEVER) for name in (SHOWN, settled(SHOWN))):
@@ -100,10 +101,12 @@ class Step:
 
     @property
     def keys(self) -> tuple[str, ...]:
+        """The names of the keys."""
         return tuple(name for name, _, _ in self.kernel.keys)
 
     @property
     def outputs(self) -> tuple[str, ...]:
+        """The names of the functions' values."""
         return tuple(output.name for output in self.kernel.outputs)
 
     @property
@@ -117,6 +120,7 @@ class Step:
         return " AND ".join(terms) or "TRUE"
 
     def by_keys(self, *more: str) -> str:
+        """Return GROUP BY of the keys and more columns."""
         names = (*map(quote, self.keys), *more)
         return f" GROUP BY {', '.join(names)}" if names else ""
 
@@ -159,6 +163,7 @@ class Step:
         return self.of_ends(bag, self.added_values(bag, rows))
 
     def added_values(self, bag: Bag, rows: str) -> str:
+        """Return SQL that adds up how often each value of a bag occurs."""
         names = ", ".join((*map(quote, self.keys), *bag.values))
         by = self.by_keys(*bag.values)
         kind = "BIGINT" if bag.amount is None else "DECIMAL(38, 0)"
@@ -272,12 +277,10 @@ class Step:
 
     def id_of_row(self) -> str:
         """Return SQL for the name of a result: a group has one at a time, so its values tell it."""
-        values = ", ".join(f"v{number} := {name}" for number, name in enumerate(map(quote, self.columns_of_id)))
+        values = ", ".join(
+            f"v{number} := {name}" for number, name in enumerate(map(quote, (*self.keys, *self.outputs)))
+        )
         return f"md5(CAST(struct_pack({values}) AS VARCHAR))"
-
-    @property
-    def columns_of_id(self) -> tuple[str, ...]:
-        return (*self.keys, *self.outputs)
 
     def new_shown(self) -> str:
         """Return SQL for the results that stand from now on, of groups that changed."""
@@ -331,13 +334,16 @@ class Step:
     # -- SQL -------------------------------------------------------------------------------------------------------
 
     def make(self, name: str, sql: str) -> None:
+        """Make a table of the step."""
         self.state.connection.execute(f"CREATE TEMP TABLE {name} AS {sql}")
 
     def count(self, rows: str) -> int:
+        """Return how many rows a table has."""
         ((found,),) = self.state.connection.execute(f"SELECT count(*) FROM {rows}").fetchall()
         return int(found)
 
     def close(self) -> None:
+        """Drop the tables of the step."""
         for name in ("arrived", "difference", "ended", *map(new_table, self.kernel.relations)):
             self.state.connection.execute(f"DROP TABLE IF EXISTS {name}")
 
