@@ -121,7 +121,8 @@ def _qualified(term: exp.Expr, select: exp.Select, scope: Scope) -> exp.Expr:
             return aliases[node.name.lower()].copy()
         return node
 
-    return scope.substitute(term.copy().transform(named, copy=False))
+    found: exp.Expr = term.copy().transform(named, copy=False)
+    return scope.substitute(found)
 
 
 def _ranking(

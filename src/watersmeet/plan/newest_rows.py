@@ -12,7 +12,8 @@ def read_by_newest_row(plan: PhysicalPlan) -> frozenset[str]:
     Operators keep the newest row of a changing stream, by its event time.  A join as of a time keeps older versions of
     its right side.  With ``max_future``, an older row is the newest one if that came from the far future.
     """
-    by_newest_row, by_all_rows = set(), set()
+    by_newest_row: set[str] = set()
+    by_all_rows: set[str] = set()
     for query in plan.nested:
         as_of = {i for join in joins_of(query.query.root) if join.asof is not None for i in join.right.inputs}
         for part in query.own_inputs:

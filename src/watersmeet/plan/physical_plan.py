@@ -230,7 +230,7 @@ class PhysicalPlan:
 
     @property
     def nested(self) -> Iterator[PhysicalPlan]:
-        """This query, after those whose results it reads."""
+        """The queries whose results are read, then the query itself."""
         for part in self.own_inputs:
             for branch in part.branches:
                 yield from branch.plan.nested

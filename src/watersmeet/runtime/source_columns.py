@@ -70,7 +70,7 @@ def _with_windows(input: Input, frame: DataFrame) -> DataFrame:
                 frame = frame.withColumn(_WINDOW, F.explode_outer(starts))
                 start = F.col(_WINDOW)
                 end = start + F.lit(window.size)
-            case WindowKind.CUMULATE:
+            case _:
                 start = time - F.pmod(since, F.lit(window.size))
                 step = F.lit(window.step)
                 end = time - F.pmod(time - start, step) + step

@@ -1,6 +1,6 @@
 """TUMBLE, HOP and CUMULATE in FROM, as Flink, Spark and RisingWave write them.
 
-    [TABLE (] TUMBLE ( relation , time , INTERVAL n UNIT [, INTERVAL n UNIT] ) [)]      HOP and CUMULATE: one length more
+    [TABLE (] TUMBLE ( relation , time , INTERVAL n UNIT [, INTERVAL n UNIT] ) [)]      HOP, CUMULATE: one length more
 
     relation := [TABLE] name | [TABLE] ( select )        time := name | DESCRIPTOR ( name )
 
@@ -71,9 +71,9 @@ def _opens(parser: QueryParser, ahead: int, word: str) -> bool:
 
 def _skip_name(parser: QueryParser) -> None:
     """Skip the name of an argument, as in ``SIZE =>``."""
-    if parser._curr and parser._next and parser._next.token_type is TokenType.FARROW:
-        if parser._curr.text.upper() in _ARGUMENTS:
-            parser._advance(2)
+    is_named = parser._curr and parser._next and parser._next.token_type is TokenType.FARROW
+    if is_named and parser._curr.text.upper() in _ARGUMENTS:
+        parser._advance(2)
 
 
 def _relation(parser: QueryParser, name: str) -> exp.Expr:

@@ -23,7 +23,7 @@ def windowed_sql(input: Input, time: str) -> str:
                 last = f"CAST(floor({shifted} / {step}) AS BIGINT)"
                 start = f"{offset} + k * {step}"
                 bounds = f"[{{s: {start}, e: {start} + {size}}} FOR k IN generate_series({first}, {last})]"
-            case WindowKind.CUMULATE:
+            case _:
                 first = f"CAST(floor((({time}) - {whole}) / {step}) AS BIGINT) + 1"
                 end = f"{whole} + k * {step}"
                 steps = f"generate_series({first}, {window.size // window.step})"
