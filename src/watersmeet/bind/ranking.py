@@ -114,7 +114,9 @@ def bind_ranking(
 
 def _qualified(term: exp.Expr, select: exp.Select, scope: Scope) -> exp.Expr:
     """A term of QUALIFY, in which names may be aliases of the SELECT list."""
-    aliases = {item.alias.lower(): item.this for item in select.expressions if isinstance(item, exp.Alias)}
+    aliases: dict[str, exp.Expr] = {
+        item.alias.lower(): item.this for item in select.expressions if isinstance(item, exp.Alias)
+    }
 
     def named(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Column) and not node.table and node.name.lower() in aliases:
