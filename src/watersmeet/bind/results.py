@@ -17,6 +17,7 @@ from watersmeet.expressions.text import plain_sql
 from watersmeet.expressions.type_names import spark_type
 from watersmeet.kernels.aggregate.functions import Call
 from watersmeet.kernels.api import EmitMode
+from watersmeet.plan.closing import closings_of
 from watersmeet.plan.emission import decide_emission, emits_changes
 from watersmeet.plan.lineage import event_time_output
 from watersmeet.plan.logical.certain_types import certain_type, common_type
@@ -38,8 +39,11 @@ class _Described:
     time: tuple[str, TimeUnit, int] | None
 
 
-def results_of(queries: Sequence[LogicalQuery], name: str) -> tuple[StreamDef, Results]:
+def results_of(queries: Sequence[LogicalQuery], name: str) -> tuple[StreamDef, Results, dict[str, int]]:
     """The results of queries, with the columns of the first; the others have as many, of types that fit.
+
+    The third value are the columns that lie a fixed time after the event time, and how long, in units of internal
+    event time: of the bounds of a window, one is the event time.
 
     Raises ``BindError`` for columns whose type is not known, or that do not fit together.
     """
@@ -73,7 +77,23 @@ def results_of(queries: Sequence[LogicalQuery], name: str) -> tuple[StreamDef, R
         time_unit=time[1] if time is not None else TimeUnit.TIMESTAMP,
         has_watermark=True,
     )
-    return stream, Results(tuple(queries), any(each.weighted for each in described), lags)
+    results = Results(tuple(queries), any(each.weighted for each in described), lags)
+    return stream, results, _fixed_distances(queries[0], time[0]) if time is not None and len(queries) == 1 else {}
+
+
+def _fixed_distances(query: LogicalQuery, time: str) -> dict[str, int]:
+    """The outputs that are other bounds of the window of which the output ``time`` is one."""
+    names = {each.expression.name: each.name for each in query.outputs if isinstance(each.expression, exp.Column)}
+    bounds = {}
+    for closing in closings_of(optimize(query)):
+        known = query.columns.get(closing.key.expression.name)
+        window = None if known is None else query.inputs[known.input].window_of(known.column)
+        if window is not None and closing.key.name in names and not window[0].grows:
+            bounds[names[closing.key.name]] = (known.input, window[0], closing.before_end)
+    if time not in bounds:
+        return {}
+    *same, before_end = bounds[time]
+    return {name: before_end - end for name, (*of, end) in bounds.items() if name != time and of == same}
 
 
 def _describe(query: LogicalQuery) -> _Described:

@@ -20,11 +20,20 @@ from watersmeet.bind.ranking import bind_ranking, is_ranked, limit_of, rank_name
 from watersmeet.bind.results import inner_emit, results_of
 from watersmeet.bind.rewriting import distinct, finished, of_sides, with_mark
 from watersmeet.bind.scope import Relation, Scope
-from watersmeet.bind.subqueries import Ctes, SubqueryTest, ctes_of, nested_query, refuse_inner_order, where_terms
+from watersmeet.bind.subqueries import (
+    Ctes,
+    SubqueryTest,
+    ctes_of,
+    nested_query,
+    reads_one_stream,
+    refuse_inner_order,
+    where_terms,
+)
 from watersmeet.bind.windows import bind_window_table
 from watersmeet.errors import ConfigError, UnsupportedError
 from watersmeet.expressions.nodes import WindowTable
 from watersmeet.expressions.positions import position_of
+from watersmeet.expressions.times import time_after
 from watersmeet.expressions.text import plain_sql
 from watersmeet.kernels.api import JoinKind
 from watersmeet.plan.logical.conditions import conjuncts, inputs_of
@@ -178,8 +187,12 @@ class _Statement:
         """Make the results of queries an input."""
         queries = [finished(each) for each in queries]
         name = alias or ("union" if len(queries) > 1 else "subquery")
-        stream, results = results_of(queries, name)
-        return names.add_results(stream, results, name, position_of(node))
+        stream, results, distances = results_of(queries, name)
+        leaf, relation = names.add_results(stream, results, name, position_of(node))
+        time = relation.columns.get(stream.time_column)
+        for column, distance in distances.items() if time is not None else ():
+            relation.columns[column] = time_after(time, distance, stream.time_unit)
+        return leaf, relation
 
     def _over(self, queries: Sequence[LogicalQuery], node: exp.Expr, *, inner: bool) -> LogicalQuery:
         """The query that returns all results of queries."""
@@ -334,14 +347,15 @@ class _Binder:
 
     def _windowed(self, table: WindowTable, source: exp.Expr, scope: Scope, ctes: Ctes) -> Leaf:
         """Resolve TUMBLE, HOP or CUMULATE: the relation in it, whose rows get the columns of their windows."""
-        inner = Scope()
-        node: Node = self._named(table.this, inner, ctes)
-        (relation,) = inner.relations
-        if not isinstance(node, Leaf):  # windows are of one input: of what the joins return
-            below = nested_query(table.this, ctes)
-            assert below is not None
-            node, relation = self.statement.results(below, table.this.alias_or_name, ctes, None, self.names)
-        relation.alias = source.alias or table.this.alias_or_name
+        inner, given = Scope(), table.this.copy()
+        if source.alias:
+            given.set("alias", exp.TableAlias(this=exp.to_identifier(source.alias)))
+        below = nested_query(given, ctes)
+        if below is None or reads_one_stream(below, ctes):
+            node: Node = self._named(given, inner, ctes)
+            (relation,) = inner.relations
+        else:  # windows are of one input: of what the query returns
+            node, relation = self.statement.results(below, given.alias_or_name, ctes, None, self.names)
         leaf = bind_window_table(table, node, relation, self.names)
         scope.relations.append(relation)
         return leaf

@@ -115,6 +115,17 @@ def nested_query(source: exp.Expr, ctes: Ctes) -> exp.Expr | None:
     return None
 
 
+def reads_one_stream(query: exp.Expr, ctes: Ctes) -> bool:
+    """Return whether a query only filters and names the rows of one stream."""
+    if not isinstance(query, exp.Select) or query.args.get("joins"):
+        return False
+    start, where = query.args.get("from_"), query.args.get("where")
+    if start is None or (where is not None and where.find(exp.Select) is not None):
+        return False
+    below = nested_query(start.this, {**ctes, **ctes_of(query)})
+    return isinstance(start.this, exp.Table | exp.Subquery) and (below is None or reads_one_stream(below, ctes))
+
+
 def ctes_of(select: exp.Expr) -> dict[str, exp.Expr]:
     """Return the common table expressions that a query defines."""
     clause = select.args.get("with_") or select.args.get("with")

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from sqlglot import exp
 from sqlglot.generators.spark import SparkGenerator
 
-from watersmeet.expressions.nodes import StreamJoin, SystemTime
+from watersmeet.expressions.nodes import StreamJoin, SystemTime, WindowTable
 
 
 class _Generator(SparkGenerator):
@@ -17,6 +17,10 @@ class _Generator(SparkGenerator):
     TRANSFORMS: ClassVar[dict[type[exp.Expr], Callable[..., Any]]] = {
         **SparkGenerator.TRANSFORMS,
         StreamJoin: SparkGenerator.join_sql,
+        WindowTable: lambda self, node: (
+            f"{node.args['name']}({self.sql(node, 'this')}, DESCRIPTOR({self.sql(node, 'time')}), "
+            f"{self.expressions(node, flat=True)})"
+        ),
         SystemTime: lambda self, node: f"FOR SYSTEM_TIME AS OF {self.sql(node, 'expression')}",
     }
 
@@ -26,7 +30,8 @@ def plain_sql(expression: exp.Expr) -> str:
 
     def plain(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Identifier):
-            return exp.Identifier(this=node.name.replace(":", "."), quoted=False)
+            name = node.name.replace(":$window", ".window").replace(":", ".")
+            return exp.Identifier(this=name, quoted=False)
         return node
 
     return _Generator(dialect="spark").generate(expression.copy().transform(plain, copy=False), copy=False)

@@ -27,6 +27,15 @@ _MICROS = {
 INTERVAL_UNITS = tuple(_MICROS)
 
 
+def time_after(time: exp.Expr, distance: int, unit: TimeUnit) -> exp.Expr:
+    """Return the event time ``distance`` after another one, in units of internal event time, in its own type."""
+    if unit.is_integer:
+        length: exp.Expr = exp.Literal.number(abs(distance) // unit.scale)
+    else:
+        length = exp.Interval(this=exp.Literal.string(str(abs(distance))), unit=exp.var("MICROSECOND"))
+    return (exp.Add if distance > 0 else exp.Sub)(this=time.copy(), expression=length)
+
+
 def unit_of_type(kind: exp.DataType) -> TimeUnit | None:
     """Return the default unit of an event time by its column's type; None if the type cannot be an event time."""
     if kind.is_type(exp.DataType.Type.TIMESTAMPNTZ):

@@ -46,6 +46,11 @@ class Window:
         """Whether a row is in one window only."""
         return self.kind is WindowKind.TUMBLE
 
+    @property
+    def grows(self) -> bool:
+        """Whether windows with one start have several ends."""
+        return self.kind is WindowKind.CUMULATE
+
     def before_end(self, bound: WindowBound, unit: TimeUnit) -> int:
         """How far a bound of a window lies before its end, at most."""
         match bound:

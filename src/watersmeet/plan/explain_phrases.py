@@ -20,7 +20,7 @@ _BEFORE_ALIAS = re.compile(r'\b[lr]\.(?="[^"]*:)')
 
 def plain_name(name: str) -> str:
     """A physical name, or SQL over such names, as its author would write it: ``o:id`` is o.id."""
-    return name.replace("`", "").replace('"', "").replace(":", ".")
+    return name.replace("`", "").replace('"', "").replace(":$window", ".window").replace(":", ".")
 
 
 def plain_condition(sql: str, *, mirrored: bool = False) -> str:

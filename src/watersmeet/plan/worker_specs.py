@@ -133,7 +133,7 @@ def _input_specs(
                     *texts,
                     feed.retention,
                     feed.in_order,
-                    retracted_by=routed_by if feed.changelog else (),
+                    retracted_by=routed_by if feed.changelog and part.branches else (),
                 )
             )
         else:

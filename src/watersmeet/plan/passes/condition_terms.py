@@ -10,6 +10,7 @@ from sqlglot import exp
 from watersmeet.errors import UnsupportedError
 from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.expressions.positions import position_of
+from watersmeet.expressions.windows import WindowBound
 from watersmeet.plan.across_sides import is_strict
 from watersmeet.plan.external_tables import can_be_asked, looked_up_key, table_of
 from watersmeet.plan.logical.conditions import inputs_of, time_columns
@@ -55,6 +56,9 @@ def split_conditions(join: Join, inputs: Sequence[Input], columns: Mapping[str, 
             looked_up.append((key, condition))
         elif key is not None:
             terms.keys.append(key)
+            if (bound := _of_one_window(key, inputs, columns)) is not None:
+                pair, interval = bound
+                terms.bounds[pair] = terms.bounds.get(pair, Interval()).intersect(interval)
         else:
             terms.residual.append(condition)
     for key, condition in looked_up:
@@ -63,6 +67,30 @@ def split_conditions(join: Join, inputs: Sequence[Input], columns: Mapping[str, 
             raise looked_up_key(key.left)
         terms.residual.append(condition)
     return terms
+
+
+def _of_one_window(
+    key: KeyPair, inputs: Sequence[Input], columns: Mapping[str, InputColumn]
+) -> tuple[Pair, Interval] | None:
+    """How far apart the times of two rows are whose windows begin, or end, at one time; None for other keys.
+
+    Of windows of 10 and 20 units from s on, the left time is in [s, s + 9], the right one in [s, s + 19]: the right
+    one is at most 9 before, and 19 after, the left one.
+    """
+    if not (isinstance(key.left, exp.Column) and isinstance(key.right, exp.Column)):
+        return None
+    left, right = (columns[column.name] for column in (key.left, key.right))
+    found = [inputs[each.input].window_of(each.column) for each in (left, right)]
+    if found[0] is None or found[1] is None or found[0][1] is not found[1][1]:
+        return None
+    if inputs[left.input].time.unit is not inputs[right.input].time.unit:
+        return None
+    (one, bound), (other, _) = found
+    if bound is not WindowBound.START:
+        one, other = other, one
+    unit = inputs[left.input].time.unit
+    least = unit.scale if unit.is_integer else 1
+    return (left.input, right.input), Interval(least - one.size, other.size - least)
 
 
 def _refuse_intervals(condition: exp.Expr, compared: Sequence[Input]) -> None:
