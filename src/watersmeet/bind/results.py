@@ -15,6 +15,7 @@ from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.text import plain_sql
 from watersmeet.expressions.type_names import spark_type
+from watersmeet.expressions.windows import WindowBound
 from watersmeet.kernels.aggregate.functions import Call
 from watersmeet.kernels.api import EmitMode
 from watersmeet.plan.closing import closings_of
@@ -33,10 +34,14 @@ NO_TIME = "$no_time"
 
 @dataclass(frozen=True, slots=True)
 class _Described:
-    """A query's results: how they change, and their event time (name, unit, lag), if they have one."""
+    """A query's results: how they change, and their event time (name, unit, lag), if they have one.
+
+    ``ends``: that is a bound of a window.
+    """
 
     weighted: bool
     time: tuple[str, TimeUnit, int] | None
+    ends: bool = False
 
 
 def results_of(queries: Sequence[LogicalQuery], name: str) -> tuple[StreamDef, Results, dict[str, int]]:
@@ -77,7 +82,8 @@ def results_of(queries: Sequence[LogicalQuery], name: str) -> tuple[StreamDef, R
         time_unit=time[1] if time is not None else TimeUnit.TIMESTAMP,
         has_watermark=True,
     )
-    results = Results(tuple(queries), any(each.weighted for each in described), lags)
+    weighted, ends = any(each.weighted for each in described), all(each.ends for each in described)
+    results = Results(tuple(queries), weighted, lags, ends)
     return stream, results, _fixed_distances(queries[0], time[0]) if time is not None and len(queries) == 1 else {}
 
 
@@ -86,8 +92,8 @@ def _fixed_distances(query: LogicalQuery, time: str) -> dict[str, int]:
     names = {each.expression.name: each.name for each in query.outputs if isinstance(each.expression, exp.Column)}
     bounds = {}
     for closing in closings_of(optimize(query)):
-        known = query.columns.get(closing.key.expression.name)
-        window = None if known is None else query.inputs[known.input].window_of(known.column)
+        known = query.columns[closing.key.expression.name]
+        window = query.inputs[known.input].window_of(known.column)
         if window is not None and closing.key.name in names and not window[0].grows:
             bounds[names[closing.key.name]] = (known.input, window[0], closing.before_end)
     if time not in bounds:
@@ -102,8 +108,13 @@ def _describe(query: LogicalQuery) -> _Described:
     time = event_time_output(optimized)
     if time is None:
         return _Described(weighted, None)
-    name, input, lag = time
-    return _Described(weighted, (name, optimized.inputs[input].time.unit, lag))
+    name, number, lag = time
+    input = optimized.inputs[number]
+    return _Described(
+        weighted,
+        (name, input.time.unit, lag),
+        ends=bool(input.windows) or input.is_windowed or query.sessions is not None,
+    )
 
 
 def _time(
@@ -135,6 +146,11 @@ def columns_above(query: LogicalQuery) -> dict[str, InputColumn]:
     if query.aggregation is not None:
         found = {key.name: key.type for key in query.aggregation.keys}
         found |= {call.name: result_type(call) for call in query.aggregation.calls}
+    elif query.sessions is not None:
+        time = query.inputs[query.sessions.input]
+        column = time.stream.column(time.time.column)
+        kind = exp.DataType.build(column.type if column is not None else "TIMESTAMP", dialect="spark")
+        found = {f"${bound.value}": kind for bound in WindowBound}
     elif query.ranking is not None:
         found = {query.ranking.name: exp.DataType.build("BIGINT", dialect="spark")}
     return {name: InputColumn(name, -1, name, kind) for name, kind in found.items()}

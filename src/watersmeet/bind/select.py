@@ -29,12 +29,12 @@ from watersmeet.bind.subqueries import (
     refuse_inner_order,
     where_terms,
 )
-from watersmeet.bind.windows import bind_window_table
+from watersmeet.bind.windows import bind_sessions, bind_window_table
 from watersmeet.errors import ConfigError, UnsupportedError
 from watersmeet.expressions.nodes import WindowTable
 from watersmeet.expressions.positions import position_of
-from watersmeet.expressions.times import time_after
 from watersmeet.expressions.text import plain_sql
+from watersmeet.expressions.times import time_after
 from watersmeet.kernels.api import JoinKind
 from watersmeet.plan.logical.conditions import conjuncts, inputs_of
 from watersmeet.plan.logical.query import Aggregation, LogicalQuery, Ordering, OutputColumn, QueryText
@@ -189,10 +189,24 @@ class _Statement:
         name = alias or ("union" if len(queries) > 1 else "subquery")
         stream, results, distances = results_of(queries, name)
         leaf, relation = names.add_results(stream, results, name, position_of(node))
-        time = relation.columns.get(stream.time_column)
-        for column, distance in distances.items() if time is not None else ():
-            relation.columns[column] = time_after(time, distance, stream.time_unit)
+        for column, distance in distances.items():
+            relation.columns[column] = time_after(relation.columns[stream.time_column], distance, stream.time_unit)
         return leaf, relation
+
+    def sessions(self, table: WindowTable, source: exp.Expr, ctes: Ctes, names: Inputs) -> tuple[Leaf, Relation]:
+        """Resolve SESSION: a query of its own, which adds the bounds of sessions to the rows of a relation."""
+        binder, scope = _Binder(self), Scope()
+        below = nested_query(table.this, ctes)
+        if below is None or reads_one_stream(below, ctes):
+            node: Node = binder._named(table.this, scope, ctes)
+            (relation,) = scope.relations
+        else:
+            node, relation = self.results(below, table.this.alias_or_name, ctes, None, binder.names)
+        sessions = bind_sessions(table, node, relation, binder.names)
+        outputs = [OutputColumn(name, expression) for name, expression in relation.columns.items()]
+        bound = _Bound(node, Scope([relation]), outputs, [])
+        query = replace(self._logical(table, binder, bound, None, inner=True), sessions=sessions)
+        return self.add_results([query], source.alias or table.this.alias_or_name, source, names)
 
     def _over(self, queries: Sequence[LogicalQuery], node: exp.Expr, *, inner: bool) -> LogicalQuery:
         """The query that returns all results of queries."""
@@ -347,6 +361,10 @@ class _Binder:
 
     def _windowed(self, table: WindowTable, source: exp.Expr, scope: Scope, ctes: Ctes) -> Leaf:
         """Resolve TUMBLE, HOP or CUMULATE: the relation in it, whose rows get the columns of their windows."""
+        if table.args["name"] == "SESSION":
+            found, relation = self.statement.sessions(table, source, ctes, self.names)
+            scope.relations.append(relation)
+            return found
         inner, given = Scope(), table.this.copy()
         if source.alias:
             given.set("alias", exp.TableAlias(this=exp.to_identifier(source.alias)))

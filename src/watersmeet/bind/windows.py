@@ -1,19 +1,23 @@
-"""Windows of rows: TUMBLE, HOP and CUMULATE in FROM."""
+"""Windows of rows: TUMBLE, HOP, CUMULATE and SESSION in FROM."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
+from watersmeet.bind.aggregate_functions import check_comparable
 from watersmeet.bind.inputs import Inputs
-from watersmeet.bind.scope import Relation
+from watersmeet.bind.scope import Relation, Scope
 from watersmeet.errors import BindError, Position, UnsupportedError
 from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.expressions.nodes import WINDOW_TABLES, WindowTable
 from watersmeet.expressions.positions import position_of
+from watersmeet.expressions.text import plain_sql
 from watersmeet.expressions.times import interval_micros
-from watersmeet.expressions.windows import Window, WindowKind
+from watersmeet.expressions.windows import Window, WindowBound, WindowKind
+from watersmeet.plan.logical.certain_types import certain_type
+from watersmeet.plan.logical.query import GroupKey, SessionWindows
 from watersmeet.plan.logical.tree import Input, Leaf, Node
 
 #: More windows than this of one row are refused: each is a row of its own.
@@ -25,6 +29,44 @@ def bind_window_table(table: WindowTable, node: Node, relation: Relation, names:
 
     Raises ``BindError`` unless the named column is the relation's event time, and for lengths that are no windows.
     """
+    leaf = _timed_leaf(table, node, relation, names)
+    lengths = _lengths(table, leaf.input)
+    window = window_of(WindowKind(table.args["name"]), lengths, leaf.input, position_of(table))
+    leaf, bounds = names.add_window(leaf, window)
+    add_bounds(relation, bounds, table)
+    return leaf
+
+
+def bind_sessions(table: WindowTable, node: Node, relation: Relation, names: Inputs) -> SessionWindows:
+    """The sessions of a relation's rows; afterwards ``relation`` has the columns with their bounds.
+
+    Raises what ``bind_window_table`` does.
+    """
+    leaf = _timed_leaf(table, node, relation, names)
+    (gap,) = _lengths(table, leaf.input)
+    if gap <= 0:
+        raise BindError("the gap of SESSION must be greater than zero", position=position_of(table))
+    scope, partition = Scope([relation]), []
+    for place, given in enumerate(table.args.get("partition_by") or ()):
+        expression = scope.substitute(given).unnest()
+        kind = certain_type(expression, names.columns)
+        if kind is None:
+            raise BindError(
+                f"PARTITION BY: the type of {plain_sql(expression)} is not known here",
+                hint="CAST it",
+                position=position_of(given),
+            )
+        check_comparable(kind, f"PARTITION BY {plain_sql(expression)}", position_of(given))
+        partition.append(GroupKey(f"$p{place}", expression, kind))
+    bounds: dict[WindowBound, exp.Expr] = {
+        bound: exp.column(exp.to_identifier(f"${bound.value}", quoted=True)) for bound in WindowBound
+    }
+    add_bounds(relation, bounds, table)
+    return SessionWindows(tuple(partition), leaf.input.index, gap)
+
+
+def _timed_leaf(table: WindowTable, node: Node, relation: Relation, names: Inputs) -> Leaf:
+    """The input whose rows get windows; ``BindError`` unless the named column is its event time."""
     named: exp.Identifier = table.args["time"]
     position = position_of(named)
     column = relation.find(named.name)
@@ -38,9 +80,11 @@ def bind_window_table(table: WindowTable, node: Node, relation: Relation, names:
             hint="windows are over event times: declare WATERMARK FOR it, or name the event time",
             position=position,
         )
-    lengths = _lengths(table, node.input)
-    window = window_of(WindowKind(table.args["name"]), lengths, node.input, position_of(table))
-    leaf, bounds = names.add_window(node, window)
+    return node
+
+
+def add_bounds(relation: Relation, bounds: Mapping[WindowBound, exp.Expr], table: WindowTable) -> None:
+    """Add the bounds of windows to a relation's columns; ``BindError`` where it has such a column."""
     for bound, expression in bounds.items():
         if relation.find(bound.value) is not None:
             raise BindError(
@@ -49,7 +93,6 @@ def bind_window_table(table: WindowTable, node: Node, relation: Relation, names:
                 position=position_of(table),
             )
         relation.columns[bound.value] = expression
-    return leaf
 
 
 def window_of(kind: WindowKind, lengths: Sequence[int], input: Input, position: Position | None) -> Window:

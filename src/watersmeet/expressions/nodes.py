@@ -46,13 +46,19 @@ class SystemTime(exp.Version):
 
 
 class WindowTable(exp.Expression):
-    """TUMBLE, HOP or CUMULATE (the ``name``) in FROM: its rows, with the bounds of their windows.
+    """TUMBLE, HOP, CUMULATE or SESSION (the ``name``) in FROM: its rows, with the bounds of their windows.
 
     ``this`` is the relation, ``time`` the identifier of DESCRIPTOR, and ``expressions`` are the lengths: intervals, or
-    numbers of rows.
+    numbers of rows. Sessions are of each value of ``partition_by``, a list of expressions.
     """
 
-    arg_types: ClassVar[dict[str, bool]] = {"this": True, "name": True, "time": True, "expressions": True}
+    arg_types: ClassVar[dict[str, bool]] = {
+        "this": True,
+        "name": True,
+        "time": True,
+        "expressions": True,
+        "partition_by": False,
+    }
 
 
 #: The functions in FROM that give rows their windows, and their lengths in the order of their arguments.
@@ -60,6 +66,7 @@ WINDOW_TABLES = {
     "TUMBLE": ("size", "offset"),
     "HOP": ("slide", "size", "offset"),
     "CUMULATE": ("step", "size", "offset"),
+    "SESSION": ("gap",),
 }
 
 

@@ -36,7 +36,7 @@ class Closing:
 def closing_of(query: LogicalQuery) -> Closing | None:
     """The key that closes the groups of an aggregation, or the partitions of a ranking; None where they never close.
 
-    Windows close them; the event time itself only where EMIT FINAL asks for it.
+    Windows close them; an event time that is no bound of a window, only where EMIT FINAL asks for it.
     """
     return min(closings_of(query), key=lambda each: each.before_end, default=None)
 
@@ -60,5 +60,5 @@ def closings_of(query: LogicalQuery) -> Iterator[Closing]:
         unit = input.time.unit
         if (window := input.window_of(known.column)) is not None:
             yield Closing(key, input.index, unit, window[0].before_end(window[1], unit))
-        elif input.is_time(known.column) and query.text.emit is EmitMode.FINAL:
+        elif input.is_time(known.column) and (input.is_windowed or query.text.emit is EmitMode.FINAL):
             yield Closing(key, input.index, unit, unit.scale if unit.is_integer else 1)

@@ -46,6 +46,8 @@ def decide_emission(query: LogicalQuery) -> Emission:
     """
     joins = list(operators_of(query.root))
     unbounded = unbounded_sides(joins)
+    if query.sessions is not None:
+        return Emission(EmitMode.FINAL, "a row is final once its session has ended", None)
     mode, reason = _requested(query, unbounded) or _default(query, joins, is_bounded=not unbounded)
     limit = query.settings.join_max_buffered_bytes
     if limit is None and (unbounded or any(waits_forever(join) for join in joins)):

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from sqlglot import exp
 
 from watersmeet.catalog.streams import EMBEDDED, StreamColumn, StreamDef
+from watersmeet.expressions.windows import WindowBound
 from watersmeet.plan.closing import closings_of
 from watersmeet.plan.logical.lags import lag_of
 from watersmeet.plan.logical.query import LogicalQuery
@@ -19,6 +20,10 @@ def event_time_output(query: LogicalQuery) -> tuple[str, int, int] | None:
 
     Of an aggregation or a ranking, it is the output that says when a group is final; of several, the latest one.
     """
+    if query.sessions is not None:
+        ends = (each.name for each in query.outputs if each.expression.name == f"${WindowBound.END.value}")
+        name = next(ends, None)
+        return None if name is None else (name, query.sessions.input, 0)
     if not query.is_plain:
         return _time_of_groups(query)
     for column in query.outputs:

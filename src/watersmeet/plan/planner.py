@@ -19,7 +19,7 @@ from watersmeet.kernels.api import Side
 from watersmeet.lookup.tables import OpenTable
 from watersmeet.plan.aggregate_rows import AggregateRows
 from watersmeet.plan.allowed_lateness import check_allowed_lateness
-from watersmeet.plan.closing import Closing, closing_of
+from watersmeet.plan.closing import closing_of
 from watersmeet.plan.emission import Emission, decide_emission
 from watersmeet.plan.external_tables import table_of
 from watersmeet.plan.join_context import JoinContext
@@ -27,7 +27,7 @@ from watersmeet.plan.join_limits import check_join_limits
 from watersmeet.plan.join_terms import JoinTerms, join_terms
 from watersmeet.plan.join_ttl import check_join_ttl
 from watersmeet.plan.logical.lags import lag_of, latest_lag
-from watersmeet.plan.logical.query import Aggregation, LogicalQuery
+from watersmeet.plan.logical.query import Aggregation, LogicalQuery, SessionWindows
 from watersmeet.plan.logical.tree import NO_GRACE, Join, Leaf, Node, changing
 from watersmeet.plan.max_future import check_max_future
 from watersmeet.plan.nesting import nested
@@ -39,6 +39,7 @@ from watersmeet.plan.operators.interval import plan_interval
 from watersmeet.plan.operators.lookup import plan_lookup
 from watersmeet.plan.operators.multi_way import plan_multi_way
 from watersmeet.plan.operators.ordered import order_columns, plan_ordered, plan_ordered_source
+from watersmeet.plan.operators.sessions import plan_sessions
 from watersmeet.plan.operators.sliding import plan_sliding, sliding_order
 from watersmeet.plan.operators.top_n import plan_top_n
 from watersmeet.plan.operators.upsert import lag_of_changes, plan_upsert
@@ -83,6 +84,8 @@ def _plan_alone(query: LogicalQuery, open_table: OpenTable) -> PhysicalPlan:
         operators.add_aggregation(query.aggregation)
     elif query.ranking is not None:
         operators.add_ranking(needed)
+    elif query.sessions is not None:
+        operators.add_sessions(query.sessions, needed)
     elif query.ordering is not None:
         operators.add_ordered(needed)
     else:
@@ -150,20 +153,31 @@ class _Operators:
         emits = emits_of(self._query, self._emission.mode)
         rows = AggregateRows(root, self._sources, None if emits.closing is None else emits.closing.input)
         planned = plan_aggregation(aggregation, emits, rows, self._arrival_route(rows))
-        feed = self._feed_of_rows(rows, planned.route, emits.closing)
+        closing = emits.closing
+        feed = self._feed_of_rows(rows, planned.route, None if closing is None else closing.input)
         self.built += planned.operators(feed, len(self.built))
 
     def add_ranking(self, needed: frozenset[str]) -> None:
         """Add the operators of the query's tree, and after them the one that keeps the first rows."""
         closing = closing_of(self._query)
-        rows = AggregateRows(self._query.root, self._sources, None if closing is None else closing.input)
+        dated_by = None if closing is None else closing.input
+        rows = AggregateRows(self._query.root, self._sources, dated_by)
         planned = plan_top_n(self._query, self._emission.mode, rows, needed)
-        self.built.append(planned.operator(self._feed_of_rows(rows, planned.route, closing)))
+        self.built.append(planned.operator(self._feed_of_rows(rows, planned.route, dated_by)))
 
-    def _feed_of_rows(self, rows: AggregateRows, route: tuple[str, ...], closing: Closing | None) -> Feed:
-        """The feed of an aggregation or a ranking: rows of the query's tree, whose operators are added."""
+    def add_sessions(self, sessions: SessionWindows, needed: frozenset[str]) -> None:
+        """Add the operators of the query's tree, and after them the one that finds sessions."""
+        rows = AggregateRows(self._query.root, self._sources, sessions.input)
+        planned = plan_sessions(self._query, rows, needed)
+        self.built.append(planned.operator(self._feed_of_rows(rows, planned.route, sessions.input)))
+
+    def _feed_of_rows(self, rows: AggregateRows, route: tuple[str, ...], dated_by: int | None) -> Feed:
+        """The feed of what stands over the tree: its rows, whose operators are added.
+
+        ``dated_by`` is the input by whose event time rows are late, if they can be.
+        """
         root = self._query.root
-        lag = None if closing is None else lag_of(root, closing.input)
+        lag = None if dated_by is None else lag_of(root, dated_by)
         if isinstance(root, Leaf) and not root.input.stream.changes:
             self._sources.require(root.input, rows.needed, routed_by=route, grace=NO_GRACE)
             slack = self._sources.delay(root.input)

@@ -1,6 +1,8 @@
-"""TUMBLE, HOP and CUMULATE in FROM, as Flink, Spark and RisingWave write them.
+"""TUMBLE, HOP, CUMULATE and SESSION in FROM, as Flink, Spark and RisingWave write them.
 
     [TABLE (] TUMBLE ( relation , time , INTERVAL n UNIT [, INTERVAL n UNIT] ) [)]      HOP, CUMULATE: one length more
+
+    [TABLE (] SESSION ( relation [PARTITION BY expressions] , DESCRIPTOR ( name ) , INTERVAL n UNIT ) [)]
 
     relation := [TABLE] name | [TABLE] ( select )        time := name | DESCRIPTOR ( name )
 
@@ -12,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
-from sqlglot.tokenizer_core import TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from watersmeet.expressions.nodes import WINDOW_TABLES, WindowTable
 from watersmeet.expressions.positions import place
@@ -20,7 +22,7 @@ from watersmeet.expressions.positions import place
 if TYPE_CHECKING:
     from watersmeet.sql.dialect import QueryParser
 
-_ARGUMENTS = {"DATA", "TIMECOL", "SIZE", "SLIDE", "STEP", "OFFSET"}
+_ARGUMENTS = {"DATA", "TIMECOL", "SIZE", "SLIDE", "STEP", "OFFSET", "GAP"}
 
 
 def at_window_table(parser: QueryParser) -> bool:
@@ -37,17 +39,18 @@ def parse_window_table(parser: QueryParser) -> WindowTable:
     name = parser._curr.text.upper()
     parser._advance(2)
     relation = _relation(parser, name)
+    partition = _partition(parser) if name == "SESSION" else []
     parser.require(TokenType.COMMA, "',' and the event time", after=f"the relation of {name}")
     time = _time(parser, name)
     lengths: list[exp.Expr] = []
     wanted = WINDOW_TABLES[name]
     while len(lengths) < len(wanted) and parser._match(TokenType.COMMA):
         lengths.append(_length(parser, f"the {wanted[len(lengths)]} of {name}"))
-    if len(lengths) < len(wanted) - 1:
+    if len(lengths) < max(len(wanted) - 1, 1):
         raise parser.unexpected([f"',' and the {wanted[len(lengths)]} of {name}"])
     for _ in range(1 + is_wrapped):
         parser.require(TokenType.R_PAREN, "')'", after=f"the arguments of {name}")
-    found = WindowTable(this=relation, name=name, time=time, expressions=lengths)
+    found = WindowTable(this=relation, name=name, time=time, expressions=lengths, partition_by=partition)
     place(found, start)
     return found
 
@@ -83,6 +86,25 @@ def _relation(parser: QueryParser, name: str) -> exp.Expr:
     if relation is None:
         raise parser.unexpected(["the name of a stream", "'('"], after=f"{name} (")
     return relation
+
+
+def _partition(parser: QueryParser) -> list[exp.Expr]:
+    """Parse PARTITION BY after the relation of SESSION, up to the comma before DESCRIPTOR."""
+    if not parser._match(TokenType.PARTITION_BY):
+        return []
+    found: list[exp.Expr] = []
+    while not found or (not _is_time(parser._next) and parser._match(TokenType.COMMA)):
+        expression = parser._parse_disjunction()
+        if expression is None:
+            raise parser.unexpected(["an expression"], after="PARTITION BY")
+        found.append(expression)
+        if not parser._curr or parser._curr.token_type is not TokenType.COMMA:
+            break
+    return found
+
+
+def _is_time(token: Token | None) -> bool:
+    return token is not None and token.text.upper() in ("DESCRIPTOR", "TIMECOL")
 
 
 def _time(parser: QueryParser, name: str) -> exp.Identifier:

@@ -93,6 +93,20 @@ class Ranking:
 
 
 @dataclass(frozen=True, slots=True)
+class SessionWindows:
+    """The rows of the tree with their sessions: those of one ``partition`` and no more than a ``gap`` apart.
+
+    The event time is that of ``input``, and the gap is in its internal units. Rows are those that meet the
+    ``conditions``. The bounds of sessions are the columns ``$window_start``, ``$window_end`` and ``$window_time``.
+    """
+
+    partition: tuple[GroupKey, ...]
+    input: int
+    gap: int
+    conditions: tuple[exp.Expr, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class OutputColumn:
     """A column of the result: its name and its expression over physical columns."""
 
@@ -116,9 +130,9 @@ class QueryText:
 class LogicalQuery:
     """A query with every name resolved; those in its subqueries are inputs of it (tree.py).
 
-    Over the rows of the tree stands an ``aggregation`` or a ``ranking``, or neither. ``filters`` are conditions over
-    the results: WHERE, or what is tested after aggregation or ranking, which then hold WHERE. Passes move WHERE down
-    the tree as far as possible. A query that ``shares_stores`` with others has its joins in one operator, even if there
+    Over the rows of the tree stand an ``aggregation``, a ``ranking`` or ``sessions``, or none of them. ``filters`` are
+    conditions over the results: WHERE, or what is tested after aggregation or ranking, which then hold WHERE. Passes
+    move WHERE down the tree as far as possible. A query that ``shares_stores`` with others has its joins in one operator, even if there
     is only one. The results of an ``inner`` query are the input of another.
     """
 
@@ -132,6 +146,7 @@ class LogicalQuery:
     text: QueryText
     shares_stores: bool = False
     ranking: Ranking | None = None
+    sessions: SessionWindows | None = None
     inner: bool = False
 
     @property
@@ -141,8 +156,8 @@ class LogicalQuery:
 
     @property
     def is_plain(self) -> bool:
-        """Whether results are rows of the tree: neither aggregated nor ranked."""
-        return self.aggregation is None and self.ranking is None
+        """Whether results are rows of the tree as they are."""
+        return self.aggregation is None and self.ranking is None and self.sessions is None
 
     @property
     def row_counting_input(self) -> Input | None:

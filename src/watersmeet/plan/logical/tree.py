@@ -33,12 +33,14 @@ class Results:
     """What an input reads where it is no stream: the results of queries, each row of them once (UNION ALL).
 
     If they are ``weighted``, they carry retractions.  ``lags``: by query, how far the event time of a result may lie
-    behind the query's frontier; None where results have no event time.
+    behind the query's frontier; None where results have no event time.  ``ends``: it is the end of a window, or another
+    bound of it.
     """
 
     queries: tuple[LogicalQuery, ...]
     weighted: bool
     lags: tuple[int, ...] | None
+    ends: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,11 @@ class Input:
     def changes(self) -> bool:
         """Whether its rows may be replaced or retracted."""
         return self.stream.changes or (self.results is not None and self.results.weighted)
+
+    @property
+    def is_windowed(self) -> bool:
+        """Whether its event time is a bound of a window."""
+        return self.results is not None and self.results.ends
 
     @property
     def is_timed(self) -> bool:

@@ -80,12 +80,12 @@ def _of_one_window(
     if not (isinstance(key.left, exp.Column) and isinstance(key.right, exp.Column)):
         return None
     left, right = (columns[column.name] for column in (key.left, key.right))
-    found = [inputs[each.input].window_of(each.column) for each in (left, right)]
-    if found[0] is None or found[1] is None or found[0][1] is not found[1][1]:
+    of_left, of_right = (inputs[each.input].window_of(each.column) for each in (left, right))
+    if of_left is None or of_right is None or of_left[1] is not of_right[1]:
         return None
     if inputs[left.input].time.unit is not inputs[right.input].time.unit:
         return None
-    (one, bound), (other, _) = found
+    (one, bound), (other, _) = of_left, of_right
     if bound is not WindowBound.START:
         one, other = other, one
     unit = inputs[left.input].time.unit

@@ -36,6 +36,8 @@ def push_filters(query: LogicalQuery) -> LogicalQuery:
     if query.ranking is not None:
         root, left = _place_all(root, query.ranking.conditions, query.columns)
         return replace(query, root=root, ranking=replace(query.ranking, conditions=left))
+    if query.sessions is not None:
+        return replace(query, root=root)
     root, left = _place_all(root, query.filters, query.columns)
     return replace(query, root=root, filters=left)
 
