@@ -29,12 +29,14 @@ from watersmeet.bind.subqueries import (
     refuse_inner_order,
     where_terms,
 )
+from watersmeet.bind.window_calls import with_windows_in_from
 from watersmeet.bind.windows import bind_sessions, bind_window_table
 from watersmeet.errors import ConfigError, UnsupportedError
 from watersmeet.expressions.nodes import WindowTable
 from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.text import plain_sql
 from watersmeet.expressions.times import time_after
+from watersmeet.expressions.windows import WindowBound
 from watersmeet.kernels.api import JoinKind
 from watersmeet.plan.logical.conditions import conjuncts, inputs_of
 from watersmeet.plan.logical.query import Aggregation, LogicalQuery, Ordering, OutputColumn, QueryText
@@ -85,6 +87,7 @@ class _Statement:
         if isinstance(node, exp.SetOperation):
             return self._set_operation(node, ctes, inner=inner)
         assert isinstance(node, exp.Select)
+        node = with_windows_in_from(node)
         if node.args.get("distinct") and (is_aggregated(node) or is_ranked(node)):
             plain = node.copy()
             plain.set("distinct", None)
@@ -203,7 +206,8 @@ class _Statement:
         else:
             node, relation = self.results(below, table.this.alias_or_name, ctes, None, binder.names)
         sessions = bind_sessions(table, node, relation, binder.names)
-        outputs = [OutputColumn(name, expression) for name, expression in relation.columns.items()]
+        columns = {**relation.columns, **{bound.value: relation.find(bound.value) for bound in WindowBound}}
+        outputs = [OutputColumn(name, expression) for name, expression in columns.items() if expression is not None]
         bound = _Bound(node, Scope([relation]), outputs, [])
         query = replace(self._logical(table, binder, bound, None, inner=True), sessions=sessions)
         return self.add_results([query], source.alias or table.this.alias_or_name, source, names)

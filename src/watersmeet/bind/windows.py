@@ -92,7 +92,7 @@ def add_bounds(relation: Relation, bounds: Mapping[WindowBound, exp.Expr], table
                 hint="rename it in a subquery",
                 position=position_of(table),
             )
-        relation.columns[bound.value] = expression
+        (relation.hidden if table.args.get("hidden") else relation.columns)[bound.value] = expression
 
 
 def window_of(kind: WindowKind, lengths: Sequence[int], input: Input, position: Position | None) -> Window:

@@ -9,7 +9,35 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from sqlglot import exp
+
 from watersmeet.plan.physical_plan import Branch, Feed, PhysicalInput, PhysicalOperator, PhysicalPlan
+
+
+def without_unread_columns(plan: PhysicalPlan) -> PhysicalPlan:
+    """The plan; the queries below select only those columns that it reads."""
+    return replace(plan, inputs=tuple(map(_with_read_columns, plan.inputs)))
+
+
+def _with_read_columns(part: PhysicalInput) -> PhysicalInput:
+    input = part.input
+    if input.results is None:
+        return part
+    read = _read(part)
+    places = [place for place, column in enumerate(input.stream.columns) if column.name in read]
+    queries = tuple(
+        replace(query, outputs=tuple(query.outputs[place] for place in places)) for query in input.results.queries
+    )
+    columns = tuple(input.stream.columns[place] for place in places)
+    stream = input.stream.model_copy(update={"columns": columns})
+    return replace(part, input=replace(input, stream=stream, results=replace(input.results, queries=queries)))
+
+
+def _read(part: PhysicalInput) -> set[str]:
+    """The declared columns of an input that its packing reads, and its event time."""
+    made = [*part.computed.values(), *part.input.filters, *(key for keys in part.hashes.values() for key in keys)]
+    names = {column.name for expression in made for column in expression.find_all(exp.Column)}
+    return {part.input.declared(name) for name in (*names, *part.carried)} | {part.input.time.column}
 
 
 def nested(plan: PhysicalPlan, below: Mapping[int, Sequence[PhysicalPlan]]) -> PhysicalPlan:

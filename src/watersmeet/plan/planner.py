@@ -30,7 +30,7 @@ from watersmeet.plan.logical.lags import lag_of, latest_lag
 from watersmeet.plan.logical.query import Aggregation, LogicalQuery, SessionWindows
 from watersmeet.plan.logical.tree import NO_GRACE, Join, Leaf, Node, changing
 from watersmeet.plan.max_future import check_max_future
-from watersmeet.plan.nesting import nested
+from watersmeet.plan.nesting import nested, without_unread_columns
 from watersmeet.plan.operators.aggregate import emits_of, plan_aggregation
 from watersmeet.plan.operators.asof import feed_of_versions, plan_asof
 from watersmeet.plan.operators.changelog import changes_of, plan_changelog
@@ -57,13 +57,13 @@ def physical_plan(bound: LogicalQuery, open_table: OpenTable) -> PhysicalPlan:
     for a condition across sides that neither the kernel nor Spark may evaluate there, and ``ConfigError`` for options
     of a table and for settings that apply to nothing.
     """
-    query = optimize(bound)
+    plan = without_unread_columns(_plan_alone(optimize(bound), open_table))
     below = {
-        input.index: [physical_plan(each, open_table) for each in input.results.queries]
-        for input in query.inputs
-        if input.results is not None
+        part.input.index: [physical_plan(each, open_table) for each in part.input.results.queries]
+        for part in plan.inputs
+        if part.input.results is not None
     }
-    return nested(_plan_alone(query, open_table), below)
+    return nested(plan, below)
 
 
 def _plan_alone(query: LogicalQuery, open_table: OpenTable) -> PhysicalPlan:

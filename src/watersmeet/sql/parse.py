@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
@@ -94,6 +95,9 @@ def _tokenize(text: str) -> list[Token]:
             position=locate(text, offset),
         ) from None
     anchor(tokens, text)
+    for token, following in pairwise(tokens):
+        if token.token_type == TokenType.WINDOW and following.token_type == TokenType.L_PAREN:
+            token.token_type = TokenType.VAR  # Spark's function window(…), not the clause WINDOW
     for token in tokens:
         if token.token_type == TokenType.NUMBER and len(token.text) > LONGEST_NUMBER:
             raise SqlSyntaxError(

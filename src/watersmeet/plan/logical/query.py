@@ -132,8 +132,8 @@ class LogicalQuery:
 
     Over the rows of the tree stand an ``aggregation``, a ``ranking`` or ``sessions``, or none of them. ``filters`` are
     conditions over the results: WHERE, or what is tested after aggregation or ranking, which then hold WHERE. Passes
-    move WHERE down the tree as far as possible. A query that ``shares_stores`` with others has its joins in one operator, even if there
-    is only one. The results of an ``inner`` query are the input of another.
+    move WHERE down the tree as far as possible. A query that ``shares_stores`` with others has its joins in one
+    operator, even if there is only one. The results of an ``inner`` query are the input of another.
     """
 
     root: Node
