@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from watersmeet.columns import SEQUENCE, STORED_FRONTIER, TIME, TP_DELTA, TP_TIME
 from watersmeet.engine.hashing import xxhash64
 from watersmeet.engine.pack import ARRIVAL, RAW_TEXT, has_no_time
+from watersmeet.engine.windows import WindowColumns, with_windows
 from watersmeet.kernels.api import quote
 
 
@@ -42,6 +43,7 @@ class Projection:
     - ``record``: all columns of the stream, for the text of quarantined rows.  ``reads`` need not hold all of them.
     - ``computed`` and ``keep``: DuckDB SQL over declared columns.
     - ``max_future``: the most that an event time may be after the row's arrival, which ``reads`` then has.
+    - ``windows``: those of the rows, whose bounds are columns like the declared ones.
     """
 
     time: str
@@ -55,6 +57,7 @@ class Projection:
     sequence: str | None = None
     changes: Changes | None = None
     max_future: int | None = None
+    windows: tuple[WindowColumns, ...] = ()
 
 
 def project(rows: pa.Table, spec: Projection) -> pa.Table | None:
@@ -65,6 +68,8 @@ def project(rows: pa.Table, spec: Projection) -> pa.Table | None:
     bad = None
     if spec.changes is not None:
         rows, bad = _changes(rows, spec.changes)
+    if spec.windows:
+        rows = with_windows(rows, _internal_times(rows[spec.time], spec.scale), spec.windows)
     columns: dict[str, pa.ChunkedArray] = {TIME: _internal_times(rows[spec.time], spec.scale)}
     for name, declared, kind in spec.taken:
         columns[name] = _as(rows[declared], kind)

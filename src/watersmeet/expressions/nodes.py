@@ -49,7 +49,8 @@ class WindowTable(exp.Expression):
     """TUMBLE, HOP, CUMULATE or SESSION (the ``name``) in FROM: its rows, with the bounds of their windows.
 
     ``this`` is the relation, ``time`` the identifier of DESCRIPTOR, and ``expressions`` are the lengths: intervals, or
-    numbers of rows. Sessions are of each value of ``partition_by``, a list of expressions. If ``hidden``, ``*`` leaves the bounds out.
+    numbers of rows. Sessions are of each value of ``partition_by``, a list of expressions. If ``hidden``, ``*`` leaves
+    the bounds out.
     """
 
     arg_types: ClassVar[dict[str, bool]] = {

@@ -5,24 +5,38 @@ Workers can compute columns, hashes of columns, and expressions on which Spark a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 from sqlglot import exp
 
 from watersmeet.columns import TP_DELTA, TP_TIME
 from watersmeet.engine.hashing import can_hash
 from watersmeet.engine.projection import COMPUTED_TYPES, Changes, Projection
+from watersmeet.engine.windows import WindowColumns
 from watersmeet.expressions.arrow_types import arrow_type
+from watersmeet.expressions.windows import WindowBound, last_before_end
 from watersmeet.plan.across_sides import is_allowed, render
+from watersmeet.plan.logical.tree import Input, window_column
 from watersmeet.plan.physical_plan import PhysicalInput
 
 
-def worker_projection(part: PhysicalInput, declared: pa.Schema, carried: pa.Schema) -> Projection | None:
+def worker_projection(
+    part: PhysicalInput, declared: pa.Schema, carried: pa.Schema, *, one_row_each: bool = False
+) -> Projection | None:
     """The projection of an input's rows; None where only Spark can compute it.
 
-    ``declared`` are the columns of the source frame, ``carried`` those that Spark's projection of it has.
+    ``declared`` are the columns of the source frame, ``carried`` those that Spark's projection of it has.  With
+    ``one_row_each`` a row must stay one.
     """
-    if part.input.windows:
+    windows = tuple(_window_columns(part.input, number, declared) for number in range(len(part.input.windows)))
+    if windows and part.input.stream.changes:
+        return None  # a bad change would be repeated
+    if one_row_each and not all(window.is_single for window in part.input.windows):
         return None
+    for each in windows:
+        for name in each.names.values():
+            declared = declared.append(pa.field(name, each.type))
     taken: list[tuple[str, str, pa.DataType]] = []
     computed: list[tuple[str, str, pa.DataType]] = []
     for name in part.carried:
@@ -61,13 +75,31 @@ def worker_projection(part: PhysicalInput, declared: pa.Schema, carried: pa.Sche
         scale=part.input.time.unit.scale,
         taken=tuple(taken),
         hashes=tuple(hashes),
-        reads=tuple(name for name in declared.names if name in read and (name != TP_DELTA or declares_delta)),
+        reads=tuple(name for name in declared.names if name in read and _is_stored(name, declares_delta, windows)),
         record=tuple(column.name for column in stream.columns),
         computed=tuple(computed),
         keep=_sql(part.keep, part) if part.keep is not None else None,
         sequence=part.sequence if part.needs_sequence else None,
         changes=Changes(primary_key, declares_delta) if stream.changes else None,
         max_future=part.max_future,
+        windows=windows,
+    )
+
+
+def _is_stored(name: str, declares_delta: bool, windows: Sequence[WindowColumns]) -> bool:
+    """Whether a source has a column that is read; the bounds of windows are computed."""
+    if any(name in each.names.values() for each in windows):
+        return False
+    return name != TP_DELTA or declares_delta
+
+
+def _window_columns(input: Input, number: int, declared: pa.Schema) -> WindowColumns:
+    return WindowColumns(
+        window=input.windows[number],
+        names={bound: window_column(number, bound) for bound in WindowBound},
+        type=declared.field(_spelt(input.time.column, declared)).type,
+        scale=input.time.unit.scale,
+        last=last_before_end(input.time.unit),
     )
 
 

@@ -215,7 +215,8 @@ def _by_workers(part: PhysicalInput, source: Source, schema: pa.Schema, task: Pa
     files, records, keeps_late = source.files, source.records, task.spec.keeps_late
     can_show = records is not None and (records.format.is_text or not keeps_late)
     can_read = can_show or (files is not None and not keeps_late)
-    projection = worker_projection(part, arrow_schema(source.frame), schema) if can_read else None
+    declared = arrow_schema(source.frame)
+    projection = worker_projection(part, declared, schema, one_row_each=files is None) if can_read else None
     if projection is None:
         return None
     if files is not None:
