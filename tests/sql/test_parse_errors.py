@@ -586,14 +586,6 @@ CASES: dict[str, tuple[str, str]] = {
             "  |                              ^^^^^^^"
         ),
     ),
-    "qualify": (
-        "SELECT a FROM t QUALIFY row_number() OVER () = 1",
-        (
-            "QUALIFY is not supported (line 1, column 17)\n"
-            "1 | SELECT a FROM t QUALIFY row_number() OVER () = 1\n"
-            "  |                 ^^^^^^^"
-        ),
-    ),
     "asof without match condition": (
         "SELECT a FROM t ASOF JOIN u ON t.a = u.a",
         (

@@ -52,10 +52,14 @@ def is_aggregate(node: exp.Expr) -> bool:
 
 
 def is_aggregated(select: exp.Select) -> bool:
-    """Whether a select has GROUP BY, HAVING or aggregates."""
+    """Whether a select has GROUP BY, HAVING or aggregates that are no window functions."""
     if select.args.get("group") or select.args.get("having"):
         return True
-    return any(is_aggregate(node) for item in select.expressions for node in item.walk())
+    return any(is_aggregate(node) for item in select.expressions for node in item.walk(prune=_is_window))
+
+
+def _is_window(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Window)
 
 
 def call_name(node: exp.Expr) -> str:

@@ -141,7 +141,7 @@ def _types(query: LogicalQuery) -> list[exp.DataType]:
 
 
 def columns_above(query: LogicalQuery) -> dict[str, InputColumn]:
-    """The columns that an aggregation or a ranking adds, with their types; they belong to no input."""
+    """The columns that an aggregation, window functions or sessions add, with their types; they belong to no input."""
     found: Mapping[str, exp.DataType] = {}
     if query.aggregation is not None:
         found = {key.name: key.type for key in query.aggregation.keys}
@@ -151,8 +151,8 @@ def columns_above(query: LogicalQuery) -> dict[str, InputColumn]:
         column = time.stream.column(time.time.column)
         kind = exp.DataType.build(column.type if column is not None else "TIMESTAMP", dialect="spark")
         found = {f"${bound.value}": kind for bound in WindowBound}
-    elif query.ranking is not None:
-        found = {query.ranking.name: exp.DataType.build("BIGINT", dialect="spark")}
+    elif query.over is not None:
+        found = {call.name: call.type for call in query.over.calls}
     return {name: InputColumn(name, -1, name, kind) for name, kind in found.items()}
 
 

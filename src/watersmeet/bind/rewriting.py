@@ -1,14 +1,12 @@
-"""Bound queries rewritten: DISTINCT, EXCEPT and INTERSECT as aggregations, and ranks that nobody reads."""
+"""DISTINCT, EXCEPT and INTERSECT as aggregations of bound queries."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from sqlglot import exp
 
 from watersmeet.bind.aggregate_functions import check_comparable
-from watersmeet.bind.ranking import RANK, limit_of
 from watersmeet.errors import BindError
 from watersmeet.expressions.positions import position_of
 from watersmeet.kernels.aggregate.functions import Function
@@ -50,24 +48,6 @@ def of_sides(query: LogicalQuery, *, keeps_common: bool) -> LogicalQuery:
         there(this=second, expression=exp.Literal.number(0)),
     )
     return replace(found, aggregation=replace(found.aggregation, calls=calls), filters=tests)
-
-
-def finished(query: LogicalQuery) -> LogicalQuery:
-    """The query; its rank is shown only if something but the comparison with its limit reads it."""
-    ranking = query.ranking
-    if ranking is None:
-        return query
-    filters = tuple(each for each in query.filters if not _is_limit(each, ranking.limit))
-    read: Sequence[exp.Expr] = [*(column.expression for column in query.outputs), *filters]
-    shown = any(column.name == RANK for each in read for column in each.find_all(exp.Column))
-    return replace(query, ranking=replace(ranking, shown=shown), filters=filters)
-
-
-def _is_limit(condition: exp.Expr, limit: int) -> bool:
-    """Whether all ranks up to a limit meet a condition on the rank alone, because it says just that."""
-    if limit_of(condition, RANK) != limit:
-        return False
-    return not isinstance(condition, exp.EQ) or limit == 1
 
 
 def _key(place: int, column: OutputColumn, query: LogicalQuery) -> GroupKey:

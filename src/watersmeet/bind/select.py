@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
 from sqlglot import exp
 
@@ -16,9 +17,9 @@ from watersmeet.bind.joins import bind_join
 from watersmeet.bind.nested_joins import in_parentheses, is_nested, refuse_alias, refuse_repeated, repeated
 from watersmeet.bind.ordering import bind_ordering
 from watersmeet.bind.outputs import output_columns, refuse_clauses
-from watersmeet.bind.ranking import bind_ranking, is_ranked, limit_of, rank_name
+from watersmeet.bind.over import bind_over, finished, has_window_functions, limit_of, rank_names
 from watersmeet.bind.results import inner_emit, results_of
-from watersmeet.bind.rewriting import distinct, finished, of_sides, with_mark
+from watersmeet.bind.rewriting import distinct, of_sides, with_mark
 from watersmeet.bind.scope import Relation, Scope
 from watersmeet.bind.subqueries import (
     Ctes,
@@ -65,7 +66,7 @@ def _settings(query: Query) -> QuerySettings:
 
 def is_inlined(node: exp.Expr) -> bool:
     """Whether a nested query only joins, so that it becomes a part of the query around it."""
-    if not isinstance(node, exp.Select) or is_aggregated(node) or is_ranked(node):
+    if not isinstance(node, exp.Select) or is_aggregated(node) or has_window_functions(node):
         return False
     return not node.args.get("distinct")
 
@@ -81,14 +82,19 @@ class _Statement:
 
     # -- queries ---------------------------------------------------------------------------------------------------
 
-    def query(self, node: exp.Expr, ctes: Ctes, *, inner: bool = False, limit: int | None = None) -> LogicalQuery:
-        """Resolve a SELECT, or a set operation; ``limit`` is that of its rank, from the query around it."""
+    def query(
+        self, node: exp.Expr, ctes: Ctes, *, inner: bool = False, limit: tuple[str, int] | None = None
+    ) -> LogicalQuery:
+        """Resolve a SELECT, or a set operation.
+
+        ``limit`` is what the query around it sets on a rank: the column's name in lower case, and the limit.
+        """
         ctes = {**ctes, **ctes_of(node)}
         if isinstance(node, exp.SetOperation):
             return self._set_operation(node, ctes, inner=inner)
         assert isinstance(node, exp.Select)
         node = with_windows_in_from(node)
-        if node.args.get("distinct") and (is_aggregated(node) or is_ranked(node)):
+        if node.args.get("distinct") and (is_aggregated(node) or has_window_functions(node)):
             plain = node.copy()
             plain.set("distinct", None)
             return distinct(self._over([self.query(plain, ctes, inner=True)], node, inner=inner))
@@ -96,22 +102,22 @@ class _Statement:
             return self._merged(node, ctes, below, inner=inner)
         binder = _Binder(self)
         bound = binder.select(node, None, ctes)
-        aggregation, ranking = None, None
+        aggregation, over = None, None
         if is_aggregated(node):
-            if is_ranked(node):
+            if has_window_functions(node):
                 raise UnsupportedError(
-                    "a rank over aggregates needs a subquery for the aggregates",
+                    "window functions over aggregates need a subquery for the aggregates",
                     hint="SELECT …, ROW_NUMBER() OVER (…) AS n FROM (SELECT … GROUP BY …)",
                     position=position_of(node),
                 )
             aggregation = _aggregation(node, bound, binder.names)
-        elif is_ranked(node):
-            ranking, bound.outputs, bound.filters = bind_ranking(
+        elif has_window_functions(node):
+            over, bound.outputs, bound.filters = bind_over(
                 node, bound.outputs, bound.scope, binder.names.columns, bound.filters, limit
             )
         ordering = bind_ordering(node.args.get("order"), bound.node, bound.outputs, bound.scope, binder.names)
         found = self._logical(node, binder, bound, ordering, inner=inner)
-        found = replace(found, aggregation=aggregation, ranking=ranking)
+        found = replace(found, aggregation=aggregation, over=over)
         return distinct(found) if node.args.get("distinct") else found
 
     def _logical(
@@ -166,9 +172,10 @@ class _Statement:
         outputs = tuple(output_columns(select, scope))
         return replace(below, outputs=outputs, filters=(*below.filters, *conditions), text=below.text)
 
-    def _limit(self, node: exp.Expr, condition: exp.Expr | None, alias: str) -> int | None:
-        name = rank_name(node) if isinstance(node, exp.Select) else None
-        return None if name is None else limit_of(condition, name, alias.lower())
+    def _limit(self, node: exp.Expr, condition: exp.Expr | None, alias: str) -> tuple[str, int] | None:
+        names = rank_names(node) if isinstance(node, exp.Select) else []
+        found = ((name, limit_of(condition, name, alias.lower())) for name in names)
+        return min(((name, limit) for name, limit in found if limit is not None), key=itemgetter(1), default=None)
 
     # -- results as inputs -----------------------------------------------------------------------------------------
 

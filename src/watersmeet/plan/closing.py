@@ -34,7 +34,7 @@ class Closing:
 
 
 def closing_of(query: LogicalQuery) -> Closing | None:
-    """The key that closes the groups of an aggregation, or the partitions of a ranking; None where they never close.
+    """The key that closes the groups of an aggregation, or the partitions of window functions; None where none does.
 
     Windows close them; an event time that is no bound of a window, only where EMIT FINAL asks for it.
     """
@@ -44,7 +44,7 @@ def closing_of(query: LogicalQuery) -> Closing | None:
 def _keys(query: LogicalQuery) -> Sequence[GroupKey]:
     if query.aggregation is not None:
         return query.aggregation.keys
-    return query.ranking.partition if query.ranking is not None else ()
+    return query.over.partition if query.over is not None else ()
 
 
 def closings_of(query: LogicalQuery) -> Iterator[Closing]:

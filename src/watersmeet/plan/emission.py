@@ -50,7 +50,8 @@ def decide_emission(query: LogicalQuery) -> Emission:
         return Emission(EmitMode.FINAL, "a row is final once its session has ended", None)
     mode, reason = _requested(query, unbounded) or _default(query, joins, is_bounded=not unbounded)
     limit = query.settings.join_max_buffered_bytes
-    if limit is None and (unbounded or any(waits_forever(join) for join in joins)):
+    keeps_all = query.over is not None and query.over.limit is None and closing_of(query) is None
+    if limit is None and (unbounded or keeps_all or any(waits_forever(join) for join in joins)):
         limit = DEFAULT_LIMIT
     _check_ordering(query, mode)
     _check_wait(query, mode)
@@ -107,8 +108,8 @@ def _default(query: LogicalQuery, joins: Sequence[Join], *, is_bounded: bool) ->
 
 
 def _default_above(query: LogicalQuery) -> tuple[EmitMode, str]:
-    """The same of an aggregation or a ranking."""
-    what = "an aggregate" if query.aggregation is not None else "a rank"
+    """The same of an aggregation, or of window functions."""
+    what = "an aggregate" if query.aggregation is not None else "a window function"
     if is_distinct(query):
         return EmitMode.FINAL, "a row is emitted when it first comes"
     if closing_of(query) is None:
@@ -211,7 +212,7 @@ def _never_final(query: LogicalQuery, position: Position | None) -> UnsupportedE
     if query.aggregation is not None:
         what = "an aggregate changes with every row of its group, and no key says when the last one has come"
     else:
-        what = "a rank changes with every row of its partition, and no key says when the last one has come"
+        what = "a window function changes with the rows of its partition, and no key says when the last one has come"
     return UnsupportedError(
         f"EMIT FINAL: {what}",
         hint=f"{'group' if query.aggregation is not None else 'partition'} by a window (TUMBLE, HOP, CUMULATE) or an"

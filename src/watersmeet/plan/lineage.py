@@ -18,7 +18,7 @@ from watersmeet.plan.passes.slide_joins import is_in_order
 def event_time_output(query: LogicalQuery) -> tuple[str, int, int] | None:
     """The first output column that is an input's event time: (name, input, lag behind the last frontier).
 
-    Of an aggregation or a ranking, it is the output that says when a group is final; of several, the latest one.
+    Of an aggregation or of window functions, it is the output that says when a group is final; of several, the latest.
     """
     if query.sessions is not None:
         ends = (each.name for each in query.outputs if each.expression.name == f"${WindowBound.END.value}")

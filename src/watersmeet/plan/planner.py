@@ -39,9 +39,9 @@ from watersmeet.plan.operators.interval import plan_interval
 from watersmeet.plan.operators.lookup import plan_lookup
 from watersmeet.plan.operators.multi_way import plan_multi_way
 from watersmeet.plan.operators.ordered import order_columns, plan_ordered, plan_ordered_source
+from watersmeet.plan.operators.over import plan_over
 from watersmeet.plan.operators.sessions import plan_sessions
 from watersmeet.plan.operators.sliding import plan_sliding, sliding_order
-from watersmeet.plan.operators.top_n import plan_top_n
 from watersmeet.plan.operators.upsert import lag_of_changes, plan_upsert
 from watersmeet.plan.passes import optimize
 from watersmeet.plan.passes.slide_joins import is_in_order
@@ -82,8 +82,8 @@ def _plan_alone(query: LogicalQuery, open_table: OpenTable) -> PhysicalPlan:
     needed = _result_columns(query, filters, sources)
     if query.aggregation is not None:
         operators.add_aggregation(query.aggregation)
-    elif query.ranking is not None:
-        operators.add_ranking(needed)
+    elif query.over is not None:
+        operators.add_over(needed)
     elif query.sessions is not None:
         operators.add_sessions(query.sessions, needed)
     elif query.ordering is not None:
@@ -157,12 +157,12 @@ class _Operators:
         feed = self._feed_of_rows(rows, planned.route, None if closing is None else closing.input)
         self.built += planned.operators(feed, len(self.built))
 
-    def add_ranking(self, needed: frozenset[str]) -> None:
-        """Add the operators of the query's tree, and after them the one that keeps the first rows."""
+    def add_over(self, needed: frozenset[str]) -> None:
+        """Add the operators of the query's tree, and after them the one that computes window functions."""
         closing = closing_of(self._query)
         dated_by = None if closing is None else closing.input
         rows = AggregateRows(self._query.root, self._sources, dated_by)
-        planned = plan_top_n(self._query, self._emission.mode, rows, needed)
+        planned = plan_over(self._query, self._emission.mode, rows, needed)
         self.built.append(planned.operator(self._feed_of_rows(rows, planned.route, dated_by)))
 
     def add_sessions(self, sessions: SessionWindows, needed: frozenset[str]) -> None:

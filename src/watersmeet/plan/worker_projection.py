@@ -30,13 +30,10 @@ def worker_projection(
     ``one_row_each`` a row must stay one.
     """
     windows = tuple(_window_columns(part.input, number, declared) for number in range(len(part.input.windows)))
-    if windows and part.input.stream.changes:
-        return None  # a bad change would be repeated
-    if one_row_each and not all(window.is_single for window in part.input.windows):
+    if windows and not _may_be_windowed(part.input, one_row_each=one_row_each):
         return None
-    for each in windows:
-        for name in each.names.values():
-            declared = declared.append(pa.field(name, each.type))
+    bounds = [pa.field(name, each.type) for each in windows for name in each.names.values()]
+    declared = pa.schema([*declared, *bounds])
     taken: list[tuple[str, str, pa.DataType]] = []
     computed: list[tuple[str, str, pa.DataType]] = []
     for name in part.carried:
@@ -84,6 +81,12 @@ def worker_projection(
         max_future=part.max_future,
         windows=windows,
     )
+
+
+def _may_be_windowed(input: Input, *, one_row_each: bool) -> bool:
+    """Whether rows may be repeated for each of their windows: a bad change would be, too."""
+    is_single = all(window.is_single for window in input.windows)
+    return not input.stream.changes and (is_single or not one_row_each)
 
 
 def _is_stored(name: str, declares_delta: bool, windows: Sequence[WindowColumns]) -> bool:

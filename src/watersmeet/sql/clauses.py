@@ -25,7 +25,7 @@ CLAUSE_ORDER = (
 BOUNDS = {"WITHIN": ("within", None), "GRACE": ("grace", "PERIOD"), "ALLOWED": ("lateness", "LATENESS")}
 AFTER_JOIN = (("within", "WITHIN"), ("grace", "GRACE PERIOD"), ("lateness", "ALLOWED LATENESS"))
 
-SELECT_CLAUSES = {"with_", "distinct", "expressions", "offset", *(arg for arg, _ in CLAUSE_ORDER)}
+SELECT_CLAUSES = {"with_", "qualify", "distinct", "expressions", "offset", *(arg for arg, _ in CLAUSE_ORDER)}
 SET_OPERATION_CLAUSES = {"with_", "this", "expression", "distinct", "order", "limit", "offset"}
 TABLE_CLAUSES = {"this", "db", "catalog", "alias", "version", "joins"}
 SUBQUERY_CLAUSES = {"this", "alias", "with_", "joins"}

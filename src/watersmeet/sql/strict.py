@@ -24,7 +24,7 @@ T = TypeVar("T")
 NEVER_ALIASES = frozenset({"EMIT", "SETTINGS", "WITHIN", "GRACE", "VERSIONED", "MATCH_CONDITION"})
 NULLS_CHOSEN: tuple[type[exp.Func], ...] = (exp.AnyValue, exp.First, exp.FirstValue, exp.Last, exp.LastValue)
 FOREIGN_CLAUSES = (
-    TokenType.MATCH_RECOGNIZE, TokenType.PREWHERE, TokenType.QUALIFY, TokenType.WINDOW, TokenType.FOR,
+    TokenType.MATCH_RECOGNIZE, TokenType.PREWHERE, TokenType.WINDOW, TokenType.FOR,
     TokenType.LOCK, TokenType.TABLE_SAMPLE, TokenType.USING, TokenType.CLUSTER_BY, TokenType.DISTRIBUTE_BY,
     TokenType.SORT_BY, TokenType.CONNECT_BY, TokenType.FETCH,
 )  # fmt: skip

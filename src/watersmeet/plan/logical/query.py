@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 
 from sqlglot import exp
 
@@ -65,31 +64,38 @@ class Aggregation:
     conditions: tuple[exp.Expr, ...]
 
 
-class RankFunction(Enum):
-    """How rows of a partition are numbered; the value is the name of the function in SQL."""
-
-    ROW_NUMBER = "row_number"
-    RANK = "rank"
-    DENSE_RANK = "dense_rank"
-
-
 @dataclass(frozen=True, slots=True)
-class Ranking:
-    """The first rows of each partition: those whose rank by the order ``by`` (expression, descending) is ``<= limit``.
+class OverCall:
+    """A window function; the SELECT list reads its value from the column ``name``, if it does (``shown``).
 
-    Rows are those that meet the ``conditions`` (WHERE). The SELECT list reads the rank from the column ``name``, if it
-    does (``shown``). Equal rows by ROW_NUMBER are numbered by their other columns.
+    ``call`` is DuckDB's, over arguments ``{0}``, ``{1}`` …; ``frame`` is its frame in SQL, and if it is ``tied``, rows
+    that the order does not tell apart are ordered by their other columns. ``text`` is the call as written.
     """
 
     name: str
-    function: RankFunction
-    partition: tuple[GroupKey, ...]
-    by: tuple[tuple[exp.Expr, bool], ...]
-    limit: int
+    call: str
+    arguments: tuple[exp.Expr, ...]
+    type: exp.DataType
+    frame: str
+    tied: bool
     shown: bool
-    conditions: tuple[exp.Expr, ...]
     text: str
     position: Position | None = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """Window functions over the rows of each ``partition``, in the order ``by`` (expression, descending).
+
+    Rows are those that meet the ``conditions`` (WHERE). With a ``limit`` on the first call, a rank, only rows up to it
+    are results.
+    """
+
+    partition: tuple[GroupKey, ...]
+    by: tuple[tuple[exp.Expr, bool], ...]
+    calls: tuple[OverCall, ...]
+    limit: int | None
+    conditions: tuple[exp.Expr, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +136,8 @@ class QueryText:
 class LogicalQuery:
     """A query with every name resolved; those in its subqueries are inputs of it (tree.py).
 
-    Over the rows of the tree stand an ``aggregation``, a ``ranking`` or ``sessions``, or none of them. ``filters`` are
-    conditions over the results: WHERE, or what is tested after aggregation or ranking, which then hold WHERE. Passes
+    Over the rows of the tree stand an ``aggregation``, functions ``over`` partitions or ``sessions``, or none of them.
+    ``filters`` are conditions over the results: WHERE, or what is tested after those, which then hold WHERE. Passes
     move WHERE down the tree as far as possible. A query that ``shares_stores`` with others has its joins in one
     operator, even if there is only one. The results of an ``inner`` query are the input of another.
     """
@@ -145,7 +151,7 @@ class LogicalQuery:
     settings: QuerySettings
     text: QueryText
     shares_stores: bool = False
-    ranking: Ranking | None = None
+    over: Over | None = None
     sessions: SessionWindows | None = None
     inner: bool = False
 
@@ -157,7 +163,7 @@ class LogicalQuery:
     @property
     def is_plain(self) -> bool:
         """Whether results are rows of the tree as they are."""
-        return self.aggregation is None and self.ranking is None and self.sessions is None
+        return self.aggregation is None and self.over is None and self.sessions is None
 
     @property
     def row_counting_input(self) -> Input | None:

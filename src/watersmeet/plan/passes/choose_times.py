@@ -104,7 +104,7 @@ def _conditions(query: LogicalQuery) -> Iterator[exp.Expr]:
     yield from query.filters
     for join in joins_of(query.root):
         yield from (*join.condition.residual, *join.where, *join.tests)
-    for above in (query.aggregation, query.ranking):
+    for above in (query.aggregation, query.over):
         if above is not None:
             yield from above.conditions
 

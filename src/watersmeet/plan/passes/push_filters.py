@@ -33,9 +33,9 @@ def push_filters(query: LogicalQuery) -> LogicalQuery:
     if query.aggregation is not None:
         root, left = _place_all(root, query.aggregation.conditions, query.columns)
         return replace(query, root=root, aggregation=replace(query.aggregation, conditions=left))
-    if query.ranking is not None:
-        root, left = _place_all(root, query.ranking.conditions, query.columns)
-        return replace(query, root=root, ranking=replace(query.ranking, conditions=left))
+    if query.over is not None:
+        root, left = _place_all(root, query.over.conditions, query.columns)
+        return replace(query, root=root, over=replace(query.over, conditions=left))
     if query.sessions is not None:
         return replace(query, root=root)
     root, left = _place_all(root, query.filters, query.columns)

@@ -1,11 +1,11 @@
-"""One step of the first rows of each partition, as DuckDB SQL over new and stored rows (kernel.py).
+"""One step of window functions over partitions, as DuckDB SQL over new and stored rows (kernel.py).
 
-arrived   = input rows that pass ``where``, with keys and order computed
+arrived   = input rows that pass ``where``, with keys, order and arguments computed
 before    = stored rows of the partitions that arrived rows are in
 after     = before, without those that arrived rows retract, + arrived rows
-append-only: those of a rank up to the limit alone
-emit      - rows of ``before`` up to the limit, + those of ``after``, without what is in both
-final: + rows up to the limit of all partitions with F before < end <= F
+            append-only, with a limit: those up to the limit alone
+emit      - ``before`` with its values, up to the limit, + the same of ``after``, without what is in both
+          final: + rows with their values, up to the limit, of all partitions with F before < end <= F
 store     + rows of ``after`` that were not stored, - rows of ``before`` that are not in ``after``
 """
 
@@ -23,14 +23,13 @@ from watersmeet.kernels.changelog.stored_rows import StoredRows
 from watersmeet.kernels.match import number_rows
 
 if TYPE_CHECKING:
-    from watersmeet.kernels.top_n.kernel import TopN
+    from watersmeet.kernels.over.kernel import Over, Value
 
 ROWS = "rows"
-_RANK = "$rank"
 _TABLES = ("arrived", "before", "after")
 
 
-def run(kernel: TopN, state: StateView, rows: pa.Table, first_rid: int, frontiers: StepFrontiers) -> StepResult:
+def run(kernel: Over, state: StateView, rows: pa.Table, first_rid: int, frontiers: StepFrontiers) -> StepResult:
     """Apply new and retracted rows."""
     step = _Step(kernel, state, state.register(number_rows(rows, first_rid)), frontiers)
     try:
@@ -43,7 +42,7 @@ def run(kernel: TopN, state: StateView, rows: pa.Table, first_rid: int, frontier
 class _Step:
     """One step over the tables ``arrived``, ``before`` and ``after``."""
 
-    kernel: TopN
+    kernel: Over
     state: StateView
     arriving: str
     frontiers: StepFrontiers
@@ -65,8 +64,9 @@ class _Step:
     def columns(self) -> str:
         """What is stored of a row, beside its time."""
         order = (name for name, _, _ in self.kernel.order)
+        arguments = (name for name, _ in self.kernel.arguments)
         hidden = (RID, ID) if self.kernel.changes else (RID,)
-        return _names((*self.keys, *order, *map(_kept, self.outputs), *hidden))
+        return _names((*self.keys, *order, *arguments, *map(_kept, self.outputs), *hidden))
 
     @property
     def low(self) -> int:
@@ -98,6 +98,7 @@ class _Step:
         kernel = self.kernel
         items = [f"{sql} AS {quote(name)}" for name, sql, _ in kernel.keys]
         items += [f"{sql} AS {quote(name)}" for name, sql, _ in kernel.order]
+        items += [f"{sql} AS {quote(name)}" for name, sql in kernel.arguments]
         items += [f"{sql} AS {quote(_kept(name))}" for name, sql in kernel.output]
         items.append(quote(RID))
         items += [quote(ID), quote(WEIGHT)] if kernel.changes else []
@@ -124,63 +125,75 @@ class _Step:
         columns = f"{self.columns}, {quote(TIME)}"
         if not self.kernel.changes:
             rows = f"SELECT {columns} FROM before UNION ALL SELECT {columns} FROM arrived"
-            return f"SELECT {columns} FROM ({self.ranked(f'({rows})')}) WHERE {quote(_RANK)} <= {self.kernel.limit}"
+            return f"SELECT {columns} FROM ({self.with_values(f'({rows})')})"
         gone = f"SELECT {quote(ID)} FROM arrived WHERE {quote(WEIGHT)} < 0"
         return (
             f"SELECT {columns} FROM before WHERE {quote(ID)} IS NULL OR {quote(ID)} NOT IN ({gone}) "
             f"UNION ALL SELECT {columns} FROM arrived WHERE {quote(WEIGHT)} > 0"
         )
 
-    def ranked(self, rows: str) -> str:
-        """Return SQL for rows with their rank in their partition."""
+    def with_values(self, rows: str) -> str:
+        """Return SQL for rows with their values, up to the limit."""
+        values = [f"{self.over(value)} AS {quote(value.name)}" for value in self.kernel.values]
+        found = f"SELECT {', '.join(('*', *values))} FROM {rows}"
+        if self.kernel.limit is None:
+            return found
+        name, limit = self.kernel.limit
+        return f"SELECT * FROM ({found}) WHERE {quote(name)} <= {limit}"
+
+    def over(self, value: Value) -> str:
+        """Return SQL for a value of each row."""
         order = [
             f"{quote(name)} {'DESC NULLS LAST' if descending else 'ASC NULLS FIRST'}"
             for name, _, descending in self.kernel.order
         ]
-        if self.kernel.rank.name == "ROW_NUMBER":
-            order += [f"{quote(_kept(name))} NULLS FIRST" for name in self.outputs] + [quote(RID)]
+        if value.tied and order:
+            kept = (*(name for name, _ in self.kernel.arguments), *map(_kept, self.outputs))
+            order += [f"{quote(name)} NULLS FIRST" for name in kept] + [quote(RID)]
         by = f"PARTITION BY {_names(self.keys)} " if self.keys else ""
-        number = f"{self.kernel.rank.value}() OVER ({by}ORDER BY {', '.join(order)})"
-        return f"SELECT *, CAST({number} AS BIGINT) AS {quote(_RANK)} FROM {rows}"
-
-    def first(self, rows: str) -> str:
-        """Return SQL for the first rows of each partition."""
-        return f"SELECT * FROM ({self.ranked(rows)}) WHERE {quote(_RANK)} <= {self.kernel.limit}"
+        in_order = f"ORDER BY {', '.join(order)} " if order else ""
+        return value.call.format(over=f"OVER ({by}{in_order}{value.frame})")
 
     # -- results ---------------------------------------------------------------------------------------------------
 
     def emitted(self, rows: str, weight: int | None) -> str:
         """Return SQL for rows as results."""
         items = [f"{quote(_kept(name))} AS {quote(name)}" for name in self.outputs]
-        if self.kernel.shown is not None:
-            items.append(f"{quote(_RANK)} AS {quote(self.kernel.shown)}")
+        items += map(quote, self.kernel.shown)
         if weight is not None:
             items.append(f"CAST({weight} AS TINYINT) AS {quote(WEIGHT)}")
         if self.kernel.gives_ids:
-            version = f" || ':' || {quote(_RANK)}" if self.kernel.shown is not None else ""
-            items.append(f"CAST({quote(RID)} AS VARCHAR){version} AS {quote(ID)}")
+            items.append(f"{self.id_of_row()} AS {quote(ID)}")
         return f"SELECT {', '.join(items)} FROM {rows}"
 
+    def id_of_row(self) -> str:
+        """Return SQL for the name of a result: its row, and the values that it is shown with."""
+        row = f"CAST({quote(RID)} AS VARCHAR)"
+        if not self.kernel.shown:
+            return row
+        values = ", ".join(f"v{number} := {quote(name)}" for number, name in enumerate(self.kernel.shown))
+        return f"{row} || ':' || md5(CAST(struct_pack({values}) AS VARCHAR))"
+
     def difference(self) -> str:
-        """Return SQL for the changes of the first rows."""
-        same = (RID, _RANK) if self.kernel.shown is not None else (RID,)
+        """Return SQL for the changes of the results."""
+        same = (RID, *self.kernel.shown)
         parts = []
         for rows, others, weight in (("was", "now", -1), ("now", "was", 1)):
-            equal = " AND ".join(f"o.{quote(name)} = r.{quote(name)}" for name in same)
+            equal = " AND ".join(f"o.{quote(name)} IS NOT DISTINCT FROM r.{quote(name)}" for name in same)
             only = f"(SELECT * FROM {rows} AS r WHERE NOT EXISTS (SELECT 1 FROM {others} AS o WHERE {equal}))"
             parts.append(self.emitted(only, weight))
-        was, now = self.first("before"), self.first("after")
+        was, now = self.with_values("before"), self.with_values("after")
         return f"WITH was AS MATERIALIZED ({was}), now AS MATERIALIZED ({now}) {' UNION ALL '.join(parts)}"
 
     def ended(self) -> str:
-        """Return SQL for the first rows of the partitions that end."""
+        """Return SQL for the results of the partitions that end."""
         low, high, time = self.low_stored, self.frontiers.after, quote(TIME)
         columns = f"{self.columns}, {time}"
         parts = [f"SELECT {columns} FROM after WHERE {time} BETWEEN {low} AND {high}"]
         if (stored := self.stored.between(low, high)) is not None:
             untouched = f"{quote(RID)} NOT IN (SELECT {quote(RID)} FROM before)"
             parts.append(f"SELECT {columns} FROM {stored} AS s WHERE {untouched}")
-        return self.emitted(f"({self.first('(' + ' UNION ALL '.join(parts) + ')')})", None)
+        return self.emitted(f"({self.with_values('(' + ' UNION ALL '.join(parts) + ')')})", None)
 
     # -- state -----------------------------------------------------------------------------------------------------
 

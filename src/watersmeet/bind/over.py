@@ -1,0 +1,209 @@
+"""Window functions in the SELECT list or in QUALIFY: ranks, with or without a limit, and functions over a frame."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from watersmeet.bind.aggregate_functions import check_comparable
+from watersmeet.bind.scope import Scope
+from watersmeet.bind.window_functions import call_of, is_rank
+from watersmeet.errors import BindError, UnsupportedError
+from watersmeet.expressions.positions import position_of
+from watersmeet.expressions.text import plain_sql
+from watersmeet.expressions.type_groups import NESTED
+from watersmeet.plan.logical.certain_types import certain_type
+from watersmeet.plan.logical.conditions import conjuncts
+from watersmeet.plan.logical.key_types import type_of
+from watersmeet.plan.logical.query import GroupKey, LogicalQuery, OutputColumn, Over, OverCall
+from watersmeet.plan.logical.tree import InputColumn
+
+_MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
+    exp.GT: exp.LT,
+    exp.GTE: exp.LTE,
+    exp.LT: exp.GT,
+    exp.LTE: exp.GTE,
+    exp.EQ: exp.EQ,
+}
+
+
+def has_window_functions(select: exp.Select) -> bool:
+    """Whether a select computes something over partitions."""
+    return bool(select.args.get("qualify")) or any(item.find(exp.Window) for item in select.expressions)
+
+
+def rank_names(select: exp.Select) -> list[str]:
+    """The output columns that are ranks, in lower case."""
+    found = (item for item in select.expressions if isinstance(item.unalias(), exp.Window))
+    return [str(item.alias_or_name).lower() for item in found if is_rank(item.unalias())]
+
+
+def limit_of(conditions: exp.Expr | None, rank: str, alias: str = "") -> int | None:
+    """The limit that a condition sets on the rank column of a relation: ``n <= 3``, ``n < 4`` or ``n = 1``."""
+    limits = []
+    for term in conjuncts(conditions):
+        kind, one, other = type(term), term.args.get("this"), term.args.get("expression")
+        if isinstance(one, exp.Literal):
+            kind, one, other = _MIRRORED.get(kind, kind), other, one
+        is_column = isinstance(one, exp.Column) and one.name.lower() == rank and one.table.lower() in ("", alias)
+        if not is_column or not isinstance(other, exp.Literal) or not other.is_int:
+            continue
+        if kind in (exp.LTE, exp.EQ):
+            limits.append(int(other.name))
+        elif kind is exp.LT:
+            limits.append(int(other.name) - 1)
+    return min(limits, default=None)
+
+
+def bind_over(
+    select: exp.Select,
+    outputs: Sequence[OutputColumn],
+    scope: Scope,
+    columns: Mapping[str, InputColumn],
+    conditions: Sequence[exp.Expr],
+    limit: tuple[str, int] | None,
+) -> tuple[Over, list[OutputColumn], list[exp.Expr]]:
+    """The window functions of a select, its outputs over their values, and the conditions of QUALIFY over them.
+
+    ``outputs`` are its columns with all names resolved, and ``conditions`` those of WHERE.  ``limit`` is what the query
+    around it sets on a rank: the output's name in lower case, and the limit.
+
+    Raises ``UnsupportedError`` for functions and frames that are not supported, and for several partitions or orders;
+    ``BindError`` for types that do not fit.
+    """
+    qualify = select.args.get("qualify")
+    tests = [] if qualify is None else [_qualified(term, select, scope) for term in conjuncts(qualify.this)]
+    calls: list[tuple[exp.Window, OverCall]] = []
+    for window in _windows([*(each.expression for each in outputs), *tests]):
+        if all(window != known for known, _ in calls):
+            calls.append((window, call_of(window, f"$v{len(calls)}", columns)))
+    first = calls[0][0]
+    for window, call in calls:
+        if _place(window) != _place(first):
+            raise UnsupportedError(
+                f"{call.text}: the window functions of a query have one PARTITION BY and one ORDER BY",
+                detail=f"the first is {plain_sql(first)}",
+                hint="compute it in a subquery",
+                position=call.position,
+            )
+
+    def valued(expression: exp.Expr) -> exp.Expr:
+        def replace_call(node: exp.Expr) -> exp.Expr:
+            if not isinstance(node, exp.Window):
+                return node
+            call = next(call for window, call in calls if window == node)
+            return exp.column(exp.to_identifier(call.name, quoted=True))
+
+        found: exp.Expr = expression.copy().transform(replace_call, copy=False)
+        return found
+
+    filters = [valued(each) for each in tests]
+    shown = [OutputColumn(each.name, valued(each.expression), each.renamed_from) for each in outputs]
+    over = Over(
+        tuple(_partition(first, columns)),
+        tuple(_order(first, columns)),
+        tuple(call for _, call in calls),
+        None,
+        tuple(conditions),
+    )
+    found = (
+        [] if limit is None else [(each.expression.name, limit[1]) for each in shown if each.name.lower() == limit[0]]
+    )
+    for window, call in calls:
+        if is_rank(window) and (own := limit_of(exp.and_(*filters) if filters else None, call.name)) is not None:
+            found.append((call.name, own))
+    return _limited(over, found), shown, filters
+
+
+def finished(query: LogicalQuery) -> LogicalQuery:
+    """The query; values are shown only if something but the comparison of a rank with its limit reads them."""
+    over = query.over
+    if over is None:
+        return query
+    filters = tuple(each for each in query.filters if not _is_limit(each, over))
+    read = [*(column.expression for column in query.outputs), *filters]
+    names = {column.name for each in read for column in each.find_all(exp.Column)}
+    calls = tuple(
+        replace(call, shown=call.name in names)
+        for number, call in enumerate(over.calls)
+        if call.name in names or (number == 0 and over.limit is not None)
+    )
+    return replace(query, over=replace(over, calls=calls), filters=filters)
+
+
+def _limited(over: Over, limits: Sequence[tuple[str, int]]) -> Over:
+    """The functions with the rank that has a limit first."""
+    if not limits:
+        return over
+    name, limit = min(limits, key=lambda each: each[1])
+    first = next(call for call in over.calls if call.name == name)
+    if limit < 1:
+        raise BindError(f"the limit of {first.text} is at least 1", position=first.position)
+    return replace(over, calls=(first, *(call for call in over.calls if call is not first)), limit=limit)
+
+
+def _is_limit(condition: exp.Expr, over: Over) -> bool:
+    """Whether all ranks up to the limit meet a condition on the rank alone, because it says just that."""
+    if over.limit is None or limit_of(condition, over.calls[0].name) != over.limit:
+        return False
+    return not isinstance(condition, exp.EQ) or over.limit == 1
+
+
+def _windows(expressions: Sequence[exp.Expr]) -> Iterator[exp.Window]:
+    for expression in expressions:
+        yield from expression.find_all(exp.Window)
+
+
+def _place(window: exp.Window) -> tuple[object, ...]:
+    return (*(window.args.get("partition_by") or ()), window.args.get("order"))
+
+
+def _qualified(term: exp.Expr, select: exp.Select, scope: Scope) -> exp.Expr:
+    """A term of QUALIFY, in which names may be aliases of the SELECT list."""
+    aliases: dict[str, exp.Expr] = {
+        item.alias.lower(): item.this for item in select.expressions if isinstance(item, exp.Alias)
+    }
+
+    def named(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Column) and not node.table and node.name.lower() in aliases:
+            return aliases[node.name.lower()].copy()
+        return node
+
+    found: exp.Expr = term.copy().transform(named, copy=False)
+    return scope.substitute(found)
+
+
+def _partition(window: exp.Window, columns: Mapping[str, InputColumn]) -> Iterator[GroupKey]:
+    for place, expression in enumerate(window.args.get("partition_by") or ()):
+        kind = certain_type(expression, columns)
+        position = position_of(expression) or position_of(window)
+        if kind is None:
+            raise BindError(
+                f"PARTITION BY: the type of {plain_sql(expression)} is not known here",
+                hint="CAST it",
+                position=position,
+            )
+        check_comparable(kind, f"PARTITION BY {plain_sql(expression)}", position)
+        yield GroupKey(f"$p{place}", expression.unnest(), kind)
+
+
+def _order(window: exp.Window, columns: Mapping[str, InputColumn]) -> Iterator[tuple[exp.Expr, bool]]:
+    order = window.args.get("order")
+    for term in order.expressions if order is not None else ():
+        descending = bool(term.args.get("desc"))
+        if bool(term.args.get("nulls_first")) == descending:
+            raise UnsupportedError(
+                "ORDER BY sorts NULLs first in ascending order, last in descending order",
+                hint="leave out NULLS FIRST and NULLS LAST",
+                position=position_of(term),
+            )
+        kind = type_of(term.this, columns)
+        if kind.is_type(*NESTED):
+            raise UnsupportedError(
+                f"ORDER BY {plain_sql(term.this)}: values of type {kind.sql('spark')} are in no order",
+                hint="order by a field or an element of it",
+                position=position_of(term.this) or position_of(window),
+            )
+        yield term.this, descending

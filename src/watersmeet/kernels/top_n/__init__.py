@@ -1,1 +1,0 @@
-"""The first rows of each partition, over append-only streams and changelogs: the kernel, and its steps."""

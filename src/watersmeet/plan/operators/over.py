@@ -1,0 +1,166 @@
+"""Window functions over partitions, planned: what orders rows, how their bucket is chosen, and the operator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from sqlglot import exp
+
+from watersmeet.engine.keys import HashedKeys, KeyColumn
+from watersmeet.expressions.arrow_types import arrow_type
+from watersmeet.expressions.event_time import span_text
+from watersmeet.expressions.text import plain_sql
+from watersmeet.kernels.aggregate.functions import same_float
+from watersmeet.kernels.api import EmitMode, quote
+from watersmeet.kernels.over.kernel import Over as OverKernel
+from watersmeet.kernels.over.kernel import Value
+from watersmeet.plan.aggregate_rows import AggregateRows
+from watersmeet.plan.closing import Closing, closing_of
+from watersmeet.plan.logical.key_types import type_of
+from watersmeet.plan.logical.query import LogicalQuery, Over, OverCall
+from watersmeet.plan.operators.aggregate import end_sql
+from watersmeet.plan.physical_plan import Feed, PhysicalOperator, PhysicalPlan
+from watersmeet.settings.query_settings import QuerySettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverOperator(PhysicalOperator):
+    """Keeps the first rows of each partition, or all of them."""
+
+    kernel: OverKernel
+    over: Over
+    closing: Closing | None = None
+
+    @property
+    def takes_pieces(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def passes_any_time(self) -> bool:
+        """Where no partition ever ends."""
+        return self.closing is None
+
+    @property
+    def added_types(self) -> Mapping[str, pa.DataType]:
+        """The values."""
+        return {value.name: value.type for value in self.kernel.values}
+
+    def is_hybrid(self, settings: QuerySettings) -> bool:
+        """As the setting for aggregates says."""
+        return settings.default_hash_table == "hybrid"
+
+    def explain(self, plan: PhysicalPlan) -> Iterator[str]:
+        """The partition, the order and what is kept."""
+        over = self.over
+        partition = ", ".join(plain_sql(key.expression) for key in over.partition)
+        by = ", ".join(plain_sql(term) + (" DESC" if descending else "") for term, descending in over.by)
+        where = f"of each {partition}" if partition else "of all rows"
+        mode = "EMIT FINAL: when a partition has ended" if self.kernel.final else "EMIT CHANGELOG"
+        buckets = "one bucket" if self.single_bucket else "by hash of the partition"
+        if over.limit is not None:
+            kind = over.calls[0].call.partition("(")[2].partition("(")[0].upper()
+            yield f"{self.name}: the first {over.limit} rows {where} by {by} ({kind}), {mode}, {buckets}"
+        else:
+            yield f"{self.name}: window functions {where}{f' by {by}' if by else ''}, {mode}, {buckets}"
+        for call in over.calls[0 if over.limit is None else 1 :]:
+            yield f"  computes {call.text}"
+        for condition in over.conditions:
+            yield f"  filter before: {plain_sql(condition)}"
+        all_kept = over.limit is None or self.kernel.changes
+        kept = "all rows not retracted" if all_kept else "the first rows of each partition"
+        yield f"  state: {kept}; kept until {self._until()}"
+        if not self.kernel.final:
+            causes = [] if over.limit is None else ["it is displaced"]
+            causes += ["a value of it changes"] if self.kernel.shown else []
+            yield f"  a row is retracted (-1) when {' or '.join(causes)}"
+
+    def _until(self) -> str:
+        if self.closing is None:
+            return "the end of input"
+        key, after = plain_sql(self.closing.key.expression), self.closing.before_end
+        end = f"{key} + {span_text(after, self.closing.unit)}" if after else key
+        return f"the end of the partition <= frontier ({end})"
+
+
+@dataclass(frozen=True, slots=True)
+class OverPlan:
+    """Window functions over the columns that travel; ``route`` are the hash columns that choose a row's bucket."""
+
+    over: Over
+    closing: Closing | None
+    kernel: OverKernel
+    route: tuple[str, ...]
+    hashed: HashedKeys
+
+    def operator(self, feed: Feed) -> OverOperator:
+        """The operator over ``feed``."""
+        kernel = replace(self.kernel, changes=feed.changelog)
+        return OverOperator(
+            name="over" if self.over.limit is None else "top_n",
+            kernel=kernel,
+            feeds=(feed,),
+            routed_by=(self.route,),
+            hashed=(self.hashed,),
+            output=(*(name for name, _ in kernel.output), *kernel.shown),
+            single_bucket=not self.route,
+            weighted=not kernel.final,
+            gives_ids=kernel.gives_ids,
+            over=self.over,
+            closing=self.closing,
+        )
+
+
+def plan_over(query: LogicalQuery, mode: EmitMode, rows: AggregateRows, needed: frozenset[str]) -> OverPlan:
+    """How window functions are computed over ``rows``; ``needed`` are the columns of the results.
+
+    Raises ``UnsupportedError`` for what reads several streams and can be computed neither at a source nor by DuckDB.
+    """
+    over = query.over
+    assert over is not None
+    closing = closing_of(query)
+    keys = []
+    for key in over.partition:
+        kind = arrow_type(key.type)
+        keys.append((key.name, same_float(rows.sql(key.expression, key.type), kind), kind))
+    order = []
+    for place, (term, descending) in enumerate(over.by):
+        kind = type_of(term, rows.sources.columns)
+        order.append((f"$o{place}", same_float(rows.sql(term, kind), arrow_type(kind)), descending))
+    arguments: dict[str, str] = {}
+    values = tuple(_value(call, arguments, rows) for call in over.calls)
+    made = {call.name for call in over.calls}
+    output = tuple((name, rows.column(name)) for name in sorted(needed - made))
+    conditions = [rows.sql(condition, exp.DataType.build("BOOLEAN")) for condition in over.conditions]
+    final = mode is EmitMode.FINAL
+    hashes = rows.hashed("$h_partition", [key.expression for key in over.partition]) if keys else {}
+    hashed = tuple(
+        tuple(KeyColumn((keys[place][0],), arrow_type(kind)) for place, kind in parts) for parts in hashes.values()
+    )
+    kernel = OverKernel(
+        keys=tuple(keys),
+        order=tuple(order),
+        arguments=tuple((name, sql) for sql, name in arguments.items()),
+        values=values,
+        output=output,
+        shown=tuple(call.name for call in over.calls if call.shown),
+        limit=None if over.limit is None else (over.calls[0].name, over.limit),
+        where=" AND ".join(conditions) or None,
+        end=None if closing is None else end_sql(closing),
+        final=final,
+        gives_ids=query.inner and not final,
+    )
+    return OverPlan(over, closing, kernel, tuple(hashes), hashed)
+
+
+def _value(call: OverCall, arguments: dict[str, str], rows: AggregateRows) -> Value:
+    """A value over kept columns; those of its arguments are added to ``arguments``, by their SQL."""
+    names = []
+    for argument in call.arguments:
+        kind = type_of(argument, rows.sources.columns)
+        sql = same_float(rows.sql(argument, kind), arrow_type(kind))
+        names.append(quote(arguments.setdefault(sql, f"$v{len(arguments)}_of")))
+    sql = call.call.format(*names, over="{over}")
+    return Value(call.name, sql, arrow_type(call.type), call.frame, call.tied)
