@@ -24,7 +24,8 @@ def bind_condition(term: exp.Expr, scope: Scope) -> exp.Expr:
     """Resolve a condition; ``UnsupportedError`` if it contains a subquery or an aggregate."""
     for nested in term.find_all(exp.Select):
         raise UnsupportedError(
-            "a subquery is allowed here only as [NOT] EXISTS or [NOT] IN, combined by AND, OR and NOT",
+            "a subquery is allowed here only as a value in WHERE, or as [NOT] EXISTS or [NOT] IN, combined by AND, OR"
+            " and NOT",
             position=position_of(nested),
         )
     for aggregate in term.find_all(exp.AggFunc):

@@ -33,13 +33,6 @@ def refuse_clauses(select: exp.Select) -> None:
                 hint="do this on the join's result as a Spark DataFrame",
                 position=position_of(first) or position_of(select),
             )
-    for item in select.expressions:
-        for node in item.find_all(exp.Select):
-            raise UnsupportedError(
-                "a subquery in the SELECT list over streams is not supported",
-                hint="do this on the join's result as a Spark DataFrame",
-                position=position_of(node),
-            )
 
 
 def output_columns(select: exp.Select, scope: Scope) -> list[OutputColumn]:

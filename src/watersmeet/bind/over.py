@@ -31,7 +31,10 @@ _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
 
 def has_window_functions(select: exp.Select) -> bool:
     """Whether a select computes something over partitions."""
-    return bool(select.args.get("qualify")) or any(item.find(exp.Window) for item in select.expressions)
+    if select.args.get("qualify"):
+        return True
+    own = (node for item in select.expressions for node in item.walk(prune=lambda each: isinstance(each, exp.Select)))
+    return any(isinstance(node, exp.Window) for node in own)
 
 
 def rank_names(select: exp.Select) -> list[str]:

@@ -20,6 +20,7 @@ from watersmeet.bind.outputs import output_columns, refuse_clauses
 from watersmeet.bind.over import bind_over, finished, has_window_functions, limit_of, rank_names
 from watersmeet.bind.results import inner_emit, results_of
 from watersmeet.bind.rewriting import distinct, of_sides, with_mark
+from watersmeet.bind.scalars import ALIAS, VALUE, scalar_subqueries, value_of
 from watersmeet.bind.scope import Relation, Scope
 from watersmeet.bind.subqueries import (
     Ctes,
@@ -150,7 +151,8 @@ class _Statement:
         if start is None or select.args.get("joins") or select.args.get("order") or not is_inlined(select):
             return None
         where = select.args.get("where")
-        if where is not None and where.find(exp.Select) is not None:
+        parts = [*select.expressions, *([where] if where is not None else [])]
+        if any(part.find(exp.Select) is not None for part in parts):
             return None
         below = nested_query(start.this, ctes)
         if below is None or is_inlined(below):
@@ -302,6 +304,7 @@ class _Binder:
         ctes = {**ctes, **ctes_of(select)}
         scope = Scope(outer=outer)
         node = self._from(select, scope, ctes)
+        select, node = self._with_scalars(select, node, scope, ctes)
         where = select.args.get("where")
         terms = list(where_terms(where.this if where else None))
         conditions = [_any(bind_condition(each, scope) for each in term.conditions) for term in terms if not term.test]
@@ -312,6 +315,23 @@ class _Binder:
                 alternative = bind_alternative(term.conditions, scope, self.names.columns)
                 node = self._semi_join(node, term.test, alternative, scope, ctes)
         return _Bound(node, scope, output_columns(select, scope), conditions)
+
+    def _with_scalars(self, select: exp.Select, node: Node, scope: Scope, ctes: Ctes) -> tuple[exp.Select, Node]:
+        """The select with columns in place of its scalar subqueries, and the tree that has these columns."""
+        where = select.args.get("where")
+        parts = [*select.expressions, *([where] if where is not None else [])]
+        if not any(True for part in parts for _ in scalar_subqueries(part)):
+            return select, node
+        select = select.copy()
+        where = select.args.get("where")
+        found = [each for part in (*select.expressions, where) for each in scalar_subqueries(part)]
+        for number, subquery in enumerate(found):
+            leaf, relation = self.statement.results(subquery.this, "", ctes, None, self.names)
+            (value,) = relation.columns.values()
+            scope.relations.append(Relation(f"{ALIAS}{number}", {}, {VALUE: value}))
+            node = Join(node, leaf, JoinKind.INNER, position=position_of(subquery.this))
+            subquery.replace(value_of(number))
+        return select, node
 
     def _from(self, select: exp.Select, scope: Scope, ctes: Ctes) -> Node:
         start = select.args.get("from_") or select.args.get("from")

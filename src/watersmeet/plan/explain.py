@@ -12,10 +12,11 @@ from textwrap import indent
 
 from sqlglot import exp
 
-from watersmeet.columns import TP_TIME
+from watersmeet.columns import ID, TP_TIME, WEIGHT
 from watersmeet.expressions.event_time import span_text
 from watersmeet.expressions.text import plain_sql
 from watersmeet.plan.explain_phrases import plain_name
+from watersmeet.plan.explain_tree import drawn_tree
 from watersmeet.plan.join_limits import explain_limits
 from watersmeet.plan.logical.query import Aggregation
 from watersmeet.plan.logical.tree import joins_of, leaves_of
@@ -40,7 +41,7 @@ def explain_set(plan: PhysicalPlan, targets: Sequence[str], counters: Mapping[st
 def _set_lines(plan: PhysicalPlan, targets: Sequence[str], counters: Mapping[str, int]) -> Iterator[str]:
     (operator,) = plan.operators
     assert isinstance(operator, SharedOperator)
-    yield _with_definitions(chain(_common_lines(plan), operator.explain(plan)), plan)
+    yield _with_definitions(chain(_common_lines(plan), _source_lines(plan), operator.explain(plan)), plan)
     yield from _statistics_lines(operator, counters)
     for number, (query, target) in enumerate(zip(plan.queries, targets, strict=True)):
         yield f"query {number + 1}, into {target}; EMIT {query.emission.mode.value}: {query.emission.reason}"
@@ -71,8 +72,21 @@ def _computed(plan: PhysicalPlan) -> Iterator[tuple[str, str]]:
 
 def _lines(plan: PhysicalPlan, counters: Mapping[str, int]) -> Iterator[str]:
     yield f"EMIT {plan.emission.mode.value}: {plan.emission.reason}"
+    if plan.operators_below:
+        yield from indent("\n".join(drawn_tree(plan)), "  ").splitlines()
     yield from _common_lines(plan)
-    for operator in plan.operators:
+    yield from _query_lines(plan, counters)
+
+
+def _query_lines(plan: PhysicalPlan, counters: Mapping[str, int]) -> Iterator[str]:
+    """The sources of a query and its operators, after the queries whose results it reads."""
+    for part in plan.own_inputs:
+        for branch in part.branches:
+            below = branch.plan
+            yield f"query for {part.input.alias}, EMIT {below.emission.mode.value}: {below.emission.reason}"
+            yield from indent("\n".join(_query_lines(below, counters)), "  ").splitlines()
+    yield from _source_lines(plan)
+    for operator in plan.own_operators:
         yield from operator.explain(plan)
         yield from _statistics_lines(operator, counters)
         yield from operator.explain_run(plan, counters)
@@ -80,12 +94,14 @@ def _lines(plan: PhysicalPlan, counters: Mapping[str, int]) -> Iterator[str]:
 
 
 def _common_lines(plan: PhysicalPlan) -> Iterator[str]:
-    """The limit of the state, the settings and the sources."""
-    query, emission = plan.query, plan.emission
-    yield from explain_limits(query.settings, emission)
-    yield from _settings_lines(query.settings)
+    """The limit of the state, and the settings."""
+    yield from explain_limits(plan.query.settings, plan.emission)
+    yield from _settings_lines(plan.query.settings)
+
+
+def _source_lines(plan: PhysicalPlan) -> Iterator[str]:
     feeds = {feed.source: feed for operator in plan.operators for feed in operator.feeds}
-    for number, part in enumerate(plan.inputs):
+    for number, part in enumerate(plan.own_inputs, plan.inputs_below):
         yield from _input_lines(part, any_time=feeds[number].lag is None)
 
 
@@ -150,8 +166,18 @@ def _input_lines(part: PhysicalInput, *, any_time: bool) -> Iterator[str]:
     input = part.input
     time = input.time
     origin = "declared" if time.declared else "by its name" if time.column != TP_TIME else "arrival"
-    yield f"source {input.alias} ({input.stream.name}, {input.stream.connector})"
     unit = input.time.unit
+    if input.results is not None:
+        changes = "a changelog" if input.changes else "rows that are final"
+        yield f"source {input.alias}: results of the query above, {changes}"
+        if not input.is_timed:
+            yield f"  no event time; carries {_carried(part)}"
+            return
+    else:
+        yield f"source {input.alias} ({input.stream.name}, {input.stream.connector})"
+    for window in input.windows:
+        each = "a row for each of its" if not window.is_single else "rows with their"
+        yield f"  {each} {window.text(unit)}"
     delay = f"delay {span_text(time.delay, unit)}, grace {span_text(part.grace.period, unit)}"
     if part.grace.lateness:
         delay += f", allowed lateness {span_text(part.grace.lateness, unit)}"
@@ -171,7 +197,13 @@ def _input_lines(part: PhysicalInput, *, any_time: bool) -> Iterator[str]:
         yield f"  filter before packing: {plain_sql(part.keep)}"
     if part.passes is not None:
         yield f"  filter of the newest rows: {plain_sql(part.computed[part.passes])}"
-    yield f"  carries {', '.join(plain_name(name) for name in part.carried) or 'its event time only'}"
+    yield f"  carries {_carried(part)}"
+
+
+def _carried(part: PhysicalInput) -> str:
+    """The columns of an input that travel, without those that only Watersmeet reads."""
+    names = [name for name in part.carried if name not in (WEIGHT, ID) and name not in part.hashes]
+    return ", ".join(map(plain_name, names)) or "its event time only"
 
 
 def _filter_line(condition: exp.Expr, aggregation: Aggregation | None) -> str:
