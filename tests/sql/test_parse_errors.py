@@ -391,7 +391,7 @@ CASES: dict[str, tuple[str, str]] = {
     "emit nothing": (
         "SELECT a FROM t EMIT",
         (
-            "found the end of the statement, expected FINAL or CHANGELOG after EMIT (line 1, column 21)\n"
+            "found the end of the statement, expected FINAL, CHANGELOG or EVERY after EMIT (line 1, column 21)\n"
             "1 | SELECT a FROM t EMIT\n"
             "  |                     ^"
         ),
@@ -399,7 +399,7 @@ CASES: dict[str, tuple[str, str]] = {
     "emit changes": (
         "SELECT a FROM t EMIT CHANGES",
         (
-            "found 'CHANGES', expected FINAL or CHANGELOG after EMIT (line 1, column 22)\n"
+            "found 'CHANGES', expected FINAL, CHANGELOG or EVERY after EMIT (line 1, column 22)\n"
             "1 | SELECT a FROM t EMIT CHANGES\n"
             "  |                      ^^^^^^^\n"
             "hint: did you mean CHANGELOG?"

@@ -7,6 +7,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from watersmeet.errors import Position
 from watersmeet.expressions.positions import token_position
+from watersmeet.expressions.times import interval_micros
 from watersmeet.kernels.api import EmitMode
 from watersmeet.sql.clauses import BOUNDS, clauses_after, refuse_foreign_clauses, refuse_lost_parts
 from watersmeet.sql.dialect import QueryParser
@@ -37,13 +38,15 @@ class PartsParser(QueryParser):
         if not isinstance(tree, (exp.Select, exp.SetOperation)):
             raise self.failures.syntax(f"found {self.failures.found(start)}, expected a query", start)
         emit, emit_token = None, None
+        every: str | None = None
         settings: dict[str, SettingValue] | None = None
         settings_positions: dict[str, Position] = {}
         while True:
             token = self._curr
             if self.take("EMIT"):
                 self.once("EMIT", token, emit)
-                emit, emit_token = self._emit_mode(), token
+                emit_token, every = token, self._every()
+                emit = self._emit_mode() if every is None else EmitMode.CHANGELOG
             elif self.take("SETTINGS"):
                 self.once("SETTINGS", token, settings)
                 settings = self.settings(settings_positions)
@@ -51,6 +54,10 @@ class PartsParser(QueryParser):
                 break
         if self._curr:
             self._reject_rest(tree, emit is not None, settings is not None)
+        if every is not None:
+            if "trigger" in (settings or {}):
+                raise self.failures.syntax("EMIT EVERY sets the trigger; SETTINGS has it too", emit_token)
+            settings = {**(settings or {}), "trigger": every}
         self.limit_depth(tree, start)
         refuse_foreign_clauses(tree, self.failures)
         refuse_lost_parts(tree, self.failures)
@@ -78,11 +85,21 @@ class PartsParser(QueryParser):
                 is_chain = isinstance(node, exp.And | exp.Or) and type(part) is type(node)
                 left.append((part, depth if is_chain else depth + 1))
 
+    def _every(self) -> str | None:
+        """Parse EVERY and its interval; return it as a duration, or None if another mode follows."""
+        if not self.take("EVERY"):
+            return None
+        start = self._curr
+        micros = interval_micros(self.clause_interval("EMIT EVERY"))
+        if micros < 1_000:
+            raise self.failures.syntax("EMIT EVERY takes an interval of a millisecond or more", start)
+        return f"{micros // 1_000} milliseconds"
+
     def _emit_mode(self) -> EmitMode:
         for mode in EmitMode:
             if self.take(mode.name):
                 return mode
-        raise self.unexpected([mode.name for mode in EmitMode], after="EMIT")
+        raise self.unexpected([*(mode.name for mode in EmitMode), "EVERY"], after="EMIT")
 
     def _reject_rest(self, tree: exp.Expr, has_emit: bool, has_settings: bool) -> None:
         """Raise the error for the first token after the query: what can follow, and what was probably meant."""
