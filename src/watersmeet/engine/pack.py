@@ -58,6 +58,10 @@ class Packer:
         """Yield frames of the rows."""
         return _pack_rows(rows, self.spec, self.hot_keys.keys, self._task)
 
+    def observe(self, part: str, frontier: int) -> None:
+        """Note a frontier that the sender of the rows reports, beside them."""
+        _raise_to(self._task.frontiers, part, frontier)
+
     def finish(self) -> Iterator[Frame]:
         """Yield marks: the task's frontiers to every bucket, its report to the first; nothing if there were no rows.
 

@@ -7,7 +7,7 @@ columns for which Spark and DuckDB are known to agree are computed here (plan/wo
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import cache
@@ -112,9 +112,13 @@ def _internal_times(times: pa.ChunkedArray, scale: int) -> pa.ChunkedArray:
 
 def _computed(rows: pa.Table, spec: Projection) -> dict[str, pa.ChunkedArray]:
     """Return computed columns and the filter, evaluated by DuckDB."""
-    items = [f"CAST({sql} AS {_DUCKDB[kind]}) AS {quote(name)}" for name, sql, kind in spec.computed]
-    if spec.keep is not None:
-        items.append(f'{spec.keep} AS "$keep"')
+    keep = [] if spec.keep is None else [("$keep", spec.keep, pa.bool_())]
+    return evaluated(rows, [*spec.computed, *keep])
+
+
+def evaluated(rows: pa.Table, columns: Sequence[tuple[str, str, pa.DataType]]) -> dict[str, pa.ChunkedArray]:
+    """Return columns over rows by their names; each is (name, DuckDB SQL, one of ``COMPUTED_TYPES``)."""
+    items = [f"CAST({sql} AS {_DUCKDB[kind]}) AS {quote(name)}" for name, sql, kind in columns]
     if not items:
         return {}
     connection = _connection()

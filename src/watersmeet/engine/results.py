@@ -1,16 +1,19 @@
-"""The frames of an operator as rows of another one's input."""
+"""The frames of an operator as rows of another one's input, or as frames for it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from watersmeet.columns import PACKED
+from watersmeet.columns import ID, PACKED, STORED_FRONTIER, WEIGHT
 from watersmeet.engine.frames import Frame, FrameKind, decode_table, to_record_batch
+from watersmeet.engine.pack import Packer
+from watersmeet.engine.projection import Projection, evaluated, project
 from watersmeet.engine.unpack import FRONTIER
-from watersmeet.kernels.api import NEVER
+from watersmeet.kernels.api import NEVER, shift
 
 
 def rows_with_frontiers(frames: Iterable[Frame], schema: pa.Schema, bucket: int) -> Iterator[pa.RecordBatch]:
@@ -30,3 +33,68 @@ def rows_with_frontiers(frames: Iterable[Frame], schema: pa.Schema, bucket: int)
             whole = to_record_batch([replace(frame, bucket=bucket)]).to_struct_array()
             nothing = [pa.nulls(1, field.type) for field in list(schema)[:-1]]
             yield pa.RecordBatch.from_arrays([*nothing, whole], schema=schema)
+
+
+@dataclass(frozen=True, slots=True)
+class ResultProjection:
+    """How the results of a query become rows of an input, computed in the worker (plan/worker_results.py).
+
+    - ``times``: (name, name of the internal event time, type, units of ``$t`` in one of the type) of event times that
+      the SELECT list reads.
+    - ``taken`` and ``computed``: the SELECT list, (column of the input, column of the results or DuckDB SQL, type).
+    - ``where``: what is tested on the results, in DuckDB's SQL.
+    - ``part``: the query, as a sender of frontiers; ``lag``: how far event times lie behind them.
+    - ``no_time``: the column that stands for the event time of results that have none.
+    - ``rows``: from the input's columns to what is packed.
+
+    If the input is ``weighted``, its rows have weights and names, and the latter begin with ``prefix``.
+    """
+
+    times: tuple[tuple[str, str, pa.DataType, int], ...]
+    taken: tuple[tuple[str, str, pa.DataType], ...]
+    computed: tuple[tuple[str, str, pa.DataType], ...]
+    where: str | None
+    part: str
+    lag: int
+    no_time: str | None
+    weighted: bool
+    prefix: str
+    rows: Projection
+
+
+def packed_results(
+    frames: Iterable[Frame], projection: ResultProjection, packer: Packer, bucket: int
+) -> Iterator[Frame]:
+    """Yield frames for the operator that reads the results; frames that are no rows go to a ``bucket`` of it."""
+    for frame in frames:
+        if frame.kind is FrameKind.ROWS:
+            rows = project(_input_rows(decode_table(frame.payload), projection), projection.rows)
+            assert rows is not None  # results have no bad rows
+            yield from packer.pack(rows)
+        elif frame.kind is FrameKind.MARK:
+            if frame.frontier != NEVER:
+                packer.observe(projection.part, shift(frame.frontier, -projection.lag))
+        else:
+            yield replace(frame, bucket=bucket)
+
+
+def _input_rows(results: pa.Table, projection: ResultProjection) -> pa.Table:
+    """Return the rows of an input, with the columns that its projection reads."""
+    for name, internal, kind, scale in projection.times:
+        times = results[internal]
+        results = results.append_column(name, (times if scale == 1 else pc.divide(times, scale)).cast(kind))
+    if projection.where is not None:
+        kept = evaluated(results, [("kept", projection.where, pa.bool_())])["kept"]
+        results = results.filter(pc.fill_null(kept, False))
+    made = evaluated(results, projection.computed)
+    columns = {name: results[source].cast(kind) for name, source, kind in projection.taken} | made
+    count = results.num_rows
+    if projection.no_time is not None:
+        columns[projection.no_time] = pa.chunked_array([pa.array([0] * count, pa.timestamp("us", tz="UTC"))])
+    if projection.weighted:
+        names = results.column_names
+        columns[WEIGHT] = results[WEIGHT] if WEIGHT in names else pa.chunked_array([pa.array([1] * count, pa.int8())])
+        ids = results[ID] if ID in names else pa.chunked_array([pa.nulls(count, pa.string())])
+        columns[ID] = pc.binary_join_element_wise(projection.prefix, ids, "") if projection.prefix else ids
+    columns[STORED_FRONTIER] = pa.chunked_array([pa.nulls(count, pa.int64())])
+    return pa.table(columns)

@@ -41,7 +41,7 @@ from watersmeet.runtime.metrics import METRICS, RESULTS, observed_counters, rows
 from watersmeet.runtime.process_folder import new_folder
 from watersmeet.runtime.processor import OperatorProcessor
 from watersmeet.runtime.real_time.tails import LiveRecords
-from watersmeet.runtime.results import empty_results, parts_of_results, source_of_results
+from watersmeet.runtime.results import empty_results, parts_of_results, repacked, source_of_results
 from watersmeet.runtime.select_list import select_items, with_hidden_columns
 from watersmeet.runtime.source_columns import source_columns
 from watersmeet.runtime.worker_records import RecordSource, RestTask, decoded_in_workers
@@ -136,6 +136,8 @@ def build(
                 return _by_workers(part, source, schemas[number], task) or frame.mapInArrow(task.run, FRAME_DDL)
             below = [branch.operator for branch in part.branches]
             frames, outputs = [results[each] for each in below], [operators[each].output for each in below]
+            if (by_workers := repacked(part, frames, outputs, schemas[number], task)) is not None:
+                return by_workers
             frame = source_of_results(part, frames, outputs, exchange, task.spec.buckets[0])
             source = Source(frame, parts_of_results(part), stores_frontier=True)
             return projected(part, source, plan.keeps_late).mapInArrow(RestTask(task).run, FRAME_DDL)

@@ -1,5 +1,9 @@
 """The results of operators as the rows of another operator's input.
 
+    frames of an operator ─ unpack, SELECT list, project, pack (a worker) ─ frames
+
+Where only Spark can compute the SELECT list or what is packed:
+
     frames of an operator ─ unpack ─ SELECT list (Spark) ─┐
     frames of another one ─ unpack ─ SELECT list (Spark) ─┴─ union ─ project (Spark) ─ pack ─ frames
 
@@ -19,14 +23,15 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from watersmeet.columns import ID, PACKED, PART, SEQUENCE, STORED_FRONTIER, TP_DELTA, WEIGHT, spark_name
-from watersmeet.engine.frames import FRAME_SCHEMA
-from watersmeet.engine.results import rows_with_frontiers
+from watersmeet.engine.frames import FRAME_DDL, FRAME_SCHEMA
+from watersmeet.engine.results import ResultProjection, packed_results, rows_with_frontiers
 from watersmeet.engine.unpack import FRONTIER
 from watersmeet.kernels.api import FOREVER
 from watersmeet.plan.physical_plan import Branch, PhysicalInput
+from watersmeet.plan.worker_results import result_projection
 from watersmeet.runtime.exchange import Exchange
 from watersmeet.runtime.select_list import select_items, with_hidden_columns
-from watersmeet.runtime.worker_tasks import worker_task
+from watersmeet.runtime.worker_tasks import PackTask, worker_task
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,37 @@ class ResultTask:
         """The columns of what ``run`` yields."""
         hidden = [pa.field(FRONTIER, pa.int64()), pa.field(PACKED, pa.struct(list(FRAME_SCHEMA)))]
         return pa.schema([*self.schema, *hidden])
+
+
+@dataclass(frozen=True, slots=True)
+class RepackTask:
+    """Turns the frames of an operator into those for the operator that reads its results."""
+
+    projection: ResultProjection
+    packing: PackTask
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Frames for that operator."""
+        with worker_task():
+            packer, exchange = self.packing.packer(), self.packing.exchange
+            bucket = self.packing.spec.buckets[0]
+            for batch in batches:
+                for frame in packed_results(exchange.receive(batch), self.projection, packer, bucket):
+                    yield exchange.send([frame])
+            for frame in packer.finish():
+                yield exchange.send([frame])
+
+
+def repacked(
+    part: PhysicalInput, frames: list[DataFrame], outputs: list[pa.Schema], carried: pa.Schema, packing: PackTask
+) -> DataFrame | None:
+    """Frames of the results of a part's branches, made by workers alone; None where Spark must compute something."""
+    projections = [result_projection(part, number, output, carried) for number, output in enumerate(outputs)]
+    if any(each is None for each in projections):
+        return None
+    tasks = [RepackTask(each, packing) for each in projections if each is not None]
+    found = [frame.mapInArrow(task.run, FRAME_DDL) for frame, task in zip(frames, tasks, strict=True)]
+    return reduce(DataFrame.unionAll, found)
 
 
 def parts_of_results(part: PhysicalInput) -> tuple[str, ...]:
