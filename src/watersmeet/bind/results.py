@@ -44,11 +44,8 @@ class _Described:
     ends: bool = False
 
 
-def results_of(queries: Sequence[LogicalQuery], name: str) -> tuple[StreamDef, Results, dict[str, int]]:
+def results_of(queries: Sequence[LogicalQuery], name: str) -> tuple[StreamDef, Results]:
     """The results of queries, with the columns of the first; the others have as many, of types that fit.
-
-    The third value are the columns that lie a fixed time after the event time, and how long, in units of internal
-    event time: of the bounds of a window, one is the event time.
 
     Raises ``BindError`` for columns whose type is not known, or that do not fit together.
     """
@@ -83,19 +80,21 @@ def results_of(queries: Sequence[LogicalQuery], name: str) -> tuple[StreamDef, R
         has_watermark=True,
     )
     weighted, ends = any(each.weighted for each in described), all(each.ends for each in described)
-    results = Results(tuple(queries), weighted, lags, ends)
-    return stream, results, _fixed_distances(queries[0], time[0]) if time is not None and len(queries) == 1 else {}
+    distances = _distances(queries[0], time[0]) if time is not None and len(queries) == 1 else {}
+    return stream, Results(tuple(queries), weighted, lags, ends, distances)
 
 
-def _fixed_distances(query: LogicalQuery, time: str) -> dict[str, int]:
-    """The outputs that are other bounds of the window of which the output ``time`` is one."""
+def _distances(query: LogicalQuery, time: str) -> dict[str, int]:
+    """The outputs that are other bounds of the window of which the output ``time`` is one: how long after it."""
+    optimized = optimize(query)
     names = {each.expression.name: each.name for each in query.outputs if isinstance(each.expression, exp.Column)}
-    bounds = {}
-    for closing in closings_of(optimize(query)):
+    bounds: dict[str, tuple[int, object, int]] = {}  # by output: input, window, how far before the end
+    for closing in closings_of(optimized):
         known = query.columns[closing.key.expression.name]
-        window = query.inputs[known.input].window_of(known.column)
-        if window is not None and closing.key.name in names and not window[0].grows:
-            bounds[names[closing.key.name]] = (known.input, window[0], closing.before_end)
+        input = query.inputs[known.input]
+        window = input.window_of(known.column)
+        if closing.key.name in names and (window is None or not window[0].grows):
+            bounds[names[closing.key.name]] = (input.index, window and window[0], closing.before_end)
     if time not in bounds:
         return {}
     *same, before_end = bounds[time]

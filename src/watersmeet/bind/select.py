@@ -37,7 +37,6 @@ from watersmeet.errors import ConfigError, UnsupportedError
 from watersmeet.expressions.nodes import WindowTable
 from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.text import plain_sql
-from watersmeet.expressions.times import time_after
 from watersmeet.expressions.windows import WindowBound
 from watersmeet.kernels.api import JoinKind
 from watersmeet.plan.logical.conditions import conjuncts, inputs_of
@@ -78,6 +77,7 @@ class _Statement:
     def __init__(self, query: Query, streams: Streams, settings: QuerySettings) -> None:
         self.streams = streams
         self.aliases: set[str] = set()
+        self._bound: dict[tuple[int, tuple[str, int] | None], list[LogicalQuery]] = {}
         self._query = query
         self._settings = settings
 
@@ -185,25 +185,27 @@ class _Statement:
         self, node: exp.Expr, alias: str, ctes: Ctes, condition: exp.Expr | None, names: Inputs
     ) -> tuple[Leaf, Relation]:
         """Resolve a query whose results are an input of another, which tests them by a condition."""
-        limit = self._limit(node, condition, alias)
-        if isinstance(node, exp.SetOperation) and _is_union_all(node):
-            queries = [self.query(each, {**ctes, **ctes_of(node)}, inner=True) for each in _branches(node)]
-        else:
-            queries = [self.query(node, ctes, inner=True, limit=limit)]
+        key = (id(node), self._limit(node, condition, alias))  # a name of WITH that is used twice is one query
+        if key not in self._bound:
+            self._bound[key] = self._queries(node, ctes, key[1])
+        return self.add_results(self._bound[key], alias, node, names)
+
+    def _queries(self, node: exp.Expr, ctes: Ctes, limit: tuple[str, int] | None) -> list[LogicalQuery]:
+        """The queries whose results are those of a nested one."""
         refuse_inner_order(node)
-        return self.add_results(queries, alias, node, names)
+        if isinstance(node, exp.SetOperation) and _is_union_all(node):
+            found = [self.query(each, {**ctes, **ctes_of(node)}, inner=True) for each in _branches(node)]
+        else:
+            found = [self.query(node, ctes, inner=True, limit=limit)]
+        return [finished(each) for each in found]
 
     def add_results(
         self, queries: Sequence[LogicalQuery], alias: str, node: exp.Expr, names: Inputs
     ) -> tuple[Leaf, Relation]:
         """Make the results of queries an input."""
-        queries = [finished(each) for each in queries]
         name = alias or ("union" if len(queries) > 1 else "subquery")
-        stream, results, distances = results_of(queries, name)
-        leaf, relation = names.add_results(stream, results, name, position_of(node))
-        for column, distance in distances.items():
-            relation.columns[column] = time_after(relation.columns[stream.time_column], distance, stream.time_unit)
-        return leaf, relation
+        stream, results = results_of(queries, name)
+        return names.add_results(stream, results, name, position_of(node))
 
     def sessions(self, table: WindowTable, source: exp.Expr, ctes: Ctes, names: Inputs) -> tuple[Leaf, Relation]:
         """Resolve SESSION: a query of its own, which adds the bounds of sessions to the rows of a relation."""
@@ -224,7 +226,7 @@ class _Statement:
     def _over(self, queries: Sequence[LogicalQuery], node: exp.Expr, *, inner: bool) -> LogicalQuery:
         """The query that returns all results of queries."""
         binder = _Binder(self)
-        leaf, relation = self.add_results(queries, "", node, binder.names)
+        leaf, relation = self.add_results([finished(each) for each in queries], "", node, binder.names)
         outputs = [OutputColumn(name, expression) for name, expression in relation.columns.items()]
         order = node.args.get("order")
         ordering = bind_ordering(order, leaf, outputs, Scope([relation]), binder.names) if order else None

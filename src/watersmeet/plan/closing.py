@@ -60,5 +60,7 @@ def closings_of(query: LogicalQuery) -> Iterator[Closing]:
         unit = input.time.unit
         if (window := input.window_of(known.column)) is not None:
             yield Closing(key, input.index, unit, window[0].before_end(window[1], unit))
-        elif input.is_time(known.column) and (input.is_windowed or query.text.emit is EmitMode.FINAL):
-            yield Closing(key, input.index, unit, unit.scale if unit.is_integer else 1)
+        elif input.is_windowed or query.text.emit is EmitMode.FINAL:
+            distance = input.distance_of(known.column)
+            if distance is not None:
+                yield Closing(key, input.index, unit, (unit.scale if unit.is_integer else 1) - distance)

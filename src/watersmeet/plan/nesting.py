@@ -1,27 +1,40 @@
 """Queries over the results of queries, as one plan: their inputs and operators in the order in which rows pass them.
 
-inputs      those of the queries below, then this query's own      an own input may have branches: operators below
-operators   the same; those of a query below have its alias before their names
+    inputs      those of the queries below, then this query's own      an own input may have branches: operators below
+    operators   the same; those of a query below have its alias before their names
+
+A query whose results several others read is there once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
 from watersmeet.plan.physical_plan import Branch, Feed, PhysicalInput, PhysicalOperator, PhysicalPlan
 
 
-def without_unread_columns(plan: PhysicalPlan) -> PhysicalPlan:
-    """The plan; the queries below select only those columns that it reads."""
-    return replace(plan, inputs=tuple(map(_with_read_columns, plan.inputs)))
+@dataclass(frozen=True, slots=True, eq=False)
+class PlannedQuery:
+    """The plan of a query alone, and by its inputs' indexes the queries whose results these are."""
+
+    plan: PhysicalPlan
+    below: Mapping[int, Sequence[PlannedQuery]]
 
 
-def _with_read_columns(part: PhysicalInput) -> PhysicalInput:
+def without_unread_columns(plan: PhysicalPlan, uses: Mapping[int, int]) -> PhysicalPlan:
+    """The plan; the queries below select only those columns that it reads.
+
+    ``uses`` says how often the results of a query are read, by its ``id``: those that others read too stay whole.
+    """
+    return replace(plan, inputs=tuple(_with_read_columns(part, uses) for part in plan.inputs))
+
+
+def _with_read_columns(part: PhysicalInput, uses: Mapping[int, int]) -> PhysicalInput:
     input = part.input
-    if input.results is None:
+    if input.results is None or any(uses[id(query)] > 1 for query in input.results.queries):
         return part
     read = _read(part)
     places = [place for place, column in enumerate(input.stream.columns) if column.name in read]
@@ -40,54 +53,57 @@ def _read(part: PhysicalInput) -> set[str]:
     return {part.input.declared(name) for name in (*names, *part.carried)} | {part.input.time.column}
 
 
-def nested(plan: PhysicalPlan, below: Mapping[int, Sequence[PhysicalPlan]]) -> PhysicalPlan:
-    """The plan of a query together with the plans of those whose results are its inputs, by the inputs' indexes."""
-    if not below:
-        return plan
-    inputs: list[PhysicalInput] = []
-    operators: list[PhysicalOperator] = []
-    branches: dict[int, list[Branch]] = {}
-    limits = [plan.emission.max_state_bytes]
-    tables = list(plan.tables)
-    for part in plan.inputs:
-        results = part.input.results
-        if results is None:
-            continue
-        plans = below[part.input.index]
-        for number, each in enumerate(plans):
-            suffix = f"_{number + 1}" if len(plans) > 1 else ""
-            each = _named(each, f"{part.input.alias}{suffix}")
-            operators_before, inputs_before = len(operators), len(inputs)
-            inputs += _shifted_inputs(each.inputs, operators_before)
-            operators += _shifted(each.operators, inputs_before, operators_before)
-            lag = None if results.lags is None else results.lags[number]
-            branches.setdefault(part.input.index, []).append(Branch(each, len(operators) - 1, lag))
-            limits.append(each.emission.max_state_bytes)
-            tables += each.tables
-    own = [replace(part, branches=tuple(branches.get(part.input.index, ()))) for part in plan.inputs]
+def nested(planned: PlannedQuery) -> PhysicalPlan:
+    """The plan of a query together with those whose results it reads."""
+    if not planned.below:
+        return planned.plan
+    whole = _Whole()
+    plan, _ = whole.place(planned, "")
+    limits = (each.emission.max_state_bytes for each in whole.plans)
     return replace(
         plan,
         emission=replace(plan.emission, max_state_bytes=next((each for each in limits if each is not None), None)),
-        inputs=(*inputs, *own),
-        operators=(*operators, *_shifted(plan.operators, len(inputs), len(operators))),
-        tables=tuple(tables),
-        inputs_below=len(inputs),
-        operators_below=len(operators),
+        inputs=tuple(whole.inputs),
+        operators=tuple(whole.operators),
+        tables=tuple(table for each in whole.plans for table in each.tables),
+        inputs_below=len(whole.inputs) - len(plan.inputs),
+        operators_below=len(whole.operators) - len(plan.operators),
     )
 
 
-def _shifted_inputs(inputs: Sequence[PhysicalInput], operators: int) -> list[PhysicalInput]:
-    return [
-        replace(part, branches=tuple(replace(each, operator=each.operator + operators) for each in part.branches))
-        for part in inputs
-    ]
+@dataclass(slots=True)
+class _Whole:
+    """The queries placed so far, each after those below it."""
 
+    plans: list[PhysicalPlan] = field(default_factory=list)
+    inputs: list[PhysicalInput] = field(default_factory=list)
+    operators: list[PhysicalOperator] = field(default_factory=list)
+    _placed: dict[PlannedQuery, tuple[PhysicalPlan, int]] = field(default_factory=dict)
 
-def _named(plan: PhysicalPlan, alias: str) -> PhysicalPlan:
-    """The plan with an alias before the names of its own operators."""
-    below = plan.operators_below
-    own = (replace(each, name=f"{alias}_{each.name}") for each in plan.own_operators)
-    return replace(plan, operators=(*plan.operators[:below], *own))
+    def place(self, planned: PlannedQuery, alias: str) -> tuple[PhysicalPlan, int]:
+        """Place a query, unless it is; return its plan alone, and the number of its last operator in the whole."""
+        if planned not in self._placed:
+            plan = planned.plan
+            own = tuple(replace(part, branches=self._branches(planned, part)) for part in plan.inputs)
+            prefix = f"{alias}_" if alias else ""
+            named = tuple(replace(each, name=f"{prefix}{each.name}") for each in plan.operators)
+            plan = replace(plan, inputs=own, operators=named)
+            self.operators += _shifted(named, len(self.inputs), len(self.operators))
+            self.inputs += own
+            self.plans.append(plan)
+            self._placed[planned] = (plan, len(self.operators) - 1)
+        return self._placed[planned]
+
+    def _branches(self, planned: PlannedQuery, part: PhysicalInput) -> tuple[Branch, ...]:
+        results, below = part.input.results, planned.below.get(part.input.index, ())
+        if results is None:
+            return ()
+        found = []
+        for number, each in enumerate(below):
+            suffix = f"_{number + 1}" if len(below) > 1 else ""
+            lag = None if results.lags is None else results.lags[number]
+            found.append(Branch(*self.place(each, f"{part.input.alias}{suffix}"), lag))
+        return tuple(found)
 
 
 def _shifted(operators: Sequence[PhysicalOperator], inputs: int, before: int) -> list[PhysicalOperator]:

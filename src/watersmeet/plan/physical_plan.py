@@ -231,9 +231,13 @@ class PhysicalPlan:
     @property
     def nested(self) -> Iterator[PhysicalPlan]:
         """The queries whose results are read, then the query itself."""
+        seen: set[int] = set()
         for part in self.own_inputs:
             for branch in part.branches:
-                yield from branch.plan.nested
+                for plan in branch.plan.nested:
+                    if id(plan) not in seen:
+                        seen.add(id(plan))
+                        yield plan
         yield self
 
     @property

@@ -11,7 +11,8 @@ This module runs nothing and knows no kernel.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 
 from sqlglot import exp
 
@@ -30,7 +31,7 @@ from watersmeet.plan.logical.lags import lag_of, latest_lag
 from watersmeet.plan.logical.query import Aggregation, LogicalQuery, SessionWindows
 from watersmeet.plan.logical.tree import NO_GRACE, Join, Leaf, Node, changing
 from watersmeet.plan.max_future import check_max_future
-from watersmeet.plan.nesting import nested, without_unread_columns
+from watersmeet.plan.nesting import PlannedQuery, nested, without_unread_columns
 from watersmeet.plan.operators.aggregate import emits_of, plan_aggregation
 from watersmeet.plan.operators.asof import feed_of_versions, plan_asof
 from watersmeet.plan.operators.changelog import changes_of, plan_changelog
@@ -57,13 +58,30 @@ def physical_plan(bound: LogicalQuery, open_table: OpenTable) -> PhysicalPlan:
     for a condition across sides that neither the kernel nor Spark may evaluate there, and ``ConfigError`` for options
     of a table and for settings that apply to nothing.
     """
-    plan = without_unread_columns(_plan_alone(optimize(bound), open_table))
-    below = {
-        part.input.index: [physical_plan(each, open_table) for each in part.input.results.queries]
-        for part in plan.inputs
-        if part.input.results is not None
-    }
-    return nested(plan, below)
+    uses = Counter(map(id, _below(bound)))
+    known: dict[int, PlannedQuery] = {}
+
+    def planned(query: LogicalQuery) -> PlannedQuery:
+        if id(query) not in known:
+            plan = without_unread_columns(_plan_alone(optimize(query), open_table), uses)
+            below = {part.input.index: part.input.results.queries for part in plan.inputs if part.input.results}
+            known[id(query)] = PlannedQuery(plan, {index: tuple(map(planned, each)) for index, each in below.items()})
+        return known[id(query)]
+
+    return nested(planned(bound))
+
+
+def _below(query: LogicalQuery) -> Iterator[LogicalQuery]:
+    """The queries whose results a query reads, once for each time that it reads them, and those below them once."""
+    seen: set[int] = set()
+    left = [query]
+    while left:
+        for input in left.pop().inputs:
+            for each in input.results.queries if input.results is not None else ():
+                yield each
+                if id(each) not in seen:
+                    seen.add(id(each))
+                    left.append(each)
 
 
 def _plan_alone(query: LogicalQuery, open_table: OpenTable) -> PhysicalPlan:

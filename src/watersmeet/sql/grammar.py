@@ -1,7 +1,8 @@
 """The grammar of statements, with EMIT and SETTINGS at the end of queries.
 
 statement := query | CREATE ... | INSERT INTO ... | EXPLAIN statement | SHOW ... | DESCRIBE ... | DROP ... | STOP ...
-query     := select {EMIT (FINAL | CHANGELOG | EVERY interval) | SETTINGS key = value {, key = value}} | Spark's SQL over table(name)
+query     := select {EMIT (FINAL | CHANGELOG | EVERY interval) | SETTINGS key = value {, key = value}}
+           | Spark's SQL over table(name)
 create    := CREATE ([MUTABLE] STREAM | TABLE) [IF NOT EXISTS] name ['(' item {',' item} ')']
              {PRIMARY KEY (names) | WITH (key = value, ...) | SETTINGS ...} [AS query]
 item      := name type [PRIMARY KEY] | PRIMARY KEY (names) | WATERMARK FOR name AS name ['-' interval]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
+from watersmeet.expressions.times import time_after
 from watersmeet.plan.logical.time_bounds import TimeColumns
 from watersmeet.plan.logical.tree import Input, InputColumn
 
@@ -29,6 +30,21 @@ def conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
 def inputs_of(expression: exp.Expr, columns: Mapping[str, InputColumn]) -> frozenset[int]:
     """Return the inputs whose columns an expression reads."""
     return frozenset(columns[column.name].input for column in expression.find_all(exp.Column) if column.name in columns)
+
+
+def in_event_times(condition: exp.Expr, inputs: Sequence[Input], columns: Mapping[str, InputColumn]) -> exp.Expr:
+    """Return a condition in which columns that lie a fixed time after an event time are computed from that."""
+
+    def computed(node: exp.Expr) -> exp.Expr:
+        known = columns.get(node.name) if isinstance(node, exp.Column) else None
+        if known is None or not (distance := inputs[known.input].distance_of(known.column)):
+            return node
+        time = inputs[known.input].time
+        column = exp.column(exp.to_identifier(inputs[known.input].physical(time.column), quoted=True))
+        return exp.paren(time_after(column, distance, time.unit), copy=False)
+
+    found: exp.Expr = condition.copy().transform(computed, copy=False)
+    return found
 
 
 def time_columns(inputs: Sequence[Input], columns: Mapping[str, InputColumn]) -> TimeColumns:

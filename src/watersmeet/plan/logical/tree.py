@@ -34,13 +34,14 @@ class Results:
 
     If they are ``weighted``, they carry retractions.  ``lags``: by query, how far the event time of a result may lie
     behind the query's frontier; None where results have no event time.  ``ends``: it is the end of a window, or another
-    bound of it.
+    bound of it.  ``distances`` are the columns that lie a fixed time after it, and how long, in its internal units.
     """
 
     queries: tuple[LogicalQuery, ...]
     weighted: bool
     lags: tuple[int, ...] | None
     ends: bool = False
+    distances: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,12 @@ class Input:
     def is_timed(self) -> bool:
         """Whether its rows have an event time by which they may be late."""
         return self.results is None or self.results.lags is not None
+
+    def distance_of(self, column: str) -> int | None:
+        """How long after the event time a declared column lies, in internal units; None if that is not fixed."""
+        if self.is_time(column):
+            return 0
+        return None if self.results is None else self.results.distances.get(column)
 
     def window_of(self, column: str) -> tuple[Window, WindowBound] | None:
         """The window of which a column is a bound, and which; None for other columns."""

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.kernels.api import JoinKind
-from watersmeet.plan.logical.conditions import time_columns
+from watersmeet.plan.logical.conditions import in_event_times, time_columns
 from watersmeet.plan.logical.query import LogicalQuery
 from watersmeet.plan.logical.time_bounds import Bound, Differences, time_bounds
 from watersmeet.plan.logical.tree import Join, Leaf, Node, changing, nullable
@@ -84,7 +84,9 @@ class _Closing:
         """The bounds in a join's conditions, between times of one kind."""
         inputs = self.query.inputs
         for condition in join.condition.residual:
-            found = time_bounds(condition, time_columns(inputs, self.query.columns))
+            found = time_bounds(
+                in_event_times(condition, inputs, self.query.columns), time_columns(inputs, self.query.columns)
+            )
             if found is None or any(inputs[i].stream.outside for i in found[0]):
                 continue
             (i, j), interval = found

@@ -13,7 +13,7 @@ from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.windows import WindowBound
 from watersmeet.plan.across_sides import is_strict
 from watersmeet.plan.external_tables import can_be_asked, looked_up_key, table_of
-from watersmeet.plan.logical.conditions import inputs_of, time_columns
+from watersmeet.plan.logical.conditions import in_event_times, inputs_of, time_columns
 from watersmeet.plan.logical.key_types import common_key_type, type_of
 from watersmeet.plan.logical.time_bounds import Interval, time_bounds
 from watersmeet.plan.logical.tree import Input, InputColumn, Join, KeyPair, nullable
@@ -45,13 +45,15 @@ def split_conditions(join: Join, inputs: Sequence[Input], columns: Mapping[str, 
         key = None if join.null_aware else _as_key(condition, join, columns)
         if key is not None and table_of(join) is not None and not can_be_asked(key, condition, columns):
             key = None
-        found = time_bounds(condition, times)
+        found = time_bounds(in_event_times(condition, inputs, columns), times)
         if found is not None:
             _refuse_intervals(condition, [inputs[i] for i in found[0]])
         if found is not None and _across(found[0], left, right):
             (i, j), interval = found
             pair, interval = ((i, j), interval) if i in left else ((j, i), interval.negated())
             terms.bounds[pair] = terms.bounds.get(pair, Interval()).intersect(interval)
+            if key is not None and all(inputs[each].is_windowed for each in pair):
+                terms.keys.append(key)  # few windows are open at a time, so rows are spread by theirs
         elif key is not None and table_of(join) is None and _reads_table(key, inputs, columns):
             looked_up.append((key, condition))
         elif key is not None:
