@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from watersmeet.engine.bucket_sizes import SizeLog, allowance
 from watersmeet.engine.evicted_rows import evicted_rows
-from watersmeet.engine.frames import Frame
+from watersmeet.engine.frames import Frame, received_by
 from watersmeet.engine.frontiers import advance_frontiers
 from watersmeet.engine.hot_key_decision import decide_hot_keys
 from watersmeet.engine.hot_keys import HotKeyLog
@@ -107,7 +107,8 @@ class OpenBucket:
         """Yield results, each with the number of its query; at the end add the ``others``."""
         most = self._max_step_bytes if self._spec.takes_pieces else None
         self._log.batch = self._manifest.step + 1
-        for number, (piece, is_last) in enumerate(in_pieces(frames, most, self._spec.retracted_by)):
+        received = received_by(frames, self._spec.name)
+        for number, (piece, is_last) in enumerate(in_pieces(received, most, self._spec.retracted_by)):
             self._log.piece = number
             yield from self._take_step(piece, others, is_last=is_last)
 

@@ -3,7 +3,8 @@
 One Spark row of ``FRAME_SCHEMA`` carries thousands of rows as an Arrow IPC stream.  All rows of a ROWS frame go to one
 bucket and one input of the receiving operator; results of an operator that serves several queries have the query's
 number as their input.  COPIES are rows of hot keys that another bucket counts (hot_keys.py).
-SIDE and COUNTER frames are forwarded to the end of the query.  The ``kind`` defines the other fields:
+SIDE and COUNTER frames are forwarded to the end of the query, bundles to the operator that they name.  The ``kind``
+defines the other fields:
 
 ========== ============================================ ============================== ======================
 kind       payload                                      ``part``                       ``frontier``
@@ -14,7 +15,7 @@ MARK       the sending task's report, or empty          where the frontier comes
 CONTROL    JSON control event                           –                              –
 SIDE       late and quarantined rows (``SIDE_SCHEMA``)  –                              –
 COUNTER    counters by name, as JSON                    which bucket of which operator –
-BUNDLE     frames for one bucket (``FRAME_SCHEMA``)     –                              –
+BUNDLE     frames for one bucket (``FRAME_SCHEMA``)     the operator that they are for the bucket
 FILLER     empty                                        –                              –
 ========== ============================================ ============================== ======================
 
@@ -24,8 +25,8 @@ A shuffle of Spark does not keep the order of rows, and no result depends on the
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 import pyarrow as pa
@@ -165,6 +166,30 @@ def bundled(frames: Iterable[Frame], operator: int) -> Iterator[Frame]:
         by_bucket.setdefault(frame.bucket, []).append(frame)
     for bucket, of_bucket in by_bucket.items():
         yield Frame(bucket, operator, "", FrameKind.BUNDLE, 0, encode_table(to_record_batch(of_bucket)))
+
+
+def bundled_for(frames: Iterable[Frame], operator: str) -> Iterator[Frame]:
+    """Yield one frame per bucket with all frames for it, in order, to be passed on to an operator of that name."""
+    for bundle in bundled(frames, 0):
+        yield replace(bundle, part=operator, frontier=bundle.bucket)
+
+
+def received_by(frames: Iterable[Frame], operator: str) -> Iterator[Frame]:
+    """Yield frames; of a bundle for an operator of that name, those in it."""
+    for frame in frames:
+        if frame.kind is FrameKind.BUNDLE and frame.part == operator:
+            yield from unbundled(frame)
+        else:
+            yield frame
+
+
+def passed_on(frame: Frame, buckets: Sequence[int]) -> Frame:
+    """Return a frame of an earlier operator, addressed to the next one, which has these buckets.
+
+    A bundle stays in its own bucket where there is one of that number; other frames go to the first.
+    """
+    own = frame.frontier if frame.kind is FrameKind.BUNDLE else buckets[0]
+    return replace(frame, bucket=own if own in buckets else buckets[0])
 
 
 def filler(bucket: int) -> Frame:

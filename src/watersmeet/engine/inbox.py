@@ -28,7 +28,7 @@ class Inbox:
     marks: list[Frame]
     reports: list[tuple[int, PackReport]]  # (input, report of one packing task)
     controls: list[Frame]
-    passing: list[Frame]  # side rows and counters of earlier operators
+    passing: list[Frame]  # side rows and counters of earlier operators, and bundles for later ones
 
 
 def in_pieces(
@@ -110,7 +110,7 @@ def sort_inbox(spec: OperatorSpec, frames: Iterable[Frame]) -> Inbox:
                     inbox.reports.append((frame.input, PackReport.from_json(bytes(frame.payload))))
             case FrameKind.CONTROL:
                 inbox.controls.append(frame)
-            case FrameKind.SIDE | FrameKind.COUNTER:
+            case FrameKind.SIDE | FrameKind.COUNTER | FrameKind.BUNDLE:
                 inbox.passing.append(frame)
     for number, input in enumerate(spec.inputs):
         for tables, found in ((inbox.rows, rows[number]), (inbox.copies, copies[number])):

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.columns import TIME
-from watersmeet.engine.frames import Frame, counter_frame, mark_frame, row_frames, side_frame
+from watersmeet.engine.frames import Frame, counter_frame, mark_frame, passed_on, row_frames, side_frame
 from watersmeet.engine.routing import home_indexes, key_hashes, split_by_bucket
 from watersmeet.engine.specs import OperatorSpec
 from watersmeet.engine.step_times import STEP_TIME
@@ -41,7 +41,8 @@ class Outbox:
 
 def forwarded(spec: OperatorSpec, bucket: int, frames: Sequence[Frame]) -> list[Frame]:
     """Address frames of earlier operators to the next one."""
-    return [replace(frame, bucket=_next_bucket(spec, bucket)) for frame in frames]
+    buckets = spec.downstream.buckets if spec.downstream else (bucket,)
+    return [passed_on(frame, buckets) for frame in frames]
 
 
 def side_frames(spec: OperatorSpec, bucket: int, tables: Sequence[pa.Table]) -> list[Frame]:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.columns import ID, PACKED, STORED_FRONTIER, WEIGHT
-from watersmeet.engine.frames import Frame, FrameKind, decode_table, to_record_batch
+from watersmeet.engine.frames import Frame, FrameKind, bundled_for, decode_table, passed_on, to_record_batch
 from watersmeet.engine.pack import Packer
 from watersmeet.engine.projection import Projection, evaluated, project
 from watersmeet.engine.unpack import FRONTIER
 from watersmeet.kernels.api import NEVER, shift
 
 
-def rows_with_frontiers(frames: Iterable[Frame], schema: pa.Schema, bucket: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of all frames, and rows that hold nothing but a frontier or another frame, for ``bucket``.
+def rows_with_frontiers(frames: Iterable[Frame], schema: pa.Schema, buckets: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of all frames, and rows that hold nothing but a frontier or another frame, for ``buckets``.
 
     ``schema`` has ``$frontier`` and ``_wm_packed`` at its end.
     """
@@ -30,7 +30,7 @@ def rows_with_frontiers(frames: Iterable[Frame], schema: pa.Schema, bucket: int)
             if frame.frontier != NEVER:
                 yield pa.RecordBatch.from_pylist([{FRONTIER: frame.frontier}], schema=schema)
         else:
-            whole = to_record_batch([replace(frame, bucket=bucket)]).to_struct_array()
+            whole = to_record_batch([passed_on(frame, buckets)]).to_struct_array()
             nothing = [pa.nulls(1, field.type) for field in list(schema)[:-1]]
             yield pa.RecordBatch.from_arrays([*nothing, whole], schema=schema)
 
@@ -62,20 +62,36 @@ class ResultProjection:
     rows: Projection
 
 
-def packed_results(
-    frames: Iterable[Frame], projection: ResultProjection, packer: Packer, bucket: int
-) -> Iterator[Frame]:
-    """Yield frames for the operator that reads the results; frames that are no rows go to a ``bucket`` of it."""
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """An input that reads results: how they become its rows, and what packs these.
+
+    Frames for a ``later`` operator, of that name, are bundled (None: they are for the next one).
+    """
+
+    projection: ResultProjection
+    packer: Packer
+    later: str | None = None
+
+    def send(self, frames: Iterable[Frame]) -> Iterator[Frame]:
+        """Yield the frames as they travel."""
+        yield from frames if self.later is None else bundled_for(frames, self.later)
+
+
+def packed_results(frames: Iterable[Frame], readers: Sequence[Reader], buckets: Sequence[int]) -> Iterator[Frame]:
+    """Yield the frames of all readers; frames that are no rows are passed on to the next operator, with ``buckets``."""
     for frame in frames:
         if frame.kind is FrameKind.ROWS:
-            rows = project(_input_rows(decode_table(frame.payload), projection), projection.rows)
-            assert rows is not None  # results have no bad rows
-            yield from packer.pack(rows)
+            results = decode_table(frame.payload)
+            for reader in readers:
+                rows = project(_input_rows(results, reader.projection), reader.projection.rows)
+                assert rows is not None  # results have no bad rows
+                yield from reader.send(reader.packer.pack(rows))
         elif frame.kind is FrameKind.MARK:
-            if frame.frontier != NEVER:
-                packer.observe(projection.part, shift(frame.frontier, -projection.lag))
+            for reader in readers if frame.frontier != NEVER else ():
+                reader.packer.observe(reader.projection.part, shift(frame.frontier, -reader.projection.lag))
         else:
-            yield replace(frame, bucket=bucket)
+            yield passed_on(frame, buckets)
 
 
 def _input_rows(results: pa.Table, projection: ResultProjection) -> pa.Table:

@@ -41,8 +41,9 @@ from watersmeet.runtime.metrics import METRICS, RESULTS, observed_counters, rows
 from watersmeet.runtime.process_folder import new_folder
 from watersmeet.runtime.processor import OperatorProcessor
 from watersmeet.runtime.real_time.tails import LiveRecords
-from watersmeet.runtime.results import empty_results, parts_of_results, repacked, source_of_results
+from watersmeet.runtime.results import ReadResults, empty_results, parts_of_results, repacked, source_of_results
 from watersmeet.runtime.select_list import select_items, with_hidden_columns
+from watersmeet.runtime.shared_results import later_inputs, receiver
 from watersmeet.runtime.source_columns import source_columns
 from watersmeet.runtime.worker_records import RecordSource, RestTask, decoded_in_workers
 from watersmeet.runtime.worker_scan import ParquetFiles, scanned
@@ -127,6 +128,7 @@ def build(
     pack_tasks = [PackTask(spec, exchange, hot_keys[spec.operator]) for spec in packs]
     with one_at_a_time:
         results: list[DataFrame] = []
+        later, passed = later_inputs(plan), set[int]()
 
         def packed(number: int) -> DataFrame:
             part, task = plan.inputs[number], pack_tasks[number]
@@ -136,14 +138,24 @@ def build(
                 return _by_workers(part, source, schemas[number], task) or frame.mapInArrow(task.run, FRAME_DDL)
             below = [branch.operator for branch in part.branches]
             frames, outputs = [results[each] for each in below], [operators[each].output for each in below]
-            if (by_workers := repacked(part, frames, outputs, schemas[number], task)) is not None:
+            own = receiver(plan, number)
+            read = [ReadResults(part, schemas[number], task)]
+            for other in later.get(number, ()):
+                to = receiver(plan, other)
+                name = None if to == own else plan.operators[to].name
+                read.append(ReadResults(plan.inputs[other], schemas[other], pack_tasks[other], name))
+            if (by_workers := repacked(frames, outputs, read)) is not None:
+                passed.update(later.get(number, ()))
                 return by_workers
-            frame = source_of_results(part, frames, outputs, exchange, task.spec.buckets[0])
+            if len(read) > 1 and (by_workers := repacked(frames, outputs, read[:1])) is not None:
+                return by_workers  # the other inputs compute the results anew
+            frame = source_of_results(part, frames, outputs, exchange, task.spec.buckets)
             source = Source(frame, parts_of_results(part), stores_frontier=True)
             return projected(part, source, plan.keeps_late).mapInArrow(RestTask(task).run, FRAME_DDL)
 
         for operator, spec in zip(plan.operators, operators, strict=True):
-            arriving = [packed(feed.source) for feed in operator.feeds if feed.source is not None]
+            inputs = (feed.source for feed in operator.feeds if feed.source is not None)
+            arriving = [packed(number) for number in inputs if number not in passed]
             arriving += [results[feed.operator] for feed in operator.feeds if feed.operator is not None]
             if control is not None:
                 arriving.append(control_frames(control, spec.buckets))

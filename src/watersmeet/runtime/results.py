@@ -13,7 +13,7 @@ whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -24,7 +24,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from watersmeet.columns import ID, PACKED, PART, SEQUENCE, STORED_FRONTIER, TP_DELTA, WEIGHT, spark_name
 from watersmeet.engine.frames import FRAME_DDL, FRAME_SCHEMA
-from watersmeet.engine.results import ResultProjection, packed_results, rows_with_frontiers
+from watersmeet.engine.results import Reader, ResultProjection, packed_results, rows_with_frontiers
 from watersmeet.engine.unpack import FRONTIER
 from watersmeet.kernels.api import FOREVER
 from watersmeet.plan.physical_plan import Branch, PhysicalInput
@@ -38,18 +38,18 @@ from watersmeet.runtime.worker_tasks import PackTask, worker_task
 class ResultTask:
     """Unpacks the frames of an operator: rows of ``schema``, the operator's frontier, and other frames whole.
 
-    These go to a ``bucket`` of the operator that reads the results.
+    These are passed on to the operator that reads the results, which has ``buckets``.
     """
 
     schema: pa.Schema
     exchange: Exchange
-    bucket: int
+    buckets: tuple[int, ...]
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows of the frames, and the frames that are no rows."""
         with worker_task():
             for batch in batches:
-                yield from rows_with_frontiers(self.exchange.receive(batch), self.full_schema, self.bucket)
+                yield from rows_with_frontiers(self.exchange.receive(batch), self.full_schema, self.buckets)
 
     @property
     def full_schema(self) -> pa.Schema:
@@ -60,31 +60,53 @@ class ResultTask:
 
 @dataclass(frozen=True, slots=True)
 class RepackTask:
-    """Turns the frames of an operator into those for the operator that reads its results."""
+    """Turns the frames of an operator into those for the operators that read its results.
 
-    projection: ResultProjection
-    packing: PackTask
+    ``readers`` are how results become rows of an input, what packs these, and the name of the operator where that is a
+    later one.
+    """
+
+    readers: tuple[tuple[ResultProjection, PackTask, str | None], ...]
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Frames for that operator."""
+        """Frames for these operators."""
         with worker_task():
-            packer, exchange = self.packing.packer(), self.packing.exchange
-            bucket = self.packing.spec.buckets[0]
+            (_, first, _), *_ = self.readers
+            readers = [Reader(projection, packing.packer(), later) for projection, packing, later in self.readers]
             for batch in batches:
-                for frame in packed_results(exchange.receive(batch), self.projection, packer, bucket):
-                    yield exchange.send([frame])
-            for frame in packer.finish():
-                yield exchange.send([frame])
+                received = first.exchange.receive(batch)
+                yield from first.exchange.send_in_batches(packed_results(received, readers, first.spec.buckets))
+            for reader in readers:
+                yield from first.exchange.send_in_batches(reader.send(reader.packer.finish()))
 
 
-def repacked(
-    part: PhysicalInput, frames: list[DataFrame], outputs: list[pa.Schema], carried: pa.Schema, packing: PackTask
-) -> DataFrame | None:
-    """Frames of the results of a part's branches, made by workers alone; None where Spark must compute something."""
-    projections = [result_projection(part, number, output, carried) for number, output in enumerate(outputs)]
-    if any(each is None for each in projections):
-        return None
-    tasks = [RepackTask(each, packing) for each in projections if each is not None]
+@dataclass(frozen=True, slots=True)
+class ReadResults:
+    """An input over results: its part of the plan, its columns as they are packed, and what packs them.
+
+    ``later`` is the name of the operator that it feeds, where other operators pass on what is for it.
+    """
+
+    part: PhysicalInput
+    carried: pa.Schema
+    packing: PackTask
+    later: str | None = None
+
+
+def repacked(frames: list[DataFrame], outputs: list[pa.Schema], inputs: Sequence[ReadResults]) -> DataFrame | None:
+    """Frames of results for several inputs, made by workers alone; None where Spark must compute something.
+
+    ``frames`` are those of the branches of the first input, of which there is one if there are further inputs.
+    """
+    tasks = []
+    for number, output in enumerate(outputs):
+        readers = []
+        for each in inputs:
+            projection = result_projection(each.part, number, output, each.carried)
+            if projection is None:
+                return None
+            readers.append((projection, each.packing, each.later))
+        tasks.append(RepackTask(tuple(readers)))
     found = [frame.mapInArrow(task.run, FRAME_DDL) for frame, task in zip(frames, tasks, strict=True)]
     return reduce(DataFrame.unionAll, found)
 
@@ -106,11 +128,15 @@ def empty_results(spark: SparkSession, part: PhysicalInput) -> DataFrame:
 
 
 def source_of_results(
-    part: PhysicalInput, frames: list[DataFrame], schemas: list[pa.Schema], exchange: Exchange, bucket: int
+    part: PhysicalInput,
+    frames: list[DataFrame],
+    schemas: list[pa.Schema],
+    exchange: Exchange,
+    buckets: tuple[int, ...],
 ) -> DataFrame:
     """The results of a part's branches as a source frame: its columns, weights and ids, frontiers and other frames."""
     rows = [
-        _rows(branch, part, number, frame, ResultTask(schema, exchange, bucket))
+        _rows(branch, part, number, frame, ResultTask(schema, exchange, buckets))
         for number, (branch, frame, schema) in enumerate(zip(part.branches, frames, schemas, strict=True))
     ]
     return reduce(DataFrame.unionAll, rows)
