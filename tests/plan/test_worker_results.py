@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -45,7 +45,7 @@ class _Compared(Harness):
         return found
 
 
-def _rows(frames: Sequence[Frame], hashes: Sequence[str]) -> list[str]:
+def _rows(frames: Sequence[Frame], hashes: Collection[str]) -> list[str]:
     tables = [decode_table(frame.payload) for frame in frames if frame.kind is FrameKind.ROWS]
     rows = [
         row
