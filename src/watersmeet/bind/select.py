@@ -350,8 +350,11 @@ class _Binder:
     def _join(self, left: Node, join: exp.Join, scope: Scope, ctes: Ctes) -> Join:
         kind, mirrored = join_kind(join)
         before = list(scope.relations)
-        version = join.this.args.pop("version", None)
-        right = self._relation(join.this, scope, ctes)
+        source, version = join.this, join.this.args.get("version")
+        if version is not None:
+            source = source.copy()  # a statement may be bound again
+            source.set("version", None)
+        right = self._relation(source, scope, ctes)
         node = Join(left, right, kind, position=position_of(join), mirrored=mirrored)
         return bind_join(node, join, version, before, scope, self.names)
 
