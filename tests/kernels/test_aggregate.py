@@ -272,6 +272,11 @@ def _order(value: Any) -> Any:
     return (isinstance(value, float) and math.isnan(value), value)
 
 
+def _sum_of_doubles(found: list[float]) -> float:
+    """NaN, or infinity, if one is among them."""
+    return sum(sorted(found, key=lambda value: (-abs(value), value)))
+
+
 def _distinct(name: str) -> Reference:
     return lambda rows: len({canonical(value) for value in values(name, rows)})
 
@@ -316,7 +321,84 @@ def _end(name: str, sign: int, *, nulls: bool = True) -> Reference:
     return pick
 
 
+def _once(name: str) -> Reference:
+    """The distinct values of a column, in order."""
+    return lambda rows: sorted({canonical(value): value for value in values(name, rows)}.values(), key=_order)
+
+
+def _of(pick: Callable[[list[Any]], Any], values_of: Reference) -> Reference:
+    """A function of values, NULL if there are none."""
+    return lambda rows: pick(found) if (found := values_of(rows)) else None
+
+
+def _sorted(name: str) -> Reference:
+    return lambda rows: sorted(values(name, rows), key=_order)
+
+
+def _by(name: str, by: str, *, greatest: bool) -> Reference:
+    """The value with the greatest or least of another; of equal ones the greatest or least that is not NULL."""
+
+    def pick(rows: Sequence[Row]) -> Any:
+        found = [row for row in rows if row.get(by) is not None]
+        if not found:
+            return None
+        most = (max if greatest else min)((row[by] for row in found), key=_order)
+        ties = values(name, [row for row in found if canonical(row[by]) == canonical(most)])
+        return (max if greatest else min)(ties, key=_order, default=None)
+
+    return pick
+
+
+def _between(share: float) -> Callable[[list[Any]], float]:
+    def percentile(found: list[Any]) -> float:
+        place = share * (len(found) - 1)
+        low, high = float(found[math.floor(place)]), float(found[math.ceil(place)])
+        return low if low == high else low + (place - math.floor(place)) * (high - low)
+
+    return percentile
+
+
+def _element(share: float) -> Callable[[list[Any]], Any]:
+    return lambda found: found[max(math.ceil(share * len(found)), 1) - 1]
+
+
+def _truth(of: Callable[[list[Any]], bool], rows: Sequence[Row]) -> bool | None:
+    found = [value > 0 for value in values("x", rows)]
+    return of(found) if found else None
+
+
 FUNCTIONS: dict[str, Reference] = {
+    "sum(DISTINCT x)": _of(sum, _once("x")),
+    "sum(DISTINCT d)": _of(_sum_of_doubles, _once("d")),
+    "sum(DISTINCT m)": _of(sum, _once("m")),
+    "avg(DISTINCT x)": _of(lambda found: sum(found) / len(found), _once("x")),
+    "sum(DISTINCT x) FILTER (WHERE s = 'a')": lambda rows: _of(sum, _once("x"))(
+        [row for row in rows if row.get("s") == "a"]
+    ),
+    "collect_list(x)": _sorted("x"),
+    "collect_list(d)": _sorted("d"),
+    "array_agg(m)": _sorted("m"),
+    "collect_set(s)": _once("s"),
+    "collect_list(DISTINCT d)": _once("d"),
+    "listagg(s, '|')": _of("|".join, _sorted("s")),
+    "string_agg(DISTINCT s)": _of("".join, _once("s")),
+    "max_by(x, d)": _by("x", "d", greatest=True),
+    "max_by(d, s)": _by("d", "s", greatest=True),
+    "min_by(s, x)": _by("s", "x", greatest=False),
+    "min_by(x, m) FILTER (WHERE s = 'a')": lambda rows: _by("x", "m", greatest=False)(
+        [row for row in rows if row.get("s") == "a"]
+    ),
+    "median(x)": _of(_between(0.5), _sorted("x")),
+    "percentile(m, 0.3)": _of(_between(0.3), _sorted("m")),
+    "percentile(x, array(0, 0.9, 1))": _of(
+        lambda found: [_between(share)(found) for share in (0, 0.9, 1)], _sorted("x")
+    ),
+    "percentile_approx(length(s), 0.5)": _of(_element(0.5), lambda rows: sorted(map(len, values("s", rows)))),
+    "percentile_approx(d, array(0.1, 0.75), 10)": _of(
+        lambda found: [_element(share)(found) for share in (0.1, 0.75)], _sorted("d")
+    ),
+    "bool_and(x > 0)": lambda rows: _truth(all, rows),
+    "some(x > 0)": lambda rows: _truth(any, rows),
     "count()": len,
     "count(x)": lambda rows: len(values("x", rows)),
     "count(x, s)": lambda rows: sum(row.get("x") is not None and row.get("s") is not None for row in rows),
@@ -355,9 +437,11 @@ FUNCTIONS: dict[str, Reference] = {
 
 def rounded(row: Sequence[Any]) -> tuple[Any, ...]:
     """A row to compare: floats to nine digits."""
-    return tuple(
-        float(f"{value:.9g}") if isinstance(value, float) and value == value else canonical(value) for value in row
-    )
+    return tuple(rounded(value) if isinstance(value, list) else _rounded(value) for value in row)
+
+
+def _rounded(value: Any) -> Any:
+    return float(f"{value:.9g}") if isinstance(value, float) and value == value else canonical(value)
 
 
 CHANGE = st.one_of(

@@ -62,6 +62,13 @@ def layout(select: str) -> list[tuple[str, tuple[str, ...]]]:
         ),
         ("SELECT count(DISTINCT x), count(DISTINCT k) FROM a", [("aggregate", ())]),
         (
+            "SELECT sum(DISTINCT x), count(DISTINCT x), max_by(k, d) FROM a",
+            [("aggregate_parts", ("a:$h_value",)), ("aggregate", ())],
+        ),
+        ("SELECT max_by(k, d), bool_and(x > 1) FROM a", [("aggregate_parts", ("a:$h_key",)), ("aggregate", ())]),
+        ("SELECT collect_list(x), count() FROM a", [("aggregate", ())]),
+        ("SELECT k, median(x) FROM a GROUP BY k", [("aggregate", ("a:$h_group",))]),
+        (
             f"SELECT count(DISTINCT a.x + b.y) {JOINED}",
             [("join_1", ("a:$h0_0",)), ("aggregate", ())],
         ),
@@ -87,7 +94,9 @@ def test_columns_are_called_as_they_were_written() -> None:
     columns = planned(
         "SELECT count(), count(*), Sum(x), std(x), count(DISTINCT k, x), first(x, true), max(x) FILTER (WHERE x < 5), "
         "sum(x) + 1, max(x) AS most, max(a.x), max(x), CountIf(x > 1), any_value(x), any_value(x, true), "
-        "first(x, false), any_value(x) FILTER (WHERE x < 5) IGNORE NULLS FROM a"
+        "first(x, false), any_value(x) FILTER (WHERE x < 5) IGNORE NULLS, sum(DISTINCT x), max_by(k, x), array_agg(x), "
+        "string_agg(k, ','), median(x), percentile(x, 0.5), approx_percentile(x, 0.5, 100), every(x > 1), "
+        "listagg(DISTINCT k) WITHIN GROUP (ORDER BY k) FROM a"
     ).outputs
     assert [column.name for column in columns] == [
         "count()",
@@ -106,6 +115,15 @@ def test_columns_are_called_as_they_were_written() -> None:
         "any_value(x) IGNORE NULLS",
         "first(x)",
         "any_value(x) FILTER (WHERE x < 5) IGNORE NULLS",
+        "sum(DISTINCT x)",
+        "max_by(k, x)",
+        "collect_list(x)",
+        "listagg(k, ',')",
+        "median(x)",
+        "percentile(x, 0.5)",
+        "percentile_approx(x, 0.5)",
+        "every(x > 1)",
+        "listagg(DISTINCT k)",
     ]
 
 
@@ -161,6 +179,11 @@ def test_explain_of_rows_that_only_come() -> None:
         (
             "SELECT count(DISTINCT x), count(DISTINCT k) FROM a",
             "aggregate: all rows, EMIT CHANGELOG, one bucket (several DISTINCT arguments)",
+            "  state: one row, and its distinct values; kept until the end of input",
+        ),
+        (
+            "SELECT count(), median(x) FROM a",
+            "aggregate: all rows, EMIT CHANGELOG, one bucket (median(a.x) needs all values)",
             "  state: one row, and its distinct values; kept until the end of input",
         ),
         (

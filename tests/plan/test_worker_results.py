@@ -1,4 +1,4 @@
-"""Results that workers turn into rows of the next operator's input, against the harness, which does it as Spark does."""
+"""Results that workers turn into rows of the next operator's input, against how the harness does it, as Spark does."""
 
 from __future__ import annotations
 

@@ -50,6 +50,10 @@ def at(*parts: int) -> datetime:
         ("00:10.499999", "TIMESTAMP", at(1970, 1, 1, 0, 0, 10, 499999)),
         ("02:03", "TIMESTAMP_NTZ", datetime(1970, 1, 1, 0, 2, 3)),  # noqa: DTZ001
         ("00ff", "BINARY", b"\x00\xff"),
+        ("[1, NULL]", "ARRAY<INT>", [1, None]),
+        ("[ ]", "array<string>", []),
+        ("['a, b', c]", "ARRAY<STRING>", ["a, b", "c"]),
+        ("['[1]']", "ARRAY<ARRAY<INT>>", [[1]]),
     ],
 )
 def test_values(cell: str | None, type_name: str, value: Value) -> None:
@@ -86,8 +90,14 @@ def test_cells_that_do_not_fit(cell: str, type_name: str, reason: str) -> None:
 
 
 def test_types_without_cells() -> None:
-    with pytest.raises(NotationError, match="cells of type ARRAY<INT> cannot be written"):
+    with pytest.raises(NotationError, match="cells of type MAP<INT, INT> cannot be written"):
+        parse_cell("1", "MAP<INT, INT>")
+
+
+def test_an_array_stands_in_brackets() -> None:
+    with pytest.raises(NotationError, match="'1' is not an array") as caught:
         parse_cell("1", "ARRAY<INT>")
+    assert "'[1, 2]'" in str(caught.value)
 
 
 def test_rows() -> None:
@@ -117,6 +127,9 @@ def test_rows() -> None:
         (at(2024, 1, 1), "2024-01-01 00:00:00"),
         (datetime(2024, 6, 1, 12, tzinfo=timezone(timedelta(hours=2))), "2024-06-01 10:00:00"),
         (b"\xff", "ff"),
+        ([1, None], "'[1, NULL]'"),
+        (["a, b"], "'[''a, b'']'"),
+        ([], "[]"),
     ],
 )
 def test_values_as_cells(value: Value, cell: str) -> None:

@@ -18,8 +18,11 @@ from watersmeet.bind.aggregate_functions import (
     check_type,
     function_of,
     is_aggregate,
+    is_truth,
+    name_of,
     unwrap_call,
 )
+from watersmeet.bind.aggregate_literals import given_of
 from watersmeet.bind.scope import Scope
 from watersmeet.columns import TP_DELTA
 from watersmeet.errors import BindError, Position, UnsupportedError
@@ -157,7 +160,7 @@ class _AggregateBinder:
         """Return the column of a call's value; equal calls share one."""
         call = self._bound(node)
         for known in self.calls:
-            if (known.function, known.arguments, known.condition) == (call.function, call.arguments, call.condition):
+            if known.computes == call.computes:
                 return known.name
         self.calls.append(call)
         return call.name
@@ -173,12 +176,14 @@ class _AggregateBinder:
             _refuse_delta(argument)
         if isinstance(node, exp.CountIf):
             (test,) = arguments
-            check_condition(self._type(test, node, text), test, text, position)
+            check_condition(self._type(test, node, text), test, text, "count_if", position)
             condition = exp.and_(*([condition] if condition is not None else []), test, copy=True)
             arguments = []
         if function is Function.COUNT and all(isinstance(each, exp.Literal) for each in arguments):
             arguments = []
-        if len(arguments) > 1 and not function.is_distinct:
+        if is_truth(node):
+            check_condition(self._type(arguments[0], node, text), arguments[0], text, name_of(node), position)
+        if len(arguments) > 1 and function is Function.COUNT:
             # count(a, b) counts the rows in which neither is NULL
             there = [_is_there(argument) for argument in arguments]
             condition = exp.and_(*([condition] if condition is not None else []), *there, copy=True)
@@ -188,6 +193,7 @@ class _AggregateBinder:
         kinds = [self._type(argument, node, text) for argument in arguments]
         for argument, kind in zip(arguments, kinds, strict=True):
             check_type(function, argument, kind, text, position)
+        given, many = given_of(node, function, text)
         return AggregateCall(
             name=f"$a{len(self.calls)}",
             function=function,
@@ -197,6 +203,8 @@ class _AggregateBinder:
             time=self._time_of(arguments[0], text, position) if function.is_timed else None,
             text=text,
             position=position,
+            given=given,
+            many=many,
         )
 
     def _time_of(self, argument: exp.Expr, text: str, position: Position | None) -> int:

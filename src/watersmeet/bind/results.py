@@ -159,7 +159,7 @@ def result_type(call: AggregateCall) -> exp.DataType:
     """The type of the value of an aggregate function."""
     if call.function.keeps_type:
         return call.type
-    value = Call(call.name, call.function, None, arrow_type(call.type))
+    value = Call(call.name, call.function, None, arrow_type(call.type), given=call.given, many=call.many)
     return exp.DataType.build(spark_type(value.result_type), dialect="spark")
 
 

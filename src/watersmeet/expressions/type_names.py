@@ -23,6 +23,8 @@ def spark_type(kind: pa.DataType) -> str:
     """Return the Spark SQL name of a type; Arrow's own name if Spark SQL has no scalar name for it."""
     if pa.types.is_decimal(kind):
         return f"DECIMAL({kind.precision}, {kind.scale})"
+    if pa.types.is_list(kind):
+        return f"ARRAY<{spark_type(kind.value_type)}>"
     if pa.types.is_timestamp(kind):
         return "TIMESTAMP_NTZ" if kind.tz is None else "TIMESTAMP"
     return _NAMES.get(kind, str(kind))

@@ -21,6 +21,7 @@ from watersmeet.expressions.positions import place, position_of
 from watersmeet.sql.failures import Failures, is_word
 
 T = TypeVar("T")
+F = TypeVar("F", bound=exp.Func)
 NEVER_ALIASES = frozenset({"EMIT", "SETTINGS", "WITHIN", "GRACE", "VERSIONED", "MATCH_CONDITION"})
 NULLS_CHOSEN: tuple[type[exp.Func], ...] = (exp.AnyValue, exp.First, exp.FirstValue, exp.Last, exp.LastValue)
 FOREIGN_CLAUSES = (
@@ -57,12 +58,20 @@ def _refuse_clause(parser: StrictParser) -> tuple[str, Any]:
     raise parser.foreign(parser._curr.text.upper())
 
 
+def _collected(args: list[exp.Expr]) -> exp.Expr:
+    """Builder of collect_list and array_agg; sqlglot drops what follows the first argument."""
+    if len(args) > 1:
+        raise UnsupportedError("collect_list takes one expression", position=position_of(args[1]))
+    return exp.ArrayAgg(this=args[0] if args else None, nulls_excluded=True)
+
+
 class StrictParser(SparkParser):
     """Raises SqlSyntaxError for known causes, and sqlglot's ParseError for others (see ``Failures.reworded``)."""
 
     FUNCTIONS: ClassVar[dict[str, Callable[..., exp.Expr]]] = {
         **SparkParser.FUNCTIONS,
         **{function.sql_name(): _taking_nulls(function) for function in NULLS_CHOSEN},
+        **dict.fromkeys(("COLLECT_LIST", "ARRAY_AGG"), _collected),
     }
     QUERY_MODIFIER_PARSERS: ClassVar[dict[TokenType, Callable[[Any], tuple[str, Any]]]] = {
         **SparkParser.QUERY_MODIFIER_PARSERS,
@@ -149,6 +158,29 @@ class StrictParser(SparkParser):
         if group is not None and not any(group.args.values()):
             raise self.unexpected(["an expression"], after="GROUP BY")
         return group
+
+    def _parse_distinct_arg_function(self, func: type[F], distinct_index: int = 0) -> F:
+        # sqlglot drops arguments that are too many
+        args = self._parse_distinct_args()
+        call: F = self.validate_expression(func.from_arg_list(args), args)
+        return call
+
+    def _parse_string_agg(self) -> exp.GroupConcat:
+        call: exp.GroupConcat = self._parse_distinct_arg_function(exp.GroupConcat)
+        index = self._index
+        if self._match(TokenType.R_PAREN) and self._match_text_seq("WITHIN", "GROUP"):
+            self._match_l_paren()
+            call.set("this", self._parse_order(this=call.this))
+        else:
+            self._retreat(index)
+        return call
+
+    def _parse_distinct_args(self) -> list[exp.Expr]:
+        is_distinct = self._match(TokenType.DISTINCT)
+        args = self._parse_csv(self._parse_disjunction)
+        if is_distinct and args:
+            args[0] = exp.Distinct(expressions=[args[0]])
+        return args
 
     def _parse_type_size(self) -> exp.DataTypeParam | None:
         start = self._curr

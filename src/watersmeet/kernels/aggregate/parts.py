@@ -25,7 +25,8 @@ class Bag:
     """The current values of a group: tuples of ``columns``, without those whose last element is NULL.
 
     ``figures`` are computed from the whole bag whenever it changes.  ``centre`` is a figure that others need first:
-    each row has it as ``mean``.  If rows are append-only and only the first values in some orders count (``ends``, in
+    each row has it as ``mean``.  If it is ``ranked``, each row has the number of values ``n``, and of those that are no
+    greater, ``upto``.  If rows are append-only and only the first values in some orders count (``ends``, in
     the syntax of ORDER BY), no others are stored.
 
     With an ``amount`` (SQL of an integer), ``w`` is the sum of amounts over equal values, which may be negative.
@@ -35,6 +36,7 @@ class Bag:
     columns: tuple[str, ...]
     figures: tuple[tuple[str, str], ...]
     centre: str | None = None
+    ranked: bool = False
     ends: tuple[str, ...] = ()
     amount: str | None = None
 
@@ -62,12 +64,14 @@ class Parts:
         sql: str,
         *,
         centre: str | None = None,
+        ranked: bool = False,
         end: str | None = None,
         amount: str | None = None,
     ) -> str:
         """Return SQL for a figure of a bag; ``end`` is the order in which it needs only the first value."""
         figures = self._bags.setdefault((columns, amount), _Figures(len(self._bags)))
         figures.centre = figures.centre or centre
+        figures.ranked = figures.ranked or ranked
         figures.ends.append(end)
         return quote(figures.names.setdefault(sql, f"$figure{figures.number}_{len(figures.names)}"))
 
@@ -85,6 +89,7 @@ class Parts:
                 columns=columns,
                 figures=tuple((name, sql) for sql, name in figures.names.items()),
                 centre=figures.centre,
+                ranked=figures.ranked,
                 ends=figures.only_ends if self.append_only else (),
                 amount=amount,
             )
@@ -99,6 +104,7 @@ class _Figures:
     number: int
     names: dict[str, str] = field(default_factory=dict)  # by SQL
     centre: str | None = None
+    ranked: bool = False
     ends: list[str | None] = field(default_factory=list)
 
     @property

@@ -227,6 +227,9 @@ class Step:
         there = "> 0" if bag.amount is None else "<> 0"
         values = f"SELECT {by}, sum(w) AS w FROM ({found}) GROUP BY {by} HAVING sum(w) {there}"
         centred = rows
+        if bag.ranked:
+            ranks = f"sum(w) OVER (PARTITION BY {group} ORDER BY v0) AS upto, sum(w) OVER (PARTITION BY {group}) AS n"
+            centred = f"(SELECT *, {ranks} FROM {rows})"
         if bag.centre is not None:
             centred += f" JOIN (SELECT {group}, {bag.centre} AS mean FROM {rows} GROUP BY {group}) USING ({group})"
         items = ", ".join(f"{sql} AS {quote(name)}" for name, sql in bag.figures)

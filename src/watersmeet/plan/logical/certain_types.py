@@ -35,7 +35,7 @@ _PARTS_OF_TIMES = (
 _FIXED: tuple[tuple[tuple[type[exp.Expr], ...], str], ...] = (
     (_TRUTHS, "BOOLEAN"),
     ((exp.Upper, exp.Lower, exp.Trim), "STRING"),
-    ((exp.Length, *_PARTS_OF_TIMES), "INT"),
+    ((exp.Length, exp.ArraySize, *_PARTS_OF_TIMES), "INT"),
     ((exp.Sqrt, exp.Exp, exp.Ln, exp.Pow), "DOUBLE"),
     ((exp.TsOrDsToDate, exp.LastDay), "DATE"),
 )

@@ -41,8 +41,10 @@ class GroupKey:
 class AggregateCall:
     """A function over the rows of a group that meet the ``condition``; ``name`` is the column of its value.
 
-    Without arguments it counts rows; several arguments form one value. ``type`` is the type of the argument. ``time``
-    is the input whose event time orders the values, for functions that need an order. ``text`` is the call as written.
+    Without arguments it counts rows; several arguments form one value, or the second orders the first (max_by).
+    ``type`` is the type of the first. ``time`` is the input whose event time orders the values, for functions that need
+    that. ``given`` are arguments that are literals: a separator, or percentages, of which ``many`` make an array.
+    ``text`` is the call as written.
     """
 
     name: str
@@ -53,6 +55,13 @@ class AggregateCall:
     time: int | None
     text: str
     position: Position | None = field(compare=False)
+    given: tuple[str | float, ...] = ()
+    many: bool = False
+
+    @property
+    def computes(self) -> tuple[object, ...]:
+        """What it computes: calls that compute the same have the same value."""
+        return self.function, self.arguments, self.condition, self.given, self.many
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,6 +127,8 @@ class AggregateOperator(PhysicalOperator):
         if distinct is not None:
             why = "several DISTINCT arguments" if len(distinct) > 1 else "DISTINCT over several streams"
             return f"one bucket ({why})"
+        if (whole := next((call for call in self.aggregation.calls if call.function.needs_all), None)) is not None:
+            return f"one bucket ({whole.text} needs all values)"
         return "one bucket (the join has no key)"
 
 
@@ -260,7 +262,7 @@ def plan_aggregation(
         hashed = tuple(
             tuple(KeyColumn((keys[place][0],), arrow_type(type)) for place, type in parts) for parts in of_keys.values()
         )
-    elif arrival_route is None:
+    elif arrival_route is None or any(call.function.needs_all for call in calls):
         route = ()
     elif (distinct := distinct_arguments(aggregation)) is None:
         route = arrival_route
@@ -284,18 +286,21 @@ def _call(call: AggregateCall, rows: AggregateRows) -> Call:
         kind = certain_type(argument, rows.sources.columns) or call.type
         values.append(same_float(rows.sql(argument, kind), arrow_type(kind)))
     value = values[0] if values else None
-    if len(values) > 1:
+    order, order_type = (rows.time(call.time), pa.int64()) if call.time is not None else (None, pa.int64())
+    if call.function.is_ordered:
+        _, order = values
+        order_type = arrow_type(certain_type(call.arguments[1], rows.sources.columns) or call.type)
+    elif len(values) > 1:
         there = " AND ".join(f"{each} IS NOT NULL" for each in values)
         fields = ", ".join(f"v{number} := {each}" for number, each in enumerate(values))
         value = f"CASE WHEN {there} THEN struct_pack({fields}) END"
-    time = rows.time(call.time) if call.time is not None else None
     if call.condition is not None:
         condition = rows.sql(call.condition, _build("BOOLEAN"))
-        if time is None:
+        if order is None:
             value = f"CASE WHEN {condition} THEN {value or 1} END"
         else:
-            time = f"CASE WHEN {condition} THEN {time} END"
-    return Call(call.name, call.function, value, type, time, call.text)
+            order = f"CASE WHEN {condition} THEN {order} END"
+    return Call(call.name, call.function, value, type, order, order_type, call.given, call.many, call.text)
 
 
 def _build(kind: str) -> exp.DataType:
