@@ -103,7 +103,46 @@ class _Step:
         items.append(quote(RID))
         items += [quote(ID), quote(WEIGHT)] if kernel.changes else []
         rows = f"SELECT {', '.join(items)} FROM {self.arriving} WHERE {kernel.where or 'TRUE'}"
+        if self.is_narrowed:
+            rows = self.first_arrived(rows)
         return f"SELECT *, CAST({kernel.end or 0} AS BIGINT) AS {quote(TIME)} FROM ({rows})"
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether arrived rows can be left out: to DENSE_RANK the n-th row does not tell the n-th value."""
+        kernel = self.kernel
+        if kernel.limit is None or kernel.changes or not kernel.order:
+            return False
+        return kernel.limit[1] == 1 or not any("dense_rank" in value.call for value in kernel.values)
+
+    def first_arrived(self, rows: str) -> str:
+        """Return SQL for the arrived rows that may be first, by the first term of the order alone.
+
+        The rows behind the value of the last one within the limit are left out, before anything is sorted.
+        """
+        assert self.kernel.limit is not None
+        _, limit = self.kernel.limit
+        name, _, descending = self.kernel.order[0]
+        value, by = quote(name), _names(self.keys)
+        end, ahead = ("max", ">=") if descending else ("min", "<=")
+        last = (
+            f"{end}({value})"
+            if limit == 1
+            else f"CASE WHEN count({value}) >= {limit} THEN {end}({value}, {limit})[-1] END"
+        )
+        group = f" GROUP BY {by}" if by else ""
+        same = " AND ".join(f"t.{quote(key)} IS NOT DISTINCT FROM r.{quote(key)}" for key in self.keys) or "TRUE"
+        nulls = "" if descending else f" OR r.{value} IS NULL"  # in ascending order they are first
+        kept = f"t.last IS NULL OR r.{value} {ahead} t.last{nulls}"
+        ends = f"SELECT {by + ', ' if by else ''}{last} AS last FROM r{group}"
+        return f"WITH r AS ({rows}), t AS ({ends}) SELECT r.* FROM r JOIN t ON {same} AND ({kept})"
+
+    @property
+    def order(self) -> list[str]:
+        return [
+            f"{quote(name)} {'DESC NULLS LAST' if descending else 'ASC NULLS FIRST'}"
+            for name, _, descending in self.kernel.order
+        ]
 
     def find(self) -> None:
         """Make the table of stored rows of the partitions that arrived rows are in."""
@@ -143,10 +182,7 @@ class _Step:
 
     def over(self, value: Value) -> str:
         """Return SQL for a value of each row."""
-        order = [
-            f"{quote(name)} {'DESC NULLS LAST' if descending else 'ASC NULLS FIRST'}"
-            for name, _, descending in self.kernel.order
-        ]
+        order = self.order
         if value.tied and order:
             kept = (*(name for name, _ in self.kernel.arguments), *map(_kept, self.outputs))
             order += [f"{quote(name)} NULLS FIRST" for name in kept] + [quote(RID)]
