@@ -18,7 +18,7 @@ def _windows(draw: st.DrawFn) -> Window:
         case WindowKind.TUMBLE:
             size = step
         case WindowKind.HOP:
-            size = draw(st.integers(1, 20))
+            size = draw(st.integers(step, 20))
         case _:
             size = step * draw(st.integers(1, 5))
     return Window(kind, size, step, draw(st.integers(-9, 9)))

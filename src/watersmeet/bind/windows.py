@@ -114,6 +114,12 @@ def window_of(kind: WindowKind, lengths: Sequence[int], input: Input, position: 
     step = given.get("slide", given.get("step", size))
     if size <= 0 or step <= 0:
         raise BindError(f"the lengths of {kind.value} must be greater than zero", position=position)
+    if step > size:
+        raise BindError(
+            f"the {names[0]} of {kind.value} is at most its size: some rows would be in no window",
+            hint="filter these rows in WHERE, if they are not wanted",
+            position=position,
+        )
     if kind is WindowKind.CUMULATE and size % step:
         raise BindError(
             "the size of CUMULATE is a multiple of its step", detail=f"step {step}, size {size}", position=position

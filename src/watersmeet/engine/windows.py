@@ -52,7 +52,7 @@ def _bounds(times: pa.ChunkedArray, window: Window) -> tuple[np.ndarray | None, 
         return None, start, start + size
     if window.kind is WindowKind.HOP:
         last = t - (t - window.offset) % step
-        places, within = _repeated(np.maximum((last - t + size - 1) // step + 1, 0), times)
+        places, within = _repeated((last - t + size - 1) // step + 1, times)
         start = last[places] - within * step
         return places, start, start + size
     begin = t - (t - window.offset) % size

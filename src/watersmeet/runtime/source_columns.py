@@ -24,7 +24,7 @@ def source_columns(
     ``keeps_late``: late rows are kept with their text.  ``has_parts``: the source has several frontiers, one per part.
     ``stores_frontier``: the rows bring ``_frontier``.
     """
-    frame = _with_windows(part.input, frame)
+    frame = windowed(part.input, frame)
     time = internal_time(part.input.time)
     items: list[Column] = [time.alias(TIME)]
     for name in part.carried:
@@ -54,7 +54,7 @@ def source_columns(
     return frame.select(*items)
 
 
-def _with_windows(input: Input, frame: DataFrame) -> DataFrame:
+def windowed(input: Input, frame: DataFrame) -> DataFrame:
     """The frame with the bounds of its rows' windows; a row in several windows is there once for each."""
     time = internal_time(input.time)
     for number, window in enumerate(input.windows):
@@ -66,7 +66,7 @@ def _with_windows(input: Input, frame: DataFrame) -> DataFrame:
             case WindowKind.HOP:
                 last = time - F.pmod(since, F.lit(window.step))
                 first = time - F.lit(window.size - 1)
-                starts = F.when(last >= first, F.sequence(last, first, F.lit(-window.step)))
+                starts = F.sequence(last, first, F.lit(-window.step))
                 frame = frame.withColumn(_WINDOW, F.explode_outer(starts))
                 start = F.col(_WINDOW)
                 end = start + F.lit(window.size)
