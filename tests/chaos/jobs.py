@@ -91,9 +91,20 @@ TOPIC = Job(
     "(id BIGINT, v BIGINT, w BIGINT) WITH (connector = 'kafka', brokers = '{broker}', topic = '{topics}-out', "
     "delivery = 'exactly_once')",
 )
+#: A name of WITH that is read twice, windows that end, and a join of their results.
+WHOLE = Job(
+    "whole",
+    "WITH t AS (SELECT id, window_end AS e, count(*) AS n FROM TUMBLE(o, ts, INTERVAL '20' SECONDS) GROUP BY 1, 2), "
+    "m AS (SELECT e, max(n) AS most FROM t GROUP BY e) "
+    "SELECT t.id, t.n AS v, m.most AS w FROM t JOIN m ON t.e = m.e EMIT FINAL",
+    "WITH t AS (SELECT id, ts // 20 AS e, count(*) AS n FROM o GROUP BY 1, 2) "
+    "SELECT id, n, max(n) OVER (PARTITION BY e) FROM t",
+    "o",
+    "WITH (connector = 'files', path = '{out}/whole', format = 'json')",
+)
 #: Which jobs may run side by side in one Spark, by the name of the rig.
 RIGS: dict[str, tuple[tuple[Job, ...], ...]] = {
-    "disk": ((LEFT,), (OUTER,)),
+    "disk": ((LEFT,), (OUTER,), (WHOLE,)),
     "database": ((AGGREGATE,), (CHANGING,)),
     "store": ((LEFT,), (OUTER,)),
     "kafka": ((TOPIC,),),

@@ -57,6 +57,8 @@ _OWN_NAMES: dict[type[exp.Expr], str] = {
     exp.LogicalAnd: "bool_and",
     exp.LogicalOr: "bool_or",
     exp.Any: "any",
+    exp.Grouping: "grouping",
+    exp.GroupingId: "grouping_id",
 }
 # Functions of conditions: of FALSE and TRUE, all are TRUE if the least is, and some if the greatest is.
 _TRUTHS = (exp.LogicalAnd, exp.LogicalOr, exp.Any)
@@ -166,6 +168,8 @@ def call_text(node: exp.Expr) -> str:
     name = _name(node)
     if name is None:
         return plain_sql(node)
+    if isinstance(node, exp.Grouping | exp.GroupingId):
+        return f"{name}({', '.join(map(plain_sql, node.expressions))})"
     if isinstance(node.this, exp.Order):
         node = node.copy()
         node.set("this", node.this.this)

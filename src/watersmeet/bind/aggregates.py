@@ -23,6 +23,8 @@ from watersmeet.bind.aggregate_functions import (
     unwrap_call,
 )
 from watersmeet.bind.aggregate_literals import given_of
+from watersmeet.bind.grouping_sets import CALLS, Groupings
+from watersmeet.bind.rewriting import column_of
 from watersmeet.bind.scope import Scope
 from watersmeet.columns import TP_DELTA
 from watersmeet.errors import BindError, Position, UnsupportedError
@@ -34,8 +36,6 @@ from watersmeet.plan.logical.conditions import inputs_of
 from watersmeet.plan.logical.query import AggregateCall, Aggregation, GroupKey, OutputColumn
 from watersmeet.plan.logical.tree import Input, InputColumn
 
-_GROUPINGS = {"rollup": "ROLLUP", "cube": "CUBE", "grouping_sets": "GROUPING SETS", "all": "GROUP BY ALL"}
-
 
 def bind_aggregates(
     select: exp.Select,
@@ -44,9 +44,10 @@ def bind_aggregates(
     inputs: Sequence[Input],
     columns: Mapping[str, InputColumn],
     conditions: Sequence[exp.Expr],
-) -> tuple[Aggregation, list[OutputColumn], list[exp.Expr]]:
+) -> tuple[Aggregation, Groupings, list[OutputColumn], list[exp.Expr]]:
     """Return the aggregation of a select, its outputs over the results, and the conditions of HAVING over them.
 
+    The aggregation is by all keys; where there are grouping sets, each groups by some of them.
     ``outputs`` are its columns with all names resolved, ``conditions`` those of WHERE.
 
     Raises ``BindError`` for columns that are neither grouped nor aggregated and for invalid types, and
@@ -67,7 +68,8 @@ def bind_aggregates(
     rewritten = [OutputColumn(each.name, binder.rewrite(each.expression), each.renamed_from) for each in outputs]
     having = select.args.get("having")
     tests = [binder.rewrite(binder.having(having.this, select))] if having is not None else []
-    return Aggregation(tuple(binder.keys), tuple(binder.calls), tuple(conditions)), rewritten, tests
+    aggregation = Aggregation(tuple(binder.keys), tuple(binder.calls), tuple(conditions))
+    return aggregation, binder.groupings, rewritten, tests
 
 
 class _AggregateBinder:
@@ -77,26 +79,36 @@ class _AggregateBinder:
         self.columns = columns
         self.keys: list[GroupKey] = []
         self.calls: list[AggregateCall] = []
+        self.groupings = Groupings()
 
     # -- GROUP BY --------------------------------------------------------------------------------------------------
 
     def group_by(self, group: exp.Group, select: exp.Select, outputs: Sequence[OutputColumn]) -> None:
         """Add the keys: expressions, ordinals and aliases of the SELECT list."""
         position = position_of(group)
-        for arg, clause in _GROUPINGS.items():
-            if group.args.get(arg):
-                raise _no_grouping(clause, position)
+        if group.args.get("all"):
+            raise _no_grouping("GROUP BY ALL", position)
         for item in group.expressions:
-            if isinstance(item, exp.Rollup | exp.Cube | exp.GroupingSets | exp.Tuple):
-                raise _no_grouping(f"{type(item).__name__.upper()} in GROUP BY", position_of(item) or position)
-            expression = self._group_item(item, select, outputs)
-            _refuse_nested(expression, "GROUP BY", item)
-            _refuse_delta(expression)
-            unnested = expression.unnest()
-            if all(key.expression != unnested for key in self.keys):
-                kind = self._type(unnested, item, "GROUP BY")
-                check_comparable(kind, f"GROUP BY {plain_sql(unnested)}", position_of(item))
-                self.keys.append(GroupKey(f"$g{len(self.keys)}", unnested, kind))
+            self._key(item, select, outputs)
+        for each in group.args.get("grouping_sets") or ():
+            names = (self._key(item, select, outputs) for item in each.expressions)
+            self.groupings.sets.append(tuple(dict.fromkeys(names)))
+
+    def _key(self, item: exp.Expr, select: exp.Select, outputs: Sequence[OutputColumn]) -> str:
+        """Return the name of a key; add it if it is new."""
+        if isinstance(item, exp.Tuple):
+            raise _no_grouping("TUPLE in GROUP BY", position_of(item))
+        expression = self._group_item(item, select, outputs)
+        _refuse_nested(expression, "GROUP BY", item)
+        _refuse_delta(expression)
+        unnested = expression.unnest()
+        known = next((key.name for key in self.keys if key.expression == unnested), None)
+        if known is not None:
+            return known
+        kind = self._type(unnested, item, "GROUP BY")
+        check_comparable(kind, f"GROUP BY {plain_sql(unnested)}", position_of(item))
+        self.keys.append(GroupKey(f"$g{len(self.keys)}", unnested, kind))
+        return self.keys[-1].name
 
     def _group_item(self, item: exp.Expr, select: exp.Select, outputs: Sequence[OutputColumn]) -> exp.Expr:
         if isinstance(item, exp.Literal) and item.is_int:
@@ -139,9 +151,11 @@ class _AggregateBinder:
             plain = node.unnest()
             for key in self.keys:
                 if is_same(key.expression, plain):
-                    return _column(key.name)
+                    return column_of(key.name)
+            if isinstance(node, CALLS):
+                return column_of(self._grouping(node))
             if is_aggregate(node) or (isinstance(node, NULL_CLAUSES) and is_aggregate(node.this)):
-                return _column(self._call(node))
+                return column_of(self._call(node))
             if isinstance(node, exp.Column) and node.name != TP_DELTA:
                 name = plain_sql(node)
                 hint = f"add {name} to GROUP BY, or use min({name}), max({name}) or first({name})"
@@ -155,6 +169,27 @@ class _AggregateBinder:
             return node
 
         return expression.copy().transform(replace, copy=False)
+
+    def _grouping(self, node: exp.Expr) -> str:
+        """Return the column of a call of grouping or grouping_id."""
+        text, position = call_text(node), position_of(node)
+        if not self.groupings.sets:
+            raise BindError(f"{text} needs ROLLUP, CUBE or GROUPING SETS in GROUP BY", position=position)
+        is_one = isinstance(node, exp.Grouping)
+        if is_one and len(node.expressions) != 1:
+            raise BindError(f"{text}: grouping takes one key", hint="grouping_id takes several", position=position)
+        names = [self._grouped(each, text, position) for each in node.expressions]
+        return self.groupings.call(names or [key.name for key in self.keys], "TINYINT" if is_one else "BIGINT")
+
+    def _grouped(self, argument: exp.Expr, text: str, position: Position | None) -> str:
+        for key in self.keys:
+            if is_same(key.expression, argument.unnest()):
+                return key.name
+        raise BindError(
+            f"{text}: {plain_sql(argument)} is no key of GROUP BY",
+            hint=f"there are {', '.join(plain_sql(key.expression) for key in self.keys)}",
+            position=position_of(argument) or position,
+        )
 
     def _call(self, node: exp.Expr) -> str:
         """Return the column of a call's value; equal calls share one."""
@@ -277,7 +312,3 @@ def _named(node: exp.Expr, select: exp.Select) -> exp.Expr | None:
 
 def _is_there(expression: exp.Expr) -> exp.Expr:
     return exp.Not(this=exp.Is(this=exp.paren(expression.copy(), copy=False), expression=exp.null()))
-
-
-def _column(name: str) -> exp.Expr:
-    return exp.column(exp.to_identifier(name, quoted=True))

@@ -24,7 +24,7 @@ def distinct(query: LogicalQuery) -> LogicalQuery:
     """
     keys = tuple(_key(place, column, query) for place, column in enumerate(query.outputs))
     outputs = tuple(
-        OutputColumn(each.name, _column(key.name), each.renamed_from)
+        OutputColumn(each.name, column_of(key.name), each.renamed_from)
         for each, key in zip(query.outputs, keys, strict=True)
     )
     return replace(query, aggregation=Aggregation(keys, (), query.filters), outputs=outputs, filters=())
@@ -41,7 +41,7 @@ def of_sides(query: LogicalQuery, *, keeps_common: bool) -> LogicalQuery:
     found = distinct(replace(query, outputs=tuple(outputs)))
     assert found.aggregation is not None
     calls = tuple(_count(side, mark.expression, query) for side in (0, 1))
-    first, second = (_column(call.name) for call in calls)
+    first, second = (column_of(call.name) for call in calls)
     there = exp.GT if keeps_common else exp.EQ
     tests = (
         exp.GT(this=first, expression=exp.Literal.number(0)),
@@ -73,5 +73,6 @@ def _count(side: int, mark: exp.Expr, query: LogicalQuery) -> AggregateCall:
     )
 
 
-def _column(name: str) -> exp.Expr:
+def column_of(name: str) -> exp.Expr:
+    """The column of a key, or of a function's value."""
     return exp.column(exp.to_identifier(name, quoted=True))

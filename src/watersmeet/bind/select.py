@@ -11,6 +11,7 @@ from sqlglot import exp
 from watersmeet.bind.aggregate_functions import is_aggregated
 from watersmeet.bind.aggregates import bind_aggregates
 from watersmeet.bind.conditions import bind_alternative, bind_condition, bind_membership
+from watersmeet.bind.grouping_sets import Groupings, has_sets, of_set, refuse_endless, with_sets
 from watersmeet.bind.inputs import Inputs, Streams
 from watersmeet.bind.join_kinds import join_kind
 from watersmeet.bind.joins import bind_join
@@ -19,7 +20,7 @@ from watersmeet.bind.ordering import bind_ordering
 from watersmeet.bind.outputs import output_columns, refuse_clauses
 from watersmeet.bind.over import bind_over, finished, has_window_functions, limit_of, rank_names
 from watersmeet.bind.results import inner_emit, results_of
-from watersmeet.bind.rewriting import distinct, of_sides, with_mark
+from watersmeet.bind.rewriting import column_of, distinct, of_sides, with_mark
 from watersmeet.bind.scalars import ALIAS, VALUE, scalar_subqueries, value_of
 from watersmeet.bind.scope import Relation, Scope
 from watersmeet.bind.subqueries import (
@@ -33,6 +34,7 @@ from watersmeet.bind.subqueries import (
 )
 from watersmeet.bind.window_calls import with_windows_in_from
 from watersmeet.bind.windows import bind_sessions, bind_window_table
+from watersmeet.columns import TP_DELTA
 from watersmeet.errors import ConfigError, UnsupportedError
 from watersmeet.expressions.nodes import WindowTable
 from watersmeet.expressions.positions import position_of
@@ -94,24 +96,26 @@ class _Statement:
         if isinstance(node, exp.SetOperation):
             return self._set_operation(node, ctes, inner=inner)
         assert isinstance(node, exp.Select)
-        node = with_windows_in_from(node)
+        node = with_windows_in_from(with_sets(node))
         if node.args.get("distinct") and (is_aggregated(node) or has_window_functions(node)):
             plain = node.copy()
             plain.set("distinct", None)
             return distinct(self._over([self.query(plain, ctes, inner=True)], node, inner=inner))
         if (below := self._whole_from(node, ctes)) is not None:
             return self._merged(node, ctes, below, inner=inner)
+        if is_aggregated(node) and has_window_functions(node):
+            raise UnsupportedError(
+                "window functions over aggregates need a subquery for the aggregates",
+                hint="SELECT …, ROW_NUMBER() OVER (…) AS n FROM (SELECT … GROUP BY …)",
+                position=position_of(node),
+            )
+        if has_sets(node):
+            return self._of_sets(node, ctes, inner=inner)
         binder = _Binder(self)
         bound = binder.select(node, None, ctes)
         aggregation, over = None, None
         if is_aggregated(node):
-            if has_window_functions(node):
-                raise UnsupportedError(
-                    "window functions over aggregates need a subquery for the aggregates",
-                    hint="SELECT …, ROW_NUMBER() OVER (…) AS n FROM (SELECT … GROUP BY …)",
-                    position=position_of(node),
-                )
-            aggregation = _aggregation(node, bound, binder.names)
+            aggregation, _ = _aggregation(node, bound, binder.names)
         elif has_window_functions(node):
             over, bound.outputs, bound.filters = bind_over(
                 node, bound.outputs, bound.scope, binder.names.columns, bound.filters, limit
@@ -120,6 +124,27 @@ class _Statement:
         found = self._logical(node, binder, bound, ordering, inner=inner)
         found = replace(found, aggregation=aggregation, over=over)
         return distinct(found) if node.args.get("distinct") else found
+
+    def _of_sets(self, node: exp.Select, ctes: Ctes, *, inner: bool) -> LogicalQuery:
+        """The query over the results of an aggregation for each grouping set."""
+        sets = node.args["group"].args["grouping_sets"]
+        found = [self._of_set(node, ctes, number) for number in range(len(sets))]
+        refuse_endless([query for query, _ in found], self._text(node, inner=inner))
+        over = _Binder(self)
+        leaf, relation = self.add_results([query for query, _ in found], "", node, over.names)
+        relation.hidden[TP_DELTA] = column_of(TP_DELTA)
+        scope, (_, bound) = Scope([relation]), found[0]
+        outputs = [replace(each, expression=scope.substitute(each.expression)) for each in bound.outputs]
+        tests = [scope.substitute(each) for each in bound.filters]
+        return self._logical(node, over, _Bound(leaf, scope, outputs, tests), None, inner=inner)
+
+    def _of_set(self, node: exp.Select, ctes: Ctes, number: int) -> tuple[LogicalQuery, _Bound]:
+        """The aggregation for a grouping set, and what stands over the results of all."""
+        binder = _Binder(self)
+        bound = binder.select(node, None, ctes)
+        aggregation, groupings = _aggregation(node, bound, binder.names)
+        query = replace(self._logical(node, binder, bound, None, inner=True), aggregation=aggregation)
+        return of_set(query, groupings, number), bound
 
     def _logical(
         self, node: exp.Expr, binder: _Binder, bound: _Bound, ordering: Ordering | None, *, inner: bool
@@ -285,12 +310,12 @@ class _Bound:
     filters: list[exp.Expr]
 
 
-def _aggregation(select: exp.Select, bound: _Bound, names: Inputs) -> Aggregation:
+def _aggregation(select: exp.Select, bound: _Bound, names: Inputs) -> tuple[Aggregation, Groupings]:
     """Resolve GROUP BY, HAVING and aggregate functions; afterwards ``bound`` reads their results."""
-    found, bound.outputs, bound.filters = bind_aggregates(
+    found, groupings, bound.outputs, bound.filters = bind_aggregates(
         select, bound.outputs, bound.scope, names.inputs, names.columns, bound.filters
     )
-    return found
+    return found, groupings
 
 
 class _Binder:

@@ -77,8 +77,8 @@ class _Rewriting:
             if isinstance(parts, list):
                 self.select.set(clause, [self._item(part) for part in parts])
             elif isinstance(parts, exp.Group):
-                keys = [each for item in parts.expressions for each in self._keys(item)]
-                parts.set("expressions", keys)
+                for keys in (parts, *(parts.args.get("grouping_sets") or ())):
+                    keys.set("expressions", [each for item in keys.expressions for each in self._keys(item)])
             elif parts is not None:
                 self.select.set(clause, self._without_calls(parts))
         return self.select
