@@ -157,7 +157,7 @@ def _timed(frame: Any, workload: Workload) -> dict[str, Any]:
         shutil.rmtree(checkpoint, ignore_errors=True)
     checked = [each["observedMetrics"]["check"].asDict() for each in progress if "check" in each["observedMetrics"]]
     totals = {name: sum(each[name] or 0 for each in checked) for name in ("rows_out", "rows", "l_id", "r_id")}
-    held, loaded = ([_total(each, what) for each in progress] for what in (".state_bytes", ".loaded_bytes"))
+    held, loaded = ([counter_total(each, what) for each in progress] for what in (".state_bytes", ".loaded_bytes"))
     return {
         "batch_ms": [each["durationMs"]["triggerExecution"] for each in progress if each["numInputRows"]],
         "seconds": seconds,
@@ -171,7 +171,7 @@ def _timed(frame: Any, workload: Workload) -> dict[str, Any]:
     }
 
 
-def _total(progress: Any, what: str) -> int:
+def counter_total(progress: Any, what: str) -> int:
     """Return the sum of a counter over all operators of Watersmeet; the metrics of a DataFrame have a unique label."""
     from watersmeet.runtime.metrics import METRICS, counters_of
 

@@ -99,7 +99,7 @@ def test_the_targets_have_no_options(arguments: list[str], message: str) -> None
 def test_all_workloads_are_listed() -> None:
     result = CliRunner().invoke(app, ["bench"])
     assert result.exit_code == 0
-    assert [line.split()[0] for line in result.stdout.splitlines()] == [*WORKLOADS, "latency", "seeds"]
+    assert [line.split()[0] for line in result.stdout.splitlines()] == [*WORKLOADS, "latency", "nexmark", "seeds"]
 
 
 def test_figures_of_one_workload(measured: dict[str, dict[str, Any]], tmp_path: Path) -> None:

@@ -11,14 +11,14 @@ from typing import Annotated, Any
 
 import typer
 
-from watersmeet.cli import bench_latency, bench_seeds
+from watersmeet.cli import bench_latency, bench_nexmark, bench_seeds
 from watersmeet.cli.parameters import UsageError
 from watersmeet.errors import WatersmeetError, did_you_mean
 
 
 def bench(
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME…]", help="Workloads (none: list them).")] = None,
-    every: Annotated[bool, typer.Option("--all", help="All workloads but latency and seeds.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="All workloads but latency, nexmark and seeds.")] = False,
     alone: Annotated[bool, typer.Option("--alone", help="Do not run Spark's own operator.")] = False,
     flink: Annotated[Path | None, typer.Option(help="A Python interpreter with apache-flink.")] = None,
     flink_script: Annotated[Path | None, typer.Option(help="The script of Flink's joins, except over Kafka.")] = None,
@@ -30,9 +30,21 @@ def bench(
     seconds: Annotated[float | None, typer.Option(min=1, help="latency: seconds of one measurement.")] = None,
     warm_up: Annotated[float | None, typer.Option(min=0, help="latency: seconds before it.")] = None,
     epoch: Annotated[float | None, typer.Option(min=1, help="latency: seconds of an epoch in real time.")] = None,
+    events: Annotated[int | None, typer.Option(min=1, help="nexmark: events of all streams.")] = None,
+    peers: Annotated[str | None, typer.Option("--engines", help="nexmark: watersmeet,flink,spark.")] = None,
 ) -> None:
     """Measure workloads and print a table for each; figures are printed only if all results are correct."""
     of_latency = bench_latency.Options(queries, rates, engines, seconds, warm_up, epoch)
+    of_nexmark = bench_nexmark.Options(events, peers)
+    if (names or [])[:1] == [bench_nexmark.NAME]:
+        of_latency.refuse()
+        others = {"--all": every, "--alone": alone, "--flink-script": flink_script, "--rows": rows}
+        bench_nexmark.refuse_others(others)
+        _check_file(into)
+        known_queries = _benchmarks("nexmark.queries").NAMES
+        bench_nexmark.measure(_benchmarks("nexmark.suite"), known_queries, names or [], of_nexmark, flink, into)
+        return
+    of_nexmark.refuse()
     if bench_latency.NAME in (names or []):
         others = {"--all": every, "--alone": alone, "--flink-script": flink_script, "--rows": rows}
         bench_latency.refuse_others(names or [], others)
@@ -55,12 +67,14 @@ def bench(
         for workload in suite.WORKLOADS.values():
             typer.echo(f"{workload.name:15} {workload.title}")
         typer.echo(f"{bench_latency.NAME:15} {bench_latency.TITLE}")
+        typer.echo(f"{bench_nexmark.NAME:15} {bench_nexmark.TITLE}")
         typer.echo(f"{bench_seeds.NAME:15} {bench_seeds.TITLE}")
         return
     for name in names or []:
         if name not in known:
             raise UsageError(
-                f"there is no workload {name}", hint=did_you_mean(name, [*known, bench_latency.NAME, bench_seeds.NAME])
+                f"there is no workload {name}",
+                hint=did_you_mean(name, [*known, bench_latency.NAME, bench_nexmark.NAME, bench_seeds.NAME]),
             )
     needs_script = any(not suite.brings_flink(suite.WORKLOADS[name]) for name in names or known)
     if flink_script is not None if flink is None else needs_script and flink_script is None:
