@@ -38,7 +38,12 @@ def commands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Sequence[s
         with over(Path(folder.removesuffix("-flink").removesuffix("-ended"))) as con:
             for each in names:
                 rows = con.sql(REFERENCES[each].rows).to_arrow_table()
-                rows = rows.append_column("_batch", pa.array(range(len(rows))))
+                rows = rows.append_column("_batch", pa.array([1] * len(rows)))
+                if of_flink and each in flink_queries.UPDATED:  # each row replaces another
+                    zeros = [pa.array([0] * len(rows))] * 2
+                    place, batch = rows.column_names.index("price"), len(rows.column_names) - 1
+                    older = rows.set_column(place, "price", zeros[0]).set_column(batch, "_batch", zeros[1])
+                    rows = pa.concat_tables([rows, older])
                 path = out / f"{each}.parquet" if of_flink else out / each / "0.parquet"
                 path.parent.mkdir(exist_ok=True)
                 pq.write_table(rows, path)
