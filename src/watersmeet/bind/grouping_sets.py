@@ -95,8 +95,8 @@ def of_set(query: LogicalQuery, groupings: Groupings, number: int) -> LogicalQue
         bits = "".join("0" if key in names else "1" for key in keys)
         outputs.append(OutputColumn(name, exp.cast(exp.Literal.number(int(bits, 2)), kind)))
     kept = tuple(key for key in aggregation.keys if key.name in names)
-    there = exp.GT(this=column_of(_ROWS), expression=exp.Literal.number(0))
-    calls = aggregation.calls if kept else (*aggregation.calls, _count_of_rows(query))
+    there = exp.Not(this=exp.Is(this=column_of(_ROWS), expression=exp.null()))
+    calls = aggregation.calls if kept else (*aggregation.calls, _any_row(query))
     return replace(
         query,
         aggregation=replace(aggregation, keys=kept, calls=calls),
@@ -120,15 +120,16 @@ def refuse_endless(queries: Sequence[LogicalQuery], text: QueryText) -> None:
             )
 
 
-def _count_of_rows(query: LogicalQuery) -> AggregateCall:
+def _any_row(query: LogicalQuery) -> AggregateCall:
+    """What is NULL without rows; a count would change with each of them, and with it a result that stays the same."""
     return AggregateCall(
         name=_ROWS,
-        function=Function.COUNT,
-        arguments=(),
+        function=Function.MAX,
+        arguments=(exp.Literal.number(1),),
         type=exp.DataType.build("INT", dialect="spark"),
         condition=None,
         time=None,
-        text="count of rows",
+        text="whether there are rows",
         position=query.text.position,
     )
 
