@@ -54,7 +54,7 @@ def with_sets(select: exp.Select) -> exp.Select:
     items = list(_items(group))
     if all(len(sets) == 1 for sets in items) and not any(map(_is_grouping, _parts(group))):
         return select
-    sets = [_once(each for part in chosen for each in part) for chosen in product(*items)]
+    sets = [[each for part in chosen for each in part] for chosen in product(*items)]
     if len(sets) > MOST_SETS:
         raise UnsupportedError(
             f"GROUP BY has {len(sets)} grouping sets: at most {MOST_SETS} are supported",
@@ -62,7 +62,7 @@ def with_sets(select: exp.Select) -> exp.Select:
             position=position_of(group) or position_of(select),
         )
     found: exp.Select = select.copy()
-    keys = _once(key for part in _parts(group) for key in _keys(part))
+    keys = [key for part in _parts(group) for key in _keys(part)]
     grouped = exp.Group(
         expressions=[key.copy() for key in keys],
         grouping_sets=[exp.Tuple(expressions=[key.copy() for key in each]) for each in sets],
@@ -187,7 +187,3 @@ def _joined(units: Sequence[_Set]) -> _Set:
 def _keys(node: exp.Expr) -> _Set:
     """All keys in a part of GROUP BY, in the order of the text."""
     return _joined([_keys(each) for each in node.expressions]) if _is_grouping(node) else _unit(node)
-
-
-def _once(keys: Iterator[exp.Expr] | Sequence[exp.Expr]) -> list[exp.Expr]:
-    return list(dict.fromkeys(keys))
