@@ -16,6 +16,8 @@ _AGGREGATES = (
     "count()", "count(*)", "count({})", "count(DISTINCT {})", "sum({})", "avg({})", "min({})", "max({})",
     "first_value({})", "last_value({})", "any_value({})", "count_if({} > 0)", "max({}) FILTER (WHERE {} > 1)",
     "stddev({})", "approx_count_distinct({})", "sum({}) + count()",
+    "sum(DISTINCT {})", "max_by({}, {})", "collect_list({})", "array_agg(DISTINCT {})", "listagg({}, ',')",
+    "median({})", "percentile({}, array(0, 0.5))", "percentile_approx({}, 0.5)", "bool_or({} > 0)", "every({})",
 )  # fmt: skip
 SETTINGS = (
     "join_max_buffered_bytes = 100000000", "eviction = 'oldest'", "eviction = 'lru'", "max_rows_per_key = 10",
@@ -185,7 +187,9 @@ class _Queries:
             f"{self._rng.choice(_AGGREGATES).replace('{}', self._conditions.expression(visible, 1))} AS c{i}"
             for i in range(1, self._rng.choice((2, 2, 3)))
         ]
-        group = self._chance(0.85, f" GROUP BY {self._rng.choice((column, column, '1', 'c0'))}")
+        key = self._rng.choice((column, column, "1", "c0"))
+        of_sets = (f"ROLLUP({key})", f"CUBE({column}, {key})", f"GROUPING SETS(({key}), ())")
+        group = self._chance(0.85, f" GROUP BY {self._rng.choice((key, key, key, self._rng.choice(of_sets)))}")
         having = self._chance(0.2, f" HAVING «{self._rng.choice(('count() > 1', 'c1 > 0', f'max({column}) > 1'))}»")
         return ", ".join([f"{column} AS c0", *calls]), group + having
 

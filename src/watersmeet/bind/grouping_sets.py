@@ -54,7 +54,7 @@ def with_sets(select: exp.Select) -> exp.Select:
     items = list(_items(group))
     if all(len(sets) == 1 for sets in items) and not any(map(_is_grouping, _parts(group))):
         return select
-    sets = [_once(each for part in chosen for each in part) for chosen in product(*items)]
+    sets = [[each for part in chosen for each in part] for chosen in product(*items)]
     if len(sets) > MOST_SETS:
         raise UnsupportedError(
             f"GROUP BY has {len(sets)} grouping sets: at most {MOST_SETS} are supported",
@@ -62,7 +62,7 @@ def with_sets(select: exp.Select) -> exp.Select:
             position=position_of(group) or position_of(select),
         )
     found: exp.Select = select.copy()
-    keys = _once(key for part in _parts(group) for key in _keys(part))
+    keys = [key for part in _parts(group) for key in _keys(part)]
     grouped = exp.Group(
         expressions=[key.copy() for key in keys],
         grouping_sets=[exp.Tuple(expressions=[key.copy() for key in each]) for each in sets],
@@ -95,8 +95,8 @@ def of_set(query: LogicalQuery, groupings: Groupings, number: int) -> LogicalQue
         bits = "".join("0" if key in names else "1" for key in keys)
         outputs.append(OutputColumn(name, exp.cast(exp.Literal.number(int(bits, 2)), kind)))
     kept = tuple(key for key in aggregation.keys if key.name in names)
-    there = exp.GT(this=column_of(_ROWS), expression=exp.Literal.number(0))
-    calls = aggregation.calls if kept else (*aggregation.calls, _count_of_rows(query))
+    there = exp.Not(this=exp.Is(this=column_of(_ROWS), expression=exp.null()))
+    calls = aggregation.calls if kept else (*aggregation.calls, _any_row(query))
     return replace(
         query,
         aggregation=replace(aggregation, keys=kept, calls=calls),
@@ -120,15 +120,16 @@ def refuse_endless(queries: Sequence[LogicalQuery], text: QueryText) -> None:
             )
 
 
-def _count_of_rows(query: LogicalQuery) -> AggregateCall:
+def _any_row(query: LogicalQuery) -> AggregateCall:
+    """What is NULL without rows; a count would change with each of them, and with it a result that stays the same."""
     return AggregateCall(
         name=_ROWS,
-        function=Function.COUNT,
-        arguments=(),
+        function=Function.MAX,
+        arguments=(exp.Literal.number(1),),
         type=exp.DataType.build("INT", dialect="spark"),
         condition=None,
         time=None,
-        text="count of rows",
+        text="whether there are rows",
         position=query.text.position,
     )
 
@@ -186,7 +187,3 @@ def _joined(units: Sequence[_Set]) -> _Set:
 def _keys(node: exp.Expr) -> _Set:
     """All keys in a part of GROUP BY, in the order of the text."""
     return _joined([_keys(each) for each in node.expressions]) if _is_grouping(node) else _unit(node)
-
-
-def _once(keys: Iterator[exp.Expr] | Sequence[exp.Expr]) -> list[exp.Expr]:
-    return list(dict.fromkeys(keys))

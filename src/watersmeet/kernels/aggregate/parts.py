@@ -36,9 +36,10 @@ class Bag:
     columns: tuple[str, ...]
     figures: tuple[tuple[str, str], ...]
     centre: str | None = None
-    ranked: bool = False
     ends: tuple[str, ...] = ()
     amount: str | None = None
+    # not in a plan's fingerprint: what is stored does not depend on it
+    ranked: bool = field(default=False, repr=False)
 
     @property
     def values(self) -> tuple[str, ...]:
