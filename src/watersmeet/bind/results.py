@@ -23,7 +23,7 @@ from watersmeet.plan.emission import decide_emission, emits_changes
 from watersmeet.plan.lineage import event_time_output
 from watersmeet.plan.logical.certain_types import certain_type, common_type
 from watersmeet.plan.logical.query import AggregateCall, LogicalQuery, OutputColumn
-from watersmeet.plan.logical.tree import InputColumn, Results
+from watersmeet.plan.logical.tree import InputColumn, Results, changing
 from watersmeet.plan.passes import optimize
 
 #: The connector of a stream that describes results; no table of the catalogue has it.
@@ -105,7 +105,8 @@ def _describe(query: LogicalQuery) -> _Described:
     optimized = optimize(query)
     weighted = emits_changes(optimized, decide_emission(optimized).mode)
     time = event_time_output(optimized)
-    if time is None:
+    # a retraction has the time of what it retracts, however old: it must not be late
+    if time is None or any(input.stream.changes for input in changing(optimized.root)):
         return _Described(weighted, None)
     name, number, lag = time
     input = optimized.inputs[number]

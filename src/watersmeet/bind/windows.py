@@ -32,6 +32,7 @@ def bind_window_table(table: WindowTable, node: Node, relation: Relation, names:
     leaf = _timed_leaf(table, node, relation, names)
     lengths = _lengths(table, leaf.input)
     window = window_of(WindowKind(table.args["name"]), lengths, leaf.input, position_of(table))
+    refuse_copies_of_changing(window, leaf.input, position_of(table))
     leaf, bounds = names.add_window(leaf, window)
     add_bounds(relation, bounds, table)
     return leaf
@@ -133,6 +134,16 @@ def window_of(kind: WindowKind, lengths: Sequence[int], input: Input, position: 
     return Window(kind, size, step, offset)
 
 
+def refuse_copies_of_changing(window: Window, input: Input, position: Position | None) -> None:
+    """Raise ``UnsupportedError`` where rows of one primary key would be in several windows at a time."""
+    if input.stream.changes and not window.is_single:
+        raise UnsupportedError(
+            f"the rows of {input.stream.name} change (mode {input.stream.mode.value}): each is in one window at a time",
+            hint="use TUMBLE, or windows over an append-only stream",
+            position=position,
+        )
+
+
 def _lengths(table: WindowTable, input: Input) -> list[int]:
     counts = input.time.unit is TimeUnit.ROWS
     found = []
@@ -145,7 +156,7 @@ def _lengths(table: WindowTable, input: Input) -> list[int]:
                 hint="write 10" if counts else "write INTERVAL '10' SECONDS",
                 position=position_of(length),
             )
-        if counts and not length.is_int:
+        if counts and not length.name.removeprefix("-").isdigit():
             raise BindError("a number of rows is a whole number", position=position_of(length))
         found.append(int(length.name) if counts else interval_micros(length))
     return found

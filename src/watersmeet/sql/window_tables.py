@@ -125,9 +125,11 @@ def _time(parser: QueryParser, name: str) -> exp.Identifier:
 def _length(parser: QueryParser, what: str) -> exp.Expr:
     _skip_name(parser)
     start = parser._curr
-    if start and start.token_type is TokenType.NUMBER:
-        parser._advance()
-        number = exp.Literal.number(start.text)
+    is_negative = bool(start and start.token_type is TokenType.DASH)
+    written = parser._next if is_negative else start
+    if start and written and written.token_type is TokenType.NUMBER:
+        parser._advance(1 + is_negative)
+        number = exp.Literal(this=f"{'-' * is_negative}{written.text}", is_string=False)
         place(number, start)
         return number
     return parser.clause_interval(what, "a number of rows")

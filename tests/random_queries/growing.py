@@ -1,0 +1,167 @@
+"""Random trees of queries (trees.py), simplest choices first so that failures shrink."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from tests.random_queries.conditions import rarely
+from tests.random_queries.rows import Streams, Unit
+from tests.random_queries.trees import (
+    Col,
+    Combined,
+    Grouped,
+    Joined,
+    Select,
+    Stream,
+    TopN,
+    Tree,
+    Twice,
+    Window,
+    below,
+    time_of,
+)
+
+#: What nodes there are; Stream is the simplest.
+NODES = ("select", "grouped", "grouped", "grouped", "top", "distinct", "join", "join", "twice", "combined")
+
+
+@st.composite
+def trees(draw: st.DrawFn, given: Streams, depth: int) -> Tree:
+    """A tree of a depth; its leaves are streams."""
+    if depth == 0 or draw(rarely(0.15)):
+        return Stream(draw(st.sampled_from(sorted(given.streams))))
+    node = draw(st.sampled_from(NODES))
+    child = draw(trees(given, depth - 1))
+    if node == "twice":
+        on = draw(_pairs(child, child))
+        kind = draw(st.sampled_from(["INNER", "LEFT", "SEMI", "ANTI"]))
+        return Twice(child, child, kind, on, None) if on else child
+    if node in ("join", "combined"):
+        other = draw(trees(given, draw(st.integers(0, depth - 1))))
+        return draw(_joined(child, other) if node == "join" else _combined(child, other))
+    has_time = time_of(child) is not None and not any(each.name.startswith("window_") for each in child.columns)
+    window = draw(_windows(given)) if has_time and draw(st.booleans()) else None
+    if node == "grouped":
+        return draw(_grouped(child, window))
+    if node == "top":
+        return draw(_top(child, window))
+    return draw(_select(child, window, distinct=node == "distinct"))
+
+
+@st.composite
+def _windows(draw: st.DrawFn, given: Streams) -> Window:
+    kind = draw(st.sampled_from(["TUMBLE", "HOP", "CUMULATE"]))
+    step = draw(st.sampled_from([5, 2, 10, 3]))
+    size = step * draw(st.sampled_from([2, 1, 3])) + (draw(st.sampled_from([0, 1])) if kind != "CUMULATE" else 0)
+    return Window(kind, step, size, draw(st.sampled_from([0, 0, 1, -3])), given.unit is Unit.ROWS)
+
+
+def _some(columns: tuple[Col, ...], most: int) -> st.SearchStrategy[list[Col]]:
+    return st.lists(st.sampled_from(columns), min_size=1, max_size=most, unique=True)
+
+
+@st.composite
+def _condition(draw: st.DrawFn, columns: tuple[Col, ...]) -> str:
+    column = draw(st.sampled_from(columns))
+    name = column.name
+    if column.kind == "STRING":
+        return draw(st.sampled_from([f"{name} <> 'x'", f"{name} IS NOT NULL", f"({name} IS NULL OR {name} = 'x')"]))
+    tests = [f"{name} > 1", f"{name} IS NOT NULL", f"({name} IS NULL OR {name} < 4)", f"NOT ({name} < 2)"]
+    return draw(st.sampled_from(tests))
+
+
+@st.composite
+def _select(draw: st.DrawFn, child: Tree, window: Window | None, *, distinct: bool) -> Select:
+    columns = below(child, window)
+    items = []
+    for number, each in enumerate(draw(_some(columns, 4))):
+        ways = [each.name, each.name]
+        if each.kind in ("INT", "BIGINT"):
+            ways += [f"{each.name} + 1", f"COALESCE({each.name}, 0)"]
+        way = draw(st.sampled_from(ways))
+        items.append((Col(f"c{number}", each.kind, each.role if way == each.name else ""), way))
+    where = (draw(_condition(columns)),) if draw(rarely(0.4)) else ()
+    return Select(child, window, tuple(items), where, distinct)
+
+
+@st.composite
+def _grouped(draw: st.DrawFn, child: Tree, window: Window | None) -> Grouped:
+    columns = below(child, window)
+    keys = [each for each in draw(_some(columns, 2)) if each.kind != "DOUBLE"] or [columns[0]]
+    if window is not None and draw(rarely(0.85)):
+        keys = [
+            *(each for each in columns if each.name.startswith("window_")),
+            *(each for each in keys if not each.name.startswith("window_")),
+        ]
+    calls = []
+    for number, each in enumerate(draw(_some(columns, 3))):
+        ways = [("count(*)", "BIGINT"), (f"count({each.name})", "BIGINT"), (f"min({each.name})", each.kind)]
+        ways += [(f"max({each.name})", each.kind), (f"count(DISTINCT {each.name})", "BIGINT")]
+        if each.kind in ("INT", "BIGINT"):
+            ways += [(f"sum({each.name})", "BIGINT"), (f"avg({each.name})", "DOUBLE")]
+        sql, kind = draw(st.sampled_from(ways))
+        calls.append((Col(f"a{number}", kind), sql))
+    having = draw(st.sampled_from(["", "", "", "count(*) > 1", "count(*) < 3"]))
+    renamed = [(Col(f"g{number}", each.kind, each.role), each.name) for number, each in enumerate(keys)]
+    return Grouped(child, window, tuple(renamed), tuple(calls), having)
+
+
+@st.composite
+def _top(draw: st.DrawFn, child: Tree, window: Window | None) -> TopN:
+    columns = tuple(each for each in below(child, window) if each.name != "rn") or below(child, window)
+    partition = draw(_some(columns, 2)) if draw(rarely(0.8)) else []
+    if window is not None and draw(rarely(0.85)):
+        partition += [each for each in columns if each.name.startswith("window_") and each not in partition]
+    function = draw(st.sampled_from(["ROW_NUMBER", "ROW_NUMBER", "RANK", "DENSE_RANK"]))
+    order = [(each.name, draw(st.booleans())) for each in draw(_some(columns, 2))]
+    if function == "ROW_NUMBER":
+        order += [(each.name, False) for each in columns if each.name not in dict(order)]
+    names = tuple(each.name for each in partition)
+    limit = draw(st.sampled_from([1, 2, 3]))
+    return TopN(child, window, function, names, tuple(order), limit, draw(st.booleans()), draw(st.booleans()))
+
+
+@st.composite
+def _pairs(draw: st.DrawFn, left: Tree, right: Tree) -> tuple[tuple[str, str], ...]:
+    """Equalities of columns of one kind, preferably of the bounds of windows."""
+    bounds = [
+        (one.name, other.name)
+        for role in ("start", "end")
+        for one in left.columns
+        for other in right.columns
+        if one.role == other.role == role
+    ]
+    if len(bounds) == 2 and draw(rarely(0.7)):
+        return tuple(bounds)
+    texts = [(l.name, r.name) for l in left.columns for r in right.columns if l.kind == r.kind and l.kind != "DOUBLE"]  # noqa: E741
+    if not texts:
+        return ()
+    return tuple(draw(st.lists(st.sampled_from(texts), min_size=1, max_size=2, unique=True)))
+
+
+@st.composite
+def _joined(draw: st.DrawFn, left: Tree, right: Tree) -> Tree:
+    on = draw(_pairs(left, right))
+    if not on:
+        return left
+    timed = time_of(left) is not None and time_of(right) is not None
+    within = draw(st.sampled_from([0, 3, 10])) if timed and draw(st.booleans()) else None
+    return Joined(left, right, draw(st.sampled_from(["INNER", "LEFT", "SEMI", "ANTI"])), on, within)
+
+
+@st.composite
+def _combined(draw: st.DrawFn, left: Tree, right: Tree) -> Tree:
+    pairs = [(l, r) for l in left.columns for r in right.columns if l.kind == r.kind]  # noqa: E741
+    if not pairs:
+        return left
+    taken = draw(st.lists(st.sampled_from(pairs), min_size=1, max_size=3, unique=True))
+    sides = [
+        Select(
+            tree,
+            None,
+            tuple((Col(f"u{n}", pair[at].kind, pair[at].role), pair[at].name) for n, pair in enumerate(taken)),
+        )
+        for at, tree in enumerate((left, right))
+    ]
+    word = draw(st.sampled_from(["UNION ALL", "UNION", "EXCEPT", "INTERSECT"]))
+    return Combined(word, *sides)
