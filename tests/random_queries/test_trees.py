@@ -28,8 +28,8 @@ from watersmeet.errors import WatersmeetError
 from watersmeet.kernels.api import EmitMode
 from watersmeet.testing.harness import Harness, StepInput, load_script
 
-EXAMPLES = 40 if ALL else 25
-QUICK, SEEDS = 2, 100
+EXAMPLES = 40 if ALL else 8
+QUICK, SEEDS = 1, 100
 
 #: What the generator cannot foresee: it names columns without knowing when their rows come.
 REFUSED: tuple[str, ...] = (
