@@ -135,13 +135,15 @@ def window_of(kind: WindowKind, lengths: Sequence[int], input: Input, position: 
 
 
 def refuse_copies_of_changing(window: Window, input: Input, position: Position | None) -> None:
-    """Raise ``UnsupportedError`` where rows of one primary key would be in several windows at a time."""
-    if input.stream.changes and not window.is_single:
-        raise UnsupportedError(
-            f"the rows of {input.stream.name} change (mode {input.stream.mode.value}): each is in one window at a time",
-            hint="use TUMBLE, or windows over an append-only stream",
-            position=position,
-        )
+    """Raise ``UnsupportedError`` where a row that is replaced or retracted would be in several windows at a time."""
+    if not input.changes or window.is_single:
+        return
+    why = f"mode {input.stream.mode.value}" if input.results is None else "they are a changelog"
+    raise UnsupportedError(
+        f"the rows of {input.stream.name} change ({why}): each is in one window at a time",
+        hint="use TUMBLE, or windows over an append-only stream",
+        position=position,
+    )
 
 
 def _lengths(table: WindowTable, input: Input) -> list[int]:

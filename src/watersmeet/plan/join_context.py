@@ -43,7 +43,8 @@ class JoinContext:
     @property
     def is_last(self) -> bool:
         """Whether no other operator needs to know which result is retracted."""
-        return self.join is self.query.root and not self.query.inner
+        named = self.query.inner or self.query.over is not None
+        return self.join is self.query.root and not named
 
     @property
     def single_bucket(self) -> bool:
