@@ -192,8 +192,12 @@ class PhysicalOperator(ABC):
     def fingerprint(self, inputs: Sequence[InputSpec], buckets: tuple[int, ...], output: pa.Schema) -> str:
         """A hash that changes whenever stored state could be misread: with inputs, types, kernel or buckets."""
         described = [(input.schema.to_string(), input.source, input.lag, input.origin) for input in inputs]
-        text = repr((self.name, self.kernel, described, buckets, output.to_string()))
-        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+        return fingerprint_of((self.name, self.kernel, described, buckets, output.to_string()))
+
+
+def fingerprint_of(parts: object) -> str:
+    """A hash of what something is made of, by its text."""
+    return hashlib.blake2b(repr(parts).encode(), digest_size=8).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

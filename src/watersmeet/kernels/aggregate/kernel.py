@@ -21,7 +21,7 @@ A retraction repeats the stored result; it is never computed again.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import duckdb
 import pyarrow as pa
@@ -59,10 +59,16 @@ class Aggregate:
     where: str | None = None
     changes: bool = False
     always: bool = False
-    end: str | None = None
-    final: bool = False
-    once: bool = False
-    gives_ids: bool = False
+    end: str | None = field(default=None, repr=False)
+    final: bool = field(default=False, repr=False)
+    once: bool = field(default=False, repr=False)
+    gives_ids: bool = field(default=False, repr=False)
+
+    @property
+    def emits(self) -> tuple[str | None, bool, bool, bool] | None:
+        """How results are emitted, where they are not a changelog for the end of the query."""
+        found = (self.end, self.final, self.once, self.gives_ids)
+        return found if any(found) else None
 
     @property
     def partition_width(self) -> int | None:

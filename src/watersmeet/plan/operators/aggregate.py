@@ -14,6 +14,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from watersmeet.engine.keys import HashedKeys, KeyColumn
+from watersmeet.engine.specs import InputSpec
 from watersmeet.expressions.arrow_types import arrow_type
 from watersmeet.expressions.event_time import span_text
 from watersmeet.expressions.text import plain_sql
@@ -26,7 +27,7 @@ from watersmeet.plan.closing import Closing, closing_of
 from watersmeet.plan.emission import is_distinct
 from watersmeet.plan.logical.certain_types import certain_type
 from watersmeet.plan.logical.query import AggregateCall, Aggregation, LogicalQuery
-from watersmeet.plan.physical_plan import Feed, PhysicalOperator, PhysicalPlan
+from watersmeet.plan.physical_plan import Feed, PhysicalOperator, PhysicalPlan, fingerprint_of
 from watersmeet.settings.query_settings import QuerySettings
 
 _NO_TIME = "$none:$t"  # partial results have no event time
@@ -72,6 +73,12 @@ class AggregateOperator(PhysicalOperator):
     def is_hybrid(self, settings: QuerySettings) -> bool:
         """As the setting for aggregates says."""
         return settings.default_hash_table == "hybrid"
+
+    def fingerprint(self, inputs: Sequence[InputSpec], buckets: tuple[int, ...], output: pa.Schema) -> str:
+        """As of any operator; that of a plain changelog is what it was before groups could end."""
+        found = PhysicalOperator.fingerprint(self, inputs, buckets, output)  # slots and super() do not go together
+        emits = self.kernel.emits
+        return found if emits is None else fingerprint_of((found, *emits))
 
     def explain(self, plan: PhysicalPlan) -> Iterator[str]:
         """Groups, functions and what is kept for them."""
