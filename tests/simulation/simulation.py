@@ -26,7 +26,7 @@ from tests.simulation.workers import Machine, Worker
 from tests.support.index_lookups import always_looked_up
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.engine.control_events import Event
-from watersmeet.engine.frames import to_record_batch
+from watersmeet.engine.frames import Frame, to_record_batch
 from watersmeet.engine.specs import OperatorSpec
 from watersmeet.plan.worker_specs import operator_specs, pack_specs
 from watersmeet.sql.statements import Query, StatementSet
@@ -97,7 +97,8 @@ class Simulation(Harness):
         for worker in self._workers:
             if worker.is_free and self._decisions.happens(0.5):
                 worker.die()
-        specs = operator_specs(self.plan, self._schemas, [self._parts] * len(self._schemas), self._buckets)
+        parts = [tuple(map(str, range(len(part.branches)))) or self._parts for part in self.plan.inputs]
+        specs = operator_specs(self.plan, self._schemas, parts, self._buckets)
         self._operators = [_spreading_sooner(spec) if self._spreads else spec for spec in specs]
         self._packs = pack_specs(self.plan, self._schemas, self._buckets)
 
@@ -106,7 +107,7 @@ class Simulation(Harness):
         fed = {name.lower(): rows for name, rows in inputs.items()}
         streams = [part.input.stream.name.lower() for part in self.plan.inputs]
         rows = [
-            self._in_parts(self._project(part, fed[stream])) if stream in fed else None
+            self._in_parts(self._project(part, fed[stream])) if stream in fed and not part.branches else None
             for part, stream in zip(self.plan.inputs, streams, strict=True)
         ]
         for name, each in fed.items():
@@ -148,6 +149,9 @@ class Simulation(Harness):
         for operator, spec in zip(self.plan.operators, self._operators, strict=True):
             if self._faults.happens("a disk loses something", 0.05):
                 self._decisions.one_of(self._machines).damage(self._decisions)
+            for number in (feed.source for feed in operator.feeds if feed.source is not None):
+                if self.plan.inputs[number].branches:
+                    packed[number] = self._repacked(run, number, sent)
             senders = [each for feed in operator.feeds if feed.source is not None for each in packed[feed.source]]
             senders += [each for feed in operator.feeds if feed.operator is not None for each in sent[feed.operator]]
             if events := control_frames(spec, batch.events):
@@ -199,6 +203,14 @@ class Simulation(Harness):
         for source, outputs in zip(sources, self._executors.run(tasks, self._properties(batch)), strict=True):
             by_source[source].append(outputs)
         return by_source
+
+    def _repacked(self, run: RunOfBatch, number: int, sent: Sequence[Sequence[Sequence[Sent]]]) -> list[list[Sent]]:
+        """What is sent of the results of operators to the one that reads them, of any attempts at these."""
+        results: list[list[Frame]] = [[] for _ in sent]
+        for operator in {branch.operator for branch in self.plan.inputs[number].branches}:
+            for attempts in sent[operator]:
+                results[operator] += run.received(self._decisions.one_of(attempts))
+        return [[[to_record_batch(self._pack_results(number, results))]]]
 
     def _operator_tasks(self, run: RunOfBatch, spec: OperatorSpec, senders: Sequence[Sequence[Sent]]) -> list[Task]:
         """A task for some buckets each.  Of the attempts of a sender, every bucket reads the output of any."""

@@ -106,8 +106,7 @@ class RunOfBatch:
 
     def give(self, sent: Sent) -> Given:
         """Unpack what the last operator sends, in batches as Arrow happens to cut them."""
-        exchange = self._exchange()
-        frames = [frame for batch in sent for frame in exchange.receive(batch)]
+        frames = self.received(sent)
         rows = []
         for number, schema in enumerate(self.schemas):
             own = [frame for frame in frames if len(self.schemas) == 1 or frame.input == number]
@@ -115,6 +114,11 @@ class RunOfBatch:
             unpacked = unpack(batches, schema, SIDE_FOLDER, self.batch)
             rows.append([pa.Table.from_batches([each]) for each in unpacked])
         return Given(rows, [frame for frame in frames if frame.kind is FrameKind.COUNTER])
+
+    def received(self, sent: Sent) -> list[Frame]:
+        """The frames that a task has sent, with their payloads."""
+        exchange = self._exchange()
+        return [frame for batch in sent for frame in exchange.receive(batch)]
 
     def _exchange(self) -> Exchange:
         return Exchange(self.exchange_folder, self.exchange_bytes)
