@@ -79,7 +79,8 @@ class _Statement:
     def __init__(self, query: Query, streams: Streams, settings: QuerySettings) -> None:
         self.streams = streams
         self.aliases: set[str] = set()
-        self._bound: dict[tuple[int, tuple[str, int] | None], list[LogicalQuery]] = {}
+        #: By the node and its limit; with the node itself, so that no later one has its id.
+        self._bound: dict[tuple[int, tuple[str, int] | None], tuple[exp.Expr, list[LogicalQuery]]] = {}
         self._query = query
         self._settings = settings
 
@@ -212,8 +213,9 @@ class _Statement:
         """Resolve a query whose results are an input of another, which tests them by a condition."""
         key = (id(node), self._limit(node, condition, alias))  # a name of WITH that is used twice is one query
         if key not in self._bound:
-            self._bound[key] = self._queries(node, ctes, key[1])
-        return self.add_results(self._bound[key], alias, node, names)
+            self._bound[key] = node, self._queries(node, ctes, key[1])
+        _, queries = self._bound[key]
+        return self.add_results(queries, alias, node, names)
 
     def _queries(self, node: exp.Expr, ctes: Ctes, limit: tuple[str, int] | None) -> list[LogicalQuery]:
         """The queries whose results are those of a nested one."""

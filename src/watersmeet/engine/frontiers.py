@@ -34,7 +34,7 @@ def _own(spec: OperatorSpec, manifest: Manifest) -> tuple[int, ...]:
 
 def _apply_control(spec: OperatorSpec, manifest: Manifest, event: Event) -> None:
     for number, input in enumerate(spec.inputs):
-        if input.source is None or not (event.inputs is None or input.source in event.inputs):
+        if input.source is None or input.is_of_results or not (event.inputs is None or input.source in event.inputs):
             continue
         parts = manifest.parts.setdefault(number, {})
         for name in list(parts) or [""]:

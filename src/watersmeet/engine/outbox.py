@@ -113,7 +113,7 @@ def _heard(spec: OperatorSpec, bucket: int, manifest: Manifest) -> dict[str, int
     return {
         f"{spec.name}.heard.{input.source}.{part}": times * manifest.parts[number][part].heard
         for number, input in enumerate(spec.inputs)
-        if input.source is not None
+        if input.source is not None and not input.is_of_results
         for part in input.parts
     }
 

@@ -61,6 +61,7 @@ class InputSpec:
     - ``holds_back``: if False, the operator's frontier ignores the input, and its rows are late by its own frontier.
     - ``in_order``: rows come in the order of their times, so they are late by the input's own frontier too.
     - ``retracted_by``: hash columns that a row shares with its retraction; empty if none is ever retracted.
+    - ``is_of_results``: the rows are results of another operator of the query; control events move its frontier.
     - ``label``, ``time``, ``scale``: for texts, the alias of the stream that dates the rows, its event-time column,
       and the units of ``$t`` in one unit of that column (None: a timestamp).
     """
@@ -78,6 +79,7 @@ class InputSpec:
     retention: int | None = 0
     in_order: bool = False
     retracted_by: tuple[str, ...] = ()
+    is_of_results: bool = False
 
 
 @dataclass(frozen=True, slots=True)

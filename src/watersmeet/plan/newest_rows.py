@@ -16,7 +16,7 @@ def read_by_newest_row(plan: PhysicalPlan) -> frozenset[str]:
     by_all_rows: set[str] = set()
     for query in plan.nested:
         as_of = {i for join in joins_of(query.query.root) if join.asof is not None for i in join.right.inputs}
-        for part in query.own_inputs:
+        for part in (each for each in query.own_inputs if not each.branches):
             is_newest = part.input.stream.changes and part.input.index not in as_of and part.max_future is None
             (by_newest_row if is_newest else by_all_rows).add(part.input.stream.name.lower())
     return frozenset(by_newest_row - by_all_rows)

@@ -201,9 +201,10 @@ def input_schemas(spark: SparkSession, plan: PhysicalPlan, sources: Mapping[str,
     """The columns of each input's rows as they are packed."""
     found = []
     for part in plan.inputs:
-        source = sources.get(part.input.stream.name.lower())
-        if part.branches or source is None:
+        if part.branches:
             source = Source(empty_results(spark, part), parts_of_results(part), stores_frontier=True)
+        else:
+            source = sources[part.input.stream.name.lower()]
         found.append(arrow_schema(projected(part, source, plan.keeps_late)))
     return found
 
