@@ -56,8 +56,7 @@ class Inputs:
             input = replace(input, windows=(*input.windows, window))
             leaf = replace(leaf, input=input)
             self.replace(leaf)
-        time = input.stream.column(input.time.column)
-        kind = exp.DataType.build(time.type if time is not None else "TIMESTAMP", dialect="spark")
+        kind = input.time_type
         return leaf, {bound: self._column(input, window_column(number, bound), kind) for bound in WindowBound}
 
     def _added(self, input: Input, alias: str) -> _Added:

@@ -147,9 +147,7 @@ def columns_above(query: LogicalQuery) -> dict[str, InputColumn]:
         found = {key.name: key.type for key in query.aggregation.keys}
         found |= {call.name: result_type(call) for call in query.aggregation.calls}
     elif query.sessions is not None:
-        time = query.inputs[query.sessions.input]
-        column = time.stream.column(time.time.column)
-        kind = exp.DataType.build(column.type if column is not None else "TIMESTAMP", dialect="spark")
+        kind = query.inputs[query.sessions.input].time_type
         found = {f"${bound.value}": kind for bound in WindowBound}
     elif query.over is not None:
         found = {call.name: call.type for call in query.over.calls}

@@ -67,10 +67,8 @@ class Sessions:
         columns = ", ".join((*(quote(name) for name, _, _ in self.keys), *self._kept, rid, time))
         if (held := stored.live()) is not None:
             parts.append(f"SELECT {columns} FROM {held}")
-        # a session ends ``gap`` after its last row: one whose end has come has no row at F - gap or later
-        has_ended = frontiers.before != frontiers.after
         due = f"SELECT * FROM ({self._with_bounds(' UNION ALL '.join(parts))}) WHERE e < {frontiers.after}"
-        emitted = state.register(state.query(due if has_ended else f"{due} AND FALSE"))
+        emitted = state.register(state.query(due))
         items = [f"{kept} AS {quote(name)}" for kept, (name, _) in zip(self._kept, self.output, strict=True)]
         items += [f"{sql} AS {quote(name)}" for name, sql, _ in self.bounds]
         result.changes = state.query(f"SELECT {', '.join(items)} FROM {emitted}")

@@ -1,4 +1,4 @@
-"""The rows that an aggregate reads, and how what it needs of them gets there.
+"""The rows that an aggregate, window functions or sessions read, and how what it needs of them gets there.
 
 A key or an argument that reads one stream is computed at its source, as keys of joins are; what reads several is
 computed by the operator, as far as DuckDB may evaluate it.
@@ -9,16 +9,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import pyarrow as pa
 from sqlglot import exp
 
 from watersmeet.columns import TIME
+from watersmeet.engine.keys import HashedKeys, KeyColumn
 from watersmeet.errors import UnsupportedError
+from watersmeet.expressions.arrow_types import arrow_type
 from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.text import plain_sql
+from watersmeet.kernels.aggregate.functions import same_float
 from watersmeet.kernels.api import quote
 from watersmeet.plan.across_sides import ALLOWED_NAMES, carry_one_sided, first_refused, is_strict, render
 from watersmeet.plan.logical.certain_types import certain_type
 from watersmeet.plan.logical.conditions import inputs_of
+from watersmeet.plan.logical.query import GroupKey
 from watersmeet.plan.logical.tree import Node, nullable, timed
 from watersmeet.plan.sources import Sources, quoted_column
 
@@ -87,6 +92,26 @@ class AggregateRows:
             return None
         (input,) = read
         return None if input in nullable(self.root) and not is_strict(expression) else input
+
+    def keys(self, keys: Sequence[GroupKey]) -> tuple[tuple[str, str, pa.DataType], ...]:
+        """Keys as a kernel has them: name, SQL over the rows, type."""
+        found = []
+        for key in keys:
+            kind = arrow_type(key.type)
+            found.append((key.name, same_float(self.sql(key.expression, key.type), kind), kind))
+        return tuple(found)
+
+    def route(self, name: str, keys: Sequence[GroupKey]) -> tuple[tuple[str, ...], HashedKeys]:
+        """The hash columns that choose the bucket of a key's rows, and the stored columns that each is made of."""
+        found = self.hashed(name, [key.expression for key in keys])
+        made = (
+            tuple(KeyColumn((keys[place].name,), arrow_type(kind)) for place, kind in parts) for parts in found.values()
+        )
+        return tuple(found), tuple(made)
+
+    def conditions(self, conditions: Sequence[exp.Expr]) -> str | None:
+        """Conditions on the rows as one, in SQL; None if there are none."""
+        return " AND ".join(self.sql(each, exp.DataType.build("BOOLEAN")) for each in conditions) or None
 
     def hashed(self, name: str, expressions: Sequence[exp.Expr]) -> dict[str, list[tuple[int, exp.DataType]]]:
         """Hash columns over those expressions that sources can compute, one for each source.

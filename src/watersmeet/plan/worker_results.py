@@ -76,9 +76,7 @@ def _may_be(given: pa.DataType | None, wanted: pa.DataType) -> bool:
 
 def _time(input: Input) -> tuple[pa.DataType, int]:
     """The type of an event time, and the units of ``$t`` in one of it."""
-    declared = input.stream.column(input.time.column)
-    kind = exp.DataType.build(declared.type if declared is not None else "TIMESTAMP", dialect="spark")
-    return arrow_type(kind), input.time.unit.scale if input.time.unit.is_integer else 1
+    return arrow_type(input.time_type), input.time.unit.scale if input.time.unit.is_integer else 1
 
 
 def _reads_delta(branch: Branch) -> bool:

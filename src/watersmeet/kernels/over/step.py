@@ -164,7 +164,7 @@ class _Step:
         columns = f"{self.columns}, {quote(TIME)}"
         if not self.kernel.changes:
             rows = f"SELECT {columns} FROM before UNION ALL SELECT {columns} FROM arrived"
-            return f"SELECT {columns} FROM ({self.with_values(f'({rows})')})"
+            return rows if self.kernel.limit is None else f"SELECT {columns} FROM ({self.with_values(f'({rows})')})"
         gone = f"SELECT {quote(ID)} FROM arrived WHERE {quote(WEIGHT)} < 0"
         return (
             f"SELECT {columns} FROM before WHERE {quote(ID)} IS NULL OR {quote(ID)} NOT IN ({gone}) "

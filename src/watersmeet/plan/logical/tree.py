@@ -97,6 +97,12 @@ class Input:
         return self.dated_by or self.stream.event_time
 
     @property
+    def time_type(self) -> exp.DataType:
+        """The type of the event time's column."""
+        column = self.stream.column(self.time.column)
+        return exp.DataType.build(column.type if column is not None else "TIMESTAMP", dialect="spark")
+
+    @property
     def time_name(self) -> str:
         """The physical name of the internal event time."""
         return self.physical("$t")

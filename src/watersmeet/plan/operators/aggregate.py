@@ -13,7 +13,7 @@ from enum import Enum
 import pyarrow as pa
 from sqlglot import exp
 
-from watersmeet.engine.keys import HashedKeys, KeyColumn
+from watersmeet.engine.keys import HashedKeys
 from watersmeet.engine.specs import InputSpec
 from watersmeet.expressions.arrow_types import arrow_type
 from watersmeet.expressions.event_time import span_text
@@ -255,28 +255,20 @@ def plan_aggregation(
 
     Raises ``UnsupportedError`` for what reads several streams and can be computed neither at a source nor by DuckDB.
     """
-    keys = []
-    for key in aggregation.keys:
-        type = arrow_type(key.type)
-        keys.append((key.name, same_float(rows.sql(key.expression, key.type), type), type))
+    keys = rows.keys(aggregation.keys)
     calls = tuple(_call(call, rows) for call in aggregation.calls)
-    conditions = [rows.sql(condition, _build("BOOLEAN")) for condition in aggregation.conditions]
+    where = rows.conditions(aggregation.conditions)
     hashed: HashedKeys = ()
     route: tuple[str, ...]
     if keys:
-        of_keys = rows.hashed("$h_group", [key.expression for key in aggregation.keys])
-        route = tuple(of_keys)
-        hashed = tuple(
-            tuple(KeyColumn((keys[place][0],), arrow_type(type)) for place, type in parts) for parts in of_keys.values()
-        )
+        route, hashed = rows.route("$h_group", aggregation.keys)
     elif arrival_route is None or any(call.function.needs_all for call in calls):
         route = ()
     elif (distinct := distinct_arguments(aggregation)) is None:
         route = arrival_route
     else:
         route = tuple(rows.hashed("$h_value", [distinct[0]])) if len(distinct) == 1 else ()
-    where = " AND ".join(conditions) or None
-    return AggregatePlan(aggregation, emits, tuple(keys), calls, where, route, bool(route) and not keys, hashed)
+    return AggregatePlan(aggregation, emits, keys, calls, where, route, bool(route) and not keys, hashed)
 
 
 def distinct_arguments(aggregation: Aggregation) -> tuple[exp.Expr, ...] | None:

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-from sqlglot import exp
 
-from watersmeet.engine.keys import HashedKeys, KeyColumn
+from watersmeet.engine.keys import HashedKeys
 from watersmeet.expressions.arrow_types import arrow_type
 from watersmeet.expressions.event_time import span_text
 from watersmeet.expressions.text import plain_sql
@@ -121,10 +120,7 @@ def plan_over(query: LogicalQuery, mode: EmitMode, rows: AggregateRows, needed: 
     over = query.over
     assert over is not None
     closing = closing_of(query)
-    keys = []
-    for key in over.partition:
-        kind = arrow_type(key.type)
-        keys.append((key.name, same_float(rows.sql(key.expression, key.type), kind), kind))
+    keys = rows.keys(over.partition)
     order = []
     for place, (term, descending) in enumerate(over.by):
         kind = type_of(term, rows.sources.columns)
@@ -133,26 +129,21 @@ def plan_over(query: LogicalQuery, mode: EmitMode, rows: AggregateRows, needed: 
     values = tuple(_value(call, arguments, rows) for call in over.calls)
     made = {call.name for call in over.calls}
     output = tuple((name, rows.column(name)) for name in sorted(needed - made))
-    conditions = [rows.sql(condition, exp.DataType.build("BOOLEAN")) for condition in over.conditions]
     final = mode is EmitMode.FINAL
-    hashes = rows.hashed("$h_partition", [key.expression for key in over.partition]) if keys else {}
-    hashed = tuple(
-        tuple(KeyColumn((keys[place][0],), arrow_type(kind)) for place, kind in parts) for parts in hashes.values()
-    )
     kernel = OverKernel(
-        keys=tuple(keys),
+        keys=keys,
         order=tuple(order),
         arguments=tuple((name, sql) for sql, name in arguments.items()),
         values=values,
         output=output,
         shown=tuple(call.name for call in over.calls if call.shown),
         limit=None if over.limit is None else (over.calls[0].name, over.limit),
-        where=" AND ".join(conditions) or None,
+        where=rows.conditions(over.conditions),
         end=None if closing is None else end_sql(closing),
         final=final,
         gives_ids=query.inner and not final,
     )
-    return OverPlan(over, closing, kernel, tuple(hashes), hashed)
+    return OverPlan(over, closing, kernel, *rows.route("$h_partition", over.partition))
 
 
 def _value(call: OverCall, arguments: dict[str, str], rows: AggregateRows) -> Value:

@@ -6,14 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
-from sqlglot import exp
 
 from watersmeet.engine.keys import KeyColumn
 from watersmeet.expressions.arrow_types import arrow_type
 from watersmeet.expressions.event_time import TimeUnit, span_text
 from watersmeet.expressions.text import plain_sql
 from watersmeet.expressions.windows import WindowBound, last_before_end
-from watersmeet.kernels.aggregate.functions import same_float
 from watersmeet.kernels.sessions import Sessions
 from watersmeet.plan.aggregate_rows import AggregateRows
 from watersmeet.plan.logical.query import LogicalQuery, SessionWindows
@@ -74,29 +72,16 @@ def plan_sessions(query: LogicalQuery, rows: AggregateRows, needed: frozenset[st
     sessions = query.sessions
     assert sessions is not None
     input = query.inputs[sessions.input]
-    keys = []
-    for key in sessions.partition:
-        kind = arrow_type(key.type)
-        keys.append((key.name, same_float(rows.sql(key.expression, key.type), kind), kind))
+    keys = rows.keys(sessions.partition)
     added = {bound.value: bound for bound in WindowBound}
     output = tuple(
         (name, rows.column(name)) for name in sorted(name for name in needed if name.lstrip("$") not in added)
     )
-    kind = arrow_type(_time_type(input))
+    kind = arrow_type(input.time_type)
     values = {WindowBound.START: "s", WindowBound.END: "e", WindowBound.TIME: f"e - {last_before_end(input.time.unit)}"}
     bounds = tuple((f"${bound.value}", _declared(sql, input), kind) for bound, sql in values.items())
-    conditions = [rows.sql(condition, exp.DataType.build("BOOLEAN")) for condition in sessions.conditions]
-    hashes = rows.hashed("$h_session", [key.expression for key in sessions.partition]) if keys else {}
-    hashed = tuple(
-        tuple(KeyColumn((keys[place][0],), arrow_type(kind)) for place, kind in parts) for parts in hashes.values()
-    )
-    kernel = Sessions(tuple(keys), output, bounds, sessions.gap, " AND ".join(conditions) or None)
-    return SessionsPlan(sessions, input.time.unit, kernel, tuple(hashes), hashed)
-
-
-def _time_type(input: Input) -> exp.DataType:
-    column = input.stream.column(input.time.column)
-    return exp.DataType.build(column.type if column is not None else "TIMESTAMP", dialect="spark")
+    kernel = Sessions(keys, output, bounds, sessions.gap, rows.conditions(sessions.conditions))
+    return SessionsPlan(sessions, input.time.unit, kernel, *rows.route("$h_session", sessions.partition))
 
 
 def _declared(value: str, input: Input) -> str:
@@ -106,4 +91,4 @@ def _declared(value: str, input: Input) -> str:
         return f"CAST(make_timestamp({value}) AS TIMESTAMPTZ)"
     if unit is TimeUnit.TIMESTAMP_NTZ:
         return f"make_timestamp({value})"
-    return f"CAST(({value}) // {unit.scale} AS {_time_type(input).sql(dialect='duckdb')})"
+    return f"CAST(({value}) // {unit.scale} AS {input.time_type.sql(dialect='duckdb')})"
