@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from watersmeet.bind.select import bind
+from watersmeet.bind.statement import bind
 from watersmeet.errors import WatersmeetError
 from watersmeet.plan.logical.tree import Join, Node
 from watersmeet.testing.harness import load_script

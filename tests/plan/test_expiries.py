@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from watersmeet.bind.planning import plan_query
-from watersmeet.bind.select import bind
+from watersmeet.bind.statement import bind
 from watersmeet.errors import BindError, PlanError, UnsupportedError
 from watersmeet.expressions.text import plain_sql
 from watersmeet.kernels.api import EmitMode

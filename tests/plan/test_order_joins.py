@@ -7,7 +7,7 @@ import re
 import pytest
 
 from watersmeet.bind.planning import plan_query
-from watersmeet.bind.select import bind
+from watersmeet.bind.statement import bind
 from watersmeet.plan.explain import explain
 from watersmeet.plan.logical.time_bounds import Interval
 from watersmeet.plan.logical.tree import Grace, Join, Node, joins_of

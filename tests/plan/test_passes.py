@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from watersmeet.bind.planning import plan_query
-from watersmeet.bind.select import bind
+from watersmeet.bind.statement import bind
 from watersmeet.errors import WatersmeetError
 from watersmeet.plan.logical.query import LogicalQuery
 from watersmeet.plan.logical.tree import joins_of, leaves_of

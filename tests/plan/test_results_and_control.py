@@ -7,7 +7,8 @@ from watersmeet.testing.harness import Harness, StepInput, load_script
 
 SCRIPT = """
 CREATE STREAM a (x INT, ts BIGINT, WATERMARK FOR ts AS ts) WITH (event_time_unit = 's');
-SELECT s, n FROM (SELECT window_start AS s, count(*) AS n FROM TUMBLE(a, ts, INTERVAL '10' SECONDS) GROUP BY window_start)
+SELECT s, n
+FROM (SELECT window_start AS s, count(*) AS n FROM TUMBLE(a, ts, INTERVAL '10' SECONDS) GROUP BY window_start)
 ORDER BY s;
 """
 

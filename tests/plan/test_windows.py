@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from watersmeet.bind.select import bind
+from watersmeet.bind.statement import bind
 from watersmeet.errors import PlanError, UnsupportedError
 from watersmeet.plan.logical.lags import unbounded_sides
 from watersmeet.plan.logical.time_bounds import Interval

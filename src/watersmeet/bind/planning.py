@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from watersmeet.bind.select import bind
+from watersmeet.bind.statement import bind
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.lookup.tables import OpenTable, open_table
 from watersmeet.plan.determinism import check_determinism

@@ -1,26 +1,21 @@
-"""From a parsed query to a logical one: every name resolved, subqueries inlined, joins in a tree."""
+"""One select, resolved: its FROM as a tree of joins, its WHERE, and the columns that it returns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from operator import itemgetter
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from watersmeet.bind.aggregate_functions import is_aggregated
-from watersmeet.bind.aggregates import bind_aggregates
 from watersmeet.bind.conditions import bind_alternative, bind_condition, bind_membership
-from watersmeet.bind.grouping_sets import Groupings, has_sets, of_set, refuse_endless, with_sets
-from watersmeet.bind.inputs import Inputs, Streams
+from watersmeet.bind.inputs import Inputs
 from watersmeet.bind.join_kinds import join_kind
 from watersmeet.bind.joins import bind_join
 from watersmeet.bind.nested_joins import in_parentheses, is_nested, refuse_alias, refuse_repeated, repeated
-from watersmeet.bind.ordering import bind_ordering
 from watersmeet.bind.outputs import output_columns, refuse_clauses
-from watersmeet.bind.over import bind_over, finished, has_window_functions, limit_of, rank_names
-from watersmeet.bind.results import inner_emit, results_of
-from watersmeet.bind.rewriting import column_of, distinct, of_sides, with_mark
+from watersmeet.bind.over import has_window_functions
 from watersmeet.bind.scalars import ALIAS, VALUE, scalar_subqueries, value_of
 from watersmeet.bind.scope import Relation, Scope
 from watersmeet.bind.subqueries import (
@@ -32,38 +27,19 @@ from watersmeet.bind.subqueries import (
     refuse_inner_order,
     where_terms,
 )
-from watersmeet.bind.window_calls import with_windows_in_from
-from watersmeet.bind.windows import bind_sessions, bind_window_table
-from watersmeet.columns import TP_DELTA
-from watersmeet.errors import ConfigError, UnsupportedError
+from watersmeet.bind.windows import bind_window_table
+from watersmeet.errors import UnsupportedError
 from watersmeet.expressions.nodes import WindowTable
 from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.text import plain_sql
-from watersmeet.expressions.windows import WindowBound
 from watersmeet.kernels.api import JoinKind
 from watersmeet.plan.logical.conditions import conjuncts, inputs_of
-from watersmeet.plan.logical.query import Aggregation, LogicalQuery, Ordering, OutputColumn, QueryText
+from watersmeet.plan.logical.query import OutputColumn
 from watersmeet.plan.logical.tree import Join, JoinCondition, Leaf, Node
 from watersmeet.plan.passes.push_filters import reads_delta
-from watersmeet.settings.query_settings import QuerySettings, parse_settings
-from watersmeet.sql.statements import Query
 
-
-def bind(query: Query, streams: Streams) -> LogicalQuery:
-    """Return the logical form of a query over ``streams`` (by lower-case name).
-
-    Raises ``BindError`` and ``CatalogError`` for invalid names and types, ``UnsupportedError`` for clauses that are not
-    supported over streams.
-    """
-    return finished(_Statement(query, streams, _settings(query)).query(query.select, {}))
-
-
-def _settings(query: Query) -> QuerySettings:
-    try:
-        return parse_settings(query.settings)
-    except ConfigError as error:
-        error.position = query.settings_positions.get(error.option or "", query.position)
-        raise
+if TYPE_CHECKING:  # a statement has selects, in which its other queries stand
+    from watersmeet.bind.statement import Statement
 
 
 def is_inlined(node: exp.Expr) -> bool:
@@ -73,237 +49,8 @@ def is_inlined(node: exp.Expr) -> bool:
     return not node.args.get("distinct")
 
 
-class _Statement:
-    """Resolves the queries of one statement: the outermost one, and those whose results others read."""
-
-    def __init__(self, query: Query, streams: Streams, settings: QuerySettings) -> None:
-        self.streams = streams
-        self.aliases: set[str] = set()
-        #: By the node and its limit; with the node itself, so that no later one has its id.
-        self._bound: dict[tuple[int, tuple[str, int] | None], tuple[exp.Expr, list[LogicalQuery]]] = {}
-        self._query = query
-        self._settings = settings
-
-    # -- queries ---------------------------------------------------------------------------------------------------
-
-    def query(
-        self, node: exp.Expr, ctes: Ctes, *, inner: bool = False, limit: tuple[str, int] | None = None
-    ) -> LogicalQuery:
-        """Resolve a SELECT, or a set operation.
-
-        ``limit`` is what the query around it sets on a rank: the column's name in lower case, and the limit.
-        """
-        ctes = {**ctes, **ctes_of(node)}
-        if isinstance(node, exp.SetOperation):
-            return self._set_operation(node, ctes, inner=inner)
-        assert isinstance(node, exp.Select)
-        node = with_windows_in_from(with_sets(node))
-        if node.args.get("distinct") and (is_aggregated(node) or has_window_functions(node)):
-            plain = node.copy()
-            plain.set("distinct", None)
-            return distinct(self._over([self.query(plain, ctes, inner=True)], node, inner=inner))
-        if (below := self._whole_from(node, ctes)) is not None:
-            return self._merged(node, ctes, below, inner=inner)
-        if is_aggregated(node) and has_window_functions(node):
-            raise UnsupportedError(
-                "window functions over aggregates need a subquery for the aggregates",
-                hint="SELECT …, ROW_NUMBER() OVER (…) AS n FROM (SELECT … GROUP BY …)",
-                position=position_of(node),
-            )
-        if has_sets(node):
-            return self._of_sets(node, ctes, inner=inner)
-        binder = _Binder(self)
-        bound = binder.select(node, None, ctes)
-        aggregation, over = None, None
-        if is_aggregated(node):
-            aggregation, _ = _aggregation(node, bound, binder.names)
-        elif has_window_functions(node):
-            over, bound.outputs, bound.filters = bind_over(
-                node, bound.outputs, bound.scope, binder.names.columns, bound.filters, limit
-            )
-        ordering = bind_ordering(node.args.get("order"), bound.node, bound.outputs, bound.scope, binder.names)
-        found = self._logical(node, binder, bound, ordering, inner=inner)
-        found = replace(found, aggregation=aggregation, over=over)
-        return distinct(found) if node.args.get("distinct") else found
-
-    def _of_sets(self, node: exp.Select, ctes: Ctes, *, inner: bool) -> LogicalQuery:
-        """The query over the results of an aggregation for each grouping set."""
-        sets = node.args["group"].args["grouping_sets"]
-        found = [self._of_set(node, ctes, number) for number in range(len(sets))]
-        refuse_endless([query for query, _ in found], self._text(node, inner=inner))
-        over = _Binder(self)
-        leaf, relation = self.add_results([query for query, _ in found], "", node, over.names)
-        relation.hidden[TP_DELTA] = column_of(TP_DELTA)
-        scope, (_, bound) = Scope([relation]), found[0]
-        outputs = [replace(each, expression=scope.substitute(each.expression)) for each in bound.outputs]
-        tests = [scope.substitute(each) for each in bound.filters]
-        return self._logical(node, over, _Bound(leaf, scope, outputs, tests), None, inner=inner)
-
-    def _of_set(self, node: exp.Select, ctes: Ctes, number: int) -> tuple[LogicalQuery, _Bound]:
-        """The aggregation for a grouping set, and what stands over the results of all."""
-        binder = _Binder(self)
-        bound = binder.select(node, None, ctes)
-        aggregation, groupings = _aggregation(node, bound, binder.names)
-        query = replace(self._logical(node, binder, bound, None, inner=True), aggregation=aggregation)
-        return of_set(query, groupings, number), bound
-
-    def _logical(
-        self, node: exp.Expr, binder: _Binder, bound: _Bound, ordering: Ordering | None, *, inner: bool
-    ) -> LogicalQuery:
-        return LogicalQuery(
-            root=bound.node,
-            columns=binder.names.columns,
-            outputs=tuple(bound.outputs),
-            filters=tuple(bound.filters),
-            ordering=ordering,
-            aggregation=None,
-            settings=self._settings,
-            text=self._text(node, inner=inner),
-            inner=inner,
-        )
-
-    def _text(self, node: exp.Expr, *, inner: bool) -> QueryText:
-        query = self._query
-        if not inner:
-            return QueryText(node, query.position, query.emit, query.emit_position, query.settings_positions)
-        position = position_of(node) or query.position
-        return QueryText(node, position, inner_emit(query.emit), query.emit_position, query.settings_positions)
-
-    # -- a query over the results of one -----------------------------------------------------------------------------
-
-    def _whole_from(self, select: exp.Select, ctes: Ctes) -> tuple[exp.Expr, str, Ctes] | None:
-        """The query below that is all of FROM, its alias, and its scope, if this select only filters and names."""
-        start = select.args.get("from_")
-        if start is None or select.args.get("joins") or select.args.get("order") or not is_inlined(select):
-            return None
-        where = select.args.get("where")
-        parts = [*select.expressions, *([where] if where is not None else [])]
-        if any(part.find(exp.Select) is not None for part in parts):
-            return None
-        below = nested_query(start.this, ctes)
-        if below is None or is_inlined(below):
-            return None
-        return below, start.this.alias_or_name, ctes
-
-    def _merged(
-        self, select: exp.Select, ctes: Ctes, found: tuple[exp.Expr, str, Ctes], *, inner: bool
-    ) -> LogicalQuery:
-        """The query below, with the columns and the conditions of a select around it."""
-        refuse_clauses(select)
-        node, alias, _ = found
-        where = select.args.get("where")
-        limit = self._limit(node, where.this if where else None, alias)
-        below = self.query(node, ctes, inner=inner, limit=limit)
-        refuse_inner_order(node)
-        scope = Scope([Relation(alias, {column.name: column.expression for column in below.outputs})])
-        conditions = [bind_condition(term, scope) for term in conjuncts(where.this if where else None)]
-        outputs = tuple(output_columns(select, scope))
-        return replace(below, outputs=outputs, filters=(*below.filters, *conditions), text=below.text)
-
-    def _limit(self, node: exp.Expr, condition: exp.Expr | None, alias: str) -> tuple[str, int] | None:
-        names = rank_names(node) if isinstance(node, exp.Select) else []
-        found = ((name, limit_of(condition, name, alias.lower())) for name in names)
-        return min(((name, limit) for name, limit in found if limit is not None), key=itemgetter(1), default=None)
-
-    # -- results as inputs -----------------------------------------------------------------------------------------
-
-    def results(
-        self, node: exp.Expr, alias: str, ctes: Ctes, condition: exp.Expr | None, names: Inputs
-    ) -> tuple[Leaf, Relation]:
-        """Resolve a query whose results are an input of another, which tests them by a condition."""
-        key = (id(node), self._limit(node, condition, alias))  # a name of WITH that is used twice is one query
-        if key not in self._bound:
-            self._bound[key] = node, self._queries(node, ctes, key[1])
-        _, queries = self._bound[key]
-        return self.add_results(queries, alias, node, names)
-
-    def _queries(self, node: exp.Expr, ctes: Ctes, limit: tuple[str, int] | None) -> list[LogicalQuery]:
-        """The queries whose results are those of a nested one."""
-        refuse_inner_order(node)
-        if isinstance(node, exp.SetOperation) and _is_union_all(node):
-            found = [self.query(each, {**ctes, **ctes_of(node)}, inner=True) for each in _branches(node)]
-        else:
-            found = [self.query(node, ctes, inner=True, limit=limit)]
-        return [finished(each) for each in found]
-
-    def add_results(
-        self, queries: Sequence[LogicalQuery], alias: str, node: exp.Expr, names: Inputs
-    ) -> tuple[Leaf, Relation]:
-        """Make the results of queries an input."""
-        name = alias or ("union" if len(queries) > 1 else "subquery")
-        stream, results = results_of(queries, name)
-        return names.add_results(stream, results, name, position_of(node))
-
-    def sessions(self, table: WindowTable, source: exp.Expr, ctes: Ctes, names: Inputs) -> tuple[Leaf, Relation]:
-        """Resolve SESSION: a query of its own, which adds the bounds of sessions to the rows of a relation."""
-        binder, scope = _Binder(self), Scope()
-        below = nested_query(table.this, ctes)
-        if below is None or reads_one_stream(below, ctes):
-            node: Node = binder._named(table.this, scope, ctes)
-            (relation,) = scope.relations
-        else:
-            node, relation = self.results(below, table.this.alias_or_name, ctes, None, binder.names)
-        sessions = bind_sessions(table, node, relation, binder.names)
-        columns = {**relation.columns, **{bound.value: relation.find(bound.value) for bound in WindowBound}}
-        outputs = [OutputColumn(name, expression) for name, expression in columns.items() if expression is not None]
-        bound = _Bound(node, Scope([relation]), outputs, [])
-        query = replace(self._logical(table, binder, bound, None, inner=True), sessions=sessions)
-        return self.add_results([query], source.alias or table.this.alias_or_name, source, names)
-
-    def _over(self, queries: Sequence[LogicalQuery], node: exp.Expr, *, inner: bool) -> LogicalQuery:
-        """The query that returns all results of queries."""
-        binder = _Binder(self)
-        leaf, relation = self.add_results([finished(each) for each in queries], "", node, binder.names)
-        outputs = [OutputColumn(name, expression) for name, expression in relation.columns.items()]
-        order = node.args.get("order")
-        ordering = bind_ordering(order, leaf, outputs, Scope([relation]), binder.names) if order else None
-        return self._logical(node, binder, _Bound(leaf, Scope([relation]), outputs, []), ordering, inner=inner)
-
-    # -- set operations --------------------------------------------------------------------------------------------
-
-    def _set_operation(self, node: exp.SetOperation, ctes: Ctes, *, inner: bool) -> LogicalQuery:
-        for arg in ("limit", "offset"):
-            if node.args.get(arg):
-                raise UnsupportedError(f"{arg.upper()} over streams is not supported", position=position_of(node))
-        if isinstance(node, exp.Union):
-            queries = [self.query(each, ctes, inner=True) for each in _branches(node)]
-            found = self._over(queries, node, inner=inner)
-            return found if _is_union_all(node) else distinct(found)
-        if not node.args.get("distinct"):
-            word = type(node).__name__.upper()
-            raise UnsupportedError(
-                f"{word} ALL over streams is not supported",
-                hint=f"{word} returns each row once",
-                position=position_of(node.expression) or position_of(node),
-            )
-        sides = [self.query(each, ctes, inner=True) for each in (node.this.unnest(), node.expression.unnest())]
-        marked = [with_mark(finished(query), number) for number, query in enumerate(sides)]
-        over = self._over(marked, node, inner=inner)
-        return of_sides(over, keeps_common=isinstance(node, exp.Intersect))
-
-
-def _is_union_all(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Union) and not node.args.get("distinct")
-
-
-def _branches(node: exp.Expr) -> Iterator[exp.Expr]:
-    """The queries that UNION combines; those of an inner UNION ALL are its own."""
-    assert isinstance(node, exp.Union)
-    for side in (node.this, node.expression):
-        query = side.unnest() if isinstance(side, exp.Subquery) else side
-        if (_is_union_all(query) and not ctes_of(query)) or (isinstance(query, exp.Union) and _is_same(query, node)):
-            yield from _branches(query)
-        else:
-            yield query
-
-
-def _is_same(query: exp.Union, node: exp.Union) -> bool:
-    """Whether both are UNION without ALL, which returns each row of all once."""
-    return bool(query.args.get("distinct")) and bool(node.args.get("distinct")) and not ctes_of(query)
-
-
 @dataclass(slots=True)
-class _Bound:
+class Bound:
     """A bound select: its tree, its scope, the columns it returns, and the conditions on its results."""
 
     node: Node
@@ -312,22 +59,14 @@ class _Bound:
     filters: list[exp.Expr]
 
 
-def _aggregation(select: exp.Select, bound: _Bound, names: Inputs) -> tuple[Aggregation, Groupings]:
-    """Resolve GROUP BY, HAVING and aggregate functions; afterwards ``bound`` reads their results."""
-    found, groupings, bound.outputs, bound.filters = bind_aggregates(
-        select, bound.outputs, bound.scope, names.inputs, names.columns, bound.filters
-    )
-    return found, groupings
-
-
-class _Binder:
+class SelectBinder:
     """Resolves the selects of one query, which nest in FROM, WHERE and CTEs; their streams become its inputs."""
 
-    def __init__(self, statement: _Statement) -> None:
+    def __init__(self, statement: Statement) -> None:
         self.statement = statement
         self.names = Inputs(statement.streams, statement.aliases)
 
-    def select(self, select: exp.Select, outer: Scope | None, ctes: Ctes, *, nested: bool = False) -> _Bound:
+    def select(self, select: exp.Select, outer: Scope | None, ctes: Ctes, *, nested: bool = False) -> Bound:
         """Resolve a select and everything in it; the conditions of a nested one become part of its tree."""
         refuse_clauses(select)
         ctes = {**ctes, **ctes_of(select)}
@@ -343,7 +82,7 @@ class _Binder:
             if term.test is not None:
                 alternative = bind_alternative(term.conditions, scope, self.names.columns)
                 node = self._semi_join(node, term.test, alternative, scope, ctes)
-        return _Bound(node, scope, output_columns(select, scope), conditions)
+        return Bound(node, scope, output_columns(select, scope), conditions)
 
     def _with_scalars(self, select: exp.Select, node: Node, scope: Scope, ctes: Ctes) -> tuple[exp.Select, Node]:
         """The select with columns in place of its scalar subqueries, and the tree that has these columns."""
@@ -388,19 +127,20 @@ class _Binder:
     def _relation(self, source: exp.Expr, scope: Scope, ctes: Ctes) -> Node:
         """Resolve one side of a join; afterwards its relations are in scope."""
         if not is_nested(source):
-            return self._named(source, scope, ctes)
+            return self.relation_of(source, scope, ctes)
         inner = Scope(outer=scope.outer)  # conditions in parentheses read what stands in them
         if in_parentheses(source):
             refuse_alias(source)
             node = self._relation(source.this, inner, ctes)
         else:
-            node = self._named(source, inner, ctes)
+            node = self.relation_of(source, inner, ctes)
         node = self._joined(node, source, inner, ctes)
         refuse_repeated(inner.relations, scope, source)
         scope.relations += inner.relations
         return node
 
-    def _named(self, source: exp.Expr, scope: Scope, ctes: Ctes) -> Node:
+    def relation_of(self, source: exp.Expr, scope: Scope, ctes: Ctes) -> Node:
+        """Resolve a stream, a name of WITH, a subquery or a window function in FROM; afterwards it is in scope."""
         alias = source.alias_or_name
         if scope.relation(alias) is not None:
             raise repeated(alias, source)
@@ -433,7 +173,7 @@ class _Binder:
             given.set("alias", exp.TableAlias(this=exp.to_identifier(source.alias)))
         below = nested_query(given, ctes)
         if below is None or reads_one_stream(below, ctes):
-            node: Node = self._named(given, inner, ctes)
+            node: Node = self.relation_of(given, inner, ctes)
             (relation,) = inner.relations
         else:  # windows are of one input: of what the query returns
             node, relation = self.statement.results(below, given.alias_or_name, ctes, None, self.names)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from watersmeet.bind.define import define_stream, define_table
 from watersmeet.bind.indexes import with_index
 from watersmeet.bind.insert_target import check_target
-from watersmeet.bind.select import bind
+from watersmeet.bind.statement import bind
 from watersmeet.catalog.streams import EMBEDDED, StreamDef
 from watersmeet.errors import CatalogError, UnsupportedError, did_you_mean
 from watersmeet.lookup.tables import table_options
