@@ -22,7 +22,7 @@ from watersmeet import QueryMode, Session
 from watersmeet.connectors import kafka
 from watersmeet.errors import ConnectorError
 from watersmeet.records.kafka import KafkaRange, read_range
-from watersmeet.runtime import dataflow, worker_records
+from watersmeet.runtime import source_frames, worker_records
 from watersmeet.session.results import Batch
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -67,7 +67,7 @@ def read_by_workers(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return real(source, projection, packing, *given, **more)
 
     real = worker_records.decoded_in_workers
-    monkeypatch.setattr(dataflow, "decoded_in_workers", spy)
+    monkeypatch.setattr(source_frames, "decoded_in_workers", spy)
     return seen
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from watersmeet.engine.bucket_step import OpenBucket
 from watersmeet.engine.frames import Frame, FrameKind, counters_in
-from watersmeet.engine.specs import OperatorSpec
+from watersmeet.plan.task_specs import Task
 from watersmeet.state.manifest import EVERY, MANIFEST
 from watersmeet.testing.cells import Row
 from watersmeet.testing.harness import Harness, StepInput, load_script
@@ -32,9 +32,10 @@ class Overheard(Harness):
         self.deaf: int | None = None  # the bucket of the first join that hears no mark
         self.sent: dict[str, list[Frame]] = {}
 
-    def _operate(self, spec: OperatorSpec, arriving: Iterable[Frame]) -> list[Frame]:
+    def _operate(self, task: Task, arriving: Iterable[Frame]) -> list[Frame]:
+        spec = task.members[-1].spec
         if not self.separately:
-            sent = super()._operate(spec, arriving)
+            sent = super()._operate(task, arriving)
         else:
             frames = list(arriving)
             sent = []

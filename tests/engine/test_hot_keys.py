@@ -397,8 +397,10 @@ def test_a_folder_that_workers_do_not_reach_is_told_in_a_sentence(task: dict[str
 
 def test_copies_fit_where_the_source_has_no_nulls() -> None:
     harness = Harness(*load_script(script("LEFT JOIN", "FINAL")), buckets=3)
-    for number, spec in enumerate(harness._packs):
+    packs = []
+    for spec in harness._tasks.packs:
         strict = pa.schema([each.with_nullable(not each.name.endswith(":n")) for each in spec.schema])
-        harness._packs[number] = replace(spec, schema=strict)
+        packs.append(replace(spec, schema=strict))
+    harness._tasks = replace(harness._tasks, packs=tuple(packs))
     for step in skewed(6, hot=6):
         harness.step(step)

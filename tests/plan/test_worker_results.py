@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -24,10 +24,11 @@ class _Compared(Harness):
     """Packs results in both ways, and compares what they carry; hashes differ, and so do the buckets."""
 
     compared = 0
+    shares_tasks = False
 
-    def _pack_results(self, number: int, sent: Sequence[Sequence[Frame]]) -> list[Frame]:
+    def _pack_results(self, number: int, sent: Mapping[int, Sequence[Frame]]) -> list[Frame]:
         found = super()._pack_results(number, sent)
-        part, spec = self.plan.inputs[number], self._packs[number]
+        part, spec = self.plan.inputs[number], self._tasks.packs[number]
         by_worker: list[Frame] = []
         for place, branch in enumerate(part.branches):
             output = self._operators[branch.operator].output

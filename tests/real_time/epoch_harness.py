@@ -12,6 +12,7 @@ from watersmeet.engine.bucket_step import OpenBucket
 from watersmeet.engine.control_events import Event
 from watersmeet.engine.frames import Frame
 from watersmeet.engine.specs import OperatorSpec
+from watersmeet.plan.task_specs import Task
 from watersmeet.sql.statements import Query
 from watersmeet.state.epoch_store import EpochStore
 from watersmeet.testing.cells import canonical_row, consolidate
@@ -27,6 +28,8 @@ class EpochHarness(Harness):
     Before that, the epoch is given up once and repeated.  It must give the same results, except for lookups: a table
     may have changed meanwhile.
     """
+
+    shares_tasks = False
 
     def __init__(self, streams: Mapping[str, StreamDef], query: Query, folder: Path, *, steps: int = 2) -> None:
         self._folder, self._steps, self._epoch = folder, steps, 0
@@ -62,7 +65,8 @@ class EpochHarness(Harness):
         self._before = (self._rows_fed.copy(), dict(self._counters))
         self._epoch += 1
 
-    def _operate(self, spec: OperatorSpec, arriving: Iterable[Frame]) -> list[Frame]:
+    def _operate(self, task: Task, arriving: Iterable[Frame]) -> list[Frame]:
+        spec = task.members[-1].spec
         by_bucket: dict[int, list[Frame]] = defaultdict(list)
         for frame in arriving:
             by_bucket[frame.bucket].append(frame)

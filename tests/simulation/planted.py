@@ -6,7 +6,7 @@ Each is a patch of one function.  ``python -m tests.simulation.planted`` prints 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from tests.simulation import tasks
 from tests.simulation.run import simulate
 from tests.simulation.state import AttemptStore, Place, StateVersions
 from watersmeet.engine import bucket_step, hot_key_decision, outbox, pack
-from watersmeet.engine.bucket_step import run_step
+from watersmeet.engine.bucket_step import OpenBucket
 from watersmeet.engine.frames import Frame, FrameKind
 from watersmeet.engine.hot_keys import Entry, HotKeys, Phase
 from watersmeet.engine.inbox import in_pieces
@@ -193,11 +193,12 @@ def only_the_first_bucket_hears_of_a_frontier(patch: Patch) -> None:
 
 @_fault
 def the_end_reaches_one_bucket_only(patch: Patch) -> None:
-    def deaf(spec: Any, bucket: int, frames: Sequence[Frame], *options: Any) -> Iterator[Frame]:
-        heard = [frame for frame in frames if frame.kind is not FrameKind.CONTROL or bucket == spec.buckets[0]]
-        return run_step(spec, bucket, heard, *options)
+    class Deaf(OpenBucket):
+        def run(self, frames: Iterable[Frame]) -> Iterator[Frame]:
+            hears = self._bucket == self._spec.buckets[0]
+            return super().run(frame for frame in frames if frame.kind is not FrameKind.CONTROL or hears)
 
-    patch.setattr(tasks, "run_step", deaf)
+    patch.setattr(tasks, "OpenBucket", Deaf)
 
 
 @_fault

@@ -25,6 +25,7 @@ from watersmeet.engine.bucket_step import OpenBucket
 from watersmeet.engine.control_events import Event
 from watersmeet.engine.frames import Frame
 from watersmeet.engine.specs import OperatorSpec
+from watersmeet.plan.task_specs import Task
 from watersmeet.runtime.real_time.epochs import Epochs, RunStart, next_run
 from watersmeet.sql.statements import Query, StatementSet
 from watersmeet.state.epoch_store import EpochStore
@@ -38,6 +39,8 @@ class EpochFailedError(Exception):
 
 class RealTimeSimulation(Harness):
     """One query in real time, where ``decisions`` rule; an epoch has one to four steps."""
+
+    shares_tasks = False
 
     def __init__(
         self, streams: Mapping[str, StreamDef], query: Query | StatementSet, *, buckets: int = 2, decisions: Decisions
@@ -144,7 +147,8 @@ class RealTimeSimulation(Harness):
 
     # -- tasks -------------------------------------------------------------------------------------------------------
 
-    def _operate(self, spec: OperatorSpec, arriving: Iterable[Frame]) -> list[Frame]:
+    def _operate(self, task: Task, arriving: Iterable[Frame]) -> list[Frame]:
+        spec = task.members[-1].spec
         by_bucket: dict[int, list[Frame]] = defaultdict(list)
         for frame in arriving:
             by_bucket[frame.bucket].append(frame)

@@ -8,6 +8,7 @@ they pause: before every write to the state, every operation on the checkpoint's
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -28,7 +29,7 @@ from watersmeet.catalog.streams import StreamDef
 from watersmeet.engine.control_events import Event
 from watersmeet.engine.frames import Frame, to_record_batch
 from watersmeet.engine.specs import OperatorSpec
-from watersmeet.plan.worker_specs import operator_specs, pack_specs
+from watersmeet.plan.task_specs import Task as JointTask
 from watersmeet.sql.statements import Query, StatementSet
 from watersmeet.testing.cells import canonical_row, consolidate
 from watersmeet.testing.harness import Harness, control_frames, result_changes
@@ -97,10 +98,8 @@ class Simulation(Harness):
         for worker in self._workers:
             if worker.is_free and self._decisions.happens(0.5):
                 worker.die()
-        parts = [tuple(map(str, range(len(part.branches)))) or self._parts for part in self.plan.inputs]
-        specs = operator_specs(self.plan, self._schemas, parts, self._buckets)
-        self._operators = [_spreading_sooner(spec) if self._spreads else spec for spec in specs]
-        self._packs = pack_specs(self.plan, self._schemas, self._buckets)
+        specs = self._specs(self._parts)
+        self._begin([_spreading_sooner(spec) if self._spreads else spec for spec in specs])
 
     def step_all(self, inputs: Mapping[str, StepInput], events: Sequence[Event] = ()) -> list[StepOutcome]:
         """Run one batch, until it is committed."""
@@ -144,23 +143,26 @@ class Simulation(Harness):
         run = self._run_of(batch)
         self._driver_may_die("before anything has run")
         packed = self._packed(run, batch)
-        sent: list[list[list[Sent]]] = []  # by operator and task, what its attempts have sent
-        given: list[Given] = []
-        for operator, spec in zip(self.plan.operators, self._operators, strict=True):
+        sent: dict[int, list[list[Sent]]] = {}  # by operator and task, what its attempts have sent
+        for task in self._tasks.tasks:
             if self._faults.happens("a disk loses something", 0.05):
                 self._decisions.one_of(self._machines).damage(self._decisions)
-            for number in (feed.source for feed in operator.feeds if feed.source is not None):
-                if self.plan.inputs[number].branches:
-                    packed[number] = self._repacked(run, number, sent)
-            senders = [each for feed in operator.feeds if feed.source is not None for each in packed[feed.source]]
-            senders += [each for feed in operator.feeds if feed.operator is not None for each in sent[feed.operator]]
-            if events := control_frames(spec, batch.events):
+            senders: list[list[Sent]] = []
+            for feed in (feed for number in task.operators for feed in self.plan.operators[number].feeds):
+                if feed.source is None:
+                    assert feed.operator is not None
+                    senders += sent.get(feed.operator, [])
+                    continue
+                below = {branch.operator for branch in self.plan.inputs[feed.source].branches}
+                if below and not below & set(task.operators):
+                    packed[feed.source] = self._repacked(run, feed.source, sent)
+                senders += packed[feed.source]
+            if events := control_frames(self._operators[task.operators[0]], batch.events):
                 senders.append([[to_record_batch(events)]])
-            done = self._executors.run(self._operator_tasks(run, spec, senders), self._properties(batch))
-            if spec is self._operators[-1]:
-                given = [self._decisions.one_of(outputs) for outputs in done]
-            else:
-                sent.append(done)
+            sent[task.operators[-1]] = self._executors.run(
+                self._operator_tasks(run, task, senders), self._properties(batch)
+            )
+        given: list[Any] = [self._decisions.one_of(outputs) for outputs in sent[len(self._operators) - 1]]
         self._driver_may_die("before results are written")
         outcomes = self._outcomes(batch, given)
         self._write(batch, outcomes)
@@ -187,7 +189,7 @@ class Simulation(Harness):
         receivers = {spec.name: spec for spec in self._operators}
         tasks: list[Task] = []
         sources: list[int] = []
-        for source, (rows, spec) in enumerate(zip(batch.rows, self._packs, strict=True)):
+        for source, (rows, spec) in enumerate(zip(batch.rows, self._tasks.packs, strict=True)):
             if rows is None:
                 continue
             for start, stop in self._decisions.cut(rows.num_rows, 3):
@@ -199,32 +201,33 @@ class Simulation(Harness):
 
                 tasks.append(Task(f"batch {batch.number}, rows {start} to {stop} of {spec.source}", packed))
                 sources.append(source)
-        by_source: list[list[list[Sent]]] = [[] for _ in self._packs]
+        by_source: list[list[list[Sent]]] = [[] for _ in batch.rows]
         for source, outputs in zip(sources, self._executors.run(tasks, self._properties(batch)), strict=True):
             by_source[source].append(outputs)
         return by_source
 
-    def _repacked(self, run: RunOfBatch, number: int, sent: Sequence[Sequence[Sequence[Sent]]]) -> list[list[Sent]]:
+    def _repacked(self, run: RunOfBatch, number: int, sent: Mapping[int, list[list[Sent]]]) -> list[list[Sent]]:
         """What is sent of the results of operators to the one that reads them, of any attempts at these."""
-        results: list[list[Frame]] = [[] for _ in sent]
+        results: dict[int, list[Frame]] = defaultdict(list)
         for operator in {branch.operator for branch in self.plan.inputs[number].branches}:
             for attempts in sent[operator]:
                 results[operator] += run.received(self._decisions.one_of(attempts))
         return [[[to_record_batch(self._pack_results(number, results))]]]
 
-    def _operator_tasks(self, run: RunOfBatch, spec: OperatorSpec, senders: Sequence[Sequence[Sent]]) -> list[Task]:
+    def _operator_tasks(self, run: RunOfBatch, of: JointTask, senders: Sequence[Sequence[Sent]]) -> list[Task]:
         """A task for some buckets each.  Of the attempts of a sender, every bucket reads the output of any."""
-        is_last = spec is self._operators[-1]
+        last = of.members[-1].spec
+        is_last = of.operators[-1] == len(self._operators) - 1
         tasks = []
-        for number in range(min(self._tasks_of_operator, len(spec.buckets))):
-            buckets = spec.buckets[number :: self._tasks_of_operator]
+        for number in range(min(self._tasks_of_operator, len(last.buckets))):
+            buckets = last.buckets[number :: self._tasks_of_operator]
 
             def operated(worker: Worker, buckets=buckets) -> Any:  # type: ignore[no-untyped-def]
                 arriving = [(bucket, [self._decisions.one_of(each) for each in senders]) for bucket in buckets]
-                sent = run.operate(spec, arriving, worker)
+                sent = run.operate(of.members, arriving, worker)
                 return run.give(sent) if is_last else sent
 
-            tasks.append(Task(f"batch {run.batch}, {spec.name} {', '.join(map(str, buckets))}", operated))
+            tasks.append(Task(f"batch {run.batch}, {last.name} {', '.join(map(str, buckets))}", operated))
         return tasks
 
     def _properties(self, batch: _Batch) -> dict[str, str]:

@@ -11,7 +11,8 @@ from tests.simulation.actors import pause
 from tests.simulation.decisions import Decisions
 from tests.simulation.state import AttemptStore, StateVersions
 from tests.simulation.workers import Worker
-from watersmeet.engine.bucket_step import run_step
+from watersmeet.engine.bucket_step import OpenBucket
+from watersmeet.engine.bucket_task import Member, run_task
 from watersmeet.engine.frames import Frame, FrameKind
 from watersmeet.engine.hot_keys import NO_ENTRY
 from watersmeet.engine.pack import pack
@@ -20,7 +21,9 @@ from watersmeet.engine.unpack import unpack
 from watersmeet.runtime.bucket_size_files import BucketSizeFiles
 from watersmeet.runtime.exchange import Exchange
 from watersmeet.runtime.hot_key_files import HotKeyFiles
+from watersmeet.runtime.worker_tasks import state_prefix
 from watersmeet.state.local_copies import LocalCopies
+from watersmeet.state.store import NamedStore
 
 SIDE_FOLDER, _HOT_KEYS, _SIZES = "checkpoint/side", "checkpoint/hot_keys", "checkpoint/sizes"
 #: Frames as they travel: what an attempt at a task sends.
@@ -65,9 +68,11 @@ class RunOfBatch:
                 pause()
         return sent
 
-    def operate(self, spec: OperatorSpec, arriving: Sequence[tuple[int, Sequence[Sent]]], worker: Worker) -> Sent:
+    def operate(
+        self, members: Sequence[Member], arriving: Sequence[tuple[int, Sequence[Sent]]], worker: Worker
+    ) -> Sent:
         """Take a step of the buckets of one task, with what has been sent to each of them."""
-        exchange = self._exchange()
+        exchange, name = self._exchange(), members[-1].spec.name
         stores: list[tuple[int, AttemptStore]] = []
         sent: list[Frame] = []
         for bucket, sent_by in arriving:
@@ -80,19 +85,21 @@ class RunOfBatch:
             ]
             if not frames:  # Spark calls no function for a key without rows
                 continue
-            store = self.versions.open((spec.name, bucket), self.batch)
-            steps = run_step(
-                spec,
-                bucket,
-                self.decisions.shuffled(frames),
-                store,
-                worker.sets.get(self.run, spec.name, str(bucket)),
-                LocalCopies(str(worker.machine.folder / self.run), f"{spec.name}-{bucket}"),
-                _hot_keys(spec),
-                _sizes(spec),
-                self.max_step_bytes,
-            )
-            for frame in steps:
+            store = self.versions.open((name, bucket), self.batch)
+
+            def opened(spec: OperatorSpec, bucket=bucket, store=store) -> OpenBucket:  # type: ignore[no-untyped-def]
+                return OpenBucket(
+                    spec,
+                    bucket,
+                    store if len(members) == 1 else NamedStore(store, state_prefix(spec.name)),
+                    worker.sets.get(self.run, spec.name, str(bucket)),
+                    LocalCopies(str(worker.machine.folder / self.run), f"{spec.name}-{bucket}"),
+                    _hot_keys(spec),
+                    _sizes(spec),
+                    self.max_step_bytes,
+                )
+
+            for frame in run_task(members, bucket, self.decisions.shuffled(frames), opened):
                 sent.append(frame)
                 if frame.kind is FrameKind.ROWS:
                     pause()
@@ -101,7 +108,7 @@ class RunOfBatch:
         worker.sets.close_idle()
         pause()
         for bucket, store in stores:
-            self.versions.commit((spec.name, bucket), self.batch, store)
+            self.versions.commit((name, bucket), self.batch, store)
         return batches
 
     def give(self, sent: Sent) -> Given:

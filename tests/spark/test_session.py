@@ -22,7 +22,7 @@ from watersmeet.errors import (
     UnsupportedError,
     WatersmeetError,
 )
-from watersmeet.runtime import dataflow
+from watersmeet.runtime import task_frames
 from watersmeet.runtime.processor import OperatorProcessor
 from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.session.results import Message, Started, Stream
@@ -109,7 +109,7 @@ def test_queries_are_built_from_several_threads(session: Session, monkeypatch: p
             both.wait(1.0)
         return OperatorProcessor(operator)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(dataflow, "OperatorProcessor", meet)
+    monkeypatch.setattr(task_frames, "OperatorProcessor", meet)
     before = dict(session.spark.sparkContext.environment)
     with ThreadPoolExecutor(2) as threads:
         results = list(threads.map(session.sql, [JOIN, JOIN]))

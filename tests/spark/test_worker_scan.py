@@ -97,7 +97,7 @@ def scans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return real(found, projection, packer)
 
     real = worker_scan.scanned
-    monkeypatch.setattr("watersmeet.runtime.dataflow.scanned", spy)
+    monkeypatch.setattr("watersmeet.runtime.source_frames.scanned", spy)
     return seen
 
 

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from watersmeet.columns import TIME, WEIGHT
-from watersmeet.engine import bucket_step, segment_log
+from watersmeet.engine import segment_log
+from watersmeet.engine.bucket_step import OpenBucket
 from watersmeet.state.local_copies import LocalCopies
 from watersmeet.state.segments import Segment, read_segment
 from watersmeet.state.store import Store
@@ -56,13 +57,13 @@ def run(copies: bool, monkeypatch: pytest.MonkeyPatch, folder: Path) -> tuple[Co
         read += 1
         return read_segment(store, segment)
 
-    def with_copies(spec: Any, bucket: int, frames: Any, store: Any, working_set: Any, **named: Any) -> Any:
+    def with_copies(spec: Any, bucket: int, store: Any, working_set: Any, **named: Any) -> OpenBucket:
         local = LocalCopies(str(folder), f"{spec.name}-{bucket}") if copies else None
-        return bucket_step.run_step(spec, bucket, frames, store, working_set, local, **named)
+        return OpenBucket(spec, bucket, store, working_set, local, **named)
 
     with monkeypatch.context() as patched:
         patched.setattr(segment_log, "read_segment", count)
-        patched.setattr("watersmeet.testing.harness.run_step", with_copies)
+        patched.setattr("watersmeet.testing.harness.OpenBucket", with_copies)
         harness = Harness(
             *load_script(
                 "CREATE MUTABLE STREAM l (k INT, v INT) PRIMARY KEY (k);"

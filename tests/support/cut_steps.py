@@ -11,22 +11,26 @@ from collections.abc import Iterable, Iterator
 from watersmeet.engine.frames import Frame, FrameKind, decode_table, row_frames
 from watersmeet.engine.specs import OperatorSpec
 from watersmeet.kernels.asof.at_once import AsofAtOnce
+from watersmeet.plan.task_specs import Task
 from watersmeet.testing.harness import Harness
 
 
 class CutHarness(Harness):
     """A query whose first operators take a step for each row."""
 
-    def _operate(self, spec: OperatorSpec, arriving: Iterable[Frame]) -> list[Frame]:
+    shares_tasks = False
+
+    def _operate(self, task: Task, arriving: Iterable[Frame]) -> list[Frame]:
+        (member,) = task.members
         by_bucket: dict[int, list[Frame]] = defaultdict(list)
         for frame in arriving:
             by_bucket[frame.bucket].append(frame)
         sent: list[Frame] = []
         for _, frames in sorted(by_bucket.items()):
-            *earlier, last = cut(spec, frames)
+            *earlier, last = cut(member.spec, frames)
             for step in earlier:  # counters are reported once
-                sent += [frame for frame in super()._operate(spec, step) if frame.kind is not FrameKind.COUNTER]
-            sent += super()._operate(spec, last)
+                sent += [frame for frame in super()._operate(task, step) if frame.kind is not FrameKind.COUNTER]
+            sent += super()._operate(task, last)
         return sent
 
 

@@ -16,8 +16,8 @@ from watersmeet.connectors.console import Show
 from watersmeet.connectors.sink_changelogs import Changelogs
 from watersmeet.connectors.stream_schema import spark_schema
 from watersmeet.errors import UnsupportedError
-from watersmeet.runtime.dataflow import Source
 from watersmeet.runtime.real_time.sinks import LiveSink
+from watersmeet.runtime.source_frames import Source
 from watersmeet.runtime.store_folder import Place
 from watersmeet.settings.option_parsing import parse_options
 from watersmeet.settings.seek import Seek, Starts

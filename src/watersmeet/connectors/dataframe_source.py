@@ -10,7 +10,7 @@ from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import SEQUENCE, STORED_FRONTIER, TP_TIME
 from watersmeet.connectors.deltas import with_deltas
 from watersmeet.errors import ConfigError, did_you_mean
-from watersmeet.runtime.dataflow import Source
+from watersmeet.runtime.source_frames import Source
 
 
 def frame_source(frame: DataFrame, stream: StreamDef, order: str | None = None) -> Source:

@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 from watersmeet.columns import SEQUENCE, TP_TIME
 from watersmeet.connectors.connector import Reading, SourceConnector
 from watersmeet.errors import ConfigError
-from watersmeet.runtime.dataflow import Source
+from watersmeet.runtime.source_frames import Source
 from watersmeet.settings.option_parsing import parse_options
 
 _PREFIXES = {"columns": ("columns.",)}

@@ -30,7 +30,7 @@ from watersmeet.connectors.sink_changelogs import Changelogs
 from watersmeet.connectors.stored_log import StoredLog
 from watersmeet.connectors.stream_schema import stored_schema
 from watersmeet.errors import CheckpointError, ConfigError, did_you_mean
-from watersmeet.runtime.dataflow import Source
+from watersmeet.runtime.source_frames import Source
 from watersmeet.runtime.store_folder import Place
 from watersmeet.settings.seek import Seek
 

@@ -23,7 +23,7 @@ from watersmeet.connectors.record_decoders import decoder_of
 from watersmeet.connectors.sink_changelogs import Changelogs
 from watersmeet.errors import ConnectorError
 from watersmeet.records.lines import LINE_SCHEMA, LineReader
-from watersmeet.runtime.dataflow import Source
+from watersmeet.runtime.source_frames import Source
 from watersmeet.runtime.storage import Storage
 from watersmeet.runtime.worker_records import RecordFormat, RecordSource
 from watersmeet.runtime.worker_scan import ParquetFiles

@@ -13,8 +13,8 @@ from watersmeet.connectors.kafka_sink import is_exactly_once, lacking_options, l
 from watersmeet.connectors.kafka_source import live_records, read_stored, read_stream, worker_records
 from watersmeet.connectors.sink_changelogs import Changelogs
 from watersmeet.errors import ConfigError, UnsupportedError
-from watersmeet.runtime.dataflow import Source
 from watersmeet.runtime.real_time.sinks import LiveSink
+from watersmeet.runtime.source_frames import Source
 
 
 class KafkaConnector(StoredConnector, SinkConnector):

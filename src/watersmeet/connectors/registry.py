@@ -34,8 +34,8 @@ from watersmeet.connectors.sink_changelogs import Changelogs, sinks_of_changelog
 from watersmeet.connectors.stream_schema import to_columns
 from watersmeet.errors import ConfigError, UnsupportedError, did_you_mean
 from watersmeet.plan.physical_plan import PhysicalPlan
-from watersmeet.runtime.dataflow import Source
 from watersmeet.runtime.real_time.sinks import LiveSink
+from watersmeet.runtime.source_frames import Source
 from watersmeet.runtime.store_folder import Place
 from watersmeet.runtime.worker_records import RecordFormat
 from watersmeet.settings.secrets import remember, require_references

@@ -1,7 +1,7 @@
 """One bucket's steps: frames in, kernel, durable state, frames out.
 
-``run_step`` and ``OpenBucket`` know nothing of Spark: the tasks in ``watersmeet.runtime`` call them, the test harness
-calls ``run_step``.  The store commits all that was written since the last commit, or nothing.
+Nothing here knows Spark: tasks open the buckets of their operators (bucket_task.py), and so does the test harness.  The
+store commits all that was written since the last commit, or nothing.
 """
 
 from __future__ import annotations
@@ -44,13 +44,9 @@ def run_step(
     sizes: SizeLog | None = None,
     max_step_bytes: int | None = None,
 ) -> Iterator[Frame]:
-    """Take one batch of one bucket, write its state, and yield the frames that it sends on, results as they are made.
-
-    The batch is done when all frames are taken.  For the parameters and errors see ``OpenBucket``.
-    """
+    """Take one batch of one bucket; see ``OpenBucket`` and its ``run``."""
     opened = OpenBucket(spec, bucket, store, working_set, local_copies, hot_keys, sizes, max_step_bytes)
-    yield from opened.stream(frames)
-    yield from opened.close()
+    return opened.run(frames)
 
 
 class OpenBucket:
@@ -84,6 +80,14 @@ class OpenBucket:
         self._loaded = working_set.sync(self._manifest.segments, self._log.load, hot=spec.hot)
         self._reported = self._manifest.frontier
         self._step_times: Counter[int] = Counter()
+
+    def run(self, frames: Iterable[Frame]) -> Iterator[Frame]:
+        """Take a whole batch, write the state, and yield the frames that it makes the bucket send on.
+
+        Results come as they are made; the batch is done when all frames are taken.
+        """
+        yield from self.stream(frames)
+        yield from self.close()
 
     def step(self, frames: Iterable[Frame]) -> Outbox:
         """Take frames and return what they make it send on; ``advanced`` and ``close`` report its frontier.

@@ -59,6 +59,8 @@ def frontier_marks(spec: OperatorSpec, bucket: int, manifest: Manifest) -> list[
     part = str(bucket)
     if to is None:
         return [mark_frame(bucket, 0, part, manifest.frontier)]
+    if to.in_task:
+        return [mark_frame(bucket, to.input, EVERY, manifest.frontier)]
     if manifest.alike:
         if bucket != spec.buckets[0]:
             return []

@@ -47,11 +47,14 @@ class _Task:
 class Packer:
     """Packs the rows of one task, table by table; ``finish`` ends the task.
 
+    ``here`` is the bucket whose task does, if all rows belong to it; then it alone learns of frontiers.
+
     ``pack`` raises ``ConnectorError`` at the first malformed row if ``spec.fails_on_bad``.
     """
 
     spec: PackSpec
     hot_keys: Entry = NO_ENTRY
+    here: int | None = None
     _task: _Task = field(default_factory=_Task)
 
     def pack(self, rows: pa.Table) -> Iterator[Frame]:
@@ -74,10 +77,13 @@ class Packer:
         task.report.hot_keys = self.hot_keys.batch
         task.report.rows = task.sample.rows
         task.report.frequent = task.sample.frequent(len(spec.buckets))
+        if self.here is not None:
+            task.report.newest = NEVER  # that is one bucket's to know
         for part, frontier in (task.frontiers or {"": NEVER}).items():
-            for bucket in spec.buckets:
+            for bucket in spec.buckets if self.here is None else (self.here,):
                 yield mark_frame(bucket, spec.input, part, frontier)
-        yield mark_frame(spec.buckets[0], spec.input, "", NEVER, task.report.to_json())
+        first = spec.buckets[0] if self.here is None else self.here
+        yield mark_frame(first, spec.input, "", NEVER, task.report.to_json())
 
 
 def pack(batches: Iterable[pa.RecordBatch], spec: PackSpec, hot_keys: Entry = NO_ENTRY) -> Iterator[Frame]:

@@ -1,7 +1,7 @@
 """Projection: the columns that packing needs, computed in the worker from a source's rows.
 
-runtime/dataflow.py computes the same with Spark expressions.  Hashes are Spark's own, and only conditions and computed
-columns for which Spark and DuckDB are known to agree are computed here (plan/worker_projection.py decides).
+runtime/source_columns.py computes the same with Spark expressions.  Hashes are Spark's own, and only conditions and
+computed columns for which Spark and DuckDB are known to agree are computed here (plan/worker_projection.py decides).
 """
 
 from __future__ import annotations

@@ -90,6 +90,7 @@ class Downstream:
     hashes: tuple[str, ...]
     buckets: tuple[int, ...]
     times: tuple[str, ...]  # result columns; the first that is not NULL is the event time there
+    in_task: bool = False  # the operator runs in the same task, over the same bucket
 
 
 @dataclass(frozen=True, slots=True)

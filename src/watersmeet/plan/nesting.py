@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from watersmeet.columns import WEIGHT
+from watersmeet.plan.co_location import CoLocation, co_located
 from watersmeet.plan.physical_plan import Branch, Feed, PhysicalInput, PhysicalOperator, PhysicalPlan
 
 
@@ -55,10 +57,16 @@ def _read(part: PhysicalInput) -> set[str]:
 
 def nested(planned: PlannedQuery) -> PhysicalPlan:
     """The plan of a query together with those whose results it reads."""
-    if not planned.below:
-        return planned.plan
     whole = _Whole()
     plan, _ = whole.place(planned, "")
+    found = co_located(_joined(plan, whole), whole.owners)
+    whole = _Whole(found)
+    plan, _ = whole.place(planned, "")
+    return replace(_joined(plan, whole), tasks=found.tasks)
+
+
+def _joined(plan: PhysicalPlan, whole: _Whole) -> PhysicalPlan:
+    """The plan of the outermost query with all that is placed."""
     limits = (each.emission.max_state_bytes for each in whole.plans)
     return replace(
         plan,
@@ -73,26 +81,47 @@ def nested(planned: PlannedQuery) -> PhysicalPlan:
 
 @dataclass(slots=True)
 class _Whole:
-    """The queries placed so far, each after those below it."""
+    """The queries placed so far, each after those below it; they are routed as is ``found``."""
 
+    found: CoLocation = field(default_factory=CoLocation)
     plans: list[PhysicalPlan] = field(default_factory=list)
     inputs: list[PhysicalInput] = field(default_factory=list)
     operators: list[PhysicalOperator] = field(default_factory=list)
+    owners: list[PhysicalPlan] = field(default_factory=list)  # by operator
     _placed: dict[PlannedQuery, tuple[PhysicalPlan, int]] = field(default_factory=dict)
 
     def place(self, planned: PlannedQuery, alias: str) -> tuple[PhysicalPlan, int]:
         """Place a query, unless it is; return its plan alone, and the number of its last operator in the whole."""
         if planned not in self._placed:
             plan = planned.plan
-            own = tuple(replace(part, branches=self._branches(planned, part)) for part in plan.inputs)
+            placed = [replace(part, branches=self._branches(planned, part)) for part in plan.inputs]
             prefix = f"{alias}_" if alias else ""
-            named = tuple(replace(each, name=f"{prefix}{each.name}") for each in plan.operators)
-            plan = replace(plan, inputs=own, operators=named)
-            self.operators += _shifted(named, len(self.inputs), len(self.operators))
+            named = [replace(each, name=f"{prefix}{each.name}") for each in plan.operators]
+            own = tuple(self._hashed(part, len(self.inputs) + place) for place, part in enumerate(placed))
+            routed = tuple(self._routed(each, len(self.operators) + place) for place, each in enumerate(named))
+            plan = replace(plan, inputs=own, operators=routed)
+            self.operators += _shifted(routed, len(self.inputs), len(self.operators))
             self.inputs += own
             self.plans.append(plan)
+            self.owners += [plan] * len(routed)
             self._placed[planned] = (plan, len(self.operators) - 1)
         return self._placed[planned]
+
+    def _hashed(self, part: PhysicalInput, number: int) -> PhysicalInput:
+        hashes = self.found.hashes.get(number)
+        if hashes is None:
+            return part
+        added = tuple(name for name in hashes if name not in part.hashes)
+        # a row and its retraction come in one step, by the hash
+        place = part.carried.index(WEIGHT) if part.input.changes else 0
+        carried = (*part.carried[:place], *added, *part.carried[place:]) if part.input.changes else part.carried
+        return replace(part, hashes=hashes, routed_by=added or part.routed_by, carried=carried)
+
+    def _routed(self, operator: PhysicalOperator, number: int) -> PhysicalOperator:
+        route = self.found.routes.get(number)
+        if route is None:
+            return operator
+        return replace(operator, routed_by=route.routed_by, hashed=route.hashed, single_bucket=False)
 
     def _branches(self, planned: PlannedQuery, part: PhysicalInput) -> tuple[Branch, ...]:
         results, below = part.input.results, planned.below.get(part.input.index, ())

@@ -206,6 +206,8 @@ class PhysicalPlan:
 
     ``post_filters`` are tested on results.  ``tables`` are looked up in; they are no sources of rows.  The inputs and
     operators of queries below this one come first: ``inputs_below`` and ``operators_below`` are how many (nesting.py).
+    ``tasks`` are operators that can run in one task, by their numbers in ascending order; all others run alone
+    (co_location.py).
     """
 
     query: LogicalQuery
@@ -216,6 +218,7 @@ class PhysicalPlan:
     tables: tuple[Input, ...] = ()
     inputs_below: int = 0
     operators_below: int = 0
+    tasks: tuple[tuple[int, ...], ...] = ()
 
     @property
     def own_inputs(self) -> tuple[PhysicalInput, ...]:

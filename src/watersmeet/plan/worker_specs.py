@@ -95,7 +95,9 @@ def _keeps_retractions_together(operator: PhysicalOperator) -> bool:
 
 def _spread_rule(plan: PhysicalPlan, operator: PhysicalOperator, buckets: Sequence[int]) -> SpreadRule | None:
     """How rows of hot keys are spread; None where they never are, so that nothing has to count keys."""
-    return operator.spread_rule(plan.query.settings) if len(buckets) > 1 else None
+    if len(buckets) == 1 or any(plan.operators[number] is operator for task in plan.tasks for number in task[1:]):
+        return None  # in a task, rows stay in their bucket
+    return operator.spread_rule(plan.query.settings)
 
 
 def _hot_bounds(plan: PhysicalPlan, operator: PhysicalOperator, buckets: int) -> HotBounds | None:

@@ -33,7 +33,16 @@ from watersmeet.errors import CheckpointError, ConnectorError
 from watersmeet.kernels.evicting.join import EvictingJoin
 from watersmeet.kernels.multi_way.join import MultiWayJoin
 from watersmeet.kernels.sliding import SlidingJoin
-from watersmeet.runtime.plan_file import READABLE_VERSIONS, PlanFile, describe, differences, has_kernel, suffix_of
+from watersmeet.runtime.plan_file import (
+    PLAN_VERSION,
+    READABLE_VERSIONS,
+    TASKS_VERSION,
+    PlanFile,
+    describe,
+    differences,
+    has_kernel,
+    suffix_of,
+)
 from watersmeet.runtime.storage import DamagedFileError, Storage
 from watersmeet.settings.seek import Seek
 
@@ -155,6 +164,7 @@ class Checkpoint:
         seek: Seek | None = None,
         mode: str = "micro_batch",
         starts: Mapping[str, dict[int, int]] | None = None,
+        tasks: tuple[tuple[str, ...], ...] = (),
     ) -> PlanFile:
         """Check that the stored state fits these operators; in a new checkpoint, write the plan file.
 
@@ -170,7 +180,13 @@ class Checkpoint:
                     hint=_RESTORE,
                 )
             stored = PlanFile(
-                buckets=tuple(buckets), operators=described, seek=seek, mode=mode, starts=dict(starts or {})
+                version=TASKS_VERSION if tasks else PLAN_VERSION,
+                buckets=tuple(buckets),
+                operators=described,
+                seek=seek,
+                mode=mode,
+                starts=dict(starts or {}),
+                tasks=tasks,
             )
             self.write_plan(stored)
             return stored

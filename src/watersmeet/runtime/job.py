@@ -15,8 +15,8 @@ from watersmeet.runtime.outages import Outages
 from watersmeet.settings.seek import Seek, Starts
 
 if TYPE_CHECKING:
-    from watersmeet.runtime.dataflow import Source
     from watersmeet.runtime.real_time.sinks import LiveSink
+    from watersmeet.runtime.source_frames import Source
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from watersmeet.engine.control_events import Event, EventKind
 from watersmeet.runtime.batch_results import BatchResults
 from watersmeet.runtime.buckets import buckets_of
-from watersmeet.runtime.dataflow import Resources, build
+from watersmeet.runtime.dataflow import build
 from watersmeet.runtime.exchange import BATCHES_BEFORE
 from watersmeet.runtime.failures import planning
 from watersmeet.runtime.job import Job, Run, batch_key
@@ -21,6 +21,7 @@ from watersmeet.runtime.masters import workers_are_here
 from watersmeet.runtime.memory_setting import memory_setting
 from watersmeet.runtime.plan_file import PlanFile
 from watersmeet.runtime.storage import Storage
+from watersmeet.runtime.task_frames import Resources
 from watersmeet.settings.seek import Starts, resolve
 
 
@@ -55,9 +56,14 @@ class MicroBatches:
             starts = Starts(None if stored is None else stored.starts, has_read=job.checkpoint.has_batches(stored))
             sources = job.open_sources(spark, limited, seek, starts)
             kept = {} if stored is None else stored.kept_buckets
-            dataflow = build(spark, job.plan, sources, buckets, resources, control, job.frontier_lag, kept=kept)
+            tasks = None if stored is None else stored.tasks
+            dataflow = build(
+                spark, job.plan, sources, buckets, resources, control, job.frontier_lag, kept=kept, tasks=tasks
+            )
             self._results = dataflow.results
-            plan = job.checkpoint.accept(stored, buckets, dataflow.operators, seek, starts=starts.found)
+            plan = job.checkpoint.accept(
+                stored, buckets, dataflow.operators, seek, starts=starts.found, tasks=dataflow.tasks
+            )
             self._plan, self._has_committed = plan, False
             writer = (
                 dataflow.frame.writeStream.queryName(job.name)

@@ -20,7 +20,9 @@ from watersmeet.settings.seek import Seek
 PLAN_VERSION = 2
 #: The version of a plan that has been rescaled: earlier releases would go on with the old buckets.
 RESCALED_VERSION = 3
-READABLE_VERSIONS = (PLAN_VERSION, RESCALED_VERSION)
+#: The version of a plan with operators that share a task: earlier releases would look for their state elsewhere.
+TASKS_VERSION = 4
+READABLE_VERSIONS = (PLAN_VERSION, RESCALED_VERSION, TASKS_VERSION)
 
 
 class PlanFile(BaseModel):
@@ -46,6 +48,8 @@ class PlanFile(BaseModel):
     stream: Spark read it, and its own checkpoint says where from."""
     kept_buckets: dict[str, tuple[int, ...]] = {}
     """The buckets of operators that did not get others when the query did, by the operator's name."""
+    tasks: tuple[tuple[str, ...], ...] = ()
+    """The operators that run in one task, by name; all others run alone."""
     said_buckets: int | None = None
     """What SETTINGS said when the number of buckets was changed: they may go on saying so."""
     generation: int = 0

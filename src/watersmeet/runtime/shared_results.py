@@ -7,6 +7,7 @@ next operator as they are, those for a later one in bundles, which the operators
 from __future__ import annotations
 
 from watersmeet.plan.physical_plan import PhysicalPlan
+from watersmeet.plan.task_specs import receiver
 
 
 def later_inputs(plan: PhysicalPlan) -> dict[int, tuple[int, ...]]:
@@ -27,25 +28,25 @@ def later_inputs(plan: PhysicalPlan) -> dict[int, tuple[int, ...]]:
     return found
 
 
-def _place(plan: PhysicalPlan, input: int) -> tuple[int, int]:
-    """Where an input stands among those of all operators, in their order."""
+def _place(plan: PhysicalPlan, input: int) -> tuple[int, int, int]:
+    """Where an input stands among those of all operators, in the order of their tasks."""
     operator = receiver(plan, input)
-    return operator, [feed.source for feed in plan.operators[operator].feeds].index(input)
+    return _last(plan, operator), operator, [feed.source for feed in plan.operators[operator].feeds].index(input)
 
 
-def receiver(plan: PhysicalPlan, input: int) -> int:
-    """The operator that an input's rows go to."""
-    return next(
-        number for number, operator in enumerate(plan.operators) if any(feed.source == input for feed in operator.feeds)
-    )
+def _last(plan: PhysicalPlan, operator: int) -> int:
+    """The last operator of an operator's task."""
+    return next((task[-1] for task in plan.tasks if operator in task), operator)
 
 
 def _leads_to(plan: PhysicalPlan, operator: int, target: int) -> bool:
-    """Whether frames that an operator passes on come to another one."""
-    at: int | None = operator
-    while at is not None and at < target:
-        at = _next(plan, at)
-    return at == target
+    """Whether frames that an operator's task passes on come to that of another one."""
+    at: int | None = _last(plan, operator)
+    end = _last(plan, target)
+    while at is not None and at < end:
+        following = _next(plan, at)
+        at = None if following is None else _last(plan, following)
+    return at == end
 
 
 def _next(plan: PhysicalPlan, operator: int) -> int | None:
@@ -58,4 +59,4 @@ def _next(plan: PhysicalPlan, operator: int) -> int | None:
         for number, part in enumerate(plan.inputs)
         if any(branch.operator == operator for branch in part.branches)
     )
-    return min(readers, default=None)
+    return min(readers, key=lambda reader: _last(plan, reader), default=None)

@@ -6,7 +6,7 @@ This module connects Spark's tasks with ``watersmeet.engine``, which does not kn
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
@@ -14,7 +14,8 @@ from functools import cache
 import pandas as pd
 import pyarrow as pa
 
-from watersmeet.engine.bucket_step import run_step
+from watersmeet.engine.bucket_step import OpenBucket
+from watersmeet.engine.bucket_task import Member, run_task
 from watersmeet.engine.frames import FRAME_SCHEMA, Frame
 from watersmeet.engine.hot_keys import NO_ENTRY, Entry
 from watersmeet.engine.pack import Packer, pack
@@ -25,7 +26,7 @@ from watersmeet.runtime.exchange import Exchange, batch_id
 from watersmeet.runtime.hot_key_files import HotKeyFiles
 from watersmeet.runtime.memory_setting import MemorySetting
 from watersmeet.state.local_copies import LocalCopies
-from watersmeet.state.store import Store
+from watersmeet.state.store import NamedStore, Store
 from watersmeet.state.worker_memory import WorkerMemory
 from watersmeet.state.working_sets import WorkingSets
 
@@ -59,40 +60,41 @@ class PackTask:
 
 @dataclass(frozen=True, slots=True)
 class OperatorTask:
-    """Takes steps of one operator of a query.
+    """Takes steps of the operators of a query that run in one task.
 
     ``run`` identifies the run of the query, so that no working set of another run is used.  In ``folder``, the run's
-    own, workers of one machine leave segments for each other.
+    own, workers of one machine leave segments for each other.  ``hot_keys`` and ``sizes`` are the logs of operators
+    that have them, by name.
     """
 
-    spec: OperatorSpec
+    members: tuple[Member, ...]
     run: str
     memory: MemorySetting
     folder: str
     exchange: Exchange
-    hot_keys: HotKeyFiles | None
-    sizes: BucketSizeFiles | None
+    hot_keys: Mapping[str, HotKeyFiles]
+    sizes: Mapping[str, BucketSizeFiles]
 
     def step(self, bucket: int, chunks: Iterable[pd.DataFrame], store: Store) -> Iterator[pd.DataFrame]:
-        """Process all frames of one bucket; the frames that the operator sends come back."""
+        """Process all frames of one bucket; the frames that the last operator sends come back."""
         with worker_task():
             received = (frame for chunk in chunks for frame in self._received(chunk))
             memory = self.memory.here()
             sets = working_sets(memory)
-            working_set = sets.get(self.run, self.spec.name, str(bucket))
-            copies = LocalCopies(self.folder, f"{self.spec.name}-{bucket}")
-            sent = run_step(
-                self.spec,
-                bucket,
-                received,
-                store,
-                working_set,
-                copies,
-                self.hot_keys,
-                self.sizes,
-                max_step_bytes=memory.step_bytes,
-            )
-            for frames in self.exchange.send_in_batches(sent):
+
+            def open_bucket(spec: OperatorSpec) -> OpenBucket:
+                return OpenBucket(
+                    spec,
+                    bucket,
+                    store if len(self.members) == 1 else NamedStore(store, state_prefix(spec.name)),
+                    sets.get(self.run, spec.name, str(bucket)),
+                    LocalCopies(self.folder, f"{spec.name}-{bucket}"),
+                    self.hot_keys.get(spec.name),
+                    self.sizes.get(spec.name),
+                    memory.step_bytes,
+                )
+
+            for frames in self.exchange.send_in_batches(run_task(self.members, bucket, received, open_bucket)):
                 yield frames.to_pandas()
             sets.close_idle()
 
@@ -112,6 +114,11 @@ class UnpackTask:
         """The rows of the frames."""
         with worker_task():
             yield from unpack(map(self.exchange.receive, batches), self.schema, self.side_folder, batch_id())
+
+
+def state_prefix(operator: str) -> str:
+    """How the names of an operator's values begin in the store of a task of several operators."""
+    return f"{operator}/"
 
 
 @cache

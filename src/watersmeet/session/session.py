@@ -29,7 +29,7 @@ from watersmeet.plan.explain import explain, explain_set
 from watersmeet.plan.lineage import derived_stream
 from watersmeet.plan.physical_plan import PhysicalPlan
 from watersmeet.runtime.buckets import new_buckets
-from watersmeet.runtime.dataflow import Resources, build
+from watersmeet.runtime.dataflow import build
 from watersmeet.runtime.failures import naming_lost_jvm, planning
 from watersmeet.runtime.memory_setting import memory_setting
 from watersmeet.runtime.query import RunningQuery
@@ -37,6 +37,7 @@ from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.runtime.rescale.switch import Rescaled, check_count
 from watersmeet.runtime.shared_folders import require_written
 from watersmeet.runtime.store_folder import Place, place_of
+from watersmeet.runtime.task_frames import Resources
 from watersmeet.session.listings import description
 from watersmeet.session.modes import in_mode
 from watersmeet.session.queries import Queries, QueryTarget, name_of_insert

@@ -28,7 +28,7 @@ from watersmeet.lookup.source import LookupSource, RowsSource
 from watersmeet.lookup.tables import open_table, table_options
 from watersmeet.plan.newest_rows import read_by_newest_row
 from watersmeet.plan.physical_plan import PhysicalPlan
-from watersmeet.runtime.dataflow import Source
+from watersmeet.runtime.source_frames import Source
 from watersmeet.runtime.storage import Storage
 from watersmeet.runtime.store_folder import Place
 from watersmeet.runtime.stored_catalog import StoredCatalog

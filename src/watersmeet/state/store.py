@@ -31,3 +31,22 @@ class MemoryStore(dict[str, bytes]):
     def delete(self, name: str) -> None:
         """Delete a name."""
         del self[name]
+
+
+class NamedStore:
+    """A part of a store: the values whose names begin with ``prefix``."""
+
+    def __init__(self, store: Store, prefix: str) -> None:
+        self._store, self._prefix = store, prefix
+
+    def get(self, name: str) -> bytes | None:
+        """Return the value of a name; None if there is none."""
+        return self._store.get(self._prefix + name)
+
+    def put(self, name: str, value: bytes) -> None:
+        """Set the value of a name."""
+        self._store.put(self._prefix + name, value)
+
+    def delete(self, name: str) -> None:
+        """Delete a name."""
+        self._store.delete(self._prefix + name)

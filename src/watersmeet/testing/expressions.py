@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 
 import duckdb
@@ -11,6 +11,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from watersmeet.columns import BAD, PART, RAW, SEQUENCE, STORED_FRONTIER, TIME, TP_DELTA, TP_TIME, WEIGHT
+from watersmeet.engine.hashing import can_hash, xxhash64
 from watersmeet.engine.pack import ARRIVAL, RAW_TEXT
 from watersmeet.engine.routing import NULL_HASH
 from watersmeet.errors import BindError
@@ -25,7 +26,7 @@ _HINT = "without Spark, DuckDB evaluates expressions; if Spark knows this one, r
 
 
 def project(part: PhysicalInput, rows: pa.Table) -> pa.Table:
-    """Return a source's rows with the columns that packing and the operators need (as runtime/dataflow.py does)."""
+    """Return a source's rows with the columns that packing and operators need (as runtime/source_columns.py does)."""
     input = part.input
     windowed = windowed_sql(input, _internal_time_sql(input))
     items = [f"{_internal_time_sql(input)} AS {quote(TIME)}"]
@@ -34,9 +35,9 @@ def project(part: PhysicalInput, rows: pa.Table) -> pa.Table:
             items.append(f"{SEQUENCE} AS {quote(name)}")
         elif name not in part.hashes:
             items.append(f"{_sql(part.computed.get(name) or _column(name), input)} AS {quote(name)}")
-    for name, keys in part.hashes.items():
-        if name in part.routed_by or name in part.carried:
-            items.append(f"{_hash_sql(keys, input)} AS {quote(name)}")
+    hashed = {name: keys for name, keys in part.hashes.items() if name in part.routed_by or name in part.carried}
+    for name, keys in hashed.items():
+        items += [f"{_sql(key, input)} AS {quote(f'{name}.{number}')}" for number, key in enumerate(keys)]
     if part.keep is not None:
         items.append(f'{_sql(part.keep, input)} AS "$keep"')
     if part.max_future is not None:
@@ -48,11 +49,16 @@ def project(part: PhysicalInput, rows: pa.Table) -> pa.Table:
         if name in rows.column_names:
             items.append(f"{name} AS {quote(as_name)}")
     try:
-        return _run(f"SELECT {', '.join(items)} FROM {windowed}", rows)
+        found = _run(f"SELECT {', '.join(items)} FROM {windowed}", rows)
     except duckdb.Error as error:
         raise BindError(
             f"an expression over {input.stream.name} cannot be evaluated: {_first_line(error)}", hint=_HINT
         ) from None
+    for name, keys in hashed.items():
+        names = [f"{name}.{number}" for number in range(len(keys))]
+        hashes = hash_values([found[each] for each in names])
+        found = found.drop_columns(names).append_column(name, pa.array(hashes))
+    return found
 
 
 def select(plan: PhysicalPlan, changes: pa.Table, also: Sequence[str] = ()) -> pa.Table:
@@ -75,11 +81,14 @@ def select(plan: PhysicalPlan, changes: pa.Table, also: Sequence[str] = ()) -> p
 
 
 def hash_values(columns: Sequence[pa.ChunkedArray]) -> np.ndarray:
-    """Return the hash of each row of some key columns, as ``project`` computes it."""
+    """Return the hash of each row of some key columns: that of the workers, if they hash such columns."""
+    if all(can_hash(column.type, slowly=True) for column in columns):
+        return xxhash64(columns)
     names = [f"key_{number}" for number in range(len(columns))]
     rows = pa.table(dict(zip(names, columns, strict=True)))
-    hashed = _run(f"SELECT {_hash_of(list(map(quote, names)))} AS hash FROM input_rows", rows)
-    found: np.ndarray = hashed["hash"].to_numpy()
+    no_value = " AND ".join(f"{name} IS NULL" for name in names)
+    value = f"CASE WHEN {no_value} THEN {NULL_HASH} ELSE CAST(hash({', '.join(names)}) >> 1 AS BIGINT) END"
+    found: np.ndarray = _run(f"SELECT {value} AS hash FROM input_rows", rows)["hash"].to_numpy()
     return found
 
 
@@ -121,16 +130,6 @@ def _sql(expression: exp.Expr, input: Input) -> str:
 
 def _column(name: str) -> exp.Expr:
     return exp.column(exp.to_identifier(name, quoted=True))
-
-
-def _hash_sql(keys: Iterable[exp.Expr], input: Input) -> str:
-    """Return the SQL of a key's hash, which decides its bucket.  It differs from Spark's, but any hash is valid."""
-    return _hash_of([_sql(key, input) for key in keys])
-
-
-def _hash_of(operands: Sequence[str]) -> str:
-    no_value = " AND ".join(f"({operand}) IS NULL" for operand in operands)
-    return f"CASE WHEN {no_value} THEN {NULL_HASH} ELSE CAST(hash({', '.join(operands)}) >> 1 AS BIGINT) END"
 
 
 def _internal_time_sql(input: Input) -> str:

@@ -26,7 +26,7 @@ from watersmeet.connectors.envelope import DEBEZIUM
 from watersmeet.connectors.formats import decode
 from watersmeet.connectors.stream_schema import spark_schema
 from watersmeet.engine.control_events import Event
-from watersmeet.runtime.dataflow import Source
+from watersmeet.runtime.source_frames import Source
 from watersmeet.testing.cells import Row, Value
 
 # Names that no stream can declare.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import pyarrow as pa
 
@@ -17,7 +17,8 @@ from watersmeet.bind.planning import plan_query
 from watersmeet.bind.statement_sets import plan_set
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import WEIGHT
-from watersmeet.engine.bucket_step import run_step
+from watersmeet.engine.bucket_step import OpenBucket
+from watersmeet.engine.bucket_task import run_task
 from watersmeet.engine.control_events import Event
 from watersmeet.engine.frames import Frame, FrameKind, counters_in, decode_table
 from watersmeet.engine.hot_keys import Entry, HotKeys
@@ -28,6 +29,7 @@ from watersmeet.errors import CatalogError
 from watersmeet.lookup.source import LookupSource
 from watersmeet.lookup.tables import table_schema
 from watersmeet.plan.physical_plan import PhysicalInput, PhysicalPlan
+from watersmeet.plan.task_specs import Task, joint_tasks, task_specs
 from watersmeet.plan.worker_specs import operator_specs, pack_specs
 from watersmeet.sql.statements import Query, StatementSet
 from watersmeet.state.manifest import read_manifest
@@ -51,6 +53,9 @@ class Harness(Rig):
     ``buckets`` is the number of buckets of a query whose SETTINGS do not name one.  DuckDB keeps to ``table_bytes``;
     a batch with rows of more than ``max_step_bytes`` in a bucket is taken in several steps.
     """
+
+    #: Whether operators may run in one task; in real time, each has tasks of its own.
+    shares_tasks = True
 
     def __init__(
         self,
@@ -77,7 +82,6 @@ class Harness(Rig):
         self._schemas = [self._schema(part) for part in self.plan.inputs]
         self._buckets = tuple(range(self.plan.query.settings.buckets or buckets))
         self._kept: dict[str, tuple[int, ...]] = {}
-        self._packs = pack_specs(self.plan, self._schemas, self._buckets)
         self.restart()
         # An error in the SELECT list is raised now, not at the first row.
         result, *_ = [select(query, schema.empty_table()) for query, schema in self._results()]
@@ -86,8 +90,20 @@ class Harness(Rig):
     def restart(self) -> None:
         """Forget everything that is not durable; the operators' specs are those of a new run."""
         self._working_sets.forget()
-        parts = [tuple(map(str, range(len(part.branches)))) or ("",) for part in self.plan.inputs]
-        self._operators = operator_specs(self.plan, self._schemas, parts, self._buckets, self._kept)
+        self._begin(self._specs(("",)))
+
+    def _specs(self, parts: tuple[str, ...]) -> list[OperatorSpec]:
+        """The operators of a run in which each source has these parts."""
+        of_inputs = [tuple(map(str, range(len(part.branches)))) or parts for part in self.plan.inputs]
+        return operator_specs(self.plan, self._schemas, of_inputs, self._buckets, self._kept)
+
+    def _begin(self, operators: list[OperatorSpec]) -> None:
+        """Begin a run with these operators."""
+        self._operators = operators
+        joint = joint_tasks(self.plan, operators, self._schemas) if self.shares_tasks else ()
+        self.plan = replace(self.plan, tasks=joint)
+        packs = pack_specs(self.plan, self._schemas, self._buckets, self._kept)
+        self._tasks = task_specs(self.plan, operators, packs, self._schemas)
 
     def rescale(self, buckets: int) -> None:
         """Restart with another number of buckets, as ``watersmeet rescale`` changes it between two runs."""
@@ -98,7 +114,6 @@ class Harness(Rig):
             if not operator.single_bucket and stays(spec)
         }
         self._buckets = numbers
-        self._packs = pack_specs(self.plan, self._schemas, numbers, self._kept)
         self.restart()
         for old, new in zip(before, self._operators, strict=True):
             stores = [self._stores.pop((old.name, bucket), MemoryStore()) for bucket in old.buckets]
@@ -131,21 +146,26 @@ class Harness(Rig):
                 raise CatalogError(f"there is no stream {name}")
         packed = [
             self._pack(part, rows, spec) if not part.branches and (rows := by_stream.get(_stream(part))) else []
-            for part, spec in zip(self.plan.inputs, self._packs, strict=True)
+            for part, spec in zip(self.plan.inputs, self._tasks.packs, strict=True)
         ]
         for name, rows in by_stream.items():
             self._rows_fed[name] += len(rows.rows) + len(rows.raw)
-        sent: list[list[Frame]] = []  # by each operator
-        for operator, spec in zip(self.plan.operators, self._operators, strict=True):
-            for number in (feed.source for feed in operator.feeds if feed.source is not None):
-                if self.plan.inputs[number].branches:
-                    packed[number] = self._pack_results(number, sent)
-            arriving = [frame for feed in operator.feeds if feed.source is not None for frame in packed[feed.source]]
-            arriving += [frame for feed in operator.feeds if feed.operator is not None for frame in sent[feed.operator]]
-            sent.append(self._operate(spec, [*arriving, *control_frames(spec, events)]))
+        sent: dict[int, list[Frame]] = {}  # by the operator whose results they are
+        for task in self._tasks.tasks:
+            arriving = list(control_frames(self._operators[task.operators[0]], events))
+            for feed in (feed for number in task.operators for feed in self.plan.operators[number].feeds):
+                if feed.source is None:
+                    assert feed.operator is not None
+                    arriving += sent.get(feed.operator, [])
+                    continue
+                below = [branch.operator for branch in self.plan.inputs[feed.source].branches]
+                if below and not set(below) & set(task.operators):
+                    packed[feed.source] = self._pack_results(feed.source, sent)
+                arriving += packed[feed.source]
+            sent[task.operators[-1]] = self._operate(task, arriving)
         outcomes = []
         for number, (query, schema) in enumerate(self._results()):
-            frames = [frame for frame in sent[-1] if frame.input == number]
+            frames = [frame for frame in sent[len(self._operators) - 1] if frame.input == number]
             outcomes.append(self._outcome(frames, query, schema))
         return outcomes
 
@@ -167,9 +187,9 @@ class Harness(Rig):
             return project(part, empty_results(part)).schema
         return self._project(part, StepInput()).schema
 
-    def _pack_results(self, number: int, sent: Sequence[Sequence[Frame]]) -> list[Frame]:
+    def _pack_results(self, number: int, sent: Mapping[int, Sequence[Frame]]) -> list[Frame]:
         """Pack the results of the operators below an input; frames that are no rows go on as they are."""
-        part, spec = self.plan.inputs[number], self._packs[number]
+        part, spec = self.plan.inputs[number], self._tasks.packs[number]
         frames = [sent[branch.operator] for branch in part.branches]
         schemas = [self._operators[branch.operator].output for branch in part.branches]
         rows = project(part, results_table(part, frames, schemas))
@@ -185,25 +205,27 @@ class Harness(Rig):
         hot_keys = self._hot_keys[spec.operator].read()
         return list(pack(self._project(part, rows).to_batches(), spec, hot_keys))
 
-    def _operate(self, spec: OperatorSpec, arriving: Iterable[Frame]) -> list[Frame]:
-        """Run one operator's step, bucket by bucket; return the frames that it sends."""
+    def _operate(self, task: Task, arriving: Iterable[Frame]) -> list[Frame]:
+        """Take one step of a task, bucket by bucket; return the frames that it sends."""
         by_bucket: dict[int, list[Frame]] = defaultdict(list)
         for frame in arriving:
             by_bucket[frame.bucket].append(frame)
         return [
             sent
             for bucket, frames in sorted(by_bucket.items())
-            for sent in run_step(
-                spec,
-                bucket,
-                frames,
-                self._stores[spec.name, bucket],
-                self._working_sets.get(spec.name, str(bucket)),
-                hot_keys=self._hot_keys[spec.name],
-                sizes=self._sizes[spec.name],
-                max_step_bytes=self._max_step_bytes,
-            )
+            for sent in run_task(task.members, bucket, frames, partial(self._bucket, bucket))
         ]
+
+    def _bucket(self, bucket: int, spec: OperatorSpec) -> OpenBucket:
+        return OpenBucket(
+            spec,
+            bucket,
+            self._stores[spec.name, bucket],
+            self._working_sets.get(spec.name, str(bucket)),
+            hot_keys=self._hot_keys[spec.name],
+            sizes=self._sizes[spec.name],
+            max_step_bytes=self._max_step_bytes,
+        )
 
     def _outcome(self, results: Iterable[Frame], plan: PhysicalPlan, schema: pa.Schema) -> StepOutcome:
         by_kind: dict[FrameKind, list[Frame]] = defaultdict(list)

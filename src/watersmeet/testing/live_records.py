@@ -16,7 +16,7 @@ from decimal import Decimal
 
 from watersmeet.catalog.streams import StreamColumn, StreamDef
 from watersmeet.columns import TP_DELTA
-from watersmeet.runtime.dataflow import Source
+from watersmeet.runtime.source_frames import Source
 from watersmeet.testing.cells import Row, Value
 from watersmeet.testing.rig import StepInput
 

@@ -28,7 +28,6 @@ from watersmeet.connectors.registry import open_source
 from watersmeet.engine.control_events import Event
 from watersmeet.errors import WatersmeetError
 from watersmeet.runtime.checkpoint import Checkpoint
-from watersmeet.runtime.dataflow import Source
 from watersmeet.runtime.failures import translate
 from watersmeet.runtime.job import Job, Output
 from watersmeet.runtime.metrics import ProgressReader, counters_of
@@ -37,6 +36,7 @@ from watersmeet.runtime.real_time.operator_task import EPOCH
 from watersmeet.runtime.real_time.run import RealTime
 from watersmeet.runtime.real_time.sinks import LiveSink, RunName
 from watersmeet.runtime.real_time.stages import stages_of
+from watersmeet.runtime.source_frames import Source
 from watersmeet.runtime.storage import Storage
 from watersmeet.settings.seek import Seek
 from watersmeet.sql.statements import Query

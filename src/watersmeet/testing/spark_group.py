@@ -26,9 +26,10 @@ from watersmeet.engine.control_events import Event
 from watersmeet.errors import CatalogError, WatersmeetError
 from watersmeet.plan.physical_plan import PhysicalPlan
 from watersmeet.runtime.buckets import new_buckets
-from watersmeet.runtime.dataflow import Resources, build
+from watersmeet.runtime.dataflow import build
 from watersmeet.runtime.failures import planning, translate
 from watersmeet.runtime.metrics import ProgressReader, counters_of
+from watersmeet.runtime.task_frames import Resources
 from watersmeet.sql.statements import Query
 from watersmeet.testing.cells import Row, parse_cell
 from watersmeet.testing.feed import Portion, control_frame, read_feed, stream_source, write_feed

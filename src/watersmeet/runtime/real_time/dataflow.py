@@ -17,16 +17,7 @@ from watersmeet.engine.specs import OperatorSpec
 from watersmeet.plan.physical_plan import PhysicalInput, PhysicalPlan
 from watersmeet.plan.worker_projection import worker_projection
 from watersmeet.plan.worker_specs import NOTHING_KEPT, KeptBuckets, operator_specs, pack_specs
-from watersmeet.runtime.dataflow import (
-    Resources,
-    Source,
-    arrow_schema,
-    control_frames,
-    one_at_a_time,
-    own_workers,
-    projected,
-    select_list,
-)
+from watersmeet.runtime.dataflow import select_list
 from watersmeet.runtime.exchange import Exchange
 from watersmeet.runtime.function_check import check_functions
 from watersmeet.runtime.metrics import METRICS, RESULTS, observed_counters
@@ -36,6 +27,8 @@ from watersmeet.runtime.real_time.source_task import FollowTask, LiveRestTask
 from watersmeet.runtime.real_time.stages import first_tasks, receivers_of, sources_of, stages_of
 from watersmeet.runtime.real_time.tails import LiveRecords
 from watersmeet.runtime.real_time.ticks import ControlEvents, MemoryTicks
+from watersmeet.runtime.source_frames import Source, arrow_schema, projected
+from watersmeet.runtime.task_frames import Resources, control_frames, one_at_a_time, own_workers
 from watersmeet.runtime.worker_records import RecordRows, record_rows
 from watersmeet.runtime.worker_tasks import PackTask
 

@@ -10,7 +10,6 @@ from pyspark.sql import SparkSession
 
 from watersmeet.errors import WatersmeetError
 from watersmeet.runtime.buckets import buckets_of
-from watersmeet.runtime.dataflow import Resources, Source
 from watersmeet.runtime.failures import planning, translate
 from watersmeet.runtime.job import Job, Run, batch_key, query_key
 from watersmeet.runtime.memory_setting import memory_setting
@@ -21,7 +20,9 @@ from watersmeet.runtime.real_time.run_log import RunLog
 from watersmeet.runtime.real_time.sinks import RunName
 from watersmeet.runtime.real_time.spark_needs import check_setting, check_slots
 from watersmeet.runtime.real_time.ticks import ControlEvents
+from watersmeet.runtime.source_frames import Source
 from watersmeet.runtime.storage import Storage
+from watersmeet.runtime.task_frames import Resources
 from watersmeet.settings.seek import resolve
 
 #: Spark's settings of a query in real time; docs/design tells why it is safe without the allow-list.

@@ -14,8 +14,9 @@ from watersmeet.engine.specs import OperatorSpec
 from watersmeet.errors import CheckpointError, UnsupportedError
 from watersmeet.plan.physical_plan import PhysicalPlan
 from watersmeet.runtime.buckets import new_buckets
-from watersmeet.runtime.dataflow import Source, specs_of
+from watersmeet.runtime.dataflow import specs_of
 from watersmeet.runtime.plan_file import RESCALED_VERSION, PlanFile, describe
+from watersmeet.runtime.source_frames import Source
 from watersmeet.state.manifest import Manifest
 
 
