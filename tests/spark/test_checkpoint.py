@@ -190,3 +190,38 @@ def test_a_checkpoint_of_another_algorithm_says_how_to_go_on(
         f"undo the change (with SETTINGS {setting} = '{before}' joins run as they did)"
     )
     assert checkpoint.accept(stored, (0,), operators(before)) == stored
+
+
+def test_operators_of_an_earlier_checkpoint_go_on_apart(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Earlier versions ran each operator in a task of its own, with a state store of its own."""
+    query = "INSERT INTO o SELECT a.k, count(*) AS n FROM a JOIN b ON a.k = b.k GROUP BY a.k EMIT CHANGELOG;"
+    script = "".join(
+        f"CREATE STREAM {name} (k INT, ts BIGINT, WATERMARK FOR ts AS ts) WITH (connector = 'files', format = 'json',"
+        f" path = '{tmp_path / name}');"
+        for name in "ab"
+    )
+    sink = f"connector = 'files', format = 'json', path = '{tmp_path / 'o'}', changelog = 'true'"
+    session = watersmeet.connect(spark, tmp_path / "workspace")
+    session.sql(f"{script} CREATE STREAM o (k INT, n BIGINT) WITH ({sink});")
+
+    def run(number: int) -> None:
+        for name in "ab":
+            write_lines(tmp_path / name / f"{number}.json", json_lines([(1, number)], ("k", "ts")), age=number)
+        for result in session.run(query, QueryMode.DRAIN):
+            assert isinstance(result, Started)
+            assert result.query.wait(PATIENCE_SECONDS)
+
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    with monkeypatch.context() as earlier:
+        earlier.setattr("watersmeet.runtime.dataflow.joint_tasks", lambda *_: ())
+        run(1)
+    run(2)
+    assert json_rows(tmp_path / "o") == [(1, 1, -1), (1, 1, 1), (1, 4, 1)]
+    (folder,) = (tmp_path / "workspace" / "queries").iterdir()
+    plan = Checkpoint(Storage(spark), str(folder)).read_plan()
+    assert plan is not None
+    assert (plan.version, plan.tasks) == (2, ())
+    assert sorted(path.name for path in (folder / "spark" / "state").iterdir() if path.name.isdigit()) == ["0", "1"]

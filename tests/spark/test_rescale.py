@@ -46,6 +46,10 @@ QUERIES = {
     "distinct": "SELECT count(DISTINCT a.v) FROM a JOIN b ON a.id = b.id WITHIN INTERVAL '6' SECONDS",
     "hot": "SELECT a.id, a.v, b.w FROM a JOIN b ON a.id = b.id WITHIN INTERVAL '6' SECONDS",
     "limited": "SELECT a.id, a.v, b.w FROM a JOIN b ON a.id = b.id",
+    "task": "SELECT a.id, count() AS n, max(b.w) AS w FROM a LEFT JOIN b ON a.id = b.id WITHIN INTERVAL '6' SECONDS"
+    " GROUP BY a.id",
+    "nested": "WITH n AS (SELECT id, v, sum(v) AS s FROM a GROUP BY id, v), m AS (SELECT id, max(s) AS top FROM n"
+    " GROUP BY id) SELECT n.id, n.v, m.top FROM n JOIN m ON n.id = m.id AND n.s >= m.top",
     "ordered": "SELECT a.id, a.ts, b.w FROM a JOIN b ON a.id = b.id WITHIN INTERVAL '6' SECONDS ORDER BY a.ts",
 }
 SETTINGS = {"hot": ", skew_rows = 1", "limited": ", join_max_buffered_bytes = 20000"}

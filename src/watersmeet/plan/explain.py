@@ -74,6 +74,8 @@ def _lines(plan: PhysicalPlan, counters: Mapping[str, int]) -> Iterator[str]:
     yield f"EMIT {plan.emission.mode.value}: {plan.emission.reason}"
     if plan.operators_below:
         yield from indent("\n".join(drawn_tree(plan)), "  ").splitlines()
+    for task in plan.tasks:
+        yield f"in one task: {', '.join(plan.operators[number].name for number in task)}"
     yield from _common_lines(plan)
     yield from _query_lines(plan, counters)
 

@@ -11,15 +11,37 @@ import pyarrow as pa
 from watersmeet.engine.bucket_task import Member, Reading
 from watersmeet.engine.specs import OperatorSpec, PackSpec
 from watersmeet.plan.physical_plan import PhysicalPlan
+from watersmeet.plan.shared_results import later_inputs, receiver
 from watersmeet.plan.worker_results import result_projection
 
 
 @dataclass(frozen=True, slots=True)
+class Arrival:
+    """What comes to a task from a stream or from other tasks.
+
+    - ``input``: rows of an input, and with them those of inputs that read the same results (``also``).
+    - ``operator``: what an operator sends (None: it is rows of an input).
+    """
+
+    input: int | None = None
+    also: tuple[int, ...] = ()
+    operator: int | None = None
+
+    def senders(self, plan: PhysicalPlan) -> tuple[int, ...]:
+        """The operators whose frames these are."""
+        if self.input is None:
+            assert self.operator is not None
+            return (self.operator,)
+        return tuple(branch.operator for branch in plan.inputs[self.input].branches)
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
-    """Operators of one task, by their numbers in ascending order, and how they run."""
+    """Operators of one task, by their numbers in ascending order, how they run, and what comes to them."""
 
     operators: tuple[int, ...]
     members: tuple[Member, ...]
+    arrivals: tuple[Arrival, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +51,10 @@ class Tasks:
     tasks: tuple[Task, ...]
     packs: tuple[PackSpec, ...]
 
-    def of(self, operator: int) -> Task:
-        """The task of an operator."""
-        return next(task for task in self.tasks if operator in task.operators)
+    @property
+    def names(self) -> tuple[tuple[str, ...], ...]:
+        """The operators that run in one task, by name."""
+        return tuple(tuple(member.spec.name for member in task.members) for task in self.tasks if len(task.members) > 1)
 
 
 def joint_tasks(
@@ -73,15 +96,41 @@ def task_specs(
         )
         return Member(_addressed(plan, operators[number], number, firsts, group), firsts[number], tuple(readings))
 
-    tasks = (Task(group, tuple(member(number, group) for number in group)) for group in groups)
+    arrivals = _arrivals(plan, operators, schemas, groups)
+    tasks = (
+        Task(group, tuple(member(number, group) for number in group), arriving)
+        for group, arriving in zip(groups, arrivals, strict=True)
+    )
     return Tasks(tuple(tasks), numbered)
 
 
-def receiver(plan: PhysicalPlan, input: int) -> int:
-    """The operator that an input's rows go to."""
-    return next(
-        number for number, operator in enumerate(plan.operators) if any(feed.source == input for feed in operator.feeds)
-    )
+def _arrivals(
+    plan: PhysicalPlan,
+    operators: Sequence[OperatorSpec],
+    schemas: Sequence[pa.Schema],
+    groups: Sequence[tuple[int, ...]],
+) -> Iterator[tuple[Arrival, ...]]:
+    """What comes to each task.  Rows of several inputs come together if workers make them all of the same results."""
+
+    def are_made_by_workers(input: int) -> bool:
+        branches = enumerate(plan.inputs[input].branches)
+        outputs = ((branch, operators[each.operator].output) for branch, each in branches)
+        return all(result_projection(plan.inputs[input], *each, schemas[input]) is not None for each in outputs)
+
+    later, passed = later_inputs(plan), set[int]()
+    for group in groups:
+        found = []
+        feeds = [feed for number in group for feed in plan.operators[number].feeds]
+        for input in (feed.source for feed in feeds if feed.source is not None):
+            if input in passed or any(branch.operator in group for branch in plan.inputs[input].branches):
+                continue
+            also = later.get(input, ())
+            if not all(map(are_made_by_workers, (input, *also) if also else ())):
+                also = ()  # the other inputs compute the results anew
+            passed.update(also)
+            found.append(Arrival(input, also))
+        senders = (feed.operator for feed in feeds if feed.operator is not None)
+        yield (*found, *(Arrival(operator=sender) for sender in senders if sender not in group))
 
 
 def _firsts(plan: PhysicalPlan, group: Sequence[int]) -> Iterator[int]:

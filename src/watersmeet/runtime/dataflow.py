@@ -25,7 +25,7 @@ from watersmeet.engine.unpack import FRONTIER
 from watersmeet.errors import CheckpointError
 from watersmeet.kernels.api import FOREVER
 from watersmeet.plan.physical_plan import PhysicalPlan
-from watersmeet.plan.task_specs import joint_tasks, task_specs
+from watersmeet.plan.task_specs import Tasks, joint_tasks, task_specs
 from watersmeet.plan.worker_specs import NOTHING_KEPT, KeptBuckets, operator_specs, pack_specs
 from watersmeet.runtime.batch_results import BatchResults, OfQuery
 from watersmeet.runtime.exchange import Exchange
@@ -80,14 +80,11 @@ def build(
     for query in plan.queries:
         check_functions(spark, query)
     schemas = input_schemas(spark, plan, sources)
-    operators = operator_specs(plan, schemas, parts_of(plan, sources), buckets, kept)
-    plan = replace(plan, tasks=_tasks(plan, operators, schemas, tasks))
-    joint = task_specs(plan, operators, pack_specs(plan, schemas, buckets, kept), schemas)
+    operators, joint = _specs(plan, schemas, sources, buckets, kept, tasks)
     folder = new_folder()
     exchange = Exchange(folder if workers_are_here(spark) else None)
     frames = TaskFrames(spark, plan, sources, schemas, operators, joint, resources, folder, exchange, control)
-    names = tuple(tuple(plan.operators[number].name for number in task) for task in plan.tasks)
-    built = partial(Dataflow, operators=tuple(operators), tasks=names, folder=folder)
+    built = partial(Dataflow, operators=tuple(operators), tasks=joint.names, folder=folder)
     with one_at_a_time:
         reports = sum(len(spec.buckets) for spec in operators)
         observed = frames.results().observe(METRICS + label, observed_counters(reports))
@@ -110,11 +107,24 @@ def specs_of(
     plan: PhysicalPlan,
     sources: Mapping[str, Source],
     buckets: Sequence[int],
-    kept: KeptBuckets = NOTHING_KEPT,
-) -> list[OperatorSpec]:
-    """The specs of a query's operators over its sources, as ``build`` has them."""
-    schemas = input_schemas(spark, plan, sources)
-    return operator_specs(plan, schemas, parts_of(plan, sources), buckets, kept)
+    kept: KeptBuckets,
+    tasks: Sequence[tuple[str, ...]],
+) -> tuple[list[OperatorSpec], Tasks]:
+    """The specs of a query's operators and tasks over its sources, as ``build`` has them."""
+    return _specs(plan, input_schemas(spark, plan, sources), sources, buckets, kept, tasks)
+
+
+def _specs(
+    plan: PhysicalPlan,
+    schemas: Sequence[pa.Schema],
+    sources: Mapping[str, Source],
+    buckets: Sequence[int],
+    kept: KeptBuckets,
+    tasks: Sequence[tuple[str, ...]] | None,
+) -> tuple[list[OperatorSpec], Tasks]:
+    operators = operator_specs(plan, schemas, parts_of(plan, sources), buckets, kept)
+    plan = replace(plan, tasks=_tasks(plan, operators, schemas, tasks))
+    return operators, task_specs(plan, operators, pack_specs(plan, schemas, buckets, kept), schemas)
 
 
 def _tasks(

@@ -16,14 +16,14 @@ from pyspark.sql import functions as F
 from watersmeet.engine.frames import FRAME_DDL, FrameKind
 from watersmeet.engine.specs import OperatorSpec
 from watersmeet.plan.physical_plan import PhysicalPlan
-from watersmeet.plan.task_specs import Task, Tasks, receiver
+from watersmeet.plan.shared_results import receiver
+from watersmeet.plan.task_specs import Arrival, Task, Tasks
 from watersmeet.runtime.bucket_size_files import BucketSizeFiles
 from watersmeet.runtime.exchange import Exchange
 from watersmeet.runtime.hot_key_files import HotKeyFiles
 from watersmeet.runtime.memory_setting import MemorySetting
 from watersmeet.runtime.processor import OperatorProcessor
 from watersmeet.runtime.results import ReadResults, parts_of_results, repacked, source_of_results
-from watersmeet.runtime.shared_results import later_inputs
 from watersmeet.runtime.source_frames import Source, packed, projected
 from watersmeet.runtime.worker_records import RestTask
 from watersmeet.runtime.worker_tasks import OperatorTask, PackTask
@@ -66,7 +66,6 @@ class TaskFrames:
     control: DataFrame | None
     _run: str = field(default_factory=lambda: uuid.uuid4().hex)
     _sent: dict[int, DataFrame] = field(default_factory=dict)  # by the operator whose results they are
-    _passed: set[int] = field(default_factory=set)  # inputs whose rows come with those of others
 
     def results(self) -> DataFrame:
         """The frames of the last operator."""
@@ -92,15 +91,15 @@ class TaskFrames:
             )
 
     def _arriving(self, task: Task) -> Iterator[DataFrame]:
-        """What comes to a task from sources and from other tasks."""
-        feeds = [feed for number in task.operators for feed in self.plan.operators[number].feeds]
-        for number in (feed.source for feed in feeds if feed.source is not None):
-            branches = self.plan.inputs[number].branches
-            if number not in self._passed and not any(each.operator in task.operators for each in branches):
-                yield self._results(number) if branches else self._source(number)
-        for sender in (feed.operator for feed in feeds if feed.operator is not None):
-            if sender not in task.operators:
+        """What comes to a task from streams, from other tasks, and from whoever controls the query."""
+        for arrival in task.arrivals:
+            if arrival.input is None:
+                (sender,) = arrival.senders(self.plan)
                 yield self._sent[sender]
+            elif self.plan.inputs[arrival.input].branches:
+                yield self._results(arrival, task)
+            else:
+                yield self._source(arrival.input)
         if self.control is not None:
             yield control_frames(self.control, self.operators[task.operators[0]].buckets)
 
@@ -109,23 +108,19 @@ class TaskFrames:
         part = self.plan.inputs[number]
         return packed(part, self.sources[part.input.stream.name.lower()], self.schemas[number], self._packing(number))
 
-    def _results(self, number: int) -> DataFrame:
-        """The results of other tasks as rows of an input; inputs that read them later get theirs with these."""
-        part, packing = self.plan.inputs[number], self._packing(number)
-        below = [branch.operator for branch in part.branches]
-        frames, outputs = [self._sent[each] for each in below], [self.operators[each].output for each in below]
-        own = self.tasks.of(receiver(self.plan, number))
-        read = [ReadResults(part, self.schemas[number], packing)]
-        later = later_inputs(self.plan).get(number, ())
-        for other in later:
-            to = receiver(self.plan, other)
-            name = None if to in own.operators else self.operators[to].name
-            read.append(ReadResults(self.plan.inputs[other], self.schemas[other], self._packing(other), name))
+    def _results(self, arrival: Arrival, task: Task) -> DataFrame:
+        """The results of other tasks as rows of an input, and of others that read the same."""
+        senders, number = arrival.senders(self.plan), arrival.input
+        assert number is not None  # these are rows of an input
+        frames, outputs = [self._sent[each] for each in senders], [self.operators[each].output for each in senders]
+        read = []
+        for input in (number, *arrival.also):
+            to = receiver(self.plan, input)
+            later = None if to in task.operators else self.operators[to].name
+            read.append(ReadResults(self.plan.inputs[input], self.schemas[input], self._packing(input), later))
         if (by_workers := repacked(frames, outputs, read)) is not None:
-            self._passed.update(later)
             return by_workers
-        if later and (by_workers := repacked(frames, outputs, read[:1])) is not None:
-            return by_workers  # the other inputs compute the results anew
+        part, packing = read[0].part, read[0].packing
         frame = source_of_results(part, frames, outputs, self.exchange, packing.spec.buckets)
         source = Source(frame, parts_of_results(part), stores_frontier=True)
         return projected(part, source, self.plan.keeps_late).mapInArrow(RestTask(packing).run, FRAME_DDL)

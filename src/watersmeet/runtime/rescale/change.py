@@ -13,6 +13,7 @@ from watersmeet.engine.rescale import new_manifests, stays
 from watersmeet.engine.specs import OperatorSpec
 from watersmeet.errors import CheckpointError, UnsupportedError
 from watersmeet.plan.physical_plan import PhysicalPlan
+from watersmeet.plan.task_specs import Task
 from watersmeet.runtime.buckets import new_buckets
 from watersmeet.runtime.dataflow import specs_of
 from watersmeet.runtime.plan_file import RESCALED_VERSION, PlanFile, describe
@@ -63,12 +64,13 @@ class OperatorDivision:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A query's plan file before and after, and its operators."""
+    """A query's plan file before and after, its operators, and the tasks in which they will run."""
 
     stored: PlanFile
     plan: PlanFile
     before: Sequence[OperatorSpec]
     after: Sequence[OperatorSpec]
+    tasks: Sequence[Task]
 
     def divisions(
         self, manifests: Mapping[str, Mapping[int, Manifest]], hot_keys: Mapping[str, HotKeys]
@@ -98,7 +100,7 @@ def change_of(
 
     Raises ``UnsupportedError`` for keys of types that cannot be hashed again.
     """
-    before = specs_of(spark, physical, sources, stored.buckets, stored.kept_buckets)
+    before, _ = specs_of(spark, physical, sources, stored.buckets, stored.kept_buckets, stored.tasks)
     for spec in before:
         _check_keys(spec)
     numbers = new_buckets(spark, count)
@@ -107,10 +109,10 @@ def change_of(
         for operator, spec in zip(physical.operators, before, strict=True)
         if not operator.single_bucket and stays(spec)
     }
-    after = specs_of(spark, physical, sources, numbers, kept)
+    after, joint = specs_of(spark, physical, sources, numbers, kept, stored.tasks)
     plan = stored.model_copy(
         update={
-            "version": RESCALED_VERSION,
+            "version": max(stored.version, RESCALED_VERSION),
             "buckets": numbers,
             "kept_buckets": kept,
             "operators": {spec.name: describe(spec) for spec in after},
@@ -118,7 +120,7 @@ def change_of(
             "generation": stored.generation + 1,
         }
     )
-    return Change(stored, plan, before, after)
+    return Change(stored, plan, before, after, joint.tasks)
 
 
 def _check_keys(spec: OperatorSpec) -> None:

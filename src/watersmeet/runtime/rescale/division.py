@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from tempfile import TemporaryFile
 from typing import IO
@@ -14,9 +14,9 @@ from watersmeet.engine.hashing import xxhash64
 from watersmeet.engine.rescale import divide
 from watersmeet.runtime.rescale.change import OperatorDivision
 from watersmeet.runtime.worker_tasks import worker_task
-from watersmeet.state.manifest import MANIFEST, decode_manifest
+from watersmeet.state.manifest import MANIFEST, Manifest, decode_manifest
 from watersmeet.state.segments import Segment
-from watersmeet.state.store import Store
+from watersmeet.state.store import NamedStore, Store
 
 #: What a bucket's store holds, as rows of Spark.
 ENTRY_DDL = "bucket INT NOT NULL, name STRING NOT NULL, value BINARY NOT NULL"
@@ -67,19 +67,24 @@ def entries(bucket: int, values: dict[str, bytes]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=ENTRY_SCHEMA)
 
 
-def fill(store: Store, values: Iterable[tuple[str, bytes]]) -> None:
-    """Write all entries of a new bucket to its store; segments are named in its manifest, which comes without them."""
-    manifest, segments = None, []
-    for name, value in values:
+def fill(store: Store, entries: Iterable[tuple[int, str, bytes]], prefixes: Sequence[str]) -> None:
+    """Write all entries of a new bucket to its store: those of each operator, by number, with the prefix of its names.
+
+    Segments are named in the operator's manifest, which comes without them.
+    """
+    stores = [NamedStore(store, prefix) for prefix in prefixes]
+    manifests: dict[int, Manifest] = {}
+    segments: dict[int, list[Segment]] = {operator: [] for operator in range(len(prefixes))}
+    for operator, name, value in entries:
         if name == MANIFEST:
-            manifest = decode_manifest(value, ())
+            manifests[operator] = decode_manifest(value, ())
         elif name.startswith(DESCRIBED):
-            segments.append(Segment(**json.loads(value)))
+            segments[operator].append(Segment(**json.loads(value)))
         else:
-            store.put(name, value)
-    assert manifest is not None  # each bucket has one
-    manifest.segments = sorted(segments, key=lambda each: (each.relation, each.low, each.id))
-    store.put(MANIFEST, manifest.to_json())
+            stores[operator].put(name, value)
+    for operator, manifest in manifests.items():
+        manifest.segments = sorted(segments[operator], key=lambda each: (each.relation, each.low, each.id))
+        stores[operator].put(MANIFEST, manifest.to_json())
 
 
 def _encoded(segment: Segment) -> bytes:

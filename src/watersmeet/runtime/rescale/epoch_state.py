@@ -167,7 +167,7 @@ class _WriteFiles:
         with worker_task():
             for (operator, bucket), values in groupby(self._rows(batches), key=itemgetter(0, 1)):
                 store = _BucketFiles(f"{self.folder}/operators/{operator}/{bucket}", self.file)
-                fill(store, ((name, value) for _, _, name, value in values))
+                fill(store, ((0, name, value) for _, _, name, value in values), [""])
                 store.close()
                 yield pa.RecordBatch.from_pydict({"operator": [operator], "bucket": pa.array([bucket], pa.int32())})
 

@@ -5,7 +5,7 @@ As processor.py, this module imports nothing slow before the first bucket comes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
@@ -18,7 +18,13 @@ if TYPE_CHECKING:
 
 
 class SeedProcessor(StatefulProcessor):
-    """Writes what comes for a bucket to its store: names in ``part``, values in ``payload``."""
+    """Writes what comes for a bucket of a task's operators to its store: names in ``part``, values in ``payload``.
+
+    ``input`` is the number of the operator; its names begin with the ``prefixes`` of that number in the store.
+    """
+
+    def __init__(self, prefixes: Sequence[str]) -> None:
+        self._prefixes = prefixes
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""
@@ -30,7 +36,8 @@ class SeedProcessor(StatefulProcessor):
         """Fill the store of one bucket; nothing is sent on."""
         from watersmeet.runtime.rescale.division import fill
 
-        fill(self._store, (entry for chunk in rows for entry in zip(chunk["part"], chunk["payload"], strict=True)))
+        entries = (entry for chunk in rows for entry in chunk[["input", "part", "payload"]].itertuples(index=False))
+        fill(self._store, entries, self._prefixes)
         return iter(())
 
     def close(self) -> None:

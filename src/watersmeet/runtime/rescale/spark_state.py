@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -32,6 +32,7 @@ from watersmeet.runtime.rescale.division import DESCRIBED, ENTRY_DDL, DivideTask
 from watersmeet.runtime.rescale.running import query_id
 from watersmeet.runtime.rescale.seed_processor import SeedProcessor
 from watersmeet.runtime.storage import Storage
+from watersmeet.runtime.worker_tasks import state_prefix
 from watersmeet.state.manifest import MANIFEST, Manifest, decode_manifest
 
 #: Entries hold up to some megabytes each, so few of them travel at once.
@@ -40,6 +41,7 @@ _FEW_AT_ONCE = {
     "spark.sql.parquet.columnarReaderBatchSize": "16",
 }
 _LOG_VERSION = "v1"
+_LONGEST_NAME = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,14 @@ class _Progress:
 
     committed: int
     planned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where the state of an operator is: Spark's number of its task, and how names of its values begin there."""
+
+    number: int
+    prefix: str
 
 
 class SparkState:
@@ -61,7 +71,7 @@ class SparkState:
         self._checkpoint, self._physical, self._change = checkpoint, physical, change
         self._old, self._new = checkpoint.spark(change.stored), checkpoint.spark(change.plan)
         self._pieces = f"{checkpoint.folder}/rescaled-{change.plan.generation}"
-        self._operators: dict[str, int] = {}  # Spark's numbers
+        self._places: dict[str, _Place] = {}  # of operators, by name
         self._progress = self._read_progress()
 
     # -- before --------------------------------------------------------------------------------------------------------
@@ -75,14 +85,15 @@ class SparkState:
         inputs = range(max(len(spec.inputs) for spec in self._change.before))
         found: dict[str, dict[int, Manifest]] = defaultdict(dict)
         for number in filter(str.isdigit, self._storage.names(f"{self._old}/state")):
-            for bucket, value in self._entries(int(number)).where(F.col("name") == MANIFEST).drop("name").collect():
+            is_manifest = F.col("name").endswith(MANIFEST)
+            for bucket, name, value in self._entries(_Place(int(number), "")).where(is_manifest).collect():
                 manifest = decode_manifest(bytes(value), inputs)
                 if (spec := names.get(manifest.fingerprint)) is None:
                     raise CheckpointError(
                         f"the state in {self._old} belongs to another query plan",
                         hint="rescale it with the query that it was made with",
                     )
-                self._operators[spec.name] = int(number)
+                self._places[spec.name] = _Place(int(number), name.removesuffix(MANIFEST))
                 found[spec.name][bucket] = manifest
         return found
 
@@ -128,7 +139,7 @@ class SparkState:
         begun = self._spark.createDataFrame(
             [(bucket, MANIFEST, bytearray(manifest.to_json())) for bucket, manifest in new], ENTRY_DDL
         )
-        divided = self._entries(self._operators[name]).mapInArrow(DivideTask(division).run, ENTRY_DDL)
+        divided = self._entries(self._places[name]).mapInArrow(DivideTask(division).run, ENTRY_DDL)
         begun.unionAll(divided).write.mode("overwrite").parquet(f"{self._pieces}/{name}")
 
     def _seed(self) -> int:
@@ -136,17 +147,19 @@ class SparkState:
 
         Spark numbers the operators of a query by its shape, so this one has the shape of the query that goes on.
         """
-        results: list[DataFrame] = []
-        for operator, spec in zip(self._physical.operators, self._change.after, strict=True):
-            arriving = [results[feed.operator] for feed in operator.feeds if feed.operator is not None]
-            stored = self._spark.readStream.schema(ENTRY_DDL).parquet(f"{self._pieces}/{spec.name}")
-            union = reduce(DataFrame.unionAll, [*arriving, stored.mapInArrow(_as_frames, FRAME_DDL)])
-            results.append(
-                union.groupBy("bucket").transformWithStateInPandas(
-                    SeedProcessor(), outputStructType=FRAME_DDL, outputMode="Append", timeMode="None"
-                )
+        sent: dict[int, DataFrame] = {}
+        for task in self._change.tasks:
+            arriving = [sent[each] for arrival in task.arrivals for each in arrival.senders(self._physical)]
+            for number, member in enumerate(task.members):
+                stored = self._spark.readStream.schema(ENTRY_DDL).parquet(f"{self._pieces}/{member.spec.name}")
+                arriving.append(stored.mapInArrow(partial(_as_frames, number), FRAME_DDL))
+            names = [member.spec.name for member in task.members]
+            seed = SeedProcessor([""] if len(names) == 1 else [state_prefix(name) for name in names])
+            union = reduce(DataFrame.unionAll, arriving)
+            sent[task.operators[-1]] = union.groupBy("bucket").transformWithStateInPandas(
+                seed, outputStructType=FRAME_DDL, outputMode="Append", timeMode="None"
             )
-        writer = results[-1].writeStream.format("noop").option("checkpointLocation", self._new)
+        writer = sent[len(self._change.after) - 1].writeStream.format("noop").option("checkpointLocation", self._new)
         writer.trigger(availableNow=True).start().awaitTermination()
         return max(self._numbers(self._new, "commits"))
 
@@ -173,18 +186,19 @@ class SparkState:
 
     # -- Spark's files -------------------------------------------------------------------------------------------------
 
-    def _entries(self, operator: int) -> DataFrame:
-        """What the state store holds of an operator after the last committed batch."""
+    def _entries(self, place: _Place) -> DataFrame:
+        """What the state store holds of an operator, or of all of a task, after the last committed batch."""
         state = (
             self._spark.read.format("statestore")
-            .option("operatorId", operator)
+            .option("operatorId", place.number)
             .option("stateVarName", STATE)
             .option("batchId", self._progress.committed)
             .load(self._old)
         )
-        return state.select(
+        name = F.col("user_map_key.name")
+        return state.where(name.startswith(place.prefix)).select(
             F.col("key.bucket").alias("bucket"),
-            F.col("user_map_key.name").alias("name"),
+            F.substring(name, len(place.prefix) + 1, _LONGEST_NAME).alias("name"),
             F.col("user_map_value.value").alias("value"),
         )
 
@@ -225,12 +239,13 @@ class SparkState:
             )
 
 
-def _as_frames(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _as_frames(member: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         count = batch.num_rows
         buckets, names, values = batch.columns
-        zeros = {name: pa.array([0] * count, FRAME_SCHEMA.field(name).type) for name in ("input", "kind", "frontier")}
-        columns = {"bucket": buckets, "part": names, "payload": values, **zeros}
+        numbers = {"input": member, "kind": 0, "frontier": 0}
+        filled = {name: pa.array([number] * count) for name, number in numbers.items()}
+        columns = {"bucket": buckets, "part": names, "payload": values, **filled}
         yield pa.RecordBatch.from_arrays(
             [columns[field.name].cast(field.type) for field in FRAME_SCHEMA], schema=FRAME_SCHEMA
         )

@@ -7,7 +7,6 @@ next operator as they are, those for a later one in bundles, which the operators
 from __future__ import annotations
 
 from watersmeet.plan.physical_plan import PhysicalPlan
-from watersmeet.plan.task_specs import receiver
 
 
 def later_inputs(plan: PhysicalPlan) -> dict[int, tuple[int, ...]]:
@@ -60,3 +59,10 @@ def _next(plan: PhysicalPlan, operator: int) -> int | None:
         if any(branch.operator == operator for branch in part.branches)
     )
     return min(readers, key=lambda reader: _last(plan, reader), default=None)
+
+
+def receiver(plan: PhysicalPlan, input: int) -> int:
+    """The operator that an input's rows go to."""
+    return next(
+        number for number, operator in enumerate(plan.operators) if any(feed.source == input for feed in operator.feeds)
+    )

@@ -1,0 +1,37 @@
+"""Frames that wait for the next operator of a task: in memory or in a file, they come back as they were."""
+
+from __future__ import annotations
+
+import pytest
+
+from watersmeet.engine import mail
+from watersmeet.engine.frames import Frame, FrameKind
+from watersmeet.engine.mail import Mail
+
+
+def frame(number: int, payload: bytes) -> Frame:
+    return Frame(3, number, "", FrameKind.ROWS, number, payload)
+
+
+@pytest.mark.parametrize("held", [0, 5, 1000])
+def test_frames_come_back_in_their_order(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = 0
+    open_file = mail.TemporaryFile
+
+    def count() -> object:
+        nonlocal opened
+        opened += 1
+        return open_file()
+
+    monkeypatch.setattr(mail, "TemporaryFile", count)
+    payloads = [b"abc", b"", b"defg", b"h" * 100]
+    box = Mail(held_bytes=held)
+    for number, payload in enumerate(payloads):
+        box.put(frame(number, payload))
+    taken = list(box.take())
+    assert [(each.input, bytes(each.payload)) for each in taken] == list(enumerate(payloads))
+    assert opened == (held < 107)
+
+
+def test_an_empty_box_gives_nothing() -> None:
+    assert list(Mail().take()) == []
