@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from tempfile import TemporaryFile
+from typing import IO
+
 import pytest
 
 from watersmeet.engine import mail
@@ -16,12 +19,11 @@ def frame(number: int, payload: bytes) -> Frame:
 @pytest.mark.parametrize("held", [0, 5, 1000])
 def test_frames_come_back_in_their_order(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = 0
-    open_file = mail.TemporaryFile
 
-    def count() -> object:
+    def count() -> IO[bytes]:
         nonlocal opened
         opened += 1
-        return open_file()
+        return TemporaryFile()
 
     monkeypatch.setattr(mail, "TemporaryFile", count)
     payloads = [b"abc", b"", b"defg", b"h" * 100]

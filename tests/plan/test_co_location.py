@@ -72,12 +72,16 @@ def routes(plan: PhysicalPlan) -> list[str]:
             id="a part of the reader's key",
         ),
         pytest.param(
-            f"SELECT p.id FROM (SELECT id, k, window_start, window_end FROM {A} GROUP BY id, k, window_start, window_end)"
-            f" p JOIN (SELECT id, window_start, window_end FROM {B} GROUP BY id, window_start, window_end) q"
+            f"SELECT p.id FROM (SELECT id, k, window_start, window_end FROM {A}"
+            " GROUP BY id, k, window_start, window_end) p"
+            f" JOIN (SELECT id, window_start, window_end FROM {B} GROUP BY id, window_start, window_end) q"
             " ON p.id = q.id AND p.window_start = q.window_start AND p.window_end = q.window_end",
             [["p_aggregate", "q_aggregate", "join_1"]],
-            ["a:id, a:$window_start, a:$window_end", "b:id, b:$window_start, b:$window_end"]
-            + ["p:id, p:window_start, p:window_end"],
+            [
+                "a:id, a:$window_start, a:$window_end",
+                "b:id, b:$window_start, b:$window_end",
+                "p:id, p:window_start, p:window_end",
+            ],
             id="a part of the sender's key",
         ),
         pytest.param(
