@@ -21,8 +21,9 @@ from watersmeet.lookup.tables import OpenTable
 from watersmeet.plan.aggregate_rows import AggregateRows
 from watersmeet.plan.allowed_lateness import check_allowed_lateness
 from watersmeet.plan.closing import Closing, closing_of, row_end
-from watersmeet.plan.emission import Emission, decide_emission
+from watersmeet.plan.emission import Emission, decide_emission, final_in_time
 from watersmeet.plan.external_tables import table_of
+from watersmeet.plan.in_time import InTime
 from watersmeet.plan.join_context import JoinContext
 from watersmeet.plan.join_limits import check_join_limits
 from watersmeet.plan.join_terms import JoinTerms, join_terms
@@ -41,6 +42,7 @@ from watersmeet.plan.operators.lookup import plan_lookup
 from watersmeet.plan.operators.multi_way import plan_multi_way
 from watersmeet.plan.operators.ordered import order_columns, plan_ordered, plan_ordered_source
 from watersmeet.plan.operators.over import plan_over
+from watersmeet.plan.operators.over_in_time import plan_in_time
 from watersmeet.plan.operators.sessions import plan_sessions
 from watersmeet.plan.operators.sliding import plan_sliding, sliding_order
 from watersmeet.plan.operators.upsert import lag_of_changes, plan_upsert
@@ -176,6 +178,11 @@ class _Operators:
 
     def add_over(self, needed: frozenset[str]) -> None:
         """Add the operators of the query's tree, and after them the one that computes window functions."""
+        if (time := final_in_time(self._query)) is not None:
+            rows = AggregateRows(self._query.root, self._sources, time.input)
+            in_order = plan_in_time(self._query, rows, needed)
+            self.built.append(in_order.operator(self._feed_of_rows(rows, in_order.route, time)))
+            return
         closing = closing_of(self._query)
         rows = AggregateRows(self._query.root, self._sources, None if closing is None else closing.input)
         planned = plan_over(self._query, self._emission.mode, rows, needed)
@@ -188,7 +195,7 @@ class _Operators:
         self.built.append(planned.operator(self._feed_of_rows(rows, planned.route, sessions)))
 
     def _feed_of_rows(
-        self, rows: AggregateRows, route: tuple[str, ...], dated: Closing | SessionWindows | None
+        self, rows: AggregateRows, route: tuple[str, ...], dated: Closing | InTime | SessionWindows | None
     ) -> Feed:
         """The feed of what stands over the tree: its rows, whose operators are added.
 
