@@ -18,7 +18,7 @@ from watersmeet.plan.logical.certain_types import certain_type
 from watersmeet.plan.logical.conditions import conjuncts
 from watersmeet.plan.logical.key_types import type_of
 from watersmeet.plan.logical.query import GroupKey, LogicalQuery, OutputColumn, Over, OverCall
-from watersmeet.plan.logical.tree import InputColumn
+from watersmeet.plan.logical.tree import Input, InputColumn
 
 _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.GT: exp.LT,
@@ -65,6 +65,7 @@ def bind_over(
     outputs: Sequence[OutputColumn],
     scope: Scope,
     columns: Mapping[str, InputColumn],
+    inputs: Sequence[Input],
     conditions: Sequence[exp.Expr],
     limit: tuple[str, int] | None,
 ) -> tuple[Over, list[OutputColumn], list[exp.Expr]]:
@@ -81,7 +82,7 @@ def bind_over(
     calls: list[tuple[exp.Window, OverCall]] = []
     for window in _windows([*(each.expression for each in outputs), *tests]):
         if all(window != known for known, _ in calls):
-            calls.append((window, call_of(window, f"$v{len(calls)}", columns)))
+            calls.append((window, call_of(window, f"$v{len(calls)}", columns, inputs)))
     first = calls[0][0]
     for window, call in calls:
         if _place(window) != _place(first):

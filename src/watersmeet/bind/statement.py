@@ -34,6 +34,7 @@ from watersmeet.errors import ConfigError, UnsupportedError
 from watersmeet.expressions.nodes import WindowTable
 from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.windows import WindowBound
+from watersmeet.kernels.api import EmitMode
 from watersmeet.plan.logical.conditions import conjuncts
 from watersmeet.plan.logical.query import Aggregation, LogicalQuery, Ordering, OutputColumn, QueryText
 from watersmeet.plan.logical.tree import Leaf, Node
@@ -104,7 +105,7 @@ class Statement:
             aggregation, _ = _aggregation(node, bound, binder.names)
         elif has_window_functions(node):
             over, bound.outputs, bound.filters = bind_over(
-                node, bound.outputs, bound.scope, binder.names.columns, bound.filters, limit
+                node, bound.outputs, bound.scope, binder.names.columns, binder.names.inputs, bound.filters, limit
             )
         ordering = bind_ordering(node.args.get("order"), bound.node, bound.outputs, bound.scope, binder.names)
         found = self._logical(node, binder, bound, ordering, inner=inner)
@@ -152,7 +153,8 @@ class Statement:
         if not inner:
             return QueryText(node, query.position, query.emit, query.emit_position, query.settings_positions)
         position = position_of(node) or query.position
-        return QueryText(node, position, inner_emit(query.emit), query.emit_position, query.settings_positions)
+        asked, is_final = inner_emit(query.emit), query.emit is EmitMode.FINAL
+        return QueryText(node, position, asked, query.emit_position, query.settings_positions, within_final=is_final)
 
     # -- a query over the results of one -----------------------------------------------------------------------------
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
+from watersmeet.bind.frames import frame_of
 from watersmeet.errors import BindError, UnsupportedError
 from watersmeet.expressions.arrow_types import arrow_type
 from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.text import plain_sql
-from watersmeet.expressions.times import interval_micros
 from watersmeet.expressions.type_groups import FRACTIONS, INTEGERS, NUMBERS
 from watersmeet.expressions.type_names import spark_type
 from watersmeet.kernels.aggregate.functions import Call, Function
 from watersmeet.plan.logical.certain_types import certain_type
 from watersmeet.plan.logical.query import OverCall
-from watersmeet.plan.logical.tree import InputColumn
+from watersmeet.plan.logical.tree import Input, InputColumn
 
 _RANKS: dict[type[exp.Expr], str] = {exp.RowNumber: "row_number", exp.Rank: "rank", exp.DenseRank: "dense_rank"}
 _AGGREGATES: dict[type[exp.Expr], Function] = {
@@ -41,7 +41,7 @@ def is_rank(window: exp.Expr) -> bool:
     return isinstance(window, exp.Window) and type(window.this) in _RANKS
 
 
-def call_of(window: exp.Window, name: str, columns: Mapping[str, InputColumn]) -> OverCall:
+def call_of(window: exp.Window, name: str, columns: Mapping[str, InputColumn], inputs: Sequence[Input]) -> OverCall:
     """A window function, whose value is in the column ``name``.
 
     Raises ``UnsupportedError`` for other functions and frames, ``BindError`` for types that do not fit.
@@ -51,28 +51,40 @@ def call_of(window: exp.Window, name: str, columns: Mapping[str, InputColumn]) -
     kind = type(function)
     if kind in (*_RANKS, *_SHIFTED) and order is None:
         raise BindError(f"{text} needs ORDER BY", position=position)
-    frame, by_rows = _frame(window, text)
-    arguments: tuple[exp.Expr, ...] = ()
+    frame = frame_of(window, text, columns, inputs)
     if kind in _RANKS:
-        call, type_ = f"CAST({_RANKS[kind]}() {{over}} AS BIGINT)", exp.DataType.build("BIGINT", dialect="spark")
-        return OverCall(name, call, (), type_, "", kind is exp.RowNumber, True, text, position)
+        rank, type_ = _RANKS[kind], exp.DataType.build("BIGINT", dialect="spark")
+        call = f"CAST({rank}() {{over}} AS BIGINT)"
+        return OverCall(name, rank, call, (), type_, None, kind is exp.RowNumber, True, text, position)
     if kind in _AGGREGATES:
         call, arguments, type_ = _aggregate(_AGGREGATES[kind], function, text, columns)
-        return OverCall(name, call, arguments, type_, frame, by_rows, True, text, position)
+        by_rows, aggregate = frame is not None and frame.by_rows, _AGGREGATES[kind].value
+        return OverCall(name, aggregate, call, arguments, type_, frame, by_rows, True, text, position)
     if kind in _PICKED and order is not None:
-        type_ = _type(function.this, text, columns)
-        return OverCall(
-            name, f"{_PICKED[kind]}({{0}}) {{over}}", (function.this,), type_, frame, True, True, text, position
-        )
+        type_, picked = _type(function.this, text, columns), _PICKED[kind]
+        by_rows = frame is not None and frame.by_rows
+        # a frame of RANGE is in an order with ties, the first or last of which is that by the other columns
+        call = f"{picked}({{0}}{'' if by_rows else ' ORDER BY {order}'}) {{over}}"
+        return OverCall(name, picked, call, (function.this,), type_, frame, by_rows, True, text, position)
     if kind in _SHIFTED:
         offset = function.args.get("offset") or exp.Literal.number(1)
-        if not isinstance(offset, exp.Literal) or not offset.is_int or function.args.get("default") is not None:
-            raise UnsupportedError(
-                f"{text}: takes an expression and a whole number", hint="for a default use coalesce", position=position
-            )
-        type_, call = _type(function.this, text, columns), f"{_SHIFTED[kind]}({{0}}, {int(offset.name)}) {{over}}"
-        return OverCall(name, call, (function.this,), type_, "", True, True, text, position)
+        default = function.args.get("default")
+        is_written = default is None or isinstance(
+            default.this if isinstance(default, exp.Neg) else default, exp.Literal
+        )
+        if not isinstance(offset, exp.Literal) or not offset.is_int or not is_written:
+            raise UnsupportedError(f"{text}: takes an expression, a whole number and a literal", position=position)
+        type_, shifted, by = _type(function.this, text, columns), _SHIFTED[kind], int(offset.name)
+        otherwise = "" if default is None else f", {_literal(default, type_)}"
+        call = f"{shifted}({{0}}, {by}{otherwise}) {{over}}"
+        return OverCall(name, shifted, call, (function.this,), type_, None, True, True, text, position, by)
     raise UnsupportedError(f"{text} is not supported over streams", detail=f"supported: {SUPPORTED}", position=position)
+
+
+def _literal(value: exp.Expr, kind: exp.DataType) -> str:
+    """A literal in a call of DuckDB, in which braces stand for arguments, and then for the window."""
+    sql: str = exp.cast(value.copy(), kind).sql(dialect="duckdb")
+    return sql.replace("{", "{{{{").replace("}", "}}}}")
 
 
 def _aggregate(
@@ -90,9 +102,9 @@ def _aggregate(
             hint="CAST it, if it holds numbers",
             position=position_of(argument),
         )
-    if function.adds and not kind.is_type(*INTEGERS, *FRACTIONS):
+    if function is Function.AVG and not kind.is_type(*INTEGERS, *FRACTIONS):
         raise UnsupportedError(
-            f"{text}: sums of {kind.sql(dialect='spark')} over a frame are not supported",
+            f"{text}: means of {kind.sql(dialect='spark')} over a frame are not supported",
             hint="CAST it to DOUBLE or BIGINT",
             position=position_of(argument),
         )
@@ -112,30 +124,3 @@ def _type(argument: exp.Expr, text: str, columns: Mapping[str, InputColumn]) -> 
             position=position_of(argument),
         )
     return kind
-
-
-def _frame(window: exp.Window, text: str) -> tuple[str, bool]:
-    """The frame in DuckDB's SQL, and whether it counts rows."""
-    spec = window.args.get("spec")
-    if spec is None:
-        return "", False
-    kind = str(spec.args.get("kind") or "").upper()
-    if kind not in ("ROWS", "RANGE") or spec.args.get("exclude"):
-        raise UnsupportedError(f"{text}: a frame is of ROWS or RANGE, without EXCLUDE", position=position_of(window))
-    start = _edge(spec.args.get("start"), spec.args.get("start_side"), text)
-    end = _edge(spec.args.get("end") or "CURRENT ROW", spec.args.get("end_side"), text)
-    return f"{kind} BETWEEN {start} AND {end}", kind == "ROWS"
-
-
-def _edge(value: object, side: object, text: str) -> str:
-    direction = f" {str(side).upper()}" if side else ""
-    if isinstance(value, str):
-        return f"{value.upper()}{direction}"
-    if isinstance(value, exp.Interval):
-        return f"INTERVAL {interval_micros(value)} MICROSECONDS{direction}"
-    if isinstance(value, exp.Literal) and value.is_int:
-        return f"{int(value.name)}{direction}"
-    raise UnsupportedError(
-        f"{text}: the edge of a frame is a whole number, an INTERVAL, UNBOUNDED or CURRENT ROW",
-        position=position_of(value) if isinstance(value, exp.Expr) else None,
-    )

@@ -12,7 +12,7 @@ from watersmeet.columns import TIME
 from watersmeet.engine.frames import side_rows
 from watersmeet.engine.inbox import Inbox
 from watersmeet.engine.pack import RAW_TEXT
-from watersmeet.engine.specs import InputSpec, OperatorSpec
+from watersmeet.engine.specs import InputSpec, OperatorSpec, RowEnd
 from watersmeet.engine.time_texts import time_text
 from watersmeet.kernels.api import FOREVER, NEVER, shift
 from watersmeet.state.manifest import Manifest
@@ -57,7 +57,7 @@ def split_late_rows(
     side: list[pa.Table] = []
     for number, input in enumerate(spec.inputs):
         bound = bounds[number].late_below
-        on_time, late = _split(inbox.rows[number], bound)
+        on_time, late = _split(inbox.rows[number], bound, input.until)
         if input.source is not None:
             manifest.count(f"{spec.name}.late.{input.source}", late.num_rows)
             manifest.count(f"{spec.name}.used.{input.source}", on_time.num_rows)
@@ -74,14 +74,25 @@ def split_late_rows(
     return inputs, side
 
 
-def _split(rows: pa.Table, bound: int) -> tuple[pa.Table, pa.Table]:
-    """Return rows on time (``$t >= bound``, or NULL in a padded row) and late rows."""
+def _split(rows: pa.Table, bound: int, until: RowEnd | None = None) -> tuple[pa.Table, pa.Table]:
+    """Return rows on time (``$t >= bound``, or NULL in a padded row, or until their end) and late rows."""
     if not rows.num_rows:
         return rows, rows
     late = pc.fill_null(pc.less(rows[TIME], pa.scalar(bound, pa.int64())), False)
     if not pc.any(late).as_py():
         return rows, rows.slice(0, 0)
+    if until is not None and bound != FOREVER:
+        late = pc.and_(late, pc.less_equal(_ends(rows, until), pa.scalar(bound, pa.int64())))
     return rows.filter(pc.invert(late)), rows.filter(late)
+
+
+def _ends(rows: pa.Table, until: RowEnd) -> pa.ChunkedArray:
+    """Return the times from which on rows are late."""
+    column = rows[until.column]
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("us", column.type.tz))
+    values = pc.multiply(column.cast(pa.int64()), pa.scalar(until.scale, pa.int64()))
+    return pc.add(values, pa.scalar(until.after, pa.int64()))
 
 
 def _bound_text(bound: int, input: InputSpec) -> str:

@@ -47,6 +47,15 @@ class PackSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class RowEnd:
+    """The time from which on a row of an input is late, later than its own: ``column * scale + after``."""
+
+    column: str
+    scale: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
 class InputSpec:
     """One input of an operator: a source, or the output of an earlier operator (then ``source`` is None).
 
@@ -62,6 +71,7 @@ class InputSpec:
     - ``in_order``: rows come in the order of their times, so they are late by the input's own frontier too.
     - ``retracted_by``: hash columns that a row shares with its retraction; empty if none is ever retracted.
     - ``is_of_results``: the rows are results of another operator of the query; control events move its frontier.
+    - ``until``: when a row is late, if not by its own time: once its window has ended.
     - ``label``, ``time``, ``scale``: for texts, the alias of the stream that dates the rows, its event-time column,
       and the units of ``$t`` in one unit of that column (None: a timestamp).
     """
@@ -80,6 +90,7 @@ class InputSpec:
     in_order: bool = False
     retracted_by: tuple[str, ...] = ()
     is_of_results: bool = False
+    until: RowEnd | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from watersmeet.engine.specs import RowEnd
 from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.kernels.api import EmitMode
 from watersmeet.plan.logical.lags import lag_of
 from watersmeet.plan.logical.query import GroupKey, LogicalQuery
-from watersmeet.plan.logical.tree import nullable
+from watersmeet.plan.logical.tree import Input, nullable
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,14 @@ class Closing:
     def lag(self) -> int:
         """How far the value of a group that changes, or becomes final, may lie behind the frontier."""
         return max(self.before_end - 1, 0)
+
+
+def row_end(closing: Closing, input: Input) -> RowEnd | None:
+    """When a row of a window is late: once the window has ended, however long ago the row's own time is."""
+    column = closing.key.expression
+    if not isinstance(column, exp.Column) or input.window_of(input.declared(column.name)) is None:
+        return None
+    return RowEnd(column.name, closing.unit.scale, closing.before_end)
 
 
 def closing_of(query: LogicalQuery) -> Closing | None:

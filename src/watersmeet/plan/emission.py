@@ -19,6 +19,7 @@ from watersmeet.kernels.asof.match import Direction
 from watersmeet.plan import table_retention
 from watersmeet.plan.allowed_lateness import correcting_join, final_refused
 from watersmeet.plan.closing import closing_of
+from watersmeet.plan.in_time import InTime, in_time, obstacle
 from watersmeet.plan.logical.lags import lag_of, unbounded_sides, waits_forever
 from watersmeet.plan.logical.query import LogicalQuery
 from watersmeet.plan.logical.tree import AsofClause, Input, Join, changing, joins_of, operators_of
@@ -50,12 +51,20 @@ def decide_emission(query: LogicalQuery) -> Emission:
         return Emission(EmitMode.FINAL, "a row is final once its session has ended", None)
     mode, reason = _requested(query, unbounded) or _default(query, joins, is_bounded=not unbounded)
     limit = query.settings.join_max_buffered_bytes
-    keeps_all = query.over is not None and query.over.limit is None and closing_of(query) is None
+    over = query.over
+    keeps_all = over is not None and over.limit is None and mode is EmitMode.CHANGELOG and closing_of(query) is None
     if limit is None and (unbounded or keeps_all or any(waits_forever(join) for join in joins)):
         limit = DEFAULT_LIMIT
     _check_ordering(query, mode)
     _check_wait(query, mode)
     return Emission(mode, reason, limit)
+
+
+def final_in_time(query: LogicalQuery) -> InTime | None:
+    """The event time with which each row's window functions are final, if the query emits them so."""
+    if query.over is None or closing_of(query) is not None or decide_emission(query).mode is EmitMode.CHANGELOG:
+        return None
+    return in_time(query)
 
 
 def emits_at_once(query: LogicalQuery, asof: AsofClause) -> bool:
@@ -77,7 +86,7 @@ def _requested(query: LogicalQuery, unbounded: Sequence[tuple[Join, Side]]) -> t
         return None
     if asked is EmitMode.FINAL:
         if not query.is_plain:
-            if closing_of(query) is None and not is_distinct(query):
+            if closing_of(query) is None and not is_distinct(query) and in_time(query) is None:
                 raise _never_final(query, position)
         elif corrected := changing(query.root):
             raise _corrected(corrected[0], position)
@@ -93,7 +102,7 @@ def _requested(query: LogicalQuery, unbounded: Sequence[tuple[Join, Side]]) -> t
 def _default(query: LogicalQuery, joins: Sequence[Join], *, is_bounded: bool) -> tuple[EmitMode, str]:
     """The mode of a query without EMIT, and the reason."""
     if not query.is_plain:
-        return _default_above(query)
+        return _default_above(query, is_bounded=is_bounded)
     if corrected := changing(query.root):
         return EmitMode.CHANGELOG, f"rows of {corrected[0].stream.name} change"
     if _corrected_late(query) is not None:
@@ -107,12 +116,14 @@ def _default(query: LogicalQuery, joins: Sequence[Join], *, is_bounded: bool) ->
     return EmitMode.CHANGELOG, "a join without a window can never be final"
 
 
-def _default_above(query: LogicalQuery) -> tuple[EmitMode, str]:
+def _default_above(query: LogicalQuery, *, is_bounded: bool) -> tuple[EmitMode, str]:
     """The same of an aggregation, or of window functions."""
     what = "an aggregate" if query.aggregation is not None else "a window function"
     if is_distinct(query):
         return EmitMode.FINAL, "a row is emitted when it first comes"
     if closing_of(query) is None:
+        if query.text.within_final and is_bounded and in_time(query) is not None and _corrected_late(query) is None:
+            return EmitMode.FINAL, "rows wait for their place in the order of time"
         return EmitMode.CHANGELOG, f"{what} changes with the rows of its {_group_word(query)}"
     if _corrected_late(query) is not None:
         return EmitMode.CHANGELOG, "late rows correct results"
@@ -212,11 +223,12 @@ def _never_final(query: LogicalQuery, position: Position | None) -> UnsupportedE
     if query.aggregation is not None:
         what = "an aggregate changes with every row of its group, and no key says when the last one has come"
     else:
-        what = "a window function changes with the rows of its partition, and no key says when the last one has come"
+        what = f"a window function changes with the rows of its partition: {obstacle(query)}"
+    by = "group" if query.aggregation is not None else "order by an event time, with frames up to the row, or partition"
     return UnsupportedError(
         f"EMIT FINAL: {what}",
-        hint=f"{'group' if query.aggregation is not None else 'partition'} by a window (TUMBLE, HOP, CUMULATE) or an"
-        " event time, or use EMIT CHANGELOG and a sink that takes corrections",
+        hint=f"{by} by a window (TUMBLE, HOP, CUMULATE) or an event time, or use EMIT CHANGELOG and a sink that takes"
+        " corrections",
         position=position,
     )
 

@@ -122,7 +122,7 @@ def _result_lines(plan: PhysicalPlan) -> Iterator[str]:
     if query.settings.multi_join != "off":
         for reason in ungrouped(query):
             yield f"note: {reason}, so they are joined one after the other"
-    if any(join.null_aware for join in joins_of(query.root)):
+    if any(join.null_aware and not join.condition.keys for join in joins_of(query.root)):
         yield "note: NOT IN compares with every row of the other side, in one bucket; NOT EXISTS is cheaper"
     for condition in plan.post_filters:
         yield _filter_line(condition, query.aggregation)

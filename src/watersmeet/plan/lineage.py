@@ -9,6 +9,7 @@ from sqlglot import exp
 from watersmeet.catalog.streams import EMBEDDED, StreamColumn, StreamDef
 from watersmeet.expressions.windows import WindowBound
 from watersmeet.plan.closing import closings_of
+from watersmeet.plan.emission import final_in_time
 from watersmeet.plan.logical.lags import lag_of
 from watersmeet.plan.logical.query import LogicalQuery
 from watersmeet.plan.logical.tree import joins_of, nullable
@@ -43,6 +44,9 @@ def event_time_output(query: LogicalQuery) -> tuple[str, int, int] | None:
 
 def _time_of_groups(query: LogicalQuery) -> tuple[str, int, int] | None:
     names = {each.expression.name: each.name for each in query.outputs if isinstance(each.expression, exp.Column)}
+    if (time := final_in_time(query)) is not None:
+        name = names.get(query.inputs[time.input].physical(time.column))
+        return None if name is None else (name, time.input, 0)
     found = [each for each in closings_of(query) if each.key.name in names]
     if not found:
         return None

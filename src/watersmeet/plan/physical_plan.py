@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from watersmeet.engine.hot_keys import SpreadRule
 from watersmeet.engine.keys import HashedKeys
-from watersmeet.engine.specs import InputSpec
+from watersmeet.engine.specs import InputSpec, RowEnd
 from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.kernels.api import Kernel
 from watersmeet.plan.emission import Emission
@@ -96,7 +96,7 @@ class Feed:
     ``times`` are the physical names of the event time that counts here: the first that is not NULL.  ``lag`` is how far
     this time may lie behind the sender's frontier (None: no bound), ``slack`` how far that frontier is expected to lie
     behind the newest rows.  A feed that does not ``hold back`` leaves the operator's frontier to the other.
-    ``retention`` and ``in_order`` are those of ``InputSpec``.  The rows of a ``changelog`` carry weights.
+    ``retention``, ``in_order`` and ``until`` are those of ``InputSpec``.  The rows of a ``changelog`` carry weights.
     """
 
     times: tuple[str, ...]
@@ -108,6 +108,7 @@ class Feed:
     changelog: bool = False
     retention: int | None = 0
     in_order: bool = False
+    until: RowEnd | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

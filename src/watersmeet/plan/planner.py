@@ -20,9 +20,10 @@ from watersmeet.kernels.api import Side
 from watersmeet.lookup.tables import OpenTable
 from watersmeet.plan.aggregate_rows import AggregateRows
 from watersmeet.plan.allowed_lateness import check_allowed_lateness
-from watersmeet.plan.closing import closing_of
-from watersmeet.plan.emission import Emission, decide_emission
+from watersmeet.plan.closing import Closing, closing_of, row_end
+from watersmeet.plan.emission import Emission, decide_emission, final_in_time
 from watersmeet.plan.external_tables import table_of
+from watersmeet.plan.in_time import InTime
 from watersmeet.plan.join_context import JoinContext
 from watersmeet.plan.join_limits import check_join_limits
 from watersmeet.plan.join_terms import JoinTerms, join_terms
@@ -41,6 +42,7 @@ from watersmeet.plan.operators.lookup import plan_lookup
 from watersmeet.plan.operators.multi_way import plan_multi_way
 from watersmeet.plan.operators.ordered import order_columns, plan_ordered, plan_ordered_source
 from watersmeet.plan.operators.over import plan_over
+from watersmeet.plan.operators.over_in_time import plan_in_time
 from watersmeet.plan.operators.sessions import plan_sessions
 from watersmeet.plan.operators.sliding import plan_sliding, sliding_order
 from watersmeet.plan.operators.upsert import lag_of_changes, plan_upsert
@@ -171,35 +173,42 @@ class _Operators:
         emits = emits_of(self._query, self._emission.mode)
         rows = AggregateRows(root, self._sources, None if emits.closing is None else emits.closing.input)
         planned = plan_aggregation(aggregation, emits, rows, self._arrival_route(rows))
-        closing = emits.closing
-        feed = self._feed_of_rows(rows, planned.route, None if closing is None else closing.input)
+        feed = self._feed_of_rows(rows, planned.route, emits.closing)
         self.built += planned.operators(feed, len(self.built))
 
     def add_over(self, needed: frozenset[str]) -> None:
         """Add the operators of the query's tree, and after them the one that computes window functions."""
+        if (time := final_in_time(self._query)) is not None:
+            rows = AggregateRows(self._query.root, self._sources, time.input)
+            in_order = plan_in_time(self._query, rows, needed)
+            self.built.append(in_order.operator(self._feed_of_rows(rows, in_order.route, time)))
+            return
         closing = closing_of(self._query)
-        dated_by = None if closing is None else closing.input
-        rows = AggregateRows(self._query.root, self._sources, dated_by)
+        rows = AggregateRows(self._query.root, self._sources, None if closing is None else closing.input)
         planned = plan_over(self._query, self._emission.mode, rows, needed)
-        self.built.append(planned.operator(self._feed_of_rows(rows, planned.route, dated_by)))
+        self.built.append(planned.operator(self._feed_of_rows(rows, planned.route, closing)))
 
     def add_sessions(self, sessions: SessionWindows, needed: frozenset[str]) -> None:
         """Add the operators of the query's tree, and after them the one that finds sessions."""
         rows = AggregateRows(self._query.root, self._sources, sessions.input)
         planned = plan_sessions(self._query, rows, needed)
-        self.built.append(planned.operator(self._feed_of_rows(rows, planned.route, sessions.input)))
+        self.built.append(planned.operator(self._feed_of_rows(rows, planned.route, sessions)))
 
-    def _feed_of_rows(self, rows: AggregateRows, route: tuple[str, ...], dated_by: int | None) -> Feed:
+    def _feed_of_rows(
+        self, rows: AggregateRows, route: tuple[str, ...], dated: Closing | InTime | SessionWindows | None
+    ) -> Feed:
         """The feed of what stands over the tree: its rows, whose operators are added.
 
-        ``dated_by`` is the input by whose event time rows are late, if they can be.
+        ``dated`` says which input has the event time by which rows are late, if they can be.
         """
         root = self._query.root
-        lag = None if dated_by is None else lag_of(root, dated_by)
+        lag = None if dated is None else lag_of(root, dated.input)
         if isinstance(root, Leaf) and not root.input.stream.changes:
-            self._sources.require(root.input, rows.needed, routed_by=route, grace=NO_GRACE)
+            until = row_end(dated, root.input) if isinstance(dated, Closing) else None
+            needed = rows.needed if until is None else {*rows.needed, until.column}
+            self._sources.require(root.input, needed, routed_by=route, grace=NO_GRACE)
             slack = self._sources.delay(root.input)
-            return Feed((rows.lead,), source=0, lag=lag, slack=slack, changelog=root.input.changes)
+            return Feed((rows.lead,), source=0, lag=lag, slack=slack, changelog=root.input.changes, until=until)
         self.add_tree(root, frozenset({*rows.needed, rows.lead, *route}))
         return self._last((rows.lead,), lag=lag)
 

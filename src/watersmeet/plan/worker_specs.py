@@ -137,6 +137,7 @@ def _input_specs(
                     feed.in_order,
                     retracted_by=routed_by if feed.changelog and part.branches else (),
                     is_of_results=bool(part.branches),
+                    until=feed.until,
                 )
             )
         else:

@@ -182,13 +182,12 @@ class _Step:
 
     def over(self, value: Value) -> str:
         """Return SQL for a value of each row."""
-        order = self.order
-        if value.tied and order:
-            kept = (*(name for name, _ in self.kernel.arguments), *map(_kept, self.outputs))
-            order += [f"{quote(name)} NULLS FIRST" for name in kept] + [quote(RID)]
+        kept = (*(name for name, _ in self.kernel.arguments), *map(_kept, self.outputs))
+        full = [*self.order, *(f"{quote(name)} NULLS FIRST" for name in kept), quote(RID)]
+        order = full if value.tied and self.order else self.order
         by = f"PARTITION BY {_names(self.keys)} " if self.keys else ""
         in_order = f"ORDER BY {', '.join(order)} " if order else ""
-        return value.call.format(over=f"OVER ({by}{in_order}{value.frame})")
+        return value.call.format(over=f"OVER ({by}{in_order}{value.frame})", order=", ".join(full))
 
     # -- results ---------------------------------------------------------------------------------------------------
 

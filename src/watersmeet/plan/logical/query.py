@@ -74,22 +74,52 @@ class Aggregation:
 
 
 @dataclass(frozen=True, slots=True)
+class Frame:
+    """The rows that a window function reads, from ``start`` to ``end``: distances from its own row, negative before it.
+
+    They count rows, or with RANGE units of the order: microseconds if the order is ``in_time``. None is unbounded.
+    """
+
+    by_rows: bool
+    start: int | None
+    end: int | None
+    in_time: bool = False
+
+    @property
+    def sql(self) -> str:
+        """The frame in DuckDB's SQL."""
+        kind = "ROWS" if self.by_rows else "RANGE"
+        start = "UNBOUNDED PRECEDING" if self.start is None else self._edge(self.start)
+        end = "UNBOUNDED FOLLOWING" if self.end is None else self._edge(self.end)
+        return f"{kind} BETWEEN {start} AND {end}"
+
+    def _edge(self, distance: int) -> str:
+        if distance == 0:
+            return "CURRENT ROW"
+        length = f"INTERVAL {abs(distance)} MICROSECONDS" if self.in_time else str(abs(distance))
+        return f"{length} {'PRECEDING' if distance < 0 else 'FOLLOWING'}"
+
+
+@dataclass(frozen=True, slots=True)
 class OverCall:
     """A window function; the SELECT list reads its value from the column ``name``, if it does (``shown``).
 
-    ``call`` is DuckDB's, over arguments ``{0}``, ``{1}`` …; ``frame`` is its frame in SQL, and if it is ``tied``, rows
-    that the order does not tell apart are ordered by their other columns. ``text`` is the call as written.
+    ``call`` is that of ``function`` in DuckDB, over arguments ``{0}``, ``{1}`` …; ``{order}`` is an order without ties.
+    ``frame`` is None where none is written. If it is ``tied``, rows that the order does not tell apart are ordered by
+    their other columns. ``offset`` is how many rows lag and lead are away. ``text`` is the call as written.
     """
 
     name: str
+    function: str
     call: str
     arguments: tuple[exp.Expr, ...]
     type: exp.DataType
-    frame: str
+    frame: Frame | None
     tied: bool
     shown: bool
     text: str
     position: Position | None = field(compare=False)
+    offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,13 +162,17 @@ class OutputColumn:
 
 @dataclass(frozen=True, slots=True)
 class QueryText:
-    """The select, the clauses at the end of the query, and their positions, for error messages."""
+    """The select, the clauses at the end of the query, and their positions, for error messages.
+
+    A query ``within_final`` is below one that is asked for EMIT FINAL.
+    """
 
     select: exp.Expr
     position: Position
     emit: EmitMode | None = None
     emit_position: Position | None = None
     settings_positions: Mapping[str, Position] = field(default_factory=dict)
+    within_final: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,7 @@ class OverOperator(PhysicalOperator):
         mode = "EMIT FINAL: when a partition has ended" if self.kernel.final else "EMIT CHANGELOG"
         buckets = "one bucket" if self.single_bucket else "by hash of the partition"
         if over.limit is not None:
-            kind = over.calls[0].call.partition("(")[2].partition("(")[0].upper()
+            kind = over.calls[0].function.upper()
             yield f"{self.name}: the first {over.limit} rows {where} by {by} ({kind}), {mode}, {buckets}"
         else:
             yield f"{self.name}: window functions {where}{f' by {by}' if by else ''}, {mode}, {buckets}"
@@ -146,12 +146,18 @@ def plan_over(query: LogicalQuery, mode: EmitMode, rows: AggregateRows, needed: 
     return OverPlan(over, closing, kernel, *rows.route("$h_partition", over.partition))
 
 
-def _value(call: OverCall, arguments: dict[str, str], rows: AggregateRows) -> Value:
-    """A value over kept columns; those of its arguments are added to ``arguments``, by their SQL."""
+def argument_names(call: OverCall, arguments: dict[str, str], rows: AggregateRows) -> list[str]:
+    """The kept columns that a call reads, quoted; they are added to ``arguments``, by their SQL."""
     names = []
     for argument in call.arguments:
         kind = type_of(argument, rows.sources.columns)
         sql = same_float(rows.sql(argument, kind), arrow_type(kind))
         names.append(quote(arguments.setdefault(sql, f"$v{len(arguments)}_of")))
-    sql = call.call.format(*names, over="{over}")
-    return Value(call.name, sql, arrow_type(call.type), call.frame, call.tied)
+    return names
+
+
+def _value(call: OverCall, arguments: dict[str, str], rows: AggregateRows) -> Value:
+    """A value over kept columns."""
+    sql = call.call.format(*argument_names(call, arguments, rows), over="{over}", order="{order}")
+    frame = "" if call.frame is None else call.frame.sql
+    return Value(call.name, sql, arrow_type(call.type), frame, call.tied)

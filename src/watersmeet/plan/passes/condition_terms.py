@@ -42,7 +42,7 @@ def split_conditions(join: Join, inputs: Sequence[Input], columns: Mapping[str, 
     times = time_columns(inputs, columns)
     looked_up: list[tuple[KeyPair, exp.Expr]] = []
     for condition in join.condition.residual:
-        key = None if join.null_aware else _as_key(condition, join, columns)
+        key = _as_key(condition, join, columns)
         if key is not None and table_of(join) is not None and not can_be_asked(key, condition, columns):
             key = None
         found = time_bounds(in_event_times(condition, inputs, columns), times)
