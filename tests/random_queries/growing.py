@@ -11,6 +11,7 @@ from tests.random_queries.trees import (
     Combined,
     Grouped,
     Joined,
+    Limited,
     Select,
     Stream,
     TopN,
@@ -22,7 +23,7 @@ from tests.random_queries.trees import (
 )
 
 #: What nodes there are; Stream is the simplest.
-NODES = ("select", "grouped", "grouped", "grouped", "top", "distinct", "join", "join", "twice", "combined")
+NODES = ("select", "grouped", "grouped", "grouped", "top", "limited", "distinct", "join", "join", "twice", "combined")
 
 
 @st.composite
@@ -45,6 +46,11 @@ def trees(draw: st.DrawFn, given: Streams, depth: int) -> Tree:
         return draw(_grouped(child, window))
     if node == "top":
         return draw(_top(child, window))
+    if node == "limited":
+        order = [(each.name, draw(st.booleans())) for each in draw(st.permutations(below(child, window)))]
+        return Limited(
+            child, window, tuple(order), draw(st.sampled_from([1, 2, 3])), draw(st.sampled_from([0, 0, 1, 2]))
+        )
     return draw(_select(child, window, distinct=node == "distinct"))
 
 

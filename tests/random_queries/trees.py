@@ -205,6 +205,25 @@ class TopN(Over):
 
 
 @dataclass(frozen=True)
+class Limited(Over):
+    """The first rows of all, by ORDER BY and LIMIT; ``order`` has all columns, so that nothing is left open."""
+
+    order: tuple[tuple[str, bool], ...]
+    limit: int
+    offset: int
+
+    @property
+    def columns(self) -> tuple[Col, ...]:
+        return tuple(Col(each.name, each.kind) for each in below(self.child, self.window))
+
+    def sql(self, *, duck: bool) -> str:
+        terms = [f"{name} {'DESC NULLS LAST' if down else 'ASC NULLS FIRST'}" for name, down in self.order]
+        names = ", ".join(each.name for each in self.columns)
+        offset = f" OFFSET {self.offset}" if self.offset else ""
+        return f"SELECT {names} FROM {self.given(duck=duck)} ORDER BY {', '.join(terms)} LIMIT {self.limit}{offset}"
+
+
+@dataclass(frozen=True)
 class Joined(Tree):
     """A join on equalities (left column, right column); ``within`` bounds the event times of both sides."""
 

@@ -11,8 +11,6 @@ from watersmeet.expressions.positions import position_of
 from watersmeet.plan.logical.query import OutputColumn
 
 _REFUSED = {
-    "limit": "LIMIT",
-    "offset": "OFFSET",
     "windows": "WINDOW",
     "laterals": "LATERAL VIEW",
     "pivots": "PIVOT",

@@ -10,6 +10,7 @@ from sqlglot import exp
 from watersmeet.bind.aggregate_functions import check_comparable
 from watersmeet.bind.scope import Scope
 from watersmeet.bind.window_functions import call_of, is_rank
+from watersmeet.columns import TP_DELTA
 from watersmeet.errors import BindError, UnsupportedError
 from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.text import plain_sql
@@ -77,8 +78,11 @@ def bind_over(
     Raises ``UnsupportedError`` for functions and frames that are not supported, and for several partitions or orders;
     ``BindError`` for types that do not fit.
     """
+    refuse_delta(conditions)
     qualify = select.args.get("qualify")
-    tests = [] if qualify is None else [_qualified(term, select, scope) for term in conjuncts(qualify.this)]
+    tests = (
+        [] if qualify is None else [scope.substitute(with_aliases(term, select)) for term in conjuncts(qualify.this)]
+    )
     calls: list[tuple[exp.Window, OverCall]] = []
     for window in _windows([*(each.expression for each in outputs), *tests]):
         if all(window != known for known, _ in calls):
@@ -107,7 +111,7 @@ def bind_over(
     shown = [OutputColumn(each.name, valued(each.expression), each.renamed_from) for each in outputs]
     over = Over(
         tuple(_partition(first, columns)),
-        tuple(_order(first, columns)),
+        tuple(order_of(first, columns)),
         tuple(call for _, call in calls),
         None,
         tuple(conditions),
@@ -164,19 +168,20 @@ def _place(window: exp.Window) -> tuple[object, ...]:
     return (*(window.args.get("partition_by") or ()), window.args.get("order"))
 
 
-def _qualified(term: exp.Expr, select: exp.Select, scope: Scope) -> exp.Expr:
-    """A term of QUALIFY, in which names may be aliases of the SELECT list."""
+def with_aliases(expression: exp.Expr, select: exp.Select) -> exp.Expr:
+    """A copy of an expression over the rows of FROM; names in it may be aliases of the SELECT list."""
     aliases: dict[str, exp.Expr] = {
         item.alias.lower(): item.this for item in select.expressions if isinstance(item, exp.Alias)
     }
 
-    def named(node: exp.Expr) -> exp.Expr:
+    def replaced(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Column) and not node.table and node.name.lower() in aliases:
-            return aliases[node.name.lower()].copy()
+            named = aliases[node.name.lower()].copy()
+            return exp.paren(named, copy=False) if isinstance(named, exp.Binary | exp.Unary) else named
         return node
 
-    found: exp.Expr = term.copy().transform(named, copy=False)
-    return scope.substitute(found)
+    found: exp.Expr = expression.copy().transform(replaced, copy=False)
+    return found
 
 
 def _partition(window: exp.Window, columns: Mapping[str, InputColumn]) -> Iterator[GroupKey]:
@@ -193,7 +198,23 @@ def _partition(window: exp.Window, columns: Mapping[str, InputColumn]) -> Iterat
         yield GroupKey(f"$p{place}", expression.unnest(), kind)
 
 
-def _order(window: exp.Window, columns: Mapping[str, InputColumn]) -> Iterator[tuple[exp.Expr, bool]]:
+def refuse_delta(conditions: Sequence[exp.Expr]) -> None:
+    """Raise ``BindError`` for a condition on the rows below window functions that tests a change of results."""
+    for condition in conditions:
+        for column in condition.find_all(exp.Column):
+            if column.name == TP_DELTA:
+                raise BindError(
+                    f"{TP_DELTA} belongs to the results of window functions and LIMIT, not to the rows below",
+                    hint=f"select it: SELECT …, {TP_DELTA}",
+                    position=position_of(column),
+                )
+
+
+def order_of(window: exp.Window, columns: Mapping[str, InputColumn]) -> Iterator[tuple[exp.Expr, bool]]:
+    """The terms of a window's ORDER BY, and whether each is descending.
+
+    Raises ``UnsupportedError`` for NULLs in another place than Spark's, and for values that are in no order.
+    """
     order = window.args.get("order")
     for term in order.expressions if order is not None else ():
         descending = bool(term.args.get("desc"))

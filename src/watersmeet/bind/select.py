@@ -22,6 +22,7 @@ from watersmeet.bind.subqueries import (
     Ctes,
     SubqueryTest,
     ctes_of,
+    has_limit,
     nested_query,
     reads_one_stream,
     refuse_inner_order,
@@ -46,7 +47,7 @@ def is_inlined(node: exp.Expr) -> bool:
     """Whether a nested query only joins, so that it becomes a part of the query around it."""
     if not isinstance(node, exp.Select) or is_aggregated(node) or has_window_functions(node):
         return False
-    return not node.args.get("distinct")
+    return not node.args.get("distinct") and not has_limit(node)
 
 
 @dataclass(slots=True)

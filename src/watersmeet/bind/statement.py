@@ -13,6 +13,7 @@ from watersmeet.bind.aggregates import bind_aggregates
 from watersmeet.bind.conditions import bind_condition
 from watersmeet.bind.grouping_sets import Groupings, has_sets, of_set, refuse_endless, with_sets
 from watersmeet.bind.inputs import Inputs, Streams
+from watersmeet.bind.limit import bind_limit
 from watersmeet.bind.ordering import bind_ordering
 from watersmeet.bind.outputs import output_columns, refuse_clauses
 from watersmeet.bind.over import bind_over, finished, has_window_functions, limit_of, rank_names
@@ -23,6 +24,7 @@ from watersmeet.bind.select import Bound, SelectBinder, is_inlined
 from watersmeet.bind.subqueries import (
     Ctes,
     ctes_of,
+    has_limit,
     nested_query,
     reads_one_stream,
     refuse_inner_order,
@@ -80,6 +82,8 @@ class Statement:
         ``limit`` is what the query around it sets on a rank: the column's name in lower case, and the limit.
         """
         ctes = {**ctes, **ctes_of(node)}
+        if has_limit(node):
+            return bind_limit(self, node, ctes, inner=inner)
         if isinstance(node, exp.SetOperation):
             return self._set_operation(node, ctes, inner=inner)
         assert isinstance(node, exp.Select)
@@ -87,7 +91,7 @@ class Statement:
         if node.args.get("distinct") and (is_aggregated(node) or has_window_functions(node)):
             plain = node.copy()
             plain.set("distinct", None)
-            return distinct(self._over([self.query(plain, ctes, inner=True)], node, inner=inner))
+            return distinct(self.over([self.query(plain, ctes, inner=True)], node, inner=inner))
         if (below := self._whole_from(node, ctes)) is not None:
             return self._merged(node, ctes, below, inner=inner)
         if is_aggregated(node) and has_window_functions(node):
@@ -116,7 +120,7 @@ class Statement:
         """The query over the results of an aggregation for each grouping set."""
         sets = node.args["group"].args["grouping_sets"]
         found = [self._of_set(node, ctes, number) for number in range(len(sets))]
-        refuse_endless([query for query, _ in found], self._text(node, inner=inner))
+        refuse_endless([query for query, _ in found], self.text(node, inner=inner))
         over = SelectBinder(self)
         leaf, relation = self.add_results([query for query, _ in found], "", node, over.names)
         relation.hidden[TP_DELTA] = column_of(TP_DELTA)
@@ -144,11 +148,12 @@ class Statement:
             ordering=ordering,
             aggregation=None,
             settings=self._settings,
-            text=self._text(node, inner=inner),
+            text=self.text(node, inner=inner),
             inner=inner,
         )
 
-    def _text(self, node: exp.Expr, *, inner: bool) -> QueryText:
+    def text(self, node: exp.Expr, *, inner: bool) -> QueryText:
+        """The text of a query in the statement, for errors."""
         query = self._query
         if not inner:
             return QueryText(node, query.position, query.emit, query.emit_position, query.settings_positions)
@@ -237,7 +242,7 @@ class Statement:
         query = replace(self._logical(table, binder, bound, None, inner=True), sessions=sessions)
         return self.add_results([query], source.alias or table.this.alias_or_name, source, names)
 
-    def _over(self, queries: Sequence[LogicalQuery], node: exp.Expr, *, inner: bool) -> LogicalQuery:
+    def over(self, queries: Sequence[LogicalQuery], node: exp.Expr, *, inner: bool) -> LogicalQuery:
         """The query that returns all results of queries."""
         binder = SelectBinder(self)
         leaf, relation = self.add_results([finished(each) for each in queries], "", node, binder.names)
@@ -249,12 +254,9 @@ class Statement:
     # -- set operations --------------------------------------------------------------------------------------------
 
     def _set_operation(self, node: exp.SetOperation, ctes: Ctes, *, inner: bool) -> LogicalQuery:
-        for arg in ("limit", "offset"):
-            if node.args.get(arg):
-                raise UnsupportedError(f"{arg.upper()} over streams is not supported", position=position_of(node))
         if isinstance(node, exp.Union):
             queries = [self.query(each, ctes, inner=True) for each in _branches(node)]
-            found = self._over(queries, node, inner=inner)
+            found = self.over(queries, node, inner=inner)
             return found if _is_union_all(node) else distinct(found)
         if not node.args.get("distinct"):
             word = type(node).__name__.upper()
@@ -265,12 +267,12 @@ class Statement:
             )
         sides = [self.query(each, ctes, inner=True) for each in (node.this.unnest(), node.expression.unnest())]
         marked = [with_mark(finished(query), number) for number, query in enumerate(sides)]
-        over = self._over(marked, node, inner=inner)
+        over = self.over(marked, node, inner=inner)
         return of_sides(over, keeps_common=isinstance(node, exp.Intersect))
 
 
 def _is_union_all(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Union) and not node.args.get("distinct")
+    return isinstance(node, exp.Union) and not node.args.get("distinct") and not has_limit(node)
 
 
 def _branches(node: exp.Expr) -> Iterator[exp.Expr]:
@@ -286,7 +288,8 @@ def _branches(node: exp.Expr) -> Iterator[exp.Expr]:
 
 def _is_same(query: exp.Union, node: exp.Union) -> bool:
     """Whether both are UNION without ALL, which returns each row of all once."""
-    return bool(query.args.get("distinct")) and bool(node.args.get("distinct")) and not ctes_of(query)
+    is_distinct = query.args.get("distinct") and node.args.get("distinct")
+    return bool(is_distinct) and not ctes_of(query) and not has_limit(query)
 
 
 def _aggregation(select: exp.Select, bound: Bound, names: Inputs) -> tuple[Aggregation, Groupings]:

@@ -126,6 +126,11 @@ def reads_one_stream(query: exp.Expr, ctes: Ctes) -> bool:
     return isinstance(start.this, exp.Table | exp.Subquery) and (below is None or reads_one_stream(below, ctes))
 
 
+def has_limit(query: exp.Expr) -> bool:
+    """Return whether a query has LIMIT or OFFSET."""
+    return bool(query.args.get("limit") or query.args.get("offset"))
+
+
 def ctes_of(select: exp.Expr) -> dict[str, exp.Expr]:
     """Return the common table expressions that a query defines."""
     clause = select.args.get("with_") or select.args.get("with")
@@ -133,11 +138,11 @@ def ctes_of(select: exp.Expr) -> dict[str, exp.Expr]:
 
 
 def refuse_inner_order(select: exp.Expr) -> None:
-    """Raise ``UnsupportedError`` for ORDER BY in a subquery."""
+    """Raise ``UnsupportedError`` for ORDER BY in a subquery, unless LIMIT picks rows by it."""
     order = select.args.get("order")
-    if order is not None:
+    if order is not None and not has_limit(select):
         raise UnsupportedError(
             "ORDER BY in a subquery has no effect",
-            hint="order the outermost query",
+            hint="order the outermost query, or add LIMIT",
             position=position_of(order.expressions[0]),
         )

@@ -222,6 +222,23 @@ class StrictParser(SparkParser):
             place(node, start)
         return node
 
+    def _parse_limit(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
+        return self._placed(super()._parse_limit, *args, **kwargs)
+
+    def _parse_offset(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
+        return self._placed(super()._parse_offset, *args, **kwargs)
+
+    def _parse_ordered(self, *args: Any, **kwargs: Any) -> exp.Ordered | None:
+        found = self._placed(super()._parse_ordered, *args, **kwargs)
+        return found if isinstance(found, exp.Ordered) else None
+
+    def _placed(self, parse: Callable[..., exp.Expr | None], *args: Any, **kwargs: Any) -> exp.Expr | None:
+        start, index = self._curr, self._index
+        node = parse(*args, **kwargs)
+        if node is not None and self._index > index:
+            place(node, start)
+        return node
+
     # Aliases
 
     def _parse_alias(self, this: exp.Expr | None, explicit: bool = False) -> exp.Expr | None:

@@ -51,7 +51,8 @@ class Over:
 
     ``arguments`` are (name, SQL over the input rows) of what the ``values`` read.  ``output`` are the input's columns
     in the results, (name, SQL); results have those of the values that are ``shown`` too.  ``limit`` is the most that
-    the value of a name may be.  ``where`` filters the input rows.  With ``changes``, rows carry ``$w`` and ``$id``.
+    the value of a name may be; the first ``skipped`` are no results.  ``where`` filters the input rows.  With
+    ``changes``, rows carry ``$w`` and ``$id``.
     ``end`` is SQL over the keys: the time from which on no row of a partition comes.
     """
 
@@ -62,6 +63,7 @@ class Over:
     output: tuple[tuple[str, str], ...]
     shown: tuple[str, ...] = ()
     limit: tuple[str, int] | None = None
+    skipped: int = 0
     where: str | None = None
     changes: bool = False
     end: str | None = None

@@ -4,8 +4,8 @@ arrived   = input rows that pass ``where``, with keys, order and arguments compu
 before    = stored rows of the partitions that arrived rows are in
 after     = before, without those that arrived rows retract, + arrived rows
             append-only, with a limit: those up to the limit alone
-emit      - ``before`` with its values, up to the limit, + the same of ``after``, without what is in both
-          final: + rows with their values, up to the limit, of all partitions with F before < end <= F
+emit      - ``before`` with its values, those that are results, + the same of ``after``, without what is in both
+          final: + rows with their values, those that are results, of all partitions with F before < end <= F
 store     + rows of ``after`` that were not stored, - rows of ``before`` that are not in ``after``
 """
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 ROWS = "rows"
 _TABLES = ("arrived", "before", "after")
+_MOST_NARROWED = 1_000_000  # DuckDB's max(x, n) takes no more
 
 
 def run(kernel: Over, state: StateView, rows: pa.Table, first_rid: int, frontiers: StepFrontiers) -> StepResult:
@@ -111,7 +112,7 @@ class _Step:
     def is_narrowed(self) -> bool:
         """Whether arrived rows can be left out: to DENSE_RANK the n-th row does not tell the n-th value."""
         kernel = self.kernel
-        if kernel.limit is None or kernel.changes or not kernel.order:
+        if kernel.limit is None or kernel.changes or not kernel.order or kernel.limit[1] >= _MOST_NARROWED:
             return False
         return kernel.limit[1] == 1 or not any("dense_rank" in value.call for value in kernel.values)
 
@@ -180,6 +181,13 @@ class _Step:
         name, limit = self.kernel.limit
         return f"SELECT * FROM ({found}) WHERE {quote(name)} <= {limit}"
 
+    def results(self, rows: str) -> str:
+        """Return SQL for the rows that are results, with their values."""
+        found, kernel = self.with_values(rows), self.kernel
+        if kernel.limit is None or not kernel.skipped:
+            return found
+        return f"SELECT * FROM ({found}) WHERE {quote(kernel.limit[0])} > {kernel.skipped}"
+
     def over(self, value: Value) -> str:
         """Return SQL for a value of each row."""
         kept = (*(name for name, _ in self.kernel.arguments), *map(_kept, self.outputs))
@@ -217,7 +225,7 @@ class _Step:
             equal = " AND ".join(f"o.{quote(name)} IS NOT DISTINCT FROM r.{quote(name)}" for name in same)
             only = f"(SELECT * FROM {rows} AS r WHERE NOT EXISTS (SELECT 1 FROM {others} AS o WHERE {equal}))"
             parts.append(self.emitted(only, weight))
-        was, now = self.with_values("before"), self.with_values("after")
+        was, now = self.results("before"), self.results("after")
         return f"WITH was AS MATERIALIZED ({was}), now AS MATERIALIZED ({now}) {' UNION ALL '.join(parts)}"
 
     def ended(self) -> str:
@@ -228,7 +236,7 @@ class _Step:
         if (stored := self.stored.between(low, high)) is not None:
             untouched = f"{quote(RID)} NOT IN (SELECT {quote(RID)} FROM before)"
             parts.append(f"SELECT {columns} FROM {stored} AS s WHERE {untouched}")
-        return self.emitted(f"({self.with_values('(' + ' UNION ALL '.join(parts) + ')')})", None)
+        return self.emitted(f"({self.results('(' + ' UNION ALL '.join(parts) + ')')})", None)
 
     # -- state -----------------------------------------------------------------------------------------------------
 

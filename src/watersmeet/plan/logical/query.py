@@ -127,7 +127,7 @@ class Over:
     """Window functions over the rows of each ``partition``, in the order ``by`` (expression, descending).
 
     Rows are those that meet the ``conditions`` (WHERE). With a ``limit`` on the first call, a rank, only rows up to it
-    are results.
+    are results, without those ``skipped`` before.
     """
 
     partition: tuple[GroupKey, ...]
@@ -135,6 +135,7 @@ class Over:
     calls: tuple[OverCall, ...]
     limit: int | None
     conditions: tuple[exp.Expr, ...]
+    skipped: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,8 @@ class OverOperator(PhysicalOperator):
         buckets = "one bucket" if self.single_bucket else "by hash of the partition"
         if over.limit is not None:
             kind = over.calls[0].function.upper()
-            yield f"{self.name}: the first {over.limit} rows {where} by {by} ({kind}), {mode}, {buckets}"
+            rows = f"rows {over.skipped + 1} to {over.limit}" if over.skipped else f"the first {over.limit} rows"
+            yield f"{self.name}: {rows} {where} by {by} ({kind}), {mode}, {buckets}"
         else:
             yield f"{self.name}: window functions {where}{f' by {by}' if by else ''}, {mode}, {buckets}"
         for call in over.calls[0 if over.limit is None else 1 :]:
@@ -139,6 +140,7 @@ def plan_over(query: LogicalQuery, mode: EmitMode, rows: AggregateRows, needed: 
         shown=tuple(call.name for call in over.calls if call.shown),
         limit=None if over.limit is None else (over.calls[0].name, over.limit),
         where=rows.conditions(over.conditions),
+        skipped=over.skipped,
         end=None if closing is None else end_sql(closing),
         final=final,
         gives_ids=query.inner and not final,
