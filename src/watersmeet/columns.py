@@ -14,6 +14,8 @@ RID = "$rid"
 MATCHED = "$m"
 #: Weight of a change: +1 or −1.
 WEIGHT = "$w"
+#: How many rows a gathered one stands for.
+ROWS = "$rows"
 #: Name of a result row in a changelog, under which it may be retracted.
 ID = "$id"
 

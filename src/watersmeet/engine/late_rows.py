@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from watersmeet.columns import TIME
+from watersmeet.columns import ROWS, TIME
 from watersmeet.engine.frames import side_rows
 from watersmeet.engine.inbox import Inbox
 from watersmeet.engine.pack import RAW_TEXT
@@ -59,8 +59,8 @@ def split_late_rows(
         bound = bounds[number].late_below
         on_time, late = _split(inbox.rows[number], bound, input.until)
         if input.source is not None:
-            manifest.count(f"{spec.name}.late.{input.source}", late.num_rows)
-            manifest.count(f"{spec.name}.used.{input.source}", on_time.num_rows)
+            manifest.count(f"{spec.name}.late.{input.source}", _count(late))
+            manifest.count(f"{spec.name}.used.{input.source}", _count(on_time))
             if input.lateness or input.retention != 0:
                 reopened = _split(on_time, bounds[number].reopens_below)[1].num_rows
                 manifest.count(f"{spec.name}.reopened.{input.source}", reopened)
@@ -84,6 +84,11 @@ def _split(rows: pa.Table, bound: int, until: RowEnd | None = None) -> tuple[pa.
     if until is not None and bound != FOREVER:
         late = pc.and_(late, pc.less_equal(_ends(rows, until), pa.scalar(bound, pa.int64())))
     return rows.filter(pc.invert(late)), rows.filter(late)
+
+
+def _count(rows: pa.Table) -> int:
+    """Return how many rows of the source these are."""
+    return rows.num_rows if ROWS not in rows.column_names else pc.sum(rows[ROWS]).as_py() or 0
 
 
 def _ends(rows: pa.Table, until: RowEnd) -> pa.ChunkedArray:

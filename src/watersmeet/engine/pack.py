@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from watersmeet.columns import TIME
 from watersmeet.engine.frames import Frame, FrameKind, mark_frame, row_frames, side_frame, side_rows
+from watersmeet.engine.gathering import gathered
 from watersmeet.engine.hot_keys import NO_ENTRY, Entry, HotKeys, KeySample, assign_spread_rows, rows_to_copy
 from watersmeet.engine.pack_report import PackReport
 from watersmeet.engine.routing import home_indexes, key_hashes, split_by_bucket
@@ -147,6 +148,10 @@ def _pack_rows(rows: pa.Table, spec: PackSpec, hot_keys: HotKeys, task: _Task) -
 
 def _route(rows: pa.Table, spec: PackSpec, hot_keys: HotKeys, task: _Task) -> Iterator[Frame]:
     """Yield the rows as frames for their buckets, and copies of rows of hot keys."""
+    if not rows.num_rows:
+        return
+    if spec.gathering is not None:
+        rows = gathered(rows, spec.gathering, spec.hashes, spec.operator)
     schema = spec.schema.append(pa.field(RAW_TEXT, pa.string())) if spec.keeps_late else spec.schema
     hashes = key_hashes(rows, spec.hashes)
     rows = rows.select(schema.names).cast(schema)

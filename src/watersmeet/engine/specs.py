@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from watersmeet.engine.gathering import Gathering
 from watersmeet.engine.hot_keys import SpreadRule
 from watersmeet.engine.keys import HashedKeys
 from watersmeet.kernels.api import Kernel
@@ -25,6 +26,7 @@ class PackSpec:
     - ``keeps_late``: frames carry the text of rows, for the side output of late rows.
     - ``max_future``: the most that a row's time may be after its arrival, in microseconds; rows then have ``$arrival``.
     - ``dated_by``: the column that is the time of rows, where it is not the event time.
+    - ``gathering``: how rows become those of ``schema``, if they are gathered (gathering.py).
 
     Rows may have further columns: ``$keep`` (the filter), ``$part`` (where a frontier comes from), ``$bad`` (why a row
     is malformed), ``$raw`` (the text for the side output), ``$arrival`` (when a row arrived, in microseconds since
@@ -44,6 +46,7 @@ class PackSpec:
     keeps_late: bool = False
     max_future: int | None = None
     dated_by: str | None = None
+    gathering: Gathering | None = None
 
 
 @dataclass(frozen=True, slots=True)

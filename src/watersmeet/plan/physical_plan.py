@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from sqlglot import exp
 
+from watersmeet.engine.gathering import Gathering
 from watersmeet.engine.hot_keys import SpreadRule
 from watersmeet.engine.keys import HashedKeys
 from watersmeet.engine.specs import InputSpec, RowEnd
@@ -46,6 +47,7 @@ class PhysicalInput:
     that travel, ``routed_by`` the hash columns that choose the bucket.  ``passes`` (changing streams only) names the
     computed column that says whether a row passes the filter.  ``max_future`` is the most that an event time may be
     after its row's arrival, in microseconds (None: no limit).  Rows of ``branches`` are the results of operators.
+    With a ``gathering``, what travels is made of the ``carried`` columns (engine/gathering.py).
     """
 
     input: Input
@@ -57,6 +59,7 @@ class PhysicalInput:
     carried: tuple[str, ...] = ()
     max_future: int | None = None
     branches: tuple[Branch, ...] = ()
+    gathering: Gathering | None = None
 
     @property
     def keep(self) -> exp.Expr | None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 
 from sqlglot import exp
 
@@ -174,7 +175,11 @@ class _Operators:
         rows = AggregateRows(root, self._sources, None if emits.closing is None else emits.closing.input)
         planned = plan_aggregation(aggregation, emits, rows, self._arrival_route(rows))
         feed = self._feed_of_rows(rows, planned.route, emits.closing)
-        self.built += planned.operators(feed, len(self.built))
+        gather = None
+        settings = self._query.settings
+        if isinstance(root, Leaf) and settings.late_rows == "drop" and not settings.is_real_time:
+            gather = partial(self._sources.gather, root.input)
+        self.built += planned.operators(feed, len(self.built), gather)
 
     def add_over(self, needed: frozenset[str]) -> None:
         """Add the operators of the query's tree, and after them the one that computes window functions."""

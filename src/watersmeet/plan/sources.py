@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from watersmeet.columns import ID, TIME, TP_DELTA, WEIGHT
+from watersmeet.engine.gathering import Gathering
 from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.kernels.changelog.newest import Newest
 from watersmeet.plan.external_tables import computed_key
@@ -33,6 +34,7 @@ class _Part:
     grace: Grace = NO_GRACE
     routed_by: tuple[str, ...] = ()
     carried: tuple[str, ...] = ()
+    gathering: Gathering | None = None
 
 
 class Sources:
@@ -60,6 +62,7 @@ class Sources:
                 routed_by=part.routed_by,
                 carried=part.carried,
                 max_future=max_future(input, self._query),
+                gathering=part.gathering,
             )
             for input, part in zip(self.inputs, self._parts, strict=True)
             if input.index not in self.external
@@ -122,6 +125,10 @@ class Sources:
         part.carried = tuple(sorted(set(columns) - {input.time_name}))
         if input.results is not None and input.results.weighted:  # a row and its retraction come in one step: by hash
             part.carried = (*part.carried, *(name for name in routed_by if name not in part.carried), WEIGHT, ID)
+
+    def gather(self, input: Input, gathering: Gathering) -> None:
+        """Have rows of an input travel gathered."""
+        self._parts[input.index].gathering = gathering
 
     def delay(self, input: Input) -> int:
         """How far the watermark of an input stays behind its newest row."""

@@ -12,7 +12,7 @@ from watersmeet.engine.hot_keys import SpreadRule
 from watersmeet.engine.specs import Downstream, InputSpec, OperatorSpec, PackSpec
 from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.plan.join_limits import max_bytes
-from watersmeet.plan.physical_plan import Feed, PhysicalOperator, PhysicalPlan
+from watersmeet.plan.physical_plan import Feed, PhysicalInput, PhysicalOperator, PhysicalPlan
 from watersmeet.state.hot_bounds import HotBounds
 
 #: The buckets of operators that kept theirs when the query got others, by the operator's name (engine/rescale.py).
@@ -37,7 +37,7 @@ def pack_specs(
                 source=part.input.alias,
                 operator=receiver.name,
                 input=number,
-                schema=_carried(schema, part.carried),
+                schema=_travelling(schema, part),
                 hashes=part.routed_by,
                 buckets=_buckets_of(receiver, buckets, kept),
                 delay=part.delay,
@@ -47,6 +47,7 @@ def pack_specs(
                 keeps_late=plan.keeps_late,
                 max_future=part.max_future,
                 dated_by=part.input.dated_by.column if part.input.dated_by is not None else None,
+                gathering=part.gathering,
             )
         )
     return specs
@@ -121,7 +122,7 @@ def _input_specs(
         texts = _texts(plan, feed)
         if feed.source is not None:
             part = plan.inputs[feed.source]
-            schema = _nullable(_carried(schemas[feed.source], part.carried))
+            schema = _nullable(_travelling(schemas[feed.source], part))
             sent_by = parts[feed.source]
             inputs.append(
                 InputSpec(
@@ -180,9 +181,11 @@ def _output_schemas(operator: PhysicalOperator, inputs: Sequence[InputSpec]) -> 
     ]
 
 
-def _carried(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
+def _travelling(schema: pa.Schema, part: PhysicalInput) -> pa.Schema:
     """The columns of a source that travel, the event time first."""
-    return pa.schema([pa.field(TIME, pa.int64()), *(schema.field(name) for name in names)])
+    if part.gathering is not None:
+        return part.gathering.schema(schema)
+    return pa.schema([pa.field(TIME, pa.int64()), *(schema.field(name) for name in part.carried)])
 
 
 def _nullable(schema: pa.Schema) -> pa.Schema:

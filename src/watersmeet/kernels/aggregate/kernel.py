@@ -49,7 +49,8 @@ class Aggregate:
 
     With ``changes``, rows carry ``$w``.  With ``always``, there is a result even without rows.  Results have the
     columns of ``keys``, then of ``outputs``.  ``end`` is SQL over the keys: the time from which on no row of a group
-    comes.  With ``gives_ids``, results that may be retracted have an ``$id``; with ``once``, none is retracted.
+    comes.  With ``gives_ids``, results that may be retracted have an ``$id``; with ``once``, none is retracted.  Input
+    rows that are ``gathered`` stand for ``$rows`` rows each.
     """
 
     keys: tuple[tuple[str, str, pa.DataType], ...]
@@ -63,6 +64,7 @@ class Aggregate:
     final: bool = field(default=False, repr=False)
     once: bool = field(default=False, repr=False)
     gives_ids: bool = field(default=False, repr=False)
+    gathered: bool = field(default=False, repr=False)
 
     @property
     def emits(self) -> tuple[str | None, bool, bool, bool] | None:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from watersmeet.columns import ID, TIME, WEIGHT
+from watersmeet.columns import ID, ROWS, TIME, WEIGHT
 from watersmeet.kernels.aggregate.parts import Bag
 from watersmeet.kernels.api import NEVER, StateView, StepFrontiers, StepResult, quote, shift
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 #: A shorter log is not settled.
 MIN_SETTLED = 10_000
 TOTALS, SHOWN = "totals", "shown"
-_ROWS = "$rows"  # how many rows a group has
 GROUP = "$group"  # the number of a group within a step
 _STEP, _GONE = "$step", "$gone"
 
@@ -112,7 +111,7 @@ class Step:
     @property
     def totals(self) -> dict[str, str]:
         """The columns of the totals, and their types."""
-        return {_ROWS: "BIGINT", **{total.name: total.type for total in self.kernel.totals}}
+        return {ROWS: "BIGINT", **{total.name: total.type for total in self.kernel.totals}}
 
     def same_group(self, left: str, right: str) -> str:
         """Return SQL that tests whether two rows have equal keys; NULL equals NULL."""
@@ -140,13 +139,14 @@ class Step:
             items += [f"{sql} AS {_value(bag, name)}" for name, sql in zip(bag.values, bag.columns, strict=True)]
             if bag.amount is not None:
                 items.append(f"{bag.amount} AS {_value(bag, 'w')}")
-        items.append(f"CAST({quote(WEIGHT) if kernel.changes else 1} AS BIGINT) AS {quote(WEIGHT)}")
+        weight = quote(ROWS) if kernel.gathered else quote(WEIGHT) if kernel.changes else "1"
+        items.append(f"CAST({weight} AS BIGINT) AS {quote(WEIGHT)}")
         return f"SELECT {', '.join(items)} FROM {self.arriving} WHERE {kernel.where or 'TRUE'}"
 
     def new_totals(self) -> str:
         """Return SQL for what the step adds to the totals of each group."""
         weight = quote(WEIGHT)
-        items = [*map(quote, self.keys), f"CAST(coalesce(sum({weight}), 0) AS BIGINT) AS {quote(_ROWS)}"]
+        items = [*map(quote, self.keys), f"CAST(coalesce(sum({weight}), 0) AS BIGINT) AS {quote(ROWS)}"]
         for total in self.kernel.totals:
             name = quote(total.name)
             added = f"sum(CASE WHEN {weight} > 0 THEN {name} ELSE -{name} END)"
@@ -245,7 +245,7 @@ class Step:
         rows = "totals"
         for bag in self.kernel.bags:
             rows += f" LEFT JOIN figures_{bag.name} USING ({group})"
-        there = "TRUE" if self.kernel.always else f"{quote(_ROWS)} > 0"
+        there = "TRUE" if self.kernel.always else f"{quote(ROWS)} > 0"
         return f"SELECT {', '.join(items)} FROM {rows} WHERE {there}"
 
     def before(self) -> str:

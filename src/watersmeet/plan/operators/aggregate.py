@@ -6,13 +6,14 @@ bucket combines the partial results.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
 import pyarrow as pa
 from sqlglot import exp
 
+from watersmeet.engine.gathering import Gathering
 from watersmeet.engine.keys import HashedKeys
 from watersmeet.engine.specs import InputSpec
 from watersmeet.expressions.arrow_types import arrow_type
@@ -25,6 +26,7 @@ from watersmeet.kernels.api import EmitMode, quote
 from watersmeet.plan.aggregate_rows import AggregateRows
 from watersmeet.plan.closing import Closing, closing_of
 from watersmeet.plan.emission import is_distinct
+from watersmeet.plan.gathering import gathering_of
 from watersmeet.plan.logical.certain_types import certain_type
 from watersmeet.plan.logical.query import AggregateCall, Aggregation, LogicalQuery
 from watersmeet.plan.physical_plan import Feed, PhysicalOperator, PhysicalPlan, fingerprint_of
@@ -89,6 +91,8 @@ class AggregateOperator(PhysicalOperator):
         keys = ", ".join(plain_sql(key.expression) for key in aggregation.keys)
         what = f"GROUP BY {keys}" if keys else "all rows"
         yield f"{self.name}: {what}, {self._emits()}, {self._buckets(plan.query.settings)}"
+        if self.kernel.gathered:
+            yield "  rows of a group are added up where they are packed"
         for condition in aggregation.conditions:
             yield f"  filter before the aggregate: {plain_sql(condition)}"
         values = [call.text for call in aggregation.calls if not call.function.is_running]
@@ -188,8 +192,11 @@ class AggregatePlan:
     in_parts: bool
     hashed: HashedKeys = ()
 
-    def operators(self, feed: Feed, number: int) -> list[PhysicalOperator]:
-        """The operators over ``feed``; the first is the plan's operator ``number``."""
+    def operators(self, feed: Feed, number: int, gather: Callable[[Gathering], None] | None) -> list[PhysicalOperator]:
+        """The operators over ``feed``; the first is the plan's operator ``number``.
+
+        ``gather`` has the rows of the feed travel gathered (None: they cannot).
+        """
         parts = Parts(append_only=not feed.changelog)
         terms = [of_rows(call, parts) for call in self.calls]
         if not self.in_parts:
@@ -202,6 +209,9 @@ class AggregatePlan:
                 once=self.emits.once,
                 gives_ids=self.emits.gives_ids,
             )
+            if gather is not None and (found := gathering_of(kernel, feed, self.calls)) is not None:
+                gathering, kernel = found
+                gather(gathering)
             return [self._operator(Stage.WHOLE, kernel, feed, self.route)]
         partial = [
             Output(term_name(call, name), sql, type)
