@@ -7,11 +7,13 @@ from hypothesis import strategies as st
 from tests.random_queries.conditions import rarely
 from tests.random_queries.rows import Streams, Unit
 from tests.random_queries.trees import (
+    Chosen,
     Col,
     Combined,
     Grouped,
     Joined,
     Limited,
+    Scalar,
     Select,
     Stream,
     TopN,
@@ -23,7 +25,20 @@ from tests.random_queries.trees import (
 )
 
 #: What nodes there are; Stream is the simplest.
-NODES = ("select", "grouped", "grouped", "grouped", "top", "limited", "distinct", "join", "join", "twice", "combined")
+NODES = (
+    "select",
+    "grouped",
+    "grouped",
+    "grouped",
+    "top",
+    "limited",
+    "distinct",
+    "join",
+    "join",
+    "twice",
+    "combined",
+    "scalar",
+)
 
 
 @st.composite
@@ -37,8 +52,10 @@ def trees(draw: st.DrawFn, given: Streams, depth: int) -> Tree:
         on = draw(_pairs(child, child))
         kind = draw(st.sampled_from(["INNER", "LEFT", "SEMI", "ANTI"]))
         return Twice(child, child, kind, on, None) if on else child
-    if node in ("join", "combined"):
+    if node in ("join", "combined", "scalar"):
         other = draw(trees(given, draw(st.integers(0, depth - 1))))
+        if node == "scalar":
+            return draw(_scalar(child, other))
         return draw(_joined(child, other) if node == "join" else _combined(child, other))
     has_time = time_of(child) is not None and not any(each.name.startswith("window_") for each in child.columns)
     window = draw(_windows(given)) if has_time and draw(st.booleans()) else None
@@ -156,6 +173,22 @@ def _joined(draw: st.DrawFn, left: Tree, right: Tree) -> Tree:
 
 
 @st.composite
+def _scalar(draw: st.DrawFn, outer: Tree, inner: Tree) -> Tree:
+    pairs = [(l, r) for l in outer.columns for r in inner.columns if l.kind == r.kind and l.kind != "DOUBLE"]  # noqa: E741
+    if not pairs:
+        return outer
+    one, other = draw(st.sampled_from(pairs))
+    if draw(rarely(0.4)):
+        return Chosen(outer, inner, (one, other.name), draw(st.booleans()))
+    numbers = [each.name for each in inner.columns if each.kind in ("INT", "BIGINT")]
+    is_test: bool = draw(rarely(0.4))
+    calls = ["count(*)", *(f"{way}(i.{name})" for name in numbers for way in ("max", "count", "1 + min"))]
+    compared = [each.name for each in outer.columns if each.kind in ("INT", "BIGINT")]
+    test = draw(st.sampled_from(compared)) if compared and is_test else ""
+    return Scalar(outer, inner, (one.name, other.name), draw(st.sampled_from(calls)), test)
+
+
+@st.composite
 def _combined(draw: st.DrawFn, left: Tree, right: Tree) -> Tree:
     pairs = [(l, r) for l in left.columns for r in right.columns if l.kind == r.kind]  # noqa: E741
     if not pairs:
@@ -169,5 +202,5 @@ def _combined(draw: st.DrawFn, left: Tree, right: Tree) -> Tree:
         )
         for at, tree in enumerate((left, right))
     ]
-    word = draw(st.sampled_from(["UNION ALL", "UNION", "EXCEPT", "INTERSECT"]))
+    word = draw(st.sampled_from(["UNION ALL", "UNION", "EXCEPT", "INTERSECT", "EXCEPT ALL", "INTERSECT ALL"]))
     return Combined(word, *sides)

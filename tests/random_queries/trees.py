@@ -266,6 +266,60 @@ class Joined(Tree):
 
 
 @dataclass(frozen=True)
+class Scalar(Tree):
+    """A subquery as a value for each row, tied to it by an equality; in the SELECT list, or compared in WHERE."""
+
+    outer: Tree
+    inner: Tree
+    on: tuple[str, str]
+    call: str
+    compared: str
+
+    @property
+    def children(self) -> Sequence[Tree]:
+        return self.outer, self.inner
+
+    @property
+    def columns(self) -> tuple[Col, ...]:
+        added = () if self.compared else (Col("s", "BIGINT"),)
+        return (*(Col(f"o{each.name}"[:40], each.kind) for each in self.outer.columns), *added)
+
+    def sql(self, *, duck: bool) -> str:
+        one, other = self.on
+        value = f"(SELECT {self.call} FROM {self.inner.source(duck=duck)} i WHERE i.{other} = o.{one})"
+        named = zip(self.outer.columns, self.columns, strict=False)
+        items = [f"o.{each.name} AS {column.name}" for each, column in named]
+        items += [] if self.compared else [f"CAST({value} AS BIGINT) AS s"]
+        where = f" WHERE o.{self.compared} > {value}" if self.compared else ""
+        return f"SELECT {', '.join(items)} FROM {self.outer.source(duck=duck)} o{where}"
+
+
+@dataclass(frozen=True)
+class Chosen(Tree):
+    """Groups that HAVING compares with the value of a subquery: of all its rows, or of those with the group's key."""
+
+    outer: Tree
+    inner: Tree
+    on: tuple[Col, str]
+    tied: bool
+
+    @property
+    def children(self) -> Sequence[Tree]:
+        return self.outer, self.inner
+
+    @property
+    def columns(self) -> tuple[Col, ...]:
+        return Col("g", self.on[0].kind), Col("n", "BIGINT")
+
+    def sql(self, *, duck: bool) -> str:
+        key, other = self.on
+        where = f" WHERE i.{other} = o.{key.name}" if self.tied else ""
+        value = f"(SELECT count(i.{other}) FROM {self.inner.source(duck=duck)} i{where})"
+        groups = f"FROM {self.outer.source(duck=duck)} o GROUP BY o.{key.name}"
+        return f"SELECT o.{key.name} AS g, count(*) AS n {groups} HAVING count(*) >= {value}"
+
+
+@dataclass(frozen=True)
 class Twice(Joined):
     """A common table expression joined with itself."""
 

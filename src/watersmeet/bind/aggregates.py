@@ -128,10 +128,8 @@ class _AggregateBinder:
 
     def having(self, condition: exp.Expr, select: exp.Select) -> exp.Expr:
         """Resolve a condition of HAVING; names outside of functions may be aliases of the SELECT list."""
-        for nested in condition.find_all(exp.Select, exp.Window):
-            raise UnsupportedError(
-                "HAVING cannot contain a subquery or a window function", position=position_of(nested)
-            )
+        for nested in condition.find_all(exp.Window):
+            raise UnsupportedError("HAVING cannot contain a window function", position=position_of(nested))
 
         def replace(node: exp.Expr) -> exp.Expr:
             if not is_aggregate(node) and not isinstance(node, exp.Column):

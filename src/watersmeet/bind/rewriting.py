@@ -1,20 +1,28 @@
-"""DISTINCT, EXCEPT and INTERSECT as aggregations of bound queries."""
+"""DISTINCT, EXCEPT and INTERSECT as aggregations of bound queries.
+
+With ALL, the n-th of equal rows is a row of its own: EXCEPT and INTERSECT are of rows with their numbers.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from sqlglot import exp
 
 from watersmeet.bind.aggregate_functions import check_comparable
+from watersmeet.bind.over import order_of
+from watersmeet.bind.window_functions import call_of
 from watersmeet.errors import BindError
 from watersmeet.expressions.positions import position_of
 from watersmeet.kernels.aggregate.functions import Function
 from watersmeet.plan.logical.certain_types import certain_type
-from watersmeet.plan.logical.query import AggregateCall, Aggregation, GroupKey, LogicalQuery, OutputColumn
+from watersmeet.plan.logical.query import AggregateCall, Aggregation, GroupKey, LogicalQuery, OutputColumn, Over
 
 #: The column that tells from which side of EXCEPT or INTERSECT a row is.
 _MARK = "$side"
+#: The column with the number of a row among those that equal it.
+_NUMBER = "$n"
 
 
 def distinct(query: LogicalQuery) -> LogicalQuery:
@@ -30,9 +38,40 @@ def distinct(query: LogicalQuery) -> LogicalQuery:
     return replace(query, aggregation=Aggregation(keys, (), query.filters), outputs=outputs, filters=())
 
 
+def refuse_uneven(sides: Sequence[LogicalQuery], word: str) -> None:
+    """Raise ``BindError`` for two queries that do not return as many columns."""
+    first, second = (len(each.outputs) for each in sides)
+    if first != second:
+        raise BindError(
+            f"{word} combines {first} columns with {second}",
+            hint="select as many columns on each side",
+            position=sides[1].text.position,
+        )
+
+
 def with_mark(query: LogicalQuery, side: int) -> LogicalQuery:
     """The query with one more column: the side of EXCEPT or INTERSECT that it is."""
     return replace(query, outputs=(*query.outputs, OutputColumn(_MARK, exp.Literal.number(side))))
+
+
+def numbered(query: LogicalQuery) -> LogicalQuery:
+    """A plain query with one more column: the number of a row among those that equal it.
+
+    Raises ``BindError`` as ``distinct`` does.
+    """
+    keys = (_key(place, column, query) for place, column in enumerate(query.outputs))
+    partition = tuple(replace(key, name=f"$p{place}") for place, key in enumerate(keys))
+    order = exp.Order(expressions=[exp.Ordered(this=exp.Literal.number(1), nulls_first=True)])
+    window = exp.Window(this=exp.RowNumber(), order=order)
+    call = call_of(window, "$v0", query.columns)
+    over = Over(partition, tuple(order_of(window, query.columns)), (call,), None, query.filters)
+    outputs = (*query.outputs, OutputColumn(_NUMBER, column_of(call.name)))
+    return replace(query, over=over, outputs=outputs, filters=(), ordering=None)
+
+
+def without_numbers(query: LogicalQuery) -> LogicalQuery:
+    """The query without the column that ``numbered`` added."""
+    return replace(query, outputs=tuple(each for each in query.outputs if each.name != _NUMBER))
 
 
 def of_sides(query: LogicalQuery, *, keeps_common: bool) -> LogicalQuery:

@@ -62,6 +62,10 @@ class Scope:
         known = [column for relation in self._all() for column in relation.columns]
         raise BindError(f"there is no column {name} here", hint=did_you_mean(name, known), position=position)
 
+    def has(self, column: exp.Column) -> bool:
+        """Whether a column name means something here; ``BindError`` if it is ambiguous."""
+        return self._resolve(column) is not None
+
     def _resolve(self, column: exp.Column) -> exp.Expr | None:
         if column.table:
             relation = self.relation(column.table)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from watersmeet.bind.aggregate_functions import is_aggregated
-from watersmeet.bind.conditions import bind_alternative, bind_condition, bind_membership
+from watersmeet.bind.conditions import bind_alternative, bind_condition, bind_membership, is_null
+from watersmeet.bind.correlated import correlated
 from watersmeet.bind.inputs import Inputs
 from watersmeet.bind.join_kinds import join_kind
 from watersmeet.bind.joins import bind_join
@@ -72,7 +73,10 @@ class SelectBinder:
         refuse_clauses(select)
         ctes = {**ctes, **ctes_of(select)}
         scope = Scope(outer=outer)
-        node = self._from(select, scope, ctes)
+        return self.above(select, self._from(select, scope, ctes), scope, ctes, nested=nested)
+
+    def above(self, select: exp.Select, node: Node, scope: Scope, ctes: Ctes, *, nested: bool = False) -> Bound:
+        """Resolve what stands over FROM: WHERE, the SELECT list and their subqueries."""
         select, node = self._with_scalars(select, node, scope, ctes)
         where = select.args.get("where")
         terms = list(where_terms(where.this if where else None))
@@ -94,13 +98,37 @@ class SelectBinder:
         select = select.copy()
         where = select.args.get("where")
         found = [each for part in (*select.expressions, where) for each in scalar_subqueries(part)]
-        for number, subquery in enumerate(found):
-            leaf, relation = self.statement.results(subquery.this, "", ctes, None, self.names)
-            (value,) = relation.columns.values()
-            scope.relations.append(Relation(f"{ALIAS}{number}", {}, {VALUE: value}))
-            node = Join(node, leaf, JoinKind.INNER, position=position_of(subquery.this))
+        known: list[exp.Expr] = []
+        around = Scope(list(scope.relations), scope.outer)
+        for subquery in found:
+            number = next((place for place, each in enumerate(known) if each == subquery.this), len(known))
+            if number == len(known):
+                known.append(subquery.this)
+                node, value = self._scalar(subquery.this, node, around, ctes)
+                scope.relations.append(Relation(f"{ALIAS}{number}", {}, {VALUE: value}))
             subquery.replace(value_of(number))
         return select, node
+
+    def _scalar(self, select: exp.Select, node: Node, scope: Scope, ctes: Ctes) -> tuple[Node, exp.Expr]:
+        """The tree with the one row of a scalar subquery, and its value."""
+        inner = Scope()
+        SelectBinder(self.statement.apart())._from(select, inner, {**ctes, **ctes_of(select)})
+        tied = correlated(select, inner, scope)
+        leaf, relation = self.statement.results(select if tied is None else tied.select, "", ctes, None, self.names)
+        if tied is None:
+            (value,) = relation.columns.values()
+            return Join(node, leaf, JoinKind.INNER, position=position_of(select)), value
+        *keys, value = relation.columns.values()
+        equal = (
+            exp.EQ(this=scope.substitute(wanted), expression=key.copy())
+            for wanted, key in zip(tied.wanted, keys, strict=True)
+        )
+        condition = JoinCondition(residual=tuple(equal))
+        node = Join(node, leaf, JoinKind.LEFT, condition, position=position_of(select))
+        if isinstance(tied.empty, exp.Null):
+            return node, value
+        empty = exp.Cast(this=tied.empty, to=self.names.columns[value.name].type.copy())
+        return node, exp.Case(ifs=[exp.If(this=is_null(keys[0]), true=empty)], default=value)
 
     def _from(self, select: exp.Select, scope: Scope, ctes: Ctes) -> Node:
         start = select.args.get("from_") or select.args.get("from")
@@ -183,7 +211,8 @@ class SelectBinder:
         return leaf
 
     def _subselect(self, select: exp.Expr, alias: str, scope: Scope, ctes: Ctes, source: exp.Expr) -> Node:
-        if not is_inlined(select):
+        # what a subquery's value is compared with may be padded, which only the WHERE of a query of its own may test
+        if not is_inlined(select) or any(True for _ in scalar_subqueries(select.args.get("where"))):
             around = source.find_ancestor(exp.Select)
             where = around.args.get("where") if around is not None else None
             leaf, found = self.statement.results(select, alias, ctes, where.this if where else None, self.names)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from operator import itemgetter
 
@@ -17,8 +17,9 @@ from watersmeet.bind.limit import bind_limit
 from watersmeet.bind.ordering import bind_ordering
 from watersmeet.bind.outputs import output_columns, refuse_clauses
 from watersmeet.bind.over import bind_over, finished, has_window_functions, limit_of, rank_names
+from watersmeet.bind.over_groups import over_groups
 from watersmeet.bind.results import inner_emit, results_of
-from watersmeet.bind.rewriting import column_of, distinct, of_sides, with_mark
+from watersmeet.bind.rewriting import column_of, distinct, numbered, of_sides, refuse_uneven, with_mark, without_numbers
 from watersmeet.bind.scope import Relation, Scope
 from watersmeet.bind.select import Bound, SelectBinder, is_inlined
 from watersmeet.bind.subqueries import (
@@ -29,6 +30,7 @@ from watersmeet.bind.subqueries import (
     reads_one_stream,
     refuse_inner_order,
 )
+from watersmeet.bind.unions import branches, is_union_all
 from watersmeet.bind.window_calls import with_windows_in_from
 from watersmeet.bind.windows import bind_sessions
 from watersmeet.columns import TP_DELTA
@@ -72,6 +74,10 @@ class Statement:
         self._query = query
         self._settings = settings
 
+    def apart(self) -> Statement:
+        """A statement over the same streams, in which names can be looked up without a trace in this one."""
+        return Statement(self._query, self.streams, self._settings)
+
     # -- queries ---------------------------------------------------------------------------------------------------
 
     def query(
@@ -100,6 +106,12 @@ class Statement:
                 hint="SELECT …, ROW_NUMBER() OVER (…) AS n FROM (SELECT … GROUP BY …)",
                 position=position_of(node),
             )
+        if is_aggregated(node) and (split := over_groups(node)) is not None:
+            binder = SelectBinder(self)
+            groups = finished(self.query(split.groups, ctes, inner=True))
+            leaf, relation = self.add_results([groups], "", node, binder.names)
+            bound = binder.above(split.above, leaf, split.scope(relation), ctes)
+            return self._logical(node, binder, bound, None, inner=inner)
         if has_sets(node):
             return self._of_sets(node, ctes, inner=inner)
         binder = SelectBinder(self)
@@ -212,8 +224,8 @@ class Statement:
     def _queries(self, node: exp.Expr, ctes: Ctes, limit: tuple[str, int] | None) -> list[LogicalQuery]:
         """The queries whose results are those of a nested one."""
         refuse_inner_order(node)
-        if isinstance(node, exp.SetOperation) and _is_union_all(node):
-            found = [self.query(each, {**ctes, **ctes_of(node)}, inner=True) for each in _branches(node)]
+        if isinstance(node, exp.SetOperation) and is_union_all(node):
+            found = [self.query(each, {**ctes, **ctes_of(node)}, inner=True) for each in branches(node)]
         else:
             found = [self.query(node, ctes, inner=True, limit=limit)]
         return [finished(each) for each in found]
@@ -255,41 +267,17 @@ class Statement:
 
     def _set_operation(self, node: exp.SetOperation, ctes: Ctes, *, inner: bool) -> LogicalQuery:
         if isinstance(node, exp.Union):
-            queries = [self.query(each, ctes, inner=True) for each in _branches(node)]
+            queries = [self.query(each, ctes, inner=True) for each in branches(node)]
             found = self.over(queries, node, inner=inner)
-            return found if _is_union_all(node) else distinct(found)
-        if not node.args.get("distinct"):
-            word = type(node).__name__.upper()
-            raise UnsupportedError(
-                f"{word} ALL over streams is not supported",
-                hint=f"{word} returns each row once",
-                position=position_of(node.expression) or position_of(node),
-            )
+            return found if is_union_all(node) else distinct(found)
         sides = [self.query(each, ctes, inner=True) for each in (node.this.unnest(), node.expression.unnest())]
+        refuse_uneven(sides, type(node).__name__.upper())
+        if not node.args.get("distinct"):
+            plain = [each if each.is_plain else self.over([each], node, inner=True) for each in sides]
+            sides = [numbered(each) for each in plain]
         marked = [with_mark(finished(query), number) for number, query in enumerate(sides)]
         over = self.over(marked, node, inner=inner)
-        return of_sides(over, keeps_common=isinstance(node, exp.Intersect))
-
-
-def _is_union_all(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Union) and not node.args.get("distinct") and not has_limit(node)
-
-
-def _branches(node: exp.Expr) -> Iterator[exp.Expr]:
-    """The queries that UNION combines; those of an inner UNION ALL are its own."""
-    assert isinstance(node, exp.Union)
-    for side in (node.this, node.expression):
-        query = side.unnest() if isinstance(side, exp.Subquery) else side
-        if (_is_union_all(query) and not ctes_of(query)) or (isinstance(query, exp.Union) and _is_same(query, node)):
-            yield from _branches(query)
-        else:
-            yield query
-
-
-def _is_same(query: exp.Union, node: exp.Union) -> bool:
-    """Whether both are UNION without ALL, which returns each row of all once."""
-    is_distinct = query.args.get("distinct") and node.args.get("distinct")
-    return bool(is_distinct) and not ctes_of(query) and not has_limit(query)
+        return without_numbers(of_sides(over, keeps_common=isinstance(node, exp.Intersect)))
 
 
 def _aggregation(select: exp.Select, bound: Bound, names: Inputs) -> tuple[Aggregation, Groupings]:
