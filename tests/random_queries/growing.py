@@ -10,6 +10,7 @@ from tests.random_queries.trees import (
     Chosen,
     Col,
     Combined,
+    Framed,
     Grouped,
     Joined,
     Limited,
@@ -31,6 +32,7 @@ NODES = (
     "grouped",
     "grouped",
     "top",
+    "framed",
     "limited",
     "distinct",
     "join",
@@ -61,6 +63,8 @@ def trees(draw: st.DrawFn, given: Streams, depth: int) -> Tree:
     window = draw(_windows(given)) if has_time and draw(st.booleans()) else None
     if node == "grouped":
         return draw(_grouped(child, window))
+    if node == "framed":
+        return draw(_framed(child, window))
     if node == "top":
         return draw(_top(child, window))
     if node == "limited":
@@ -111,7 +115,9 @@ def _select(draw: st.DrawFn, child: Tree, window: Window | None, *, distinct: bo
 def _grouped(draw: st.DrawFn, child: Tree, window: Window | None) -> Grouped:
     columns = below(child, window)
     keys = [each for each in draw(_some(columns, 2)) if each.kind != "DOUBLE"] or [columns[0]]
-    if window is not None and draw(rarely(0.85)):
+    if draw(rarely(0.12)):
+        keys = []
+    elif window is not None and draw(rarely(0.85)):
         keys = [
             *(each for each in columns if each.name.startswith("window_")),
             *(each for each in keys if not each.name.startswith("window_")),
@@ -142,6 +148,39 @@ def _top(draw: st.DrawFn, child: Tree, window: Window | None) -> TopN:
     names = tuple(each.name for each in partition)
     limit = draw(st.sampled_from([1, 2, 3]))
     return TopN(child, window, function, names, tuple(order), limit, draw(st.booleans()), draw(st.booleans()))
+
+
+@st.composite
+def _framed(draw: st.DrawFn, child: Tree, window: Window | None) -> Framed:
+    """Often in the order of time, so that results may be final."""
+    columns = below(child, window)
+    taken = {each.name for each in columns}
+    if any(name.startswith("o") for name in taken):  # columns of another one below
+        columns = tuple(each for each in columns if not each.name.startswith("o")) or columns
+    time = next((each for each in columns if each.role == "time"), None)
+    order = [(time.name, False)] if time is not None and draw(rarely(0.8)) else []
+    order += [(each.name, draw(st.booleans())) for each in draw(_some(columns, 1)) if each.name not in dict(order)]
+    order += [(each.name, False) for each in below(child, window) if each.name not in dict(order)]
+    partition = tuple(each.name for each in draw(_some(columns, 2))) if draw(rarely(0.7)) else ()
+    calls = []
+    for number, each in enumerate(draw(_some(columns, 3))):
+        frame = draw(
+            st.sampled_from(["", " ROWS UNBOUNDED PRECEDING", " ROWS 2 PRECEDING", " RANGE UNBOUNDED PRECEDING"])
+        )
+        ways = [
+            ("ROW_NUMBER() {over})", "BIGINT"),
+            ("RANK() {over})", "BIGINT"),
+            (f"LAG({each.name}) {{over}})", each.kind),
+        ]
+        ways += [(f"COUNT({each.name}) {{over}}{frame})", "BIGINT"), (f"MIN({each.name}) {{over}}{frame})", each.kind)]
+        ways += [(f"FIRST_VALUE({each.name}) {{over}}{frame})", each.kind)]
+        if each.kind in ("INT", "BIGINT"):
+            ways += [(f"CAST(SUM({each.name}) {{over}}{frame}) AS BIGINT)", "BIGINT")]
+        sql, kind = draw(st.sampled_from(ways))
+        name = next(f"o{n}" for n in range(number, 99) if f"o{n}" not in taken)
+        taken.add(name)
+        calls.append((Col(name, kind), sql))
+    return Framed(child, window, partition, tuple(order), tuple(calls))
 
 
 @st.composite

@@ -36,6 +36,7 @@ REFUSED: tuple[str, ...] = (
     "cannot bound the state",
     "so any result may have to be corrected",
     "no key says when the last one has come",
+    "a window function changes with the rows of its partition",
     "is not the event time of",
     "the window of this join is empty",
     "each is in one window at a time",

@@ -224,6 +224,27 @@ class Limited(Over):
 
 
 @dataclass(frozen=True)
+class Framed(Over):
+    """Window functions in one order that tells all rows apart, or with frames that take equal ones together."""
+
+    partition: tuple[str, ...]
+    order: tuple[tuple[str, bool], ...]
+    calls: tuple[tuple[Col, str], ...]
+
+    @property
+    def columns(self) -> tuple[Col, ...]:
+        return (*below(self.child, self.window), *(column for column, _ in self.calls))
+
+    def sql(self, *, duck: bool) -> str:
+        terms = [f"{name} {'DESC NULLS LAST' if down else 'ASC NULLS FIRST'}" for name, down in self.order]
+        by = f"PARTITION BY {', '.join(self.partition)} " if self.partition else ""
+        over = f"OVER ({by}ORDER BY {', '.join(terms)}"
+        calls = [f"{sql.format(over=over)} AS {column.name}" for column, sql in self.calls]
+        names = [each.name for each in below(self.child, self.window)]
+        return f"SELECT {', '.join([*names, *calls])} FROM {self.given(duck=duck)}"
+
+
+@dataclass(frozen=True)
 class Joined(Tree):
     """A join on equalities (left column, right column); ``within`` bounds the event times of both sides."""
 

@@ -20,6 +20,10 @@ Streams = Mapping[str, StreamDef]
 _Added: TypeAlias = tuple[Leaf, Relation]
 
 
+#: How many inputs there are, the names of their columns, and the aliases of the statement.
+InputsState: TypeAlias = tuple[int, frozenset[str], frozenset[str]]
+
+
 class Inputs:
     """The uses of streams in a query, numbered in the order of the text."""
 
@@ -72,6 +76,18 @@ class Inputs:
         if not stream.outside and input.results is None:
             hidden[TP_DELTA] = exp.column(exp.to_identifier(TP_DELTA, quoted=True))
         return Leaf(input), Relation(alias, columns, hidden)
+
+    def state(self) -> InputsState:
+        """What there is so far, to go back to."""
+        return len(self.inputs), frozenset(self.columns), frozenset(self._aliases)
+
+    def restore(self, state: InputsState) -> None:
+        """Forget what was added since."""
+        number, columns, aliases = state
+        del self.inputs[number:]
+        for name in [name for name in self.columns if name not in columns]:
+            del self.columns[name]
+        self._aliases.intersection_update(aliases)
 
     def replace(self, leaf: Leaf) -> None:
         """Replace an input (VERSIONED ON names another event time)."""

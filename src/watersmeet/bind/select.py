@@ -38,7 +38,7 @@ from watersmeet.kernels.api import JoinKind
 from watersmeet.plan.logical.conditions import conjuncts, inputs_of
 from watersmeet.plan.logical.query import OutputColumn
 from watersmeet.plan.logical.tree import Join, JoinCondition, Leaf, Node
-from watersmeet.plan.passes.push_filters import reads_delta
+from watersmeet.plan.passes.push_filters import goes_down, reads_delta
 
 if TYPE_CHECKING:  # a statement has selects, in which its other queries stand
     from watersmeet.bind.statement import Statement
@@ -49,6 +49,10 @@ def is_inlined(node: exp.Expr) -> bool:
     if not isinstance(node, exp.Select) or is_aggregated(node) or has_window_functions(node):
         return False
     return not node.args.get("distinct") and not has_limit(node)
+
+
+class _NotInlinedError(Exception):
+    """The WHERE of a subquery tests the padded side of an outer join, so that it stands above that join."""
 
 
 @dataclass(slots=True)
@@ -82,6 +86,8 @@ class SelectBinder:
         terms = list(where_terms(where.this if where else None))
         conditions = [_any(bind_condition(each, scope) for each in term.conditions) for term in terms if not term.test]
         if nested:
+            if not all(goes_down(node, each, self.names.columns) for each in conditions if not reads_delta(each)):
+                raise _NotInlinedError
             node, conditions = _with_where(node, conditions), []
         for term in terms:
             if term.test is not None:
@@ -215,15 +221,24 @@ class SelectBinder:
         if not is_inlined(select) or any(True for _ in scalar_subqueries(select.args.get("where"))):
             around = source.find_ancestor(exp.Select)
             where = around.args.get("where") if around is not None else None
-            leaf, found = self.statement.results(select, alias, ctes, where.this if where else None, self.names)
-            found.alias = alias
-            scope.relations.append(found)
-            return leaf
+            return self._own_query(select, alias, scope, ctes, where.this if where else None)
         assert isinstance(select, exp.Select)
-        bound = self.select(select, None, ctes, nested=True)
+        before = self.names.state()
+        try:
+            bound = self.select(select, None, ctes, nested=True)
+        except _NotInlinedError:
+            self.names.restore(before)
+            return self._own_query(select, alias, scope, ctes, None)
         refuse_inner_order(select)
         scope.relations.append(Relation(alias, {column.name: column.expression for column in bound.outputs}))
         return bound.node
+
+    def _own_query(self, select: exp.Expr, alias: str, scope: Scope, ctes: Ctes, condition: exp.Expr | None) -> Leaf:
+        """Resolve a subquery as a query of its own, whose results are an input here."""
+        leaf, found = self.statement.results(select, alias, ctes, condition, self.names)
+        found.alias = alias
+        scope.relations.append(found)
+        return leaf
 
     def _semi_join(
         self, left: Node, test: SubqueryTest, alternative: exp.Expr | None, scope: Scope, ctes: Ctes

@@ -302,7 +302,7 @@ def _leaders(side: Node, first: int, bounded: Set[int]) -> tuple[int, ...]:
 
 def _check_units(join: Join, pair: Pair, inputs: Sequence[Input]) -> None:
     rows = [inputs[each].time.unit is TimeUnit.ROWS for each in pair]
-    if rows[0] != rows[1]:
+    if rows[0] != rows[1] and all(inputs[each].is_timed for each in pair):
         counting = inputs[pair[0] if rows[0] else pair[1]].alias
         raise UnsupportedError(
             f"{counting} counts rows (event_time_unit = 'row') and the other side has times: they cannot be joined",

@@ -47,6 +47,11 @@ def reads_delta(condition: exp.Expr) -> bool:
     return any(column.name == TP_DELTA for column in condition.find_all(exp.Column))
 
 
+def goes_down(node: Node, condition: exp.Expr, columns: Columns) -> bool:
+    """Whether a condition on the results of a tree can be placed in it."""
+    return _placed(node, condition, columns) is not None
+
+
 def _pushed(node: Node, columns: Columns) -> Node:
     """The tree with the ON of each join, and the WHERE of each subquery, pushed down."""
     if isinstance(node, Leaf):
@@ -64,7 +69,7 @@ def _pushed(node: Node, columns: Columns) -> Node:
     found, left = _place_all(join, node.where, columns)
     if left:
         raise UnsupportedError(
-            "in a subquery, WHERE cannot test the padded side of an outer join, nor _tp_delta",
+            "here, WHERE in a subquery cannot test the padded side of an outer join, nor _tp_delta",
             hint="move the condition into the WHERE of the outermost query",
             position=position_of(left[0]),
         )
