@@ -63,7 +63,7 @@ def numbered(query: LogicalQuery) -> LogicalQuery:
     partition = tuple(replace(key, name=f"$p{place}") for place, key in enumerate(keys))
     order = exp.Order(expressions=[exp.Ordered(this=exp.Literal.number(1), nulls_first=True)])
     window = exp.Window(this=exp.RowNumber(), order=order)
-    call = call_of(window, "$v0", query.columns)
+    call = call_of(window, "$v0", query.columns, query.inputs)
     over = Over(partition, tuple(order_of(window, query.columns)), (call,), None, query.filters)
     outputs = (*query.outputs, OutputColumn(_NUMBER, column_of(call.name)))
     return replace(query, over=over, outputs=outputs, filters=(), ordering=None)
