@@ -10,6 +10,7 @@ from tests.random_queries.trees import (
     Chosen,
     Col,
     Combined,
+    Framed,
     Grouped,
     Joined,
     Limited,
@@ -32,6 +33,7 @@ NODES = (
     "grouped",
     "top",
     "limited",
+    "framed",
     "distinct",
     "join",
     "join",
@@ -63,6 +65,8 @@ def trees(draw: st.DrawFn, given: Streams, depth: int) -> Tree:
         return draw(_grouped(child, window))
     if node == "top":
         return draw(_top(child, window))
+    if node == "framed":
+        return draw(_framed(child, window))
     if node == "limited":
         order = [(each.name, draw(st.booleans())) for each in draw(st.permutations(below(child, window)))]
         return Limited(
@@ -142,6 +146,24 @@ def _top(draw: st.DrawFn, child: Tree, window: Window | None) -> TopN:
     names = tuple(each.name for each in partition)
     limit = draw(st.sampled_from([1, 2, 3]))
     return TopN(child, window, function, names, tuple(order), limit, draw(st.booleans()), draw(st.booleans()))
+
+
+@st.composite
+def _framed(draw: st.DrawFn, child: Tree, window: Window | None) -> Framed:
+    columns = below(child, window)
+    calls = []
+    for number in range(draw(st.sampled_from([2, 1, 3]))):
+        by = ", ".join(each.name for each in draw(st.lists(st.sampled_from(columns), max_size=2, unique=True)))
+        partition = f"PARTITION BY {by} " if by else ""
+        first = draw(st.sampled_from(columns))
+        down = draw(st.sampled_from(["ASC NULLS FIRST", "DESC NULLS LAST"]))
+        ways = [f"count(*) OVER ({partition}ORDER BY {first.name} {down})", f"count({first.name}) OVER ({partition})"]
+        rest = [f"{each.name} NULLS FIRST" for each in columns if each is not first]
+        order = ", ".join([f"{first.name} {down}", *rest])
+        ways += [f"ROW_NUMBER() OVER ({partition}ORDER BY {order})", f"RANK() OVER ({partition}ORDER BY {order})"]
+        calls.append((Col(f"w{number}", "BIGINT"), draw(st.sampled_from(ways))))
+    test = draw(st.sampled_from(["", "", "w0 <= 2", "w0 = 1"]))
+    return Framed(child, window, tuple(calls), test)
 
 
 @st.composite
