@@ -16,6 +16,7 @@ from tests.random_queries.trees import (
     Limited,
     Scalar,
     Select,
+    Several,
     Stream,
     TopN,
     Tree,
@@ -34,6 +35,7 @@ NODES = (
     "top",
     "framed",
     "limited",
+    "several",
     "distinct",
     "join",
     "join",
@@ -67,6 +69,8 @@ def trees(draw: st.DrawFn, given: Streams, depth: int) -> Tree:
         return draw(_framed(child, window))
     if node == "top":
         return draw(_top(child, window))
+    if node == "several":
+        return draw(_several(child, window))
     if node == "limited":
         order = [(each.name, draw(st.booleans())) for each in draw(st.permutations(below(child, window)))]
         return Limited(
@@ -181,6 +185,24 @@ def _framed(draw: st.DrawFn, child: Tree, window: Window | None) -> Framed:
         taken.add(name)
         calls.append((Col(name, kind), sql))
     return Framed(child, window, partition, tuple(order), tuple(calls))
+
+
+@st.composite
+def _several(draw: st.DrawFn, child: Tree, window: Window | None) -> Several:
+    columns = below(child, window)
+    calls = []
+    for number in range(draw(st.sampled_from([2, 1, 3]))):
+        by = ", ".join(each.name for each in draw(st.lists(st.sampled_from(columns), max_size=2, unique=True)))
+        partition = f"PARTITION BY {by} " if by else ""
+        first = draw(st.sampled_from(columns))
+        down = draw(st.sampled_from(["ASC NULLS FIRST", "DESC NULLS LAST"]))
+        ways = [f"count(*) OVER ({partition}ORDER BY {first.name} {down})", f"count({first.name}) OVER ({partition})"]
+        rest = [f"{each.name} NULLS FIRST" for each in columns if each is not first]
+        order = ", ".join([f"{first.name} {down}", *rest])
+        ways += [f"ROW_NUMBER() OVER ({partition}ORDER BY {order})", f"RANK() OVER ({partition}ORDER BY {order})"]
+        calls.append((Col(f"w{number}", "BIGINT"), draw(st.sampled_from(ways))))
+    test = draw(st.sampled_from(["", "", "w0 <= 2", "w0 = 1"]))
+    return Several(child, window, tuple(calls), test)
 
 
 @st.composite

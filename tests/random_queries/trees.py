@@ -205,6 +205,26 @@ class TopN(Over):
 
 
 @dataclass(frozen=True)
+class Several(Over):
+    """Functions over several partitions and orders; ``calls`` are (column, SQL)."""
+
+    calls: tuple[tuple[Col, str], ...]
+    qualify: str
+
+    @property
+    def columns(self) -> tuple[Col, ...]:
+        kept = (Col(f"f{each.name}"[:40], each.kind) for each in below(self.child, self.window))
+        return (*kept, *(column for column, _ in self.calls))
+
+    def sql(self, *, duck: bool) -> str:
+        named = zip(below(self.child, self.window), self.columns, strict=False)
+        items = [f"{each.name} AS {column.name}" for each, column in named]
+        items += [f"{sql} AS {column.name}" for column, sql in self.calls]
+        qualify = f" QUALIFY {self.qualify}" if self.qualify else ""
+        return f"SELECT {', '.join(items)} FROM {self.given(duck=duck)}{qualify}"
+
+
+@dataclass(frozen=True)
 class Limited(Over):
     """The first rows of all, by ORDER BY and LIMIT; ``order`` has all columns, so that nothing is left open."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 
 from sqlglot import exp
 
@@ -44,6 +45,13 @@ def rank_names(select: exp.Select) -> list[str]:
     return [str(item.alias_or_name).lower() for item in found if is_rank(item.unalias())]
 
 
+def limit_on(node: exp.Expr, condition: exp.Expr | None, alias: str) -> tuple[str, int] | None:
+    """The least limit that a condition sets on a rank of a query with an alias: the rank's name, and the limit."""
+    names = rank_names(node) if isinstance(node, exp.Select) else []
+    found = ((name, limit_of(condition, name, alias.lower())) for name in names)
+    return min(((name, limit) for name, limit in found if limit is not None), key=itemgetter(1), default=None)
+
+
 def limit_of(conditions: exp.Expr | None, rank: str, alias: str = "") -> int | None:
     """The limit that a condition sets on the rank column of a relation: ``n <= 3``, ``n < 4`` or ``n = 1``."""
     limits = []
@@ -61,10 +69,16 @@ def limit_of(conditions: exp.Expr | None, rank: str, alias: str = "") -> int | N
     return min(limits, default=None)
 
 
+def qualify_of(select: exp.Select, scope: Scope) -> list[exp.Expr]:
+    """The conditions of QUALIFY with all names resolved; they may be aliases of the SELECT list."""
+    qualify = select.args.get("qualify")
+    terms = conjuncts(qualify.this if qualify is not None else None)
+    return [scope.substitute(with_aliases(term, select)) for term in terms]
+
+
 def bind_over(
-    select: exp.Select,
     outputs: Sequence[OutputColumn],
-    scope: Scope,
+    tests: Sequence[exp.Expr],
     columns: Mapping[str, InputColumn],
     inputs: Sequence[Input],
     conditions: Sequence[exp.Expr],
@@ -72,30 +86,19 @@ def bind_over(
 ) -> tuple[Over, list[OutputColumn], list[exp.Expr]]:
     """The window functions of a select, its outputs over their values, and the conditions of QUALIFY over them.
 
-    ``outputs`` are its columns with all names resolved, and ``conditions`` those of WHERE.  ``limit`` is what the query
-    around it sets on a rank: the output's name in lower case, and the limit.
+    The functions have one PARTITION BY and one ORDER BY (over_chain.py).  ``outputs`` are the columns with all names
+    resolved, ``tests`` the conditions of QUALIFY and ``conditions`` those of WHERE.  ``limit`` is what the query around
+    it sets on a rank: the output's name in lower case, and the limit.
 
-    Raises ``UnsupportedError`` for functions and frames that are not supported, and for several partitions or orders;
-    ``BindError`` for types that do not fit.
+    Raises ``UnsupportedError`` for functions and frames that are not supported, and ``BindError`` for types that do not
+    fit.
     """
     refuse_delta(conditions)
-    qualify = select.args.get("qualify")
-    tests = (
-        [] if qualify is None else [scope.substitute(with_aliases(term, select)) for term in conjuncts(qualify.this)]
-    )
     calls: list[tuple[exp.Window, OverCall]] = []
-    for window in _windows([*(each.expression for each in outputs), *tests]):
+    for window in windows_of([*(each.expression for each in outputs), *tests]):
         if all(window != known for known, _ in calls):
             calls.append((window, call_of(window, f"$v{len(calls)}", columns, inputs)))
     first = calls[0][0]
-    for window, call in calls:
-        if _place(window) != _place(first):
-            raise UnsupportedError(
-                f"{call.text}: the window functions of a query have one PARTITION BY and one ORDER BY",
-                detail=f"the first is {plain_sql(first)}",
-                hint="compute it in a subquery",
-                position=call.position,
-            )
 
     def valued(expression: exp.Expr) -> exp.Expr:
         def replace_call(node: exp.Expr) -> exp.Expr:
@@ -116,9 +119,9 @@ def bind_over(
         None,
         tuple(conditions),
     )
-    found = (
-        [] if limit is None else [(each.expression.name, limit[1]) for each in shown if each.name.lower() == limit[0]]
-    )
+    names = [call.name for _, call in calls]
+    ranks = (each.expression.name for each in shown if limit is not None and each.name.lower() == limit[0])
+    found = [] if limit is None else [(name, limit[1]) for name in ranks if name in names]
     for window, call in calls:
         if is_rank(window) and (own := limit_of(exp.and_(*filters) if filters else None, call.name)) is not None:
             found.append((call.name, own))
@@ -159,13 +162,10 @@ def _is_limit(condition: exp.Expr, over: Over) -> bool:
     return not isinstance(condition, exp.EQ) or over.limit == 1
 
 
-def _windows(expressions: Sequence[exp.Expr]) -> Iterator[exp.Window]:
+def windows_of(expressions: Sequence[exp.Expr]) -> Iterator[exp.Window]:
+    """The window functions in expressions."""
     for expression in expressions:
         yield from expression.find_all(exp.Window)
-
-
-def _place(window: exp.Window) -> tuple[object, ...]:
-    return (*(window.args.get("partition_by") or ()), window.args.get("order"))
 
 
 def with_aliases(expression: exp.Expr, select: exp.Select) -> exp.Expr:

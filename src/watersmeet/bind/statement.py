@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from operator import itemgetter
 
 from sqlglot import exp
 
@@ -16,7 +15,8 @@ from watersmeet.bind.inputs import Inputs, Streams
 from watersmeet.bind.limit import bind_limit
 from watersmeet.bind.ordering import bind_ordering
 from watersmeet.bind.outputs import output_columns, refuse_clauses
-from watersmeet.bind.over import bind_over, finished, has_window_functions, limit_of, rank_names
+from watersmeet.bind.over import bind_over, finished, has_window_functions, limit_on, qualify_of
+from watersmeet.bind.over_chain import first_link
 from watersmeet.bind.over_groups import over_groups
 from watersmeet.bind.results import inner_emit, results_of
 from watersmeet.bind.rewriting import column_of, distinct, numbered, of_sides, refuse_uneven, with_mark, without_numbers
@@ -116,17 +116,39 @@ class Statement:
             return self._of_sets(node, ctes, inner=inner)
         binder = SelectBinder(self)
         bound = binder.select(node, None, ctes)
-        aggregation, over = None, None
-        if is_aggregated(node):
-            aggregation, _ = _aggregation(node, bound, binder.names)
-        elif has_window_functions(node):
-            over, bound.outputs, bound.filters = bind_over(
-                node, bound.outputs, bound.scope, binder.names.columns, binder.names.inputs, bound.filters, limit
-            )
+        if has_window_functions(node):
+            return self._of_windows(node, binder, bound, limit, inner=inner)
+        aggregation = _aggregation(node, bound, binder.names)[0] if is_aggregated(node) else None
         ordering = bind_ordering(node.args.get("order"), bound.node, bound.outputs, bound.scope, binder.names)
-        found = self._logical(node, binder, bound, ordering, inner=inner)
-        found = replace(found, aggregation=aggregation, over=over)
+        found = replace(self._logical(node, binder, bound, ordering, inner=inner), aggregation=aggregation)
         return distinct(found) if node.args.get("distinct") else found
+
+    def _of_windows(
+        self, node: exp.Select, binder: SelectBinder, bound: Bound, limit: tuple[str, int] | None, *, inner: bool
+    ) -> LogicalQuery:
+        """The query of window functions, over one for each further PARTITION BY or ORDER BY among them."""
+        ordering = bind_ordering(node.args.get("order"), bound.node, bound.outputs, bound.scope, binder.names)
+        tests = qualify_of(node, bound.scope)
+        while (link := first_link(bound.outputs, tests, binder.names.columns, binder.names.inputs, limit)) is not None:
+            if ordering is not None:
+                raise UnsupportedError(
+                    "ORDER BY over window functions with several PARTITION BYs or ORDER BYs is not supported",
+                    hint="leave out ORDER BY, or add LIMIT",
+                    position=ordering.position,
+                )
+            over, outputs, _ = bind_over(
+                link.outputs, [], binder.names.columns, binder.names.inputs, bound.filters, None
+            )
+            below = self._logical(node, binder, Bound(bound.node, bound.scope, outputs, []), None, inner=True)
+            binder = SelectBinder(self)
+            leaf, relation = self.add_results([finished(replace(below, over=over))], "", node, binder.names)
+            outputs = [replace(each, expression=link.over(each.expression, relation)) for each in bound.outputs]
+            tests = [link.over(test, relation) for test in tests]
+            bound = Bound(leaf, Scope([relation]), outputs, [])
+        over, bound.outputs, bound.filters = bind_over(
+            bound.outputs, tests, binder.names.columns, binder.names.inputs, bound.filters, limit
+        )
+        return replace(self._logical(node, binder, bound, ordering, inner=inner), over=over)
 
     def _of_sets(self, node: exp.Select, ctes: Ctes, *, inner: bool) -> LogicalQuery:
         """The query over the results of an aggregation for each grouping set."""
@@ -196,7 +218,7 @@ class Statement:
         refuse_clauses(select)
         node, alias, _ = found
         where = select.args.get("where")
-        limit = self._limit(node, where.this if where else None, alias)
+        limit = limit_on(node, where.this if where else None, alias)
         below = self.query(node, ctes, inner=inner, limit=limit)
         refuse_inner_order(node)
         scope = Scope([Relation(alias, {column.name: column.expression for column in below.outputs})])
@@ -204,18 +226,13 @@ class Statement:
         outputs = tuple(output_columns(select, scope))
         return replace(below, outputs=outputs, filters=(*below.filters, *conditions), text=below.text)
 
-    def _limit(self, node: exp.Expr, condition: exp.Expr | None, alias: str) -> tuple[str, int] | None:
-        names = rank_names(node) if isinstance(node, exp.Select) else []
-        found = ((name, limit_of(condition, name, alias.lower())) for name in names)
-        return min(((name, limit) for name, limit in found if limit is not None), key=itemgetter(1), default=None)
-
     # -- results as inputs -----------------------------------------------------------------------------------------
 
     def results(
         self, node: exp.Expr, alias: str, ctes: Ctes, condition: exp.Expr | None, names: Inputs
     ) -> tuple[Leaf, Relation]:
         """Resolve a query whose results are an input of another, which tests them by a condition."""
-        key = (id(node), self._limit(node, condition, alias))  # a name of WITH that is used twice is one query
+        key = (id(node), limit_on(node, condition, alias))  # a name of WITH that is used twice is one query
         if key not in self._bound:
             self._bound[key] = node, self._queries(node, ctes, key[1])
         _, queries = self._bound[key]
