@@ -14,6 +14,7 @@ from watersmeet.testing.harness import Harness, StepInput, load_script
 STREAMS = """
 CREATE STREAM a (id BIGINT, k STRING, x INT, ts TIMESTAMP, WATERMARK FOR ts AS ts);
 CREATE STREAM b (id BIGINT, k STRING, y INT, ts TIMESTAMP, WATERMARK FOR ts AS ts);
+CREATE MUTABLE STREAM c (id BIGINT, y BIGINT, ts TIMESTAMP) PRIMARY KEY (id);
 """
 WINDOW = "TABLE(TUMBLE(TABLE {}, DESCRIPTOR(ts), INTERVAL '10' SECONDS))"
 A, B = WINDOW.format("a"), WINDOW.format("b")
@@ -103,6 +104,12 @@ def routes(plan: PhysicalPlan) -> list[str]:
             [["union_1_aggregate", "union_2_aggregate", "forward"]],
             ["a:k", "b:k", ""],
             id="results that are only passed on",
+        ),
+        pytest.param(
+            "SELECT n, y FROM (SELECT id, count(*) AS n FROM a GROUP BY id) s JOIN c ON s.id = c.id AND s.id = c.y",
+            [["s_aggregate", "join_1"]],
+            ["a:id", "c:id", "s:id"],
+            id="a changing stream beside results",
         ),
         pytest.param(
             "SELECT max(n) FROM (SELECT k, count(*) AS n FROM a GROUP BY k)",

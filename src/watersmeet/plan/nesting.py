@@ -112,9 +112,10 @@ class _Whole:
         if hashes is None:
             return part
         added = tuple(name for name in hashes if name not in part.hashes)
-        # a row and its retraction come in one step, by the hash
-        place = part.carried.index(WEIGHT) if part.input.changes else 0
-        carried = (*part.carried[:place], *added, *part.carried[place:]) if part.input.changes else part.carried
+        carried = part.carried
+        if WEIGHT in carried:  # a row and its retraction come in one step, by the hash
+            place = carried.index(WEIGHT)
+            carried = (*carried[:place], *added, *carried[place:])
         return replace(part, hashes=hashes, routed_by=added or part.routed_by, carried=carried)
 
     def _routed(self, operator: PhysicalOperator, number: int) -> PhysicalOperator:
