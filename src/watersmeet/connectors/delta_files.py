@@ -53,7 +53,7 @@ class DeltaFiles:
         with reporting(self.what), _shadow(self.log) as folder:
             write_deltalake(folder, rows, mode="append")
             commit = (folder / _LOG / _SECOND).read_text(encoding="utf-8")
-            added = [json.loads(line).get("add") for line in commit.splitlines()]
+            added = [json.loads(line).get("add") for line in commit.split("\n") if line]
             files = [each for each in added if each is not None]
             self._copy(folder, [unquote(each["path"]) for each in files])
         return json.dumps(files)
