@@ -65,7 +65,7 @@ def test_rows_are_counted_one_by_one() -> None:
 
 def test_a_value_that_cannot_be_computed_is_one_sentence() -> None:
     """What a worker computes of a column; the harness computes other expressions before rows are packed."""
-    gathering = Gathering((("g", '"k"', pa.string()),), (("s", 'sum(CAST("x" AS TINYINT))', pa.int64()),), (), None)
+    gathering = Gathering((("g", '"k"', pa.string()),), (("s", 'sum(CAST("x" AS TINYINT))', pa.int64()),), ())
     rows = pa.table({"$t": [1], "k": ["a"], "x": [300]})
     with pytest.raises(WatersmeetError, match=r"an expression of aggregate cannot be evaluated: .*300"):
         gathered(rows, gathering, (), "aggregate")

@@ -23,7 +23,6 @@ class Gathering:
     - ``keys``: by which rows are gathered.
     - ``figures``: functions over a group's rows.
     - ``shared``: columns of the rows that are equal in a group.
-    - ``where``: what rows must pass.
 
     Keys and figures are (name, SQL, type).  A gathered row has the newest ``$t``, and how many rows it stands for.
     """
@@ -31,7 +30,6 @@ class Gathering:
     keys: tuple[tuple[str, str, pa.DataType], ...]
     figures: tuple[tuple[str, str, pa.DataType], ...]
     shared: tuple[str, ...]
-    where: str | None
 
     def schema(self, rows: pa.Schema) -> pa.Schema:
         """The columns of gathered rows."""
@@ -49,7 +47,7 @@ def gathered(rows: pa.Table, gathering: Gathering, hashes: tuple[str, ...], oper
     items += [f"{sql} AS {quote(name)}" for name, sql, _ in (*gathering.keys, *gathering.figures)]
     items += [f"any_value({quote(name)}) AS {quote(name)}" for name in (*gathering.shared, *hashes)]
     by = ", ".join(str(number) for number in range(3, 3 + len(gathering.keys)))
-    sql = f"SELECT {', '.join(items)} FROM gathered_rows WHERE {gathering.where or 'TRUE'} GROUP BY {by}"
+    sql = f"SELECT {', '.join(items)} FROM gathered_rows GROUP BY {by}"
     connection = _connection()
     connection.register("gathered_rows", rows)
     try:

@@ -26,6 +26,7 @@ def gathering_of(kernel: Aggregate, feed: Feed, calls: Sequence[Call]) -> tuple[
     if (
         feed.until is None
         or feed.changelog
+        or kernel.where is not None  # a row that it leaves out has been used all the same
         or any(len(bag.ends) != 1 or bag.ends[0] not in _FIRST for bag in kernel.bags)
     ):
         return None
@@ -39,13 +40,12 @@ def gathering_of(kernel: Aggregate, feed: Feed, calls: Sequence[Call]) -> tuple[
         if kind is None:
             return None
         figures.append((name, sql, kind))
-    gathering = Gathering(kernel.keys, tuple(figures), (feed.until.column,), kernel.where)
+    gathering = Gathering(kernel.keys, tuple(figures), (feed.until.column,))
     over = replace(
         kernel,
         keys=tuple((name, quote(name), kind) for name, _, kind in kernel.keys),
         totals=tuple(replace(total, sql=quote(total.name)) for total in kernel.totals),
         bags=tuple(replace(bag, columns=(quote(_value(bag)),)) for bag in kernel.bags),
-        where=None,
         gathered=True,
     )
     return gathering, over

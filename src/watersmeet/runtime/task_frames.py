@@ -76,7 +76,7 @@ class TaskFrames:
     def _operate(self, task: Task) -> DataFrame:
         arriving = reduce(DataFrame.unionAll, self._arriving(task))
         specs = [self.operators[number] for number in task.operators]
-        files = OperatorTask(
+        work = OperatorTask(
             task.members,
             self._run,
             self.resources.memory,
@@ -87,7 +87,7 @@ class TaskFrames:
         )
         with own_workers(self.spark):
             return arriving.groupBy("bucket").transformWithStateInPandas(
-                OperatorProcessor(files), outputStructType=FRAME_DDL, outputMode="Append", timeMode="None"
+                OperatorProcessor(work), outputStructType=FRAME_DDL, outputMode="Append", timeMode="None"
             )
 
     def _arriving(self, task: Task) -> Iterator[DataFrame]:
