@@ -14,6 +14,7 @@ import duckdb
 import pyarrow as pa
 
 from watersmeet.engine.bucket_sizes import SizeLog, allowance
+from watersmeet.engine.evaluation import EVALUATION_ERRORS, cannot_evaluate
 from watersmeet.engine.evicted_rows import evicted_rows
 from watersmeet.engine.frames import Frame, received_by
 from watersmeet.engine.frontiers import advance_frontiers
@@ -25,7 +26,7 @@ from watersmeet.engine.outbox import Outbox, bucket_counters, forwarded, frontie
 from watersmeet.engine.segment_log import SegmentLog, apply_result, check_limit
 from watersmeet.engine.specs import OperatorSpec
 from watersmeet.engine.step_times import bin_of
-from watersmeet.errors import LimitError, WatersmeetError
+from watersmeet.errors import LimitError
 from watersmeet.kernels.api import Changes, StepFrontiers, StepResult
 from watersmeet.state.local_copies import LocalCopies
 from watersmeet.state.manifest import EVERY, Manifest, read_manifest, write_manifest
@@ -214,12 +215,8 @@ def _run_kernel(
             f"a batch of {spec.name} needs more memory than a worker has: {str(error).splitlines()[0]}",
             hint="raise worker_memory, or make batches smaller, and resume; nothing was lost",
         ) from None
-    except (duckdb.OutOfRangeException, duckdb.ConversionException) as error:
-        raise WatersmeetError(
-            f"an expression of {spec.name} cannot be evaluated: {str(error).splitlines()[0]}",
-            detail="Spark, in ANSI mode, fails on such rows too",
-            hint="filter such rows out, or CAST to a wider type, such as DECIMAL(38, 0); nothing was lost",
-        ) from None
+    except EVALUATION_ERRORS as error:
+        raise cannot_evaluate(spec.name, error) from None
     finally:
         working_set.release()
     if result.statistics is not None:

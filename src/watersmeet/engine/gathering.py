@@ -12,7 +12,7 @@ import duckdb
 import pyarrow as pa
 
 from watersmeet.columns import ROWS, TIME
-from watersmeet.errors import WatersmeetError
+from watersmeet.engine.evaluation import EVALUATION_ERRORS, cannot_evaluate
 from watersmeet.kernels.api import quote
 
 
@@ -52,12 +52,8 @@ def gathered(rows: pa.Table, gathering: Gathering, hashes: tuple[str, ...], oper
     connection.register("gathered_rows", rows)
     try:
         return connection.sql(sql).to_arrow_table()
-    except (duckdb.OutOfRangeException, duckdb.ConversionException) as error:
-        raise WatersmeetError(
-            f"an expression of {operator} cannot be evaluated: {str(error).splitlines()[0]}",
-            detail="Spark, in ANSI mode, fails on such rows too",
-            hint="filter such rows out, or CAST to a wider type, such as DECIMAL(38, 0); nothing was lost",
-        ) from None
+    except EVALUATION_ERRORS as error:
+        raise cannot_evaluate(operator, error) from None
     finally:
         connection.unregister("gathered_rows")
 
