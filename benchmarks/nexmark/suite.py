@@ -9,6 +9,7 @@ streams that a query does not read.
 from __future__ import annotations
 
 import json
+import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -35,9 +36,10 @@ CORES = 2
 CHECKED = Events(10_000, disordered=True, rate=250)
 _CHECKED_FILES = 5
 EVENTS = 4_000_000
-FILES = 20
+BATCHES = 20
 #: Batches at the start that start workers, compile and fill the state, and those at the end.
 _WARM_UP, _LAST = 3, 1
+_LEAST_BATCHES = _WARM_UP + _LAST + 2
 _FLINK_JARS = ("org.apache.flink:flink-sql-parquet:2.3.0",)
 _FLINK_READERS = 2
 _HOUR_MICROS = 3_600_000_000
@@ -46,11 +48,16 @@ _REFUSED = {"watersmeet": {}, "flink": flink_queries.REFUSED, "spark": spark_que
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to run.  ``flink`` is a Python with apache-flink; ``checked`` are the events of the comparison."""
+    """What to run.
+
+    ``events`` are read in ``batches`` of equal size; ``flink`` is a Python with apache-flink; ``checked`` are the events
+    of the comparison.
+    """
 
     names: Sequence[str]
     engines: Sequence[str]
     events: Events
+    batches: int
     flink: Path | None
     checked: Events
 
@@ -70,7 +77,7 @@ def run(plan: Plan, progress: Callable[[str], None] = lambda what: None) -> Iter
             listed = "; ".join(f"{name}: {problem}" for name, problem in problems.items())
             raise BenchmarkError(f"no figures of {engine}: {listed}")
     progress("generating the events")
-    folder = write_files(streams_folder(), plan.events, FILES)
+    folder = write_files(streams_folder(), plan.events, plan.batches)
     for name in plan.names:
         found: dict[str, dict[str, Any]] = {}
         for engine in plan.engines:
@@ -84,7 +91,7 @@ def run(plan: Plan, progress: Callable[[str], None] = lambda what: None) -> Iter
 
 def header() -> str:
     """The head of the table."""
-    columns = ("query", "engine", "events/s", "a core", "to Flink", "state rows", "state")
+    columns = ("query", "engine", "events/s", "a core", "to Flink", "batch", "state rows", "state")
     return f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}"
 
 
@@ -94,12 +101,16 @@ def rows(result: dict[str, Any]) -> str:
     lines = []
     for engine, each in result["engines"].items():
         if "refused" in each:
-            lines.append(f"| {result['query']} | {engine} | cannot run it: {each['refused']} | | | | |")
+            lines.append(f"| {result['query']} | {engine} | cannot run it: {each['refused']} | | | | | |")
             continue
         rate = each["events_per_s"]
         ratio = f"{rate / flink:.2f}" if flink else ""
-        state = f"{each['state_rows']:,} | {each['state_bytes'] / 1e6:,.1f} MB" if "state_rows" in each else " | "
-        lines.append(f"| {result['query']} | {engine} | {rate:,.0f} | {rate / CORES:,.0f} | {ratio} | {state} |")
+        batch, state = "", " | "
+        if "batch_ms" in each:
+            batch = f"{statistics.median(_steady(each['batch_ms'])):,.0f} ms"
+            state = f"{each['state_rows']:,} | {each['state_bytes'] / 1e6:,.1f} MB"
+        figures = f"{rate:,.0f} | {rate / CORES:,.0f} | {ratio} | {batch} | {state}"
+        lines.append(f"| {result['query']} | {engine} | {figures} |")
     return "\n".join(lines)
 
 
@@ -184,10 +195,14 @@ def _measured(plan: Plan, engine: str, folder: Path, name: str) -> dict[str, Any
             raise BenchmarkError(f"no figures of {name}: flink failed: {rate}")
         return {"events_per_s": rate}
     found = _last_line(_command(engine, "measure", folder, name), f"{engine}-{name}")
-    batches = found["batch_ms"]
-    steady = batches[_WARM_UP : FILES - _LAST] or batches
-    events = plan.events.count / FILES
+    steady = _steady(found["batch_ms"])
+    events = plan.events.count / plan.batches
     return {"events_per_s": 1000 * events * len(steady) / sum(steady), **found}
+
+
+def _steady(batch_ms: Sequence[int]) -> Sequence[int]:
+    """The batches that count."""
+    return batch_ms[_WARM_UP:-_LAST] or batch_ms
 
 
 def _command(engine: str, what: str, folder: Path, *more: str) -> list[str]:
@@ -242,8 +257,10 @@ def _jars() -> list[str]:
     return [*found, *map(str, hadoop)]
 
 
-def plan_of(names: Sequence[str], engines: Sequence[str], events: int, flink: Path | None) -> Plan:
-    """The plan of a run; ``BenchmarkError`` if there are fewer events than batches."""
-    if events < FILES:
-        raise BenchmarkError(f"there are {FILES} batches, so nexmark needs at least {FILES} events, not {events}")
-    return Plan(names, engines, replace(Events(EVENTS), count=events - events % FILES), flink, CHECKED)
+def plan_of(names: Sequence[str], engines: Sequence[str], events: int, batches: int, flink: Path | None) -> Plan:
+    """The plan of a run; ``BenchmarkError`` if there are too few batches, or fewer events than batches."""
+    if batches < _LEAST_BATCHES:
+        raise BenchmarkError(f"nexmark needs at least {_LEAST_BATCHES} batches, not {batches}: some do not count")
+    if events < batches:
+        raise BenchmarkError(f"there are {batches} batches, so nexmark needs at least {batches} events, not {events}")
+    return Plan(names, engines, replace(Events(EVENTS), count=events - events % batches), batches, flink, CHECKED)

@@ -62,12 +62,12 @@ def test_the_table(commands: list[Sequence[str]], tmp_path: Path) -> None:
     result = CliRunner().invoke(app, [*arguments, "--json", str(tmp_path / "all.json")])
     assert result.exit_code == 0, result.output
     assert result.stdout.splitlines()[2:] == [
-        "| q7 | watersmeet | 10,000 | 5,000 | 0.01 | 7 | 2.0 MB |",
-        "| q7 | flink | 1,000,000 | 500,000 | 1.00 |  |  |",
-        "| q7 | spark | 10,000 | 5,000 | 0.01 | 7 | 2.0 MB |",
-        "| q9 | watersmeet | 10,000 | 5,000 | 0.01 | 7 | 2.0 MB |",
-        "| q9 | flink | 1,000,000 | 500,000 | 1.00 |  |  |",
-        "| q9 | spark | cannot run it: a rank over a stream is not supported | | | | |",
+        "| q7 | watersmeet | 10,000 | 5,000 | 0.01 | 100 ms | 7 | 2.0 MB |",
+        "| q7 | flink | 1,000,000 | 500,000 | 1.00 |  |  |  |",
+        "| q7 | spark | 10,000 | 5,000 | 0.01 | 100 ms | 7 | 2.0 MB |",
+        "| q9 | watersmeet | 10,000 | 5,000 | 0.01 | 100 ms | 7 | 2.0 MB |",
+        "| q9 | flink | 1,000,000 | 500,000 | 1.00 |  |  |  |",
+        "| q9 | spark | cannot run it: a rank over a stream is not supported | | | | | |",
     ]
     assert [each["events"] for each in json.loads((tmp_path / "all.json").read_text())] == [20_000, 20_000]
     assert [command[3] for command in commands if command[1] == "-m"][:2] == ["watersmeet", "spark"]
@@ -87,8 +87,10 @@ def test_wrong_results_have_no_figures(commands: list[Sequence[str]], monkeypatc
         (["nexmark", "--engines", "spork"], "nexmark has no engine spork\nhint: did you mean spark?"),
         (["nexmark", "--engines", "flink"], "the engine flink and --flink must be used together"),
         (["nexmark", "--events", "19"], "nexmark needs at least 20 events, not 19"),
+        (["nexmark", "--batches", "5"], "nexmark needs at least 6 batches, not 5"),
         (["nexmark", "--rows", "9"], "nexmark has no option --rows"),
         (["nexmark", "--rate", "9"], "--rate is an option of latency alone"),
+        (["inner", "--batches", "9"], "--batches is an option of nexmark alone"),
         (["inner", "--events", "9"], "--events is an option of nexmark alone"),
         (["inner", "--engines", "spark"], "--engines is an option of nexmark alone"),
     ],

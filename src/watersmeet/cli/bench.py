@@ -31,11 +31,12 @@ def bench(
     warm_up: Annotated[float | None, typer.Option(min=0, help="latency: seconds before it.")] = None,
     epoch: Annotated[float | None, typer.Option(min=1, help="latency: seconds of an epoch in real time.")] = None,
     events: Annotated[int | None, typer.Option(min=1, help="nexmark: events of all streams.")] = None,
+    batches: Annotated[int | None, typer.Option(min=1, help="nexmark: batches that Watersmeet and Spark read.")] = None,
     peers: Annotated[str | None, typer.Option("--engines", help="nexmark: watersmeet,flink,spark.")] = None,
 ) -> None:
     """Measure workloads and print a table for each; figures are printed only if all results are correct."""
     of_latency = bench_latency.Options(queries, rates, engines, seconds, warm_up, epoch)
-    of_nexmark = bench_nexmark.Options(events, peers)
+    of_nexmark = bench_nexmark.Options(events, batches, peers)
     if (names or [])[:1] == [bench_nexmark.NAME]:
         of_latency.refuse()
         others = {"--all": every, "--alone": alone, "--flink-script": flink_script, "--rows": rows}

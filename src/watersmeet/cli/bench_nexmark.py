@@ -16,7 +16,7 @@ from watersmeet.errors import WatersmeetError, did_you_mean
 
 NAME = "nexmark"
 TITLE = "the queries q0 to q23 of Nexmark, also with Flink and Spark"
-_OPTIONS = {"events": "--events", "engines": "--engines"}
+_OPTIONS = {"events": "--events", "batches": "--batches", "engines": "--engines"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,7 @@ class Options:
     """The options that only this benchmark has; None: not given.  ``engines`` are separated by commas."""
 
     events: int | None
+    batches: int | None
     engines: str | None
 
     def refuse(self) -> None:
@@ -37,7 +38,7 @@ def refuse_others(options: Mapping[str, object]) -> None:
     """Raise ``UsageError`` for options that only other workloads have."""
     for option, value in options.items():
         if value:
-            raise UsageError(f"{NAME} has no option {option}", hint="choose with --events and --engines")
+            raise UsageError(f"{NAME} has no option {option}", hint="choose with --events, --batches and --engines")
 
 
 def measure(
@@ -55,7 +56,8 @@ def measure(
     try:
         python = suite.flink_of(flink, None).python if flink is not None else None
         events = suite.EVENTS if options.events is None else options.events
-        plan = suite.plan_of(chosen or queries, engines, events, python)
+        batches = suite.BATCHES if options.batches is None else options.batches
+        plan = suite.plan_of(chosen or queries, engines, events, batches, python)
     except suite.BenchmarkError as error:
         raise UsageError(str(error)) from None
     _measure(suite, plan, into)
