@@ -24,22 +24,20 @@ from watersmeet.kernels.api import FOREVER, NEVER, StateView, StepFrontiers, Ste
 from watersmeet.kernels.changelog.stored_rows import StoredRows
 from watersmeet.kernels.match import number_rows
 from watersmeet.kernels.over.carried import totals_of
+from watersmeet.kernels.step_tables import StepTables
 
 if TYPE_CHECKING:
     from watersmeet.kernels.over.in_time import OverInTime
 
 ROWS, LAST, RUNNING = "rows", "last", "running"
 _DUE = "$due"
-_TABLES = ("arrived", "due", "context", "framed", "so_far", "last_before")
 
 
 def run(kernel: OverInTime, state: StateView, rows: pa.Table, first_rid: int, frontiers: StepFrontiers) -> StepResult:
     """Apply new rows, and the frontier's advance."""
-    step = _Step(kernel, state, state.register(number_rows(rows, first_rid)), frontiers)
-    try:
-        return step.run()
-    finally:
-        step.close()
+    arriving = state.register(number_rows(rows, first_rid))
+    with StepTables(state.connection) as tables:
+        return _Step(kernel, state, tables, arriving, frontiers).run()
 
 
 @dataclass(slots=True)
@@ -48,6 +46,7 @@ class _Step:
 
     kernel: OverInTime
     state: StateView
+    tables: StepTables
     arriving: str
     frontiers: StepFrontiers
     result: StepResult = field(default_factory=StepResult)
@@ -76,14 +75,14 @@ class _Step:
     def run(self) -> StepResult:
         kernel, before, after = self.kernel, self.frontiers.before, self.frontiers.after
         self.result.forget = {ROWS: self.low}
-        self.make("arrived", self.arrived())
+        self.tables.make("arrived", self.arrived())
         self.result.store[ROWS] = self.state.query(
             f"SELECT {self.columns} FROM arrived WHERE {quote(TIME)} >= {self.low}"
         )
         if before == after:
             return self.result
-        self.make("due", self.due())
-        if self.count("due") == 0:
+        self.tables.make("due", self.due())
+        if self.tables.count("due") == 0:
             return self.result
         probes = self.state.query(f"SELECT DISTINCT {_names(self.keys) or '1 AS one'} FROM due")
         touched = self.state.register(probes)
@@ -91,8 +90,8 @@ class _Step:
         is_touched = f"EXISTS (SELECT 1 FROM {touched} AS p WHERE {same})"
         if kernel.rows_before:
             self.find(LAST, "last_before", probes, is_touched)
-        self.make("context", self.context(is_touched))
-        self.make("framed", self.framed())
+        self.tables.make("context", self.context(is_touched))
+        self.tables.make("framed", self.framed())
         if kernel.running:
             self.find(RUNNING, "so_far", probes, is_touched)
         self.result.changes = self.state.query(self.results())
@@ -124,7 +123,7 @@ class _Step:
     def find(self, relation: str, table: str, probes: pa.Table, where: str) -> None:
         """Make a table of the stored rows of a relation of touched partitions."""
         with StoredRows(self.state, relation).find(self.keys, probes, where, NEVER, FOREVER) as found:
-            self.make(table, f"SELECT * FROM {found}" if found is not None else self.empty(relation))
+            self.tables.make(table, f"SELECT * FROM {found}" if found is not None else self.empty(relation))
 
     def empty(self, relation: str) -> str:
         """Return SQL for no row of a relation."""
@@ -239,17 +238,6 @@ class _Step:
         items += [f"{sql} AS {quote(name)}" for each in self.kernel.running for name, sql in each.kept_now()]
         items += [f"f.{quote(RID)}", f"f.{quote(TIME)}"]
         return f"SELECT {', '.join(items)} FROM ({self.totals()}) AS f LEFT JOIN so_far AS c ON {same}"
-
-    def make(self, name: str, sql: str) -> None:
-        self.state.connection.execute(f"CREATE TEMP TABLE {quote(name)} AS {sql}")
-
-    def count(self, rows: str) -> int:
-        ((found,),) = self.state.connection.execute(f"SELECT count(*) FROM {rows}").fetchall()
-        return int(found)
-
-    def close(self) -> None:
-        for name in _TABLES:
-            self.state.connection.execute(f"DROP TABLE IF EXISTS {quote(name)}")
 
 
 def _names(names: Sequence[str]) -> str:

@@ -21,22 +21,20 @@ from watersmeet.columns import ID, RID, TIME, WEIGHT
 from watersmeet.kernels.api import FOREVER, NEVER, StateView, StepFrontiers, StepResult, quote, shift
 from watersmeet.kernels.changelog.stored_rows import StoredRows
 from watersmeet.kernels.match import number_rows
+from watersmeet.kernels.step_tables import StepTables
 
 if TYPE_CHECKING:
     from watersmeet.kernels.over.kernel import Over, Value
 
 ROWS = "rows"
-_TABLES = ("arrived", "before", "after")
 _MOST_NARROWED = 1_000_000  # DuckDB's max(x, n) takes no more
 
 
 def run(kernel: Over, state: StateView, rows: pa.Table, first_rid: int, frontiers: StepFrontiers) -> StepResult:
     """Apply new and retracted rows."""
-    step = _Step(kernel, state, state.register(number_rows(rows, first_rid)), frontiers)
-    try:
-        return step.run()
-    finally:
-        step.close()
+    arriving = state.register(number_rows(rows, first_rid))
+    with StepTables(state.connection) as tables:
+        return _Step(kernel, state, tables, arriving, frontiers).run()
 
 
 @dataclass(slots=True)
@@ -45,6 +43,7 @@ class _Step:
 
     kernel: Over
     state: StateView
+    tables: StepTables
     arriving: str
     frontiers: StepFrontiers
     result: StepResult = field(default_factory=StepResult)
@@ -78,12 +77,12 @@ class _Step:
         ends = self.kernel.final and self.frontiers.before != self.frontiers.after
         if self.kernel.end is not None:
             self.result.forget = dict.fromkeys(self.stored.relations, self.low)
-        self.make("arrived", self.arrived())
-        is_new = self.count("arrived") > 0
+        self.tables.make("arrived", self.arrived())
+        is_new = self.tables.count("arrived") > 0
         if not is_new and not ends:
             return self.result
         self.find()
-        self.make("after", self.after())
+        self.tables.make("after", self.after())
         if self.kernel.final:
             self.result.changes = self.state.query(self.ended()) if ends else None
         else:
@@ -153,7 +152,7 @@ class _Step:
         where = f"EXISTS (SELECT 1 FROM {touched} AS p WHERE {same or 'TRUE'})"
         with self.stored.find(self.keys, probes, where, self.low_stored, FOREVER) as found:
             rows = found or "(SELECT * FROM arrived WHERE FALSE)"
-            self.make("before", f"SELECT {self.columns}, {quote(TIME)} FROM {rows} AS s")
+            self.tables.make("before", f"SELECT {self.columns}, {quote(TIME)} FROM {rows} AS s")
 
     @property
     def low_stored(self) -> int:
@@ -249,17 +248,6 @@ class _Step:
         self.result.store[self.stored.relation] = self.state.query(new + lasting)
         self.result.store[self.stored.gone] = self.state.query(gone + lasting)
         self.stored.rewrite_if_due(self.result, f"s.{time} >= {self.low}")
-
-    def make(self, name: str, sql: str) -> None:
-        self.state.connection.execute(f"CREATE TEMP TABLE {name} AS {sql}")
-
-    def count(self, rows: str) -> int:
-        ((found,),) = self.state.connection.execute(f"SELECT count(*) FROM {rows}").fetchall()
-        return int(found)
-
-    def close(self) -> None:
-        for name in _TABLES:
-            self.state.connection.execute(f"DROP TABLE IF EXISTS {name}")
 
 
 def _kept(name: str) -> str:
