@@ -3,7 +3,7 @@
 arrived   = input rows that pass ``where``, with keys, order and arguments computed
 before    = stored rows of the partitions that arrived rows are in
 after     = before, without those that arrived rows retract, + arrived rows
-            append-only, with a limit: those up to the limit alone
+            append-only, with a limit: those up to the limit alone, unless their values take rows behind it
 emit      - ``before`` with its values, those that are results, + the same of ``after``, without what is in both
           final: + rows with their values, those that are results, of all partitions with F before < end <= F
 store     + rows of ``after`` that were not stored, - rows of ``before`` that are not in ``after``
@@ -111,7 +111,7 @@ class _Step:
     def is_narrowed(self) -> bool:
         """Whether arrived rows can be left out: to DENSE_RANK the n-th row does not tell the n-th value."""
         kernel = self.kernel
-        if kernel.limit is None or kernel.changes or not kernel.order or kernel.limit[1] >= _MOST_NARROWED:
+        if kernel.limit is None or not kernel.keeps_first or not kernel.order or kernel.limit[1] >= _MOST_NARROWED:
             return False
         return kernel.limit[1] == 1 or not any("dense_rank" in value.call for value in kernel.values)
 
@@ -164,7 +164,7 @@ class _Step:
         columns = f"{self.columns}, {quote(TIME)}"
         if not self.kernel.changes:
             rows = f"SELECT {columns} FROM before UNION ALL SELECT {columns} FROM arrived"
-            return rows if self.kernel.limit is None else f"SELECT {columns} FROM ({self.with_values(f'({rows})')})"
+            return f"SELECT {columns} FROM ({self.with_values(f'({rows})')})" if self.kernel.keeps_first else rows
         gone = f"SELECT {quote(ID)} FROM arrived WHERE {quote(WEIGHT)} < 0"
         return (
             f"SELECT {columns} FROM before WHERE {quote(ID)} IS NULL OR {quote(ID)} NOT IN ({gone}) "
