@@ -22,7 +22,7 @@ from watersmeet.columns import ID, RID, TIME, WEIGHT
 from watersmeet.kernels.api import NEVER, StateView, StepFrontiers, StepResult, quote
 from watersmeet.kernels.changelog.newest import OLD, OLD_THERE, SAME, THERE, Newest, passed_tombstones
 from watersmeet.kernels.changelog.stored_rows import StoredRows
-from watersmeet.kernels.homes import ByKey, Homes, WithRow
+from watersmeet.kernels.homes import Homes
 from watersmeet.kernels.match import number_rows
 from watersmeet.kernels.step_tables import StepTables
 
@@ -48,8 +48,7 @@ class Upsert:
     @property
     def homes(self) -> Homes | None:
         """The newest changes, and the log of those that they replaced."""
-        rows, gone, _ = StoredRows.relations_of(_ROWS)
-        return {rows: ByKey(0), gone: WithRow((rows,))}
+        return StoredRows.homes_of(_ROWS)
 
     def live_relations(self, frontier: int) -> dict[str, int]:
         """Return the newest change of every key."""

@@ -31,6 +31,7 @@ import pyarrow as pa
 from watersmeet.columns import ID, ROWS, TIME, WEIGHT
 from watersmeet.kernels.aggregate.parts import Bag
 from watersmeet.kernels.api import NEVER, StateView, StepFrontiers, StepResult, quote, shift
+from watersmeet.kernels.sql import names_sql, same_values
 from watersmeet.kernels.step_tables import StepTables
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class Step:
         elif not self.tables.count("arrived"):
             return self.result
         self.tables.make(new_table(TOTALS), self.new_totals())
-        self.groups = self.state.query(f"SELECT {_names(self.keys) or '1'} FROM {new_table(TOTALS)}")
+        self.groups = self.state.query(f"SELECT {names_sql(self.keys) or '1'} FROM {new_table(TOTALS)}")
         for bag in self.kernel.bags:
             self.tables.make(new_table(bag.name), self.new_values(bag))
         self.tables.make("difference", self.difference())
@@ -114,8 +115,7 @@ class Step:
 
     def same_group(self, left: str, right: str) -> str:
         """Return SQL that tests whether two rows have equal keys; NULL equals NULL."""
-        terms = [f"{left}.{quote(name)} IS NOT DISTINCT FROM {right}.{quote(name)}" for name in self.keys]
-        return " AND ".join(terms) or "TRUE"
+        return same_values(left, right, self.keys)
 
     def by_keys(self, *more: str) -> str:
         """Return GROUP BY of the keys and more columns."""
@@ -124,7 +124,7 @@ class Step:
 
     def first_of_group(self, order: str) -> str:
         """Return SQL that tests whether a row is the first of its group in an order."""
-        keys = f"PARTITION BY {_names(self.keys)} " if self.keys else ""
+        keys = f"PARTITION BY {names_sql(self.keys)} " if self.keys else ""
         return f"row_number() OVER ({keys}ORDER BY {order}) = 1"
 
     # -- new rows --------------------------------------------------------------------------------------------------
@@ -263,7 +263,7 @@ class Step:
         """Return SQL for the changes to emit."""
         keys = [quote(name) for name in self.keys]
         if self.kernel.once:
-            return f"SELECT {_names((*self.keys, *self.outputs))} FROM ({self.emitted('n')}) WHERE NOT was"
+            return f"SELECT {names_sql((*self.keys, *self.outputs))} FROM ({self.emitted('n')}) WHERE NOT was"
         parts = []
         for row, there, weight in (("b", "was", -1), ("n", "is_now", 1)):
             items = [*keys, *map(quote, self.outputs), f"CAST({weight} AS TINYINT) AS {quote(WEIGHT)}"]
@@ -314,11 +314,11 @@ class Step:
     def stored(self, relation: str) -> str:
         """Return the stored columns of a relation, beside the time."""
         if relation == TOTALS:
-            return _names((*self.keys, *self.totals))
+            return names_sql((*self.keys, *self.totals))
         if relation == SHOWN:
-            return _names((*self.keys, *self.outputs, _STEP, _GONE))
+            return names_sql((*self.keys, *self.outputs, _STEP, _GONE))
         bag = next(bag for bag in self.kernel.bags if bag.name == relation)
-        return _names((*self.keys, *bag.values, "w"))
+        return names_sql((*self.keys, *bag.values, "w"))
 
     def together(self, relation: str, rows: str) -> str:
         """Return SQL that merges a log: sums that are not 0, or the results that still stand."""
@@ -332,10 +332,6 @@ class Step:
         some = " OR ".join(f"sum({quote(name)}) <> 0" for name in self.totals)
         items = ", ".join((*map(quote, self.keys), *sums))
         return f"SELECT {items} FROM ({rows}){self.by_keys()} HAVING {some}"
-
-
-def _names(names: Sequence[str]) -> str:
-    return ", ".join(map(quote, names))
 
 
 def new_table(relation: str) -> str:

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from watersmeet.columns import RID
 from watersmeet.kernels.api import GONE, NEVER, StateView, StepResult, quote
+from watersmeet.kernels.homes import ByKey, Homes, WithRow
 from watersmeet.kernels.step_tables import StepTables
 
 #: The count of a row (its partners): stored with the row, with changes in a log.
@@ -43,6 +44,12 @@ class StoredRows:
     def relations_of(relation: str) -> tuple[str, str, str]:
         """Return a relation, that with the ids of removed rows, and that with changes of counts."""
         return relation, f"{relation}{GONE}", f"{relation}_counts"
+
+    @classmethod
+    def homes_of(cls, relation: str) -> Homes:
+        """Return where the rows of a relation with the key of the first input belong, and the ids of removed rows."""
+        rows, gone, _ = cls.relations_of(relation)
+        return {rows: ByKey(0), gone: WithRow((rows,))}
 
     @property
     def gone(self) -> str:

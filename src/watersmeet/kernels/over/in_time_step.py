@@ -13,7 +13,6 @@ running   replaced, for the partitions of due rows: by what their running values
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -24,6 +23,7 @@ from watersmeet.kernels.api import FOREVER, NEVER, StateView, StepFrontiers, Ste
 from watersmeet.kernels.changelog.stored_rows import StoredRows
 from watersmeet.kernels.match import number_rows
 from watersmeet.kernels.over.carried import totals_of
+from watersmeet.kernels.sql import names_sql, same_values
 from watersmeet.kernels.step_tables import StepTables
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class _Step:
         """What is stored of a row."""
         kernel = self.kernel
         order, arguments = (name for name, _, _ in kernel.order), (name for name, _ in kernel.arguments)
-        return _names((*self.keys, *order, *arguments, *self.kept, RID, TIME))
+        return names_sql((*self.keys, *order, *arguments, *self.kept, RID, TIME))
 
     @property
     def kept(self) -> tuple[str, ...]:
@@ -84,9 +84,9 @@ class _Step:
         self.tables.make("due", self.due())
         if self.tables.count("due") == 0:
             return self.result
-        probes = self.state.query(f"SELECT DISTINCT {_names(self.keys) or '1 AS one'} FROM due")
+        probes = self.state.query(f"SELECT DISTINCT {names_sql(self.keys) or '1 AS one'} FROM due")
         touched = self.state.register(probes)
-        same = " AND ".join(f"p.{quote(key)} IS NOT DISTINCT FROM s.{quote(key)}" for key in self.keys) or "TRUE"
+        same = same_values("p", "s", self.keys)
         is_touched = f"EXISTS (SELECT 1 FROM {touched} AS p WHERE {same})"
         if kernel.rows_before:
             self.find(LAST, "last_before", probes, is_touched)
@@ -148,7 +148,7 @@ class _Step:
 
     @property
     def partition(self) -> str:
-        return f"PARTITION BY {_names(self.keys)} " if self.keys else ""
+        return f"PARTITION BY {names_sql(self.keys)} " if self.keys else ""
 
     def over(self, frame: str, *, tied: bool) -> str:
         """Return an OVER clause; with ``tied``, over rows in an order without ties."""
@@ -188,7 +188,7 @@ class _Step:
         """Return SQL for the due rows with running values."""
         if not self.kernel.running:
             return "SELECT * FROM framed"
-        same = " AND ".join(f"c.{quote(key)} IS NOT DISTINCT FROM f.{quote(key)}" for key in self.keys) or "TRUE"
+        same = same_values("c", "f", self.keys)
         now = [
             f"{sql} AS {quote(name)}"
             for each in self.kernel.running
@@ -228,17 +228,13 @@ class _Step:
         place = f"struct_pack({', '.join(f'o{number} := {quote(name)}' for number, name in enumerate(terms))})"
         items = [*map(quote, self.keys), *totals_of(self.kernel.running, place, order)]
         items += [f"max({quote(RID)}) AS {quote(RID)}", f"CAST(0 AS BIGINT) AS {quote(TIME)}"]
-        by = f" GROUP BY {_names(self.keys)}" if self.keys else ""
+        by = f" GROUP BY {names_sql(self.keys)}" if self.keys else ""
         return f"SELECT {', '.join(items)} FROM due{by}"
 
     def totals_now(self) -> str:
         """Return SQL for the running values of touched partitions, with all rows so far."""
-        same = " AND ".join(f"c.{quote(key)} IS NOT DISTINCT FROM f.{quote(key)}" for key in self.keys) or "TRUE"
+        same = same_values("c", "f", self.keys)
         items = [f"f.{quote(key)}" for key in self.keys]
         items += [f"{sql} AS {quote(name)}" for each in self.kernel.running for name, sql in each.kept_now()]
         items += [f"f.{quote(RID)}", f"f.{quote(TIME)}"]
         return f"SELECT {', '.join(items)} FROM ({self.totals()}) AS f LEFT JOIN so_far AS c ON {same}"
-
-
-def _names(names: Sequence[str]) -> str:
-    return ", ".join(map(quote, names))

@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from watersmeet.kernels.api import NEVER, StateView, StepFrontiers, StepResult, shift
 from watersmeet.kernels.changelog.stored_rows import StoredRows
-from watersmeet.kernels.homes import ByKey, Homes, WithRow
+from watersmeet.kernels.homes import Homes
 from watersmeet.kernels.over.step import ROWS, run
 
 
@@ -86,8 +86,7 @@ class Over:
     @property
     def homes(self) -> Homes | None:
         """Rows have the columns of the keys; without keys there is one bucket."""
-        rows, gone, _ = StoredRows.relations_of(ROWS)
-        return {rows: ByKey(0), gone: WithRow((rows,))} if self.keys else None
+        return StoredRows.homes_of(ROWS) if self.keys else None
 
     def live_relations(self, frontier: int) -> dict[str, int]:
         """Return the rows of partitions that have not ended."""

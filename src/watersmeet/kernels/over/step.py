@@ -11,7 +11,6 @@ store     + rows of ``after`` that were not stored, - rows of ``before`` that ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from watersmeet.columns import ID, RID, TIME, WEIGHT
 from watersmeet.kernels.api import FOREVER, NEVER, StateView, StepFrontiers, StepResult, quote, shift
 from watersmeet.kernels.changelog.stored_rows import StoredRows
 from watersmeet.kernels.match import number_rows
+from watersmeet.kernels.sql import names_sql, same_values
 from watersmeet.kernels.step_tables import StepTables
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class _Step:
         order = (name for name, _, _ in self.kernel.order)
         arguments = (name for name, _ in self.kernel.arguments)
         hidden = (RID, ID) if self.kernel.changes else (RID,)
-        return _names((*self.keys, *order, *arguments, *map(_kept, self.outputs), *hidden))
+        return names_sql((*self.keys, *order, *arguments, *map(_kept, self.outputs), *hidden))
 
     @property
     def low(self) -> int:
@@ -123,7 +123,7 @@ class _Step:
         assert self.kernel.limit is not None
         _, limit = self.kernel.limit
         name, _, descending = self.kernel.order[0]
-        value, by = quote(name), _names(self.keys)
+        value, by = quote(name), names_sql(self.keys)
         end, ahead = ("max", ">=") if descending else ("min", "<=")
         last = (
             f"{end}({value})"
@@ -131,7 +131,7 @@ class _Step:
             else f"CASE WHEN count({value}) >= {limit} THEN {end}({value}, {limit})[-1] END"
         )
         group = f" GROUP BY {by}" if by else ""
-        same = " AND ".join(f"t.{quote(key)} IS NOT DISTINCT FROM r.{quote(key)}" for key in self.keys) or "TRUE"
+        same = same_values("t", "r", self.keys)
         nulls = "" if descending else f" OR r.{value} IS NULL"  # in ascending order they are first
         kept = f"t.last IS NULL OR r.{value} {ahead} t.last{nulls}"
         ends = f"SELECT {by + ', ' if by else ''}{last} AS last FROM r{group}"
@@ -146,10 +146,10 @@ class _Step:
 
     def find(self) -> None:
         """Make the table of stored rows of the partitions that arrived rows are in."""
-        probes = self.state.query(f"SELECT DISTINCT {_names(self.keys) or '1 AS one'} FROM arrived")
+        probes = self.state.query(f"SELECT DISTINCT {names_sql(self.keys) or '1 AS one'} FROM arrived")
         touched = self.state.register(probes)
-        same = " AND ".join(f"p.{quote(name)} IS NOT DISTINCT FROM s.{quote(name)}" for name in self.keys)
-        where = f"EXISTS (SELECT 1 FROM {touched} AS p WHERE {same or 'TRUE'})"
+        same = same_values("p", "s", self.keys)
+        where = f"EXISTS (SELECT 1 FROM {touched} AS p WHERE {same})"
         with self.stored.find(self.keys, probes, where, self.low_stored, FOREVER) as found:
             rows = found or "(SELECT * FROM arrived WHERE FALSE)"
             self.tables.make("before", f"SELECT {self.columns}, {quote(TIME)} FROM {rows} AS s")
@@ -192,7 +192,7 @@ class _Step:
         kept = (*(name for name, _ in self.kernel.arguments), *map(_kept, self.outputs))
         full = [*self.order, *(f"{quote(name)} NULLS FIRST" for name in kept), quote(RID)]
         order = full if value.tied and self.order else self.order
-        by = f"PARTITION BY {_names(self.keys)} " if self.keys else ""
+        by = f"PARTITION BY {names_sql(self.keys)} " if self.keys else ""
         in_order = f"ORDER BY {', '.join(order)} " if order else ""
         return value.call.format(over=f"OVER ({by}{in_order}{value.frame})", order=", ".join(full))
 
@@ -221,7 +221,7 @@ class _Step:
         same = (RID, *self.kernel.shown)
         parts = []
         for rows, others, weight in (("was", "now", -1), ("now", "was", 1)):
-            equal = " AND ".join(f"o.{quote(name)} IS NOT DISTINCT FROM r.{quote(name)}" for name in same)
+            equal = same_values("o", "r", same)
             only = f"(SELECT * FROM {rows} AS r WHERE NOT EXISTS (SELECT 1 FROM {others} AS o WHERE {equal}))"
             parts.append(self.emitted(only, weight))
         was, now = self.results("before"), self.results("after")
@@ -253,7 +253,3 @@ class _Step:
 def _kept(name: str) -> str:
     """Return the name under which a result column is stored: another column may have its own."""
     return f"={name}"
-
-
-def _names(names: Sequence[str]) -> str:
-    return ", ".join(map(quote, names))
