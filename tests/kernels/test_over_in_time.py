@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,10 +11,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.kept_rows import kept_rows
 from tests.support.over_reference import Call, value_of
 from watersmeet.engine.control_events import Event, EventKind
 from watersmeet.testing.harness import Harness, StepInput, load_script
 
+RANKS = ("row_number", "rank", "dense_rank")
 BOUNDED = ("count_all", "count", "sum", "avg", "min", "max", "first_value", "last_value")
 
 
@@ -45,25 +48,47 @@ class Query:
     def answer(self, rows: list[dict[str, Any]]) -> dict[tuple[Any, ...], int]:
         """All results of rows, each with its time."""
         found = {}
-        reads_x = any(call.function not in ("row_number", "rank", "dense_rank", "count_all") for call in self.calls)
-        groups: dict[Any, list[dict[str, Any]]] = {}
-        for row in rows:
-            groups.setdefault(row["k"] if self.partitioned else 0, []).append(row)
-        for group in groups.values():
-            # rows in one place follow each other by what the functions read, then by what is selected
-            group.sort(key=lambda r: (self.place(r), (r["x"] is not None, r["x"] or 0) if reads_x else 0, r["id"]))
+        for group in self.groups(rows):
             for at, row in enumerate(group):
                 values = [value_of(call, group, at, self.place, "ts") for call in self.calls]
                 if self.limit is None or values[0] <= self.limit:
                     found[(row["id"], row["k"], row["x"], row["ts"], *values)] = row["ts"]
         return found
 
+    def groups(self, rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+        """The rows of each partition, in order."""
+        reads_x = any(call.function not in (*RANKS, "count_all") for call in self.calls)
+        groups: dict[Any, list[dict[str, Any]]] = {}
+        for row in rows:
+            groups.setdefault(row["k"] if self.partitioned else 0, []).append(row)
+        for group in groups.values():
+            # rows in one place follow each other by what the functions read, then by what is selected
+            group.sort(key=lambda r: (self.place(r), (r["x"] is not None, r["x"] or 0) if reads_x else 0, r["id"]))
+        return list(groups.values())
+
+    def kept(self, rows: list[dict[str, Any]], frontier: float) -> dict[str, Counter[int]]:
+        """The ids of the rows that the state must hold, and how many rows of running values (by 0)."""
+        bounded = [call for call in self.calls if call.start is not None]
+        times_back = max([-call.start for call in bounded if not call.rows and call.start is not None], default=0)
+        rows_back = max([-call.start for call in bounded if call.rows and call.start is not None], default=0)
+        rows_back = max([rows_back, *(call.offset for call in self.calls if call.function == "lag")])
+        is_running = any(
+            call.function in RANKS or (call.start is None and call.function not in ("lag", "last_value"))
+            for call in self.calls
+        )
+        final = self.groups([row for row in rows if row["ts"] < frontier])
+        return {
+            "rows": Counter(row["id"] for row in rows if row["ts"] >= frontier - times_back),
+            "last": Counter(row["id"] for group in final for row in group[max(len(group) - rows_back, 0) :]),
+            "running": Counter({0: len(final) if is_running else 0}),
+        }
+
 
 @st.composite
 def calls(draw: st.DrawFn, *, has_ties: bool) -> Call:
     kind = draw(st.sampled_from(["rows", "running", "rank", "lag", "range"]))
     if kind == "rank":
-        return Call(draw(st.sampled_from(["row_number", "rank", "dense_rank"])))
+        return Call(draw(st.sampled_from(RANKS)))
     if kind == "lag":
         return Call("lag", offset=draw(st.integers(0, 3)))
     function = draw(st.sampled_from(BOUNDED))
@@ -81,7 +106,7 @@ def queries(draw: st.DrawFn) -> Query:
     limit = draw(st.sampled_from([None, None, 1, 2]))
     found = draw(st.lists(calls(has_ties=bool(by)), min_size=1, max_size=4))
     if limit is not None:
-        found = [Call(draw(st.sampled_from(["row_number", "rank", "dense_rank"]))), *found]
+        found = [Call(draw(st.sampled_from(RANKS))), *found]
     return Query(tuple(found), draw(st.booleans()), by, limit, draw(st.integers(0, 4)))
 
 
@@ -117,6 +142,11 @@ def test_each_row_comes_once_with_the_values_that_it_has_at_the_end(
         if newest is not None:
             frontier = max(newest - query.delay, newest - query.delay if frontier is None else frontier)
         emitted.append((frontier, outcome.changes))
+        stored = kept_rows(harness)
+        found = {
+            name: Counter(row.get("=a:id", 0) for row in stored.get(name, ())) for name in ("rows", "last", "running")
+        }
+        assert found == query.kept(taken, -math.inf if frontier is None else frontier), query.sql
     emitted.append((None, harness.step({}, [Event(EventKind.END)]).changes))
     answer = query.answer(taken)
     total: Counter[Any] = Counter()

@@ -57,10 +57,9 @@ def value_of(call: Call, rows: Sequence[Row], at: int, place: Callable[[Row], An
     def is_in(other: int) -> bool:
         if call.rows:
             return (call.start is None or other - at >= call.start) and other - at <= call.end
-        away = rows[other][by] - row[by]
         if call.start is None:
             return bool(place(rows[other]) <= here)
-        return bool(call.start <= away <= call.end)
+        return bool(call.start <= rows[other][by] - row[by] <= call.end)
 
     frame = [rows[other]["x"] for other in range(len(rows)) if is_in(other)]
     return _FUNCTIONS[call.function](frame, [value for value in frame if value is not None])

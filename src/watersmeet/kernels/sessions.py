@@ -22,7 +22,7 @@ import pyarrow as pa
 from watersmeet.columns import RID, TIME
 from watersmeet.kernels.api import NEVER, StateView, StepFrontiers, StepResult, quote
 from watersmeet.kernels.changelog.stored_rows import StoredRows
-from watersmeet.kernels.homes import ByKey, Homes, WithRow
+from watersmeet.kernels.homes import Homes
 from watersmeet.kernels.match import number_rows
 
 _ROWS = "rows"
@@ -49,8 +49,7 @@ class Sessions:
     @property
     def homes(self) -> Homes | None:
         """Rows have the columns of the keys; without keys there is one bucket."""
-        rows, gone, _ = StoredRows.relations_of(_ROWS)
-        return {rows: ByKey(0), gone: WithRow((rows,))} if self.keys else None
+        return StoredRows.homes_of(_ROWS) if self.keys else None
 
     def live_relations(self, frontier: int) -> dict[str, int]:
         """Return the rows of sessions that are not final."""

@@ -22,8 +22,9 @@ from watersmeet.columns import ID, RID, TIME, WEIGHT
 from watersmeet.kernels.api import NEVER, StateView, StepFrontiers, StepResult, quote
 from watersmeet.kernels.changelog.newest import OLD, OLD_THERE, SAME, THERE, Newest, passed_tombstones
 from watersmeet.kernels.changelog.stored_rows import StoredRows
-from watersmeet.kernels.homes import ByKey, Homes, WithRow
+from watersmeet.kernels.homes import Homes
 from watersmeet.kernels.match import number_rows
+from watersmeet.kernels.step_tables import StepTables
 
 _ROWS = "rows"
 
@@ -47,8 +48,7 @@ class Upsert:
     @property
     def homes(self) -> Homes | None:
         """The newest changes, and the log of those that they replaced."""
-        rows, gone, _ = StoredRows.relations_of(_ROWS)
-        return {rows: ByKey(0), gone: WithRow((rows,))}
+        return StoredRows.homes_of(_ROWS)
 
     def live_relations(self, frontier: int) -> dict[str, int]:
         """Return the newest change of every key."""
@@ -58,17 +58,16 @@ class Upsert:
         self, state: StateView, inputs: Mapping[int, pa.Table], frontiers: StepFrontiers, first_rid: int
     ) -> StepResult:
         """Emit the rows that hold now, and retract those that they replace."""
-        try:
-            return self._applied(StoredRows(state, _ROWS), number_rows(inputs[0], first_rid), frontiers)
-        finally:
-            for name in ("winning", "winning_current", "winning_latest"):
-                state.connection.execute(f"DROP TABLE IF EXISTS {name}")
+        with StepTables(state.connection) as tables:
+            changes = number_rows(inputs[0], first_rid)
+            return self._applied(StoredRows(state, _ROWS), tables, changes, frontiers)
 
-    def _applied(self, stored: StoredRows, changes: pa.Table, frontiers: StepFrontiers) -> StepResult:
+    def _applied(
+        self, stored: StoredRows, tables: StepTables, changes: pa.Table, frontiers: StepFrontiers
+    ) -> StepResult:
         result = StepResult()
-
         emitted = tuple(TIME if name == self.time else name for name in self.output)
-        result.counters = self.newest.find(stored, changes, emitted, "winning")
+        result.counters = self.newest.find(stored, tables, changes, emitted, "winning")
         differs = f"NOT {quote(SAME)}"
         went = f"SELECT {quote(OLD)} FROM winning WHERE {quote(OLD_THERE)} AND {differs}"
         result.changes = stored.state.query(

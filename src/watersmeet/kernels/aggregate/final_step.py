@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from watersmeet.kernels.aggregate.step import GROUP, TOTALS, Step, new_table, settled
 from watersmeet.kernels.api import StateView, StepFrontiers, StepResult, quote, shift
+from watersmeet.kernels.step_tables import StepTables
 
 if TYPE_CHECKING:
     from watersmeet.kernels.aggregate.kernel import Aggregate
@@ -26,11 +27,8 @@ def run_final(
     kernel: Aggregate, state: StateView, rows: pa.Table, first_rid: int, frontiers: StepFrontiers
 ) -> StepResult:
     """Apply new and retracted rows; emit the results of groups that end."""
-    step = FinalStep(kernel, state, state.register(rows), first_rid, frontiers, numbered="ended")
-    try:
-        return step.run()
-    finally:
-        step.close()
+    with StepTables(state.connection) as tables:
+        return FinalStep(kernel, state, tables, state.register(rows), first_rid, frontiers, numbered="ended").run()
 
 
 class FinalStep(Step):
@@ -39,15 +37,15 @@ class FinalStep(Step):
     def run(self) -> StepResult:
         """Emit what has ended, and store the rest."""
         self.forget_ended()
-        self.make("arrived", self.arrived())
-        is_new = self.count("arrived") > 0
+        self.tables.make("arrived", self.arrived())
+        is_new = self.tables.count("arrived") > 0
         if not is_new and self.frontiers.before == self.frontiers.after:
             return self.result
-        self.make(new_table(TOTALS), self.new_totals())
+        self.tables.make(new_table(TOTALS), self.new_totals())
         for bag in self.kernel.bags:
-            self.make(new_table(bag.name), self.new_values(bag))
+            self.tables.make(new_table(bag.name), self.new_values(bag))
         if self.frontiers.before != self.frontiers.after:
-            self.make("ended", self.ended())
+            self.tables.make("ended", self.ended())
             self.result.changes = self.state.query(self.results())
         if is_new:
             for relation in self.kernel.relations:

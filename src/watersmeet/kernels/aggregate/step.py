@@ -31,6 +31,8 @@ import pyarrow as pa
 from watersmeet.columns import ID, ROWS, TIME, WEIGHT
 from watersmeet.kernels.aggregate.parts import Bag
 from watersmeet.kernels.api import NEVER, StateView, StepFrontiers, StepResult, quote, shift
+from watersmeet.kernels.sql import names_sql, same_values
+from watersmeet.kernels.step_tables import StepTables
 
 if TYPE_CHECKING:
     from watersmeet.kernels.aggregate.kernel import Aggregate
@@ -49,11 +51,8 @@ def settled(relation: str) -> str:
 
 def run(kernel: Aggregate, state: StateView, rows: pa.Table, first_rid: int, frontiers: StepFrontiers) -> StepResult:
     """Apply new and retracted rows; emit the difference that they make."""
-    step = Step(kernel, state, state.register(rows), first_rid, frontiers)
-    try:
-        return step.run()
-    finally:
-        step.close()
+    with StepTables(state.connection) as tables:
+        return Step(kernel, state, tables, state.register(rows), first_rid, frontiers).run()
 
 
 @dataclass(slots=True)
@@ -65,6 +64,7 @@ class Step:
 
     kernel: Aggregate
     state: StateView
+    tables: StepTables
     arriving: str
     number: int  # rises from step to step
     frontiers: StepFrontiers
@@ -75,17 +75,17 @@ class Step:
     def run(self) -> StepResult:
         """Emit the difference, and store what the step adds."""
         self.forget_ended()
-        self.make("arrived", self.arrived())
+        self.tables.make("arrived", self.arrived())
         if self.kernel.always and not any(self.state.count(name, NEVER) for name in (SHOWN, settled(SHOWN))):
             self.number -= 1  # a step without rows does not use up a row id: the next one has the same number
-        elif not self.count("arrived"):
+        elif not self.tables.count("arrived"):
             return self.result
-        self.make(new_table(TOTALS), self.new_totals())
-        self.groups = self.state.query(f"SELECT {_names(self.keys) or '1'} FROM {new_table(TOTALS)}")
+        self.tables.make(new_table(TOTALS), self.new_totals())
+        self.groups = self.state.query(f"SELECT {names_sql(self.keys) or '1'} FROM {new_table(TOTALS)}")
         for bag in self.kernel.bags:
-            self.make(new_table(bag.name), self.new_values(bag))
-        self.make("difference", self.difference())
-        self.make(new_table(SHOWN), self.new_shown())
+            self.tables.make(new_table(bag.name), self.new_values(bag))
+        self.tables.make("difference", self.difference())
+        self.tables.make(new_table(SHOWN), self.new_shown())
         self.result.changes = self.state.query(self.changes())
         for relation in self.kernel.relations:
             self.keep(relation)
@@ -115,8 +115,7 @@ class Step:
 
     def same_group(self, left: str, right: str) -> str:
         """Return SQL that tests whether two rows have equal keys; NULL equals NULL."""
-        terms = [f"{left}.{quote(name)} IS NOT DISTINCT FROM {right}.{quote(name)}" for name in self.keys]
-        return " AND ".join(terms) or "TRUE"
+        return same_values(left, right, self.keys)
 
     def by_keys(self, *more: str) -> str:
         """Return GROUP BY of the keys and more columns."""
@@ -125,7 +124,7 @@ class Step:
 
     def first_of_group(self, order: str) -> str:
         """Return SQL that tests whether a row is the first of its group in an order."""
-        keys = f"PARTITION BY {_names(self.keys)} " if self.keys else ""
+        keys = f"PARTITION BY {names_sql(self.keys)} " if self.keys else ""
         return f"row_number() OVER ({keys}ORDER BY {order}) = 1"
 
     # -- new rows --------------------------------------------------------------------------------------------------
@@ -264,7 +263,7 @@ class Step:
         """Return SQL for the changes to emit."""
         keys = [quote(name) for name in self.keys]
         if self.kernel.once:
-            return f"SELECT {_names((*self.keys, *self.outputs))} FROM ({self.emitted('n')}) WHERE NOT was"
+            return f"SELECT {names_sql((*self.keys, *self.outputs))} FROM ({self.emitted('n')}) WHERE NOT was"
         parts = []
         for row, there, weight in (("b", "was", -1), ("n", "is_now", 1)):
             items = [*keys, *map(quote, self.outputs), f"CAST({weight} AS TINYINT) AS {quote(WEIGHT)}"]
@@ -315,11 +314,11 @@ class Step:
     def stored(self, relation: str) -> str:
         """Return the stored columns of a relation, beside the time."""
         if relation == TOTALS:
-            return _names((*self.keys, *self.totals))
+            return names_sql((*self.keys, *self.totals))
         if relation == SHOWN:
-            return _names((*self.keys, *self.outputs, _STEP, _GONE))
+            return names_sql((*self.keys, *self.outputs, _STEP, _GONE))
         bag = next(bag for bag in self.kernel.bags if bag.name == relation)
-        return _names((*self.keys, *bag.values, "w"))
+        return names_sql((*self.keys, *bag.values, "w"))
 
     def together(self, relation: str, rows: str) -> str:
         """Return SQL that merges a log: sums that are not 0, or the results that still stand."""
@@ -333,26 +332,6 @@ class Step:
         some = " OR ".join(f"sum({quote(name)}) <> 0" for name in self.totals)
         items = ", ".join((*map(quote, self.keys), *sums))
         return f"SELECT {items} FROM ({rows}){self.by_keys()} HAVING {some}"
-
-    # -- SQL -------------------------------------------------------------------------------------------------------
-
-    def make(self, name: str, sql: str) -> None:
-        """Make a table of the step."""
-        self.state.connection.execute(f"CREATE TEMP TABLE {name} AS {sql}")
-
-    def count(self, rows: str) -> int:
-        """Return how many rows a table has."""
-        ((found,),) = self.state.connection.execute(f"SELECT count(*) FROM {rows}").fetchall()
-        return int(found)
-
-    def close(self) -> None:
-        """Drop the tables of the step."""
-        for name in ("arrived", "difference", "ended", *map(new_table, self.kernel.relations)):
-            self.state.connection.execute(f"DROP TABLE IF EXISTS {name}")
-
-
-def _names(names: Sequence[str]) -> str:
-    return ", ".join(map(quote, names))
 
 
 def new_table(relation: str) -> str:

@@ -29,8 +29,9 @@ from watersmeet.columns import TIME
 from watersmeet.kernels.api import NEVER, Side, StateView, StepFrontiers, StepResult, quote
 from watersmeet.kernels.asof.left_rows import arriving, homes_of_versions, right_bounds
 from watersmeet.kernels.asof.match import AsofMatch, Direction
-from watersmeet.kernels.asof.step import AsofStep, step_tables
+from watersmeet.kernels.asof.step import AsofStep
 from watersmeet.kernels.homes import Everywhere, Homes
+from watersmeet.kernels.step_tables import StepTables
 
 _JOINED = "joined"
 
@@ -66,9 +67,9 @@ class AsofAtOnce:
         right = frontiers.inputs[Side.RIGHT.index]
         frontier = right if is_current else min(right, frontiers.after)
         floor, high = right_bounds(self.match, state, left, frontier, result)
-        with step_tables(state):
-            step = AsofStep(self.match, state, state.register(inputs[1]), floor, high_right=high)
-            step.execute(f"CREATE TEMP TABLE waiting AS SELECT * FROM {state.register(left)}")
+        with StepTables(state.connection) as tables:
+            step = AsofStep(self.match, state, tables, state.register(inputs[1]), floor, high_right=high)
+            tables.make("waiting", f"SELECT * FROM {state.register(left)}")
             step.find_candidates()
             result.changes = step.state.query(step.results_sql())
             step.keep_right(result)

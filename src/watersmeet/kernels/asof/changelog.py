@@ -35,9 +35,10 @@ from watersmeet.kernels.api import FOREVER, NEVER, Side, StateView, StepFrontier
 from watersmeet.kernels.asof.final import is_final
 from watersmeet.kernels.asof.left_rows import arriving, homes_of_versions, right_bounds
 from watersmeet.kernels.asof.match import AsofMatch, Direction
-from watersmeet.kernels.asof.step import MIN_SETTLED, AsofStep, step_tables
+from watersmeet.kernels.asof.step import MIN_SETTLED, AsofStep
 from watersmeet.kernels.homes import ByKey, Home, Homes, WithRow
 from watersmeet.kernels.match import Key
+from watersmeet.kernels.step_tables import StepTables
 
 _FOUND = "$found"  # the time of the nearest right row, whether it passed the residual or not
 _LEFT, _SHOWN, _PICKED, _GONE = "left", "shown", "picked", "gone"
@@ -92,25 +93,27 @@ class AsofChangelog:
         if not self.left_changes:
             left = left.append_column(WEIGHT, pa.array([1] * left.num_rows, pa.int8()))
             left = left.append_column(ID, pa.nulls(left.num_rows, pa.string()))
-        with step_tables(state):
-            of_right = self._right_rows(state, left, state.register(right), frontiers, result)
-            step = _Step(self, of_right, state.register(left), frontiers, first_rid, right.num_rows > 0, result)
-            try:
-                step.run()
-            finally:
-                step.close()
+        with StepTables(state.connection) as tables:
+            of_right = self._right_rows(state, tables, left, state.register(right), frontiers, result)
+            _Step(self, of_right, state.register(left), frontiers, first_rid, right.num_rows > 0, result).run()
         return result
 
     def _right_rows(
-        self, state: StateView, left: pa.Table, right_new: str, frontiers: StepFrontiers, result: StepResult
+        self,
+        state: StateView,
+        tables: StepTables,
+        left: pa.Table,
+        right_new: str,
+        frontiers: StepFrontiers,
+        result: StepResult,
     ) -> AsofStep:
         """Return the step of the right side."""
         is_forward = self.match.direction is Direction.FORWARD
         low = frontiers.before if is_forward else NEVER
         if self.match.direction is Direction.CURRENT:
-            return AsofStep(self.match, state, right_new, frontiers.inputs[Side.RIGHT.index], low)
+            return AsofStep(self.match, state, tables, right_new, frontiers.inputs[Side.RIGHT.index], low)
         floor, high = right_bounds(self.match, state, left, frontiers.after, result)
-        return AsofStep(self.match, state, right_new, floor, low, high)
+        return AsofStep(self.match, state, tables, right_new, floor, low, high)
 
 
 @dataclass(slots=True)
@@ -142,19 +145,15 @@ class _Step:
         """Whether a change of the right side revises results."""
         return self.match.direction is not Direction.CURRENT or self.match.times.corrected != 0
 
-    def close(self) -> None:
-        for name in ("left_new", "left_retractions", "retracted", "known", "difference", "lasting"):
-            self.step.execute(f"DROP TABLE IF EXISTS {name}")
-
     def run(self) -> None:
-        execute = self.step.execute
-        execute(f"CREATE TEMP TABLE left_new AS SELECT * FROM {self.arriving} WHERE {quote(WEIGHT)} > 0")
-        execute(f"CREATE TEMP TABLE left_retractions AS SELECT * FROM {self.arriving} WHERE {quote(WEIGHT)} < 0")
-        execute(f"CREATE TEMP TABLE retracted AS {self.retracted()}")
-        execute(f"CREATE TEMP TABLE waiting AS {self.columns('left_new')} UNION ALL {self.affected()}")
+        make = self.step.tables.make
+        make("left_new", f"SELECT * FROM {self.arriving} WHERE {quote(WEIGHT)} > 0")
+        make("left_retractions", f"SELECT * FROM {self.arriving} WHERE {quote(WEIGHT)} < 0")
+        make("retracted", self.retracted())
+        make("waiting", f"{self.columns('left_new')} UNION ALL {self.affected()}")
         self.step.find_candidates()
-        execute(f"CREATE TEMP TABLE known AS {self.known()}")
-        execute(f"CREATE TEMP TABLE difference AS {self.difference()}")
+        make("known", self.known())
+        make("difference", self.difference())
         self.result.changes = self.step.state.query(f"{self.changes()} UNION ALL {self.untimed_retractions()}")
         self.keep_left()
         self.step.keep_right(self.result)
@@ -342,7 +341,7 @@ class _Step:
         picked += [new[_PICKED]] if _PICKED in new else []
         if picked:
             rows = self.not_final(rows, picked, self.frontiers.after)
-        self.step.execute(f"CREATE TEMP TABLE lasting AS {rows}")
+        self.step.tables.make("lasting", rows)
         of_lasting = f"WHERE {quote(RID)} IN (SELECT {quote(RID)} FROM lasting)"
         for relation in new:
             del self.result.store[relation]

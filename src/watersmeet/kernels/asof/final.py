@@ -38,8 +38,9 @@ from watersmeet.columns import RID, TIME
 from watersmeet.kernels.api import FOREVER, NEVER, Side, StateView, StepFrontiers, StepResult, quote
 from watersmeet.kernels.asof.left_rows import arriving, homes_of_versions, right_bounds
 from watersmeet.kernels.asof.match import AsofMatch, Direction
-from watersmeet.kernels.asof.step import AsofStep, step_tables
+from watersmeet.kernels.asof.step import AsofStep
 from watersmeet.kernels.homes import ByKey, Homes
+from watersmeet.kernels.step_tables import StepTables
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +70,10 @@ class AsofJoin:
         result = StepResult()
         left = arriving(self.match, state, inputs, frontiers, first_rid, result)
         floor, high = right_bounds(self.match, state, left, frontiers.after, result)
-        with step_tables(state):
+        with StepTables(state.connection) as tables:
             is_forward = self.match.direction is Direction.FORWARD
             low = frontiers.before if is_forward else NEVER
-            step = AsofStep(self.match, state, state.register(inputs[Side.RIGHT.index]), floor, low, high)
+            step = AsofStep(self.match, state, tables, state.register(inputs[Side.RIGHT.index]), floor, low, high)
             _Step(step, state.register(left), frontiers).run(result)
         return result
 
@@ -90,7 +91,7 @@ class _Step:
         self.low_left = emitted if self.is_backward else NEVER
 
     def run(self, result: StepResult) -> None:
-        self.step.execute(f"CREATE TEMP TABLE waiting AS {self._waiting()}")
+        self.step.tables.make("waiting", self._waiting())
         self.step.find_candidates()
         result.changes = self.step.state.query(f"{self.step.results_sql()} AND {self._is_final()}")
         self._keep_left(result)

@@ -30,14 +30,14 @@ A key is complete if it covers all columns that identify an entity.  A step sett
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from watersmeet.columns import RID, TIME
 from watersmeet.kernels.api import FOREVER, NEVER, Side, StateView, StepResult, quote
 from watersmeet.kernels.asof.match import AsofMatch, Direction
+from watersmeet.kernels.step_tables import StepTables
 
 #: Minimum number of unsettled rows below the floor for a step to settle.
 MIN_SETTLED = 50_000
@@ -46,16 +46,6 @@ STORED_PER_LOOKUP = 100
 #: Minimum stored rows per waiting row for a filter by the keys of waiting rows.
 STORED_PER_FILTER = 4
 _GONE, _UNTIL = "$gone", "$until"
-
-
-@contextmanager
-def step_tables(state: StateView) -> Iterator[None]:
-    """Drop the step's tables at the end."""
-    try:
-        yield
-    finally:
-        for name in ("waiting", "candidates", "tied"):
-            state.connection.execute(f"DROP TABLE IF EXISTS {name}")
 
 
 @dataclass(frozen=True)
@@ -69,6 +59,7 @@ class AsofStep:
 
     match: AsofMatch
     state: StateView
+    tables: StepTables
     right_new: str
     floor: int
     low_right: int = NEVER
@@ -96,7 +87,7 @@ class AsofStep:
         if self.match.direction is Direction.BACKWARD:
             settled = f" OR {quote(TIME)} < {self.floor}" if self.settles else ""
             where.append(f"({quote(TIME)} <= (SELECT max({quote(TIME)}) FROM waiting){settled})")
-        ((waiting,),) = self.rows("SELECT count(*) FROM waiting")
+        waiting = self.tables.count("waiting")
         stored = self.count_until("right") + self.count_until("settled")
         may_skip_rows = not self.settles
         find = self._index_lookup() if may_skip_rows and 0 < waiting * STORED_PER_LOOKUP < stored else None
@@ -107,9 +98,7 @@ class AsofStep:
         if self.match.direction is Direction.BACKWARD and not self.match.key_is_complete:
             by = ", ".join(quote(name) for name in self.match.versions.by)
             until = f"lead({quote(TIME)}) OVER (PARTITION BY {by} ORDER BY {quote(TIME)})"
-            self.execute(
-                f"CREATE OR REPLACE TEMP TABLE candidates AS SELECT *, {until} AS {quote(_UNTIL)} FROM candidates"
-            )
+            self.tables.remake("candidates", f"SELECT *, {until} AS {quote(_UNTIL)} FROM candidates")
 
     def joined(self) -> str:
         """Return a FROM clause: each waiting row as ``l`` and a candidate as ``r``, tested by ``matches``.
@@ -244,21 +233,17 @@ class AsofStep:
         versions = self.match.versions
         moment = [quote(name) for name in (*versions.by, TIME)]
         gone = "" if versions.weight is None else f", {quote(versions.weight)} < 0 AS {quote(_GONE)}"
-        self.execute(f"CREATE TEMP TABLE candidates AS SELECT *{gone} FROM ({rows})")
-        self.execute(
-            f"CREATE TEMP TABLE tied AS SELECT {', '.join(moment)} FROM candidates GROUP BY ALL HAVING count(*) > 1"
-        )
-        ((ties,),) = self.rows("SELECT count(*) FROM tied")
+        self.tables.make("candidates", f"SELECT *{gone} FROM ({rows})")
+        self.tables.make("tied", f"SELECT {', '.join(moment)} FROM candidates GROUP BY ALL HAVING count(*) > 1")
+        ties = self.tables.count("tied")
         valid_only = "" if versions.weight is None or versions.ends else f" WHERE NOT {quote(_GONE)}"
         if not ties and valid_only:
-            self.execute(f"DELETE FROM candidates WHERE {quote(_GONE)}")
+            self.state.connection.execute(f"DELETE FROM candidates WHERE {quote(_GONE)}")
         elif ties:
             same = " AND ".join(f"r.{name} IS NOT DISTINCT FROM t.{name}" for name in moment)
             alone = f"SELECT * FROM (SELECT * FROM candidates AS r ANTI JOIN tied AS t ON {same}){valid_only}"
             sharing = f"(SELECT * FROM candidates AS r SEMI JOIN tied AS t ON {same})"
-            self.execute(
-                f"CREATE OR REPLACE TEMP TABLE candidates AS {alone} UNION ALL {self._last_of_moments(sharing)}"
-            )
+            self.tables.remake("candidates", f"{alone} UNION ALL {self._last_of_moments(sharing)}")
 
     def _last_of_moments(self, rows: str) -> str:
         """Return SQL for the rows that decide among ``rows``, each of which ties with another."""
@@ -313,10 +298,6 @@ class AsofStep:
         return 0 if scan is None else int(self.rows(f"SELECT count(*) FROM {scan}")[0][0])
 
     # -- SQL -------------------------------------------------------------------------------------------------------
-
-    def execute(self, sql: str) -> None:
-        """Execute a statement."""
-        self.state.connection.execute(sql)
 
     def rows(self, sql: str) -> list[tuple[int, ...]]:
         """Return the rows of a query that counts."""

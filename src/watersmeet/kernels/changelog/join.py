@@ -39,6 +39,7 @@ from watersmeet.kernels.changelog.sides import Change, SideStep
 from watersmeet.kernels.changelog.stored_rows import COUNT, StoredRows
 from watersmeet.kernels.homes import ByKey, Home, Homes, WithRow
 from watersmeet.kernels.match import WindowMatch, time_range
+from watersmeet.kernels.step_tables import StepTables
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +77,8 @@ class ChangelogJoin:
         self, state: StateView, inputs: Mapping[int, pa.Table], frontiers: StepFrontiers, first_rid: int
     ) -> StepResult:
         """Apply new rows and retractions."""
-        step = _Step(self, state, frontiers)
-        try:
-            return step.run(inputs, first_rid)
-        finally:
-            step.close()
+        with StepTables(state.connection) as tables:
+            return _Step(self, state, tables, frontiers).run(inputs, first_rid)
 
 
 @dataclass(slots=True)
@@ -89,12 +87,15 @@ class _Step:
 
     kernel: ChangelogJoin
     state: StateView
+    tables: StepTables
     frontiers: StepFrontiers
     result: StepResult = field(default_factory=StepResult)
     sides: dict[Side, SideStep] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.sides = {side: SideStep(side, self.match, self.kernel.changes[side.index], self.state) for side in Side}
+        self.sides = {
+            side: SideStep(side, self.match, self.kernel.changes[side.index], self.state, self.tables) for side in Side
+        }
 
     @property
     def match(self) -> WindowMatch:
@@ -107,7 +108,7 @@ class _Step:
             self.result.counters.update(step.arrive(inputs[side.index], first, low, high))
         for step in self.sides.values():
             step.keep(low, high)
-        self.state.connection.execute(f"CREATE TEMP TABLE pairs AS {self.pairs()}")
+        self.tables.make("pairs", self.pairs())
         self.result.changes = self.state.query(self.changes())
         for side, step in self.sides.items():
             final_before = self.kernel.final_before(side, self.frontiers.after)
@@ -249,11 +250,6 @@ class _Step:
         """Return SQL for the ``$id`` of a row that passes and is not stored."""
         retracted = self.sides[Side.LEFT].change is Change.RETRACTED
         return self.id_of_sender(Side.LEFT) if retracted else self.id_alone(Side.LEFT)
-
-    def close(self) -> None:
-        for step in self.sides.values():
-            step.close()
-        self.state.connection.execute("DROP TABLE IF EXISTS pairs")
 
 
 def _rows(alias: str, kind: str) -> str:

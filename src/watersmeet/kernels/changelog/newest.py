@@ -26,6 +26,7 @@ import pyarrow as pa
 from watersmeet.columns import ID, RID, TIME
 from watersmeet.kernels.api import FOREVER, NEVER, quote
 from watersmeet.kernels.changelog.stored_rows import COUNT, StoredRows
+from watersmeet.kernels.step_tables import StepTables
 
 #: Whether a key's newest change is a row that holds; otherwise it is a tombstone.
 THERE = "$there"
@@ -73,7 +74,9 @@ class Newest:
         """The counter of deletes of unknown keys."""
         return f"ignored_deletes.{self.alias}"
 
-    def find(self, stored: StoredRows, changes: pa.Table, visible: Sequence[str], into: str) -> dict[str, int]:
+    def find(
+        self, stored: StoredRows, tables: StepTables, changes: pa.Table, visible: Sequence[str], into: str
+    ) -> dict[str, int]:
         """Make the table ``into`` of the changes that are the newest of their key; return counters.
 
             latest  = the latest of the arriving changes of each key
@@ -85,8 +88,7 @@ class Newest:
 
         ``changes`` have a ``$rid``.  The table ``{into}_current`` stays too.
         """
-        con = stored.state.connection
-        latest = self._find_latest(stored, stored.state.register(changes), f"{into}_latest")
+        latest = self._find_latest(stored, tables, stored.state.register(changes), f"{into}_latest")
         same_key = " AND ".join(f"a.{quote(name)} = s.{quote(name)}" for name in self.by)
         names = (RID, ID, TIME, THERE, *self.stored, *visible, *((COUNT,) if stored.counted else ()))
         has_key = f"EXISTS (SELECT 1 FROM {into}_latest AS a WHERE {same_key})"
@@ -95,42 +97,43 @@ class Newest:
             if current is None:
                 missing = f"NULL::VARCHAR AS {quote(ID)}, 0 AS {quote(COUNT)}"
                 current = f"(SELECT *, {missing} FROM {into}_latest WHERE FALSE)"
-            con.execute(f"CREATE TEMP TABLE {into}_current AS SELECT {columns} FROM {current}")
+            tables.make(f"{into}_current", f"SELECT {columns} FROM {current}")
         both_there = f"a.{quote(THERE)} AND s.{quote(THERE)}"
         same = " AND ".join([both_there, *(f"a.{quote(n)} IS NOT DISTINCT FROM s.{quote(n)}" for n in visible)])
         older = f"(s.{quote(TIME)}, s.{quote(self.sequence)}) < (a.{quote(TIME)}, a.{quote(self.sequence)})"
         old_count = f"s.{quote(COUNT)}" if stored.counted else "0"
-        con.execute(
-            f"CREATE TEMP TABLE {into} AS SELECT a.*, "
+        tables.make(
+            into,
+            "SELECT a.*, "
             f"s.{quote(RID)} AS {quote(OLD)}, {old_count} AS {quote(OLD_COUNT)}, "
             f"coalesce(s.{quote(THERE)}, FALSE) AS {quote(OLD_THERE)}, coalesce({same}, FALSE) AS {quote(SAME)}, "
             f"CASE WHEN {same} THEN s.{quote(ID)} ELSE CAST(a.{quote(RID)} AS VARCHAR) END AS {quote(ID)} "
             f"FROM {into}_latest AS a LEFT JOIN {into}_current AS s ON {same_key} "
-            f"WHERE s.{quote(RID)} IS NULL OR {older}"
+            f"WHERE s.{quote(RID)} IS NULL OR {older}",
         )
         counted = f"count(*), count(*) FILTER (NOT brings AND {quote(OLD)} IS NULL)"
-        ((newest, ignored),) = con.execute(f"SELECT {counted} FROM {into}").fetchall()
-        con.execute(f"DROP TABLE {into}_latest")
+        ((newest, ignored),) = stored.state.connection.execute(f"SELECT {counted} FROM {into}").fetchall()
+        tables.drop(f"{into}_latest")
         return {self.outdated: latest - newest, self.ignored_deletes: ignored}
 
-    def _find_latest(self, stored: StoredRows, arriving: str, into: str) -> int:
+    def _find_latest(self, stored: StoredRows, tables: StepTables, arriving: str, into: str) -> int:
         """Make the table ``into`` of the latest arriving change of each key; return how many there are.
 
         Places are compared only if several changes of a key share its latest time.
         """
-        con = stored.state.connection
         keys = ", ".join(map(quote, self.by))
         passes = f" AND coalesce({quote(self.passes)}, FALSE)" if self.passes else ""
         brings = f"{quote(self.weight)} > 0"
         same = " AND ".join(f"a.{quote(name)} = n.{quote(name)}" for name in self.by)
-        con.execute(
-            f"CREATE TEMP TABLE {into} AS "
+        tables.make(
+            into,
             f"SELECT a.*, {brings}{passes} AS {quote(THERE)}, n.brings FROM {arriving} AS a JOIN ("
             f"SELECT {keys}, max({quote(TIME)}) AS latest, bool_or({brings}) AS brings FROM {arriving} GROUP BY {keys}"
-            f") AS n ON {same} AND a.{quote(TIME)} = n.latest"
+            f") AS n ON {same} AND a.{quote(TIME)} = n.latest",
         )
-        ((rows, distinct),) = con.execute(f"SELECT count(*), count(DISTINCT ({keys})) FROM {into}").fetchall()
+        counted = f"SELECT count(*), count(DISTINCT ({keys})) FROM {into}"
+        ((rows, distinct),) = stored.state.connection.execute(counted).fetchall()
         if rows > distinct:
             last = f"SELECT arg_max({quote(RID)}, {quote(self.sequence)}) FROM {into} GROUP BY {keys}"
-            con.execute(f"CREATE OR REPLACE TEMP TABLE {into} AS SELECT * FROM {into} WHERE {quote(RID)} IN ({last})")
+            tables.remake(into, f"SELECT * FROM {into} WHERE {quote(RID)} IN ({last})")
         return int(distinct)

@@ -21,6 +21,7 @@ from watersmeet.kernels.api import Side, StateView, StepResult, quote
 from watersmeet.kernels.changelog.newest import OLD, OLD_COUNT, OLD_THERE, SAME, THERE, Newest, passed_tombstones
 from watersmeet.kernels.changelog.stored_rows import COUNT, StoredRows
 from watersmeet.kernels.match import WindowMatch, number_rows
+from watersmeet.kernels.step_tables import StepTables
 
 
 class Change(Enum):
@@ -40,6 +41,7 @@ class SideStep:
     match: WindowMatch
     change: Change | Newest
     state: StateView
+    tables: StepTables
     arriving: str = field(init=False)
     passing: str | None = field(default=None, init=False)
 
@@ -120,7 +122,7 @@ class SideStep:
     def _replace(self, newest: Newest, rows: pa.Table) -> dict[str, int]:
         """Find the newest row of each key: it is new, and the row that it replaces is gone."""
         winning = self._table("winning")
-        counts = newest.find(self.stored, rows, self.visible, winning)
+        counts = newest.find(self.stored, self.tables, rows, self.visible, winning)
         differs = f"NOT {quote(SAME)}"
         self._create("new", f"{self._select(f'{winning} AS s', '0')} WHERE {quote(THERE)} AND {differs}")
         went = f"SELECT {quote(OLD)} FROM {winning} WHERE {quote(OLD_THERE)} AND {differs}"
@@ -192,12 +194,6 @@ class SideStep:
         for relation in stored.relations:
             result.forget[relation] = final_before
 
-    def close(self) -> None:
-        """Drop the step's tables."""
-        con = self.state.connection
-        for kind in ("new", "gone", "kept", "winning", "winning_latest", "winning_current"):
-            con.execute(f"DROP TABLE IF EXISTS {self._table(kind)}")
-
     # -- SQL -------------------------------------------------------------------------------------------------------
 
     def _leaving(self, *, timed: bool = False) -> str:
@@ -221,4 +217,4 @@ class SideStep:
         return f"{self.alias}_{kind}"
 
     def _create(self, kind: str, sql: str) -> None:
-        self.state.connection.execute(f"CREATE TEMP TABLE {self._table(kind)} AS {sql}")
+        self.tables.make(self._table(kind), sql)

@@ -19,6 +19,8 @@ import pyarrow as pa
 
 from watersmeet.columns import RID
 from watersmeet.kernels.api import GONE, NEVER, StateView, StepResult, quote
+from watersmeet.kernels.homes import ByKey, Homes, WithRow
+from watersmeet.kernels.step_tables import StepTables
 
 #: The count of a row (its partners): stored with the row, with changes in a log.
 COUNT = "$n"
@@ -42,6 +44,12 @@ class StoredRows:
     def relations_of(relation: str) -> tuple[str, str, str]:
         """Return a relation, that with the ids of removed rows, and that with changes of counts."""
         return relation, f"{relation}{GONE}", f"{relation}_counts"
+
+    @classmethod
+    def homes_of(cls, relation: str) -> Homes:
+        """Return where the rows of a relation with the key of the first input belong, and the ids of removed rows."""
+        rows, gone, _ = cls.relations_of(relation)
+        return {rows: ByKey(0), gone: WithRow((rows,))}
 
     @property
     def gone(self) -> str:
@@ -81,13 +89,11 @@ class StoredRows:
         if stored is None:
             yield None
             return
-        con, found = self.state.connection, quote(f"{self.relation}_found")
-        try:
-            con.execute(f"CREATE TEMP TABLE {found} AS SELECT * FROM {stored} AS s WHERE {where}")
-            rids = self.state.query(f"SELECT {quote(RID)} FROM {found}")
-            yield self._without_removed(found, lambda log: self.state.rows_with_keys(log, [RID], rids))
-        finally:
-            con.execute(f"DROP TABLE IF EXISTS {found}")
+        found = f"{self.relation}_found"
+        with StepTables(self.state.connection) as tables:
+            tables.make(found, f"SELECT * FROM {stored} AS s WHERE {where}")
+            rids = self.state.query(f"SELECT {quote(RID)} FROM {quote(found)}")
+            yield self._without_removed(quote(found), lambda log: self.state.rows_with_keys(log, [RID], rids))
 
     def _without_removed(self, rows: str, read: Callable[[str], str | None]) -> str:
         """Return SQL for ``rows`` that still hold, with their counts.

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from watersmeet.kernels.api import NEVER, StateView, StepFrontiers, StepResult, shift
 from watersmeet.kernels.changelog.stored_rows import StoredRows
-from watersmeet.kernels.homes import ByKey, Home, Homes, WithRow
+from watersmeet.kernels.homes import ByKey, Homes
 from watersmeet.kernels.over.carried import Running
 from watersmeet.kernels.over.in_time_step import LAST, ROWS, RUNNING, run
 from watersmeet.kernels.over.kernel import Value
@@ -61,11 +61,7 @@ class OverInTime:
         """Rows have the columns of the keys; without keys there is one bucket."""
         if not self.keys:
             return None
-        found: dict[str, Home] = {ROWS: ByKey(0)}
-        for name in (LAST, RUNNING):
-            relation, gone, _ = StoredRows.relations_of(name)
-            found |= {relation: ByKey(0), gone: WithRow((relation,))}
-        return found
+        return {ROWS: ByKey(0), **StoredRows.homes_of(LAST), **StoredRows.homes_of(RUNNING)}
 
     def live_relations(self, frontier: int) -> dict[str, int]:
         """Return the rows that wait or that later frames reach back to, and the running values."""

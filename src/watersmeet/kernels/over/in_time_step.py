@@ -13,7 +13,6 @@ running   replaced, for the partitions of due rows: by what their running values
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -24,22 +23,21 @@ from watersmeet.kernels.api import FOREVER, NEVER, StateView, StepFrontiers, Ste
 from watersmeet.kernels.changelog.stored_rows import StoredRows
 from watersmeet.kernels.match import number_rows
 from watersmeet.kernels.over.carried import totals_of
+from watersmeet.kernels.sql import names_sql, same_values
+from watersmeet.kernels.step_tables import StepTables
 
 if TYPE_CHECKING:
     from watersmeet.kernels.over.in_time import OverInTime
 
 ROWS, LAST, RUNNING = "rows", "last", "running"
 _DUE = "$due"
-_TABLES = ("arrived", "due", "context", "framed", "so_far", "last_before")
 
 
 def run(kernel: OverInTime, state: StateView, rows: pa.Table, first_rid: int, frontiers: StepFrontiers) -> StepResult:
     """Apply new rows, and the frontier's advance."""
-    step = _Step(kernel, state, state.register(number_rows(rows, first_rid)), frontiers)
-    try:
-        return step.run()
-    finally:
-        step.close()
+    arriving = state.register(number_rows(rows, first_rid))
+    with StepTables(state.connection) as tables:
+        return _Step(kernel, state, tables, arriving, frontiers).run()
 
 
 @dataclass(slots=True)
@@ -48,6 +46,7 @@ class _Step:
 
     kernel: OverInTime
     state: StateView
+    tables: StepTables
     arriving: str
     frontiers: StepFrontiers
     result: StepResult = field(default_factory=StepResult)
@@ -61,7 +60,7 @@ class _Step:
         """What is stored of a row."""
         kernel = self.kernel
         order, arguments = (name for name, _, _ in kernel.order), (name for name, _ in kernel.arguments)
-        return _names((*self.keys, *order, *arguments, *self.kept, RID, TIME))
+        return names_sql((*self.keys, *order, *arguments, *self.kept, RID, TIME))
 
     @property
     def kept(self) -> tuple[str, ...]:
@@ -76,23 +75,23 @@ class _Step:
     def run(self) -> StepResult:
         kernel, before, after = self.kernel, self.frontiers.before, self.frontiers.after
         self.result.forget = {ROWS: self.low}
-        self.make("arrived", self.arrived())
+        self.tables.make("arrived", self.arrived())
         self.result.store[ROWS] = self.state.query(
             f"SELECT {self.columns} FROM arrived WHERE {quote(TIME)} >= {self.low}"
         )
         if before == after:
             return self.result
-        self.make("due", self.due())
-        if self.count("due") == 0:
+        self.tables.make("due", self.due())
+        if self.tables.count("due") == 0:
             return self.result
-        probes = self.state.query(f"SELECT DISTINCT {_names(self.keys) or '1 AS one'} FROM due")
+        probes = self.state.query(f"SELECT DISTINCT {names_sql(self.keys) or '1 AS one'} FROM due")
         touched = self.state.register(probes)
-        same = " AND ".join(f"p.{quote(key)} IS NOT DISTINCT FROM s.{quote(key)}" for key in self.keys) or "TRUE"
+        same = same_values("p", "s", self.keys)
         is_touched = f"EXISTS (SELECT 1 FROM {touched} AS p WHERE {same})"
         if kernel.rows_before:
             self.find(LAST, "last_before", probes, is_touched)
-        self.make("context", self.context(is_touched))
-        self.make("framed", self.framed())
+        self.tables.make("context", self.context(is_touched))
+        self.tables.make("framed", self.framed())
         if kernel.running:
             self.find(RUNNING, "so_far", probes, is_touched)
         self.result.changes = self.state.query(self.results())
@@ -124,7 +123,7 @@ class _Step:
     def find(self, relation: str, table: str, probes: pa.Table, where: str) -> None:
         """Make a table of the stored rows of a relation of touched partitions."""
         with StoredRows(self.state, relation).find(self.keys, probes, where, NEVER, FOREVER) as found:
-            self.make(table, f"SELECT * FROM {found}" if found is not None else self.empty(relation))
+            self.tables.make(table, f"SELECT * FROM {found}" if found is not None else self.empty(relation))
 
     def empty(self, relation: str) -> str:
         """Return SQL for no row of a relation."""
@@ -149,7 +148,7 @@ class _Step:
 
     @property
     def partition(self) -> str:
-        return f"PARTITION BY {_names(self.keys)} " if self.keys else ""
+        return f"PARTITION BY {names_sql(self.keys)} " if self.keys else ""
 
     def over(self, frame: str, *, tied: bool) -> str:
         """Return an OVER clause; with ``tied``, over rows in an order without ties."""
@@ -189,7 +188,7 @@ class _Step:
         """Return SQL for the due rows with running values."""
         if not self.kernel.running:
             return "SELECT * FROM framed"
-        same = " AND ".join(f"c.{quote(key)} IS NOT DISTINCT FROM f.{quote(key)}" for key in self.keys) or "TRUE"
+        same = same_values("c", "f", self.keys)
         now = [
             f"{sql} AS {quote(name)}"
             for each in self.kernel.running
@@ -229,28 +228,13 @@ class _Step:
         place = f"struct_pack({', '.join(f'o{number} := {quote(name)}' for number, name in enumerate(terms))})"
         items = [*map(quote, self.keys), *totals_of(self.kernel.running, place, order)]
         items += [f"max({quote(RID)}) AS {quote(RID)}", f"CAST(0 AS BIGINT) AS {quote(TIME)}"]
-        by = f" GROUP BY {_names(self.keys)}" if self.keys else ""
+        by = f" GROUP BY {names_sql(self.keys)}" if self.keys else ""
         return f"SELECT {', '.join(items)} FROM due{by}"
 
     def totals_now(self) -> str:
         """Return SQL for the running values of touched partitions, with all rows so far."""
-        same = " AND ".join(f"c.{quote(key)} IS NOT DISTINCT FROM f.{quote(key)}" for key in self.keys) or "TRUE"
+        same = same_values("c", "f", self.keys)
         items = [f"f.{quote(key)}" for key in self.keys]
         items += [f"{sql} AS {quote(name)}" for each in self.kernel.running for name, sql in each.kept_now()]
         items += [f"f.{quote(RID)}", f"f.{quote(TIME)}"]
         return f"SELECT {', '.join(items)} FROM ({self.totals()}) AS f LEFT JOIN so_far AS c ON {same}"
-
-    def make(self, name: str, sql: str) -> None:
-        self.state.connection.execute(f"CREATE TEMP TABLE {quote(name)} AS {sql}")
-
-    def count(self, rows: str) -> int:
-        ((found,),) = self.state.connection.execute(f"SELECT count(*) FROM {rows}").fetchall()
-        return int(found)
-
-    def close(self) -> None:
-        for name in _TABLES:
-            self.state.connection.execute(f"DROP TABLE IF EXISTS {quote(name)}")
-
-
-def _names(names: Sequence[str]) -> str:
-    return ", ".join(map(quote, names))

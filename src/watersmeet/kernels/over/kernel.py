@@ -9,7 +9,8 @@ NULLs      in the keys form one partition; in the order they are least
 Late rows  where partitions end: by the frontier; otherwise none
 Final      once a partition has ended: ``end <= F``.  Without an ``end``, never
 State      of append-only input with a limit, the first rows of each partition that has not ended: a row behind them
-           never comes forward.  Otherwise all its rows that hold
+           never comes forward.  Otherwise, and where values of the first rows take rows behind them, all its rows that
+           hold
 Cost       follows the rows of the partitions that a step touches
 
     row_number() <= 1, by v descending
@@ -27,7 +28,7 @@ import pyarrow as pa
 
 from watersmeet.kernels.api import NEVER, StateView, StepFrontiers, StepResult, shift
 from watersmeet.kernels.changelog.stored_rows import StoredRows
-from watersmeet.kernels.homes import ByKey, Homes, WithRow
+from watersmeet.kernels.homes import Homes
 from watersmeet.kernels.over.step import ROWS, run
 
 
@@ -51,8 +52,9 @@ class Over:
 
     ``arguments`` are (name, SQL over the input rows) of what the ``values`` read.  ``output`` are the input's columns
     in the results, (name, SQL); results have those of the values that are ``shown`` too.  ``limit`` is the most that
-    the value of a name may be; the first ``skipped`` are no results.  ``where`` filters the input rows.  With
-    ``changes``, rows carry ``$w`` and ``$id``.
+    the value of a name may be; the first ``skipped`` are no results.  With ``reads_behind``, values of
+    rows within it take rows behind it.  ``where`` filters the input rows.  With ``changes``, rows carry ``$w`` and
+    ``$id``.
     ``end`` is SQL over the keys: the time from which on no row of a partition comes.
     """
 
@@ -64,11 +66,17 @@ class Over:
     shown: tuple[str, ...] = ()
     limit: tuple[str, int] | None = None
     skipped: int = 0
+    reads_behind: bool = False
     where: str | None = None
     changes: bool = False
     end: str | None = None
     final: bool = False
     gives_ids: bool = False
+
+    @property
+    def keeps_first(self) -> bool:
+        """Whether the first rows of each partition are all that is kept of it."""
+        return self.limit is not None and not self.changes and not self.reads_behind
 
     @property
     def partition_width(self) -> int | None:
@@ -78,8 +86,7 @@ class Over:
     @property
     def homes(self) -> Homes | None:
         """Rows have the columns of the keys; without keys there is one bucket."""
-        rows, gone, _ = StoredRows.relations_of(ROWS)
-        return {rows: ByKey(0), gone: WithRow((rows,))} if self.keys else None
+        return StoredRows.homes_of(ROWS) if self.keys else None
 
     def live_relations(self, frontier: int) -> dict[str, int]:
         """Return the rows of partitions that have not ended."""

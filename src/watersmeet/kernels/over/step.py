@@ -3,7 +3,7 @@
 arrived   = input rows that pass ``where``, with keys, order and arguments computed
 before    = stored rows of the partitions that arrived rows are in
 after     = before, without those that arrived rows retract, + arrived rows
-            append-only, with a limit: those up to the limit alone
+            append-only, with a limit: those up to the limit alone, unless their values take rows behind it
 emit      - ``before`` with its values, those that are results, + the same of ``after``, without what is in both
           final: + rows with their values, those that are results, of all partitions with F before < end <= F
 store     + rows of ``after`` that were not stored, - rows of ``before`` that are not in ``after``
@@ -11,7 +11,6 @@ store     + rows of ``after`` that were not stored, - rows of ``before`` that ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -21,22 +20,21 @@ from watersmeet.columns import ID, RID, TIME, WEIGHT
 from watersmeet.kernels.api import FOREVER, NEVER, StateView, StepFrontiers, StepResult, quote, shift
 from watersmeet.kernels.changelog.stored_rows import StoredRows
 from watersmeet.kernels.match import number_rows
+from watersmeet.kernels.sql import names_sql, same_values
+from watersmeet.kernels.step_tables import StepTables
 
 if TYPE_CHECKING:
     from watersmeet.kernels.over.kernel import Over, Value
 
 ROWS = "rows"
-_TABLES = ("arrived", "before", "after")
 _MOST_NARROWED = 1_000_000  # DuckDB's max(x, n) takes no more
 
 
 def run(kernel: Over, state: StateView, rows: pa.Table, first_rid: int, frontiers: StepFrontiers) -> StepResult:
     """Apply new and retracted rows."""
-    step = _Step(kernel, state, state.register(number_rows(rows, first_rid)), frontiers)
-    try:
-        return step.run()
-    finally:
-        step.close()
+    arriving = state.register(number_rows(rows, first_rid))
+    with StepTables(state.connection) as tables:
+        return _Step(kernel, state, tables, arriving, frontiers).run()
 
 
 @dataclass(slots=True)
@@ -45,6 +43,7 @@ class _Step:
 
     kernel: Over
     state: StateView
+    tables: StepTables
     arriving: str
     frontiers: StepFrontiers
     result: StepResult = field(default_factory=StepResult)
@@ -67,7 +66,7 @@ class _Step:
         order = (name for name, _, _ in self.kernel.order)
         arguments = (name for name, _ in self.kernel.arguments)
         hidden = (RID, ID) if self.kernel.changes else (RID,)
-        return _names((*self.keys, *order, *arguments, *map(_kept, self.outputs), *hidden))
+        return names_sql((*self.keys, *order, *arguments, *map(_kept, self.outputs), *hidden))
 
     @property
     def low(self) -> int:
@@ -78,12 +77,12 @@ class _Step:
         ends = self.kernel.final and self.frontiers.before != self.frontiers.after
         if self.kernel.end is not None:
             self.result.forget = dict.fromkeys(self.stored.relations, self.low)
-        self.make("arrived", self.arrived())
-        is_new = self.count("arrived") > 0
+        self.tables.make("arrived", self.arrived())
+        is_new = self.tables.count("arrived") > 0
         if not is_new and not ends:
             return self.result
         self.find()
-        self.make("after", self.after())
+        self.tables.make("after", self.after())
         if self.kernel.final:
             self.result.changes = self.state.query(self.ended()) if ends else None
         else:
@@ -112,7 +111,7 @@ class _Step:
     def is_narrowed(self) -> bool:
         """Whether arrived rows can be left out: to DENSE_RANK the n-th row does not tell the n-th value."""
         kernel = self.kernel
-        if kernel.limit is None or kernel.changes or not kernel.order or kernel.limit[1] >= _MOST_NARROWED:
+        if kernel.limit is None or not kernel.keeps_first or not kernel.order or kernel.limit[1] >= _MOST_NARROWED:
             return False
         return kernel.limit[1] == 1 or not any("dense_rank" in value.call for value in kernel.values)
 
@@ -124,7 +123,7 @@ class _Step:
         assert self.kernel.limit is not None
         _, limit = self.kernel.limit
         name, _, descending = self.kernel.order[0]
-        value, by = quote(name), _names(self.keys)
+        value, by = quote(name), names_sql(self.keys)
         end, ahead = ("max", ">=") if descending else ("min", "<=")
         last = (
             f"{end}({value})"
@@ -132,7 +131,7 @@ class _Step:
             else f"CASE WHEN count({value}) >= {limit} THEN {end}({value}, {limit})[-1] END"
         )
         group = f" GROUP BY {by}" if by else ""
-        same = " AND ".join(f"t.{quote(key)} IS NOT DISTINCT FROM r.{quote(key)}" for key in self.keys) or "TRUE"
+        same = same_values("t", "r", self.keys)
         nulls = "" if descending else f" OR r.{value} IS NULL"  # in ascending order they are first
         kept = f"t.last IS NULL OR r.{value} {ahead} t.last{nulls}"
         ends = f"SELECT {by + ', ' if by else ''}{last} AS last FROM r{group}"
@@ -147,13 +146,13 @@ class _Step:
 
     def find(self) -> None:
         """Make the table of stored rows of the partitions that arrived rows are in."""
-        probes = self.state.query(f"SELECT DISTINCT {_names(self.keys) or '1 AS one'} FROM arrived")
+        probes = self.state.query(f"SELECT DISTINCT {names_sql(self.keys) or '1 AS one'} FROM arrived")
         touched = self.state.register(probes)
-        same = " AND ".join(f"p.{quote(name)} IS NOT DISTINCT FROM s.{quote(name)}" for name in self.keys)
-        where = f"EXISTS (SELECT 1 FROM {touched} AS p WHERE {same or 'TRUE'})"
+        same = same_values("p", "s", self.keys)
+        where = f"EXISTS (SELECT 1 FROM {touched} AS p WHERE {same})"
         with self.stored.find(self.keys, probes, where, self.low_stored, FOREVER) as found:
             rows = found or "(SELECT * FROM arrived WHERE FALSE)"
-            self.make("before", f"SELECT {self.columns}, {quote(TIME)} FROM {rows} AS s")
+            self.tables.make("before", f"SELECT {self.columns}, {quote(TIME)} FROM {rows} AS s")
 
     @property
     def low_stored(self) -> int:
@@ -165,7 +164,7 @@ class _Step:
         columns = f"{self.columns}, {quote(TIME)}"
         if not self.kernel.changes:
             rows = f"SELECT {columns} FROM before UNION ALL SELECT {columns} FROM arrived"
-            return rows if self.kernel.limit is None else f"SELECT {columns} FROM ({self.with_values(f'({rows})')})"
+            return f"SELECT {columns} FROM ({self.with_values(f'({rows})')})" if self.kernel.keeps_first else rows
         gone = f"SELECT {quote(ID)} FROM arrived WHERE {quote(WEIGHT)} < 0"
         return (
             f"SELECT {columns} FROM before WHERE {quote(ID)} IS NULL OR {quote(ID)} NOT IN ({gone}) "
@@ -193,7 +192,7 @@ class _Step:
         kept = (*(name for name, _ in self.kernel.arguments), *map(_kept, self.outputs))
         full = [*self.order, *(f"{quote(name)} NULLS FIRST" for name in kept), quote(RID)]
         order = full if value.tied and self.order else self.order
-        by = f"PARTITION BY {_names(self.keys)} " if self.keys else ""
+        by = f"PARTITION BY {names_sql(self.keys)} " if self.keys else ""
         in_order = f"ORDER BY {', '.join(order)} " if order else ""
         return value.call.format(over=f"OVER ({by}{in_order}{value.frame})", order=", ".join(full))
 
@@ -222,7 +221,7 @@ class _Step:
         same = (RID, *self.kernel.shown)
         parts = []
         for rows, others, weight in (("was", "now", -1), ("now", "was", 1)):
-            equal = " AND ".join(f"o.{quote(name)} IS NOT DISTINCT FROM r.{quote(name)}" for name in same)
+            equal = same_values("o", "r", same)
             only = f"(SELECT * FROM {rows} AS r WHERE NOT EXISTS (SELECT 1 FROM {others} AS o WHERE {equal}))"
             parts.append(self.emitted(only, weight))
         was, now = self.results("before"), self.results("after")
@@ -250,22 +249,7 @@ class _Step:
         self.result.store[self.stored.gone] = self.state.query(gone + lasting)
         self.stored.rewrite_if_due(self.result, f"s.{time} >= {self.low}")
 
-    def make(self, name: str, sql: str) -> None:
-        self.state.connection.execute(f"CREATE TEMP TABLE {name} AS {sql}")
-
-    def count(self, rows: str) -> int:
-        ((found,),) = self.state.connection.execute(f"SELECT count(*) FROM {rows}").fetchall()
-        return int(found)
-
-    def close(self) -> None:
-        for name in _TABLES:
-            self.state.connection.execute(f"DROP TABLE IF EXISTS {name}")
-
 
 def _kept(name: str) -> str:
     """Return the name under which a result column is stored: another column may have its own."""
     return f"={name}"
-
-
-def _names(names: Sequence[str]) -> str:
-    return ", ".join(map(quote, names))

@@ -121,6 +121,15 @@ class OverCall:
     position: Position | None = field(compare=False)
     offset: int = 0
 
+    def reads_after(self, *, peers: bool) -> bool:
+        """Whether the value takes rows after its own; with ``peers``, also if only those of the same place."""
+        if self.function == "lead":
+            return True
+        if self.function in ("row_number", "rank", "dense_rank", "lag"):
+            return False
+        by_rows, end = (False, 0) if self.frame is None else (self.frame.by_rows, self.frame.end)
+        return end is None or end > 0 or (peers and end == 0 and not by_rows)
+
 
 @dataclass(frozen=True, slots=True)
 class Over:
@@ -136,6 +145,15 @@ class Over:
     limit: int | None
     conditions: tuple[exp.Expr, ...]
     skipped: int = 0
+
+    @property
+    def reads_behind(self) -> bool:
+        """Whether a value of a row within the limit may take rows behind it.
+
+        ROW_NUMBER may set the limit between rows of one place.
+        """
+        between = self.limit is not None and self.calls[0].function == "row_number"
+        return self.limit is not None and any(call.reads_after(peers=between) for call in self.calls[1:])
 
 
 @dataclass(frozen=True, slots=True)

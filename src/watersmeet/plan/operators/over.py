@@ -69,8 +69,7 @@ class OverOperator(PhysicalOperator):
             yield f"  computes {call.text}"
         for condition in over.conditions:
             yield f"  filter before: {plain_sql(condition)}"
-        all_kept = over.limit is None or self.kernel.changes
-        kept = "all rows not retracted" if all_kept else "the first rows of each partition"
+        kept = "the first rows of each partition" if self.kernel.keeps_first else "all rows not retracted"
         yield f"  state: {kept}; kept until {self._until()}"
         if not self.kernel.final:
             causes = [] if over.limit is None else ["it is displaced"]
@@ -139,6 +138,7 @@ def plan_over(query: LogicalQuery, mode: EmitMode, rows: AggregateRows, needed: 
         output=output,
         shown=tuple(call.name for call in over.calls if call.shown),
         limit=None if over.limit is None else (over.calls[0].name, over.limit),
+        reads_behind=over.reads_behind,
         where=rows.conditions(over.conditions),
         skipped=over.skipped,
         end=None if closing is None else end_sql(closing),
