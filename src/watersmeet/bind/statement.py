@@ -10,6 +10,7 @@ from sqlglot import exp
 from watersmeet.bind.aggregate_functions import is_aggregated
 from watersmeet.bind.aggregates import bind_aggregates
 from watersmeet.bind.conditions import bind_condition
+from watersmeet.bind.generators import has_generators, refuse_aggregated
 from watersmeet.bind.grouping_sets import Groupings, has_sets, of_set, refuse_endless, with_sets
 from watersmeet.bind.inputs import Inputs, Streams
 from watersmeet.bind.limit import bind_limit
@@ -100,6 +101,8 @@ class Statement:
             return distinct(self.over([self.query(plain, ctes, inner=True)], node, inner=inner))
         if (below := self._whole_from(node, ctes)) is not None:
             return self._merged(node, ctes, below, inner=inner)
+        if is_aggregated(node) or has_window_functions(node):
+            refuse_aggregated(node)
         if is_aggregated(node) and has_window_functions(node):
             raise UnsupportedError(
                 "window functions over aggregates need a subquery for the aggregates",
@@ -186,6 +189,10 @@ class Statement:
             inner=inner,
         )
 
+    def below(self, binder: SelectBinder, node: exp.Expr, bound: Bound) -> LogicalQuery:
+        """The query of a bound select whose results another reads."""
+        return finished(self._logical(node, binder, bound, None, inner=True))
+
     def text(self, node: exp.Expr, *, inner: bool) -> QueryText:
         """The text of a query in the statement, for errors."""
         query = self._query
@@ -201,6 +208,8 @@ class Statement:
         """The query below that is all of FROM, its alias, and its scope, if this select only filters and names."""
         start = select.args.get("from_")
         if start is None or select.args.get("joins") or select.args.get("order") or not is_inlined(select):
+            return None
+        if has_generators(select):
             return None
         where = select.args.get("where")
         parts = [*select.expressions, *([where] if where is not None else [])]
