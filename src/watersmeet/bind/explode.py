@@ -18,6 +18,7 @@ from watersmeet.bind.generators import IN_SELECT, Generator
 from watersmeet.bind.inputs import Exploded, Inputs
 from watersmeet.bind.nested_joins import repeated
 from watersmeet.bind.scope import Relation, Scope
+from watersmeet.columns import TP_DELTA
 from watersmeet.errors import BindError, UnsupportedError
 from watersmeet.expressions.explodes import element_type, fields_of
 from watersmeet.expressions.positions import position_of
@@ -208,7 +209,7 @@ def conditions_on(join: exp.Join, scope: Scope) -> list[exp.Expr]:
 # -- what stands before a generator, as a query ------------------------------------------------------------------------
 
 
-def outputs_of(scope: Scope, names: Inputs) -> tuple[list[OutputColumn], list[tuple[dict[str, exp.Expr], str, str]]]:
+def outputs_of(scope: Scope) -> tuple[list[OutputColumn], list[tuple[dict[str, exp.Expr], str, str]]]:
     """The columns in scope as those of a query, and where each belongs: columns of a relation, its name, its output."""
     outputs: list[OutputColumn] = []
     places: list[tuple[dict[str, exp.Expr], str, str]] = []
@@ -216,7 +217,7 @@ def outputs_of(scope: Scope, names: Inputs) -> tuple[list[OutputColumn], list[tu
     for relation in scope.relations:
         for columns in (relation.columns, relation.hidden):
             for name, expression in columns.items():
-                if certain_type(expression, names.columns) is None:
+                if name.lower() == TP_DELTA:  # results have their own
                     continue
                 unique = name if name.lower() not in taken else f"{relation.alias}_{name}"
                 while unique.lower() in taken:

@@ -208,7 +208,7 @@ class SelectBinder:
                 hint="write (SELECT …, item FROM … LATERAL VIEW explode(items) t AS item) in its place",
                 position=position_of(generator.call),
             )
-        outputs, places = outputs_of(scope, self.names)
+        outputs, places = outputs_of(scope)
         query = self.statement.below(self, generator.call, Bound(node, scope, outputs, []))
         self.names = Inputs(self.statement.streams, self.statement.aliases)
         leaf, relation = self.statement.add_results([query], scope.relations[0].alias, generator.call, self.names)
