@@ -1,9 +1,9 @@
 """Runs Nexmark: Watersmeet, Flink and Spark one after the other, each in its own process, over the same events.
 
 First all engines run all queries over a few events, and their results are compared with DuckDB's.  Then each query is
-measured.  Watersmeet and Spark read a file of each stream in a batch, and batches at the start and the end do not
-count; Flink runs each query twice in one JVM, and the first run does not count.  Rates count all events, also those of
-streams that a query does not read.
+measured.  Each engine runs it twice in one JVM, and the first run does not count.  Watersmeet and Spark read a file of
+each stream in a batch, and batches at the start and the end do not count either.  Rates count all events, also those
+of streams that a query does not read.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CHECKED = Events(10_000, disordered=True, rate=250)
 _CHECKED_FILES = 5
 EVENTS = 4_000_000
 BATCHES = 20
-#: Batches at the start that start workers, compile and fill the state, and those at the end.
+#: Batches at the start that fill the state, and those at the end.
 _WARM_UP, _LAST = 3, 1
 _LEAST_BATCHES = _WARM_UP + _LAST + 2
 _FLINK_JARS = ("org.apache.flink:flink-sql-parquet:2.3.0",)

@@ -24,7 +24,8 @@ _WORDS = (
     "LATERAL VIEW", "TABLESAMPLE", "USING", "(", ")", ",", ".", "*", "=", "WITH", "CREATE", "TABLE", "END", "BEGIN",
     "CASE", "WHEN", "ROLLUP", "QUALIFY", "x -> x + 1", "STRUCT(1 AS a)", "COLLATE UTF8_LCASE", "CAST(NULL AS",
     "TRUE", "DATE '2026-13-45'", "TIMESTAMP 'x'", "INTERVAL '1' CENTURY", "INTERVAL '1 x'", "INTERVAL", "X'0G'",
-    "r'\\'", "VALUES (1)", "FOR SYSTEM_TIME AS OF", "IN ()",
+    "UNNEST(a) AS t(x)", "explode(", "LATERAL", "WITH ORDINALITY", "ON TRUE", "r'\\'",
+    "VALUES (1)", "FOR SYSTEM_TIME AS OF", "IN ()",
 )  # fmt: skip
 _DEPTHS = (5, 20, 60, 200, 1_000)
 

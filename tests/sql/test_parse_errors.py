@@ -578,12 +578,30 @@ CASES: dict[str, tuple[str, str]] = {
             "hint: leave it out; to ignore case, compare lower(…) of both sides"
         ),
     ),
-    "lateral view": (
-        "SELECT a FROM t LATERAL VIEW explode(x) y AS z",
+    "unnest with offset": (
+        "SELECT a FROM t, UNNEST(x) AS y WITH OFFSET AS n",
         (
-            "LATERAL VIEW is not supported (line 1, column 30)\n"
-            "1 | SELECT a FROM t LATERAL VIEW explode(x) y AS z\n"
-            "  |                              ^^^^^^^"
+            "WITH OFFSET is not supported (line 1, column 33)\n"
+            "1 | SELECT a FROM t, UNNEST(x) AS y WITH OFFSET AS n\n"
+            "  |                                 ^^^^\n"
+            "hint: WITH ORDINALITY counts elements, from 1"
+        ),
+    ),
+    "cross apply": (
+        "SELECT a FROM t CROSS APPLY explode(x) AS y",
+        (
+            "APPLY is not supported (line 1, column 17)\n"
+            "1 | SELECT a FROM t CROSS APPLY explode(x) AS y\n"
+            "  |                 ^^^^^"
+        ),
+    ),
+    "unnest without a condition": (
+        "SELECT a FROM t LEFT JOIN UNNEST(x) AS y",
+        (
+            "found the end of the statement, expected ON or USING after the second stream of a JOIN "
+            "(line 1, column 41)\n"
+            "1 | SELECT a FROM t LEFT JOIN UNNEST(x) AS y\n"
+            "  |                                         ^"
         ),
     ),
     "asof without match condition": (
@@ -756,7 +774,8 @@ UNSUPPORTED = {
     "hint in a subquery",
     "collation in a condition",
     "collation of a column",
-    "lateral view",
+    "unnest with offset",
+    "cross apply",
     "qualify",
     "natural join",
     "parameter",

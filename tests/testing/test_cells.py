@@ -19,6 +19,7 @@ from watersmeet.testing.cells import (
     parse_row,
     split_cells,
 )
+from watersmeet.testing.nested_cells import Entries
 
 
 def at(*parts: int) -> datetime:
@@ -54,6 +55,17 @@ def at(*parts: int) -> datetime:
         ("[ ]", "array<string>", []),
         ("['a, b', c]", "ARRAY<STRING>", ["a, b", "c"]),
         ("['[1]']", "ARRAY<ARRAY<INT>>", [[1]]),
+        ("[[1, NULL], [], NULL]", "ARRAY<ARRAY<INT>>", [[1, None], [], None]),
+        ("(a, 2)", "STRUCT<name: STRING, n: INT>", {"name": "a", "n": 2}),
+        ("('a, (b', NULL)", "struct<name:string,n:int>", {"name": "a, (b", "n": None}),
+        ("('it''s', 1)", "STRUCT<name: STRING, n: INT>", {"name": "it's", "n": 1}),
+        ("{a: 1, 'b:': NULL}", "MAP<STRING, INT>", Entries([("a", 1), ("b:", None)])),
+        (
+            "[(a, {x: [1]})]",
+            "ARRAY<STRUCT<s: STRING, m: MAP<STRING, ARRAY<INT>>>>",
+            [{"s": "a", "m": Entries([("x", [1])])}],
+        ),
+        ("{}", "MAP<STRING, INT>", Entries()),
     ],
 )
 def test_values(cell: str | None, type_name: str, value: Value) -> None:
@@ -90,14 +102,32 @@ def test_cells_that_do_not_fit(cell: str, type_name: str, reason: str) -> None:
 
 
 def test_types_without_cells() -> None:
-    with pytest.raises(NotationError, match="cells of type MAP<INT, INT> cannot be written"):
-        parse_cell("1", "MAP<INT, INT>")
+    with pytest.raises(NotationError, match="cells of type VARIANT cannot be written"):
+        parse_cell("1", "VARIANT")
 
 
 def test_an_array_stands_in_brackets() -> None:
     with pytest.raises(NotationError, match="'1' is not an array") as caught:
         parse_cell("1", "ARRAY<INT>")
     assert "'[1, 2]'" in str(caught.value)
+
+
+def test_a_struct_has_all_of_its_fields() -> None:
+    with pytest.raises(NotationError, match="has 1 fields, STRUCT<a: INT, b: INT> 2"):
+        parse_cell("(1)", "STRUCT<a: INT, b: INT>")
+
+
+@pytest.mark.parametrize(
+    ("cell", "type_name"),
+    [
+        ("'(a, 2)'", "STRUCT<name: STRING, n: INT>"),
+        ("'[(''a, b'', {x: NULL})]'", "ARRAY<STRUCT<s: STRING, m: MAP<STRING, INT>>>"),
+        ("'{a: [1, 2], b: []}'", "MAP<STRING, ARRAY<INT>>"),
+    ],
+)
+def test_nested_values_are_written_as_they_are_read(cell: str, type_name: str) -> None:
+    (text,) = split_cells(cell)
+    assert format_value(parse_cell(text, type_name)) == cell
 
 
 def test_rows() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from sqlglot import exp
@@ -12,12 +12,26 @@ from watersmeet.bind.scope import Relation
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import TP_DELTA
 from watersmeet.errors import CatalogError, Position, did_you_mean
+from watersmeet.expressions.explodes import Explode, element_type, fields_of
 from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.windows import Window, WindowBound
 from watersmeet.plan.logical.tree import Input, InputColumn, Leaf, Results, window_column
 
 Streams = Mapping[str, StreamDef]
 _Added: TypeAlias = tuple[Leaf, Relation]
+
+
+#: What follows the alias in the hidden columns of an exploded array; no field has such a name.
+POSITION, ELEMENT = "$position", "$element"
+
+
+@dataclass(frozen=True, slots=True)
+class Exploded:
+    """The columns of an array's elements: their positions from 0, the elements, and their fields."""
+
+    position: exp.Expr
+    element: exp.Expr
+    fields: Mapping[str, exp.Expr]
 
 
 #: How many inputs there are, the names of their columns, and the aliases of the statement.
@@ -63,6 +77,37 @@ class Inputs:
         kind = input.time_type
         return leaf, {bound: self._column(input, window_column(number, bound), kind) for bound in WindowBound}
 
+    def add_explode(
+        self, leaf: Leaf, array: exp.Expr, kind: exp.DataType, name: str, text: str, *, outer: bool
+    ) -> tuple[Leaf, Exploded]:
+        """Give an input a row for each element of an array; return its leaf, and the columns of the elements.
+
+        ``name`` stands before the names of these.
+        """
+        input, element = leaf.input, element_type(kind)
+        assert element is not None
+        taken = {column for each in input.explodes for column in each.names}
+
+        def named(column: str) -> str:
+            found = f"${name}:{column}".replace(".", "_")  # Spark takes what follows a dot for a field
+            while found in taken:
+                found += "'"
+            taken.add(found)
+            return found
+
+        position, whole = named(POSITION), named(ELEMENT)
+        fields = [(named(field), field, type) for field, type in fields_of(element)]
+        by_field = tuple((column, field) for column, field, _ in fields)
+        explode = Explode(array, kind, outer, position, whole, by_field, text)
+        input = replace(input, explodes=(*input.explodes, explode))
+        leaf = replace(leaf, input=input)
+        self.replace(leaf)
+        return leaf, Exploded(
+            self._column(input, explode.position, exp.DataType.build("INT", dialect="spark")),
+            self._column(input, explode.element, element),
+            {field: self._column(input, column, type) for column, field, type in fields},
+        )
+
     def _added(self, input: Input, alias: str) -> _Added:
         self.inputs.append(input)
         stream = input.stream
@@ -102,4 +147,7 @@ class Inputs:
     def _column(self, input: Input, column: str, type: exp.DataType) -> exp.Expr:
         name = input.physical(column)
         self.columns[name] = InputColumn(name, input.index, column, type)
-        return exp.column(exp.to_identifier(name, quoted=True))
+        found = exp.column(exp.to_identifier(name, quoted=True))
+        if type.is_type(exp.DataType.Type.STRUCT):  # by which scope.py finds its fields
+            found.type = type
+        return found

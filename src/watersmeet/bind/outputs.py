@@ -12,7 +12,6 @@ from watersmeet.plan.logical.query import OutputColumn
 
 _REFUSED = {
     "windows": "WINDOW",
-    "laterals": "LATERAL VIEW",
     "pivots": "PIVOT",
     "sort": "SORT BY",
     "cluster": "CLUSTER BY",
@@ -64,7 +63,7 @@ def _starred(item: exp.Expr, scope: Scope) -> list[Relation]:
     if star.args.get("except_") or star.args.get("replace") or star.args.get("except"):
         raise UnsupportedError("* EXCEPT and * REPLACE are not supported", position=position_of(item))
     if not isinstance(item, exp.Column):
-        return scope.relations
+        return [relation for relation in scope.relations if not relation.is_apart]
     relation = scope.relation(item.table)
     if relation is None:
         raise BindError(f"there is no stream or alias {item.table} here", position=position_of(item))

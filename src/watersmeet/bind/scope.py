@@ -6,18 +6,26 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
+from watersmeet.bind.generators import refuse_generators
 from watersmeet.columns import TP_DELTA
 from watersmeet.errors import BindError, did_you_mean
+from watersmeet.expressions.explodes import fields_of
 from watersmeet.expressions.positions import position_of
 
 
 @dataclass(slots=True)
 class Relation:
-    """The columns of an alias; names are case-insensitive. A star does not expand to ``hidden`` columns."""
+    """The columns of an alias; names are case-insensitive. A star does not expand to ``hidden`` columns.
+
+    ``fields`` are those of columns that are structs, by column and field in lower case, where they are columns too.
+    What ``is_apart`` is found by its alias alone, which the text cannot name.
+    """
 
     alias: str
     columns: dict[str, exp.Expr]
     hidden: dict[str, exp.Expr] = field(default_factory=dict)
+    fields: dict[tuple[str, str], exp.Expr] = field(default_factory=dict)
+    is_apart: bool = False
 
     def find(self, name: str) -> exp.Expr | None:
         """Return the expression of a column; None if there is none of that name."""
@@ -59,7 +67,7 @@ class Scope:
                 hint=did_you_mean(name, [*relation.columns, *relation.hidden]),
                 position=position,
             )
-        known = [column for relation in self._all() for column in relation.columns]
+        known = [column for relation in self._all() if not relation.is_apart for column in relation.columns]
         raise BindError(f"there is no column {name} here", hint=did_you_mean(name, known), position=position)
 
     def has(self, column: exp.Column) -> bool:
@@ -69,13 +77,13 @@ class Scope:
     def _resolve(self, column: exp.Column) -> exp.Expr | None:
         if column.table:
             relation = self.relation(column.table)
-            found = relation.find(column.name) if relation else None
-            if relation is not None or self.outer is None:
+            found = relation.find(column.name) if relation and not column.db else None
+            if found is None:
+                found = self._field(column)
+            if found is not None or relation is not None or self.outer is None:
                 return found
         else:
-            hits = [
-                (relation.alias, hit) for relation in self.relations if (hit := relation.find(column.name)) is not None
-            ]
+            hits = self._hits(column.name)
             if len(hits) > 1 and column.name.lower() != TP_DELTA:  # the results of a join have one delta
                 raise BindError(
                     f"column {column.name} is ambiguous",
@@ -87,11 +95,49 @@ class Scope:
                 return hits[0][1]
         return self.outer._resolve(column) if self.outer is not None else None
 
+    def _hits(self, name: str) -> list[tuple[str, exp.Expr]]:
+        """The columns of a name, each with the alias of its relation."""
+        visible = (relation for relation in self.relations if not relation.is_apart)
+        return [(relation.alias, hit) for relation in visible if (hit := relation.find(name)) is not None]
+
+    def _field(self, column: exp.Column) -> exp.Expr | None:
+        """A field of a struct, as in ``item.price`` or ``t.item.price``; None where there is no such struct."""
+        names = [part.name for part in column.parts]
+        relation = self.relation(names[0]) if len(names) > 2 else None
+        if relation is not None:
+            alias, name, *fields = names
+            found = relation.find(name)
+        else:
+            name, *fields = names
+            hits = self._hits(name)
+            found = hits[0][1] if len(hits) == 1 else None
+            alias = hits[0][0] if found is not None else ""
+            relation = self.relation(alias)
+        for place, wanted in enumerate(fields):
+            known = dict(fields_of(found.type)) if found is not None and found.type is not None else {}
+            if found is None or not known:
+                return None
+            spelt = next((each for each in known if each.lower() == wanted.lower()), None)
+            if spelt is None:
+                raise BindError(
+                    f"{'.'.join(names[: len(names) - len(fields) + place])} has no field {wanted}",
+                    hint=did_you_mean(wanted, list(known)),
+                    position=position_of(column),
+                )
+            own = relation.fields.get((name.lower(), spelt.lower())) if relation is not None and place == 0 else None
+            if own is not None:
+                found = own
+            else:
+                found = exp.Dot(this=found.copy(), expression=exp.to_identifier(spelt, quoted=True))
+                found.type = known[spelt] if known[spelt].is_type(exp.DataType.Type.STRUCT) else None
+        return found
+
     def substitute(self, expression: exp.Expr) -> exp.Expr:
         """Return a copy of the expression with every column resolved.
 
-        Raises ``BindError`` for PROCTIME(): results must not depend on when a query runs.
+        Raises ``BindError`` for PROCTIME(): results must not depend on when a query runs; and for a generator.
         """
+        refuse_generators(expression)
         for call in expression.find_all(exp.Anonymous):
             if call.name.upper() == "PROCTIME":
                 raise BindError(
@@ -115,7 +161,7 @@ class Scope:
         return [*self.relations, *(self.outer._all() if self.outer else [])]
 
     def _aliases(self) -> list[str]:
-        return [relation.alias for relation in self._all()]
+        return [relation.alias for relation in self._all() if not relation.is_apart]
 
     def _relation_anywhere(self, alias: str) -> Relation | None:
         return self.relation(alias) or (self.outer._relation_anywhere(alias) if self.outer else None)

@@ -11,6 +11,22 @@ from sqlglot import exp
 from watersmeet.bind.aggregate_functions import is_aggregated
 from watersmeet.bind.conditions import bind_alternative, bind_condition, bind_membership, is_null
 from watersmeet.bind.correlated import correlated
+from watersmeet.bind.explode import (
+    add_relation,
+    bind_array,
+    conditions_on,
+    leaf_for,
+    now_of_results,
+    of_join,
+    outputs_of,
+    with_leaf,
+)
+from watersmeet.bind.generators import (
+    Generator,
+    generator_in_from,
+    refuse_joins_after_views,
+    with_generator_in_from,
+)
 from watersmeet.bind.inputs import Inputs
 from watersmeet.bind.join_kinds import join_kind
 from watersmeet.bind.joins import bind_join
@@ -51,8 +67,12 @@ def is_inlined(node: exp.Expr) -> bool:
     return not node.args.get("distinct") and not has_limit(node)
 
 
-class _NotInlinedError(Exception):
-    """The WHERE of a subquery tests the padded side of an outer join, so that it stands above that join."""
+class _NotInlinedError(UnsupportedError):
+    """A subquery is a query of its own, although it only joins.
+
+    Its WHERE tests the padded side of an outer join, so that it stands above that join; or the rows that it explodes
+    are results.
+    """
 
 
 @dataclass(slots=True)
@@ -75,6 +95,7 @@ class SelectBinder:
     def select(self, select: exp.Select, outer: Scope | None, ctes: Ctes, *, nested: bool = False) -> Bound:
         """Resolve a select and everything in it; the conditions of a nested one become part of its tree."""
         refuse_clauses(select)
+        select = with_generator_in_from(select)
         ctes = {**ctes, **ctes_of(select)}
         scope = Scope(outer=outer)
         return self.above(select, self._from(select, scope, ctes), scope, ctes, nested=nested)
@@ -87,7 +108,7 @@ class SelectBinder:
         conditions = [_any(bind_condition(each, scope) for each in term.conditions) for term in terms if not term.test]
         if nested:
             if not all(goes_down(node, each, self.names.columns) for each in conditions if not reads_delta(each)):
-                raise _NotInlinedError
+                raise _NotInlinedError("the condition stands above a join")
             node, conditions = _with_where(node, conditions), []
         for term in terms:
             if term.test is not None:
@@ -140,13 +161,59 @@ class SelectBinder:
         start = select.args.get("from_") or select.args.get("from")
         if start is None:
             raise UnsupportedError("a query needs FROM and a stream", position=position_of(select))
-        return self._joined(self._relation(start.this, scope, ctes), select, scope, ctes)
+        if (first := generator_in_from(start.this)) is not None:
+            raise UnsupportedError(
+                f"{first.text} makes rows of a stream's rows, and no stream stands before it",
+                hint=f"write FROM a stream, {first.text}; to test the elements of an array, WHERE"
+                " exists(items, item -> …)",
+                position=position_of(start.this),
+            )
+        refuse_joins_after_views(select)
+        node = self._joined(self._relation(start.this, scope, ctes), select, scope, ctes)
+        for view in select.args.get("laterals") or ():
+            generator = generator_in_from(view)
+            assert generator is not None
+            node = self._exploded(node, generator, scope)
+        return node
 
     def _joined(self, node: Node, owner: exp.Expr, scope: Scope, ctes: Ctes) -> Node:
         """Resolve the joins that follow a first relation: those of FROM, or of parentheses in it."""
         for join in owner.args.get("joins") or ():
-            node = self._join(node, join, scope, ctes)
+            if (generator := generator_in_from(join.this)) is not None:
+                node = self._exploded(node, of_join(join, generator), scope)
+                node = _with_where(node, conditions_on(join, scope))
+            else:
+                node = self._join(node, join, scope, ctes)
         return node
+
+    def _exploded(self, node: Node, generator: Generator, scope: Scope) -> Node:
+        """Resolve a generator over the tree before it, which gets a row for each element; it is in scope then."""
+        array, kind = bind_array(generator, scope, self.names)
+        leaf = leaf_for(array, node, self.names)
+        if leaf is None:
+            leaf = node = self._as_results(node, generator, scope)
+            array, kind = bind_array(generator, scope, self.names)
+        name = generator.alias or "explode"
+        leaf, found = self.names.add_explode(
+            leaf, array, kind, name.removeprefix("$"), generator.text, outer=generator.outer
+        )
+        add_relation(generator, kind, found, scope)
+        return with_leaf(node, leaf)
+
+    def _as_results(self, node: Node, generator: Generator, scope: Scope) -> Leaf:
+        """Make a query of its own of the tree so far, whose results are an input then."""
+        if len(node.inputs) < len(self.names.inputs):
+            raise _NotInlinedError(
+                f"{generator.text} is over rows that change, or that a join pads or picks; here this needs a subquery",
+                hint="write (SELECT …, item FROM … LATERAL VIEW explode(items) t AS item) in its place",
+                position=position_of(generator.call),
+            )
+        outputs, places = outputs_of(scope)
+        query = self.statement.below(self, generator.call, Bound(node, scope, outputs, []))
+        self.names = Inputs(self.statement.streams, self.statement.aliases)
+        leaf, relation = self.statement.add_results([query], scope.relations[0].alias, generator.call, self.names)
+        now_of_results(scope, places, relation)
+        return leaf
 
     def _join(self, left: Node, join: exp.Join, scope: Scope, ctes: Ctes) -> Join:
         kind, mirrored = join_kind(join)
@@ -249,6 +316,7 @@ class SelectBinder:
             return self._semi_join_of_results(left, test, alternative, scope, ctes)
         refuse_clauses(select)
         refuse_inner_order(select)
+        select = with_generator_in_from(select)
         inner = Scope(outer=scope)
         right = self._from(select, inner, {**ctes, **ctes_of(select)})
         where = select.args.get("where")
@@ -306,5 +374,5 @@ def _with_where(node: Node, conditions: Sequence[exp.Expr]) -> Node:
                 position=position_of(condition),
             )
     if isinstance(node, Leaf):
-        return Leaf(replace(node.input, filters=(*node.input.filters, *conditions)))
+        return Leaf(replace(node.input, filters=(*node.input.filters, *conditions))) if conditions else node
     return replace(node, where=(*node.where, *conditions))

@@ -18,6 +18,7 @@ from sqlglot import exp
 from watersmeet.bind.aggregate_functions import is_aggregated
 from watersmeet.bind.aggregates import bind_aggregates
 from watersmeet.bind.conditions import bind_condition
+from watersmeet.bind.generators import has_generators, refuse_aggregated
 from watersmeet.bind.grouping_sets import Groupings, has_sets, of_set, refuse_endless, with_sets
 from watersmeet.bind.inputs import Inputs
 from watersmeet.bind.ordering import bind_ordering
@@ -51,6 +52,8 @@ def bind_select(
         return distinct(statement.over([statement.query(plain, ctes, inner=True)], node, inner=inner))
     if (below := _whole_from(node, ctes)) is not None:
         return _merged(statement, node, ctes, below, inner=inner)
+    if is_aggregated(node) or has_window_functions(node):
+        refuse_aggregated(node)
     if is_aggregated(node) and has_window_functions(node):
         raise UnsupportedError(
             "window functions over aggregates need a subquery for the aggregates",
@@ -134,6 +137,8 @@ def _whole_from(select: exp.Select, ctes: Ctes) -> tuple[exp.Expr, str] | None:
     """The query below that is all of FROM, and its alias, if this select only filters and names."""
     start = select.args.get("from_")
     if start is None or select.args.get("joins") or select.args.get("order") or not is_inlined(select):
+        return None
+    if has_generators(select):
         return None
     where = select.args.get("where")
     parts = [*select.expressions, *([where] if where is not None else [])]

@@ -95,6 +95,10 @@ class Statement:
             inner=inner,
         )
 
+    def below(self, binder: SelectBinder, node: exp.Expr, bound: Bound) -> LogicalQuery:
+        """The query of a bound select whose results another reads."""
+        return finished(self.logical(node, binder, bound, None, inner=True))
+
     def text(self, node: exp.Expr, *, inner: bool) -> QueryText:
         """The text of a query in the statement, for errors."""
         query = self._query

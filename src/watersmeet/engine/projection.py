@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.columns import SEQUENCE, STORED_FRONTIER, TIME, TP_DELTA, TP_TIME
+from watersmeet.engine.explodes import ExplodedColumns, with_elements
 from watersmeet.engine.hashing import xxhash64
 from watersmeet.engine.pack import ARRIVAL, RAW_TEXT, has_no_time
 from watersmeet.engine.windows import WindowColumns, with_windows
@@ -44,6 +45,7 @@ class Projection:
     - ``computed`` and ``keep``: DuckDB SQL over declared columns.
     - ``max_future``: the most that an event time may be after the row's arrival, which ``reads`` then has.
     - ``windows``: those of the rows, whose bounds are columns like the declared ones.
+    - ``explodes``: arrays of the rows, each of whose elements is a row, with columns like the declared ones.
     """
 
     time: str
@@ -58,6 +60,7 @@ class Projection:
     changes: Changes | None = None
     max_future: int | None = None
     windows: tuple[WindowColumns, ...] = ()
+    explodes: tuple[ExplodedColumns, ...] = ()
 
 
 def project(rows: pa.Table, spec: Projection) -> pa.Table | None:
@@ -70,6 +73,13 @@ def project(rows: pa.Table, spec: Projection) -> pa.Table | None:
         rows, bad = _changes(rows, spec.changes)
     if spec.windows:
         rows = with_windows(rows, _internal_times(rows[spec.time], spec.scale), spec.windows)
+    is_bad = _is_bad(rows, spec, _internal_times(rows[spec.time], spec.scale), bad)
+    if pc.any(is_bad).as_py() and not set(spec.record) <= set(rows.column_names):
+        return None
+    texts = _texts(rows, is_bad, spec.record)
+    if spec.explodes:
+        rows = with_elements(rows.append_column(RAW_TEXT, texts), spec.explodes, is_bad)
+        texts = rows[RAW_TEXT]
     columns: dict[str, pa.ChunkedArray] = {TIME: _internal_times(rows[spec.time], spec.scale)}
     for name, declared, kind in spec.taken:
         columns[name] = _as(rows[declared], kind)
@@ -80,10 +90,7 @@ def project(rows: pa.Table, spec: Projection) -> pa.Table | None:
         columns[name] = pa.chunked_array([xxhash64([_as(rows[key], kind) for key, kind in keys])])
     if spec.max_future is not None:
         columns[ARRIVAL] = _arrivals(rows)
-    is_bad = _is_bad(rows, spec, columns[TIME], bad)
-    if pc.any(is_bad).as_py() and not set(spec.record) <= set(rows.column_names):
-        return None
-    columns[RAW_TEXT] = _texts(rows, is_bad, spec.record)
+    columns[RAW_TEXT] = texts
     if bad is not None:
         columns["$bad"] = bad
     if STORED_FRONTIER in rows.column_names:

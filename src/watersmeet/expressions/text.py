@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -9,6 +10,9 @@ from sqlglot import exp
 from sqlglot.generators.spark import SparkGenerator
 
 from watersmeet.expressions.nodes import StreamJoin, SystemTime, WindowTable
+
+#: A column of an exploded array (bind/inputs.py): the name of its rows, then an element, its position or a field.
+_EXPLODED = re.compile(r"[^\s:(]+:\$([^\s:$]+):\$?")
 
 
 class _Generator(SparkGenerator):
@@ -30,11 +34,20 @@ def plain_sql(expression: exp.Expr) -> str:
 
     def plain(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Identifier):
-            name = node.name.replace(":$window", ".window").replace(":", ".")
+            name = without_owner(node.name.replace(":$window", ".window")).replace(":", ".")
             return exp.Identifier(this=name, quoted=False)
         return node
 
     return _Generator(dialect="spark").generate(expression.copy().transform(plain, copy=False), copy=False)
+
+
+def without_owner(name: str) -> str:
+    """A physical name, or text with such names: an exploded column without the input that it is of.
+
+    >>> without_owner("o:$t:price"), without_owner("o:$t:$element")
+    ('t:price', 't:element')
+    """
+    return _EXPLODED.sub(r"\1:", name)
 
 
 def is_same(one: exp.Expr, other: exp.Expr) -> bool:

@@ -25,6 +25,11 @@ def spark_type(kind: pa.DataType) -> str:
         return f"DECIMAL({kind.precision}, {kind.scale})"
     if pa.types.is_list(kind):
         return f"ARRAY<{spark_type(kind.value_type)}>"
+    if pa.types.is_map(kind):
+        return f"MAP<{spark_type(kind.key_type)}, {spark_type(kind.item_type)}>"
+    if pa.types.is_struct(kind):
+        fields = ", ".join(f"`{field.name.replace('`', '``')}`: {spark_type(field.type)}" for field in kind)
+        return f"STRUCT<{fields}>"
     if pa.types.is_timestamp(kind):
         return "TIMESTAMP_NTZ" if kind.tz is None else "TIMESTAMP"
     return _NAMES.get(kind, str(kind))

@@ -106,11 +106,16 @@ class _Whole:
         if self._keys.of[number] is None or not self._gives_up_hot_keys(operator):
             return []
         matches = [
-            each for each, feed in zip(self._keys.matches(number), senders, strict=True) if each and feed in ready
+            each if feed in ready else [] for each, feed in zip(self._keys.matches(number), senders, strict=True)
         ]
-        choices = [list(chain.from_iterable(matches)), *matches] if matches else []
-        chosen = next((each for each in choices if self._route(number, each)), [])
-        return [match.sender for match in chosen]
+        places = [place for place, each in enumerate(matches) if each]
+        for chosen in [places, *([place] for place in places)]:
+            found = [match for place in chosen for match in matches[place]]
+            others = chain.from_iterable(feed for place, feed in enumerate(senders) if place not in chosen)
+            # what reads an operator twice, once by another key, has rows of it in other buckets
+            if found and not {match.sender for match in found} & set(others) and self._route(number, found):
+                return [match.sender for match in found]
+        return []
 
     def _senders(self, number: int) -> list[list[int]]:
         """By feed, the operators whose results an operator reads."""

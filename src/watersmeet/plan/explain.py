@@ -180,6 +180,9 @@ def _input_lines(part: PhysicalInput, *, any_time: bool) -> Iterator[str]:
     for window in input.windows:
         each = "a row for each of its" if not window.is_single else "rows with their"
         yield f"  {each} {window.text(unit)}"
+    for explode in input.explodes:
+        without = "; one row with NULL where there is none" if explode.outer else ""
+        yield f"  a row for each {'entry' if explode.is_map else 'element'} of {explode.text}{without}"
     delay = f"delay {span_text(time.delay, unit)}, grace {span_text(part.grace.period, unit)}"
     if part.grace.lateness:
         delay += f", allowed lateness {span_text(part.grace.lateness, unit)}"
@@ -195,8 +198,8 @@ def _input_lines(part: PhysicalInput, *, any_time: bool) -> Iterator[str]:
             yield f"  its declared order ({order}) dates no rows: no window or ORDER BY is over it alone"
     if part.max_future is not None:
         yield f"  quarantines a row that is more than {span_text(part.max_future, time.unit)} after its arrival"
-    if part.keep is not None:
-        yield f"  filter before packing: {plain_sql(part.keep)}"
+    if part.input.filters and part.passes is None:
+        yield f"  filter before packing: {plain_sql(exp.and_(*part.input.filters))}"
     if part.passes is not None:
         yield f"  filter of the newest rows: {plain_sql(part.computed[part.passes])}"
     yield f"  carries {_carried(part)}"

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from watersmeet.expressions.event_time import span_text
+from watersmeet.expressions.text import without_owner
 from watersmeet.kernels.api import Side
 from watersmeet.kernels.changelog.newest import Newest
 from watersmeet.kernels.match import Key
@@ -20,7 +21,8 @@ _BEFORE_ALIAS = re.compile(r'\b[lr]\.(?="[^"]*:)')
 
 def plain_name(name: str) -> str:
     """A physical name, or SQL over such names, as its author would write it: ``o:id`` is o.id."""
-    return name.replace("`", "").replace('"', "").replace(":$window", ".window").replace(":", ".")
+    bare = name.replace("`", "").replace('"', "").replace(":$window", ".window")
+    return without_owner(bare).replace(":", ".")
 
 
 def plain_condition(sql: str, *, mirrored: bool = False) -> str:

@@ -46,7 +46,8 @@ def _source(plan: PhysicalPlan, number: int) -> Iterator[_Drawn]:
     input = part.input
     name = input.alias if input.alias == input.stream.name else f"{input.alias} ({input.stream.name})"
     windows = "".join(f", {window.text(input.time.unit)}" for window in input.windows)
-    yield _Drawn(f"{name}{windows}")
+    exploded = "".join(f", exploded by {each.text}" for each in input.explodes)
+    yield _Drawn(f"{name}{windows}{exploded}")
 
 
 def _lines(node: _Drawn) -> Iterator[str]:

@@ -63,8 +63,15 @@ class PhysicalInput:
 
     @property
     def keep(self) -> exp.Expr | None:
-        """The filter that drops rows before they are packed, as one condition."""
-        return exp.and_(*self.input.filters) if self.input.filters and self.passes is None else None
+        """What drops rows before they are packed, as one condition: the filter, and arrays without elements."""
+        inner = [each.position for each in self.input.explodes if not each.outer]
+        tests: list[exp.Expr] = [exp.not_(exp.Is(this=self._own(name), expression=exp.Null())) for name in inner]
+        if self.passes is None:
+            tests += self.input.filters
+        return exp.and_(*tests) if tests else None
+
+    def _own(self, column: str) -> exp.Column:
+        return exp.column(exp.to_identifier(self.input.physical(column), quoted=True))
 
     @property
     def needs_sequence(self) -> bool:
@@ -83,7 +90,8 @@ class PhysicalInput:
         hashed = {name: [key.sql(dialect="spark") for key in keys] for name, keys in self.hashes.items()}
         time = self.input.time
         described = (self.input.stream.name.lower(), time.column, time.unit.value, made, hashed)
-        more = (*self.input.windows, *(each.plan.select_list for each in self.branches))
+        exploded = (each.described for each in self.input.explodes)
+        more = (*self.input.windows, *exploded, *(each.plan.select_list for each in self.branches))
         return repr((*described, more) if more else described)
 
     @property

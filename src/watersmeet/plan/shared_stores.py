@@ -101,8 +101,8 @@ def _join_of(plan: PhysicalPlan) -> MultiWayOperator:
 def _reasons(query: LogicalQuery) -> list[str]:
     if not query.is_plain:
         return ["results of joins that share stores are not aggregated or ranked yet"]
-    if any(input.results is not None or input.windows for input in query.inputs):
-        return ["it reads windows, or the results of a subquery"]
+    if any(input.results is not None or input.windows or input.explodes for input in query.inputs):
+        return ["it reads windows, the elements of arrays, or the results of a subquery"]
     if query.ordering is not None:
         return ["results of joins that share stores are not ordered yet"]
     if query.settings.multi_join == "off":

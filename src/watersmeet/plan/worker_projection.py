@@ -11,6 +11,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from watersmeet.columns import TP_DELTA, TP_TIME
+from watersmeet.engine.explodes import ExplodedColumns, element_field
 from watersmeet.engine.hashing import can_hash
 from watersmeet.engine.projection import COMPUTED_TYPES, Changes, Projection
 from watersmeet.engine.windows import WindowColumns
@@ -29,11 +30,14 @@ def worker_projection(
     ``declared`` are the columns of the source frame, ``carried`` those that Spark's projection of it has.  With
     ``one_row_each`` a row must stay one.
     """
-    windows = tuple(_window_columns(part.input, number, declared) for number in range(len(part.input.windows)))
-    if windows and not _may_be_windowed(part.input, one_row_each=one_row_each):
+    if not _may_be_repeated(part.input, one_row_each=one_row_each):
         return None
+    windows = tuple(_window_columns(part.input, number, declared) for number in range(len(part.input.windows)))
     bounds = [pa.field(name, each.type) for each in windows for name in each.names.values()]
-    declared = pa.schema([*declared, *bounds])
+    exploded = _elements(part, pa.schema([*declared, *bounds]))
+    if exploded is None:
+        return None
+    arrays, declared = exploded
     taken: list[tuple[str, str, pa.DataType]] = []
     computed: list[tuple[str, str, pa.DataType]] = []
     for name in part.carried:
@@ -47,32 +51,28 @@ def worker_projection(
             computed.append((name, _sql(expression, part), kind))
         else:
             return None
-    hashes = []
-    for name, keys in part.hashes.items():
-        if name not in part.routed_by and name not in part.carried:
-            continue
-        columns = [_column(key, part, declared) for key in keys]
-        known = tuple(column for column in columns if column is not None and can_hash(column[1]))
-        if len(known) < len(keys):
-            return None
-        hashes.append((name, known))
-    if part.keep is not None and not is_allowed(part.keep):
+    hashes = _hashes(part, declared)
+    if hashes is None or (part.keep is not None and not is_allowed(part.keep)):
         return None
     stream = part.input.stream
     time = _spelt(part.input.time.column, declared)
     primary_key = tuple(_spelt(name, declared) for name in stream.primary_key)
     declares_delta = stream.changes and stream.column(TP_DELTA) is not None
-    read = {time, *primary_key, *(column for _, column, _ in taken), *(key for _, keys in hashes for key, _ in keys)}
-    for expression in (*(part.computed[name] for name, _, _ in computed), *([part.keep] if part.keep else [])):
-        read |= {_spelt(part.input.declared(each.name), declared) for each in expression.find_all(exp.Column)}
+    tests = [part.keep] if part.keep is not None else []
+    used = {time, *primary_key, *(column for _, column, _ in taken), *(key for _, keys in hashes for key, _ in keys)}
+    used |= _columns_of((*(part.computed[name] for name, _, _ in computed), *tests), part, declared)
     if part.max_future is not None:
-        read.add(TP_TIME)
+        used.add(TP_TIME)
+    made = {*(field.name for field in bounds), *(name for each in part.input.explodes for name in each.names)}
+    if not declares_delta:
+        made.add(TP_DELTA)
+    read = (used | set(arrays)) - made
     return Projection(
         time=time,
         scale=part.input.time.unit.scale,
         taken=tuple(taken),
-        hashes=tuple(hashes),
-        reads=tuple(name for name in declared.names if name in read and _is_stored(name, declares_delta, windows)),
+        hashes=hashes,
+        reads=tuple(name for name in declared.names if name in read),
         record=tuple(column.name for column in stream.columns),
         computed=tuple(computed),
         keep=_sql(part.keep, part) if part.keep is not None else None,
@@ -80,20 +80,69 @@ def worker_projection(
         changes=Changes(primary_key, declares_delta) if stream.changes else None,
         max_future=part.max_future,
         windows=windows,
+        explodes=_exploded(part.input, arrays, used),
     )
 
 
-def _may_be_windowed(input: Input, *, one_row_each: bool) -> bool:
-    """Whether rows may be repeated for each of their windows: a bad change would be, too."""
-    is_single = all(window.is_single for window in input.windows)
+def _hashes(
+    part: PhysicalInput, declared: pa.Schema
+) -> tuple[tuple[str, tuple[tuple[str, pa.DataType], ...]], ...] | None:
+    """The hashes of an input with the columns that they are of; None where one is of something else."""
+    found = []
+    for name, keys in part.hashes.items():
+        if name not in part.routed_by and name not in part.carried:
+            continue
+        columns = [_column(key, part, declared) for key in keys]
+        known = tuple(column for column in columns if column is not None and can_hash(column[1]))
+        if len(known) < len(keys):
+            return None
+        found.append((name, known))
+    return tuple(found)
+
+
+def _may_be_repeated(input: Input, *, one_row_each: bool) -> bool:
+    """Whether rows may be repeated for each of their windows and elements: a bad change would be, too."""
+    if not (input.windows or input.explodes):
+        return True
+    is_single = all(window.is_single for window in input.windows) and not input.explodes
     return not input.stream.changes and (is_single or not one_row_each)
 
 
-def _is_stored(name: str, declares_delta: bool, windows: Sequence[WindowColumns]) -> bool:
-    """Whether a source has a column that is read; the bounds of windows are computed."""
-    if any(name in each.names.values() for each in windows):
-        return False
-    return name != TP_DELTA or declares_delta
+def _elements(part: PhysicalInput, declared: pa.Schema) -> tuple[list[str], pa.Schema] | None:
+    """The columns of the arrays whose elements are rows, and the declared columns with those of these.
+
+    None where one is no column.
+    """
+    arrays: list[str] = []
+    for each in part.input.explodes:
+        column = _column(each.array, part, declared)
+        if column is None or isinstance(each.array, exp.Cast):
+            return None
+        array = declared.field(column[0])
+        whole = element_field(array, each.element)
+        fields = [pa.field(name, whole.type.field(field).type) for name, field in each.fields]
+        declared = pa.schema([*declared, pa.field(each.position, pa.int32()), whole, *fields])
+        arrays.append(array.name)
+    return arrays, declared
+
+
+def _exploded(input: Input, arrays: Sequence[str], used: set[str]) -> tuple[ExplodedColumns, ...]:
+    """The arrays whose elements are rows; ``used`` are the columns that are read after them."""
+    return tuple(
+        ExplodedColumns(
+            array, each.position, each.element, each.fields, last=array not in used | set(arrays[place + 1 :])
+        )
+        for place, (each, array) in enumerate(zip(input.explodes, arrays, strict=True))
+    )
+
+
+def _columns_of(expressions: Sequence[exp.Expr], part: PhysicalInput, declared: pa.Schema) -> set[str]:
+    """The declared columns that expressions read."""
+    return {
+        _spelt(part.input.declared(column.name), declared)
+        for expression in expressions
+        for column in expression.find_all(exp.Column)
+    }
 
 
 def _window_columns(input: Input, number: int, declared: pa.Schema) -> WindowColumns:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from sqlglot import exp
 
-from watersmeet.columns import BAD, PACKED, PART, RAW, SEQUENCE, STORED_FRONTIER, TEXT, TIME, TP_TIME, spark_name
+from watersmeet.columns import BAD, ID, PACKED, PART, RAW, SEQUENCE, STORED_FRONTIER, TEXT, TIME, TP_TIME, spark_name
 from watersmeet.engine.pack import ARRIVAL, GREATEST_TIME, RAW_TEXT
 from watersmeet.expressions.event_time import EventTime, TimeUnit
 from watersmeet.expressions.windows import WindowBound, WindowKind, last_before_end
@@ -14,6 +16,7 @@ from watersmeet.plan.logical.tree import Input, window_column
 from watersmeet.plan.physical_plan import PhysicalInput
 
 _WINDOW = "_window"
+_POSITION, _ELEMENT = "_position", "_element"
 
 
 def source_columns(
@@ -24,8 +27,12 @@ def source_columns(
     ``keeps_late``: late rows are kept with their text.  ``has_parts``: the source has several frontiers, one per part.
     ``stores_frontier``: the rows bring ``_frontier``.
     """
-    frame = windowed(part.input, frame)
     time = internal_time(part.input.time)
+    arrival = F.unix_micros(F.col(TP_TIME)) if part.max_future is not None else None
+    unusable = time.isNull() | ~time.between(-GREATEST_TIME, GREATEST_TIME)
+    if arrival is not None:
+        unusable |= time > arrival + F.lit(part.max_future)
+    frame = exploded(part.input, windowed(part.input, frame), unusable)
     items: list[Column] = [time.alias(TIME)]
     for name in part.carried:
         if name == part.sequence:
@@ -37,18 +44,11 @@ def source_columns(
             items.append(F.xxhash64(*(_hashable(key, part.input) for key in keys)).alias(name))
     if part.keep is not None:
         items.append(F.expr(_sql(part.keep, part.input)).alias("$keep"))
-    unusable = time.isNull() | ~time.between(-GREATEST_TIME, GREATEST_TIME)
-    if part.max_future is not None:
-        arrival = F.unix_micros(F.col(TP_TIME))
+    if arrival is not None:
         items.append(arrival.alias(ARRIVAL))
-        unusable |= time > arrival + F.lit(part.max_future)
     items.append(_raw_text(part.input, frame, None if keeps_late else unusable).alias(RAW_TEXT))
-    if BAD in frame.columns:
-        items.append(F.col(BAD).alias("$bad"))
-    if has_parts:
-        items.append(F.col(PART).alias("$part"))
-    if stores_frontier:
-        items.append(F.col(STORED_FRONTIER).alias("$frontier"))
+    passed = {BAD: BAD in frame.columns, PART: has_parts, STORED_FRONTIER: stores_frontier}
+    items += [F.col(name).alias(f"${name.removeprefix('_')}") for name, is_there in passed.items() if is_there]
     if PACKED in frame.columns:
         items.append(F.col(PACKED))
     return frame.select(*items)
@@ -81,6 +81,26 @@ def windowed(input: Input, frame: DataFrame) -> DataFrame:
         bounds = {WindowBound.START: start, WindowBound.END: end, WindowBound.TIME: last_time}
         named = {window_column(number, each): _declared(value, input) for each, value in bounds.items()}
         frame = frame.withColumns(named).drop(_WINDOW)
+    return frame
+
+
+def exploded(input: Input, frame: DataFrame, unusable: Column) -> DataFrame:
+    """The frame with a row for each element of its rows' arrays; without elements, and if it is no row, one stays.
+
+    ``unusable`` are rows with an event time that cannot be used.
+    """
+    other = [F.col(name).isNotNull() for name in (BAD, STORED_FRONTIER, PACKED) if name in frame.columns]
+    whole = reduce(Column.__or__, [F.coalesce(unusable, F.lit(True)), *other])
+    for each in input.explodes:
+        array = F.expr(_sql(each.array, input))
+        elements = F.when(~whole, F.map_entries(array) if each.is_map else array)
+        frame = frame.select("*", F.posexplode_outer(elements).alias(_POSITION, _ELEMENT))
+        columns = {each.position: F.col(_POSITION), each.element: F.col(_ELEMENT)}
+        columns |= {name: F.col(_ELEMENT).getField(field) for name, field in each.fields}
+        if ID in frame.columns:  # a retraction has the names that its rows had
+            place = F.coalesce(F.col(_POSITION).cast("string"), F.lit(""))
+            columns[ID] = F.concat_ws(":", F.col(ID), place)
+        frame = frame.withColumns(columns).drop(_POSITION, _ELEMENT)
     return frame
 
 

@@ -25,11 +25,20 @@ CLAUSE_ORDER = (
 BOUNDS = {"WITHIN": ("within", None), "GRACE": ("grace", "PERIOD"), "ALLOWED": ("lateness", "LATENESS")}
 AFTER_JOIN = (("within", "WITHIN"), ("grace", "GRACE PERIOD"), ("lateness", "ALLOWED LATENESS"))
 
-SELECT_CLAUSES = {"with_", "qualify", "distinct", "expressions", "offset", *(arg for arg, _ in CLAUSE_ORDER)}
+SELECT_CLAUSES = {
+    "with_",
+    "laterals",
+    "qualify",
+    "distinct",
+    "expressions",
+    "offset",
+    *(arg for arg, _ in CLAUSE_ORDER),
+}
 SET_OPERATION_CLAUSES = {"with_", "this", "expression", "distinct", "order", "limit", "offset"}
 TABLE_CLAUSES = {"this", "db", "catalog", "alias", "version", "joins"}
 SUBQUERY_CLAUSES = {"this", "alias", "with_", "joins"}
 JOIN_CLAUSES = {"this", "on", "using", "side", "kind", "method", "within", "grace", "lateness", "match_condition"}
+LATERAL_CLAUSES = {"this", "view", "outer", "alias", "ordinality"}
 
 ALLOWED: tuple[tuple[type[exp.Expr], set[str]], ...] = (
     (exp.Select, SELECT_CLAUSES),
@@ -37,13 +46,12 @@ ALLOWED: tuple[tuple[type[exp.Expr], set[str]], ...] = (
     (exp.Table, TABLE_CLAUSES),
     (exp.Subquery, SUBQUERY_CLAUSES),
     (exp.Join, JOIN_CLAUSES),
+    (exp.Lateral, LATERAL_CLAUSES),
 )
 FOREIGN_NODES: tuple[tuple[type[exp.Expr], str], ...] = (
     (exp.Command, "this statement"),
     (exp.DDL, "a statement that changes data, inside a query,"),
     (exp.DML, "a statement that changes data, inside a query,"),
-    (exp.Lateral, "LATERAL"),
-    (exp.Unnest, "UNNEST"),
     (exp.Pivot, "PIVOT"),
     (exp.TableSample, "TABLESAMPLE"),
     (exp.Parameter, "a parameter"),
@@ -52,11 +60,11 @@ FOREIGN_NODES: tuple[tuple[type[exp.Expr], str], ...] = (
 NAMES = {
     "into": "INTO",
     "sample": "TABLESAMPLE",
-    "laterals": "LATERAL VIEW",
     "pivots": "PIVOT",
     "when": "AT or BEFORE",
     "match_condition": "MATCH_CONDITION outside an ASOF JOIN",
     "kind": "SELECT AS",
+    "cross_apply": "APPLY",
     "version": "FOR SYSTEM_TIME AS OF after a subquery",
 }
 HINTS = {

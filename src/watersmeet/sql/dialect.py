@@ -9,12 +9,15 @@ These clauses extend Spark's SELECT:
     [LEFT] ASOF JOIN stream [alias] MATCH_CONDITION (condition) ON condition
     FROM TUMBLE (stream, time, INTERVAL n UNIT)                                (window_tables.py)
 
+Of LATERAL VIEW, LATERAL and UNNEST they have what Spark and the standard have.
+
 A JOIN without a condition is an error, as is an INTERVAL with an unknown unit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from itertools import pairwise
 from typing import Any, ClassVar
 
 from sqlglot import exp
@@ -56,6 +59,22 @@ class QueryParser(StrictParser):
             # It belongs to the join, which does not exist yet: _parse_join moves it there.
             table.set("match_condition", self._parse_match_condition())
         return table
+
+    def _parse_lateral(self) -> exp.Lateral | None:
+        return self._placed(super()._parse_lateral)  # type: ignore[return-value]
+
+    def _parse_unnest(self, with_alias: bool = True) -> exp.Unnest | None:
+        index = self._index
+        found = super()._parse_unnest(with_alias)
+        own = self._tokens[index : self._index]
+        for token, following in pairwise(own if found is not None else ()):
+            if token.token_type is TokenType.WITH and following.text.upper() == "OFFSET":
+                raise self.failures.unsupported(
+                    "WITH OFFSET is not supported", token, hint="WITH ORDINALITY counts elements, from 1"
+                )
+        if found is not None:
+            place(found, own[0])
+        return found
 
     def _parse_version(self) -> exp.Version | None:
         start = self._curr
@@ -134,6 +153,8 @@ class QueryParser(StrictParser):
         if is_asof and match is None:
             raise self.unexpected(["MATCH_CONDITION"], after="the second stream of an ASOF JOIN")
         if join.args.get("on") or join.args.get("using") or is_asof or join.kind == "CROSS":
+            return
+        if isinstance(join.this, exp.Lateral | exp.Unnest) and not join.side:
             return
         if self._prev.token_type in (TokenType.ON, TokenType.USING):
             raise self.unexpected(["a condition"], after=self._prev.text.upper())

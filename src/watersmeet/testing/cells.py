@@ -1,8 +1,8 @@
 """Rows of the test notation: converts cells between text and Python values, by Spark type.
 
 Integers become int, FLOAT and DOUBLE float, DECIMAL Decimal, STRING str, BOOLEAN bool, DATE date, TIMESTAMP a datetime
-in UTC, TIMESTAMP_NTZ a datetime without zone, BINARY (hexadecimal digits) bytes, NULL None.  An ARRAY is a list, in
-quotes: '[1, 2]'.
+in UTC, TIMESTAMP_NTZ a datetime without zone, BINARY (hexadecimal digits) bytes, NULL None.  For arrays, structs and
+maps see nested_cells.py.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, TypeVar
 
 from watersmeet.testing.case import Cells, NotationError
+from watersmeet.testing.nested_cells import is_nested, nested_text, parse_nested
 
-Value = int | float | Decimal | str | bool | bytes | date | datetime | list[Any] | None
+Value = int | float | Decimal | str | bool | bytes | date | datetime | list[Any] | dict[str, Any] | None
 Row = tuple[Value, ...]
 R = TypeVar("R", bound=Row)
 V = TypeVar("V", bound=Value)
@@ -34,7 +35,6 @@ _INTEGER_BITS = {
     "TINYINT": 8, "BYTE": 8, "SMALLINT": 16, "SHORT": 16, "INT": 32, "INTEGER": 32, "BIGINT": 64, "LONG": 64,
 }  # fmt: skip
 _SHORT_TIME = re.compile(r"(?:(?P<h>\d{1,2}):)?(?P<m>\d{1,2}):(?P<s>\d{2})(?:\.(?P<f>\d{1,6}))?")
-_ARRAY = re.compile(r"\s*ARRAY\s*<(?P<of>.*)>\s*", re.IGNORECASE)
 _TYPE = re.compile(r"\s*(?P<name>[A-Za-z_]+)\s*(?:\(\s*(?P<args>[\d\s,]+)\))?\s*")
 
 
@@ -67,8 +67,9 @@ def parse_cell(cell: str | None, type_name: str) -> Value:
     """
     if cell is None:
         return None
-    if (array := _ARRAY.fullmatch(type_name)) is not None:
-        return _array(cell, array["of"])
+    if is_nested(type_name):
+        nested: Value = parse_nested(cell, type_name, parse_cell)
+        return nested
     matched = _TYPE.fullmatch(type_name)
     name = matched["name"].upper() if matched else type_name
     try:
@@ -113,8 +114,8 @@ def format_value(value: Value) -> str:
         return repr(value) if not math.isnan(value) else "NaN"
     if isinstance(value, str):
         return _format_text(value)
-    if isinstance(value, list):
-        return _format_text(f"[{format_row(value)}]")
+    if isinstance(value, list | dict):
+        return _format_text(nested_text(value, format_value))
     return str(value)
 
 
@@ -133,8 +134,10 @@ def canonical(value: Value) -> Hashable:
         return ("NaN",)
     if isinstance(value, datetime) and value.tzinfo is not None:
         return value.astimezone(UTC).replace(tzinfo=None)
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return tuple(map(canonical, value))
+    if isinstance(value, dict):
+        return tuple(map(canonical, value.values()))
     return value
 
 
@@ -152,15 +155,6 @@ def consolidate(changes: Iterable[tuple[int, R]]) -> list[tuple[int, R]]:
         first.setdefault(key, row)
         weights[key] += weight
     return [(weights[key], row) for key, row in first.items() if weights[key]]
-
-
-def _array(cell: str, of: str) -> Value:
-    """Return the list of an array in brackets."""
-    text = cell.strip()
-    if not (text.startswith("[") and text.endswith("]")):
-        raise NotationError(f"{cell!r} is not an array", hint="write it in brackets and quotes: '[1, 2]'")
-    items = text[1:-1].strip()
-    return [parse_cell(item, of) for item in split_cells(items)] if items else []
 
 
 def _quoted(line: str, start: int) -> tuple[str, int]:

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from watersmeet.columns import BAD, PART, RAW, SEQUENCE, STORED_FRONTIER, TIME, TP_DELTA, TP_TIME, WEIGHT
 from watersmeet.engine.hashing import can_hash, xxhash64
-from watersmeet.engine.pack import ARRIVAL, RAW_TEXT
+from watersmeet.engine.pack import ARRIVAL, GREATEST_TIME, RAW_TEXT
 from watersmeet.engine.routing import NULL_HASH
 from watersmeet.errors import BindError
 from watersmeet.expressions.event_time import TimeUnit
@@ -20,6 +20,7 @@ from watersmeet.expressions.type_names import spark_type
 from watersmeet.kernels.api import quote
 from watersmeet.plan.logical.tree import Input
 from watersmeet.plan.physical_plan import PhysicalInput, PhysicalPlan
+from watersmeet.testing.explodes import exploded_sql
 from watersmeet.testing.windows import windowed_sql
 
 _HINT = "without Spark, DuckDB evaluates expressions; if Spark knows this one, run the case with --spark"
@@ -28,7 +29,7 @@ _HINT = "without Spark, DuckDB evaluates expressions; if Spark knows this one, r
 def project(part: PhysicalInput, rows: pa.Table) -> pa.Table:
     """Return a source's rows with the columns that packing and operators need (as runtime/source_columns.py does)."""
     input = part.input
-    windowed = windowed_sql(input, _internal_time_sql(input))
+    repeated = _repeated_sql(part, rows.column_names)
     items = [f"{_internal_time_sql(input)} AS {quote(TIME)}"]
     for name in part.carried:
         if name == part.sequence:
@@ -49,7 +50,7 @@ def project(part: PhysicalInput, rows: pa.Table) -> pa.Table:
         if name in rows.column_names:
             items.append(f"{name} AS {quote(as_name)}")
     try:
-        found = _run(f"SELECT {', '.join(items)} FROM {windowed}", rows)
+        found = _run(f"SELECT {', '.join(items)} FROM {repeated}", rows)
     except duckdb.Error as error:
         raise BindError(
             f"an expression over {input.stream.name} cannot be evaluated: {_first_line(error)}", hint=_HINT
@@ -126,6 +127,18 @@ def _sql(expression: exp.Expr, input: Input) -> str:
         return _column(input.declared(node.name)) if isinstance(node, exp.Column) else node
 
     return expression.copy().transform(declared, copy=False).sql(dialect="duckdb")
+
+
+def _repeated_sql(part: PhysicalInput, columns: Sequence[str]) -> str:
+    """SQL for the rows of a source, which has these columns: one for each of their windows and elements."""
+    input, time = part.input, _internal_time_sql(part.input)
+    rows = windowed_sql(input, time)
+    usable = f"({time}) BETWEEN {-GREATEST_TIME} AND {GREATEST_TIME}"
+    if part.max_future is not None:
+        usable += f" AND ({time}) <= epoch_us({TP_TIME}) + {part.max_future}"
+    for number, explode in enumerate(input.explodes):
+        rows = exploded_sql(rows, explode, _sql(explode.array, input), number, columns, usable)
+    return rows
 
 
 def _column(name: str) -> exp.Expr:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import BinaryType, StructType
+from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StructType
 
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import BAD, RAW, SEQUENCE, TP_DELTA, TP_TIME
@@ -28,6 +28,7 @@ from watersmeet.connectors.stream_schema import spark_schema
 from watersmeet.engine.control_events import Event
 from watersmeet.runtime.source_frames import Source
 from watersmeet.testing.cells import Row, Value
+from watersmeet.testing.nested_json import json_text
 
 # Names that no stream can declare.
 _QUERY, _STREAM, _NUMBER, _ARRIVED = "$query", "$stream", "$number", "$arrived"
@@ -119,10 +120,13 @@ def _decoded(rows: DataFrame, stream: StreamDef, columns: StructType) -> DataFra
 def _typed(columns: StructType) -> list[Column]:
     """Return the cells as values of the declared types."""
     cells = [F.get(_CELLS, i) for i in range(len(columns))]
-    return [
-        (F.unhex(cell) if isinstance(field.dataType, BinaryType) else cell.cast(field.dataType)).alias(field.name)
-        for cell, field in zip(cells, columns, strict=True)
-    ]
+    return [_value(cell, field.dataType).alias(field.name) for cell, field in zip(cells, columns, strict=True)]
+
+
+def _value(cell: Column, kind: DataType) -> Column:
+    if isinstance(kind, ArrayType | MapType | StructType):
+        return F.from_json(cell, kind.simpleString())
+    return F.unhex(cell) if isinstance(kind, BinaryType) else cell.cast(kind)
 
 
 def _text(value: Value) -> str | None:
@@ -136,5 +140,7 @@ def _text(value: Value) -> str | None:
             return value.hex()
         case datetime():
             return value.isoformat(sep=" ")
+        case list() | dict():
+            return json_text(value, _text)
         case _:
             return str(value)

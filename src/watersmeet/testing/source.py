@@ -21,6 +21,8 @@ from watersmeet.expressions.arrow_types import arrow_type
 from watersmeet.testing.case import NotationError
 from watersmeet.testing.cells import Row, Value, format_value, parse_cell
 from watersmeet.testing.debezium import Change, changes_of
+from watersmeet.testing.nested_cells import is_nested
+from watersmeet.testing.nested_json import nested_value
 from watersmeet.testing.rig import StepInput
 
 _INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
@@ -135,6 +137,12 @@ def _fields(record: str) -> dict[str, object]:
 def _value(value: object, type_name: str, column: str) -> Value:
     if value is None:
         return None
+    if is_nested(type_name):
+        try:
+            found: Value = nested_value(value, type_name, lambda part, of: _value(part, of, column))
+        except ValueError:
+            raise ValueError(f"{column}: {json.dumps(value, default=float)} does not fit {type_name}") from None
+        return found
     base = type_name.split("(", maxsplit=1)[0].upper()
     is_number = isinstance(value, int | Decimal) and not isinstance(value, bool)
     fits = (

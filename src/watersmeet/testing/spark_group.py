@@ -7,6 +7,7 @@ planning takes longer than that saves.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -31,8 +32,10 @@ from watersmeet.runtime.failures import planning, translate
 from watersmeet.runtime.metrics import ProgressReader, counters_of
 from watersmeet.runtime.task_frames import Resources
 from watersmeet.sql.statements import Query
-from watersmeet.testing.cells import Row, parse_cell
+from watersmeet.testing.cells import Row, Value, parse_cell
 from watersmeet.testing.feed import Portion, control_frame, read_feed, stream_source, write_feed
+from watersmeet.testing.nested_cells import is_nested
+from watersmeet.testing.nested_json import nested_value
 from watersmeet.testing.rig import PlannedQuery, StepInput, StepOutcome
 from watersmeet.testing.tables import TableFiles
 
@@ -183,10 +186,7 @@ class SparkGroup:
         run.column_types = [each.dataType.simpleString() for each in fields[: len(names)]]
         places = [each.name.lower() for each in fields]
         numbered = dataflow.frame.toDF(*(f"c{i}" for i in range(len(fields))))
-        texts = [
-            F.hex(f"c{i}") if kind == "binary" else F.col(f"c{i}").cast("string")
-            for i, kind in enumerate(run.column_types)
-        ]
+        texts = [_text(f"c{i}", kind) for i, kind in enumerate(run.column_types)]
         weight = F.col(f"c{places.index(TP_DELTA)}") if run.plan.weighted else F.lit(1)
         return numbered.select(
             F.lit(run.number).alias("query"), weight.cast("int").alias("weight"), F.array(*texts).alias("cells")
@@ -195,13 +195,32 @@ class SparkGroup:
     def _collect(self, frame: DataFrame, batch_id: int) -> None:
         for number, weight, cells in frame.collect():
             run = self._runs[number]
-            row = tuple(parse_cell(cell, kind) for cell, kind in zip(cells, run.column_types, strict=True))
+            row = tuple(_value(cell, kind) for cell, kind in zip(cells, run.column_types, strict=True))
             run.changes.append((weight, row))
 
     def _take_counters(self, query: StreamingQuery) -> None:
         for progress in self._progress.new(query):
             for run in self._runs:
                 run.counters.update(counters_of(progress, run.label))
+
+
+def _text(name: str, kind: str) -> Column:
+    """A column of results as text; nested values are JSON."""
+    if is_nested(kind):
+        return F.to_json(name, {"ignoreNullFields": "false"})
+    return F.hex(name) if kind == "binary" else F.col(name).cast("string")
+
+
+def _value(text: str | None, kind: str) -> Value:
+    """The value of such a text."""
+    if text is None or not is_nested(kind):
+        return parse_cell(text, kind)
+    found: Value = nested_value(json.loads(text, parse_float=str), kind, lambda part, of: parse_cell(_plain(part), of))
+    return found
+
+
+def _plain(part: object) -> str:
+    return str(part).lower() if isinstance(part, bool) else str(part)
 
 
 def _failed(error: PySparkException) -> WatersmeetError:

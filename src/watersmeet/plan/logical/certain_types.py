@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from sqlglot import exp
 
+from watersmeet.expressions.explodes import fields_of
 from watersmeet.expressions.type_groups import (
     FRACTIONS,
     INSTANTS,
@@ -68,6 +69,10 @@ def certain_type(expression: exp.Expr, columns: Mapping[str, InputColumn]) -> ex
             return expression.to
         case exp.Literal():
             return _literal(expression)
+        case exp.Dot() | exp.Bracket():
+            return _part_type(expression, of(expression.this))
+        case exp.Array() | exp.Split() | exp.RegexpSplit() | exp.GenerateSeries():
+            return _array_type(expression, of)
         case exp.Add() | exp.Sub() | exp.Mul():
             return _arithmetic(expression, of(expression.this), of(expression.expression))
     if (fixed := next((kind for nodes, kind in _FIXED if isinstance(expression, nodes)), None)) is not None:
@@ -90,6 +95,29 @@ def _branches(node: exp.Expr) -> list[exp.Expr] | None:
         case exp.Coalesce() | exp.Greatest() | exp.Least():
             return [node.this, *node.expressions]
     return None
+
+
+def _part_type(node: exp.Expr, whole: exp.DataType | None) -> exp.DataType | None:
+    """Return the type of a field of a struct, an element of an array, or a value of a map."""
+    if whole is None:
+        return None
+    if isinstance(node, exp.Dot):
+        return next((kind for name, kind in fields_of(whole) if name.lower() == node.expression.name.lower()), None)
+    if whole.is_type(_T.ARRAY, _T.MAP) and whole.expressions:
+        kind: exp.DataType = whole.expressions[-1]
+        return kind
+    return None
+
+
+def _array_type(node: exp.Expr, of: TypeOf) -> exp.DataType | None:
+    """Return the type of an array that a function makes."""
+    if isinstance(node, exp.Split | exp.RegexpSplit):
+        return _build("ARRAY<STRING>")
+    parts = node.expressions if isinstance(node, exp.Array) else [node.args.get(each) for each in ("start", "end")]
+    kind = common_type(of(part) for part in parts if part is not None)
+    if kind is None or (isinstance(node, exp.GenerateSeries) and not kind.is_type(*INTEGERS)):
+        return None
+    return _build(f"ARRAY<{kind.sql(dialect='spark')}>")
 
 
 def _restricted(node: exp.Expr, of: TypeOf) -> exp.DataType | None:

@@ -19,6 +19,7 @@ from sqlglot import exp
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.errors import Position
 from watersmeet.expressions.event_time import EventTime
+from watersmeet.expressions.explodes import Explode
 from watersmeet.expressions.windows import Window, WindowBound
 from watersmeet.kernels.api import JoinKind, Side
 from watersmeet.kernels.asof.match import Direction
@@ -50,7 +51,9 @@ class Input:
 
     ``filters`` are conditions over this input alone, tested before its rows reach a join.  ``dated_by`` is the time of
     its rows in this query, where that is not the event time (passes/choose_times.py).  ``windows`` are those that its
-    rows belong to, one row for each.  An input over the ``results`` of other queries has a stream that describes them.
+    rows belong to, one row for each, and ``explodes`` the arrays of theirs, one row for each element; a later one may
+    read the columns of those before it.  An input over the ``results`` of other queries has a stream that describes
+    them.
     """
 
     index: int
@@ -60,6 +63,7 @@ class Input:
     filters: tuple[exp.Expr, ...] = ()
     dated_by: EventTime | None = None
     windows: tuple[Window, ...] = ()
+    explodes: tuple[Explode, ...] = ()
     results: Results | None = None
 
     @property

@@ -28,6 +28,8 @@ def check_real_time(plan: PhysicalPlan, target: StreamDef, columns: Sequence[str
     for part in plan.inputs:
         if part.input.windows:
             raise UnsupportedError("TUMBLE, HOP and CUMULATE cannot run in real time yet", hint=_INSTEAD)
+        if part.input.explodes:
+            raise UnsupportedError("explode and UNNEST cannot run in real time yet", hint=_INSTEAD)
         if part.input.stream.connector not in _SOURCES:
             raise UnsupportedError(
                 f"{part.input.stream.name} ({part.input.stream.connector}) cannot be followed in real time: only"

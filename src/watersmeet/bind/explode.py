@@ -1,0 +1,236 @@
+"""A generator in FROM: an input of the tree before it gets a row for each element of an array of its columns.
+
+Elements belong to one row of one input, so they are made where that input's rows are packed, and joins see them as they
+see any row.  That is the same as making them of the results of the joins unless a join pads the input, picks one row of
+it, or its rows replace each other.  Then what stands before the generator becomes a query of its own, whose results
+have an array: a result and its retraction are exploded alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from watersmeet.bind.conditions import bind_on
+from watersmeet.bind.generators import IN_SELECT, Generator
+from watersmeet.bind.inputs import Exploded, Inputs
+from watersmeet.bind.nested_joins import repeated
+from watersmeet.bind.scope import Relation, Scope
+from watersmeet.columns import TP_DELTA
+from watersmeet.errors import BindError, UnsupportedError
+from watersmeet.expressions.explodes import element_type, fields_of
+from watersmeet.expressions.positions import position_of
+from watersmeet.expressions.text import plain_sql
+from watersmeet.kernels.api import Side
+from watersmeet.plan.determinism import varying_calls
+from watersmeet.plan.logical.certain_types import certain_type
+from watersmeet.plan.logical.conditions import conjuncts, inputs_of
+from watersmeet.plan.logical.query import OutputColumn
+from watersmeet.plan.logical.tree import Input, Leaf, Node, leaves_of
+
+_CLAUSES = {"within": "WITHIN", "grace": "GRACE PERIOD", "lateness": "ALLOWED LATENESS", "using": "USING"}
+
+
+def bind_array(generator: Generator, scope: Scope, names: Inputs) -> tuple[exp.Expr, exp.DataType]:
+    """The array of a generator over the columns in scope, and its type.
+
+    Raises ``BindError`` for what is neither an array nor a map, and for a type that is not known.
+    """
+    array, position = scope.substitute(generator.array).unnest(), position_of(generator.call)
+    for call in varying_calls([array]):
+        raise UnsupportedError(
+            f"{plain_sql(call)} is nondeterministic, so a retraction could not repeat the rows of {generator.text}",
+            hint="leave it out",
+            position=position,
+        )
+    kind = certain_type(array, names.columns)
+    if kind is None:
+        raise BindError(
+            f"the type of {plain_sql(generator.array)} is not known here",
+            hint="CAST it, as in CAST(… AS ARRAY<STRING>)",
+            position=position,
+        )
+    element = element_type(kind)
+    if element is None:
+        raise BindError(
+            f"{generator.text} takes an array or a map; {plain_sql(generator.array)} is {kind.sql(dialect='spark')}",
+            position=position,
+        )
+    if generator.spread and not (fields_of(element) and kind.is_type(exp.DataType.Type.ARRAY)):
+        raise BindError(
+            f"{generator.text} takes an array of structs; {plain_sql(generator.array)} is {kind.sql(dialect='spark')}",
+            hint="use explode",
+            position=position,
+        )
+    return array, kind
+
+
+def leaf_for(array: exp.Expr, node: Node, names: Inputs) -> Leaf | None:
+    """The input in a tree whose rows can be exploded instead of the tree's results; None where there is none."""
+    read = inputs_of(array, names.columns)
+    if not all(column.name in names.columns for column in array.find_all(exp.Column)):
+        return None  # such as _tp_delta, which is a change's and not a row's
+    possible = [leaf for leaf in leaves_of(node) if read <= {leaf.input.index} and _may_repeat(node, leaf.input)]
+    return possible[0] if possible else None
+
+
+def _may_repeat(node: Node, input: Input) -> bool:
+    """Whether a row of an input may be there several times, or not at all, with the same effect as in the results."""
+    if isinstance(node, Leaf):
+        return not input.stream.changes and not input.stream.outside
+    side = Side.LEFT if input.index in node.left.inputs else Side.RIGHT
+    if not node.kind.outputs(side) or node.kind.pads(side) or (side is Side.RIGHT and node.asof is not None):
+        return False
+    return _may_repeat(node.child(side), input)
+
+
+def with_leaf(node: Node, leaf: Leaf) -> Node:
+    """The tree with another leaf in place of the one of the same input."""
+    if isinstance(node, Leaf):
+        return leaf if node.input.index == leaf.input.index else node
+    if leaf.input.index not in node.inputs:
+        return node
+    return replace(node, left=with_leaf(node.left, leaf), right=with_leaf(node.right, leaf))
+
+
+def add_relation(generator: Generator, kind: exp.DataType, found: Exploded, scope: Scope) -> None:
+    """Bring the columns of elements in scope, under the names that the text gives them.
+
+    Raises ``BindError`` where it gives too many or too few.
+    """
+    alias = generator.alias or _free_alias(generator, scope)
+    if scope.relation(alias) is not None:
+        raise repeated(alias, generator.call)
+    columns = _columns(generator, kind, found, alias)
+    if generator.names:
+        if len(generator.names) != len(columns):
+            raise BindError(
+                f"{generator.text} makes {_counted(columns)} ({', '.join(name for name, _ in columns)}), and"
+                f" {len(generator.names)} {'is' if len(generator.names) == 1 else 'are'} named here",
+                hint="name each column, or none",
+                position=position_of(generator.names[0]) or position_of(generator.call),
+            )
+        columns = [(given.name, column) for given, (_, column) in zip(generator.names, columns, strict=True)]
+    by_name: dict[str, exp.Expr] = {}
+    for name, column in columns:
+        if name.lower() in map(str.lower, by_name):
+            raise BindError(
+                f"{generator.text} makes two columns {name}",
+                hint=f"name them: … AS t({', '.join(f'column_{place}' for place in range(1, len(columns) + 1))})",
+                position=position_of(generator.call),
+            )
+        by_name[name] = column
+    fields = {
+        (name.lower(), field.lower()): own
+        for name, column in columns
+        if column == found.element
+        for field, own in found.fields.items()
+    }
+    scope.relations.append(Relation(alias, by_name, fields=fields, is_apart=alias == IN_SELECT))
+
+
+def _columns(generator: Generator, kind: exp.DataType, found: Exploded, alias: str) -> list[tuple[str, exp.Expr]]:
+    """The columns of a generator, in their order, with the names that they have without others."""
+    is_map = kind.is_type(exp.DataType.Type.MAP)
+    given = len(generator.names) - (generator.first is not None)
+    spread = generator.spread
+    if spread is None:  # UNNEST: a single name may be that of the structs
+        spread = bool(found.fields) and (given != 1 or len(found.fields) == 1)
+    columns = list(found.fields.items()) if is_map or spread else []
+    if not columns:
+        columns = [("col" if generator.spread is False else alias, found.element)]
+    if generator.first is None:
+        return columns
+    number: exp.Expr = found.position.copy()
+    if generator.first:
+        number = exp.Add(this=number, expression=exp.Literal.number(generator.first))
+    if generator.counts_last:
+        return [*columns, ("ordinality", number)]
+    return [("pos", number), *columns]
+
+
+def _free_alias(generator: Generator, scope: Scope) -> str:
+    """The alias of a relation that has none in the text."""
+    call = generator.call
+    name = call.name if isinstance(call, exp.Anonymous) else call.sql_name() if isinstance(call, exp.Func) else ""
+    alias, number = name.lower(), 2
+    while scope.relation(alias) is not None:
+        alias, number = f"{name.lower()}_{number}", number + 1
+    return alias
+
+
+def _counted(columns: Sequence[object]) -> str:
+    return "1 column" if len(columns) == 1 else f"{len(columns)} columns"
+
+
+# -- JOIN … ON ---------------------------------------------------------------------------------------------------------
+
+
+def of_join(join: exp.Join, generator: Generator) -> Generator:
+    """The generator as its join has it: LEFT JOIN keeps rows without elements.
+
+    Raises ``UnsupportedError`` for kinds of joins and clauses that a generator does not take.
+    """
+    position = position_of(join)
+    side, kind = join.side.upper(), join.kind.upper()
+    if join.method or side not in ("", "LEFT") or kind not in ("", "INNER", "CROSS", "OUTER"):
+        raise UnsupportedError(
+            f"{' '.join(filter(None, (join.method.upper(), side, kind)))} JOIN with {generator.text} is not supported",
+            hint="CROSS JOIN and LEFT JOIN … ON TRUE are",
+            position=position,
+        )
+    for arg, clause in _CLAUSES.items():
+        if join.args.get(arg):
+            raise UnsupportedError(
+                f"{clause} is not for {generator.text}: its rows are those of one row's array",
+                hint="leave it out",
+                position=position,
+            )
+    if side != "LEFT":
+        return generator
+    on = join.args.get("on")
+    if not (isinstance(on, exp.Boolean) and on.this):
+        raise UnsupportedError(
+            f"LEFT JOIN {generator.text} takes ON TRUE and no other condition",
+            hint="to leave elements out before rows without any are padded, explode filter(items, item -> …)",
+            position=position_of(on) or position,
+        )
+    return replace(generator, outer=True)
+
+
+def conditions_on(join: exp.Join, scope: Scope) -> list[exp.Expr]:
+    """The conditions of a join with a generator, but for TRUE."""
+    terms = conjuncts(join.args.get("on"))
+    return [bind_on(term, scope) for term in terms if not (isinstance(term, exp.Boolean) and term.this)]
+
+
+# -- what stands before a generator, as a query ------------------------------------------------------------------------
+
+
+def outputs_of(scope: Scope) -> tuple[list[OutputColumn], list[tuple[dict[str, exp.Expr], str, str]]]:
+    """The columns in scope as those of a query, and where each belongs: columns of a relation, its name, its output."""
+    outputs: list[OutputColumn] = []
+    places: list[tuple[dict[str, exp.Expr], str, str]] = []
+    taken: set[str] = set()
+    for relation in scope.relations:
+        for columns in (relation.columns, relation.hidden):
+            for name, expression in columns.items():
+                if name.lower() == TP_DELTA:  # results have their own
+                    continue
+                unique = name if name.lower() not in taken else f"{relation.alias}_{name}"
+                while unique.lower() in taken:
+                    unique += "'"
+                taken.add(unique.lower())
+                outputs.append(OutputColumn(unique, expression))
+                places.append((columns, name, unique))
+    return outputs, places
+
+
+def now_of_results(scope: Scope, places: Sequence[tuple[dict[str, exp.Expr], str, str]], results: Relation) -> None:
+    """Have the columns in scope be those of results."""
+    for relation in scope.relations:
+        relation.fields.clear()
+    for columns, name, output in places:
+        columns[name] = results.columns[output]
