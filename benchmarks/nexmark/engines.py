@@ -62,7 +62,7 @@ def _define_views(spark: Any, folder: Path) -> None:
 
 
 def measure(engine: str, folder: Path, name: str) -> dict[str, Any]:
-    """Run a query to the end of its input, twice in one JVM, and drop its results; return the figures of the second run."""
+    """Run a query to the end of its input twice, and drop its results; return the figures of the second run."""
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
         session = _watersmeet(folder, f"{scratch}/workspace") if engine == "watersmeet" else _spark(folder)

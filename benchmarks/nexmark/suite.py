@@ -50,8 +50,8 @@ _REFUSED = {"watersmeet": {}, "flink": flink_queries.REFUSED, "spark": spark_que
 class Plan:
     """What to run.
 
-    ``events`` are read in ``batches`` of equal size; ``flink`` is a Python with apache-flink; ``checked`` are the events
-    of the comparison.
+    ``events`` are read in ``batches`` of equal size; ``flink`` is a Python with apache-flink; ``checked`` are the
+    events of the comparison.
     """
 
     names: Sequence[str]
