@@ -145,6 +145,7 @@ class AsofMatch:
         """
         versions = self.versions
         values = [name for name in self.right_columns if name not in (TIME, *versions.by)]
+        values.sort(key=lambda name: (":$" in name, name))  # what is computed of other columns decides nothing
         names = [versions.sequence] if versions.sequence else values or [TIME]
         return ", ".join(f"{quote(name)} DESC NULLS LAST" for name in names)
 
