@@ -99,9 +99,9 @@ ALIAS = "leave it out, and use the aliases in the parentheses; or write (SELECT 
         ),
         (
             "SELECT 1 FROM a ASOF JOIN (b JOIN c ON b.k = c.k) MATCH_CONDITION (a.ts >= b.ts) ON a.k = b.k",
-            "the right side of a join as of a time must be a stream",
+            "the right side of a join as of a time is a stream or a query, not joins in parentheses",
             17,
-            None,
+            "write them as a query with a name: (SELECT … FROM … JOIN …) q",
         ),
     ],
 )

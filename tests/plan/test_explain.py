@@ -127,3 +127,27 @@ def test_how_long_outages_are_waited_for_is_said_where_it_is_set(settings: str, 
     streams, query = load_script(f"{STREAMS}SELECT a.k FROM a SETTINGS {settings}")
     found = [each.strip() for each in explain(plan_query(query, streams)).splitlines() if "outages" in each]
     assert found == ([] if line is None else [line])
+
+
+@pytest.mark.parametrize(
+    ("query", "lines"),
+    [
+        (
+            "SELECT * FROM b QUALIFY ROW_NUMBER() OVER (PARTITION BY k ORDER BY ts DESC) = 1",
+            ["  versions of b.k, by b.ts", "ties: the last in its source"],
+        ),
+        (
+            "SELECT k, count(*) AS n FROM TUMBLE(b, ts, INTERVAL '9' SECONDS) GROUP BY k, window_start, window_end",
+            ["  versions of r.k, by b.window_end", "ties: the one with the greatest values"],
+        ),
+        (
+            "SELECT k FROM (SELECT k, ROW_NUMBER() OVER (PARTITION BY k + 1 ORDER BY ts DESC) AS n FROM b) WHERE n = 1",
+            ["  versions of b.k + 1, by b.ts", "  partner for each b.k + 1: the newest b.ts at or before a.ts"],
+        ),
+    ],
+)
+def test_what_a_query_on_the_right_side_has_versions_of_is_said(query: str, lines: list[str]) -> None:
+    sql = f"SELECT a.k FROM a JOIN ({query}) FOR SYSTEM_TIME AS OF a.ts r ON a.k = r.k"
+    streams, bound = load_script(STREAMS + sql)
+    text = explain(plan_query(bound, streams))
+    assert not [line for line in lines if line not in text], text

@@ -62,7 +62,7 @@ def trees(draw: st.DrawFn, given: Streams, depth: int) -> Tree:
             return draw(_scalar(child, other))
         return draw(_joined(child, other) if node == "join" else _combined(child, other))
     has_time = time_of(child) is not None and not any(each.name.startswith("window_") for each in child.columns)
-    window = draw(_windows(given)) if has_time and draw(st.booleans()) else None
+    window = draw(windows(given)) if has_time and draw(st.booleans()) else None
     if node == "grouped":
         return draw(_grouped(child, window))
     if node == "framed":
@@ -80,7 +80,8 @@ def trees(draw: st.DrawFn, given: Streams, depth: int) -> Tree:
 
 
 @st.composite
-def _windows(draw: st.DrawFn, given: Streams) -> Window:
+def windows(draw: st.DrawFn, given: Streams) -> Window:
+    """Windows over the event times of the streams."""
     kind = draw(st.sampled_from(["TUMBLE", "HOP", "CUMULATE"]))
     step = draw(st.sampled_from([5, 2, 10, 3]))
     size = step * draw(st.sampled_from([2, 1, 3])) + (draw(st.sampled_from([0, 1])) if kind != "CUMULATE" else 0)

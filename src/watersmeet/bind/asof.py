@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from watersmeet.bind.dated_results import check_results, dated_by, versioned_on
 from watersmeet.catalog.streams import StreamMode
 from watersmeet.errors import BindError, Position, UnsupportedError, did_you_mean
 from watersmeet.expressions.event_time import TimeUnit
@@ -59,8 +60,13 @@ class AsofBinder:
                 position=join.within.position or join.position,
             )
         if not isinstance(join.right, Leaf):
-            raise UnsupportedError("the right side of a join as of a time must be a stream", position=join.position)
+            raise UnsupportedError(
+                "the right side of a join as of a time is a stream or a query, not joins in parentheses",
+                hint="write them as a query with a name: (SELECT … FROM … JOIN …) q",
+                position=join.position,
+            )
         self.right: Input = join.right.input  # VERSIONED ON gives it another event time
+        check_results(self.right, join.position)
         self._is_external = self.right.stream.outside
         self._is_versioned = False  # on another column than the event time
 
@@ -88,6 +94,8 @@ class AsofBinder:
             raise BindError(
                 f"{plain_sql(first)} does not determine which row matches", hint=_FORM, position=position_of(first)
             )
+        for operand in operands:
+            self._date_results(operand.unnest())
         one, other = (self._time(operand, timed(self._join)) for operand in operands)
         if one == self.right.index and other in self._join.left.visible:
             one, other = other, one
@@ -112,11 +120,12 @@ class AsofBinder:
             raise self._only_now(position_of(version))
         if (named := version.args.get("versioned_on")) is not None:
             self._version_on(named, position_of(named) or position_of(version))
-        if any(self.right.is_time(column) for column in self.right.stream.primary_key):
+        if any(self.right.is_time(column) for column in self.right.entity_key or ()):
+            key = "PARTITION BY or GROUP BY" if self.right.versions_of is not None else "the primary key"
             raise UnsupportedError(
-                f"the primary key of {self.right.stream.name} holds its event time, {self.right.time.column}: "
+                f"{key} of {self.right.stream.name} holds its event time, {self.right.time.column}: "
                 "each row would have a key of its own",
-                hint="leave it out of the primary key",
+                hint=f"leave it out of {key}",
                 position=position_of(version),
             )
         if time is None:
@@ -195,6 +204,9 @@ class AsofBinder:
         stream = self.right.stream
         if self.right.is_time(named.name):
             return
+        if self.right.results is not None:
+            self.right = versioned_on(self.right, named.name, position)
+            return
         column = stream.column(named.name)
         if column is None:
             raise BindError(
@@ -219,6 +231,13 @@ class AsofBinder:
         self.right = replace(
             self.right, stream=stream.model_copy(update={"time_column": column.name, "time_unit": unit})
         )
+
+    def _date_results(self, operand: exp.Expr) -> None:
+        """Date results on the right side by the bound of a window that is compared."""
+        known = self._columns.get(operand.name) if isinstance(operand, exp.Column) else None
+        if known is not None and known.input == self.right.index:
+            self.right = dated_by(self.right, known.column) or self.right
+            self._inputs = [self.right if each.index == self.right.index else each for each in self._inputs]
 
     def _time(self, operand: exp.Expr, candidates: frozenset[int]) -> int:
         """Return the input whose event time an operand is; ``candidates`` are listed in the error."""

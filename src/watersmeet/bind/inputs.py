@@ -66,6 +66,14 @@ class Inputs:
         """Add the results of queries, which ``stream`` describes; return what ``add`` does."""
         return self._added(Input(len(self.inputs), self._unique(alias), stream, position, results=results), alias)
 
+    def adopt(self, input: Input, columns: Mapping[str, InputColumn]) -> Leaf:
+        """Make an input of another query, which is no part of the statement, one of this query."""
+        index = len(self.inputs)
+        own = (each for each in columns.values() if each.input == input.index)
+        self.columns.update({each.name: replace(each, input=index) for each in own})
+        self.inputs.append(replace(input, index=index))
+        return Leaf(self.inputs[index])
+
     def add_window(self, leaf: Leaf, window: Window) -> tuple[Leaf, dict[WindowBound, exp.Expr]]:
         """Give an input windows; return its leaf, and the columns with their bounds."""
         input = leaf.input

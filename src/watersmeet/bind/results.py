@@ -20,7 +20,7 @@ from watersmeet.kernels.aggregate.functions import Call
 from watersmeet.kernels.api import EmitMode
 from watersmeet.plan.closing import closings_of
 from watersmeet.plan.emission import decide_emission, emits_changes
-from watersmeet.plan.lineage import event_time_output
+from watersmeet.plan.lineage import column_of_key, event_time_output
 from watersmeet.plan.logical.certain_types import certain_type, common_type
 from watersmeet.plan.logical.query import AggregateCall, LogicalQuery, OutputColumn
 from watersmeet.plan.logical.tree import InputColumn, Results, changing
@@ -93,8 +93,9 @@ def _distances(query: LogicalQuery, time: str) -> dict[str, int]:
         known = query.columns[closing.key.expression.name]
         input = query.inputs[known.input]
         window = input.window_of(known.column)
-        if closing.key.name in names and (window is None or not window[0].grows):
-            bounds[names[closing.key.name]] = (input.index, window and window[0], closing.before_end)
+        column = column_of_key(optimized, closing.key)
+        if column in names and (window is None or not window[0].grows):
+            bounds[names[column]] = (input.index, window and window[0], closing.before_end)
     if time not in bounds:
         return {}
     *same, before_end = bounds[time]

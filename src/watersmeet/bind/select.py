@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from watersmeet.bind.aggregate_functions import is_aggregated
 from watersmeet.bind.conditions import bind_alternative, bind_condition, bind_membership, is_null
 from watersmeet.bind.correlated import correlated
 from watersmeet.bind.explode import (
@@ -32,19 +31,19 @@ from watersmeet.bind.join_kinds import join_kind
 from watersmeet.bind.joins import bind_join
 from watersmeet.bind.nested_joins import in_parentheses, is_nested, refuse_alias, refuse_repeated, repeated
 from watersmeet.bind.outputs import output_columns, refuse_clauses
-from watersmeet.bind.over import has_window_functions
 from watersmeet.bind.scalars import ALIAS, VALUE, scalar_subqueries, value_of
 from watersmeet.bind.scope import Relation, Scope
 from watersmeet.bind.subqueries import (
     Ctes,
     SubqueryTest,
     ctes_of,
-    has_limit,
+    is_inlined,
     nested_query,
     reads_one_stream,
     refuse_inner_order,
     where_terms,
 )
+from watersmeet.bind.versions import bind_versions, is_query
 from watersmeet.bind.windows import bind_window_table
 from watersmeet.errors import UnsupportedError
 from watersmeet.expressions.nodes import WindowTable
@@ -58,13 +57,6 @@ from watersmeet.plan.passes.push_filters import goes_down, reads_delta
 
 if TYPE_CHECKING:  # a statement has selects, in which its other queries stand
     from watersmeet.bind.statement import Statement
-
-
-def is_inlined(node: exp.Expr) -> bool:
-    """Whether a nested query only joins, so that it becomes a part of the query around it."""
-    if not isinstance(node, exp.Select) or is_aggregated(node) or has_window_functions(node):
-        return False
-    return not node.args.get("distinct") and not has_limit(node)
 
 
 class _NotInlinedError(UnsupportedError):
@@ -222,8 +214,13 @@ class SelectBinder:
         if version is not None:
             source = source.copy()  # a statement may be bound again
             source.set("version", None)
-        right = self._relation(source, scope, ctes)
-        node = Join(left, right, kind, position=position_of(join), mirrored=mirrored)
+        right: Node
+        tests: tuple[exp.Expr, ...] = ()
+        if (version is not None or join.args.get("match_condition")) and is_query(source, ctes):
+            right, tests = bind_versions(self.statement, self.names, source, version, scope, ctes)
+        else:
+            right = self._relation(source, scope, ctes)
+        node = Join(left, right, kind, position=position_of(join), mirrored=mirrored, tests=tests)
         return bind_join(node, join, version, before, scope, self.names)
 
     def _relation(self, source: exp.Expr, scope: Scope, ctes: Ctes) -> Node:
@@ -246,6 +243,10 @@ class SelectBinder:
         alias = source.alias_or_name
         if scope.relation(alias) is not None:
             raise repeated(alias, source)
+        if source.args.get("version") is not None:
+            raise UnsupportedError(
+                "FOR SYSTEM_TIME AS OF is allowed only on the right side of a JOIN", position=position_of(source)
+            )
         if isinstance(source, exp.Table) and isinstance(source.this, WindowTable):
             return self._windowed(source.this, source, scope, ctes)
         if isinstance(source, exp.Subquery) and isinstance(source.this, exp.Select | exp.SetOperation):
@@ -253,10 +254,6 @@ class SelectBinder:
         if not isinstance(source, exp.Table) or not isinstance(source.this, exp.Identifier):
             raise UnsupportedError(
                 f"{plain_sql(source)} is not supported in FROM", hint="name a stream", position=position_of(source)
-            )
-        if source.args.get("version") is not None:
-            raise UnsupportedError(
-                "FOR SYSTEM_TIME AS OF is allowed only on the right side of a JOIN", position=position_of(source)
             )
         if (cte := ctes.get(source.name.lower())) is not None and not source.db:
             return self._subselect(cte, alias, scope, ctes, source)

@@ -28,8 +28,8 @@ from watersmeet.bind.over_chain import first_link
 from watersmeet.bind.over_groups import over_groups
 from watersmeet.bind.rewriting import column_of, distinct
 from watersmeet.bind.scope import Relation, Scope
-from watersmeet.bind.select import Bound, SelectBinder, is_inlined
-from watersmeet.bind.subqueries import Ctes, nested_query, refuse_inner_order
+from watersmeet.bind.select import Bound, SelectBinder
+from watersmeet.bind.subqueries import Ctes, is_inlined, nested_query, refuse_inner_order
 from watersmeet.bind.window_calls import with_windows_in_from
 from watersmeet.columns import TP_DELTA
 from watersmeet.errors import UnsupportedError

@@ -57,6 +57,16 @@ class Statement:
         self._bound: dict[tuple[int, tuple[str, int] | None], tuple[exp.Expr, list[LogicalQuery]]] = {}
         self._query = query
         self._settings = settings
+        self._of_final: Statement | None = None
+
+    def final(self) -> Statement:
+        """The statement whose queries are asked for final results; they stand in one plan with those of this one."""
+        if self._query.emit is EmitMode.FINAL:
+            return self
+        if self._of_final is None:
+            self._of_final = Statement(replace(self._query, emit=EmitMode.FINAL), self.streams, self._settings)
+            self._of_final.aliases = self.aliases
+        return self._of_final
 
     def apart(self) -> Statement:
         """A statement over the same streams, in which names can be looked up without a trace in this one."""
@@ -116,11 +126,11 @@ class Statement:
         """Resolve a query whose results are an input of another, which tests them by a condition."""
         key = (id(node), limit_on(node, condition, alias))  # a name of WITH that is used twice is one query
         if key not in self._bound:
-            self._bound[key] = node, self._queries(node, ctes, key[1])
+            self._bound[key] = node, self.queries(node, ctes, key[1])
         _, queries = self._bound[key]
         return self.add_results(queries, alias, node, names)
 
-    def _queries(self, node: exp.Expr, ctes: Ctes, limit: tuple[str, int] | None) -> list[LogicalQuery]:
+    def queries(self, node: exp.Expr, ctes: Ctes, limit: tuple[str, int] | None = None) -> list[LogicalQuery]:
         """The queries whose results are those of a nested one."""
         refuse_inner_order(node)
         if isinstance(node, exp.SetOperation) and is_union_all(node):

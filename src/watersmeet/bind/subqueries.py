@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from watersmeet.bind.aggregate_functions import is_aggregated
+from watersmeet.bind.over import has_window_functions
 from watersmeet.errors import UnsupportedError
 from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.text import plain_sql
@@ -124,6 +126,13 @@ def reads_one_stream(query: exp.Expr, ctes: Ctes) -> bool:
         return False
     below = nested_query(start.this, {**ctes, **ctes_of(query)})
     return isinstance(start.this, exp.Table | exp.Subquery) and (below is None or reads_one_stream(below, ctes))
+
+
+def is_inlined(node: exp.Expr) -> bool:
+    """Whether a nested query only joins, so that it becomes a part of the query around it."""
+    if not isinstance(node, exp.Select) or is_aggregated(node) or has_window_functions(node):
+        return False
+    return not node.args.get("distinct") and not has_limit(node)
 
 
 def has_limit(query: exp.Expr) -> bool:

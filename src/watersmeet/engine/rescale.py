@@ -134,12 +134,17 @@ def _heard(parts: Sequence[PartFrontier]) -> PartFrontier:
 def _check_agreement(spec: OperatorSpec, manifests: Sequence[Manifest]) -> None:
     """Raise ``CheckpointError`` unless all buckets have the same frontiers: a row is late by that of its bucket."""
     for manifest in manifests[1:]:
-        if (manifest.frontier, manifest.own) != (manifests[0].frontier, manifests[0].own):
+        if _frontiers(manifest) != _frontiers(manifests[0]):
             raise CheckpointError(
                 f"the buckets of {spec.name} have different frontiers",
                 detail="in real time, an input that falls idle or begins again may leave them so for a while",
                 hint="let the query run until all its inputs bring rows, stop it, and rescale it then",
             )
+
+
+def _frontiers(manifest: Manifest) -> tuple[int, dict[int, int]]:
+    """Return the frontiers of a bucket; one that no frame has reached yet knows of no input."""
+    return manifest.frontier, {number: own for number, own in manifest.own.items() if own != NEVER}
 
 
 # -- rows --------------------------------------------------------------------------------------------------------------

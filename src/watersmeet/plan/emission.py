@@ -176,13 +176,16 @@ def _check_wait(query: LogicalQuery, mode: EmitMode) -> None:
     if query.settings.temporal_wait != "none":
         return
     position = query.text.settings_positions.get("temporal_wait", query.text.position)
+    has_join = any(join.asof is not None and join.asof.of_table for join in joins_of(query.root))
+    if not has_join and (query.inner or any(input.results is not None for input in query.inputs)):
+        return  # the setting is for all queries of the statement
     if mode is EmitMode.CHANGELOG:
         raise PlanError(
             "temporal_wait = 'none' is for EMIT FINAL: a changelog emits results at once, and corrects them",
             hint="leave it out, or use EMIT FINAL",
             position=position,
         )
-    if not any(join.asof is not None and join.asof.of_table for join in joins_of(query.root)):
+    if not has_join:
         raise PlanError(
             "temporal_wait = 'none', but no join here is FOR SYSTEM_TIME AS OF", hint="leave it out", position=position
         )

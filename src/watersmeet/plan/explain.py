@@ -15,7 +15,7 @@ from sqlglot import exp
 from watersmeet.columns import ID, TP_TIME, WEIGHT
 from watersmeet.expressions.event_time import span_text
 from watersmeet.expressions.text import plain_sql
-from watersmeet.plan.explain_phrases import plain_name
+from watersmeet.plan.explain_phrases import plain_name, written_column
 from watersmeet.plan.explain_tree import drawn_tree
 from watersmeet.plan.join_limits import explain_limits
 from watersmeet.plan.logical.query import Aggregation
@@ -192,7 +192,8 @@ def _input_lines(part: PhysicalInput, *, any_time: bool) -> Iterator[str]:
         late = "no row is late" if any_time else "a row behind its frontier is late"
         yield f"  dated by {time.column}, its declared order ({input.stream.order_text}); {late}"
     else:
-        yield f"  event time {time.column} ({time.unit.value}, {origin}), {delay}"
+        column = written_column(input, time.column) if time.column.startswith("$") else time.column
+        yield f"  event time {column} ({time.unit.value}, {origin}), {delay}"
         if input.stream.lead is not None:
             order = input.stream.order_text
             yield f"  its declared order ({order}) dates no rows: no window or ORDER BY is over it alone"

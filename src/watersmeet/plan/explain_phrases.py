@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from watersmeet.expressions.event_time import span_text
-from watersmeet.expressions.text import without_owner
+from watersmeet.expressions.text import plain_sql, without_owner
 from watersmeet.kernels.api import Side
 from watersmeet.kernels.changelog.newest import Newest
 from watersmeet.kernels.match import Key
@@ -23,6 +23,16 @@ def plain_name(name: str) -> str:
     """A physical name, or SQL over such names, as its author would write it: ``o:id`` is o.id."""
     bare = name.replace("`", "").replace('"', "").replace(":$window", ".window")
     return without_owner(bare).replace(":", ".")
+
+
+def written_column(input: Input, name: str) -> str:
+    """A column of an input; one that is added to the results of a query, as what it is made of there."""
+    if not name.startswith("$") or input.results is None:
+        return f"{input.alias}.{name}"
+    query = input.results.queries[0]
+    made = next(each.expression for each in query.outputs if each.name == name)
+    keys = query.aggregation.keys if query.aggregation is not None else ()
+    return plain_sql(next((key.expression for key in keys if key.name == made.name), made))
 
 
 def plain_condition(sql: str, *, mirrored: bool = False) -> str:

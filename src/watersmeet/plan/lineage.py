@@ -11,7 +11,7 @@ from watersmeet.expressions.windows import WindowBound
 from watersmeet.plan.closing import closings_of
 from watersmeet.plan.emission import final_in_time
 from watersmeet.plan.logical.lags import lag_of
-from watersmeet.plan.logical.query import LogicalQuery
+from watersmeet.plan.logical.query import GroupKey, LogicalQuery
 from watersmeet.plan.logical.tree import joins_of, nullable
 from watersmeet.plan.passes.slide_joins import is_in_order
 
@@ -47,11 +47,16 @@ def _time_of_groups(query: LogicalQuery) -> tuple[str, int, int] | None:
     if (time := final_in_time(query)) is not None:
         name = names.get(query.inputs[time.input].physical(time.column))
         return None if name is None else (name, time.input, 0)
-    found = [each for each in closings_of(query) if each.key.name in names]
+    found = [(name, each) for each in closings_of(query) if (name := names.get(column_of_key(query, each.key)))]
     if not found:
         return None
-    last = min(found, key=lambda each: each.lag)
-    return names[last.key.name], last.input, last.lag
+    name, last = min(found, key=lambda each: each[1].lag)
+    return name, last.input, last.lag
+
+
+def column_of_key(query: LogicalQuery, key: GroupKey) -> str:
+    """The column that holds a key of an aggregation, or of a partition, in the results."""
+    return key.name if query.aggregation is not None else str(key.expression.name)
 
 
 def derived_stream(

@@ -36,7 +36,7 @@ SELECT_CLAUSES = {
 }
 SET_OPERATION_CLAUSES = {"with_", "this", "expression", "distinct", "order", "limit", "offset"}
 TABLE_CLAUSES = {"this", "db", "catalog", "alias", "version", "joins"}
-SUBQUERY_CLAUSES = {"this", "alias", "with_", "joins"}
+SUBQUERY_CLAUSES = {"this", "alias", "version", "with_", "joins"}
 JOIN_CLAUSES = {"this", "on", "using", "side", "kind", "method", "within", "grace", "lateness", "match_condition"}
 LATERAL_CLAUSES = {"this", "view", "outer", "alias", "ordinality"}
 
@@ -65,10 +65,6 @@ NAMES = {
     "match_condition": "MATCH_CONDITION outside an ASOF JOIN",
     "kind": "SELECT AS",
     "cross_apply": "APPLY",
-    "version": "FOR SYSTEM_TIME AS OF after a subquery",
-}
-HINTS = {
-    "version": "move the subquery into WITH, and write its name before FOR SYSTEM_TIME",
 }
 
 
@@ -99,8 +95,7 @@ def refuse_foreign_clauses(query: exp.Expr, failures: Failures) -> None:
             if isinstance(node, kind):
                 for key, value in node.args.items():
                     if value and key not in allowed:
-                        name, hint = NAMES.get(key, key.strip("_").upper()), HINTS.get(key)
-                        raise _unsupported(name, value, failures, node, hint)
+                        raise _unsupported(NAMES.get(key, key.strip("_").upper()), value, failures, node)
 
 
 def refuse_lost_parts(query: exp.Expr, failures: Failures) -> None:
@@ -128,9 +123,7 @@ def _lost_part(call: exp.Expr) -> str | None:
     return None
 
 
-def _unsupported(
-    name: str, at: object, failures: Failures, owner: exp.Expr | None = None, hint: str | None = None
-) -> UnsupportedError:
+def _unsupported(name: str, at: object, failures: Failures, owner: exp.Expr | None = None) -> UnsupportedError:
     parts = at if isinstance(at, list) else [at]
     place = next((part for part in parts if isinstance(part, exp.Expr)), owner)
-    return failures.unsupported_at(f"{name} is not supported", position_of(place), hint=hint)
+    return failures.unsupported_at(f"{name} is not supported", position_of(place))

@@ -28,8 +28,9 @@ class Versions:
     """How right rows follow each other.
 
     Rows with equal ``by`` columns are versions of one *entity*, and one version holds at a time.  Of versions of equal
-    time, the last by ``sequence`` counts.  If rows can be retracted, ``weight`` is the column with +1 and -1.  The
-    effect of a -1 follows from the rows that share its ``identity`` and time, in the order of ``sequence``:
+    time, the last by ``sequence`` counts; without one (``""``), that with the greatest values.  If rows can be
+    retracted, ``weight`` is the column with +1 and -1.  The effect of a -1 follows from the rows that share its
+    ``identity`` and time, in the order of ``sequence``:
 
     retracts       if ``takes_away`` and a +1 precedes it
     ends validity  otherwise, if ``ends``: nothing holds from its time on
@@ -50,7 +51,8 @@ class Versions:
     def columns(self) -> tuple[str, ...]:
         """The columns of a right row that decide which version holds, beside its time."""
         weight = () if self.weight is None else (self.weight,)
-        return tuple(dict.fromkeys((*self.by, *self.identity, self.sequence, *weight)))
+        sequence = (self.sequence,) if self.sequence else ()
+        return tuple(dict.fromkeys((*self.by, *self.identity, *sequence, *weight)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,18 @@ class AsofMatch:
     def right_columns(self) -> tuple[str, ...]:
         """The columns of a right row in the state, its time first."""
         return tuple(dict.fromkeys((TIME, *self.right.stored, *self.versions.columns)))
+
+    @property
+    def last_first(self) -> str:
+        """Return the order of versions of equal time, as SQL: the one that counts comes first.
+
+        Results of a query have no position in a source: their values decide, so that no order of arrival does.
+        """
+        versions = self.versions
+        values = [name for name in self.right_columns if name not in (TIME, *versions.by)]
+        values.sort(key=lambda name: (":$" in name, name))  # what is computed of other columns decides nothing
+        names = [versions.sequence] if versions.sequence else values or [TIME]
+        return ", ".join(f"{quote(name)} DESC NULLS LAST" for name in names)
 
     def same_key(self, *, by: bool = False) -> list[str]:
         """Return the key's equalities as SQL over ``l`` and ``r``; with ``by``, only those that name the entity."""

@@ -172,7 +172,7 @@ class AsofStep:
     def _index_lookup(self) -> Callable[[str], str | None] | None:
         """Return how to look up a relation's rows for the waiting rows; None if no index fits."""
         match = self.match
-        if any(key.null_safe for key in match.keys) or not match.keys:
+        if any(key.null_safe for key in match.keys) or not match.keys or not match.versions.by:
             return None
         if not match.key_is_complete:
             return self._versions_by_index if match.versions.index else None
@@ -210,20 +210,24 @@ class AsofStep:
 
     def _may_meet(self, rows: str) -> str:
         """Return SQL that tests whether a right row ``r`` belongs to an entity that a waiting row looks up."""
-        looked_up = f"EXISTS (SELECT 1 FROM waiting AS l WHERE {' AND '.join(self.match.same_key(by=True))})"
         if self.match.key_is_complete:
-            return looked_up
+            same_entity = " AND ".join(self.match.same_key(by=True)) or "TRUE"
+            return f"EXISTS (SELECT 1 FROM waiting AS l WHERE {same_entity})"
         # another version of the same entity may have another key
-        by = ", ".join(quote(name) for name in self.match.versions.by)
         same_key = " AND ".join(self.match.same_key())
-        return f"({by}) IN (SELECT {by} FROM ({rows}) AS r WHERE EXISTS (SELECT 1 FROM waiting AS l WHERE {same_key}))"
+        return self._is_entity_of(f"({rows}) AS r WHERE EXISTS (SELECT 1 FROM waiting AS l WHERE {same_key})")
+
+    def _is_entity_of(self, rows: str) -> str:
+        """Return SQL that tests whether a right row ``r`` belongs to an entity of ``rows``; NULL names one too."""
+        by = [quote(name) for name in self.match.versions.by]
+        same = " AND ".join(f"e.{name} IS NOT DISTINCT FROM r.{name}" for name in by)
+        return f"EXISTS (SELECT 1 FROM (SELECT {', '.join(by)} FROM {rows}) AS e WHERE {same})"
 
     def changed_entities(self) -> str:
         """Return SQL for all versions of the entities with a new or retracted version, so for all keys they had."""
         if self.match.key_is_complete:
             return f"SELECT * FROM {self.right_new}"
-        by = ", ".join(quote(name) for name in self.match.versions.by)
-        return f"SELECT * FROM ({self._right_rows()}) WHERE ({by}) IN (SELECT {by} FROM {self.right_new})"
+        return f"SELECT * FROM ({self._right_rows()}) AS r WHERE {self._is_entity_of(self.right_new)}"
 
     def _make_candidates(self, rows: str) -> None:
         """Make ``candidates`` of the last row of each entity and time; a row with ``$gone`` ends its entity's validity.
@@ -248,7 +252,7 @@ class AsofStep:
     def _last_of_moments(self, rows: str) -> str:
         """Return SQL for the rows that decide among ``rows``, each of which ties with another."""
         versions = self.match.versions
-        order = f"ORDER BY {quote(versions.sequence)} DESC"
+        order = f"ORDER BY {self.match.last_first}"
         if versions.weight is not None:
             slot = ", ".join(quote(name) for name in (*versions.identity, TIME))
             empty = "TRUE" if not versions.ends else "FALSE"

@@ -53,7 +53,8 @@ class Input:
     its rows in this query, where that is not the event time (passes/choose_times.py).  ``windows`` are those that its
     rows belong to, one row for each, and ``explodes`` the arrays of theirs, one row for each element; a later one may
     read the columns of those before it.  An input over the ``results`` of other queries has a stream that describes
-    them.
+    them.  Of a versioned view, rows with equal columns ``versions_of`` are versions of one row
+    (bind/versioned_views.py).
     """
 
     index: int
@@ -65,11 +66,17 @@ class Input:
     windows: tuple[Window, ...] = ()
     explodes: tuple[Explode, ...] = ()
     results: Results | None = None
+    versions_of: tuple[str, ...] | None = None
 
     @property
     def changes(self) -> bool:
         """Whether its rows may be replaced or retracted."""
         return self.stream.changes or (self.results is not None and self.results.weighted)
+
+    @property
+    def entity_key(self) -> tuple[str, ...] | None:
+        """The declared columns that say which rows of a table are versions of one; None where a join's key does."""
+        return self.stream.primary_key if self.stream.changes else self.versions_of
 
     @property
     def is_windowed(self) -> bool:

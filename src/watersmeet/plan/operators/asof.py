@@ -14,7 +14,7 @@ from watersmeet.kernels.asof.changelog import AsofChangelog
 from watersmeet.kernels.asof.final import AsofJoin
 from watersmeet.kernels.asof.match import AsofMatch, Direction, VersionTimes, with_times
 from watersmeet.plan.emission import emits_at_once, waits_for_table
-from watersmeet.plan.explain_phrases import input_of, key_lines, plain_condition, plain_name
+from watersmeet.plan.explain_phrases import input_of, key_lines, plain_condition, plain_name, written_column
 from watersmeet.plan.join_context import JoinContext
 from watersmeet.plan.logical.tree import NO_GRACE, AsofClause, Input
 from watersmeet.plan.operators.version_rules import declared_keys, usable_index
@@ -61,7 +61,10 @@ class AsofOperator(PhysicalOperator):
             f"{'one bucket (no key from the primary key)' if self.single_bucket else 'by key hash'}"
         )
         yield from key_lines(match.keys)
-        yield f"  partner{_each(match)}: {_picked(match, self.asks_for, left, right)}; ties: the last in its source"
+        if right.versions_of is not None and match.direction in (Direction.BACKWARD, Direction.CURRENT):
+            yield f"  versions of {_entity(right)}, by {written_column(right, right.time.column)}"
+        ties = "the last in its source" if match.versions.sequence else "the one with the greatest values"
+        yield f"  partner{_each(match, right)}: {_picked(match, self.asks_for, left, right)}; ties: {ties}"
         if not match.key_is_complete:
             yield f"  found by {self.access}"
         if match.versions.weight is not None:
@@ -80,7 +83,7 @@ class AsofOperator(PhysicalOperator):
         changes = isinstance(kernel, AsofChangelog) and kernel.left_changes
         frontier = "the frontier"
         if times.in_order and not changes:
-            frontier = f"the frontier of {right.alias}, which comes in order,"
+            frontier = f"the frontier of {right.alias}{', which comes in order,' if right.results is None else ''}"
         waits = f"until {frontier} has passed {'them' if times.asked is None else self.asks_for}"
         if changes and times.asked is not None:
             waits = "until they are retracted"
@@ -200,15 +203,26 @@ def _access(context: JoinContext) -> str:
         return f"index {used.name} ({', '.join(used.columns)})"
     if not names:
         return "reading all versions: no column of the table stands in the key"
+    if not right.stream.changes:
+        return f"reading all versions: an equality with each of {_entity(right)} would find them"
     return f"reading all versions; CREATE INDEX … ON {right.stream.name} ({', '.join(names)}) would find them"
 
 
-def _each(match: AsofMatch) -> str:
-    return "" if match.key_is_complete else f" for each {', '.join(map(plain_name, match.versions.by))}"
+def _each(match: AsofMatch, right: Input) -> str:
+    if match.key_is_complete:
+        return ""
+    names = map(plain_name, match.versions.by)
+    return f" for each {', '.join(names) if right.versions_of is None else _entity(right)}"
+
+
+def _entity(right: Input) -> str:
+    """What rows are versions of."""
+    names = [written_column(right, name) for name in right.versions_of or ()]
+    return ", ".join(names) or "one row"
 
 
 def _picked(match: AsofMatch, asks_for: str, left: Input, right: Input) -> str:
-    names = {"left": asks_for, "right": f"{right.alias}.{right.time.column}"}
+    names = {"left": asks_for, "right": written_column(right, right.time.column)}
     picked = (_PICKED_STRICTLY if match.strict else _PICKED)[match.direction].format(**names)
     if match.direction is Direction.CURRENT:
         return picked if match.times.corrected == 0 else f"the newest {names['right']} known; results follow it"

@@ -17,13 +17,13 @@ def routing_keys(join: Join, inputs: Sequence[Input], columns: Mapping[str, Inpu
     """The keys whose hash chooses a row's bucket.
 
     All versions of a table's row must meet in one bucket, whichever of its columns change: for a table with a primary
-    key, only columns of that key count.
+    key, and for a versioned view, only columns of that key count.
     """
     pairs = list(join.condition.keys)
-    if join.asof is None or not _is_keyed(join.asof, inputs[join.asof.right]):
+    if join.asof is None or not join.asof.of_table:
         return pairs
-    key = inputs[join.asof.right].stream.primary_key
-    return [pair for pair in pairs if _declared(pair.right, columns) in _lower(key)]
+    key = inputs[join.asof.right].entity_key
+    return pairs if key is None else [pair for pair in pairs if _declared(pair.right, columns) in _lower(key)]
 
 
 def versions_of(
@@ -40,7 +40,9 @@ def versions_of(
     primary = tuple(travelling.get(name, input.physical(declared[name])) for name in _lower(input.stream.primary_key))
     by_key = tuple(dict.fromkeys(key.right for key in keys))
     if not input.stream.changes:
-        return Versions(by_key, sequence)
+        named = input.entity_key if asof.of_table else None
+        by = by_key if named is None else tuple(travelling.get(name.lower(), input.physical(name)) for name in named)
+        return Versions(by, sequence if input.results is None else "")
     index = usable_index(input, travelling)
     return Versions(
         by=primary if asof.of_table else by_key,
@@ -64,10 +66,6 @@ def usable_index(input: Input, keys: Container[str | None]) -> Index | None:
     """The index with the most columns, all of them among the keys (by lower-case name)."""
     usable = [index for index in input.stream.indexes if all(name in keys for name in _lower(index.columns))]
     return max(usable, key=lambda index: len(index.columns), default=None)
-
-
-def _is_keyed(asof: AsofClause, input: Input) -> bool:
-    return asof.of_table and input.stream.changes
 
 
 def _declared(expression: exp.Expr, columns: Mapping[str, InputColumn]) -> str | None:

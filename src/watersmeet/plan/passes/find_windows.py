@@ -176,7 +176,8 @@ def _analyzed_asof(
 ) -> JoinCondition:
     """A join as of a time has no window: inequalities over times test the picked row, as WHERE does."""
     inputs, columns = query.inputs, query.columns
-    if not inputs[asof.right].stream.outside and not (asof.of_table and inputs[asof.right].stream.changes):
+    is_keyed = asof.of_table and inputs[asof.right].entity_key is not None
+    if not inputs[asof.right].stream.outside and not is_keyed:
         _check_keys(join, terms, columns)
     terms.residual += join.tests
     is_at_once = emits_at_once(query, asof)
