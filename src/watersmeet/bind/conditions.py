@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -13,7 +14,7 @@ from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.text import plain_sql
 from watersmeet.plan.logical.key_types import type_of
 from watersmeet.plan.logical.query import OutputColumn
-from watersmeet.plan.logical.tree import InputColumn
+from watersmeet.plan.logical.tree import InputColumn, Leaf, Node
 from watersmeet.plan.passes.push_filters import reads_delta
 
 #: Types that a condition may have; that of a call may be unknown.
@@ -104,3 +105,17 @@ def bind_membership(test: SubqueryTest, scope: Scope, columns: Sequence[OutputCo
 def is_null(operand: exp.Expr) -> exp.Expr:
     """Return the test whether an operand is NULL."""
     return exp.Is(this=operand.copy(), expression=exp.Null())
+
+
+def with_where(node: Node, conditions: Sequence[exp.Expr]) -> Node:
+    """Return the tree of a subquery with the conditions of its WHERE."""
+    for condition in conditions:
+        if reads_delta(condition):
+            raise UnsupportedError(
+                "in a subquery, WHERE cannot test _tp_delta",
+                hint="move the condition into the WHERE of the outermost query",
+                position=position_of(condition),
+            )
+    if isinstance(node, Leaf):
+        return Leaf(replace(node.input, filters=(*node.input.filters, *conditions))) if conditions else node
+    return replace(node, where=(*node.where, *conditions))

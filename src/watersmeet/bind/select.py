@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from watersmeet.bind.conditions import bind_alternative, bind_condition, bind_membership, is_null
-from watersmeet.bind.correlated import correlated
+from watersmeet.bind.conditions import bind_alternative, bind_condition, with_where
 from watersmeet.bind.explode import (
     add_relation,
     bind_array,
@@ -28,14 +27,14 @@ from watersmeet.bind.generators import (
 )
 from watersmeet.bind.inputs import Inputs
 from watersmeet.bind.join_kinds import join_kind
+from watersmeet.bind.joined_subqueries import semi_join, with_scalars
 from watersmeet.bind.joins import bind_join
 from watersmeet.bind.nested_joins import in_parentheses, is_nested, refuse_alias, refuse_repeated, repeated
 from watersmeet.bind.outputs import output_columns, refuse_clauses
-from watersmeet.bind.scalars import ALIAS, VALUE, scalar_subqueries, value_of
+from watersmeet.bind.scalars import scalar_subqueries
 from watersmeet.bind.scope import Relation, Scope
 from watersmeet.bind.subqueries import (
     Ctes,
-    SubqueryTest,
     ctes_of,
     is_inlined,
     nested_query,
@@ -49,10 +48,8 @@ from watersmeet.errors import UnsupportedError
 from watersmeet.expressions.nodes import WindowTable
 from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.text import plain_sql
-from watersmeet.kernels.api import JoinKind
-from watersmeet.plan.logical.conditions import conjuncts, inputs_of
 from watersmeet.plan.logical.query import OutputColumn
-from watersmeet.plan.logical.tree import Join, JoinCondition, Leaf, Node
+from watersmeet.plan.logical.tree import Join, Leaf, Node
 from watersmeet.plan.passes.push_filters import goes_down, reads_delta
 
 if TYPE_CHECKING:  # a statement has selects, in which its other queries stand
@@ -90,66 +87,30 @@ class SelectBinder:
         select = with_generator_in_from(select)
         ctes = {**ctes, **ctes_of(select)}
         scope = Scope(outer=outer)
-        return self.above(select, self._from(select, scope, ctes), scope, ctes, nested=nested)
+        return self.above(select, self.from_clause(select, scope, ctes), scope, ctes, nested=nested)
+
+    def apart(self) -> SelectBinder:
+        """A binder with which names can be looked up without a trace in this one's query."""
+        return SelectBinder(self.statement.apart())
 
     def above(self, select: exp.Select, node: Node, scope: Scope, ctes: Ctes, *, nested: bool = False) -> Bound:
         """Resolve what stands over FROM: WHERE, the SELECT list and their subqueries."""
-        select, node = self._with_scalars(select, node, scope, ctes)
+        select, node = with_scalars(self, select, node, scope, ctes)
         where = select.args.get("where")
         terms = list(where_terms(where.this if where else None))
         conditions = [_any(bind_condition(each, scope) for each in term.conditions) for term in terms if not term.test]
         if nested:
             if not all(goes_down(node, each, self.names.columns) for each in conditions if not reads_delta(each)):
                 raise _NotInlinedError("the condition stands above a join")
-            node, conditions = _with_where(node, conditions), []
+            node, conditions = with_where(node, conditions), []
         for term in terms:
             if term.test is not None:
                 alternative = bind_alternative(term.conditions, scope, self.names.columns)
-                node = self._semi_join(node, term.test, alternative, scope, ctes)
+                node = semi_join(self, node, term.test, alternative, scope, ctes)
         return Bound(node, scope, output_columns(select, scope), conditions)
 
-    def _with_scalars(self, select: exp.Select, node: Node, scope: Scope, ctes: Ctes) -> tuple[exp.Select, Node]:
-        """The select with columns in place of its scalar subqueries, and the tree that has these columns."""
-        where = select.args.get("where")
-        parts = [*select.expressions, *([where] if where is not None else [])]
-        if not any(True for part in parts for _ in scalar_subqueries(part)):
-            return select, node
-        select = select.copy()
-        where = select.args.get("where")
-        found = [each for part in (*select.expressions, where) for each in scalar_subqueries(part)]
-        known: list[exp.Expr] = []
-        around = Scope(list(scope.relations), scope.outer)
-        for subquery in found:
-            number = next((place for place, each in enumerate(known) if each == subquery.this), len(known))
-            if number == len(known):
-                known.append(subquery.this)
-                node, value = self._scalar(subquery.this, node, around, ctes)
-                scope.relations.append(Relation(f"{ALIAS}{number}", {}, {VALUE: value}))
-            subquery.replace(value_of(number))
-        return select, node
-
-    def _scalar(self, select: exp.Select, node: Node, scope: Scope, ctes: Ctes) -> tuple[Node, exp.Expr]:
-        """The tree with the one row of a scalar subquery, and its value."""
-        inner = Scope()
-        SelectBinder(self.statement.apart())._from(select, inner, {**ctes, **ctes_of(select)})
-        tied = correlated(select, inner, scope)
-        leaf, relation = self.statement.results(select if tied is None else tied.select, "", ctes, None, self.names)
-        if tied is None:
-            (value,) = relation.columns.values()
-            return Join(node, leaf, JoinKind.INNER, position=position_of(select)), value
-        *keys, value = relation.columns.values()
-        equal = (
-            exp.EQ(this=scope.substitute(wanted), expression=key.copy())
-            for wanted, key in zip(tied.wanted, keys, strict=True)
-        )
-        condition = JoinCondition(residual=tuple(equal))
-        node = Join(node, leaf, JoinKind.LEFT, condition, position=position_of(select))
-        if isinstance(tied.empty, exp.Null):
-            return node, value
-        empty = exp.Cast(this=tied.empty, to=self.names.columns[value.name].type.copy())
-        return node, exp.Case(ifs=[exp.If(this=is_null(keys[0]), true=empty)], default=value)
-
-    def _from(self, select: exp.Select, scope: Scope, ctes: Ctes) -> Node:
+    def from_clause(self, select: exp.Select, scope: Scope, ctes: Ctes) -> Node:
+        """Resolve FROM; afterwards its relations are in scope."""
         start = select.args.get("from_") or select.args.get("from")
         if start is None:
             raise UnsupportedError("a query needs FROM and a stream", position=position_of(select))
@@ -173,7 +134,7 @@ class SelectBinder:
         for join in owner.args.get("joins") or ():
             if (generator := generator_in_from(join.this)) is not None:
                 node = self._exploded(node, of_join(join, generator), scope)
-                node = _with_where(node, conditions_on(join, scope))
+                node = with_where(node, conditions_on(join, scope))
             else:
                 node = self._join(node, join, scope, ctes)
         return node
@@ -304,72 +265,8 @@ class SelectBinder:
         scope.relations.append(found)
         return leaf
 
-    def _semi_join(
-        self, left: Node, test: SubqueryTest, alternative: exp.Expr | None, scope: Scope, ctes: Ctes
-    ) -> Join:
-        """Resolve [NOT] EXISTS or [NOT] IN to a semi or anti join; the ``alternative`` stands beside it under OR."""
-        select = test.select
-        if not is_inlined(select):
-            return self._semi_join_of_results(left, test, alternative, scope, ctes)
-        refuse_clauses(select)
-        refuse_inner_order(select)
-        select = with_generator_in_from(select)
-        inner = Scope(outer=scope)
-        right = self._from(select, inner, {**ctes, **ctes_of(select)})
-        where = select.args.get("where")
-        conditions = [bind_condition(term, inner) for term in conjuncts(where.this if where else None)]
-        own: list[exp.Expr] = []
-        correlated: list[exp.Expr] = []
-        for condition in conditions:
-            is_own = inputs_of(condition, self.names.columns) <= right.inputs
-            (own if is_own else correlated).append(condition)
-        if test.operand is not None:
-            correlated.append(bind_membership(test, scope, output_columns(select, inner)))
-        return Join(
-            left,
-            _with_where(right, own),
-            JoinKind.ANTI if test.negated else JoinKind.SEMI,
-            JoinCondition(residual=tuple(correlated)),
-            position_of(select),
-            null_aware=test.negated and test.operand is not None,
-            from_subquery=True,
-            alternative=alternative,
-        )
-
-    def _semi_join_of_results(
-        self, left: Node, test: SubqueryTest, alternative: exp.Expr | None, scope: Scope, ctes: Ctes
-    ) -> Join:
-        """The same where the subquery aggregates or ranks: it reads nothing of the query around it."""
-        right, relation = self.statement.results(test.select, "", ctes, None, self.names)
-        outputs = [OutputColumn(name, expression) for name, expression in relation.columns.items()]
-        tested = [] if test.operand is None else [bind_membership(test, scope, outputs)]
-        return Join(
-            left,
-            right,
-            JoinKind.ANTI if test.negated else JoinKind.SEMI,
-            JoinCondition(residual=tuple(tested)),
-            position_of(test.select),
-            null_aware=test.negated and test.operand is not None,
-            from_subquery=True,
-            alternative=alternative,
-        )
-
 
 def _any(conditions: Iterable[exp.Expr]) -> exp.Expr:
     """Return the OR of conditions; one alone as it is."""
     found = list(conditions)
     return found[0] if len(found) == 1 else exp.or_(*found)
-
-
-def _with_where(node: Node, conditions: Sequence[exp.Expr]) -> Node:
-    """Return the tree of a subquery with the conditions of its WHERE."""
-    for condition in conditions:
-        if reads_delta(condition):
-            raise UnsupportedError(
-                "in a subquery, WHERE cannot test _tp_delta",
-                hint="move the condition into the WHERE of the outermost query",
-                position=position_of(condition),
-            )
-    if isinstance(node, Leaf):
-        return Leaf(replace(node.input, filters=(*node.input.filters, *conditions))) if conditions else node
-    return replace(node, where=(*node.where, *conditions))
