@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from watersmeet.bind.dated_results import check_results, dated_by, versioned_on
 from watersmeet.catalog.streams import StreamMode
-from watersmeet.errors import BindError, Position, UnsupportedError, did_you_mean
+from watersmeet.errors import BindError, Position, UnsupportedError
 from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.expressions.nodes import SystemTime
 from watersmeet.expressions.positions import position_of
@@ -208,12 +208,7 @@ class AsofBinder:
             self.right = versioned_on(self.right, named.name, position)
             return
         column = stream.column(named.name)
-        if column is None:
-            raise BindError(
-                f"VERSIONED ON {named.name}: {self.right.alias} has no such column",
-                hint=did_you_mean(named.name, [column.name for column in stream.columns]),
-                position=position,
-            )
+        assert column is not None  # resolved by the caller
         unit = unit_of_type(exp.DataType.build(column.type, dialect="spark"))
         if unit is None:
             raise BindError(

@@ -6,8 +6,15 @@ from dataclasses import replace
 
 from watersmeet.errors import Position, UnsupportedError
 from watersmeet.plan.emission import decide_emission, emits_changes
-from watersmeet.plan.logical.tree import Input
+from watersmeet.plan.logical.query import LogicalQuery
+from watersmeet.plan.logical.tree import Input, Leaf
 from watersmeet.plan.passes import optimize
+
+_OF_STREAM = (
+    "group by a window: a result is final once it has ended. The newest row of each key is WHERE n = 1"
+    " over ROW_NUMBER() OVER (PARTITION BY key ORDER BY ts DESC) AS n, with FOR SYSTEM_TIME AS OF. A plain"
+    " JOIN with EMIT CHANGELOG follows all corrections"
+)
 
 
 def check_results(input: Input, position: Position | None) -> None:
@@ -20,9 +27,7 @@ def check_results(input: Input, position: Position | None) -> None:
             raise UnsupportedError(
                 f"the results of {input.alias} are corrected ({emission.reason}), and no time says from when on a"
                 " correction holds: a join as of a time needs rows that stay",
-                hint="group by a window: a result is final once it has ended. The newest row of each key is WHERE n = 1"
-                " over ROW_NUMBER() OVER (PARTITION BY key ORDER BY ts DESC) AS n, with FOR SYSTEM_TIME AS OF. A plain"
-                " JOIN with EMIT CHANGELOG follows all corrections",
+                hint=_of_table(query) or _OF_STREAM,
                 position=position,
             )
     if input.results.lags is None:
@@ -33,6 +38,19 @@ def check_results(input: Input, position: Position | None) -> None:
             " results of any time may still come",
             position=position,
         )
+
+
+def _of_table(query: LogicalQuery) -> str:
+    """What to write instead of a query over one table with a primary key; empty for any other query."""
+    if not isinstance(query.root, Leaf) or query.root.input.results is not None or query.aggregation is not None:
+        return ""
+    table = query.root.input.stream
+    if not table.changes or not table.primary_key:
+        return ""
+    return (
+        f"{table.name} is a table with versions by itself, of each {', '.join(table.primary_key)}: join it, or a query"
+        " that only filters and names its columns, FOR SYSTEM_TIME AS OF"
+    )
 
 
 def dated_by(input: Input, column: str) -> Input | None:

@@ -11,7 +11,7 @@ from watersmeet.bind.asof import AsofBinder
 from watersmeet.bind.conditions import bind_condition, bind_on, bind_using, is_null
 from watersmeet.bind.inputs import Inputs
 from watersmeet.bind.scope import Relation, Scope
-from watersmeet.errors import BindError, UnsupportedError
+from watersmeet.errors import BindError, UnsupportedError, did_you_mean
 from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.expressions.nodes import SystemTime
 from watersmeet.expressions.positions import position_of
@@ -85,6 +85,7 @@ def _as_of(node: Join, match: exp.Expr | None, version: SystemTime | None, scope
         clause = binder.match_condition(bind_condition(match, scope))
     else:
         assert version is not None
+        version = _versioned_on(version, scope.relations[-1], binder.right, names)
         clause = binder.system_time(version, _system_time(version, scope))
     right = Leaf(binder.right)
     names.replace(right)
@@ -102,6 +103,40 @@ def _system_time(version: SystemTime, scope: Scope) -> exp.Expr | None:
         if isinstance(time, exp.Column) and time.name.upper() == "PROCTIME":
             error.hint = "for the current version write PROCTIME()"
         raise
+
+
+def _versioned_on(version: SystemTime, relation: Relation, right: Input, names: Inputs) -> SystemTime:
+    """FOR SYSTEM_TIME AS OF with the declared column that VERSIONED ON names: a query may give it another name.
+
+    Raises ``BindError`` for a name that the relation lacks, ``UnsupportedError`` for a computed column, and for a
+    column by which a versioned view does not keep the newest row.
+    """
+    named = version.args.get("versioned_on")
+    if named is None:
+        return version
+    position, found = position_of(named) or position_of(version), relation.find(named.name)
+    if found is None:
+        raise BindError(
+            f"VERSIONED ON {named.name}: {relation.alias} has no such column",
+            hint=did_you_mean(named.name, list(relation.columns)),
+            position=position,
+        )
+    known = names.columns.get(found.name) if isinstance(found, exp.Column) else None
+    if known is None:
+        raise UnsupportedError(
+            f"VERSIONED ON {named.name}: it is computed, and the time of versions is a column of a stream",
+            hint="compute it in a CREATE STREAM … AS first",
+            position=position,
+        )
+    if right.versions_of is not None and right.results is None and not right.is_time(known.column):
+        raise UnsupportedError(
+            f"VERSIONED ON {named.name}: {relation.alias} keeps the newest row by {right.time.column}",
+            hint=f"leave it out; or declare WATERMARK FOR {known.column} …, and let the view order by it",
+            position=position,
+        )
+    resolved = version.copy()
+    resolved.args["versioned_on"].set("this", known.column)
+    return resolved
 
 
 # -- columns of the results ------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from sqlglot import exp
 from watersmeet.errors import BindError, UnsupportedError
 from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.text import plain_sql
-from watersmeet.expressions.type_groups import NUMBERS
+from watersmeet.expressions.type_groups import INTEGERS, NUMBERS
 from watersmeet.plan.logical.key_types import type_of
 from watersmeet.plan.logical.tree import InputColumn
 
@@ -74,7 +74,13 @@ def require_comparable(condition: exp.Expr, columns: Mapping[str, InputColumn]) 
 
 def first_refused(condition: exp.Expr) -> exp.Expr | None:
     """The first part of a condition that the kernel may not evaluate; None where it may evaluate all."""
-    return next((node for node in condition.walk() if not isinstance(node, _ALLOWED)), None)
+    nodes = condition.walk(prune=_is_typed_number)
+    return next((node for node in nodes if not isinstance(node, _ALLOWED) and not _is_typed_number(node)), None)
+
+
+def _is_typed_number(node: exp.Expr) -> bool:
+    """Whether it is a whole number with its type, such as the rank of a versioned view: CAST(1 AS BIGINT)."""
+    return type(node) is exp.Cast and node.this.is_int and node.to.is_type(*INTEGERS)
 
 
 #: Expressions that return NULL wherever one of their operands is NULL.
