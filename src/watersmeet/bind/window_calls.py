@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from sqlglot import exp
 
 from watersmeet.bind.generators import Generator, generator_in_from
+from watersmeet.columns import TP_TIME
 from watersmeet.errors import BindError, UnsupportedError
 from watersmeet.expressions.nodes import INTERVAL_UNITS, WindowTable
 from watersmeet.expressions.positions import position_of
@@ -144,7 +145,9 @@ class _Rewriting:
         inner = self.relation.copy()
         where = self.select.args.get("where")
         if self.is_session and where is not None:  # a row that it leaves out keeps no session open
-            inner = exp.select("*").from_(inner).where(where.this).subquery(self.alias)
+            time = self.call.expressions[0]
+            hidden = [time.copy()] if time.name.lower() == TP_TIME else []
+            inner = exp.select("*", *hidden).from_(inner).where(where.this).subquery(self.alias)
             inner.this.meta.update(self.call.meta)
             self.select.set("where", None)
         table = WindowTable(
