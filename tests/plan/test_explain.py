@@ -151,3 +151,13 @@ def test_what_a_query_on_the_right_side_has_versions_of_is_said(query: str, line
     streams, bound = load_script(STREAMS + sql)
     text = explain(plan_query(bound, streams))
     assert not [line for line in lines if line not in text], text
+
+
+def test_the_elements_of_rows_that_change_are_named() -> None:
+    """They are made of results, which have no event time."""
+    streams, query = load_script(
+        "CREATE STREAM o (id INT, items ARRAY<INT>, ts BIGINT, WATERMARK FOR ts AS ts) PRIMARY KEY (id)"
+        " WITH (event_time_unit = 's') SETTINGS mode = 'versioned_kv';"
+        "SELECT id, item FROM o LATERAL VIEW explode(items) t AS item"
+    )
+    assert "  a row for each element of explode(items)" in explain(plan_query(query, streams)).splitlines()

@@ -106,7 +106,7 @@ class _AggregateBinder:
         if known is not None:
             return known
         kind = self._type(unnested, item, "GROUP BY")
-        check_comparable(kind, f"GROUP BY {plain_sql(unnested)}", position_of(item))
+        check_comparable(kind, f"GROUP BY {plain_sql(item)}", position_of(item))
         self.keys.append(GroupKey(f"$g{len(self.keys)}", unnested, kind))
         return self.keys[-1].name
 

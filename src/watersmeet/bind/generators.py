@@ -211,7 +211,14 @@ def _called(call: exp.Expr) -> Generator:
         return Generator(call, call.expressions[0], True, None, False, True)
     if isinstance(call, exp.Inline):
         return Generator(call, call.this, False, None, False, True)
-    if not isinstance(call, exp.Explode) or call.expressions:
+    if isinstance(call, exp.Explode) and call.expressions:
+        more = ", ".join(map(plain_sql, call.expressions))
+        raise BindError(
+            f"{call.sql_name().lower()} takes one array or map; {more} is one too many",
+            hint="write a LATERAL VIEW for each array",
+            position=position_of(call),
+        )
+    if not isinstance(call, exp.Explode):
         raise UnsupportedError(
             f"{_text(call)} is not supported: it makes rows of something else than an array or a map",
             hint="explode, posexplode, inline, their _outer forms and UNNEST are supported",

@@ -22,6 +22,7 @@ from watersmeet.bind.explode import (
 from watersmeet.bind.generators import (
     Generator,
     generator_in_from,
+    is_generator,
     refuse_joins_after_views,
     with_generator_in_from,
 )
@@ -213,8 +214,11 @@ class SelectBinder:
         if isinstance(source, exp.Subquery) and isinstance(source.this, exp.Select | exp.SetOperation):
             return self._subselect(source.this, alias, scope, ctes, source)
         if not isinstance(source, exp.Table) or not isinstance(source.this, exp.Identifier):
+            makes_rows = isinstance(source, exp.Lateral | exp.Table) and is_generator(source.this)
             raise UnsupportedError(
-                f"{plain_sql(source)} is not supported in FROM", hint="name a stream", position=position_of(source)
+                f"{plain_sql(source)} is not supported here in FROM",
+                hint="write FROM a stream, LATERAL explode(items) AS t(item)" if makes_rows else "name a stream",
+                position=position_of(source),
             )
         if (cte := ctes.get(source.name.lower())) is not None and not source.db:
             return self._subselect(cte, alias, scope, ctes, source)

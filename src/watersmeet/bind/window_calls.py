@@ -12,6 +12,8 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
+from watersmeet.bind.generators import Generator, generator_in_from
+from watersmeet.columns import TP_TIME
 from watersmeet.errors import BindError, UnsupportedError
 from watersmeet.expressions.nodes import INTERVAL_UNITS, WindowTable
 from watersmeet.expressions.positions import position_of
@@ -91,7 +93,15 @@ class _Rewriting:
         time = self.call.expressions[0] if self.call.expressions else None
         if start is None or not isinstance(time, exp.Column):
             raise BindError(f"{self.call.name} is over an event time: name its column first", position=self.position)
-        relations: list[exp.Expr] = [start.this, *(join.this for join in self.select.args.get("joins") or ())]
+        relations: list[exp.Expr] = []
+        for each in (start.this, *(join.this for join in self.select.args.get("joins") or ())):
+            if (generator := generator_in_from(each)) is None:
+                relations.append(each)
+            else:
+                self._check_generator(generator, time)
+        for view in self.select.args.get("laterals") or ():
+            if (generator := generator_in_from(view)) is not None:
+                self._check_generator(generator, time)
         owners = [each for each in relations if each.alias_or_name.lower() == time.table.lower()]
         if not time.table and len(relations) == 1:
             owners = relations
@@ -104,15 +114,42 @@ class _Rewriting:
             )
         return owners[0]
 
+    def _check_generator(self, generator: Generator, time: exp.Column) -> None:
+        """Raise ``BindError`` where the window is over a column of a generator, or is a session of its rows."""
+        alias = (generator.alias or "").lower()
+        names = {each.name.lower() for each in generator.names} or {alias}
+        is_element = time.table.lower() == alias if time.table else time.name.lower() in names
+        if self.is_session:  # the sessions of FROM are of the rows before it, also of those without elements
+            raise UnsupportedError(
+                f"session_window over the rows of {generator.text} needs a subquery",
+                hint=f"write FROM (SELECT {plain_sql(time)}, item, … FROM … LATERAL VIEW explode(items) t AS item)",
+                position=self.position,
+            )
+        if is_element:
+            raise BindError(
+                f"{plain_sql(time)} is of {generator.text}, and no event time",
+                hint="the event time of elements is that of their row; to group by another,"
+                f" GROUP BY date_trunc('minute', {plain_sql(time)})",
+                position=self.position,
+            )
+
     def _put_in_from(self, partition: list[exp.Expr]) -> None:
         name, lengths = self._windows()
-        if name != "TUMBLE" and self.select.args.get("joins"):
+        joins = self.select.args.get("joins") or ()
+        if name != "TUMBLE" and any(generator_in_from(join.this) is None for join in joins):
             raise UnsupportedError(
                 f"{self.call.name}: a row of a join is in one window only if they follow each other",
                 hint=f"write the join as a subquery: FROM {name}((SELECT … JOIN …), ts, INTERVAL '…')",
                 position=self.position,
             )
         inner = self.relation.copy()
+        where = self.select.args.get("where")
+        if self.is_session and where is not None:  # a row that it leaves out keeps no session open
+            time = self.call.expressions[0]
+            hidden = [time.copy()] if time.name.lower() == TP_TIME else []
+            inner = exp.select("*", *hidden).from_(inner).where(where.this).subquery(self.alias)
+            inner.this.meta.update(self.call.meta)
+            self.select.set("where", None)
         table = WindowTable(
             this=inner,
             name=name,

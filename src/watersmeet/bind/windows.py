@@ -9,7 +9,7 @@ from sqlglot import exp
 from watersmeet.bind.aggregate_functions import check_comparable
 from watersmeet.bind.inputs import Inputs
 from watersmeet.bind.scope import Relation, Scope
-from watersmeet.errors import BindError, Position, UnsupportedError
+from watersmeet.errors import BindError, Position, UnsupportedError, did_you_mean
 from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.expressions.nodes import WINDOW_TABLES, WindowTable
 from watersmeet.expressions.positions import position_of
@@ -73,10 +73,14 @@ def _timed_leaf(table: WindowTable, node: Node, relation: Relation, names: Input
     column = relation.find(named.name)
     known = names.columns.get(column.name) if isinstance(column, exp.Column) else None
     if column is None:
-        raise BindError(f"{relation.alias} has no column {named.name}", position=position)
+        raise BindError(
+            f"{relation.alias or 'the subquery'} has no column {named.name}",
+            hint=did_you_mean(named.name, [*relation.columns, *relation.hidden]),
+            position=position,
+        )
     if not isinstance(node, Leaf) or known is None or not node.input.is_time(known.column) or not node.input.is_timed:
         raise BindError(
-            f"{named.name} is not the event time of {relation.alias}",
+            f"{named.name} is not the event time of {relation.alias or 'the subquery'}",
             detail=_event_time(node),
             hint="windows are over event times: declare WATERMARK FOR it, or name the event time",
             position=position,
@@ -89,7 +93,7 @@ def add_bounds(relation: Relation, bounds: Mapping[WindowBound, exp.Expr], table
     for bound, expression in bounds.items():
         if relation.find(bound.value) is not None:
             raise BindError(
-                f"{relation.alias} has a column {bound.value} already",
+                f"{relation.alias or 'the subquery'} has a column {bound.value} already",
                 hint="rename it in a subquery",
                 position=position_of(table),
             )
@@ -167,4 +171,4 @@ def _lengths(table: WindowTable, input: Input) -> list[int]:
 def _event_time(node: Node) -> str | None:
     if not isinstance(node, Leaf) or not node.input.is_timed:
         return "it has none: it is the result of a query whose rows may come at any time"
-    return f"its event time is {node.input.time.column}"
+    return f"its event time is {node.input.alias}.{node.input.time.column}"

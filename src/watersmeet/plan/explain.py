@@ -19,7 +19,7 @@ from watersmeet.plan.explain_phrases import plain_name, written_column
 from watersmeet.plan.explain_tree import drawn_tree
 from watersmeet.plan.join_limits import explain_limits
 from watersmeet.plan.logical.query import Aggregation
-from watersmeet.plan.logical.tree import joins_of, leaves_of
+from watersmeet.plan.logical.tree import Input, joins_of, leaves_of
 from watersmeet.plan.operators.shared import SharedOperator
 from watersmeet.plan.passes.group_joins import ungrouped
 from watersmeet.plan.physical_plan import PhysicalInput, PhysicalOperator, PhysicalPlan
@@ -164,6 +164,12 @@ def _hot_text(settings: QuerySettings) -> str:
     return f"at most {' and '.join([*rows, *nbytes])}"
 
 
+def _explode_lines(input: Input) -> Iterator[str]:
+    for explode in input.explodes:
+        without = "; one row with NULL where there is none" if explode.outer else ""
+        yield f"  a row for each {'entry' if explode.is_map else 'element'} of {explode.text}{without}"
+
+
 def _input_lines(part: PhysicalInput, *, any_time: bool) -> Iterator[str]:
     input = part.input
     time = input.time
@@ -173,6 +179,7 @@ def _input_lines(part: PhysicalInput, *, any_time: bool) -> Iterator[str]:
         changes = "a changelog" if input.changes else "rows that are final"
         yield f"source {input.alias}: results of the query above, {changes}"
         if not input.is_timed:
+            yield from _explode_lines(input)
             yield f"  no event time; carries {_carried(part)}"
             return
     else:
@@ -180,9 +187,7 @@ def _input_lines(part: PhysicalInput, *, any_time: bool) -> Iterator[str]:
     for window in input.windows:
         each = "a row for each of its" if not window.is_single else "rows with their"
         yield f"  {each} {window.text(unit)}"
-    for explode in input.explodes:
-        without = "; one row with NULL where there is none" if explode.outer else ""
-        yield f"  a row for each {'entry' if explode.is_map else 'element'} of {explode.text}{without}"
+    yield from _explode_lines(input)
     delay = f"delay {span_text(time.delay, unit)}, grace {span_text(part.grace.period, unit)}"
     if part.grace.lateness:
         delay += f", allowed lateness {span_text(part.grace.lateness, unit)}"
