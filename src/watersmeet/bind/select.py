@@ -216,7 +216,7 @@ class SelectBinder:
         if not isinstance(source, exp.Table) or not isinstance(source.this, exp.Identifier):
             makes_rows = isinstance(source, exp.Lateral | exp.Table) and is_generator(source.this)
             raise UnsupportedError(
-                f"{plain_sql(source)} is not supported here in FROM",
+                f"{plain_sql(source)} is not supported in FROM",
                 hint="write FROM a stream, LATERAL explode(items) AS t(item)" if makes_rows else "name a stream",
                 position=position_of(source),
             )
