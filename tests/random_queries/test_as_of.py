@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import hypothesis
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import ALL
 from tests.random_queries.as_of import as_of_joins
 from tests.random_queries.rows import feeds, streams
+from tests.random_queries.seeded import try_examples
 from tests.random_queries.test_trees import REFUSED, Example, complaints, runs
 from tests.random_queries.test_trees import answers as answers_of
 from watersmeet.errors import WatersmeetError
@@ -55,16 +55,4 @@ def check(example: Example, kind: type[Harness]) -> None:
 @pytest.mark.timeout(600)  # a failure takes its time to shrink
 @pytest.mark.parametrize(("kind", "seed"), list(runs()))
 def test_a_query_as_of_a_time_gives_the_newest_of_its_rows(kind: type[Harness], seed: int) -> None:
-    @hypothesis.seed(seed)
-    @settings(
-        max_examples=EXAMPLES,
-        database=None,
-        deadline=None,
-        phases=[Phase.generate, Phase.shrink],
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(examples())
-    def run(example: Example) -> None:
-        check(example, kind)
-
-    run()
+    try_examples(examples(), lambda example: check(example, kind), seed=seed, most=EXAMPLES)

@@ -13,13 +13,13 @@ import duckdb
 import hypothesis
 import pytest
 from _pytest.mark import ParameterSet
-from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import ALL
 from tests.random_queries.queries import queries
 from tests.random_queries.rows import feeds, streams
 from tests.random_queries.run import Example, Run, batch_answers
+from tests.random_queries.seeded import try_examples
 from tests.support.cut_steps import CutHarness
 from tests.support.rescaled import RescaledHarness
 from watersmeet.errors import PlanError, UnsupportedError
@@ -72,16 +72,4 @@ def runs() -> Iterator[ParameterSet]:
 @pytest.mark.timeout(600)  # a failure takes its time to shrink
 @pytest.mark.parametrize(("harness", "seed"), list(runs()))
 def test_a_query_gives_what_the_same_query_gives_over_whole_tables(harness: type[Harness], seed: int) -> None:
-    @hypothesis.seed(seed)
-    @settings(
-        max_examples=EXAMPLES,
-        database=None,
-        deadline=None,
-        phases=[Phase.generate, Phase.shrink],
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(examples())
-    def run(example: Example) -> None:
-        check(example, harness)
-
-    run()
+    try_examples(examples(), lambda example: check(example, harness), seed=seed, most=EXAMPLES)

@@ -15,13 +15,13 @@ import hypothesis
 import pyarrow as pa
 import pytest
 from _pytest.mark import ParameterSet
-from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import ALL
 from tests.random_queries.growing import trees
 from tests.random_queries.rows import Feed, Streams, feeds, streams
 from tests.random_queries.run import END, TABLE
+from tests.random_queries.seeded import try_examples
 from tests.random_queries.trees import Tree
 from tests.support.cut_steps import CutHarness
 from watersmeet.errors import WatersmeetError
@@ -156,16 +156,4 @@ def runs() -> Iterator[ParameterSet]:
 @pytest.mark.timeout(600)  # a failure takes its time to shrink
 @pytest.mark.parametrize(("kind", "seed"), list(runs()))
 def test_a_tree_of_queries_gives_what_it_gives_over_whole_tables(kind: type[Harness], seed: int) -> None:
-    @hypothesis.seed(seed)
-    @settings(
-        max_examples=EXAMPLES,
-        database=None,
-        deadline=None,
-        phases=[Phase.generate, Phase.shrink],
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(examples())
-    def run(example: Example) -> None:
-        check(example, kind)
-
-    run()
+    try_examples(examples(), lambda example: check(example, kind), seed=seed, most=EXAMPLES)
