@@ -153,11 +153,13 @@ def test_what_a_query_on_the_right_side_has_versions_of_is_said(query: str, line
     assert not [line for line in lines if line not in text], text
 
 
-def test_the_elements_of_rows_that_change_are_named() -> None:
+def test_the_elements_of_rows_that_change_are_named_and_filtered() -> None:
     """They are made of results, which have no event time."""
     streams, query = load_script(
         "CREATE STREAM o (id INT, items ARRAY<INT>, ts BIGINT, WATERMARK FOR ts AS ts) PRIMARY KEY (id)"
         " WITH (event_time_unit = 's') SETTINGS mode = 'versioned_kv';"
-        "SELECT id, item FROM o LATERAL VIEW explode(items) t AS item"
+        "SELECT id, item FROM o LATERAL VIEW explode(items) t AS item WHERE item <> 3"
     )
-    assert "  a row for each element of explode(items)" in explain(plan_query(query, streams)).splitlines()
+    lines = explain(plan_query(query, streams)).splitlines()
+    assert "  a row for each element of explode(items)" in lines
+    assert "  filter before packing: t.element <> 3" in lines

@@ -180,6 +180,7 @@ def _input_lines(part: PhysicalInput, *, any_time: bool) -> Iterator[str]:
         yield f"source {input.alias}: results of the query above, {changes}"
         if not input.is_timed:
             yield from _explode_lines(input)
+            yield from _filter_lines(part)
             yield f"  no event time; carries {_carried(part)}"
             return
     else:
@@ -204,11 +205,15 @@ def _input_lines(part: PhysicalInput, *, any_time: bool) -> Iterator[str]:
             yield f"  its declared order ({order}) dates no rows: no window or ORDER BY is over it alone"
     if part.max_future is not None:
         yield f"  quarantines a row that is more than {span_text(part.max_future, time.unit)} after its arrival"
+    yield from _filter_lines(part)
+    yield f"  carries {_carried(part)}"
+
+
+def _filter_lines(part: PhysicalInput) -> Iterator[str]:
     if part.input.filters and part.passes is None:
         yield f"  filter before packing: {plain_sql(exp.and_(*part.input.filters))}"
     if part.passes is not None:
         yield f"  filter of the newest rows: {plain_sql(part.computed[part.passes])}"
-    yield f"  carries {_carried(part)}"
 
 
 def _carried(part: PhysicalInput) -> str:
