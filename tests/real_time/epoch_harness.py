@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tests.support.cut_steps import cut
+from tests.support.live_harness import LiveHarness, outboxes
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.engine.bucket_step import OpenBucket
 from watersmeet.engine.control_events import Event
 from watersmeet.engine.frames import Frame
+from watersmeet.engine.live_results import LiveOperator
+from watersmeet.engine.outbox import Outbox
 from watersmeet.engine.specs import OperatorSpec
-from watersmeet.plan.task_specs import Task
 from watersmeet.sql.statements import Query
 from watersmeet.state.epoch_store import EpochStore
 from watersmeet.testing.cells import canonical_row, consolidate
-from watersmeet.testing.harness import Harness
 from watersmeet.testing.rig import StepInput, StepOutcome
 
 
-class EpochHarness(Harness):
+class EpochHarness(LiveHarness):
     """A query whose state is committed after every ``steps`` steps, an epoch.
 
     Operators do not keep step (see ``tests.support.cut_steps``).
@@ -28,8 +27,6 @@ class EpochHarness(Harness):
     Before that, the epoch is given up once and repeated.  It must give the same results, except for lookups: a table
     may have changed meanwhile.
     """
-
-    shares_tasks = False
 
     def __init__(self, streams: Mapping[str, StreamDef], query: Query, folder: Path, *, steps: int = 2) -> None:
         self._folder, self._steps, self._epoch = folder, steps, 0
@@ -65,19 +62,10 @@ class EpochHarness(Harness):
         self._before = (self._rows_fed.copy(), dict(self._counters))
         self._epoch += 1
 
-    def _operate(self, task: Task, arriving: Iterable[Frame]) -> list[Frame]:
-        spec = task.members[-1].spec
-        by_bucket: dict[int, list[Frame]] = defaultdict(list)
-        for frame in arriving:
-            by_bucket[frame.bucket].append(frame)
-        sent: list[Frame] = []
-        for bucket in sorted(spec.buckets):
-            opened = self._opened(spec, bucket)
-            if bucket in by_bucket:
-                for frames in cut(spec, by_bucket[bucket]):
-                    sent += opened.step(frames)
-                sent += opened.close()
-        return sent
+    def _taken_by(self, operator: LiveOperator, bucket: int, frames: list[Frame]) -> Iterator[Outbox]:
+        opened = self._opened(operator.spec, bucket)
+        if frames:
+            yield from outboxes(operator, opened, bucket, frames)
 
     def _opened(self, spec: OperatorSpec, bucket: int) -> OpenBucket:
         """A bucket of the epoch; every epoch opens all of them, as the first mark of a source does."""

@@ -6,7 +6,6 @@ state that the epoch before has left; tasks of the run before may still be writi
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -19,17 +18,17 @@ from tests.simulation.disk import SimulatedDisk, mounted
 from tests.simulation.faults import Faults, is_of_disk
 from tests.simulation.spark import as_spark
 from tests.simulation.workers import Machine, Worker
-from tests.support.cut_steps import cut
+from tests.support.live_harness import LiveHarness, outboxes
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.engine.bucket_step import OpenBucket
 from watersmeet.engine.control_events import Event
 from watersmeet.engine.frames import Frame
+from watersmeet.engine.live_results import LiveOperator
+from watersmeet.engine.outbox import Outbox
 from watersmeet.engine.specs import OperatorSpec
-from watersmeet.plan.task_specs import Task
 from watersmeet.runtime.real_time.epochs import Epochs, RunStart, next_run
 from watersmeet.sql.statements import Query, StatementSet
 from watersmeet.state.epoch_store import EpochStore
-from watersmeet.testing.harness import Harness
 from watersmeet.testing.rig import StepInput, StepOutcome
 
 
@@ -37,10 +36,8 @@ class EpochFailedError(Exception):
     """The epoch must be done again."""
 
 
-class RealTimeSimulation(Harness):
+class RealTimeSimulation(LiveHarness):
     """One query in real time, where ``decisions`` rule; an epoch has one to four steps."""
-
-    shares_tasks = False
 
     def __init__(
         self, streams: Mapping[str, StreamDef], query: Query | StatementSet, *, buckets: int = 2, decisions: Decisions
@@ -147,29 +144,24 @@ class RealTimeSimulation(Harness):
 
     # -- tasks -------------------------------------------------------------------------------------------------------
 
-    def _operate(self, task: Task, arriving: Iterable[Frame]) -> list[Frame]:
-        spec = task.members[-1].spec
-        by_bucket: dict[int, list[Frame]] = defaultdict(list)
-        for frame in arriving:
-            by_bucket[frame.bucket].append(frame)
-        sent: list[Frame] = []
-        for bucket in self._decisions.shuffled(spec.buckets):
-            frames = self._decisions.shuffled(by_bucket[bucket])
-            actor = self._actor(f"{spec.name} {bucket}", partial(self._stepped, spec, bucket, frames))
-            while actor.resume():
-                if self._faults.happens(f"{actor.name} is killed"):
-                    self._leave([actor])
-                    raise EpochFailedError
-                self._resume_zombie()
-            self._raise_failure(actor, [])
-            sent += actor.result
+    def _order(self, buckets: Iterable[int]) -> list[int]:
+        return self._decisions.shuffled(buckets)
+
+    def _taken_by(self, operator: LiveOperator, bucket: int, frames: list[Frame]) -> list[Outbox]:
+        shuffled = self._decisions.shuffled(frames)
+        actor = self._actor(f"{operator.spec.name} {bucket}", partial(self._stepped, operator, bucket, shuffled))
+        while actor.resume():
+            if self._faults.happens(f"{actor.name} is killed"):
+                self._leave([actor])
+                raise EpochFailedError
+            self._resume_zombie()
+        self._raise_failure(actor, [])
+        sent: list[Outbox] = actor.result
         return sent
 
-    def _stepped(self, spec: OperatorSpec, bucket: int, frames: Sequence[Frame]) -> list[Frame]:
-        opened = self._opened(spec, bucket)
-        if not frames:
-            return []
-        return [*(frame for each in cut(spec, frames) for frame in opened.step(each)), *opened.close()]
+    def _stepped(self, operator: LiveOperator, bucket: int, frames: list[Frame]) -> list[Outbox]:
+        opened = self._opened(operator.spec, bucket)
+        return list(outboxes(operator, opened, bucket, frames)) if frames else []
 
     def _opened(self, spec: OperatorSpec, bucket: int) -> OpenBucket:
         """A bucket of the epoch; every epoch opens all of them, as the first mark of a source does."""

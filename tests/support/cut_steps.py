@@ -27,7 +27,7 @@ class CutHarness(Harness):
             by_bucket[frame.bucket].append(frame)
         sent: list[Frame] = []
         for _, frames in sorted(by_bucket.items()):
-            *earlier, last = cut(member.spec, frames)
+            *earlier, last = cut(member.spec, frames) if member.spec.downstream is not None else [frames]
             for step in earlier:  # counters are reported once
                 sent += [frame for frame in super()._operate(task, step) if frame.kind is not FrameKind.COUNTER]
             sent += super()._operate(task, last)
@@ -35,12 +35,12 @@ class CutHarness(Harness):
 
 
 def cut(spec: OperatorSpec, frames: Iterable[Frame]) -> list[list[Frame]]:
-    """The frames of one step of a bucket as those of several, if its operator is one of the first and others follow.
+    """The frames of one step of a bucket as those of several, if its operator is one of the first.
 
     A join with the versions known now stays as it is: its results follow from what arrives together.
     """
-    is_first = all(input.source is not None for input in spec.inputs)
-    if spec.downstream is None or not is_first or isinstance(spec.kernel, AsofAtOnce):
+    is_first = all(input.source is not None and not input.is_of_results for input in spec.inputs)
+    if not is_first or isinstance(spec.kernel, AsofAtOnce):
         return [list(frames)]
     steps: list[list[Frame]] = []
     others = []

@@ -113,9 +113,10 @@ def _gather_counts(spec: OperatorSpec, first: Manifest, manifests: Sequence[Mani
 
 
 def _parts(after: OperatorSpec, number: int, manifests: Sequence[Manifest]) -> dict[str, PartFrontier]:
-    """Return the frontiers of an input's parts; buckets of an operator are one part."""
+    """Return the frontiers of an input's parts; buckets of an operator, also of one whose results are read, are one."""
     of_input = [each.parts.get(number, {}) for each in manifests]
-    if after.inputs[number].source is not None:
+    input = after.inputs[number]
+    if input.source is not None and not input.is_of_results:
         names = dict.fromkeys(name for parts in of_input for name in parts)
         return {name: _heard([parts[name] for parts in of_input if name in parts]) for name in names}
     known = [part for parts in of_input for part in parts.values()]

@@ -84,9 +84,7 @@ def packed_results(frames: Iterable[Frame], readers: Sequence[Reader], buckets: 
         if frame.kind is FrameKind.ROWS:
             results = decode_table(frame.payload)
             for reader in readers:
-                rows = project(_input_rows(results, reader.projection), reader.projection.rows)
-                assert rows is not None  # results have no bad rows
-                yield from reader.send(reader.packer.pack(rows))
+                yield from reader.send(reader.packer.pack(rows_of_input(results, reader.projection)))
         elif frame.kind is FrameKind.MARK:
             for reader in readers if frame.frontier != NEVER else ():
                 reader.packer.observe(reader.projection.part, shift(frame.frontier, -reader.projection.lag))
@@ -94,7 +92,14 @@ def packed_results(frames: Iterable[Frame], readers: Sequence[Reader], buckets: 
             yield passed_on(frame, buckets)
 
 
-def _input_rows(results: pa.Table, projection: ResultProjection) -> pa.Table:
+def rows_of_input(results: pa.Table, projection: ResultProjection) -> pa.Table:
+    """Return results as the rows of an input, with the columns that packing needs."""
+    rows = project(_with_input_columns(results, projection), projection.rows)
+    assert rows is not None  # results have no bad rows
+    return rows
+
+
+def _with_input_columns(results: pa.Table, projection: ResultProjection) -> pa.Table:
     """Return the rows of an input, with the columns that its projection reads."""
     for name, internal, kind, scale in projection.times:
         times = results[internal]

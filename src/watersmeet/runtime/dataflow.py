@@ -123,17 +123,20 @@ def _specs(
     tasks: Sequence[tuple[str, ...]] | None,
 ) -> tuple[list[OperatorSpec], Tasks]:
     operators = operator_specs(plan, schemas, parts_of(plan, sources), buckets, kept)
-    plan = replace(plan, tasks=_tasks(plan, operators, schemas, tasks))
+    plan = replace(plan, tasks=tasks_of(plan, operators, schemas, tasks))
     return operators, task_specs(plan, operators, pack_specs(plan, schemas, buckets, kept), schemas)
 
 
-def _tasks(
+def tasks_of(
     plan: PhysicalPlan,
     operators: Sequence[OperatorSpec],
     schemas: Sequence[pa.Schema],
     stored: Sequence[tuple[str, ...]] | None,
 ) -> tuple[tuple[int, ...], ...]:
-    """The operators that run in one task: those of the checkpoint, or all that can."""
+    """The operators that run in one task: those of the checkpoint, or all that can.
+
+    Raises ``CheckpointError`` if those of the checkpoint cannot.
+    """
     possible = joint_tasks(plan, operators, schemas)
     if stored is None:
         return possible

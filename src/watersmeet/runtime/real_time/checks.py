@@ -23,13 +23,7 @@ def check_real_time(plan: PhysicalPlan, target: StreamDef, columns: Sequence[str
         raise UnsupportedError(
             "trigger is the time between micro-batches, and real time has none", hint="set epoch instead of trigger"
         )
-    if plan.operators_below:
-        raise UnsupportedError("a query over the results of a subquery cannot run in real time yet", hint=_INSTEAD)
-    for part in plan.inputs:
-        if part.input.windows:
-            raise UnsupportedError("TUMBLE, HOP and CUMULATE cannot run in real time yet", hint=_INSTEAD)
-        if part.input.explodes:
-            raise UnsupportedError("explode and UNNEST cannot run in real time yet", hint=_INSTEAD)
+    for part in plan.streams:
         if part.input.stream.connector not in _SOURCES:
             raise UnsupportedError(
                 f"{part.input.stream.name} ({part.input.stream.connector}) cannot be followed in real time: only"

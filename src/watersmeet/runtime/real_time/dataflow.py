@@ -14,20 +14,22 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from watersmeet.engine.frames import FRAME_DDL
 from watersmeet.engine.specs import OperatorSpec
+from watersmeet.plan.live_operators import live_operators
 from watersmeet.plan.physical_plan import PhysicalInput, PhysicalPlan
+from watersmeet.plan.shared_results import receiver
 from watersmeet.plan.worker_projection import worker_projection
 from watersmeet.plan.worker_specs import NOTHING_KEPT, KeptBuckets, operator_specs, pack_specs
-from watersmeet.runtime.dataflow import select_list
+from watersmeet.runtime.dataflow import select_list, tasks_of
 from watersmeet.runtime.exchange import Exchange
 from watersmeet.runtime.function_check import check_functions
 from watersmeet.runtime.metrics import METRICS, RESULTS, observed_counters
 from watersmeet.runtime.real_time.epochs import Epochs, RunStart
 from watersmeet.runtime.real_time.operator_task import COUNTER, EPOCH, LiveOperatorTask
 from watersmeet.runtime.real_time.source_task import FollowTask, LiveRestTask
-from watersmeet.runtime.real_time.stages import first_tasks, receivers_of, sources_of, stages_of
+from watersmeet.runtime.real_time.stages import first_tasks, sources_of, stages_of
 from watersmeet.runtime.real_time.tails import LiveRecords
 from watersmeet.runtime.real_time.ticks import ControlEvents, MemoryTicks
-from watersmeet.runtime.source_frames import Source, arrow_schema, projected
+from watersmeet.runtime.source_frames import Source, arrow_schema, input_schemas, parts_of, projected
 from watersmeet.runtime.task_frames import Resources, control_frames, one_at_a_time, own_workers
 from watersmeet.runtime.worker_records import RecordRows, record_rows
 from watersmeet.runtime.worker_tasks import PackTask
@@ -35,23 +37,27 @@ from watersmeet.runtime.worker_tasks import PackTask
 
 @dataclass(frozen=True, slots=True)
 class LiveDataflow:
-    """A built query: its results with the column ``_wm_epoch``, its operators, and the task slots that it needs."""
+    """A built query: its results with the column ``_wm_epoch``, its operators, and the task slots that it needs.
+
+    ``tasks`` are the operators that run in one task, by name.
+    """
 
     frame: DataFrame
     operators: tuple[OperatorSpec, ...]
+    tasks: tuple[tuple[str, ...], ...]
     slots: int
 
 
 def live_inputs(plan: PhysicalPlan, sources: Mapping[str, Source]) -> dict[str, LiveRecords]:
     """The sources of a plan's inputs, by alias; all of them can be followed."""
-    found = {part.input.alias: sources[part.input.stream.name.lower()].live for part in plan.inputs}
+    found = {part.input.alias: sources[part.input.stream.name.lower()].live for part in plan.streams}
     return {alias: live for alias, live in found.items() if live is not None}
 
 
 def source_tasks(plan: PhysicalPlan, sources: Mapping[str, Source], buckets: Sequence[int]) -> dict[str, int]:
     """How many tasks read each input of a new query: at most one per partition, and together one per bucket."""
-    share = max(1, len(buckets) // len(plan.inputs))
-    return {part.input.alias: min(share, len(sources[part.input.stream.name.lower()].parts)) for part in plan.inputs}
+    share = max(1, len(buckets) // len(plan.streams))
+    return {part.input.alias: min(share, len(sources[part.input.stream.name.lower()].parts)) for part in plan.streams}
 
 
 def build_live(
@@ -64,42 +70,39 @@ def build_live(
     start: RunStart,
     control: ControlEvents | None = None,
     kept: KeptBuckets = NOTHING_KEPT,
+    joint: Sequence[tuple[str, ...]] | None = None,
 ) -> LiveDataflow:
     """Build the query over its sources (by stream name in lower case), which all can be followed.
 
     ``start`` is that of the query's first run, ``control`` brings control events, if there are any.  ``kept`` are the
-    buckets of operators that have others.
+    buckets of operators that have others, ``joint`` the operators that share a task in its checkpoint (None: it has
+    none yet).
 
-    Raises ``BindError`` for a function that Spark does not have.
+    Raises ``BindError`` for a function that Spark does not have, and what ``tasks_of`` and ``live_operators`` raise.
     """
     check_functions(spark, plan)
-    inputs = [sources[part.input.stream.name.lower()] for part in plan.inputs]
-    shown = [projected(part, source, plan.keeps_late) for part, source in zip(plan.inputs, inputs, strict=True)]
-    schemas = [arrow_schema(frame) for frame in shown]
-    specs = operator_specs(plan, schemas, [source.parts for source in inputs], buckets, kept)
+    schemas = input_schemas(spark, plan, sources)
+    specs = operator_specs(plan, schemas, parts_of(plan, sources), buckets, kept)
+    plan = replace(plan, tasks=tasks_of(plan, specs, schemas, joint))
     # keys are not spread: a hot key is known only when a batch has ended
-    packing = [
-        PackTask(replace(spec, spreads=False), Exchange(None), None)
-        for spec in pack_specs(plan, schemas, buckets, kept)
-    ]
-    tasks = {number: start.tasks[part.input.alias] for number, part in enumerate(plan.inputs)}
-    firsts, receivers, stages = first_tasks(plan, tasks, len(buckets)), receivers_of(plan), stages_of(plan)
-    takers = {feed.source: number for number, operator in enumerate(plan.operators) for feed in operator.feeds}
+    packs = [replace(spec, spreads=False) for spec in pack_specs(plan, schemas, buckets, kept)]
+    operators = live_operators(plan, specs, packs, schemas)
+    tasks = {number: start.tasks[part.input.alias] for number, part in enumerate(plan.inputs) if not part.branches}
+    firsts, stages = first_tasks(plan, tasks, len(buckets)), stages_of(plan)
     run, results = uuid.uuid4().hex, None
     with one_at_a_time:
         for depth, stage in enumerate(stages):
             frames = [] if results is None else [results]  # its tasks have the lowest numbers: see stages.py
             for number in sources_of(plan, stage):
-                place = _Place(number, takers[number], tasks[number], firsts[number])
-                frames.append(
-                    _followed(spark, plan, inputs[number], schemas[number], packing[number], epochs, start, place)
-                )
+                place = _Place(number, receiver(plan, number), tasks[number], firsts[number])
+                packing = PackTask(packs[number], Exchange(None), None)
+                source = sources[plan.inputs[number].input.stream.name.lower()]
+                frames.append(_followed(spark, plan, source, schemas[number], packing, epochs, start, place))
             if control is not None:
                 numbers = dict.fromkeys(bucket for spec in specs for bucket in spec.buckets)
                 frames.append(control_frames(control.frame(depth), list(numbers)))
             step = LiveOperatorTask(
-                {number: specs[number] for number in stage},
-                {number: receivers[number] for number in stage if number in receivers},
+                {number: operators[number] for number in stage},
                 run,
                 epochs,
                 resources.memory,
@@ -113,7 +116,8 @@ def build_live(
     result = select_list(plan, observed.where(F.col(COUNTER).isNull()), None, also=(EPOCH,))
     counted = result.observe(RESULTS, F.count(EPOCH).alias("rows_out"))
     slots = sum(tasks.values()) + len(stages) * (len(buckets) + (control is not None))
-    return LiveDataflow(counted, tuple(specs), slots)
+    names = tuple(tuple(specs[number].name for number in task) for task in plan.tasks)
+    return LiveDataflow(counted, tuple(each.spec for each in operators), names, slots)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,5 +162,6 @@ def _followed(
 def _rows(part: PhysicalInput, source: Source, live: LiveRecords, schema: pa.Schema, task: PackTask) -> RecordRows:
     """How workers turn records into rows; all are left to Spark where only Spark can compute the columns."""
     can_show = live.format.is_text or not task.spec.keeps_late
-    projection = worker_projection(part, arrow_schema(source.frame), schema) if can_show else None
+    declared = arrow_schema(source.frame)
+    projection = worker_projection(part, declared, schema, one_row_each=True) if can_show else None
     return record_rows(live.format, projection, task, has_parts=source.parts != ("",))

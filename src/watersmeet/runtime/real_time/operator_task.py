@@ -21,6 +21,7 @@ from watersmeet.engine.frames import (
     unbundled,
     with_fillers,
 )
+from watersmeet.engine.live_results import LiveOperator
 from watersmeet.engine.outbox import Outbox
 from watersmeet.engine.settle import settled
 from watersmeet.engine.specs import OperatorSpec
@@ -48,21 +49,19 @@ _PAUSE_SECONDS = 0.015
 _LONG_STEP_SECONDS, _LONGEST_PAUSE_SECONDS = 0.02, 0.1
 
 
-#: An operator's number in the query, and a bucket.
-_Place: TypeAlias = tuple[int, int]
+#: Frames by the number of their operator in the query, and by bucket.
+_Inboxes: TypeAlias = dict[int, dict[int, list[Frame]]]
 
 
 @dataclass(frozen=True, slots=True)
 class LiveOperatorTask:
     """Runs the buckets of a stage's operators whose frames come to this task.
 
-    ``operators`` are those of the stage, by their number in the query.  ``sends_to`` has the number of the operator
-    that takes an operator's results; the last one of the query has none, and yields rows of ``result_schema``.  All
-    others yield bundles.  For ``run_id`` see ``OperatorTask``.
+    ``operators`` are those of the stage, by their number in the query, in the order in which rows pass them.  The last
+    one of the query yields rows of ``result_schema``, all others bundles.  For ``run_id`` see ``OperatorTask``.
     """
 
-    operators: Mapping[int, OperatorSpec]
-    sends_to: Mapping[int, int]
+    operators: Mapping[int, LiveOperator]
     run_id: str
     epochs: Epochs
     memory: MemorySetting
@@ -71,86 +70,124 @@ class LiveOperatorTask:
     @property
     def schema(self) -> pa.Schema:
         """The columns that the task yields."""
-        last = [spec for number, spec in self.operators.items() if number not in self.sends_to]
+        last = [each.spec for each in self.operators.values() if each.is_last]
         return result_schema(last[0]) if last else FRAME_SCHEMA
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """What the operators send on, as the frames come."""
         with live_task():
-            buckets: dict[_Place, _Bucket] = {}
+            stage = _Stage(self)
             arrivals, due = Arrivals(batches, _MOST_WAITING), 0.0
             while arrived := _frames(arrivals.take()):
                 if (early := due - time.monotonic()) > 0:
                     time.sleep(early)
                     arrived += _frames(arrivals.take(0))
                 here, passing = self._sorted(arrived)
-                if not any(frame.kind.has_rows for frames in here.values() for frame in frames):
+                if not any(frame.kind.has_rows for frames in _inboxes(here) for frame in frames):
                     more, passing_too = self._sorted(_frames(arrivals.take(_WAIT_SECONDS)))
                     passing += passing_too
-                    for place, frames in more.items():
-                        here.setdefault(place, []).extend(frames)
+                    for number, inboxes in more.items():
+                        for bucket, frames in inboxes.items():
+                            here[number].setdefault(bucket, []).extend(frames)
                 began = time.monotonic()
                 if passing:
                     yield to_record_batch(with_fillers(passing))
-                for place, frames in here.items():
-                    if place not in buckets:
-                        buckets[place] = _Bucket(self, *place)
-                    yield from buckets[place].step(frames)
+                yield from stage.take(here)
                 ended = time.monotonic()
                 due = ended + _pause_after(ended - began)
-            for bucket in buckets.values():
-                yield from bucket.close()
+            yield from stage.close()
             working_sets(self.memory.here()).close_idle()
 
-    def _sorted(self, arrived: Iterable[Frame]) -> tuple[dict[_Place, list[Frame]], list[Frame]]:
+    def _sorted(self, arrived: Iterable[Frame]) -> tuple[_Inboxes, list[Frame]]:
         """The frames for each operator's bucket here, and the bundles for operators of later stages."""
-        here: dict[_Place, list[Frame]] = {}
+        here: _Inboxes = {number: {} for number in self.operators}
         passing = []
         for frame in arrived:
             if frame.kind is FrameKind.FILLER:
                 continue
             if frame.kind is not FrameKind.BUNDLE:  # a control event, for every operator
-                for number, spec in self.operators.items():
-                    if frame.bucket in spec.buckets:
-                        here.setdefault((number, frame.bucket), []).append(frame)
+                for number, operator in self.operators.items():
+                    if frame.bucket in operator.spec.buckets:
+                        here[number].setdefault(frame.bucket, []).append(frame)
             elif frame.input in self.operators:
-                here.setdefault((frame.input, frame.bucket), []).extend(unbundled(frame))
+                here[frame.input].setdefault(frame.bucket, []).extend(unbundled(frame))
             else:
                 passing.append(frame)
         return here, passing
 
 
+class _Stage:
+    """The buckets of a task for the time of an epoch; operators of one task pass frames on directly."""
+
+    def __init__(self, task: LiveOperatorTask) -> None:
+        self._task = task
+        self._buckets: dict[int, dict[int, _Bucket]] = {number: {} for number in task.operators}
+
+    def take(self, here: _Inboxes) -> Iterator[pa.RecordBatch]:
+        """What the operators send on for frames; those for later operators here are added to ``here``."""
+        for number, inboxes in here.items():
+            for bucket, frames in inboxes.items():
+                opened = self._opened(number, bucket)
+                yield from self._sent(number, opened, opened.step(frames), here)
+
+    def close(self) -> Iterator[pa.RecordBatch]:
+        """What the operators send on at the end of the epoch, each after all that comes before it."""
+        here: _Inboxes = {number: {} for number in self._task.operators}
+        for number in self._task.operators:
+            for bucket, frames in here[number].items():
+                opened = self._opened(number, bucket)
+                yield from self._sent(number, opened, opened.step(frames), here)
+            for opened in self._buckets[number].values():
+                yield from self._sent(number, opened, opened.close(), here)
+
+    def _opened(self, number: int, bucket: int) -> _Bucket:
+        buckets = self._buckets[number]
+        if bucket not in buckets:
+            buckets[bucket] = _Bucket(self._task, self._task.operators[number].spec, bucket)
+        return buckets[bucket]
+
+    def _sent(self, number: int, bucket: _Bucket, outbox: Outbox, here: _Inboxes) -> Iterator[pa.RecordBatch]:
+        operator = self._task.operators[number]
+        if operator.is_last:
+            yield from bucket.results(outbox)
+            return
+        bundles: list[Frame] = []
+        for to, frames in operator.addressed(bucket.number, outbox):
+            if to in operator.beside:
+                here[to].setdefault(bucket.number, []).extend(frames)
+            else:
+                bundles += bundled(frames, to)
+        if bundles:
+            yield to_record_batch(with_fillers(bundles))
+
+
 class _Bucket:
     """A bucket of an operator for the time of an epoch."""
 
-    def __init__(self, task: LiveOperatorTask, operator: int, number: int) -> None:
-        self._task, self._operator, self._number = task, operator, number
-        self._spec = spec = task.operators[operator]
+    def __init__(self, task: LiveOperatorTask, spec: OperatorSpec, number: int) -> None:
+        self.number = number
+        self._task, self._spec = task, spec
         self._store: EpochStore = task.epochs.open("operators", spec.name, str(number))
         memory = task.memory.here()
         working_set = working_sets(memory).get(task.run_id, spec.name, str(number))
         self._bucket = OpenBucket(spec, number, self._store, working_set, max_step_bytes=memory.step_bytes)
         self._side: list[pa.Table] = []
 
-    def step(self, frames: Sequence[Frame]) -> Iterator[pa.RecordBatch]:
+    def step(self, frames: Sequence[Frame]) -> Outbox:
         outbox = self._bucket.step(frames)
-        return self._sent(outbox.followed_by(self._bucket.advanced()))
+        return outbox.followed_by(self._bucket.advanced())
 
-    def close(self) -> Iterator[pa.RecordBatch]:
+    def close(self) -> Outbox:
         task = self._task
         reported = self._bucket.close()
         task.epochs.write(self._store)
         if self._side and task.side_folder is not None:
-            path = f"{task.side_folder}/batch-{task.epochs.current}-{self._number}-0.jsonl"
+            path = f"{task.side_folder}/batch-{task.epochs.current}-{self.number}-0.jsonl"
             write_side_rows(pa.concat_tables(self._side), path)
-        return self._sent(Outbox(self._spec, self._number, None, reported))
+        return Outbox(self._spec, self.number, None, reported)
 
-    def _sent(self, outbox: Outbox) -> Iterator[pa.RecordBatch]:
-        to = self._task.sends_to.get(self._operator)
-        if to is not None:
-            if bundles := list(bundled(outbox, to)):
-                yield to_record_batch(with_fillers(bundles))
-            return
+    def results(self, outbox: Outbox) -> Iterator[pa.RecordBatch]:
+        """The results of the query; side rows are kept until the end of the epoch."""
         yield from _results(outbox, self._task.epochs.current)
         self._side += (decode_table(frame.payload) for frame in outbox.others if frame.kind is FrameKind.SIDE)
 
@@ -178,6 +215,10 @@ def _results(outbox: Outbox, epoch: int) -> Iterator[pa.RecordBatch]:
 
 def _pause_after(seconds: float) -> float:
     return _PAUSE_SECONDS if seconds < _LONG_STEP_SECONDS else min(2 * seconds, _LONGEST_PAUSE_SECONDS)
+
+
+def _inboxes(here: _Inboxes) -> Iterator[list[Frame]]:
+    return (frames for inboxes in here.values() for frames in inboxes.values())
 
 
 def _frames(batches: Sequence[pa.RecordBatch]) -> list[Frame]:

@@ -70,9 +70,13 @@ class RealTime:
             resources = Resources(memory_setting(spark, settings.worker_memory), job.checkpoint.side)
             epochs = Epochs(job.checkpoint.epochs(stored), run, first, base)
             kept = {} if stored is None else stored.kept_buckets
-            dataflow = build_live(spark, job.plan, sources, buckets, resources, epochs, origin, self.control, kept=kept)
+            joint = None if stored is None else stored.tasks
+            dataflow = build_live(
+                spark, job.plan, sources, buckets, resources, epochs, origin, self.control, kept=kept, joint=joint
+            )
             check_slots(spark, dataflow.slots)
-            plan = job.checkpoint.accept(stored, buckets, dataflow.operators, seek, settings.mode)
+            operators, tasks = dataflow.operators, dataflow.tasks
+            plan = job.checkpoint.accept(stored, buckets, operators, seek, settings.mode, tasks=tasks)
             self._plan, self._has_committed = plan, False
             log.remove_side_output(first)
             for epoch in log.side_epochs()[-2:]:  # in case the driver ended before it kept those of the last epochs

@@ -103,6 +103,8 @@ class EpochState:
 
     def _copy_positions(self) -> None:
         for number, part in enumerate(self._physical.inputs):
+            if part.branches:
+                continue
             for task in range(self._starts[0].tasks[part.input.alias]):
                 place = f"inputs/{number}/{task}"
                 stored = EpochStore(f"{self._old}/{place}", self._file).get(POSITIONS)
