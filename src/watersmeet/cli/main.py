@@ -21,6 +21,7 @@ from watersmeet.cli.prepare import prepare
 from watersmeet.cli.rescale import rescale
 from watersmeet.cli.run import run
 from watersmeet.cli.shell import shell
+from watersmeet.cli.state import state
 from watersmeet.cli.test import run_tests
 from watersmeet.errors import WatersmeetError
 
@@ -55,6 +56,7 @@ app.command("run")(run)
 app.command("sql")(shell)
 app.command("explain")(explain)
 app.command("rescale")(rescale)
+app.command("state")(state)
 app.command("test")(run_tests)
 app.command("demo")(demo)
 app.command("bench")(bench)
