@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from watersmeet.cli.bench import bench
+from watersmeet.cli.checkpoint import app as checkpoint
 from watersmeet.cli.demo import demo
 from watersmeet.cli.explain import explain
 from watersmeet.cli.parameters import UsageError
@@ -56,6 +57,7 @@ app.command("run")(run)
 app.command("sql")(shell)
 app.command("explain")(explain)
 app.command("rescale")(rescale)
+app.add_typer(checkpoint, name="checkpoint")
 app.command("state")(state)
 app.command("test")(run_tests)
 app.command("demo")(demo)

@@ -25,16 +25,23 @@ class Format(Enum):
     CSV = "csv"
 
 
-QueryName = Annotated[str | None, typer.Argument(metavar="QUERY", help="The name of a query; without it, all are listed.")]
+QueryName = Annotated[
+    str | None, typer.Argument(metavar="QUERY", help="The name of a query; without it, all are listed.")
+]
 Folder = Annotated[
     str | None,
     typer.Option(
-        "--checkpoint", metavar="DIR", help="The folder or URI of a checkpoint, or of a job's checkpoints; by default the workspace."
+        "--checkpoint",
+        metavar="DIR",
+        help="The folder or URI of a checkpoint, or of a job's checkpoints; by default the workspace.",
     ),
 ]
 Keys = Annotated[int | None, typer.Option("--keys", metavar="N", help="The N keys with the most rows.")]
 Key = Annotated[
-    list[str] | None, typer.Option("--key", metavar="COLUMN=VALUE", help="The rows of a key; a value alone is looked for in any column of it.")
+    list[str] | None,
+    typer.Option(
+        "--key", metavar="COLUMN=VALUE", help="The rows of a key; a value alone is looked for in any column of it."
+    ),
 ]
 Shape = Annotated[Format, typer.Option("--format", help="How the answer is printed.")]
 

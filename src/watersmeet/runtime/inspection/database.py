@@ -34,7 +34,7 @@ sum(bytes)::BIGINT AS bytes, min("time") AS oldest, max("time") AS newest
 FROM rows WHERE "key" IS NOT NULL GROUP BY ALL"""
 #: Microseconds that DuckDB can show as a time.
 _TIMES = "9000000000000000000"
-_SETTINGS = {
+_SETTINGS: dict[str, str | int | float | list[str]] = {
     "memory_limit": "1GB",
     "threads": 2,
     "python_enable_replacements": False,
@@ -110,7 +110,7 @@ class StateDatabase:
         others = [number for number, name in enumerate(names) if name not in (TIME, RID)]
         time, id = f"c{names.index(TIME)}", f"c{names.index(RID)}" if RID in names else "NULL"
         shown = "NULL" if operator.counts_rows else _moment(time)
-        given = [operator.name, operator.kind, segment.relation, operator.input_of(segment.relation)]
+        given: list[object] = [operator.name, operator.kind, segment.relation, operator.input_of(segment.relation)]
         given += [bucket.number, segment.id, *(operator.label(names[number]) for number in (*keys, *others))]
         sql = (
             f"INSERT INTO rows SELECT ?, ?, ?, ?, ?, ?, {id}, {shown}, {time}, {row_bytes_sql(plain.schema)}, "
@@ -142,9 +142,7 @@ def state_database() -> Iterator[StateDatabase]:
 
 def _moment(time: str) -> str:
     """SQL for an event time as a time; NULL for bounds that stand for none."""
-    return (
-        f"CASE WHEN {time} NOT IN ({NEVER}, {FOREVER}) AND abs({time}::HUGEINT) < {_TIMES} THEN make_timestamp({time}) END"
-    )
+    return f"CASE WHEN {time} NOT IN ({NEVER}, {FOREVER}) AND abs({time}::HUGEINT) < {_TIMES} THEN make_timestamp({time}) END"
 
 
 def _object(columns: Sequence[int]) -> str:

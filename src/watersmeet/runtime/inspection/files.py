@@ -76,7 +76,10 @@ class Files:
         path = target.path(to)
         with target._failures(to):
             target._make_folder(path.rpartition("/")[0])
-        with self._failures(name, missing=True), self.filesystem.open_input_stream(self.path(name), compression=None) as file:
+        with (
+            self._failures(name, missing=True),
+            self.filesystem.open_input_stream(self.path(name), compression=None) as file,
+        ):
             with target._failures(to), target.filesystem.open_output_stream(path, compression=None) as out:
                 while piece := file.read(_PIECE):
                     out.write(piece)

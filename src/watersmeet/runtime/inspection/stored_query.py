@@ -162,7 +162,9 @@ def _run(files: Files, name: str, number: int) -> RunStart:
         if seal is Seal.WRONG or start.run not in (None, number):
             raise DamageError
     except (DamageError, ValidationError):
-        raise CheckpointError(f"{files.folder}/{name} is damaged: it is not the beginning of a run", hint=RESTORE) from None
+        raise CheckpointError(
+            f"{files.folder}/{name} is damaged: it is not the beginning of a run", hint=RESTORE
+        ) from None
     return start
 
 
@@ -176,9 +178,7 @@ def epoch_file(files: Files, plan: PlanFile, batch: int) -> str:
     return file_name(batch, base)
 
 
-def _epoch_buckets(
-    files: Files, plan: PlanFile, operators: tuple[OperatorText, ...], batch: int
-) -> Iterator[Bucket]:
+def _epoch_buckets(files: Files, plan: PlanFile, operators: tuple[OperatorText, ...], batch: int) -> Iterator[Bucket]:
     file = epoch_file(files, plan, batch)
     for operator in operators:
         for number in operator.buckets:
@@ -227,7 +227,9 @@ def _spark_buckets(
         for number in operator.buckets:
             partition = partition_of(number, place, partitions)
 
-            def get(name: str, *, of: Partition = partition, number: int = number, prefix: str = prefix) -> bytes | None:
+            def get(
+                name: str, *, of: Partition = partition, number: int = number, prefix: str = prefix
+            ) -> bytes | None:
                 return of.get(number, prefix + name)
 
             yield _bucket(operator, number, get, partition.folder)
@@ -253,9 +255,7 @@ def _holds(operator: OperatorText, place: int, partitions: Mapping[tuple[int, in
 def _bucket(operator: OperatorText, number: int, get: Callable[[str], bytes | None], where: str) -> Bucket:
     stored = get(MANIFEST)
     if stored is None:
-        raise CheckpointError(
-            f"{where} has no manifest of bucket {number} of {operator.name}", hint=RESTORE
-        )
+        raise CheckpointError(f"{where} has no manifest of bucket {number} of {operator.name}", hint=RESTORE)
     manifest = _decoded(operator, stored, where)
     if manifest.fingerprint != operator.fingerprint:
         raise CheckpointError(

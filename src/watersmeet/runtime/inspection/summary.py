@@ -12,8 +12,8 @@ from watersmeet.runtime.inspection.places import queries_of
 from watersmeet.runtime.inspection.stored_query import StoredQuery, consistently
 
 _QUERY = "query"
-_OPERATORS = """SELECT operator, kind, count(*) AS buckets, sum(segments)::BIGINT AS segments, sum(rows)::BIGINT AS rows,
-sum(bytes)::BIGINT AS bytes, coalesce(min(oldest)::VARCHAR, min(oldest_t)::VARCHAR) AS oldest,
+_OPERATORS = """SELECT operator, kind, count(*) AS buckets, sum(segments)::BIGINT AS segments,
+sum(rows)::BIGINT AS rows, sum(bytes)::BIGINT AS bytes, coalesce(min(oldest)::VARCHAR, min(oldest_t)::VARCHAR) AS oldest,
 coalesce(max(newest)::VARCHAR, max(newest_t)::VARCHAR) AS newest,
 coalesce(min(frontier)::VARCHAR, min(frontier_t)::VARCHAR) AS frontier,
 round(max(rows) / nullif(avg(rows), 0), 2) AS skew FROM q0.buckets GROUP BY ALL ORDER BY operator"""
@@ -124,7 +124,8 @@ def rows_of_key(folder: str, conditions: Sequence[str]) -> Listing:
         with state_database() as database:
             database.add(_QUERY, query, ("rows",))
             _check_names([name for name, _ in wanted if name is not None], database)
-            terms, parameters = [], []
+            terms: list[str] = []
+            parameters: list[object] = []
             for name, value in wanted:
                 at = len(parameters) + 1
                 terms.append(_CONDITION % (at, at, at, at + 1))
@@ -159,4 +160,3 @@ def _check_names(names: Sequence[str], database: StateDatabase) -> None:
 def _listing(database: StateDatabase, name: str, sql: str, parameters: Sequence[object] = ()) -> Listing:
     columns, batches = database.select(sql, parameters)
     return Listing(name, columns, [row for batch in batches for row in plain_rows(batch)])
-

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pyarrow.fs
 
 from watersmeet.state.spark_store.changelog import Changelog
-from watersmeet.state.spark_store.damage import MissingFileError, RESTORE, damaged, reading, unreadable
+from watersmeet.state.spark_store.damage import RESTORE, MissingFileError, damaged, reading, unreadable
 from watersmeet.state.spark_store.rows import key_of, value_of
 from watersmeet.state.spark_store.sorted_table import Found, SortedTable, open_table
 
@@ -57,13 +57,13 @@ class Partition:
 
     def checks(self) -> Iterator[tuple[str, SortedTable | Changelog]]:
         """Yield all files of this version that can be checked whole, with their paths."""
-        for each in (*self._tables, *self._changelogs):
-            yield each.path, each
+        yield from ((table.path, table) for table in self._tables)
+        yield from ((changelog.path, changelog) for changelog in self._changelogs)
 
     @property
     def files(self) -> list[str]:
         """The paths of all files that this version consists of."""
-        return [self._zip, *(each.path for each in (*self._tables, *self._changelogs))]
+        return [self._zip, *(path for path, _ in self.checks())]
 
     @property
     def _zip(self) -> str:

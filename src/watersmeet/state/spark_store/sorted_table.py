@@ -19,7 +19,6 @@ import pyarrow as pa
 import pyarrow.fs
 import xxhash
 
-from watersmeet.state.spark_store.crc32c import crc32c
 from watersmeet.state.spark_store.damage import damaged, reading, unreadable
 
 _FOOTER_BYTES, _TRAILER_BYTES = 53, 5
@@ -214,19 +213,13 @@ def _varint(data: bytes, at: int, path: str) -> tuple[int, int]:
 # -- checksums ---------------------------------------------------------------------------------------------------------
 
 
-def _masked_crc(content: bytes) -> int:
-    value = crc32c(content)
-    return (((value >> 15) | (value << 17)) + 0xA282EAD8) & _HALF
-
-
 def _xxh3(content: bytes) -> int:
     """XXH3 of all but the last byte, which is mixed in afterwards."""
     return (xxhash.xxh3_64_intdigest(content[:-1]) & _HALF) ^ ((content[-1] * 0x6B9083D9) & _HALF)
 
 
-#: By the number in the footer.
+#: By the number in the footer; 4 is what RocksDB writes by itself.
 _CHECKSUMS: dict[int, Callable[[bytes], int]] = {
-    1: _masked_crc,
     2: xxhash.xxh32_intdigest,
     3: lambda content: xxhash.xxh64_intdigest(content) & _HALF,
     4: _xxh3,
