@@ -1,7 +1,7 @@
 """A copy of a checkpoint as its last committed batch has left it, from which a query can be started: a savepoint.
 
-Files of Spark and of Watersmeet are never changed once they are there, so the query may run meanwhile: what is copied is
-of one batch, and of that which was planned after it.  If the query deletes a file before it is copied, all is copied
+Files of Spark and of Watersmeet are never changed once they are there, so the query may run meanwhile: what is copied
+is of one batch, and of that which was planned after it.  If the query deletes a file before it is copied, all is copied
 again, as of a later batch.
 
 The copy has ids of its own.  Spark runs one query of an id at a time, and sinks ignore batches that they have seen from

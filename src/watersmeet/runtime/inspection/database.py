@@ -65,7 +65,8 @@ class StateDatabase:
         for relation in relations:
             check_relation(relation)
         schema = f"q{len({known for known, _ in self.names})}"
-        self.connection.execute(f"CREATE OR REPLACE SCHEMA {schema}")
+        self.connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
+        self.connection.execute(f"CREATE SCHEMA {schema}")
         self.connection.execute(f"USE {schema}")
         facts = fact_tables(query)
         for relation in relations:
@@ -142,7 +143,8 @@ def state_database() -> Iterator[StateDatabase]:
 
 def _moment(time: str) -> str:
     """SQL for an event time as a time; NULL for bounds that stand for none."""
-    return f"CASE WHEN {time} NOT IN ({NEVER}, {FOREVER}) AND abs({time}::HUGEINT) < {_TIMES} THEN make_timestamp({time}) END"
+    known = f"{time} NOT IN ({NEVER}, {FOREVER}) AND abs({time}::HUGEINT) < {_TIMES}"
+    return f"CASE WHEN {known} THEN make_timestamp({time}) END"
 
 
 def _object(columns: Sequence[int]) -> str:

@@ -22,8 +22,8 @@ _SIDES = ("left", "right")
 class OperatorText:
     """An operator as plan.json describes it.
 
-    ``inputs`` are the aliases of its inputs, ``counts_rows`` says that its event times are plain numbers.  ``labels`` are
-    the columns that stored keys were, where these have names of their own.
+    ``inputs`` are the aliases of its inputs, ``counts_rows`` says that its event times are plain numbers.  ``labels``
+    are the columns that stored keys were, where these have names of their own.
     """
 
     name: str

@@ -79,10 +79,11 @@ class Files:
         with (
             self._failures(name, missing=True),
             self.filesystem.open_input_stream(self.path(name), compression=None) as file,
+            target._failures(to),
+            target.filesystem.open_output_stream(path, compression=None) as out,
         ):
-            with target._failures(to), target.filesystem.open_output_stream(path, compression=None) as out:
-                while piece := file.read(_PIECE):
-                    out.write(piece)
+            while piece := file.read(_PIECE):
+                out.write(piece)
 
     def _make_folder(self, path: str) -> None:
         if not is_object_store(self.folder):

@@ -55,7 +55,10 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class StoredQuery:
-    """What stands in a checkpoint.  ``batch`` is Spark's number of the last committed batch or epoch; None: none yet."""
+    """What stands in a checkpoint.
+
+    ``batch`` is Spark's number of the last committed batch or epoch; None: none yet.
+    """
 
     files: Files
     plan: PlanFile
@@ -126,8 +129,9 @@ def read_plan(files: Files) -> PlanFile:
     except (DamageError, ValidationError):
         raise CheckpointError(f"{path} cannot be read: it is damaged, or of another version", hint=RESTORE) from None
     if plan.version not in READABLE_VERSIONS:
+        known = ", ".join(map(str, READABLE_VERSIONS))
         raise CheckpointError(
-            f"{path} has format {plan.version}, this version of Watersmeet reads {', '.join(map(str, READABLE_VERSIONS))}",
+            f"{path} has format {plan.version}, this version of Watersmeet reads {known}",
             hint="use the version that wrote it",
         )
     if seal is Seal.WRONG:

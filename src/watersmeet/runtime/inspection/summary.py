@@ -13,7 +13,8 @@ from watersmeet.runtime.inspection.stored_query import StoredQuery, consistently
 
 _QUERY = "query"
 _OPERATORS = """SELECT operator, kind, count(*) AS buckets, sum(segments)::BIGINT AS segments,
-sum(rows)::BIGINT AS rows, sum(bytes)::BIGINT AS bytes, coalesce(min(oldest)::VARCHAR, min(oldest_t)::VARCHAR) AS oldest,
+sum(rows)::BIGINT AS rows, sum(bytes)::BIGINT AS bytes,
+coalesce(min(oldest)::VARCHAR, min(oldest_t)::VARCHAR) AS oldest,
 coalesce(max(newest)::VARCHAR, max(newest_t)::VARCHAR) AS newest,
 coalesce(min(frontier)::VARCHAR, min(frontier_t)::VARCHAR) AS frontier,
 round(max(rows) / nullif(avg(rows), 0), 2) AS skew FROM q0.buckets GROUP BY ALL ORDER BY operator"""

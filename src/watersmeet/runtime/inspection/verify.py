@@ -157,8 +157,10 @@ def _missing(offsets: list[int], commits: list[int]) -> Iterator[tuple[str, int]
         for number in range(numbers[0] if numbers else 0, numbers[-1] if numbers else 0):
             if number not in numbers:
                 yield log, number
-    if commits and (not offsets or offsets[-1] < commits[-1]):
-        yield "offsets", commits[-1]
+    # Spark compares a batch with the one before it
+    for number in range(max(0, commits[-1] - 1), commits[-1] + 1) if commits else ():
+        if number not in offsets and (not offsets or number < offsets[0] or number > offsets[-1]):
+            yield "offsets", number
     if offsets and (commits[-1] if commits else -1) < offsets[-1] - 1:
         yield "commits", offsets[-1] - 1
 

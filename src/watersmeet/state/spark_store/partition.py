@@ -6,6 +6,7 @@ import io
 import json
 import re
 import zipfile
+import zlib
 from collections.abc import Iterator
 
 import pyarrow.fs
@@ -18,6 +19,10 @@ from watersmeet.state.spark_store.sorted_table import Found, SortedTable, open_t
 _FILE = re.compile(r"(\d+)(_[0-9a-f-]+)?\.(zip|changelog)")
 _METADATA, _METADATA_VERSION = "metadata", "v1"
 _FAMILY = "log"
+#: What reading an archive raises whose bytes have changed.
+_NO_ARCHIVE = (
+    zipfile.BadZipFile, zlib.error, EOFError, KeyError, TypeError, ValueError, AttributeError, OSError, RuntimeError,
+)  # fmt: skip
 
 
 class Partition:
@@ -103,6 +108,6 @@ class Partition:
             fields = json.loads(text)
             families = {str(name): int(number) for name, number in (fields.get("columnFamilyMapping") or {}).items()}
             names = [str(each["dfsSstFileName"]) for each in fields["sstFiles"]]
-        except (zipfile.BadZipFile, KeyError, TypeError, ValueError, AttributeError, OSError, NotImplementedError):
+        except _NO_ARCHIVE:
             raise damaged(path, "it is not a snapshot of Spark") from None
         return families, [f"{self.folder}/SSTs/{name}" for name in names]
