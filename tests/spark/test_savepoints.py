@@ -21,7 +21,7 @@ from watersmeet.runtime.processor import STATE
 from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.session.results import Started
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 def spark_entries(spark: SparkSession, folder: str, operator: int, batch: int) -> dict[tuple[int, str], bytes]:
@@ -36,7 +36,7 @@ def everything(path: Path) -> dict[str, bytes]:
 
 
 def checkpoint_of(job: Job) -> Path:
-    (path,) = (job.session.place / "queries").iterdir()  # type: ignore[union-attr, operator]
+    (path,) = (job.session.place / "queries").iterdir()  # type: ignore[union-attr]
     return Path(path)
 
 
@@ -59,9 +59,7 @@ def resumed(job: Job, folder: Path, fed: Sequence[dict[str, str]]) -> Counter[tu
     return changes
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] if name != "task" else []) for name in QUERIES]
-)
+@pytest.mark.parametrize("name", QUERIES)
 def test_a_query_goes_on_from_a_copy(spark: SparkSession, tmp_path: Path, name: str) -> None:
     fed = pieces(11, 5 if ALL else 3)
     job = Job(spark, tmp_path / "workspace", f"{QUERIES[name]} SETTINGS buckets = 4{SETTINGS.get(name, '')}")
@@ -91,7 +89,6 @@ def test_a_query_goes_on_from_a_copy(spark: SparkSession, tmp_path: Path, name: 
     assert +job.total == given(job.query, fed)
 
 
-@pytest.mark.slow
 def test_a_running_query_is_copied_as_of_a_batch(spark: SparkSession, tmp_path: Path) -> None:
     fed = pieces(3, 6)
     job = Job(spark, tmp_path / "workspace", f"{QUERIES['left']} SETTINGS buckets = 4")

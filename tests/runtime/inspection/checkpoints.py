@@ -17,8 +17,8 @@ from watersmeet.state.epoch_store import EpochStore
 from watersmeet.state.manifest import Manifest, write_manifest
 from watersmeet.state.segments import write_segment
 
-#: ``SELECT … FROM orders o JOIN payments p ON o.id = p.id WITHIN INTERVAL '1' DAY SETTINGS buckets = 4``: three batches,
-#: of 300 orders and 200 payments with ``id = i % 37``.
+#: ``SELECT … FROM orders o JOIN payments p ON o.id = p.id WITHIN INTERVAL '1' DAY SETTINGS buckets = 4``, three
+#: batches of 300 orders and 200 payments with ``id = i % 37``.
 MICRO_BATCHES = "into_paid_from_orders_payments"
 LIVE = "live"
 

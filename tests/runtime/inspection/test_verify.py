@@ -30,7 +30,7 @@ NEEDED = {
 
 
 def hidden_checksums(path: Path) -> list[Path]:
-    return [file for file in path.rglob(".*.crc")]
+    return list(path.rglob(".*.crc"))
 
 
 def flip(file: Path, at: int) -> None:
