@@ -65,7 +65,10 @@ def state(
     if folder is None:
         if keys is not None or key:
             raise UsageError("--keys and --key need the name of a query")
-        show([list_queries(queries_folder(checkpoint, workspace))], format)
+        found = list_queries(queries_folder(checkpoint, workspace))
+        if not found.rows:
+            typer.echo(f"no query has run in {queries_folder(checkpoint, workspace)}", err=True)
+        show([found], format)
     elif key:
         show([rows_of_key(folder, key)], format)
     elif keys is not None:

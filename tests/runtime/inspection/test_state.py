@@ -123,6 +123,14 @@ def test_a_key_that_is_not_there_has_no_rows(queries: Path) -> None:
     assert state(queries, MICRO_BATCHES, "--key", "id=99")[:2] == (0, "(no rows)\n")
 
 
+def test_where_no_query_has_run_nothing_is_listed(tmp_path: Path) -> None:
+    assert state(tmp_path / "other" / "queries") == (
+        0,
+        "(no rows)\n",
+        f"no query has run in {tmp_path}/other/queries\n",
+    )
+
+
 def test_facts_are_printed_as_csv(queries: Path) -> None:
     _, out, _ = state(queries, MICRO_BATCHES, "--format", "csv")
     assert [(row["relation"], row["rows"]) for row in csv.DictReader(io.StringIO(out))] == [

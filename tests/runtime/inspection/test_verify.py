@@ -202,3 +202,4 @@ def test_a_damaged_checkpoint_is_not_copied(tmp_path: Path) -> None:
     flip(path / "epochs/operators/join_1/0/000000000-000000.state", 30)
     done = RUNNER.invoke(app, ["checkpoint", "copy", LIVE, str(tmp_path / "copy"), "-w", str(tmp_path)])
     assert (done.exit_code, "is damaged" in done.stderr) == (1, True)
+    assert not (tmp_path / "copy" / LIVE / "plan.json").exists()

@@ -53,6 +53,7 @@ def copy_checkpoint(folder: str, target: str) -> Copied:
         )
     copied = consistently(folder, lambda query: _Copy(query, place).made())
     if faults := verify(target).faults:
+        place.delete("plan.json")  # no query starts from it
         raise CheckpointError(
             f"the copy {target} is damaged: {faults[0].what}", hint="delete it, and verify the checkpoint itself"
         )

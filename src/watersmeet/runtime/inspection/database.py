@@ -37,7 +37,6 @@ _TIMES = "9000000000000000000"
 _SETTINGS: dict[str, str | int | float | list[str]] = {
     "memory_limit": "1GB",
     "threads": 2,
-    "python_enable_replacements": False,
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
 }

@@ -71,6 +71,11 @@ class Files:
             with self.filesystem.open_output_stream(path, compression=None) as out:
                 out.write(content)
 
+    def delete(self, name: str) -> None:
+        """Delete a file."""
+        with self._failures(name):
+            self.filesystem.delete_file(self.path(name))
+
     def copy(self, name: str, target: Files, to: str) -> None:
         """Copy a file into another folder, piece by piece; ``FileNotFoundError`` if it has vanished."""
         path = target.path(to)
