@@ -202,3 +202,14 @@ def test_the_reason_in_a_few_words() -> None:
     )
     assert reason_of(f"{HADOOP}{S3}503, Request ID: 1)") == "Status Code: 503"
     assert reason_of("no") == ""
+
+
+def test_an_endpoint_may_be_in_the_variables_of_aws(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filesystems, "_settings", {})
+    monkeypatch.delenv(filesystems.SETTINGS_VARIABLE, raising=False)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9000")
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    found = {"scheme": "http", "endpoint_override": "127.0.0.1:9000", "region": "eu-west-1"}
+    assert filesystems.s3_arguments("lake") == found
+    monkeypatch.setattr(filesystems, "_settings", {"fs.s3a.endpoint": "https://store:1"})
+    assert filesystems.s3_arguments("lake")["endpoint_override"] == "store:1"

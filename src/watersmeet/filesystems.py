@@ -45,6 +45,8 @@ _DELTA_NAMES = {
     "session_token": "AWS_SESSION_TOKEN",
     "region": "AWS_REGION",
 }
+#: The variables of AWS for another endpoint.
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _DEFAULT_REGION, _DEFAULT_ENDPOINT = "us-east-1", "s3.amazonaws.com"
 
 
@@ -99,6 +101,8 @@ def s3_arguments(bucket: str) -> dict[str, Any]:
     elif setting("access.key") and setting("secret.key"):
         arguments |= {name.replace(".", "_"): setting(name) for name in S3_CREDENTIALS if setting(name)}
     endpoint, region = setting("endpoint"), setting("endpoint.region")
+    if not endpoint and (endpoint := next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), "")):
+        region = region or os.environ.get("AWS_REGION", "")  # or Arrow would ask AWS for it
     if (of_aws := _AWS.fullmatch(endpoint)) is not None:
         region = region or of_aws[1]
     elif endpoint and endpoint != _DEFAULT_ENDPOINT:

@@ -70,6 +70,18 @@ def test_the_session_opens_with_the_first_statement(tmp_path: Path, capsys: pyte
     assert capsys.readouterr().out == f"{HELP}\n"
 
 
+def test_the_state_of_queries_is_shown_without_a_session(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def too_early() -> FakeSession:
+        raise AssertionError("nothing was asked of Spark")
+
+    with create_pipe_input() as keys:
+        keys.send_text("SELECT * FROM state('nope');\rexit\r")
+        prompt = make_prompt(tmp_path, lambda: STREAMS, input=keys, output=DummyOutput())
+        with Shell(too_early, queries=str(tmp_path)).opened() as shell:  # type: ignore[arg-type]
+            shell.loop(prompt)
+    assert f"there is no query nope in {tmp_path}" in capsys.readouterr().err
+
+
 def test_an_error_is_printed_with_its_position_and_the_shell_continues(
     type_in: Type, capsys: pytest.CaptureFixture[str]
 ) -> None:

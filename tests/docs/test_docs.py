@@ -28,6 +28,7 @@ from pyspark.sql import SparkSession
 from tests.conftest import ALL
 from tests.support.ways import ways
 from watersmeet.errors import WatersmeetError
+from watersmeet.runtime.inspection.selecting import StateRows
 from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.session.results import Batch, Message, Plan, Result, Started, Stream, Table
 from watersmeet.session.session import Session
@@ -178,6 +179,8 @@ def told(result: Result) -> list[str]:
     match result:
         case Message(text) | Plan(text):
             return text.splitlines()
+        case StateRows():
+            return [" | ".join(map(str, row)).strip() for row in (result.columns, *result.rows())]
         case Table(columns, rows):
             return [" | ".join(row).strip() for row in (columns, *rows)]
         case Started(query):

@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from watersmeet.cli.bench import bench
+from watersmeet.cli.checkpoint import app as checkpoint
 from watersmeet.cli.demo import demo
 from watersmeet.cli.explain import explain
 from watersmeet.cli.parameters import UsageError
@@ -21,6 +22,7 @@ from watersmeet.cli.prepare import prepare
 from watersmeet.cli.rescale import rescale
 from watersmeet.cli.run import run
 from watersmeet.cli.shell import shell
+from watersmeet.cli.state import state
 from watersmeet.cli.test import run_tests
 from watersmeet.errors import WatersmeetError
 
@@ -55,6 +57,8 @@ app.command("run")(run)
 app.command("sql")(shell)
 app.command("explain")(explain)
 app.command("rescale")(rescale)
+app.add_typer(checkpoint, name="checkpoint")
+app.command("state")(state)
 app.command("test")(run_tests)
 app.command("demo")(demo)
 app.command("bench")(bench)

@@ -23,6 +23,7 @@ from watersmeet.cli.parameters import (
     read_script,
 )
 from watersmeet.cli.restarts import DEFAULT_RESTARTS, require_repeatable
+from watersmeet.cli.state import queries_folder
 from watersmeet.cli.supervised import reporting, watch
 from watersmeet.cli.supervisor import supervise
 from watersmeet.errors import ConfigError, WatersmeetError
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from watersmeet.runtime.query_mode import QueryMode
     from watersmeet.session.results import Result
     from watersmeet.session.session import Session
+    from watersmeet.sql.statements import Statement
 
 _LOOK_SECONDS = 0.2
 
@@ -96,6 +98,8 @@ def run(
     if not statements:
         raise ConfigError(f"there is no statement in {script}")
     mode, place = _mode(bounded=bounded, drain=drain), named_place(workspace)
+    if show_states(statements, queries_folder(checkpoint, workspace)):
+        return
     words = resume_words(script, mode, workspace, checkpoint, packages or (), master, view, real_time=real_time)
     if restart_on_failure:
         require_repeatable(statements, bounded=bounded)
@@ -173,6 +177,21 @@ def follow(
             query.stop()
 
 
+def show_states(statements: Sequence[Statement], folder: str) -> bool:
+    """Carry out SELECTs over state(…) without Spark, if the statements are nothing else; say whether they are."""
+    from watersmeet.cli.rows import show_table
+    from watersmeet.runtime.inspection.selecting import select_state
+    from watersmeet.sql.statements import SelectState
+
+    found = [statement for statement in statements if isinstance(statement, SelectState)]
+    if len(found) < len(statements):
+        return False
+    for statement in found:
+        rows = select_state(statement.query, folder)
+        show_table(rows.columns, rows.rows())
+    return True
+
+
 def wait_for(queries: list[RunningQuery], shown: Screen, interrupt: Interrupt) -> None:
     """Wait until all queries have ended, one has failed (its error is raised), or a stop is requested."""
     running = list(queries)
@@ -184,6 +203,7 @@ def wait_for(queries: list[RunningQuery], shown: Screen, interrupt: Interrupt) -
 def show(result: Result, interrupt: Interrupt) -> None:
     """Print the result of a statement; a batch query is abandoned if a stop is requested."""
     from watersmeet.cli.rows import err, out, show_table
+    from watersmeet.runtime.inspection.selecting import StateRows
     from watersmeet.session.results import Batch, Message, Plan, Started, Table
 
     match result:
@@ -196,6 +216,8 @@ def show(result: Result, interrupt: Interrupt) -> None:
 
             if (found := rows_unless(lambda: interrupt.asked, frame)) is not None:
                 show_table(frame.columns, found)
+        case StateRows():
+            show_table(result.columns, result.rows())
         case Plan(text):
             out().print(text, soft_wrap=True)
         case Started(query):

@@ -58,6 +58,7 @@ def shell(
         raise ConfigError("the shell needs a terminal", hint="watersmeet run - takes statements from standard input")
     from watersmeet.cli.prompt import make_prompt
     from watersmeet.cli.spark import SparkStart
+    from watersmeet.cli.state import queries_folder
 
     place = named_place(workspace)
     catalog = _catalog_of(place)
@@ -65,7 +66,7 @@ def shell(
     prompt = make_prompt(local_folder(place), catalog)
     start = SparkStart(place, packages or (), master)
     try:
-        with Shell(start.session, view).opened() as opened:
+        with Shell(start.session, view, queries_folder(None, workspace)).opened() as opened:
             opened.loop(prompt)
     finally:
         start.abandon()
@@ -74,8 +75,11 @@ def shell(
 class Shell:
     """Executes what is typed; the first statement calls ``open_session``."""
 
-    def __init__(self, open_session: Callable[[], Session], view: View = View.AUTO) -> None:
+    def __init__(
+        self, open_session: Callable[[], Session], view: View = View.AUTO, queries: str = f"{DEFAULT_WORKSPACE}/queries"
+    ) -> None:
         self._open_session = open_session
+        self._queries = queries
         self._view = view
         self._session: Session | None = None
         self._background: list[RunningQuery] = []
@@ -139,11 +143,13 @@ class Shell:
 
     def _carry_out(self, statement: Statement, interrupt: Interrupt) -> None:
         from watersmeet.cli.rows import can_draw, show_changes
-        from watersmeet.cli.run import show
+        from watersmeet.cli.run import show, show_states
         from watersmeet.cli.views import show_of
         from watersmeet.session.results import Started
         from watersmeet.sql.statements import Select
 
+        if show_states([statement], self._queries):
+            return
         if self._session is None:
             self._session = self._open_session()
         text = _in_place(statement)

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from pyspark.sql import DataFrame
 
+from watersmeet.runtime.inspection.selecting import StateRows
 from watersmeet.runtime.query import RunningQuery
 
 
@@ -53,4 +54,4 @@ class Batch:
     frame: DataFrame
 
 
-Result: TypeAlias = Message | Table | Plan | Started | Stream | Batch
+Result: TypeAlias = Message | Table | Plan | Started | Stream | Batch | StateRows

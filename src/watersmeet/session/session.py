@@ -31,6 +31,7 @@ from watersmeet.plan.physical_plan import PhysicalPlan
 from watersmeet.runtime.buckets import new_buckets
 from watersmeet.runtime.dataflow import build
 from watersmeet.runtime.failures import naming_lost_jvm, planning
+from watersmeet.runtime.inspection.selecting import select_state
 from watersmeet.runtime.memory_setting import memory_setting
 from watersmeet.runtime.query import RunningQuery
 from watersmeet.runtime.query_mode import QueryMode
@@ -65,6 +66,7 @@ from watersmeet.sql.statements import (
     InsertValues,
     Query,
     Select,
+    SelectState,
     Show,
     ShowCreate,
     Statement,
@@ -326,6 +328,8 @@ class Session:
                 return Batch(batch_frame(self.spark, statement.query, self.streams))
             case InsertHistorical():
                 return self._insert_stored(statement)
+            case SelectState():
+                return select_state(statement.query, checkpoint or f"{self.place}/queries")
             case Explain():
                 return Plan(self._explained(statement.statement))
             case CreateTable():

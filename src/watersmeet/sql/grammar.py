@@ -22,6 +22,7 @@ from watersmeet.expressions.positions import token_position
 from watersmeet.sql.collation import BINARY, HINT, message, refuse_collations
 from watersmeet.sql.failures import is_word, nearest_keyword
 from watersmeet.sql.parts import QUERY_STARTS, PartsParser
+from watersmeet.sql.state_queries import find_state
 from watersmeet.sql.statements import (
     ColumnDef,
     CreateIndex,
@@ -38,10 +39,12 @@ from watersmeet.sql.statements import (
     InsertValues,
     Query,
     Select,
+    SelectState,
     SettingValue,
     Show,
     ShowCreate,
     Statement,
+    StateQuery,
     StopQuery,
     Watermark,
 )
@@ -103,6 +106,8 @@ class StatementParser(PartsParser):
         start = self._curr
         position = token_position(start)
         if start.token_type in QUERY_STARTS:
+            if (state := self._state_query()) is not None:
+                return SelectState(state, position, source)
             if (stored := self._historical()) is not None:
                 return Historical(stored, position, source)
             return Select(self.query(), position, source)
@@ -296,7 +301,24 @@ class StatementParser(PartsParser):
             self._advance(len(rest))
         return found
 
+    def _state_query(self) -> StateQuery | None:
+        """Parse the rest of the statement if it is a query over ``state('query')``."""
+        rest = self._tokens[self._index :]
+        found = find_state(rest, self.sql)
+        if found is not None:
+            self._advance(len(rest))
+        return found
+
+    def _refuse_state(self, what: str) -> None:
+        if (state := find_state(self._tokens[self._index :], self.sql)) is not None:
+            raise self.failures.unsupported_at(
+                f"{what} takes no query over state(…)",
+                state.relations[0].position,
+                hint="state(…) is read by a SELECT on its own",
+            )
+
     def _refuse_historical(self, kind: str, name: str) -> None:
+        self._refuse_state(f"CREATE {kind} … AS")
         if (stored := find_historical(self._tokens[self._index :], self.sql)) is not None:
             raise self.failures.unsupported_at(
                 f"CREATE {kind} … AS takes a streaming query, but table(…) reads the rows stored now",
@@ -319,6 +341,7 @@ class StatementParser(PartsParser):
         if self._curr.token_type not in QUERY_STARTS:
             choices = [*([] if columns else ["'('"]), "VALUES", "SELECT", "WITH"]
             raise self.unexpected(choices, after=f"INSERT INTO {stream}")
+        self._refuse_state("INSERT INTO")
         if (stored := self._historical()) is not None:
             return InsertHistorical(stream, columns, stored, position, source)
         return InsertSelect(stream, columns, self.query(), position, source)
@@ -342,6 +365,7 @@ class StatementParser(PartsParser):
         if not (start.token_type in QUERY_STARTS or self.at("INSERT") or self.at("CREATE")):
             choices = ["SELECT", "WITH", "INSERT INTO", "CREATE STREAM", "EXECUTE STATEMENT SET"]
             raise self.unexpected(choices, after="EXPLAIN")
+        self._refuse_state("EXPLAIN")
         statement = self._statement(self.sql[start.start : self._tokens[-1].end + 1])
         if isinstance(statement, (Select, InsertSelect, Historical, InsertHistorical)):
             return Explain(statement.query, statement, position, source)

@@ -206,6 +206,37 @@ class Historical:
 
 
 @dataclass(frozen=True, slots=True)
+class StateRelation:
+    """``state('query', 'relation')`` in FROM or JOIN; ``start`` and ``end`` are offsets in the script."""
+
+    query: str
+    relation: str
+    start: int
+    end: int
+    position: Position
+
+
+@dataclass(frozen=True, slots=True)
+class StateQuery:
+    """A query over ``state(…)``: DuckDB's SQL, from ``start`` to ``end`` in the script."""
+
+    script: str
+    start: int
+    end: int
+    relations: tuple[StateRelation, ...]
+    position: Position
+
+
+@dataclass(frozen=True, slots=True)
+class SelectState:
+    """A SELECT over the state of queries."""
+
+    query: StateQuery
+    position: Position
+    source: str = field(default="", compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class InsertHistorical:
     """INSERT INTO stream [(columns)] query, for a query over stored rows."""
 
@@ -276,6 +307,7 @@ class StopQuery:
 Statement: TypeAlias = (
     Select
     | Historical
+    | SelectState
     | InsertValues
     | InsertSelect
     | InsertHistorical

@@ -82,6 +82,16 @@ class EpochStore:
             out.write(index)
             out.write(len(index).to_bytes(_LENGTH_BYTES, "big"))
 
+    @property
+    def files(self) -> list[str]:
+        """The names of all files that are needed: ``base``, and those in which a value is live."""
+        return sorted({place.file for place in self._stored.values()} | ({self._base} if self._base else set()))
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all values."""
+        return sorted({*self._stored, *self._new})
+
     def remove_unused(self) -> None:
         """Delete files before ``base`` in which nothing is live.
 
