@@ -39,7 +39,7 @@ class Projection:
 
     - ``time``: the event-time column; ``scale``: the units of ``$t`` in one of its units.
     - ``taken``: (name in the frames, declared column, type in the frames).
-    - ``hashes``: (name of the hash, its declared columns with the types to hash them as).
+    - ``hashes``: (name of the hash, its declared or computed columns with the types to hash them as).
     - ``reads``: the columns to read from a file.
     - ``record``: all columns of the stream, for the text of quarantined rows.  ``reads`` need not hold all of them.
     - ``computed`` and ``keep``: DuckDB SQL over declared columns.
@@ -85,9 +85,11 @@ def project(rows: pa.Table, spec: Projection) -> pa.Table | None:
         columns[name] = _as(rows[declared], kind)
     if spec.sequence is not None:
         columns[spec.sequence] = rows[SEQUENCE]
-    columns |= _computed(rows, spec)
+    made = _computed(rows, spec)
+    columns |= made
     for name, keys in spec.hashes:
-        columns[name] = pa.chunked_array([xxhash64([_as(rows[key], kind) for key, kind in keys])])
+        parts = [_as(made[key] if key in made else rows[key], kind) for key, kind in keys]
+        columns[name] = pa.chunked_array([xxhash64(parts)])
     if spec.max_future is not None:
         columns[ARRIVAL] = _arrivals(rows)
     columns[RAW_TEXT] = texts
@@ -140,6 +142,8 @@ def evaluated(rows: pa.Table, columns: Sequence[tuple[str, str, pa.DataType]]) -
 #: Types that computed columns may have.
 _DUCKDB = {
     pa.bool_(): "BOOLEAN",
+    pa.int8(): "TINYINT",
+    pa.int16(): "SMALLINT",
     pa.int32(): "INTEGER",
     pa.int64(): "BIGINT",
     pa.float64(): "DOUBLE",

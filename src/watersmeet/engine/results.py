@@ -42,6 +42,7 @@ class ResultProjection:
     - ``times``: (name, name of the internal event time, type, units of ``$t`` in one of the type) of event times that
       the SELECT list reads.
     - ``taken`` and ``computed``: the SELECT list, (column of the input, column of the results or DuckDB SQL, type).
+    - ``nulls``: columns of the SELECT list that are NULL, (name, type).
     - ``where``: what is tested on the results, in DuckDB's SQL.
     - ``part``: the query, as a sender of frontiers; ``lag``: how far event times lie behind them.
     - ``no_time``: the column that stands for the event time of results that have none.
@@ -53,6 +54,7 @@ class ResultProjection:
     times: tuple[tuple[str, str, pa.DataType, int], ...]
     taken: tuple[tuple[str, str, pa.DataType], ...]
     computed: tuple[tuple[str, str, pa.DataType], ...]
+    nulls: tuple[tuple[str, pa.DataType], ...]
     where: str | None
     part: str
     lag: int
@@ -110,6 +112,7 @@ def _with_input_columns(results: pa.Table, projection: ResultProjection) -> pa.T
     made = evaluated(results, projection.computed)
     columns = {name: results[source].cast(kind) for name, source, kind in projection.taken} | made
     count = results.num_rows
+    columns |= {name: pa.chunked_array([pa.nulls(count, kind)]) for name, kind in projection.nulls}
     if projection.no_time is not None:
         columns[projection.no_time] = pa.chunked_array([pa.array([0] * count, pa.timestamp("us", tz="UTC"))])
     if projection.weighted:

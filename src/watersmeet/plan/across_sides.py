@@ -21,6 +21,7 @@ from watersmeet.plan.logical.tree import InputColumn
 _LOGIC = (exp.And, exp.Or, exp.Not, exp.Paren, exp.Is, exp.Null, exp.Boolean, exp.Case, exp.If, exp.Coalesce)
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Between, exp.In)
 _NUMBERS = (exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.Abs, exp.Literal, exp.Greatest, exp.Least)
+_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Neg)
 _TEXT = (exp.Like, exp.Upper, exp.Lower, exp.Concat, exp.DPipe)
 _ALLOWED = (*_LOGIC, *_COMPARISONS, *_NUMBERS, *_TEXT, exp.Column, exp.Identifier)
 #: The allowed operators, for messages.
@@ -156,4 +157,8 @@ def render(condition: exp.Expr, column: Callable[[str], exp.Expr]) -> str:
             escaped = exp.Escape(expression=exp.Literal.string("\\"))
             like.replace(escaped)
             escaped.set("this", like)
+    for number in list(tree.find_all(exp.Literal)):
+        if number.is_int and isinstance(number.parent, _ARITHMETIC) and abs(int(number.name)) < 2**31:
+            # DuckDB would give a literal the type of a TINYINT beside it, and the sum too
+            number.replace(exp.cast(number.copy(), "INT"))
     return tree.sql(dialect="duckdb")

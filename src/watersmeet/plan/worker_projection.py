@@ -5,7 +5,7 @@ Workers can compute columns, hashes of columns, and expressions on which Spark a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 from sqlglot import exp
@@ -16,6 +16,7 @@ from watersmeet.engine.hashing import can_hash
 from watersmeet.engine.projection import COMPUTED_TYPES, Changes, Projection
 from watersmeet.engine.windows import WindowColumns
 from watersmeet.expressions.arrow_types import arrow_type
+from watersmeet.expressions.type_groups import INTEGERS
 from watersmeet.expressions.windows import WindowBound, last_before_end
 from watersmeet.plan.across_sides import is_allowed, render
 from watersmeet.plan.logical.tree import Input, window_column
@@ -47,11 +48,11 @@ def worker_projection(
         kind = carried.field(name).type
         if (column := _column(expression, part, declared)) is not None and column[1] == kind:
             taken.append((name, *column))
-        elif is_allowed(expression) and kind in COMPUTED_TYPES:
-            computed.append((name, _sql(expression, part), kind))
+        elif is_allowed(value := _without_cast(expression, part, declared)) and kind in COMPUTED_TYPES:
+            computed.append((name, _sql(value, part), kind))
         else:
             return None
-    hashes = _hashes(part, declared)
+    hashes = _hashes(part, declared, {name: kind for name, _, kind in computed})
     if hashes is None or (part.keep is not None and not is_allowed(part.keep)):
         return None
     stream = part.input.stream
@@ -84,15 +85,34 @@ def worker_projection(
     )
 
 
+def _without_cast(expression: exp.Expr, part: PhysicalInput, declared: pa.Schema) -> exp.Expr:
+    """What is cast, where the computed column's own type makes the same of it: whole numbers, and truth values."""
+    if type(expression) is not exp.Cast:
+        return expression
+    value, numbers = expression.this, (exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.Paren)
+    if expression.to.is_type(exp.DType.BOOLEAN) and isinstance(value, exp.Predicate | exp.Connector | exp.Not):
+        return value
+
+    def is_whole(node: exp.Expr) -> bool:
+        if isinstance(node, exp.Column):
+            return pa.types.is_integer(declared.field(_spelt(part.input.declared(node.name), declared)).type)
+        if isinstance(node, exp.Literal):
+            return node.is_int
+        return isinstance(node, numbers) and all(is_whole(each) for each in node.iter_expressions())
+
+    return value if expression.to.is_type(*INTEGERS) and is_whole(value) else expression
+
+
 def _hashes(
-    part: PhysicalInput, declared: pa.Schema
+    part: PhysicalInput, declared: pa.Schema, computed: Mapping[str, pa.DataType]
 ) -> tuple[tuple[str, tuple[tuple[str, pa.DataType], ...]], ...] | None:
-    """The hashes of an input with the columns that they are of; None where one is of something else."""
+    """The hashes of an input with the columns that they are of, some ``computed``; None where one is of something else."""
+    made = {part.computed[name].sql(dialect="spark"): (name, kind) for name, kind in computed.items()}
     found = []
     for name, keys in part.hashes.items():
         if name not in part.routed_by and name not in part.carried:
             continue
-        columns = [_column(key, part, declared) for key in keys]
+        columns = [_column(key, part, declared) or made.get(key.sql(dialect="spark")) for key in keys]
         known = tuple(column for column in columns if column is not None and can_hash(column[1]))
         if len(known) < len(keys):
             return None

@@ -33,11 +33,13 @@ def result_projection(
     ]
     times = [(name, input.time_name, *_time(input)) for name, input in branch.plan.restored()]
     known = {**{field.name: field.type for field in output}, **{name: kind for name, _, kind, _ in times}}
-    taken, computed = [], []
+    taken, computed, nulls = [], [], []
     for field, column in zip(fields, branch.plan.outputs, strict=True):
         expression = column.expression
         if isinstance(expression, exp.Column) and _may_be(known.get(expression.name), field.type):
             taken.append((field.name, expression.name, field.type))
+        elif isinstance(expression.this if isinstance(expression, exp.Cast) else expression, exp.Null):
+            nulls.append((field.name, field.type))
         elif is_allowed(expression) and field.type in COMPUTED_TYPES:
             computed.append((field.name, render(expression, quoted_column), field.type))
         else:
@@ -56,6 +58,7 @@ def result_projection(
         times=tuple(times),
         taken=tuple(taken),
         computed=tuple(computed),
+        nulls=tuple(nulls),
         where=" AND ".join(render(each, quoted_column) for each in tests) or None,
         part=str(number),
         lag=branch.lag or 0,
