@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from watersmeet.bind.planning import plan_query
 from watersmeet.plan.explain import explain, headlines
@@ -71,7 +71,7 @@ def counters_of_chain(rows: int) -> dict[str, int]:
 
 def status_after(
     plan: PhysicalPlan,
-    batches: list[tuple[float, Mapping[str, int]]],
+    batches: Sequence[tuple[float, Mapping[str, int]]],
     *,
     now: float,
     name: str = "q",

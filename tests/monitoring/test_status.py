@@ -48,8 +48,7 @@ def test_a_clock_that_is_set_back_does_not_disorder_the_slots() -> None:
 
 def test_rates_are_those_of_the_last_half_minute_and_fall_to_zero() -> None:
     plan = plan_of(CHAIN)
-    batches = [(second, counters_of_chain(second * 10)) for second in (10.0, 40.0, 50.0)]
-    batches = [(after, {name: int(value) for name, value in counters.items()}) for after, counters in batches]
+    batches = [(float(second), counters_of_chain(second * 10)) for second in (10, 40, 50)]
     second, first = status_after(plan, batches, now=50).operators
     assert (first.name, first.rows_in, second.name, second.rows_in) == ("join_1", 1000, "join_2", 500 + 250)
     assert first.rows_in_rate == (1000 - 200) / 40  # since the batch 40 s ago
