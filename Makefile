@@ -27,6 +27,7 @@ test: lint ## lint, then every fast test and the fixed sample of the slow ones
 	$(JAVA) $(if $(ARGS),$(PY) -m pytest $(ARGS),sh scripts/test.sh $(PY))
 
 test-all: lint ## lint, then every test there is
+	@sh scripts/browser.sh
 	$(JAVA) WATERSMEET_TEST_ALL=1 $(if $(ARGS),$(PY) -m pytest $(ARGS),sh scripts/test.sh $(PY))
 
 test-cluster: $(STAMP) ## every test on a cluster of hosts that share no disk, made on this machine
@@ -55,7 +56,7 @@ bench: $(STAMP) ## run the benchmarks: all workloads (make bench ARGS="inner lef
 # Pins and hashes only, for all systems and Pythons that the project supports. make lock UPGRADE=--upgrade moves
 # everything to the newest release.
 lock: $(STAMP) ## write requirements.lock anew from pyproject.toml
-	$(VENV)/bin/uv pip compile pyproject.toml --extra demo --extra jdbc --extra delta --group dev $(UPGRADE) \
+	$(VENV)/bin/uv pip compile pyproject.toml --extra demo --extra jdbc --extra delta --extra ui --group dev $(UPGRADE) \
 	  --output-file requirements.lock --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
 	  --custom-compile-command 'make lock'
 

@@ -21,7 +21,7 @@ from watersmeet.cli.live import View
 from watersmeet.cli.main import app
 from watersmeet.cli.progress import LiveTable, PlainLines, progress_line, progress_table, screen, summary
 from watersmeet.cli.rows import out
-from watersmeet.cli.run import follow, resume_command, resume_words, wait_for
+from watersmeet.cli.run import follow, resume_command, resume_words, ui_words, wait_for
 from watersmeet.errors import CheckpointError
 from watersmeet.runtime.outages import Outages
 from watersmeet.runtime.query_mode import QueryMode
@@ -369,3 +369,51 @@ def test_the_log_does_not_repeat_what_the_screen_says(caplog: pytest.LogCaptureF
         log.warning("a")
     log.warning("b")
     assert caplog.messages == ["b"]
+
+
+# -- the live page -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "address"),
+    [
+        (["--ui"], None),
+        (["--ui-address", "127.0.0.1:0"], "127.0.0.1:0"),
+        (["--ui", "--ui-address", "[::1]:9"], "[::1]:9"),
+    ],
+)
+def test_the_live_page_is_opened_before_the_first_statement(
+    use: Use, job: str, options: list[str], address: str | None
+) -> None:
+    session = use(started(FakeQuery("first"), FakeQuery("second")))
+    opened: list[tuple[str | None, int]] = []
+
+    def ui(address: str | None) -> SimpleNamespace:
+        opened.append((address, len(session.calls)))
+        return SimpleNamespace(url="http://here/")
+
+    session.ui = ui  # type: ignore[attr-defined]
+    result = RUNNER.invoke(app, ["run", job, *options])
+    assert result.exit_code == 0, result.stderr
+    assert opened == [(address, 0)]
+    assert "live page: http://here/" in result.stderr
+
+
+def test_without_being_asked_for_there_is_no_live_page(use: Use, job: str) -> None:
+    use(started(FakeQuery("first"), FakeQuery("second")))
+    result = RUNNER.invoke(app, ["run", job])
+    assert result.exit_code == 0, result.stderr
+    assert "live page" not in result.stderr
+
+
+def test_an_address_that_is_none_is_refused_before_spark_starts(use: Use, job: str) -> None:
+    session = use(started())
+    result = RUNNER.invoke(app, ["run", job, "--ui-address", "nowhere"])
+    assert result.exit_code != 0
+    assert session.calls == []
+
+
+def test_a_run_that_goes_on_opens_its_page_again() -> None:
+    assert ui_words(ui=False, address=None) == []
+    assert ui_words(ui=True, address=None) == ["--ui"]
+    assert ui_words(ui=True, address="0.0.0.0:80") == ["--ui-address", "0.0.0.0:80"]

@@ -25,6 +25,7 @@ FIRST = {
     "join_1.frontier": 70,
     "join_1.worker_bytes": 300,
     "join_1.heard.o.frontier": 1,  # a part that is called so
+    "join_1.input_frontier.o": 70,
 }
 SECOND = {
     "join_1.late.o": 3,
@@ -32,6 +33,8 @@ SECOND = {
     "join_1.worker_bytes": 200,
     "join_1.heard.o.frontier": 1,
     "join_1.behind": 7,
+    "join_1.input_frontier.o": 60,
+    "join_1.input_frontier.p": 40,
 }
 BOTH = {
     "join_1.late.o": 5,
@@ -39,6 +42,8 @@ BOTH = {
     "join_1.worker_bytes": 300,
     "join_1.heard.o.frontier": 2,
     "join_1.behind": 7,
+    "join_1.input_frontier.o": 60,
+    "join_1.input_frontier.p": 40,
 }
 
 
@@ -114,6 +119,7 @@ def test_what_kernels_count_is_told_apart_from_what_all_operators_do() -> None:
         "join_1.held_bytes.o": 90,
         "join_1.step_time.40": 2,
         "join_1.worker_bytes": 300,
+        "join_1.input_frontier.o": 8,
     }
     own = {"join_1.ignored_deletes.o": 2, "join_1.outdated.p": 0, "join_1.behind": 3, "join_1.asked": 7}
     assert kernel_counters({**common, **own, "join_1.frontier": 8}) == own

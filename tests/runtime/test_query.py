@@ -77,7 +77,7 @@ def running(
         seal=lambda: None,
     )
     settings = QuerySettings()
-    plan = SimpleNamespace(query=SimpleNamespace(settings=settings), operators=())
+    plan = SimpleNamespace(query=SimpleNamespace(settings=settings), inputs=(), streams=(), operators=())
     outages = of_job.pop("outages", None) or Outages("q", settings, pause=lambda _: False)
     known = {"name": "q", "plan": plan, "checkpoint": checkpoint, "outages": outages, "outputs": ()}
     job = SimpleNamespace(**{**known, "limits_batches": True, **of_job})

@@ -24,6 +24,8 @@ COUNTERS = {
     "join_1.newest.o": 90_000_000,
     "join_1.newest.p": 80_000_000,
     "join_1.frontier": 75_000_000,
+    "join_1.input_frontier.o": 85_000_000,
+    "join_1.input_frontier.p": 75_000_000,
     "join_1.matched": 5,
     "join_1.results": 7,
     "join_1.state_rows": 4,
@@ -62,6 +64,8 @@ def test_an_operator_tells_what_it_holds_and_how_far_it_is() -> None:
     assert (join.held, join.held_bytes) == ({"o": 4}, {"o": 200})
     assert (join.results, join.matched, join.match_rate) == (7, 5, 0.5)
     assert (join.frontier, join.newest, join.lag, join.lag_text) == (75_000_000, 90_000_000, 15_000_000, "15 s")
+    assert join.input_frontiers == {"o": 85_000_000, "p": 75_000_000}
+    assert (join.hot_keys, report().operators["join_2"].hot_keys) == (None, 2)
     assert join.steps == 20
     assert join.step_p50 == pytest.approx(0.001, rel=0.2)
     assert join.step_p95 == pytest.approx(0.001, rel=0.2)
@@ -110,5 +114,6 @@ def test_a_running_join_reports_both_sides() -> None:
     assert join.held == {"o": 2, "p": 3}
     assert sum(join.held_bytes.values()) == join.state_bytes
     assert (join.newest, join.lag) == (40_000_000, 34_000_000)
+    assert join.input_frontiers == {"o": 6_000_000, "p": 35_000_000}
     assert join.steps == 2  # one for each bucket
     assert join.worker_bytes > 10_000_000

@@ -27,6 +27,7 @@ from watersmeet.cli.state import queries_folder
 from watersmeet.cli.supervised import reporting, watch
 from watersmeet.cli.supervisor import supervise
 from watersmeet.errors import ConfigError, WatersmeetError
+from watersmeet.monitoring.access import parse_address
 
 if TYPE_CHECKING:
     from watersmeet.cli.progress import Screen
@@ -62,6 +63,15 @@ MaxRestarts = Annotated[
         help=f"How many restarts may follow each other.  [default: {DEFAULT_RESTARTS}]",
     ),
 ]
+Ui = Annotated[bool, typer.Option("--ui", help="Show the queries on a live page, on this machine only.")]
+UiAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--ui-address",
+        metavar="HOST:PORT",
+        help="Where the live page listens; on another host than this one it asks for a token.",
+    ),
+]
 CheckpointFolder = Annotated[
     str | None,
     typer.Option("--checkpoint", metavar="DIR", help="Folder or URI for the state and progress of queries."),
@@ -80,6 +90,8 @@ def run(
     view: ViewOption = View.AUTO,
     restart_on_failure: RestartOnFailure = False,
     max_restarts: MaxRestarts = None,
+    ui: Ui = False,
+    ui_address: UiAddress = None,
 ) -> None:
     """Run the statements of a file; queries run until Ctrl-C, or to the end of input with --bounded or --drain."""
     if bounded and drain:
@@ -90,6 +102,8 @@ def run(
         raise UsageError("--checkpoint names no folder")
     if max_restarts is not None and not restart_on_failure:
         raise UsageError("--max-restarts is for --restart-on-failure")
+    if ui_address is not None:
+        parse_address(ui_address)  # reports a wrong one before Spark starts
     text = read_script(script)
 
     from watersmeet.sql.parse import parse
@@ -101,6 +115,7 @@ def run(
     if show_states(statements, queries_folder(checkpoint, workspace)):
         return
     words = resume_words(script, mode, workspace, checkpoint, packages or (), master, view, real_time=real_time)
+    words += ui_words(ui=ui, address=ui_address)
     if restart_on_failure:
         require_repeatable(statements, bounded=bounded)
         raise typer.Exit(supervise(words, text if script == STANDARD_INPUT else None, max_restarts or DEFAULT_RESTARTS))
@@ -118,6 +133,8 @@ def run(
             session_of(place, packages or (), where, config) as session,
             interruptible(interrupt),
         ):
+            if ui or ui_address is not None:
+                typer.echo(f"live page: {session.ui(ui_address).url}", err=True)
             try:
                 with screen(view) as shown:
                     folder = checkpoint and location(checkpoint)
@@ -249,6 +266,11 @@ def resume_command(words: Sequence[str]) -> str:
         restarts.append("--restart-on-failure")
         restarts += ["--max-restarts", str(watched.restarts)] if watched.restarts != DEFAULT_RESTARTS else []
     return shlex.join(["watersmeet", *words, *restarts])
+
+
+def ui_words(*, ui: bool, address: str | None) -> list[str]:
+    """Return the arguments that open the live page again."""
+    return ["--ui-address", address] if address is not None else ["--ui"] if ui else []
 
 
 def resume_words(

@@ -19,6 +19,9 @@ from watersmeet.kernels.api import FOREVER, GONE, NEVER
 from watersmeet.state.manifest import EVERY, Manifest
 from watersmeet.state.working_set import WorkingSet
 
+#: The counter of an input's frontier is ``OPERATOR.input_frontier.LABEL``.
+INPUT_FRONTIER = "input_frontier"
+
 
 @dataclass(frozen=True, slots=True)
 class Outbox:
@@ -104,6 +107,7 @@ def bucket_counters(
             gauges[f"{spec.name}.newest.{spec.inputs[number].label}"] = newest
     gauges |= {f"{spec.name}.{name}": round(value) for name, value in manifest.statistics.get("gauges", {}).items()}
     gauges |= _heard(spec, bucket, manifest)
+    gauges |= _input_frontiers(spec, bucket, manifest)
     return counter_frame(_next_bucket(spec, bucket), f"{spec.name}.{bucket}", {**manifest.counters, **gauges})
 
 
@@ -117,6 +121,17 @@ def _heard(spec: OperatorSpec, bucket: int, manifest: Manifest) -> dict[str, int
         for number, input in enumerate(spec.inputs)
         if input.source is not None and not input.is_of_results
         for part in input.parts
+    }
+
+
+def _input_frontiers(spec: OperatorSpec, bucket: int, manifest: Manifest) -> dict[str, int]:
+    """Return the frontier of each input that has one, by label: the least of them holds the operator back."""
+    if manifest.alike and bucket != spec.buckets[0]:
+        return {}
+    return {
+        f"{spec.name}.{INPUT_FRONTIER}.{spec.inputs[number].label}": frontier
+        for number, frontier in manifest.own.items()
+        if frontier not in (NEVER, FOREVER)
     }
 
 

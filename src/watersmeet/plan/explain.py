@@ -16,10 +16,10 @@ from watersmeet.columns import ID, TP_TIME, WEIGHT
 from watersmeet.expressions.event_time import span_text
 from watersmeet.expressions.text import plain_sql
 from watersmeet.plan.explain_phrases import plain_name, written_column
-from watersmeet.plan.explain_tree import drawn_tree
 from watersmeet.plan.join_limits import explain_limits
 from watersmeet.plan.logical.query import Aggregation
 from watersmeet.plan.logical.tree import Input, joins_of, leaves_of
+from watersmeet.plan.operator_tree import drawn_tree
 from watersmeet.plan.operators.shared import SharedOperator
 from watersmeet.plan.passes.group_joins import ungrouped
 from watersmeet.plan.physical_plan import PhysicalInput, PhysicalOperator, PhysicalPlan
@@ -36,6 +36,16 @@ def explain(plan: PhysicalPlan, counters: Mapping[str, int] | None = None) -> st
 def explain_set(plan: PhysicalPlan, targets: Sequence[str], counters: Mapping[str, int] | None = None) -> str:
     """The same of queries that run as one; each feeds one of the ``targets``."""
     return "\n".join(_set_lines(plan, targets, counters or {}))
+
+
+def headlines(plan: PhysicalPlan) -> dict[str, str]:
+    """What each operator is, in the first of its lines in EXPLAIN, by its name."""
+    found = {}
+    for own in plan.nested:
+        for operator in own.own_operators:
+            line = _with_definitions([next(operator.explain(own))], own)
+            found[operator.name] = line.strip().removeprefix(f"{operator.name}: ")
+    return found
 
 
 def _set_lines(plan: PhysicalPlan, targets: Sequence[str], counters: Mapping[str, int]) -> Iterator[str]:

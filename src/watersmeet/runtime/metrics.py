@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from watersmeet.engine.frames import FrameKind
+from watersmeet.engine.outbox import INPUT_FRONTIER
 from watersmeet.engine.step_times import STEP_TIME
 
 #: The name of the metrics in a query's progress.
@@ -44,7 +45,7 @@ transform(
         found.sums,
         from_json(CAST(report.counters AS STRING), 'MAP<STRING, BIGINT>'),
         (name, known, value) ->
-          CASE WHEN name RLIKE '^[^.]+[.]{_FRONTIER}$' THEN least(known, value)
+          CASE WHEN name RLIKE '^[^.]+[.]({_FRONTIER}$|{INPUT_FRONTIER}[.])' THEN least(known, value)
                WHEN name RLIKE '^[^.]+[.]{_LARGEST}$' THEN greatest(known, value)
                ELSE coalesce(known, 0L) + coalesce(value, 0L) END
       )
@@ -56,7 +57,7 @@ transform(
 
 def kernel_counters(counters: Mapping[str, int]) -> dict[str, int]:
     """What only some kernels count: rows asked for, versions behind, deletes of unknown keys.  EXPLAIN shows probes."""
-    common = {*_OF_OPERATORS, *_OF_SIDES, *_OF_STEPS, *_OF_INPUTS, *_OF_PROBES, _FRONTIER, _LARGEST}
+    common = {*_OF_OPERATORS, *_OF_SIDES, *_OF_STEPS, *_OF_INPUTS, *_OF_PROBES, _FRONTIER, INPUT_FRONTIER, _LARGEST}
     return {name: value for name, value in counters.items() if name.split(".")[1] not in common}
 
 

@@ -15,14 +15,16 @@ from pyspark.sql.streaming.query import StreamingQuery
 from watersmeet.errors import CheckpointError, OutageError, WatersmeetError
 from watersmeet.plan.worker_specs import time_units
 from watersmeet.runtime.failures import translate, whole_text
+from watersmeet.runtime.history import Batch, Failure, History
 from watersmeet.runtime.idle_inputs import IdleWatch
 from watersmeet.runtime.job import Host, Job
-from watersmeet.runtime.metrics import ProgressReader, counters_of, rows_out, updated
+from watersmeet.runtime.metrics import ProgressReader, counters_of, rows_out
 from watersmeet.runtime.micro_batches import MicroBatches
 from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.runtime.real_time.run import RealTime
 from watersmeet.runtime.report import Report, report_of
 from watersmeet.runtime.shared_folders import SHARED_OR_STORE, require_shared
+from watersmeet.runtime.status import QueryState, QueryStatus, status_of
 from watersmeet.settings.secrets import hide
 
 _log = logging.getLogger(__name__)
@@ -40,10 +42,12 @@ class RunningQuery:
         self._query: StreamingQuery | None = None
         self._error: WatersmeetError | None = None
         self._stopping = threading.Event()
-        self._counters = job.checkpoint.read_counters()
-        self._batches = 0
-        self._rows_out = 0
-        self._last_batch_ms = 0
+        counters = job.checkpoint.read_counters()
+        self._history = History(
+            started=time.time(), counters=counters, sources=frozenset(part.input.alias for part in job.plan.streams)
+        )
+        self._history = self._history.based_on(self._report(self._history))
+        self._ended: float | None = None
         self._progress = ProgressReader()
         self._has_ended = self._begin()
         self._thread = threading.Thread(target=self._supervise, name=f"watersmeet-{job.name}", daemon=True)
@@ -97,14 +101,29 @@ class RunningQuery:
 
     def report(self) -> Report:
         """What it has done so far."""
+        return self._report(self._history)
+
+    def status(self) -> QueryStatus:
+        """What it looks like now: its operators, its last hour, its failures, and how it was planned."""
+        report = self._report(self._history)
+        return status_of(self._job, self._mode, self._history, report, self._state(report), self._ended)
+
+    def _report(self, history: History) -> Report:
         return report_of(
-            self._counters,
-            batches=self._batches,
-            rows_out=self._rows_out,
-            last_batch_ms=self._last_batch_ms,
+            history.counters,
+            batches=history.batches,
+            rows_out=history.rows_out,
+            last_batch_ms=history.last_batch_ms,
             waiting=self._job.outages.waiting,
             units=time_units(self._job.plan),
         )
+
+    def _state(self, report: Report) -> QueryState:
+        if self._ended is None:
+            return QueryState.WAITING if report.waiting else QueryState.RUNNING
+        if self._error is not None:
+            return QueryState.FAILED
+        return QueryState.STOPPED if self._stopping.is_set() else QueryState.ENDED
 
     # -- the runs of a mode ----------------------------------------------------------------------------------------
 
@@ -160,7 +179,9 @@ class RunningQuery:
             is_ended_by_stop = isinstance(error, OutageError) or not isinstance(error, WatersmeetError)
             if not (self._stopping.is_set() and is_ended_by_stop):
                 self._error = error if isinstance(error, WatersmeetError) else self._explain(error)
+                self._note_failure(self._error, went_on=False)
         finally:
+            self._ended = time.time()
             self._end_run()
             self._keep_counters()
 
@@ -173,7 +194,7 @@ class RunningQuery:
     def _keep_counters(self) -> None:
         """Store the counters for a later run that may have nothing to process."""
         try:
-            self._job.checkpoint.write_counters(self._counters)
+            self._job.checkpoint.write_counters(self._history.counters)
         except Exception as error:  # noqa: BLE001 - they are for people only, and the JVM may have ended
             _log.debug("counters of %s could not be written: %s", self.name, error)
 
@@ -207,7 +228,8 @@ class RunningQuery:
         """Start a run after one that has failed, where that may help; else raise what is to be reported."""
         if self._stopping.is_set():
             raise error
-        outage = self._outage(error)
+        failure = self._translated(error)
+        outage = failure if isinstance(failure, OutageError) else None
         if outage is None:
             if not self._host.starts_again(error):
                 raise error
@@ -219,15 +241,19 @@ class RunningQuery:
                 for output in self._job.outputs:
                     output.reach()
                 self._start_again()
+                self._note_failure(failure, went_on=True)
                 return self._job.outages.reached()
             except OutageError as again:
                 outage = again
 
-    def _outage(self, error: Exception) -> OutageError | None:
-        """The outage by which a run has failed; None if it failed otherwise."""
+    def _translated(self, error: Exception) -> WatersmeetError:
+        """The error by which a run has failed, in our words."""
         cause = self._host.cause(error)
-        found = cause if isinstance(cause, WatersmeetError) else translate(cause, self.name)
-        return found if isinstance(found, OutageError) else None
+        return cause if isinstance(cause, WatersmeetError) else translate(cause, self.name)
+
+    def _note_failure(self, error: WatersmeetError, *, went_on: bool) -> None:
+        failure = Failure(time.time(), type(error).__name__, hide(str(error)), went_on)
+        self._history = self._history.failed(failure)
 
     def _watch(self) -> None:
         """Follow the Spark query until it ends; meanwhile, report idle inputs to it."""
@@ -238,7 +264,7 @@ class RunningQuery:
         try:
             while not self._query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]
                 self._take_progress(self._query)
-                for event in idle.events(self._counters):
+                for event in idle.events(self._history.counters):
                     self._job.checkpoint.write_event(event)
         finally:
             self._take_progress(self._query)
@@ -251,10 +277,14 @@ class RunningQuery:
             if not counters:  # a trigger that found nothing
                 continue
             self._host.has_run(progress)
-            self._counters = updated(self._counters, counters)
-            self._rows_out += rows_out(progress)
-            self._batches += 1
-            self._last_batch_ms = int(progress["durationMs"].get("triggerExecution", 0))
+            batch = Batch(
+                number=int(progress["batchId"]),
+                ended=time.time(),
+                counters=counters,
+                rows_out=rows_out(progress),
+                milliseconds=int(progress["durationMs"].get("triggerExecution", 0)),
+            )
+            self._history = self._history.after(batch, self._report)
 
 
 def start_query(spark: SparkSession, job: Job, mode: QueryMode) -> RunningQuery:

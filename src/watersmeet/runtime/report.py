@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from watersmeet.engine.outbox import INPUT_FRONTIER
 from watersmeet.engine.step_times import STEP_TIME, percentile
 from watersmeet.expressions.event_time import TimeUnit, span_text
 from watersmeet.kernels.api import FOREVER, NEVER
@@ -42,6 +43,8 @@ class OperatorReport(RowCounts):
       joins (None: other operators).
     - ``frontier`` and ``newest`` event time, in microseconds since 1970, or rows (None: not known), and the ``unit`` of
       the event time.
+    - ``input_frontiers`` are those of its inputs, by label; the least of them holds ``frontier`` back.
+    - ``hot_keys`` is how many keys' rows are spread over its buckets (None: it spreads none).
     - ``steps`` it took, of all buckets; half of them took at most ``step_p50`` seconds, 95% ``step_p95``, about.
     - ``worker_bytes`` is the most memory that a process with a bucket of it has had resident.
     """
@@ -55,6 +58,8 @@ class OperatorReport(RowCounts):
     worker_bytes: int = 0
     frontier: int | None = None
     newest: int | None = None
+    input_frontiers: Counts = field(default_factory=dict)
+    hot_keys: int | None = None
     unit: TimeUnit = TimeUnit.TIMESTAMP
     steps: int = 0
     step_p50: float | None = None
@@ -158,6 +163,8 @@ def _operator(counters: Counts, unit: TimeUnit) -> OperatorReport:
         worker_bytes=counters.get("worker_bytes", 0),
         frontier=None if frontier in (NEVER, FOREVER) else frontier,
         newest=max(by_side["newest"].values(), default=None),
+        input_frontiers=by_side[INPUT_FRONTIER],
+        hot_keys=counters.get("hot_keys"),
         unit=unit,
         steps=sum(steps.values()),
         step_p50=percentile(steps, 0.5),

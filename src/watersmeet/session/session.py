@@ -25,6 +25,8 @@ from watersmeet.connectors.stream_schema import to_columns
 from watersmeet.errors import BindError, CatalogError, CheckpointError, ConfigError, UnsupportedError, did_you_mean
 from watersmeet.lookup.source import RowsSource
 from watersmeet.lookup.tables import table_options, table_schema
+from watersmeet.monitoring.access import parse_address
+from watersmeet.monitoring.server import LivePage
 from watersmeet.plan.explain import explain, explain_set
 from watersmeet.plan.lineage import derived_stream
 from watersmeet.plan.physical_plan import PhysicalPlan
@@ -112,6 +114,7 @@ class Session:
         self.show: console.Show = console.show_plainly
         self.streams = Streams(spark, self.place)
         self._queries = Queries(spark, self.place, self.streams)
+        self._pages: list[LivePage] = []
 
     @property
     def workspace(self) -> Path:
@@ -269,6 +272,16 @@ class Session:
         """The queries that this session has started."""
         return self._queries.all()
 
+    def ui(self, address: str | None = None) -> LivePage:
+        """Open a live page of this session's queries, at ``url``, until the session or the page is stopped.
+
+        ``address`` is HOST:PORT; by default only this machine can read the page.  Raises ``ConfigError`` if the page
+        cannot listen there, or if its packages (``watersmeet[ui]``) are missing.
+        """
+        page = LivePage(lambda: [query.status() for query in self.queries()], parse_address(address))
+        self._pages.append(page)
+        return page
+
     def rescale(
         self,
         text: str,
@@ -305,9 +318,11 @@ class Session:
         return found
 
     def stop(self) -> None:
-        """Stop all queries of this session; Spark continues to run."""
+        """Stop all queries of this session, and its live page; Spark continues to run."""
         for query in self.queries():
             query.stop()
+        while self._pages:
+            self._pages.pop().stop()
 
     # -- one statement ---------------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from watersmeet.engine.bucket_task import run_task
 from watersmeet.engine.control_events import Event
 from watersmeet.engine.frames import Frame, FrameKind, counters_in, decode_table
 from watersmeet.engine.hot_keys import Entry, HotKeys
+from watersmeet.engine.outbox import INPUT_FRONTIER
 from watersmeet.engine.pack import pack
 from watersmeet.engine.rescale import rescaled, stays
 from watersmeet.engine.specs import OperatorSpec, PackSpec
@@ -307,5 +308,5 @@ def control_frames(spec: OperatorSpec, events: Iterable[Event]) -> list[Frame]:
 def _over_buckets(name: str, values: Sequence[int]) -> int:
     """Combine a counter of all buckets: the sum, or an extreme, as in runtime/metrics.py."""
     _, counter, *_ = name.split(".", 2)
-    combine = {"frontier": min, "worker_bytes": max}.get(counter, sum)
+    combine = {"frontier": min, INPUT_FRONTIER: min, "worker_bytes": max}.get(counter, sum)
     return combine(values)

@@ -1,0 +1,1 @@
+"""What shows a running query to others: the live page with its JSON, and metrics for Prometheus."""
