@@ -24,7 +24,9 @@ CREATE MUTABLE STREAM by_id (id INT, k INT) PRIMARY KEY (id) {KAFKA};
 CREATE MUTABLE STREAM by_k (k INT, n BIGINT) PRIMARY KEY (k) {KAFKA};
 CREATE MUTABLE STREAM by_both (k INT, id INT) PRIMARY KEY (k, id) {KAFKA};
 """
+RANKED = "SELECT id, k, ROW_NUMBER() OVER (PARTITION BY k ORDER BY id) AS r FROM c"
 WINDOW = "WITHIN INTERVAL '5' SECONDS"
+MAXIMA = f"SELECT o.id, max(p.k) AS m FROM o JOIN p ON o.id = p.id {WINDOW} GROUP BY o.id"
 
 
 def planned(sql: str) -> tuple[PhysicalPlan, dict[str, StreamDef]]:
@@ -49,16 +51,14 @@ def planned(sql: str) -> tuple[PhysicalPlan, dict[str, StreamDef]]:
         ("SELECT c.id FROM c JOIN d ON c.k = d.k", [[0, 1], [2]], [[0, 1], []], {0: 0, 1: 1}),
         # the groups by id are in the buckets of the join by id: one task
         (
-            f"SELECT id, count(*) AS n FROM (SELECT o.id, max(p.k) AS m FROM o JOIN p ON o.id = p.id {WINDOW}"
-            " GROUP BY o.id) GROUP BY id",
+            f"SELECT id, count(*) AS n FROM ({MAXIMA}) GROUP BY id",
             [[0], [1, 2]],
             [[0, 1], []],
             {0: 0, 1: 1},
         ),
         # the groups by m are elsewhere: a stage of their own
         (
-            f"SELECT m, count(*) AS n FROM (SELECT o.id, max(p.k) AS m FROM o JOIN p ON o.id = p.id {WINDOW}"
-            " GROUP BY o.id) GROUP BY m",
+            f"SELECT m, count(*) AS n FROM ({MAXIMA}) GROUP BY m",
             [[0], [1], [2]],
             [[0, 1], [], []],
             {0: 0, 1: 1},
@@ -85,6 +85,24 @@ def test_operators_equally_far_from_the_sources_share_a_stage(
         ("by_id", "SELECT c.id, d.k FROM c JOIN d ON c.k = d.k", False),
         ("by_both", "SELECT c.k, c.id FROM c JOIN d ON c.k = d.k", True),
         ("by_k", "SELECT max(c.id) AS k, count(*) AS n FROM c GROUP BY c.k", False),
+        ("by_k", "SELECT id AS k, count(*) AS n FROM (SELECT max(c.id) AS id FROM c GROUP BY c.k) GROUP BY id", True),
+        # the groups by k have one bucket each; of those by id, several may give a row of one key in turn
+        ("by_k", "SELECT g.k, d.k AS n FROM (SELECT k, max(id) AS id FROM c GROUP BY k) g JOIN d ON g.k = d.id", True),
+        (
+            "by_k",
+            "SELECT g.m AS k, d.k AS n FROM (SELECT id, max(k) AS m FROM c GROUP BY id) g JOIN d ON g.m = d.id",
+            False,
+        ),
+        (
+            "by_both",
+            "SELECT g.m AS k, g.id FROM (SELECT id, max(k) AS m FROM c GROUP BY id) g JOIN d ON g.m = d.id",
+            True,
+        ),
+        ("by_k", f"SELECT k, id AS n FROM ({RANKED}) WHERE r = 1", True),
+        ("by_id", f"SELECT id, k FROM ({RANKED}) WHERE r <= 2", False),
+        ("by_both", f"SELECT k, CAST(r AS INT) AS id FROM ({RANKED}) WHERE r <= 2", True),
+        ("by_id", "SELECT id, k FROM c ORDER BY k LIMIT 3", True),
+        ("by_id", "SELECT m AS id, k FROM (SELECT k, max(id) AS m FROM c GROUP BY k) ORDER BY k LIMIT 3", False),
     ],
 )
 def test_changes_of_a_key_come_from_one_bucket_or_are_refused(target: str, sql: str, is_taken: bool) -> None:

@@ -106,7 +106,7 @@ def _without_cast(expression: exp.Expr, part: PhysicalInput, declared: pa.Schema
 def _hashes(
     part: PhysicalInput, declared: pa.Schema, computed: Mapping[str, pa.DataType]
 ) -> tuple[tuple[str, tuple[tuple[str, pa.DataType], ...]], ...] | None:
-    """The hashes of an input with the columns that they are of, some ``computed``; None where one is of something else."""
+    """The hashes of an input with their columns, some of them ``computed``; None where one is of something else."""
     made = {part.computed[name].sql(dialect="spark"): (name, kind) for name, kind in computed.items()}
     found = []
     for name, keys in part.hashes.items():

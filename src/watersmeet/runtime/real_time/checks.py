@@ -8,6 +8,8 @@ from sqlglot import exp
 
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.errors import UnsupportedError
+from watersmeet.plan.operators.aggregate import AggregateOperator
+from watersmeet.plan.operators.over import OverOperator
 from watersmeet.plan.physical_plan import PhysicalOperator, PhysicalPlan
 
 _SOURCES = ("kafka",)
@@ -51,15 +53,46 @@ def check_real_time(plan: PhysicalPlan, target: StreamDef, columns: Sequence[str
 
 def _keeps_order(plan: PhysicalPlan, target: StreamDef, columns: Sequence[str]) -> bool:
     """Whether all changes of a key of the target come from one bucket, in which they have an order."""
-    last = plan.operators[-1]
-    if not plan.weighted or last.single_bucket:
-        return True
-    if len(plan.operators) == 1 and not any(part.input.stream.changes for part in plan.inputs):
-        return True  # each row stays in the bucket where it came first
     wanted = [name.lower() for name in columns or [column.name for column in target.columns]]
     key = {name.lower() for name in target.primary_key}
-    chosen = [_plain(each.expression) for name, each in zip(wanted, plan.outputs, strict=False) if name in key]
-    return any(all(part in chosen for part in parts) for parts in _divided_by(plan, last))
+    return _has_order(plan, [each.expression for name, each in zip(wanted, plan.outputs, strict=False) if name in key])
+
+
+def _has_order(plan: PhysicalPlan, key: Sequence[exp.Expr]) -> bool:
+    """Whether all changes of rows with the same values of ``key``, over a query's results, have an order."""
+    last = plan.operators[-1]
+    if not plan.weighted:
+        return True
+    if len(plan.operators) == 1 and not any(part.input.changes for part in plan.inputs):
+        return True  # each row stays in the bucket where it came first
+    chosen = [_plain(each) for each in key]
+    if not last.single_bucket and not any(all(part in chosen for part in parts) for parts in _divided_by(plan, last)):
+        return False
+    if _gives_one_row(last, chosen):
+        return True
+    # a join passes on changes in the order in which they come: they must have had one before
+    for part in plan.own_inputs:
+        if part.input.changes:
+            names = {part.input.declared(each.name): each for each in chosen if isinstance(each, exp.Column)}
+            own = [name for name, each in names.items() if part.input.physical(name) == each.name]
+            for branch in part.branches:
+                outputs = zip(part.input.stream.columns, branch.plan.outputs, strict=True)
+                if not _has_order(branch.plan, [each.expression for column, each in outputs if column.name in own]):
+                    return False
+    return True
+
+
+def _gives_one_row(operator: PhysicalOperator, chosen: Sequence[exp.Expr]) -> bool:
+    """Whether an operator makes all changes itself, of one row for the values chosen: a group, or a place in order."""
+    if isinstance(operator, AggregateOperator):
+        return True
+    if not isinstance(operator, OverOperator):
+        return False
+    over, (first, *_) = operator.over, operator.over.calls
+    is_first = over.limit is not None and over.limit - over.skipped == 1 and first.function == "row_number"
+    numbers = (exp.column(each.name, quoted=True) for each in over.calls if each.function == "row_number")
+    is_placed = is_first or any(each in chosen for each in numbers)
+    return is_placed and all(_plain(key.expression) in chosen for key in over.partition)
 
 
 def _divided_by(plan: PhysicalPlan, last: PhysicalOperator) -> Sequence[Sequence[exp.Expr]]:
