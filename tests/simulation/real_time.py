@@ -6,7 +6,7 @@ state that the epoch before has left; tasks of the run before may still be writi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -144,7 +144,7 @@ class RealTimeSimulation(LiveHarness):
 
     # -- tasks -------------------------------------------------------------------------------------------------------
 
-    def _order(self, buckets: Iterable[int]) -> list[int]:
+    def _order(self, buckets: Sequence[int]) -> list[int]:
         return self._decisions.shuffled(buckets)
 
     def _taken_by(self, operator: LiveOperator, bucket: int, frames: list[Frame]) -> list[Outbox]:

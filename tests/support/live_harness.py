@@ -53,7 +53,7 @@ class LiveHarness(Harness, ABC):
             for number, (query, schema) in enumerate(self._results())
         ]
 
-    def _order(self, buckets: Iterable[int]) -> Iterable[int]:
+    def _order(self, buckets: Sequence[int]) -> Iterable[int]:
         """The order in which buckets take a step."""
         return sorted(buckets)
 

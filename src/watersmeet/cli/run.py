@@ -94,10 +94,7 @@ def run(
     ui_address: UiAddress = None,
 ) -> None:
     """Run the statements of a file; queries run until Ctrl-C, or to the end of input with --bounded or --drain."""
-    if bounded and drain:
-        raise UsageError("--bounded and --drain exclude each other", hint="--drain keeps the query resumable")
-    if real_time and (bounded or drain):
-        raise UsageError("a query in real time has no end: --bounded and --drain are for micro-batches")
+    mode = _mode(bounded=bounded, drain=drain, real_time=real_time)
     if checkpoint == "":
         raise UsageError("--checkpoint names no folder")
     if max_restarts is not None and not restart_on_failure:
@@ -111,7 +108,7 @@ def run(
     statements = parse(text)  # reports syntax errors before Spark starts
     if not statements:
         raise ConfigError(f"there is no statement in {script}")
-    mode, place = _mode(bounded=bounded, drain=drain), named_place(workspace)
+    place = named_place(workspace)
     if show_states(statements, queries_folder(checkpoint, workspace)):
         return
     words = resume_words(script, mode, workspace, checkpoint, packages or (), master, view, real_time=real_time)
@@ -149,9 +146,13 @@ def run(
         raise typer.Exit(interrupt.exit_code)
 
 
-def _mode(*, bounded: bool, drain: bool) -> QueryMode:
+def _mode(*, bounded: bool, drain: bool, real_time: bool) -> QueryMode:
     from watersmeet.runtime.query_mode import QueryMode
 
+    if bounded and drain:
+        raise UsageError("--bounded and --drain exclude each other", hint="--drain keeps the query resumable")
+    if real_time and (bounded or drain):
+        raise UsageError("a query in real time has no end: --bounded and --drain are for micro-batches")
     return QueryMode.BOUNDED if bounded else QueryMode.DRAIN if drain else QueryMode.CONTINUOUS
 
 

@@ -95,7 +95,7 @@ def _without_cast(expression: exp.Expr, part: PhysicalInput, declared: pa.Schema
 
     def is_whole(node: exp.Expr) -> bool:
         if isinstance(node, exp.Column):
-            return pa.types.is_integer(declared.field(_spelt(part.input.declared(node.name), declared)).type)
+            return bool(pa.types.is_integer(declared.field(_spelt(part.input.declared(node.name), declared)).type))
         if isinstance(node, exp.Literal):
             return node.is_int
         return isinstance(node, numbers) and all(is_whole(each) for each in node.iter_expressions())
