@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from watersmeet.bind.generators import refuse_generators
+from watersmeet.bind.zips import with_named_zips
 from watersmeet.columns import TP_DELTA
 from watersmeet.errors import BindError, did_you_mean
 from watersmeet.expressions.explodes import fields_of
@@ -155,7 +156,7 @@ class Scope:
                 found.meta.update(line=position.line, col=position.col)
             return exp.paren(found, copy=False) if isinstance(found, exp.Binary | exp.Unary) else found
 
-        return expression.copy().transform(replace, copy=False)
+        return with_named_zips(expression).transform(replace, copy=False)
 
     def _all(self) -> list[Relation]:
         return [*self.relations, *(self.outer._all() if self.outer else [])]
