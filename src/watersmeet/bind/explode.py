@@ -17,7 +17,8 @@ from watersmeet.bind.conditions import bind_on
 from watersmeet.bind.generators import IN_SELECT, Generator
 from watersmeet.bind.inputs import Exploded, Inputs
 from watersmeet.bind.nested_joins import repeated
-from watersmeet.bind.scope import Relation, Scope
+from watersmeet.bind.relations import Relation
+from watersmeet.bind.scope import Scope
 from watersmeet.columns import TP_DELTA
 from watersmeet.errors import BindError, UnsupportedError
 from watersmeet.expressions.explodes import element_type, fields_of

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
-from watersmeet.bind.scope import Relation
+from watersmeet.bind.relations import Relation
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import TP_DELTA
 from watersmeet.errors import CatalogError, Position, did_you_mean

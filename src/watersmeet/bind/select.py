@@ -32,8 +32,9 @@ from watersmeet.bind.joined_subqueries import semi_join, with_scalars
 from watersmeet.bind.joins import bind_join
 from watersmeet.bind.nested_joins import in_parentheses, is_nested, refuse_alias, refuse_repeated, repeated
 from watersmeet.bind.outputs import output_columns, refuse_clauses
+from watersmeet.bind.relations import Relation
 from watersmeet.bind.scalars import scalar_subqueries
-from watersmeet.bind.scope import Relation, Scope
+from watersmeet.bind.scope import Scope
 from watersmeet.bind.subqueries import (
     Ctes,
     ctes_of,
@@ -198,6 +199,7 @@ class SelectBinder:
         node = self._joined(node, source, inner, ctes)
         refuse_repeated(inner.relations, scope, source)
         scope.relations += inner.relations
+        scope.shared += inner.shared
         return node
 
     def relation_of(self, source: exp.Expr, scope: Scope, ctes: Ctes) -> Node:
