@@ -13,6 +13,7 @@ from watersmeet.bind.explode import (
     add_relation,
     bind_array,
     conditions_on,
+    labels_of,
     leaf_for,
     now_of_results,
     of_join,
@@ -148,9 +149,9 @@ class SelectBinder:
         if leaf is None:
             leaf = node = self._as_results(node, generator, scope)
             array, kind = bind_array(generator, scope, self.names)
-        name = generator.alias or "explode"
+        name, labels = generator.alias or "explode", labels_of(generator, kind)
         leaf, found = self.names.add_explode(
-            leaf, array, kind, name.removeprefix("$"), generator.text, outer=generator.outer
+            leaf, array, kind, name.removeprefix("$"), generator.text, labels, outer=generator.outer
         )
         add_relation(generator, kind, found, scope)
         return with_leaf(node, leaf)

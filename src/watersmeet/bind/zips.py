@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
@@ -23,10 +23,17 @@ def with_named_zips(expression: exp.Expr) -> exp.Expr:
 
 def unnested(arrays: Sequence[exp.Expr]) -> exp.Expr:
     """The array of structs that UNNEST of several arrays makes rows of; NULL has no elements."""
-    names = [
-        array.name if isinstance(array, exp.Column) else f"column_{number}" for number, array in enumerate(arrays, 1)
-    ]
+    names = _names(arrays, lambda place: f"column_{place + 1}")
     return zipped([exp.Coalesce(this=array.copy(), expressions=[exp.Array()]) for array in arrays], names)
+
+
+def _names(arrays: Sequence[exp.Expr], other: Callable[[int], str]) -> list[str]:
+    """Those of columns; that of its place for any other array, and for a column that is there twice."""
+    names: list[str] = []
+    for place, array in enumerate(arrays):
+        is_new = isinstance(array, exp.Column) and array.name.lower() not in map(str.lower, names)
+        names.append(array.name if is_new else other(place))
+    return names
 
 
 def zipped(arrays: Sequence[exp.Expr], names: Sequence[str]) -> exp.Expr:
