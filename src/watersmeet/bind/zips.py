@@ -13,10 +13,8 @@ def with_named_zips(expression: exp.Expr) -> exp.Expr:
     def named(node: exp.Expr) -> exp.Expr:
         if not isinstance(node, exp.ArraysZip) or not any(isinstance(each, exp.Column) for each in node.expressions):
             return node
-        names = [
-            each.name if isinstance(each, exp.Column) else str(place) for place, each in enumerate(node.expressions)
-        ]
-        return zipped([exp.Coalesce(this=with_named_zips(each)) for each in node.expressions], names)
+        arrays = [exp.Coalesce(this=with_named_zips(each)) for each in node.expressions]
+        return zipped(arrays, _names(node.expressions, str))
 
     return expression.copy().transform(named, copy=False)
 
