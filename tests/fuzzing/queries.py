@@ -106,6 +106,8 @@ class _Queries:
         if self._rng.random() < 0.1:
             using = self._rng.choice(("id", "cust", "id, cust", "ts"))
             return f" {kind} {source} USING ({using}){self._bounds()}", right, hidden
+        if self._rng.random() < 0.02:
+            return f" NATURAL {kind} {source}{self._bounds()}", right, hidden
         return f" {kind} {source} ON {self._on(left, right)}{self._bounds()}", right, hidden
 
     def _kind(self) -> str:

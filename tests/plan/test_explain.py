@@ -162,4 +162,4 @@ def test_the_elements_of_rows_that_change_are_named_and_filtered() -> None:
     )
     lines = explain(plan_query(query, streams)).splitlines()
     assert "  a row for each element of explode(items)" in lines
-    assert "  filter before packing: t.element <> 3" in lines
+    assert "  filter before packing: t.item <> 3" in lines

@@ -689,12 +689,12 @@ CASES: dict[str, tuple[str, str]] = {
         ),
     ),
     "natural join": (
-        "SELECT a FROM a NATURAL JOIN b",
+        "SELECT a FROM a NATURAL JOIN b USING (k)",
         (
-            "NATURAL JOIN is not supported (line 1, column 17)\n"
-            "1 | SELECT a FROM a NATURAL JOIN b\n"
+            "a NATURAL JOIN takes no condition: it joins by the columns that both sides have (line 1, column 17)\n"
+            "1 | SELECT a FROM a NATURAL JOIN b USING (k)\n"
             "  |                 ^^^^^^^\n"
-            "hint: name the columns with ON or USING"
+            "hint: leave out NATURAL, or ON and USING"
         ),
     ),
     "clause alone": (
@@ -777,7 +777,6 @@ UNSUPPORTED = {
     "unnest with offset",
     "cross apply",
     "qualify",
-    "natural join",
     "parameter",
 }
 

@@ -1,4 +1,4 @@
-"""Conditions: terms of WHERE and ON, columns of USING, and the comparison of IN, with their names resolved."""
+"""Conditions: terms of WHERE and ON, and the comparison of IN, with their names resolved."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from watersmeet.bind.scope import Relation, Scope
+from watersmeet.bind.scope import Scope
 from watersmeet.bind.subqueries import SubqueryTest
 from watersmeet.errors import BindError, UnsupportedError
 from watersmeet.expressions.positions import position_of
@@ -74,17 +74,6 @@ def bind_on(term: exp.Expr, scope: Scope) -> exp.Expr:
             position=position_of(term),
         )
     return condition
-
-
-def bind_using(name: exp.Expr, left: Sequence[Relation], right: Sequence[Relation]) -> exp.Expr:
-    """Resolve one column of USING to an equality of both sides' columns; of several the first."""
-    hits, others = (
-        [hit for relation in side if (hit := relation.find(name.name)) is not None] for side in (left, right)
-    )
-    if not hits or not others:
-        missing = "the left side" if not hits else right[0].alias if len(right) == 1 else "the right side"
-        raise BindError(f"USING ({name.name}): {missing} has no such column", position=position_of(name))
-    return exp.EQ(this=hits[0].copy(), expression=others[0].copy())
 
 
 def bind_membership(test: SubqueryTest, scope: Scope, columns: Sequence[OutputColumn]) -> exp.Expr:

@@ -15,9 +15,10 @@ from sqlglot import exp
 
 from watersmeet.bind.conditions import bind_on
 from watersmeet.bind.generators import IN_SELECT, Generator
-from watersmeet.bind.inputs import Exploded, Inputs
+from watersmeet.bind.inputs import ELEMENT, POSITION, Exploded, Inputs
 from watersmeet.bind.nested_joins import repeated
-from watersmeet.bind.scope import Relation, Scope
+from watersmeet.bind.relations import Relation
+from watersmeet.bind.scope import Scope
 from watersmeet.columns import TP_DELTA
 from watersmeet.errors import BindError, UnsupportedError
 from watersmeet.expressions.explodes import element_type, fields_of
@@ -39,6 +40,15 @@ def bind_array(generator: Generator, scope: Scope, names: Inputs) -> tuple[exp.E
     Raises ``BindError`` for what is neither an array nor a map, and for a type that is not known.
     """
     array, position = scope.substitute(generator.array).unnest(), position_of(generator.call)
+    if isinstance(generator.call, exp.Unnest) and len(generator.call.expressions) > 1:
+        for part in generator.call.expressions:
+            kind = certain_type(scope.substitute(part).unnest(), names.columns)
+            if kind is not None and not kind.is_type(exp.DataType.Type.ARRAY):
+                raise BindError(
+                    f"UNNEST of several takes arrays; {plain_sql(part)} is {kind.sql(dialect='spark')}",
+                    hint="map_entries makes an array of a map",
+                    position=position_of(part) or position,
+                )
     for call in varying_calls([array]):
         raise UnsupportedError(
             f"{plain_sql(call)} is nondeterministic, so a retraction could not repeat the rows of {generator.text}",
@@ -149,6 +159,16 @@ def _columns(generator: Generator, kind: exp.DataType, found: Exploded, alias: s
     if generator.counts_last:
         return [*columns, ("ordinality", number)]
     return [("pos", number), *columns]
+
+
+def labels_of(generator: Generator, kind: exp.DataType) -> tuple[str, str]:
+    """What the position and the element are called, for EXPLAIN and errors: as in the text, where it names them."""
+    names = [each.name for each in generator.names]
+    position, element = POSITION, ELEMENT
+    if names and generator.first is not None:
+        position = names.pop(-1 if generator.counts_last else 0)
+    is_whole = len(names) == 1 and not generator.spread and not kind.is_type(exp.DataType.Type.MAP)
+    return position, names[0] if is_whole else element
 
 
 def _free_alias(generator: Generator, scope: Scope) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from watersmeet.bind.zips import unnested
 from watersmeet.errors import BindError, Position, UnsupportedError
 from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.text import plain_sql
@@ -229,14 +230,10 @@ def _called(call: exp.Expr) -> Generator:
 
 
 def _unnest(call: exp.Unnest) -> Generator:
-    if len(call.expressions) != 1:
-        raise UnsupportedError(
-            f"UNNEST takes one array here, and this has {len(call.expressions)}",
-            hint="write an UNNEST WITH ORDINALITY for each, and test in WHERE that their positions are equal",
-            position=position_of(call),
-        )
     offset = call.args.get("offset")
-    return Generator(call, call.expressions[0], False, 1 if offset else None, True, None)
+    several = len(call.expressions) > 1
+    array = unnested(call.expressions) if several else call.expressions[0]
+    return Generator(call, array, False, 1 if offset else None, True, True if several else None)
 
 
 def _named(found: Generator, source: exp.Expr) -> Generator:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
-from watersmeet.bind.scope import Relation
+from watersmeet.bind.relations import Relation
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import TP_DELTA
 from watersmeet.errors import CatalogError, Position, did_you_mean
@@ -21,7 +21,7 @@ Streams = Mapping[str, StreamDef]
 _Added: TypeAlias = tuple[Leaf, Relation]
 
 
-#: What follows the alias in the hidden columns of an exploded array; no field has such a name.
+#: What follows the alias in the hidden columns of an exploded array whose names the text does not give.
 POSITION, ELEMENT = "$position", "$element"
 
 
@@ -86,11 +86,19 @@ class Inputs:
         return leaf, {bound: self._column(input, window_column(number, bound), kind) for bound in WindowBound}
 
     def add_explode(
-        self, leaf: Leaf, array: exp.Expr, kind: exp.DataType, name: str, text: str, *, outer: bool
+        self,
+        leaf: Leaf,
+        array: exp.Expr,
+        kind: exp.DataType,
+        name: str,
+        text: str,
+        labels: tuple[str, str] = (POSITION, ELEMENT),
+        *,
+        outer: bool,
     ) -> tuple[Leaf, Exploded]:
         """Give an input a row for each element of an array; return its leaf, and the columns of the elements.
 
-        ``name`` stands before the names of these.
+        ``name`` stands before the names of these; ``labels`` are those of the position and the element.
         """
         input, element = leaf.input, element_type(kind)
         assert element is not None
@@ -103,7 +111,7 @@ class Inputs:
             taken.add(found)
             return found
 
-        position, whole = named(POSITION), named(ELEMENT)
+        position, whole = map(named, labels)
         fields = [(named(field), field, type) for field, type in fields_of(element)]
         by_field = tuple((column, field) for column, field, _ in fields)
         explode = Explode(array, kind, outer, position, whole, by_field, text)

@@ -34,7 +34,7 @@ def join_kind(join: exp.Join) -> tuple[JoinKind, bool]:
     Raises ``UnsupportedError`` for kinds that streams do not support.
     """
     method = join.method.upper()
-    if method and method != "ASOF":
+    if method not in ("", "ASOF", "NATURAL"):
         raise UnsupportedError(f"{method} JOIN is not supported", position=position_of(join))
     written = (join.side.upper(), join.kind.upper())
     for kinds, mirrored in ((_KINDS, False), (_MIRRORED, True)):

@@ -10,8 +10,9 @@ from watersmeet.bind.conditions import bind_condition, bind_membership, is_null,
 from watersmeet.bind.correlated import correlated
 from watersmeet.bind.generators import with_generator_in_from
 from watersmeet.bind.outputs import output_columns, refuse_clauses
+from watersmeet.bind.relations import Relation
 from watersmeet.bind.scalars import ALIAS, VALUE, scalar_subqueries, value_of
-from watersmeet.bind.scope import Relation, Scope
+from watersmeet.bind.scope import Scope
 from watersmeet.bind.subqueries import Ctes, SubqueryTest, ctes_of, is_inlined, refuse_inner_order
 from watersmeet.expressions.positions import position_of
 from watersmeet.kernels.api import JoinKind
@@ -35,7 +36,7 @@ def with_scalars(
     where = select.args.get("where")
     found = [each for part in (*select.expressions, where) for each in scalar_subqueries(part)]
     known: list[exp.Expr] = []
-    around = Scope(list(scope.relations), scope.outer)
+    around = Scope(list(scope.relations), scope.outer, list(scope.shared))
     for subquery in found:
         number = next((place for place, each in enumerate(known) if each == subquery.this), len(known))
         if number == len(known):

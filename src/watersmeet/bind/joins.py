@@ -8,9 +8,11 @@ from dataclasses import replace
 from sqlglot import exp
 
 from watersmeet.bind.asof import AsofBinder
-from watersmeet.bind.conditions import bind_condition, bind_on, bind_using, is_null
+from watersmeet.bind.conditions import bind_condition, bind_on, is_null
 from watersmeet.bind.inputs import Inputs
-from watersmeet.bind.scope import Relation, Scope
+from watersmeet.bind.relations import Relation
+from watersmeet.bind.scope import Scope
+from watersmeet.bind.shared_columns import SharedColumn, common_names, side_column, united, visible
 from watersmeet.errors import BindError, UnsupportedError, did_you_mean
 from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.expressions.nodes import SystemTime
@@ -42,12 +44,29 @@ def bind_join(
     node = replace(node, within=within, grace=grace)
     node = _as_of(node, join.args.get("match_condition"), version, scope, names)
     conditions = [bind_on(term, scope) for term in conjuncts(join.args.get("on"))]
-    conditions += [bind_using(name, before, scope.relations[len(before) :]) for name in join.args.get("using") or ()]
+    pairs = _pairs(join, scope, before, names)
+    conditions += [exp.EQ(this=left.expression.copy(), expression=right.expression.copy()) for left, right in pairs]
     node = replace(node, condition=JoinCondition(residual=tuple(conditions)))
     if node.mirrored:
         node = replace(node, left=node.right, right=node.left)
-    _update_scope(node, scope, before, names.inputs)
+    _update_scope(node, scope, before, names.inputs, pairs)
     return node
+
+
+def _pairs(
+    join: exp.Join, scope: Scope, before: Sequence[Relation], names: Inputs
+) -> list[tuple[SharedColumn, SharedColumn]]:
+    """The columns of USING or NATURAL on both sides."""
+    added = scope.relations[len(before) :]
+    using = join.args.get("using") or ()
+    if join.method.upper() == "NATURAL":
+        sides = [visible(side, [each for each in scope.shared if each.within(side)]) for side in (before, added)]
+        using = common_names(join, sides[0], sides[1], names.inputs, names.columns)
+    right = added[0].alias if len(added) == 1 else "the right side"
+    return [
+        (side_column(name, before, scope.shared, "the left side"), side_column(name, added, scope.shared, right))
+        for name in using
+    ]
 
 
 def _within(clause: exp.Expr | None) -> Within | None:
@@ -142,12 +161,25 @@ def _versioned_on(version: SystemTime, relation: Relation, right: Input, names: 
 # -- columns of the results ------------------------------------------------------------------------------------------
 
 
-def _update_scope(node: Join, scope: Scope, before: Sequence[Relation], inputs: Sequence[Input]) -> None:
-    """Keep the relations in scope whose columns the join returns, with their values on padded rows."""
+def _update_scope(
+    node: Join,
+    scope: Scope,
+    before: Sequence[Relation],
+    inputs: Sequence[Input],
+    pairs: Sequence[tuple[SharedColumn, SharedColumn]],
+) -> None:
+    """Keep the relations in scope whose columns the join returns, with their values on padded rows.
+
+    ``pairs`` are the columns of both sides of which it makes one.
+    """
     added = scope.relations[len(before) :]
     if not node.kind.pairs:
         scope.relations[:] = added if node.mirrored else before
+        scope.shared[:] = [each for each in scope.shared if each.within(scope.relations)]
         return
+    parts = [each for pair in pairs for each in pair]
+    others = [each for each in scope.shared if not any(each is part for part in parts)]
+    scope.shared[:] = [*(united(node.kind, left, right, before[0]) for left, right in pairs), *others]
     for side, relations in ((Side.LEFT, before), (Side.RIGHT, added)):
         if node.kind.pads(side):
             for relation in relations:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from sqlglot import exp
 
 from watersmeet.bind.over import order_of, refuse_delta, with_aliases
-from watersmeet.bind.scope import Relation, Scope
+from watersmeet.bind.relations import Relation
+from watersmeet.bind.scope import Scope
 from watersmeet.bind.subqueries import Ctes
 from watersmeet.bind.window_functions import call_of
 from watersmeet.errors import BindError, UnsupportedError

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from sqlglot import exp
 
-from watersmeet.bind.scope import Relation, Scope
+from watersmeet.bind.relations import Relation
+from watersmeet.bind.scope import Scope
 from watersmeet.errors import BindError, UnsupportedError
 from watersmeet.expressions.positions import position_of
 

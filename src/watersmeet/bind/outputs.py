@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from watersmeet.bind.aggregate_functions import call_name
-from watersmeet.bind.scope import Relation, Scope
+from watersmeet.bind.scope import Scope
 from watersmeet.errors import BindError, UnsupportedError
 from watersmeet.expressions.positions import position_of
 from watersmeet.plan.logical.query import OutputColumn
@@ -37,8 +37,7 @@ def output_columns(select: exp.Select, scope: Scope) -> list[OutputColumn]:
     found: list[tuple[str, str, exp.Expr]] = []
     for number, item in enumerate(select.expressions, 1):
         if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
-            for relation in _starred(item, scope):
-                found += [(name, relation.alias, expression) for name, expression in relation.columns.items()]
+            found += _starred(item, scope)
             continue
         inner = item.this if isinstance(item, exp.Alias) else item
         name = item.alias if isinstance(item, exp.Alias) else call_name(item) or item.name or f"column_{number}"
@@ -58,16 +57,17 @@ def output_columns(select: exp.Select, scope: Scope) -> list[OutputColumn]:
     return columns
 
 
-def _starred(item: exp.Expr, scope: Scope) -> list[Relation]:
+def _starred(item: exp.Expr, scope: Scope) -> list[tuple[str, str, exp.Expr]]:
+    """The columns that a star stands for, with the alias of each."""
     star = item if isinstance(item, exp.Star) else item.this
     if star.args.get("except_") or star.args.get("replace") or star.args.get("except"):
         raise UnsupportedError("* EXCEPT and * REPLACE are not supported", position=position_of(item))
     if not isinstance(item, exp.Column):
-        return [relation for relation in scope.relations if not relation.is_apart]
+        return scope.visible()
     relation = scope.relation(item.table)
     if relation is None:
         raise BindError(f"there is no stream or alias {item.table} here", position=position_of(item))
-    return [relation]
+    return [(name, relation.alias, expression) for name, expression in relation.columns.items()]
 
 
 def _owner(column: exp.Expr, scope: Scope) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from watersmeet.bind.over import windows_of
-from watersmeet.bind.scope import Relation
+from watersmeet.bind.relations import Relation
 from watersmeet.bind.window_functions import call_of, is_rank
 from watersmeet.columns import TP_DELTA
 from watersmeet.plan.logical.query import OutputColumn

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from watersmeet.bind.aggregate_functions import NULL_CLAUSES, call_name, is_aggregate
-from watersmeet.bind.scope import Relation, Scope
+from watersmeet.bind.relations import Relation
+from watersmeet.bind.scope import Scope
 from watersmeet.expressions.text import is_same
 from watersmeet.plan.logical.conditions import conjuncts
 

@@ -21,7 +21,8 @@ from watersmeet.kernels.api import EmitMode
 from watersmeet.plan.closing import closings_of
 from watersmeet.plan.emission import decide_emission, emits_changes
 from watersmeet.plan.lineage import column_of_key, event_time_output
-from watersmeet.plan.logical.certain_types import certain_type, common_type
+from watersmeet.plan.logical.certain_types import certain_type
+from watersmeet.plan.logical.common_types import common_type
 from watersmeet.plan.logical.query import AggregateCall, LogicalQuery, OutputColumn
 from watersmeet.plan.logical.tree import InputColumn, Results, changing
 from watersmeet.plan.passes import optimize

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from watersmeet.bind.generators import refuse_generators
+from watersmeet.bind.relations import Relation
+from watersmeet.bind.shared_columns import SharedColumn, visible
+from watersmeet.bind.zips import with_named_zips
 from watersmeet.columns import TP_DELTA
 from watersmeet.errors import BindError, did_you_mean
 from watersmeet.expressions.explodes import fields_of
@@ -14,34 +17,16 @@ from watersmeet.expressions.positions import position_of
 
 
 @dataclass(slots=True)
-class Relation:
-    """The columns of an alias; names are case-insensitive. A star does not expand to ``hidden`` columns.
-
-    ``fields`` are those of columns that are structs, by column and field in lower case, where they are columns too.
-    What ``is_apart`` is found by its alias alone, which the text cannot name.
-    """
-
-    alias: str
-    columns: dict[str, exp.Expr]
-    hidden: dict[str, exp.Expr] = field(default_factory=dict)
-    fields: dict[tuple[str, str], exp.Expr] = field(default_factory=dict)
-    is_apart: bool = False
-
-    def find(self, name: str) -> exp.Expr | None:
-        """Return the expression of a column; None if there is none of that name."""
-        for candidates in (self.columns, self.hidden):
-            for known, expression in candidates.items():
-                if known.lower() == name.lower():
-                    return expression
-        return None
-
-
-@dataclass(slots=True)
 class Scope:
-    """The relations of one FROM; ``outer`` is the scope around a correlated subquery."""
+    """The relations of one FROM, and columns that they share; ``outer`` is the scope around a correlated subquery."""
 
     relations: list[Relation] = field(default_factory=list)
     outer: Scope | None = None
+    shared: list[SharedColumn] = field(default_factory=list)
+
+    def visible(self) -> list[tuple[str, str, exp.Expr]]:
+        """What a star stands for: columns with the alias of each."""
+        return visible(self.relations, self.shared)
 
     def relation(self, alias: str) -> Relation | None:
         """Return the relation of an alias in this FROM."""
@@ -97,8 +82,16 @@ class Scope:
 
     def _hits(self, name: str) -> list[tuple[str, exp.Expr]]:
         """The columns of a name, each with the alias of its relation."""
-        visible = (relation for relation in self.relations if not relation.is_apart)
-        return [(relation.alias, hit) for relation in visible if (hit := relation.find(name)) is not None]
+        shared = [each for each in self.shared if each.name.lower() == name.lower()]
+        others = [
+            relation
+            for relation in self.relations
+            if not relation.is_apart and not any(each.covers(relation) for each in shared)
+        ]
+        return [
+            *((each.alias, each.expression) for each in shared),
+            *((relation.alias, hit) for relation in others if (hit := relation.find(name)) is not None),
+        ]
 
     def _field(self, column: exp.Column) -> exp.Expr | None:
         """A field of a struct, as in ``item.price`` or ``t.item.price``; None where there is no such struct."""
@@ -155,7 +148,7 @@ class Scope:
                 found.meta.update(line=position.line, col=position.col)
             return exp.paren(found, copy=False) if isinstance(found, exp.Binary | exp.Unary) else found
 
-        return expression.copy().transform(replace, copy=False)
+        return with_named_zips(expression).transform(replace, copy=False)
 
     def _all(self) -> list[Relation]:
         return [*self.relations, *(self.outer._all() if self.outer else [])]

@@ -13,6 +13,7 @@ from watersmeet.bind.explode import (
     add_relation,
     bind_array,
     conditions_on,
+    labels_of,
     leaf_for,
     now_of_results,
     of_join,
@@ -32,8 +33,9 @@ from watersmeet.bind.joined_subqueries import semi_join, with_scalars
 from watersmeet.bind.joins import bind_join
 from watersmeet.bind.nested_joins import in_parentheses, is_nested, refuse_alias, refuse_repeated, repeated
 from watersmeet.bind.outputs import output_columns, refuse_clauses
+from watersmeet.bind.relations import Relation
 from watersmeet.bind.scalars import scalar_subqueries
-from watersmeet.bind.scope import Relation, Scope
+from watersmeet.bind.scope import Scope
 from watersmeet.bind.subqueries import (
     Ctes,
     ctes_of,
@@ -147,9 +149,9 @@ class SelectBinder:
         if leaf is None:
             leaf = node = self._as_results(node, generator, scope)
             array, kind = bind_array(generator, scope, self.names)
-        name = generator.alias or "explode"
+        name, labels = generator.alias or "explode", labels_of(generator, kind)
         leaf, found = self.names.add_explode(
-            leaf, array, kind, name.removeprefix("$"), generator.text, outer=generator.outer
+            leaf, array, kind, name.removeprefix("$"), generator.text, labels, outer=generator.outer
         )
         add_relation(generator, kind, found, scope)
         return with_leaf(node, leaf)
@@ -198,6 +200,7 @@ class SelectBinder:
         node = self._joined(node, source, inner, ctes)
         refuse_repeated(inner.relations, scope, source)
         scope.relations += inner.relations
+        scope.shared += inner.shared
         return node
 
     def relation_of(self, source: exp.Expr, scope: Scope, ctes: Ctes) -> Node:

@@ -26,8 +26,9 @@ from watersmeet.bind.outputs import output_columns, refuse_clauses
 from watersmeet.bind.over import bind_over, finished, has_window_functions, limit_on, qualify_of
 from watersmeet.bind.over_chain import first_link
 from watersmeet.bind.over_groups import over_groups
+from watersmeet.bind.relations import Relation
 from watersmeet.bind.rewriting import column_of, distinct
-from watersmeet.bind.scope import Relation, Scope
+from watersmeet.bind.scope import Scope
 from watersmeet.bind.select import Bound, SelectBinder
 from watersmeet.bind.subqueries import Ctes, is_inlined, nested_query, refuse_inner_order
 from watersmeet.bind.window_calls import with_windows_in_from

@@ -11,8 +11,9 @@ from watersmeet.bind.inputs import Inputs, Streams
 from watersmeet.bind.limit import bind_limit
 from watersmeet.bind.ordering import bind_ordering
 from watersmeet.bind.over import finished, limit_on
+from watersmeet.bind.relations import Relation
 from watersmeet.bind.results import inner_emit, results_of
-from watersmeet.bind.scope import Relation, Scope
+from watersmeet.bind.scope import Scope
 from watersmeet.bind.select import Bound, SelectBinder
 from watersmeet.bind.select_query import bind_select
 from watersmeet.bind.set_operations import bind_set_operation

@@ -19,9 +19,10 @@ from sqlglot import exp
 from watersmeet.bind.inputs import Inputs
 from watersmeet.bind.nested_joins import repeated
 from watersmeet.bind.over import finished
+from watersmeet.bind.relations import Relation
 from watersmeet.bind.results import results_of
 from watersmeet.bind.rewriting import column_of
-from watersmeet.bind.scope import Relation, Scope
+from watersmeet.bind.scope import Scope
 from watersmeet.bind.subqueries import Ctes, ctes_of, is_inlined, nested_query, reads_one_stream
 from watersmeet.bind.versioned_views import VersionedView, versioned_view
 from watersmeet.columns import TP_DELTA

@@ -8,7 +8,8 @@ from sqlglot import exp
 
 from watersmeet.bind.aggregate_functions import check_comparable
 from watersmeet.bind.inputs import Inputs
-from watersmeet.bind.scope import Relation, Scope
+from watersmeet.bind.relations import Relation
+from watersmeet.bind.scope import Scope
 from watersmeet.errors import BindError, Position, UnsupportedError, did_you_mean
 from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.expressions.nodes import WINDOW_TABLES, WindowTable

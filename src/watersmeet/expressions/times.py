@@ -36,6 +36,28 @@ def time_after(time: exp.Expr, distance: int, unit: TimeUnit) -> exp.Expr:
     return (exp.Add if distance > 0 else exp.Sub)(this=time.copy(), expression=length)
 
 
+def in_units(time: exp.Expr, unit: TimeUnit) -> exp.Expr:
+    """A whole number that is a time, with numbers of its unit in place of intervals.
+
+    Raises ``UnsupportedError`` for an interval that is no whole number of the unit, and for rows, which have no length.
+    """
+
+    def number(node: exp.Expr) -> exp.Expr:
+        if not isinstance(node, exp.Interval):
+            return node
+        micros = interval_micros(node)
+        if unit is TimeUnit.ROWS or micros % unit.scale:
+            raise UnsupportedError(
+                f"{node.sql(dialect='spark')} is no whole number of the time's unit, {unit.value}",
+                hint="write a number in that unit, as in ts - 10",
+                position=position_of(node),
+            )
+        count = exp.Literal.number(abs(micros) // unit.scale)
+        return exp.paren(exp.Neg(this=count), copy=False) if micros < 0 else count
+
+    return time.transform(number)
+
+
 def unit_of_type(kind: exp.DataType) -> TimeUnit | None:
     """Return the default unit of an event time by its column's type; None if the type cannot be an event time."""
     if kind.is_type(exp.DataType.Type.TIMESTAMPNTZ):

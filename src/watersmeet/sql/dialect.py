@@ -141,9 +141,13 @@ class QueryParser(StrictParser):
 
     def _check_condition(self, join: exp.Join, start: Token) -> None:
         if join.method == "NATURAL":
-            raise self.failures.unsupported(
-                "NATURAL JOIN is not supported", start, hint="name the columns with ON or USING"
-            )
+            if join.args.get("on") or join.args.get("using") or join.kind == "CROSS":
+                raise self.failures.syntax(
+                    "a NATURAL JOIN takes no condition: it joins by the columns that both sides have",
+                    start,
+                    hint="leave out NATURAL, or ON and USING",
+                )
+            return
         is_asof = join.method == "ASOF"
         match = join.args.get("match_condition")
         if match is not None and not is_asof:

@@ -20,6 +20,7 @@ from watersmeet.expressions.type_names import spark_type
 from watersmeet.kernels.api import quote
 from watersmeet.plan.logical.tree import Input
 from watersmeet.plan.physical_plan import PhysicalInput, PhysicalPlan
+from watersmeet.testing.duckdb_sql import duckdb_sql
 from watersmeet.testing.explodes import exploded_sql
 from watersmeet.testing.windows import windowed_sql
 
@@ -67,9 +68,9 @@ def select(plan: PhysicalPlan, changes: pa.Table, also: Sequence[str] = ()) -> p
     weight = f"CAST({quote(WEIGHT) if plan.weighted else 1} AS TINYINT)"
     restored = [f"{_restored_sql(input)} AS {quote(name)}" for name, input in plan.restored()]
     source = f"SELECT *, {', '.join([*restored, f'{weight} AS {quote(TP_DELTA)}'])} FROM input_rows"
-    items = [f"{each.expression.sql(dialect='duckdb')} AS {quote(each.name)}" for each in plan.outputs]
+    items = [f"{duckdb_sql(each.expression)} AS {quote(each.name)}" for each in plan.outputs]
     items += map(quote, also)
-    where = " AND ".join(f"({condition.sql(dialect='duckdb')})" for condition in plan.post_filters) or "TRUE"
+    where = " AND ".join(f"({duckdb_sql(condition)})" for condition in plan.post_filters) or "TRUE"
     try:
         return _run(
             f"SELECT {', '.join(items)}, {quote(TP_DELTA)} AS {quote(WEIGHT)} FROM ({source}) WHERE {where}", changes
@@ -126,7 +127,7 @@ def _sql(expression: exp.Expr, input: Input) -> str:
     def declared(node: exp.Expr) -> exp.Expr:
         return _column(input.declared(node.name)) if isinstance(node, exp.Column) else node
 
-    return expression.copy().transform(declared, copy=False).sql(dialect="duckdb")
+    return duckdb_sql(expression.copy().transform(declared, copy=False))
 
 
 def _repeated_sql(part: PhysicalInput, columns: Sequence[str]) -> str:

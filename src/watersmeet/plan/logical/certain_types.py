@@ -6,24 +6,20 @@ it types ``DECIMAL(10, 2) * DECIMAL(10, 2)`` with ten digits, and a year with on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 from sqlglot import exp
 
 from watersmeet.expressions.explodes import fields_of
-from watersmeet.expressions.type_groups import (
-    FRACTIONS,
-    INSTANTS,
-    INTEGERS,
-    MAX_DIGITS,
-    NUMBERS,
-    TEXTS,
-    digits_of,
-)
+from watersmeet.expressions.type_groups import FRACTIONS, INSTANTS, INTEGERS, NUMBERS, TEXTS, digits_of
+from watersmeet.plan.logical.collection_types import collection_type, is_empty
+from watersmeet.plan.logical.common_types import build_type, common_type, decimal_type
 from watersmeet.plan.logical.tree import InputColumn
 
 _T = exp.DataType.Type
 TypeOf = Callable[[exp.Expr], exp.DataType | None]
+_NO_PARAMETERS: Mapping[str, exp.DataType] = MappingProxyType({})
 _TRUTHS = (
     *(exp.And, exp.Or, exp.Not, exp.Is, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ),
     *(exp.NullSafeNEQ, exp.Between, exp.In, exp.Like, exp.Boolean),
@@ -55,31 +51,46 @@ _OF_OPERANDS: tuple[tuple[tuple[type[exp.Expr], ...], tuple[exp.DType, ...], str
 )
 
 
-def certain_type(expression: exp.Expr, columns: Mapping[str, InputColumn]) -> exp.DataType | None:
-    """Return the type of an expression over physical columns; None if it is not certain."""
+def certain_type(
+    expression: exp.Expr,
+    columns: Mapping[str, InputColumn],
+    parameters: Mapping[str, exp.DataType] = _NO_PARAMETERS,
+) -> exp.DataType | None:
+    """Return the type of an expression over physical columns; None if it is not certain.
+
+    ``parameters`` are those of the lambda functions around it, in lower case.
+    """
 
     def of(node: exp.Expr) -> exp.DataType | None:
-        return certain_type(node, columns)
+        return certain_type(node, columns, parameters)
+
+    def of_lambda(function: exp.Expr, kinds: Sequence[exp.DataType | None]) -> exp.DataType | None:
+        if not isinstance(function, exp.Lambda):
+            return None
+        named = zip((each.name.lower() for each in function.expressions), kinds, strict=False)
+        own = {name: kind for name, kind in named if kind is not None}
+        return certain_type(function.this, columns, {**parameters, **own})
 
     match expression:
         case exp.Column():
             known = columns.get(expression.name)
             return known.type if known is not None else None
+        case exp.Identifier():
+            return parameters.get(expression.name.lower())
         case exp.Cast() | exp.TryCast():
             return expression.to
         case exp.Literal():
             return _literal(expression)
         case exp.Dot() | exp.Bracket():
             return _part_type(expression, of(expression.this))
-        case exp.Array() | exp.Split() | exp.RegexpSplit() | exp.GenerateSeries():
-            return _array_type(expression, of)
         case exp.Add() | exp.Sub() | exp.Mul():
             return _arithmetic(expression, of(expression.this), of(expression.expression))
     if (fixed := next((kind for nodes, kind in _FIXED if isinstance(expression, nodes)), None)) is not None:
-        return _build(fixed)
+        return build_type(fixed)
     if (branches := _branches(expression)) is not None:
-        return common_type(of(branch) for branch in branches if not isinstance(branch, exp.Null))
-    return _restricted(expression, of)
+        found = [branch for branch in branches if not isinstance(branch, exp.Null)]
+        return common_type(of(branch) for branch in [each for each in found if not is_empty(each)] or found)
+    return collection_type(expression, of, of_lambda) or _restricted(expression, of)
 
 
 def _branches(node: exp.Expr) -> list[exp.Expr] | None:
@@ -109,17 +120,6 @@ def _part_type(node: exp.Expr, whole: exp.DataType | None) -> exp.DataType | Non
     return None
 
 
-def _array_type(node: exp.Expr, of: TypeOf) -> exp.DataType | None:
-    """Return the type of an array that a function makes."""
-    if isinstance(node, exp.Split | exp.RegexpSplit):
-        return _build("ARRAY<STRING>")
-    parts = node.expressions if isinstance(node, exp.Array) else [node.args.get(each) for each in ("start", "end")]
-    kind = common_type(of(part) for part in parts if part is not None)
-    if kind is None or (isinstance(node, exp.GenerateSeries) and not kind.is_type(*INTEGERS)):
-        return None
-    return _build(f"ARRAY<{kind.sql(dialect='spark')}>")
-
-
 def _restricted(node: exp.Expr, of: TypeOf) -> exp.DataType | None:
     """Return the type of a function that is certain only for operands of some types."""
     for nodes, allowed, fixed in _OF_OPERANDS:
@@ -128,34 +128,8 @@ def _restricted(node: exp.Expr, of: TypeOf) -> exp.DataType | None:
             kinds = [of(part) for part in (operands if not isinstance(node, exp.Concat) else node.expressions)]
             if not all(kind is not None and kind.is_type(*allowed) for kind in kinds):
                 return None
-            return _build(fixed) if fixed is not None else common_type(kinds)
+            return build_type(fixed) if fixed is not None else common_type(kinds)
     return None
-
-
-def common_type(kinds: Iterable[exp.DataType | None]) -> exp.DataType | None:
-    """Return a type that holds every value of all ``kinds``; None if one is not certain, or there is no such type."""
-    found = list(kinds)
-    known = [kind for kind in found if kind is not None]
-    if not known or len(known) < len(found):
-        return None
-    if all(kind == known[0] for kind in known):
-        return known[0]
-    if all(kind.is_type(*TEXTS) for kind in known):
-        return _build("STRING")
-    if all(kind.is_type(*INTEGERS) for kind in known):
-        return max(known, key=lambda kind: INTEGERS.index(kind.this))
-    if not all(kind.is_type(*NUMBERS) for kind in known):
-        return None
-    if any(kind.is_type(*FRACTIONS) for kind in known):
-        return _build("DOUBLE")
-    return _decimal(*common_digits(known))
-
-
-def common_digits(kinds: Iterable[exp.DataType]) -> tuple[int, int]:
-    """Return the digits that hold all values of decimals and integers, and how many of them follow the point."""
-    digits = [digits_of(kind) for kind in kinds]
-    scale = max(scale for _, scale in digits)
-    return max(precision - scale for precision, scale in digits) + scale, scale
 
 
 def _arithmetic(node: exp.Expr, left: exp.DataType | None, right: exp.DataType | None) -> exp.DataType | None:
@@ -171,8 +145,8 @@ def _arithmetic(node: exp.Expr, left: exp.DataType | None, right: exp.DataType |
         return common
     (p, s), (q, t) = (_written(operand, kind) for operand, kind in ((node.this, left), (node.expression, right)))
     if isinstance(node, exp.Mul):
-        return _decimal(p + q + 1, s + t)
-    return _decimal(max(p - s, q - t) + max(s, t) + 1, max(s, t))
+        return decimal_type(p + q + 1, s + t)
+    return decimal_type(max(p - s, q - t) + max(s, t) + 1, max(s, t))
 
 
 def _written(operand: exp.Expr, kind: exp.DataType) -> tuple[int, int]:
@@ -185,24 +159,16 @@ def _written(operand: exp.Expr, kind: exp.DataType) -> tuple[int, int]:
 
 def _literal(node: exp.Literal) -> exp.DataType | None:
     if node.is_string:
-        return _build("STRING")
+        return build_type("STRING")
     text = node.name.lower()
     if "e" in text:
-        return _build("DOUBLE")
+        return build_type("DOUBLE")
     if "." in text:
         whole, _, fraction = text.partition(".")
-        return _decimal(max(len(whole.lstrip("0")) + len(fraction), 1), len(fraction))
+        return decimal_type(max(len(whole.lstrip("0")) + len(fraction), 1), len(fraction))
     if not text.isdigit():
         return None
     value = int(text)
     if value < 2**31:
-        return _build("INT")
-    return _build("BIGINT") if value < 2**63 else _decimal(len(text), 0)
-
-
-def _decimal(precision: int, scale: int) -> exp.DataType | None:
-    return _build(f"DECIMAL({precision}, {scale})") if precision <= MAX_DIGITS else None
-
-
-def _build(kind: str) -> exp.DataType:
-    return exp.DataType.build(kind, dialect="spark")
+        return build_type("INT")
+    return build_type("BIGINT") if value < 2**63 else decimal_type(len(text), 0)

@@ -11,7 +11,7 @@ from watersmeet.errors import BindError
 from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.text import plain_sql
 from watersmeet.expressions.type_groups import INSTANTS, INTEGERS, MAX_DIGITS
-from watersmeet.plan.logical.certain_types import common_digits, common_type
+from watersmeet.plan.logical.common_types import common_digits, common_type
 from watersmeet.plan.logical.tree import InputColumn
 
 _T = exp.DataType.Type
