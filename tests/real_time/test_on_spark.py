@@ -12,6 +12,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,9 @@ QUERIES = {
     # two operators in one stage, whose results meet in the next one
     "names": "SELECT c.id, d.id AS did, c.name, d.name AS dname FROM c LEFT JOIN d ON c.k = d.k",
     "counts": "SELECT o.k, count(*) AS n FROM o JOIN p ON o.k = p.k WITHIN INTERVAL '5' SECONDS GROUP BY o.k",
+    # aggregates over an aggregate over a join: three stages
+    "sizes": "SELECT n, count(*) AS groups FROM (SELECT o.k, o.id % 3 AS g, count(*) AS n FROM o JOIN p ON o.k = p.k"
+    " WITHIN INTERVAL '5' SECONDS GROUP BY o.k, o.id % 3) GROUP BY n",
 }
 
 
@@ -130,6 +134,7 @@ def test_results_are_those_of_micro_batches(
         CREATE STREAM padded {options(broker, out["padded"])};
         CREATE STREAM names {options(broker, out["names"], ", changelog = 'true'")};
         CREATE MUTABLE STREAM counts (k BIGINT, n BIGINT) PRIMARY KEY (k) {options(broker, out["counts"])};
+        CREATE MUTABLE STREAM sizes (n BIGINT, groups BIGINT) PRIMARY KEY (n) {options(broker, out["sizes"])};
     """)
     queries = {
         name: started(session, f"INSERT INTO {name} {sql} SETTINGS epoch = '2 seconds'")
@@ -154,7 +159,12 @@ def test_results_are_those_of_micro_batches(
     assert all(expected.values())
     wait_for(lambda: net(results(broker, out["padded"])) == expected["padded"], queries["padded"])
     wait_for(lambda: net(results(broker, out["names"])) == expected["names"], queries["names"])
-    wait_for(lambda: rows_of_topic(results(broker, out["counts"])) == expected["counts"].keys(), queries["counts"])
+
+    def holds(name: str) -> bool:
+        return rows_of_topic(results(broker, out[name])) == expected[name].keys()
+
+    for name in ("counts", "sizes"):
+        wait_for(partial(holds, name), queries[name])
     wait_for(lambda: queries["padded"].report().quarantined.get("o") == 4)
     report = queries["padded"].report()
     assert report.rows_in == {"o": 404, "p": 400}

@@ -25,6 +25,7 @@ from tests.support.killing import OF_EPOCHS, Victim, kill
 
 _START_SECONDS, _END_SECONDS = 300.0, 60.0
 _LOOK_SECONDS = 0.5
+_RESULTS = ("padded", "counts", "sizes")
 #: How many kills come while the job starts or recovers, and within how many seconds after the kill before.
 _WHILE_STARTING, _STARTING_SECONDS = 0.3, 12.0
 _ROOT = Path(__file__).parents[3]
@@ -108,7 +109,7 @@ class Campaign:
         return self._job
 
     def _progress(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
-        """Wait for new results of both queries, and return the job."""
+        """Wait for new results of all queries, and return the job."""
         known = self._written()
         self._wait(lambda: all(now > before for now, before in zip(self._written(), known, strict=True)), log)
         return self._running(log)
@@ -126,7 +127,7 @@ class Campaign:
             time.sleep(_LOOK_SECONDS)
 
     def _written(self) -> list[int]:
-        return [count(self._broker, f"{self._topics}-{name}", PARTITIONS) for name in ("padded", "counts")]
+        return [count(self._broker, f"{self._topics}-{name}", PARTITIONS) for name in _RESULTS]
 
     def _results(self, name: str) -> list[Result]:
         return results(self._broker, f"{self._topics}-{name}", PARTITIONS)
@@ -134,8 +135,10 @@ class Campaign:
     def _check(self, load: Load, log: IO[bytes]) -> None:
         """Compare what the topics hold, as consumers see it, with the answer."""
         rows, counts, outcome = load.pairs_and_padded(), load.counts(), self.outcome
+        sizes = set(Counter(n for _, n in counts).items())
         with suppress(AssertionError):
             self._wait(lambda: self._padded().keys() >= rows.keys() and self._counted() == counts, log)
+            self._wait(lambda: self._sizes() == sizes, log)
         kept, written = self._padded(), self._results("padded")
         outcome.rows, outcome.repeats = rows.total(), len(written) - kept.total()
         for what, wrong in {"lost": rows - kept, "doubled or wrong": kept - rows}.items():
@@ -148,6 +151,8 @@ class Campaign:
             outcome.faults.append(f"padded: rows that are in no answer: {sorted(others, key=repr)[:5]}")
         if wrong_counts := self._counted() ^ counts:
             outcome.faults.append(f"counts: {len(wrong_counts)} differ, such as {sorted(wrong_counts)[:5]}")
+        if wrong_sizes := self._sizes() ^ sizes:
+            outcome.faults.append(f"sizes: {len(wrong_sizes)} differ, such as {sorted(wrong_sizes)[:5]}")
 
     def _padded(self) -> Counter[tuple[int, int | None]]:
         """The rows of the left join without repeats and without those that closed the windows."""
@@ -156,6 +161,9 @@ class Campaign:
 
     def _counted(self) -> set[tuple[int, int]]:
         return {(k, n) for k, n in rows_of_topic(self._results("counts")) if k >= 0}
+
+    def _sizes(self) -> set[tuple[int, int]]:
+        return set(rows_of_topic(self._results("sizes")))
 
     def _end(self) -> None:
         """End the job, if it runs."""
@@ -170,7 +178,7 @@ class Campaign:
 
     def _create_topics(self) -> None:
         admin = AdminClient({"bootstrap.servers": self._broker.address})
-        names = [f"{self._topics}-{name}" for name in (*SIDES, "padded", "counts")]
+        names = [f"{self._topics}-{name}" for name in (*SIDES, *_RESULTS)]
         for created in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in names]).values():
             created.result(30)
         deadline = time.monotonic() + _START_SECONDS

@@ -1,4 +1,6 @@
-"""The job that is killed: a left join and the counts of an inner one, in real time, until standard input ends.
+"""The job that is killed: a left join, the counts of an inner one, and how many keys have each count, in real time.
+
+It runs until standard input ends.
 
 python -m tests.real_time.kill_campaign.job FOLDER BROKER TOPICS EPOCH
 """
@@ -25,11 +27,19 @@ CREATE STREAM padded (id BIGINT, pid BIGINT)
   WITH (connector = 'kafka', brokers = '{{broker}}', topic = '{{topics}}-padded');
 CREATE MUTABLE STREAM counts (k BIGINT, n BIGINT) PRIMARY KEY (k)
   WITH (connector = 'kafka', brokers = '{{broker}}', topic = '{{topics}}-counts');
+CREATE MUTABLE STREAM sizes (n BIGINT, keys BIGINT) PRIMARY KEY (n)
+  WITH (connector = 'kafka', brokers = '{{broker}}', topic = '{{topics}}-sizes');
 INSERT INTO padded
   SELECT o.id, p.id AS pid FROM o LEFT JOIN p ON o.k = p.k WITHIN INTERVAL '{WINDOW_SECONDS}' SECONDS
   SETTINGS epoch = '{{epoch:g}} seconds';
 INSERT INTO counts
   SELECT o.k, count(*) AS n FROM o JOIN p ON o.k = p.k WITHIN INTERVAL '{WINDOW_SECONDS}' SECONDS GROUP BY o.k
+  SETTINGS epoch = '{{epoch:g}} seconds';
+INSERT INTO sizes
+  SELECT n, count(*) AS keys FROM (
+    SELECT o.k, count(*) AS n FROM o JOIN p ON o.k = p.k WITHIN INTERVAL '{WINDOW_SECONDS}' SECONDS
+    WHERE o.k >= 0 GROUP BY o.k
+  ) GROUP BY n
   SETTINGS epoch = '{{epoch:g}} seconds';
 """
 
