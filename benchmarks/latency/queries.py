@@ -114,6 +114,17 @@ QUERIES: dict[str, Query] = {
             sides="l",
             most_keys=_MOST_GROUPS,
         ),
+        Query(
+            "nested",
+            "count and max by group, over those of its parts",
+            Kind.GROUPS,
+            "SELECT l_key, max(m) AS l_id, CAST(sum(c) AS BIGINT) AS n FROM (SELECT l_key, l_id % 4 AS part,"
+            " max(l_id) AS m, count(*) AS c FROM l GROUP BY l_key, l_id % 4) GROUP BY l_key EMIT CHANGELOG",
+            "SELECT l_key, MAX(m) AS l_id, SUM(c) AS n FROM (SELECT l_key, MOD(l_id, 4) AS part, MAX(l_id) AS m,"
+            " COUNT(*) AS c FROM l GROUP BY l_key, MOD(l_id, 4)) AS parts GROUP BY l_key",
+            sides="l",
+            most_keys=_MOST_GROUPS,
+        ),
         # what an engine takes without doing anything
         Query("passed", "rows passed on", Kind.ROWS, "SELECT l_id FROM l", "SELECT l_id FROM l", sides="l"),
     )
