@@ -15,7 +15,7 @@ def column(name: str) -> exp.Expr:
 @pytest.mark.parametrize(
     ("condition", "expected"),
     [
-        ("a < b + 1", '(l."a:x" < l."b:x" + 1)'),
+        ("a < b + 1", '(l."a:x" < l."b:x" + CAST(1 AS INT))'),
         ("a LIKE b", """(l."a:x" LIKE l."b:x" ESCAPE '\\')"""),
         ("NOT a LIKE b", """(NOT l."a:x" LIKE l."b:x" ESCAPE '\\')"""),
         (

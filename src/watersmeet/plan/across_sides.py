@@ -148,7 +148,7 @@ def _inputs_read(tree: exp.Expr, columns: Mapping[str, InputColumn]) -> dict[int
 
 def render(condition: exp.Expr, column: Callable[[str], exp.Expr]) -> str:
     """DuckDB SQL of a condition, in parentheses; ``column`` maps a physical column to an expression."""
-    tree = exp.Paren(this=condition.copy()).transform(
+    tree = with_typed_numbers(exp.Paren(this=condition.copy())).transform(
         lambda node: column(node.name) if isinstance(node, exp.Column) else node, copy=False
     )
     for like in list(tree.find_all(exp.Like)):
@@ -157,8 +157,15 @@ def render(condition: exp.Expr, column: Callable[[str], exp.Expr]) -> str:
             escaped = exp.Escape(expression=exp.Literal.string("\\"))
             like.replace(escaped)
             escaped.set("this", like)
+    return tree.sql(dialect="duckdb")
+
+
+def with_typed_numbers(tree: exp.Expr) -> exp.Expr:
+    """The tree, in which whole numbers that are calculated with have Spark's type.
+
+    DuckDB gives a number the type of a TINYINT beside it, and so does the sum.
+    """
     for number in list(tree.find_all(exp.Literal)):
         if number.is_int and isinstance(number.parent, _ARITHMETIC) and abs(int(number.name)) < 2**31:
-            # DuckDB would give a literal the type of a TINYINT beside it, and the sum too
             number.replace(exp.cast(number.copy(), "INT"))
-    return tree.sql(dialect="duckdb")
+    return tree

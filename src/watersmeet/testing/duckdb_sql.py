@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp, parse_one
 
+from watersmeet.plan.across_sides import with_typed_numbers
 from watersmeet.plan.logical.certain_types import certain_type
 
 _DISTINCT = "list_filter({0}, LAMBDA x, i : list_position({0}, x) = i)"  # list_distinct has no NULL, and no order
@@ -20,7 +21,7 @@ _TEMPLATES: dict[type[exp.Expr] | str, str] = {
 
 def duckdb_sql(expression: exp.Expr) -> str:
     """DuckDB SQL of an expression."""
-    return expression.transform(_written).sql(dialect="duckdb")
+    return with_typed_numbers(expression.copy()).transform(_written).sql(dialect="duckdb")
 
 
 def _written(node: exp.Expr) -> exp.Expr:
