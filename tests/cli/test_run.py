@@ -25,7 +25,7 @@ from watersmeet.cli.run import follow, resume_command, resume_words, ui_words, w
 from watersmeet.errors import CheckpointError
 from watersmeet.runtime.outages import Outages
 from watersmeet.runtime.query_mode import QueryMode
-from watersmeet.runtime.report import Report
+from watersmeet.runtime.report import Report, report_of
 from watersmeet.session.results import Message, Plan, Result, Started, Table
 from watersmeet.sql.statements import CreateStream, Explain, Show, Statement
 
@@ -324,6 +324,17 @@ def test_the_summary_highlights_counts_that_do_not_add_up() -> None:
     astray = FakeQuery(reported=Report(rows_in={"o": 5}, used={"o": 4}))
     inputs = summary([astray]).renderables[0]  # type: ignore[list-item]
     assert inputs.rows[0].style == "bold red"  # type: ignore[union-attr]
+
+
+def test_results_that_another_operator_takes_are_accounted_for_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    counters = {"join_1.in.o": 5, "join_1.used.o": 5, "aggregate.in.sub": 3, "aggregate.used.sub": 2}
+    taken = report_of(
+        {**counters, "aggregate.late.sub": 1}, batches=1, rows_out=2, last_batch_ms=9, streams=frozenset("o")
+    )
+    assert "5 rows in, 2 out, 1 late" in progress_line("q", taken)
+    out().print(summary([FakeQuery(reported=taken)]))  # type: ignore[list-item]
+    rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith(" q ")]
+    assert rows[:2] == [["q", "o", "5", "5", "0", "0", "0"], ["q", "aggregate", "sub", "3", "2", "0", "1", "0"]]
 
 
 def test_the_summary_has_the_counters_of_operators() -> None:

@@ -75,14 +75,12 @@ class Batch:
 class History:
     """What a query has reported since it was ``started`` (Unix time, like all times here).
 
-    ``sources`` are the aliases of the streams that it reads.  ``counters`` count since the query began, ``batches``,
-    ``rows_out`` and ``busy_ms`` in this run.  ``base`` holds the operators as they were at the start, before the first
-    of the ``slots``.
+    ``counters`` count since the query began, ``batches``, ``rows_out`` and ``busy_ms`` in this run.  ``base`` holds the
+    operators as they were at the start, before the first of the ``slots``.
     """
 
     started: float
     counters: Counts
-    sources: frozenset[str] = frozenset()
     batches: int = 0
     rows_out: int = 0
     busy_ms: int = 0
@@ -96,10 +94,6 @@ class History:
     def last_batch_ms(self) -> int:
         """How long the last batch took."""
         return 0 if self.last is None else self.last.milliseconds
-
-    def read(self, report: Report) -> int:
-        """How many rows came from streams; those of results that were packed again do not count."""
-        return sum(rows for alias, rows in report.rows_in.items() if alias in self.sources)
 
     def based_on(self, report: Report) -> History:
         """The history of a query that starts with what an earlier run has reported."""
@@ -129,7 +123,7 @@ class History:
             batches=slot.batches + 1,
             seconds=slot.seconds + seconds,
             longest=max(slot.longest, seconds),
-            rows_in=slot.rows_in + self.read(now) - self.read(before),
+            rows_in=slot.rows_in + sum(now.rows_in.values()) - sum(before.rows_in.values()),
             rows_out=slot.rows_out + batch.rows_out,
             state_rows=now.state_rows,
             state_bytes=now.state_bytes,
