@@ -19,9 +19,10 @@ from tests.cli.terminal import open_terminal
 from watersmeet.cli.interrupt import Interrupt
 from watersmeet.cli.live import View
 from watersmeet.cli.main import app
+from watersmeet.cli.observers import LogFormat, Observers
 from watersmeet.cli.progress import LiveTable, PlainLines, progress_line, progress_table, screen, summary
 from watersmeet.cli.rows import out
-from watersmeet.cli.run import follow, resume_command, resume_words, ui_words, wait_for
+from watersmeet.cli.run import follow, resume_command, resume_words, wait_for
 from watersmeet.errors import CheckpointError
 from watersmeet.runtime.outages import Outages
 from watersmeet.runtime.query_mode import QueryMode
@@ -424,7 +425,11 @@ def test_an_address_that_is_none_is_refused_before_spark_starts(use: Use, job: s
     assert session.calls == []
 
 
-def test_a_run_that_goes_on_opens_its_page_again() -> None:
-    assert ui_words(ui=False, address=None) == []
-    assert ui_words(ui=True, address=None) == ["--ui"]
-    assert ui_words(ui=True, address="0.0.0.0:80") == ["--ui-address", "0.0.0.0:80"]
+def test_a_run_that_goes_on_is_observed_as_before() -> None:
+    def words(ui: bool = False, address: str | None = None, otel: bool = False, form: str = "text") -> list[str]:
+        return Observers(ui=ui, ui_address=address, otel=otel, log_format=LogFormat(form)).words
+
+    assert words() == []
+    assert words(ui=True) == ["--ui"]
+    assert words(ui=True, address="0.0.0.0:80") == ["--ui-address", "0.0.0.0:80"]
+    assert words(ui=True, otel=True, form="json") == ["--ui", "--otel", "--log-format", "json"]

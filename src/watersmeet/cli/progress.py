@@ -19,6 +19,7 @@ from watersmeet.cli.rows import can_draw, drawing, err
 from watersmeet.cli.views import CurrentTable, show_of
 
 if TYPE_CHECKING:
+    from watersmeet.cli.json_log import JsonLog
     from watersmeet.connectors.console import Show
     from watersmeet.runtime.query import RunningQuery
     from watersmeet.runtime.report import OperatorReport, Report, RowCounts
@@ -69,6 +70,22 @@ class PlainLines:
             if attempt and attempt != self._waiting.get(query.name):
                 err().print(f"{query.name}: {report.waiting}", soft_wrap=True, markup=False)
             self._waiting[query.name] = attempt
+
+
+class JsonLines:
+    """Writes events to a log; prints tables again."""
+
+    def __init__(self, log: JsonLog, view: View) -> None:
+        self._log = log
+        self._view = view
+
+    def show_of(self, statement: Statement) -> Show:
+        """Return the display for the rows of a statement's query."""
+        return show_of(statement, self._view, in_place=False)
+
+    def update(self, queries: Sequence[RunningQuery]) -> None:
+        """Write what the queries have done since the last call."""
+        self._log.update(queries)
 
 
 class LiveTable:
@@ -168,6 +185,12 @@ def waiting_lines(queries: Sequence[RunningQuery]) -> list[Text]:
         for name, waiting in found
         if waiting
     ]
+
+
+def print_summary(queries: Sequence[RunningQuery]) -> None:
+    """Print the summary of all queries, if there are any."""
+    if queries:
+        err().print(summary(queries))
 
 
 def summary(queries: Sequence[RunningQuery]) -> Group:

@@ -44,7 +44,7 @@ def _query(status: QueryStatus) -> dict[str, Any]:
             "seconds": history.last.milliseconds / 1000,
         },
         "rows_out": report.rows_out,
-        **{name: sum(getattr(report, name).values()) for name in (*_ROW_COUNTS, "evicted")},
+        **report.totals(),
         "state_rows": report.state_rows,
         "state_bytes": report.state_bytes,
         "tree": _tree(status.tree),

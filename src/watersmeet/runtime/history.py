@@ -17,6 +17,7 @@ SLOTS = 720
 #: The time over which rates are taken, if the query runs that long.
 RATE_SECONDS = 30.0
 _FAILURES = 10
+_RECENT = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +73,26 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """What is kept of one of the last batches: its rows by what became of them, and those since the query began."""
+
+    number: int
+    ended: float
+    milliseconds: int
+    rows_out: int
+    rows: Counts
+    totals: Counts
+    state_rows: int
+    state_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class History:
     """What a query has reported since it was ``started`` (Unix time, like all times here).
 
     ``counters`` count since the query began, ``batches``, ``rows_out`` and ``busy_ms`` in this run.  ``base`` holds the
-    operators as they were at the start, before the first of the ``slots``.
+    operators as they were at the start, before the first of the ``slots``.  ``recent`` has the last hundred batches:
+    who looks now and then sees each of them.
     """
 
     started: float
@@ -87,6 +103,7 @@ class History:
     last: Batch | None = None
     base: Mapping[str, OperatorSample] = field(default_factory=dict)
     slots: tuple[Slot, ...] = ()
+    recent: tuple[Committed, ...] = ()
     failures: tuple[Failure, ...] = ()
     failed_runs: int = 0
 
@@ -110,6 +127,18 @@ class History:
             last=batch,
         )
         before, now = report(self), report(counted)
+        totals, known = now.totals(), before.totals()
+        rows = {name: count - known[name] for name, count in totals.items()}
+        committed = Committed(
+            number=batch.number,
+            ended=batch.ended,
+            milliseconds=batch.milliseconds,
+            rows_out=batch.rows_out,
+            rows=rows,
+            totals=totals,
+            state_rows=now.state_rows,
+            state_bytes=now.state_bytes,
+        )
         samples = {name: _sample(each) for name, each in now.operators.items()}
         began = int(batch.ended) // SLOT_SECONDS * SLOT_SECONDS
         last = self.slots[-1] if self.slots else None
@@ -123,14 +152,15 @@ class History:
             batches=slot.batches + 1,
             seconds=slot.seconds + seconds,
             longest=max(slot.longest, seconds),
-            rows_in=slot.rows_in + sum(now.rows_in.values()) - sum(before.rows_in.values()),
+            rows_in=slot.rows_in + rows["rows_in"],
             rows_out=slot.rows_out + batch.rows_out,
             state_rows=now.state_rows,
             state_bytes=now.state_bytes,
             operators=samples,
         )
         earlier = self.slots if is_new else self.slots[:-1]
-        return replace(counted, slots=(*earlier, slot)[-SLOTS:])
+        recent = (*self.recent, committed)[-_RECENT:]
+        return replace(counted, slots=(*earlier, slot)[-SLOTS:], recent=recent)
 
     def failed(self, failure: Failure) -> History:
         """The history after a failure; only the last few are kept."""

@@ -33,6 +33,10 @@ class RowCounts:
     expired: Counts = field(default_factory=dict)
     evicted: Counts = field(default_factory=dict)
 
+    def totals(self) -> dict[str, int]:
+        """Each count over all sides, by its name."""
+        return {name: sum(getattr(self, name).values()) for name in _BY_INPUT}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorReport(RowCounts):
