@@ -134,7 +134,7 @@ def json_lines() -> Iterator[JsonLog]:
     except Exception as error:
         if isinstance(error, OSError) and error.errno == errno.EPIPE:
             raise  # the reader of the output has closed it: typer exits silently
-        text = {} if isinstance(error, OSError) else {"traceback": traceback.format_exc()}
+        text: dict[str, Any] = {} if isinstance(error, OSError) else {"traceback": traceback.format_exc()}
         log.write("error", level="error", kind=type(error).__name__, message=str(error), **text)
         raise typer.Exit(1) from None
     finally:

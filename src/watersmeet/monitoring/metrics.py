@@ -106,9 +106,12 @@ def _rows_in(status: QueryStatus) -> Iterator[Sample]:
 
 
 def _rows(name: str, field: str, text: str) -> Metric:
-    return Metric(
-        f"watersmeet.rows.{name}", _COUNTER, "{row}", text, _INPUT, _of_inputs(lambda report: getattr(report, field))
-    )
+    """What became of rows, from 0 on for every input: rates see no first value, and no sum with what is missing."""
+
+    def counts(report: OperatorReport) -> dict[str, float]:
+        return {**dict.fromkeys(report.rows_in, 0), **getattr(report, field)}
+
+    return Metric(f"watersmeet.rows.{name}", _COUNTER, "{row}", text, _INPUT, _of_inputs(counts))
 
 
 METRICS: Sequence[Metric] = (
