@@ -60,9 +60,10 @@ def test_a_query_is_the_sum_of_its_operators() -> None:
 
 
 def test_results_that_are_packed_again_are_rows_in_of_their_operator_alone() -> None:
-    counters = {"join_1.in.o": 5, "join_1.in.p": 4, "aggregate.in.subquery": 3, "aggregate.late.subquery": 1}
+    counters = {"join_1.in.o": 5, "join_1.in.p": 4, "aggregate.in.subquery": 3, "aggregate.used.subquery": 2}
+    counters |= {"join_1.used.o": 5, "aggregate.late.subquery": 1}
     whole = report_of(counters, batches=1, rows_out=0, last_batch_ms=1, streams="op")
-    assert whole.rows_in == {"o": 5, "p": 4}
+    assert (whole.rows_in, whole.used) == ({"o": 5, "p": 4}, {"o": 5})
     assert whole.operators["aggregate"].rows_in == {"subquery": 3}
     assert whole.late == {"subquery": 1}  # lost all the same
 

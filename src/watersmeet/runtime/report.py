@@ -90,8 +90,8 @@ class OperatorReport(RowCounts):
 class Report(RowCounts):
     """Counts since the query began, over restarts, and the size of its state; rows are counted over all operators.
 
-    ``rows_in`` has only the streams: results of subqueries that are packed again are rows in of one operator, and not
-    of the query.
+    ``rows_in``, ``used`` and ``filtered`` have only the streams: results of subqueries that are packed again are rows of
+    one operator, and not of the query.  Rows count as late, and so on, wherever they were lost.
     ``batches`` and ``rows_out`` count this run alone.  ``operators`` has each operator by its name, and ``counters``
     what single kernels count (``join_1.NAME``).  ``waiting`` says for which system the query waits, and why.
     """
@@ -129,7 +129,8 @@ def report_of(
         operator: _operator(own, (units or {}).get(operator, TimeUnit.TIMESTAMP)) for operator, own in named.items()
     }
     by_input = {each: _summed(getattr(operator, each) for operator in operators.values()) for each in _BY_INPUT}
-    by_input["rows_in"] = {alias: rows for alias, rows in by_input["rows_in"].items() if alias in streams}
+    for name in ("rows_in", "used", "filtered"):
+        by_input[name] = {alias: rows for alias, rows in by_input[name].items() if alias in streams}
     return Report(
         batches=batches,
         rows_out=rows_out,
