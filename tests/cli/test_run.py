@@ -19,13 +19,14 @@ from tests.cli.terminal import open_terminal
 from watersmeet.cli.interrupt import Interrupt
 from watersmeet.cli.live import View
 from watersmeet.cli.main import app
+from watersmeet.cli.observers import LogFormat, Observers
 from watersmeet.cli.progress import LiveTable, PlainLines, progress_line, progress_table, screen, summary
 from watersmeet.cli.rows import out
-from watersmeet.cli.run import follow, resume_command, resume_words, ui_words, wait_for
+from watersmeet.cli.run import follow, resume_command, resume_words, wait_for
 from watersmeet.errors import CheckpointError
 from watersmeet.runtime.outages import Outages
 from watersmeet.runtime.query_mode import QueryMode
-from watersmeet.runtime.report import Report
+from watersmeet.runtime.report import Report, report_of
 from watersmeet.session.results import Message, Plan, Result, Started, Table
 from watersmeet.sql.statements import CreateStream, Explain, Show, Statement
 
@@ -326,6 +327,17 @@ def test_the_summary_highlights_counts_that_do_not_add_up() -> None:
     assert inputs.rows[0].style == "bold red"  # type: ignore[union-attr]
 
 
+def test_results_that_another_operator_takes_are_accounted_for_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    counters = {"join_1.in.o": 5, "join_1.used.o": 5, "aggregate.in.sub": 3, "aggregate.used.sub": 2}
+    taken = report_of(
+        {**counters, "aggregate.late.sub": 1}, batches=1, rows_out=2, last_batch_ms=9, streams=frozenset("o")
+    )
+    assert "5 rows in, 2 out, 1 late" in progress_line("q", taken)
+    out().print(summary([FakeQuery(reported=taken)]))  # type: ignore[list-item]
+    rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith(" q ")]
+    assert rows[:2] == [["q", "o", "5", "5", "0", "0", "0"], ["q", "aggregate", "sub", "3", "2", "0", "1", "0"]]
+
+
 def test_the_summary_has_the_counters_of_operators() -> None:
     counted = FakeQuery(reported=Report(counters={"join_1.lookup_failed": 1200, "join_1.lookup_hits": 0}))
     _, counters = summary([counted]).renderables  # type: ignore[list-item]
@@ -413,7 +425,11 @@ def test_an_address_that_is_none_is_refused_before_spark_starts(use: Use, job: s
     assert session.calls == []
 
 
-def test_a_run_that_goes_on_opens_its_page_again() -> None:
-    assert ui_words(ui=False, address=None) == []
-    assert ui_words(ui=True, address=None) == ["--ui"]
-    assert ui_words(ui=True, address="0.0.0.0:80") == ["--ui-address", "0.0.0.0:80"]
+def test_a_run_that_goes_on_is_observed_as_before() -> None:
+    def words(ui: bool = False, address: str | None = None, otel: bool = False, form: str = "text") -> list[str]:
+        return Observers(ui=ui, ui_address=address, otel=otel, log_format=LogFormat(form)).words
+
+    assert words() == []
+    assert words(ui=True) == ["--ui"]
+    assert words(ui=True, address="0.0.0.0:80") == ["--ui-address", "0.0.0.0:80"]
+    assert words(ui=True, otel=True, form="json") == ["--ui", "--otel", "--log-format", "json"]

@@ -89,10 +89,11 @@ def status_after(
             rows_out=history.rows_out,
             last_batch_ms=history.last_batch_ms,
             waiting=waiting,
+            streams=[part.input.alias for part in plan.streams],
             units=time_units(plan),
         )
 
-    history = History(started=STARTED, counters={}, sources=frozenset(part.input.alias for part in plan.streams))
+    history = History(started=STARTED, counters={})
     for number, (after, counters) in enumerate(batches):
         batch = Batch(number=number, ended=STARTED + after, counters=counters, rows_out=10, milliseconds=1500)
         history = history.after(batch, report)
@@ -112,5 +113,5 @@ def status_after(
         report=report(history),
         history=history,
         ended=STARTED + now if state in (QueryState.ENDED, QueryState.FAILED, QueryState.STOPPED) else None,
-        explain=explain(plan, history.counters),
+        write_plan=lambda: explain(plan, history.counters),
     )

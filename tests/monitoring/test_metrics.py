@@ -46,6 +46,9 @@ def test_prometheus_reads_what_a_scrape_gets() -> None:
     assert by_name["watersmeet_batch_duration_seconds_total"] == [1.5]
     assert by_name["watersmeet_input_state_size_bytes"] == [700]
     assert by_name["watersmeet_rows_evicted_total"] == [4]
+    # every input counts from 0 on
+    assert sorted(by_name["watersmeet_rows_quarantined_total"]) == [0, 0, 1]
+    assert sorted(by_name["watersmeet_rows_late_total"]) == [0, 0, 2]
     assert sorted(by_name["watersmeet_query_state"]) == [0, 0, 0, 0, 1]
     assert '"\n\\' in {sample.labels["query"] for sample in families["watersmeet_query_state"].samples}
 

@@ -103,7 +103,7 @@ def test_the_state_of_a_query_is_plain_in_words(browser: Browser) -> None:
 
 
 def test_names_and_messages_are_text_and_never_markup(browser: Browser) -> None:
-    evil = replace(running(), name=EVIL, checkpoint=EVIL, targets=(EVIL,), explain=EVIL)
+    evil = replace(running(), name=EVIL, checkpoint=EVIL, targets=(EVIL,), write_plan=lambda: EVIL)
     failure = Failure(STARTED, "WatersmeetError", EVIL, went_on=True)
     evil = replace(evil, history=evil.history.failed(failure), tree=replace(evil.tree, text=EVIL))
     problems = show(browser, [evil])

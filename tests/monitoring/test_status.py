@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
+
+import pytest
 
 from tests.monitoring.statuses import CHAIN, OVER_A_JOIN, STARTED, counters_of_chain, plan_of, status_after
+from watersmeet.monitoring.metrics import METRICS
+from watersmeet.monitoring.prometheus import exposition
 from watersmeet.monitoring.status_json import statuses_json
 from watersmeet.runtime.history import SLOTS, Batch, Failure, History
 from watersmeet.runtime.report import Report
+from watersmeet.runtime.status import PlanWords
 
 
 def reported(history: History) -> Report:
@@ -69,10 +76,35 @@ def test_rows_of_results_that_are_packed_again_are_counted_once() -> None:
     aggregate, join = status.operators
     assert (aggregate.rows_in, join.rows_in) == (40, 100)
     assert status.history.slots[0].rows_in == 100
+    (rows_in,) = [metric for metric in METRICS if metric.name == "watersmeet.rows.in"]
+    assert sum(value for _, value in rows_in.samples(status)) == 100
     shown = statuses_json([status], status.time)["queries"][0]
     assert shown["rows_in"] == 100
     assert shown["tree"]["below"][0]["name"] == "subquery_join_1"
     assert aggregate.description.startswith("GROUP BY")
+
+
+def test_explain_is_written_once_a_batch_and_only_for_who_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[Mapping[str, int]] = []
+
+    def write(_: object, counters: Mapping[str, int]) -> str:
+        written.append(counters)
+        return f"{len(counters)} counters"
+
+    plan = plan_of(CHAIN)
+    monkeypatch.setattr("watersmeet.runtime.status.explain", write)
+    words = PlanWords(plan, ("results",))
+    first = {"join_1.in.o": 1}
+    status = status_after(plan, [], now=1)
+    for counters in (first, first, {"join_1.in.o": 2, "join_1.used.o": 2}):
+        status = replace(status, write_plan=partial(words.explain, counters))
+        exposition([status])
+        statuses_json([status], 1)
+        statuses_json([status], 2)
+    assert (len(written), status.explain) == (2, "2 counters")
+    words = PlanWords(plan, ("results",))
+    exposition([replace(status, write_plan=partial(words.explain, first))])
+    assert len(written) == 2
 
 
 def test_json_has_every_side_of_an_operator() -> None:

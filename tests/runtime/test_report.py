@@ -42,7 +42,7 @@ COUNTERS = {
 
 
 def report(units: dict[str, TimeUnit] | None = None) -> Report:
-    return report_of(COUNTERS, batches=3, rows_out=7, last_batch_ms=40, units=units)
+    return report_of(COUNTERS, batches=3, rows_out=7, last_batch_ms=40, streams="opq", units=units)
 
 
 def test_a_query_is_the_sum_of_its_operators() -> None:
@@ -57,6 +57,15 @@ def test_a_query_is_the_sum_of_its_operators() -> None:
         "join_1.expired.p": 1,
         "join_2.hot_keys": 2,
     }
+
+
+def test_results_that_are_packed_again_are_rows_in_of_their_operator_alone() -> None:
+    counters = {"join_1.in.o": 5, "join_1.in.p": 4, "aggregate.in.subquery": 3, "aggregate.used.subquery": 2}
+    counters |= {"join_1.used.o": 5, "aggregate.late.subquery": 1}
+    whole = report_of(counters, batches=1, rows_out=0, last_batch_ms=1, streams="op")
+    assert (whole.rows_in, whole.used) == ({"o": 5, "p": 4}, {"o": 5})
+    assert whole.operators["aggregate"].rows_in == {"subquery": 3}
+    assert whole.late == {"subquery": 1}  # lost all the same
 
 
 def test_an_operator_tells_what_it_holds_and_how_far_it_is() -> None:
@@ -76,7 +85,9 @@ def test_what_is_not_known_is_not_made_up() -> None:
     other = report().operators["join_2"]
     assert (other.frontier, other.lag, other.lag_text) == (None, None, "")
     assert (other.matched, other.match_rate, other.step_p50) == (None, None, None)
-    ended = report_of({"join_1.frontier": FOREVER, "join_1.newest.o": 5}, batches=1, rows_out=0, last_batch_ms=1)
+    ended = report_of(
+        {"join_1.frontier": FOREVER, "join_1.newest.o": 5}, batches=1, rows_out=0, last_batch_ms=1, streams="o"
+    )
     assert ended.operators["join_1"].lag is None
     assert OperatorReport().match_rate is None
 
@@ -87,6 +98,7 @@ def test_streams_that_count_rows_lag_by_rows() -> None:
         batches=1,
         rows_out=0,
         last_batch_ms=1,
+        streams="o",
         units={"join_1": TimeUnit.ROWS},
     )
     assert rows.operators["join_1"].lag_text == "30 rows"
@@ -109,7 +121,7 @@ def test_a_running_join_reports_both_sides() -> None:
         )
     )
     outcome = harness.step({"o": StepInput([(1, 10), (2, 11)]), "p": StepInput([(1, 12), (1, 13), (3, 40)])})
-    join = report_of(outcome.counters, batches=1, rows_out=2, last_batch_ms=1).operators["join_1"]
+    join = report_of(outcome.counters, batches=1, rows_out=2, last_batch_ms=1, streams="op").operators["join_1"]
     assert (join.results, join.matched, join.match_rate) == (2, 2, 0.4)
     assert join.held == {"o": 2, "p": 3}
     assert sum(join.held_bytes.values()) == join.state_bytes

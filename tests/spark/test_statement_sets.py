@@ -88,6 +88,7 @@ def test_a_set_writes_what_its_queries_would(session: Session, tmp_path: Path, m
     (query,) = run_job(session, SET)
     check(tmp_path, fed)
     assert query.name == "into_pairs_from_orders_paid_and_2_more"
+    assert query.report().rows_in == {"orders": 61, "paid": 60, "sent": 60}
     assert (query.report().used["orders"], query.report().quarantined["orders"]) == (60, 1)
     (side,) = [line for path in session.workspace.rglob("*.jsonl") for line in path.read_text().splitlines()]
     assert json.loads(side)["reason"] == "the event time is NULL"

@@ -48,8 +48,8 @@ def demo() -> None:
 
 def _run(job: str) -> float:
     """Run the job to its end; return the seconds that its queries took."""
-    from watersmeet.cli.progress import screen
-    from watersmeet.cli.run import follow, print_summary
+    from watersmeet.cli.progress import print_summary, screen
+    from watersmeet.cli.run import follow
     from watersmeet.cli.spark import session_of
     from watersmeet.runtime.query_mode import QueryMode
 

@@ -19,9 +19,10 @@ from watersmeet.cli.rows import can_draw, drawing, err
 from watersmeet.cli.views import CurrentTable, show_of
 
 if TYPE_CHECKING:
+    from watersmeet.cli.json_log import JsonLog
     from watersmeet.connectors.console import Show
     from watersmeet.runtime.query import RunningQuery
-    from watersmeet.runtime.report import OperatorReport, Report
+    from watersmeet.runtime.report import OperatorReport, Report, RowCounts
     from watersmeet.sql.statements import Statement
 
 #: The name under which outages are logged (runtime/outages.py, which this module imports only for types).
@@ -69,6 +70,22 @@ class PlainLines:
             if attempt and attempt != self._waiting.get(query.name):
                 err().print(f"{query.name}: {report.waiting}", soft_wrap=True, markup=False)
             self._waiting[query.name] = attempt
+
+
+class JsonLines:
+    """Writes events to a log; prints tables again."""
+
+    def __init__(self, log: JsonLog, view: View) -> None:
+        self._log = log
+        self._view = view
+
+    def show_of(self, statement: Statement) -> Show:
+        """Return the display for the rows of a statement's query."""
+        return show_of(statement, self._view, in_place=False)
+
+    def update(self, queries: Sequence[RunningQuery]) -> None:
+        """Write what the queries have done since the last call."""
+        self._log.update(queries)
 
 
 class LiveTable:
@@ -170,27 +187,27 @@ def waiting_lines(queries: Sequence[RunningQuery]) -> list[Text]:
     ]
 
 
+def print_summary(queries: Sequence[RunningQuery]) -> None:
+    """Print the summary of all queries, if there are any."""
+    if queries:
+        err().print(summary(queries))
+
+
 def summary(queries: Sequence[RunningQuery]) -> Group:
     """Return tables that account for every input row, count the emitted rows, and show how operators fared.
 
-    Input rows are used, filtered, late or quarantined.  Table rows whose counts do not add up are highlighted.
+    Input rows are used, filtered, late or quarantined.  Results that another operator takes have a table of their own:
+    they did not come from outside.  Table rows whose counts do not add up are highlighted.
     """
-    inputs = _table("query", "input", "rows in", "= used", "+ filtered", "+ late", "+ quarantined")
+    ways = ("rows in", "= used", "+ filtered", "+ late", "+ quarantined")
+    inputs, taken = _table("query", "input", *ways), _table("query", "operator", "results taken as", *ways)
     outputs = _table("query", "batches this run", "rows out this run", "state rows", "state bytes")
     operators = _table("query", "operator", "results", "matches per row", "step p50", "p95", "lag", "largest worker")
     counted = _table("query", "counter", "count")
     for query in queries:
         report = query.report()
         for alias in report.rows_in:
-            went = [_of(counts, alias) for counts in accounts(report)]
-            balanced = _of(report.rows_in, alias) == sum(went)
-            inputs.add_row(
-                Text(query.name),
-                Text(alias),
-                f"{_of(report.rows_in, alias):,}",
-                *(f"{number:,}" for number in went),
-                style="" if balanced else "bold red",
-            )
+            _account(inputs, (query.name, alias), report, alias)
         outputs.add_row(
             Text(query.name),
             f"{report.batches:,}",
@@ -200,11 +217,20 @@ def summary(queries: Sequence[RunningQuery]) -> Group:
         )
         for name, each in report.operators.items():
             operators.add_row(Text(query.name), Text(name), *_figures(each))
+            for alias in (alias for alias in each.rows_in if alias not in report.rows_in):
+                _account(taken, (query.name, name, alias), each, alias)
         for name, number in report.counters.items():
             if number:
                 counted.add_row(Text(query.name), Text(name), f"{number:,}")
-    tables = (inputs, outputs, operators, counted)
+    tables = (inputs, taken, outputs, operators, counted)
     return Group(*(table for table in tables if table.row_count or table is outputs))
+
+
+def _account(table: Table, names: Sequence[str], counts: RowCounts, alias: str) -> None:
+    """Add what became of an input's rows."""
+    rows, went = _of(counts.rows_in, alias), [_of(each, alias) for each in accounts(counts)]
+    numbers = (f"{number:,}" for number in (rows, *went))
+    table.add_row(*map(Text, names), *numbers, style="" if rows == sum(went) else "bold red")
 
 
 def _figures(operator: OperatorReport) -> tuple[str, ...]:
@@ -219,7 +245,7 @@ def _figures(operator: OperatorReport) -> tuple[str, ...]:
     )
 
 
-def accounts(report: Report) -> tuple[Mapping[str, int], ...]:
+def accounts(report: RowCounts) -> tuple[Mapping[str, int], ...]:
     """Return the counts of rows used, filtered, late and quarantined, in the order of the summary's columns."""
     return report.used, report.filtered, report.late, report.quarantined
 
@@ -238,7 +264,7 @@ def _table(*names: str) -> Table:
     for name in names:
         table.add_column(
             name,
-            justify="left" if name in ("query", "input", "operator", "counter") else "right",
+            justify="left" if name in ("query", "input", "operator", "results taken as", "counter") else "right",
             no_wrap=name != "query",
         )
     return table

@@ -10,6 +10,7 @@ import typer
 
 from watersmeet.cli.interrupt import Interrupt, interruptible
 from watersmeet.cli.live import View
+from watersmeet.cli.observers import LogFormat, LogFormatOption, Observers, Otel, Ui, UiAddress
 from watersmeet.cli.parameters import (
     DEFAULT_WORKSPACE,
     STANDARD_INPUT,
@@ -18,6 +19,7 @@ from watersmeet.cli.parameters import (
     UsageError,
     ViewOption,
     Workspace,
+    WorkspaceName,
     location,
     named_place,
     read_script,
@@ -27,7 +29,6 @@ from watersmeet.cli.state import queries_folder
 from watersmeet.cli.supervised import reporting, watch
 from watersmeet.cli.supervisor import supervise
 from watersmeet.errors import ConfigError, WatersmeetError
-from watersmeet.monitoring.access import parse_address
 
 if TYPE_CHECKING:
     from watersmeet.cli.progress import Screen
@@ -63,15 +64,6 @@ MaxRestarts = Annotated[
         help=f"How many restarts may follow each other.  [default: {DEFAULT_RESTARTS}]",
     ),
 ]
-Ui = Annotated[bool, typer.Option("--ui", help="Show the queries on a live page, on this machine only.")]
-UiAddress = Annotated[
-    str | None,
-    typer.Option(
-        "--ui-address",
-        metavar="HOST:PORT",
-        help="Where the live page listens; on another host than this one it asks for a token.",
-    ),
-]
 CheckpointFolder = Annotated[
     str | None,
     typer.Option("--checkpoint", metavar="DIR", help="Folder or URI for the state and progress of queries."),
@@ -92,67 +84,90 @@ def run(
     max_restarts: MaxRestarts = None,
     ui: Ui = False,
     ui_address: UiAddress = None,
+    otel: Otel = False,
+    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """Run the statements of a file; queries run until Ctrl-C, or to the end of input with --bounded or --drain."""
-    mode = _mode(bounded=bounded, drain=drain, real_time=real_time)
-    if checkpoint == "":
-        raise UsageError("--checkpoint names no folder")
-    if max_restarts is not None and not restart_on_failure:
-        raise UsageError("--max-restarts is for --restart-on-failure")
-    if ui_address is not None:
-        parse_address(ui_address)  # reports a wrong one before Spark starts
-    text = read_script(script)
+    observers = Observers(ui=ui, ui_address=ui_address, otel=otel, log_format=log_format)
+    with observers.standard_error():
+        _check_usage(bounded=bounded, drain=drain, real_time=real_time, checkpoint=checkpoint)
+        if max_restarts is not None and not restart_on_failure:
+            raise UsageError("--max-restarts is for --restart-on-failure")
+        observers.check()
+        text = read_script(script)
 
-    from watersmeet.sql.parse import parse
+        from watersmeet.sql.parse import parse
 
-    statements = parse(text)  # reports syntax errors before Spark starts
-    if not statements:
-        raise ConfigError(f"there is no statement in {script}")
-    place = named_place(workspace)
-    if show_states(statements, queries_folder(checkpoint, workspace)):
-        return
-    words = resume_words(script, mode, workspace, checkpoint, packages or (), master, view, real_time=real_time)
-    words += ui_words(ui=ui, address=ui_address)
-    if restart_on_failure:
-        require_repeatable(statements, bounded=bounded)
-        raise typer.Exit(supervise(words, text if script == STANDARD_INPUT else None, max_restarts or DEFAULT_RESTARTS))
-
-    from watersmeet.cli.progress import screen
-    from watersmeet.cli.spark import session_of
-    from watersmeet.cli.spark_for import spark_for
-
-    queries: list[RunningQuery] = []
-    interrupt = Interrupt()
-    try:
-        where, config = spark_for(statements, master, place, bounded=bounded, real_time=real_time)
-        with (
-            reporting(queries),
-            session_of(place, packages or (), where, config) as session,
-            interruptible(interrupt),
-        ):
-            if ui or ui_address is not None:
-                typer.echo(f"live page: {session.ui(ui_address).url}", err=True)
-            try:
-                with screen(view) as shown:
-                    folder = checkpoint and location(checkpoint)
-                    follow(session, text, mode, folder, queries, shown, interrupt, real_time=real_time)
-            finally:
-                print_summary(queries)
-    except WatersmeetError:
-        if not interrupt.ends_spark:
-            raise
-    if interrupt.asked:
-        print_interrupted(queries, resume_command(words), resumable=script != STANDARD_INPUT)
-        raise typer.Exit(interrupt.exit_code)
+        statements = parse(text)  # reports syntax errors before Spark starts
+        if not statements:
+            raise ConfigError(f"there is no statement in {script}")
+        mode, place = _mode(bounded=bounded, drain=drain), named_place(workspace)
+        if show_states(statements, queries_folder(checkpoint, workspace)):
+            return
+        words = resume_words(script, mode, workspace, checkpoint, packages or (), master, view, real_time=real_time)
+        words += observers.words
+        if restart_on_failure:
+            require_repeatable(statements, bounded=bounded)
+            given = text if script == STANDARD_INPUT else None
+            raise typer.Exit(supervise(words, given, max_restarts or DEFAULT_RESTARTS))
+        _run(text, mode, place, checkpoint, packages or (), master, view, observers, words, real_time=real_time)
 
 
-def _mode(*, bounded: bool, drain: bool, real_time: bool) -> QueryMode:
-    from watersmeet.runtime.query_mode import QueryMode
-
+def _check_usage(*, bounded: bool, drain: bool, real_time: bool, checkpoint: str | None) -> None:
     if bounded and drain:
         raise UsageError("--bounded and --drain exclude each other", hint="--drain keeps the query resumable")
     if real_time and (bounded or drain):
         raise UsageError("a query in real time has no end: --bounded and --drain are for micro-batches")
+    if checkpoint == "":
+        raise UsageError("--checkpoint names no folder")
+
+
+def _run(
+    text: str,
+    mode: QueryMode,
+    place: WorkspaceName,
+    checkpoint: str | None,
+    packages: Sequence[str],
+    master: str | None,
+    view: View,
+    observers: Observers,
+    words: Sequence[str],
+    *,
+    real_time: bool,
+) -> None:
+    """Run a script on Spark; ``words`` are the arguments that run it again."""
+    from watersmeet.cli.spark import session_of
+    from watersmeet.cli.spark_for import spark_for
+    from watersmeet.runtime.query_mode import QueryMode
+    from watersmeet.sql.parse import parse
+
+    queries: list[RunningQuery] = []
+    interrupt = Interrupt()
+    try:
+        where, config = spark_for(parse(text), master, place, bounded=mode is QueryMode.BOUNDED, real_time=real_time)
+        with (
+            reporting(queries),
+            session_of(place, packages, where, config) as session,
+            interruptible(interrupt),
+        ):
+            observers.open(session)
+            try:
+                with observers.screen(view) as shown:
+                    folder = checkpoint and location(checkpoint)
+                    follow(session, text, mode, folder, queries, shown, interrupt, real_time=real_time)
+            finally:
+                observers.conclude(queries)
+    except WatersmeetError:
+        if not interrupt.ends_spark:
+            raise
+    if interrupt.asked:
+        print_interrupted(queries, resume_command(words), resumable=STANDARD_INPUT not in words[1:2])
+        raise typer.Exit(interrupt.exit_code)
+
+
+def _mode(*, bounded: bool, drain: bool) -> QueryMode:
+    from watersmeet.runtime.query_mode import QueryMode
+
     return QueryMode.BOUNDED if bounded else QueryMode.DRAIN if drain else QueryMode.CONTINUOUS
 
 
@@ -242,15 +257,6 @@ def show(result: Result, interrupt: Interrupt) -> None:
             err().print(f"started {query.name}; checkpoint {query.checkpoint}", soft_wrap=True)
 
 
-def print_summary(queries: list[RunningQuery]) -> None:
-    """Print the summary of all queries, if there are any."""
-    from watersmeet.cli.progress import summary
-    from watersmeet.cli.rows import err
-
-    if queries:
-        err().print(summary(queries))
-
-
 def print_interrupted(queries: list[RunningQuery], again: str, *, resumable: bool) -> None:
     """Print where the checkpoints are, and the command that resumes the run."""
     typer.echo("stopped", err=True)
@@ -267,11 +273,6 @@ def resume_command(words: Sequence[str]) -> str:
         restarts.append("--restart-on-failure")
         restarts += ["--max-restarts", str(watched.restarts)] if watched.restarts != DEFAULT_RESTARTS else []
     return shlex.join(["watersmeet", *words, *restarts])
-
-
-def ui_words(*, ui: bool, address: str | None) -> list[str]:
-    """Return the arguments that open the live page again."""
-    return ["--ui-address", address] if address is not None else ["--ui"] if ui else []
 
 
 def resume_words(

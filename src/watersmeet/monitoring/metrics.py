@@ -97,10 +97,21 @@ _QUERY, _OPERATOR, _INPUT = ("query",), ("query", "operator"), ("query", "operat
 _COUNTER, _GAUGE = Kind.COUNTER, Kind.GAUGE
 
 
+def _rows_in(status: QueryStatus) -> Iterator[Sample]:
+    """What operators took from streams: results that they take from each other are rows of no source."""
+    for operator in status.operators:
+        for label, rows in operator.report.rows_in.items():
+            if label in status.report.rows_in:
+                yield (status.name, operator.name, label), rows
+
+
 def _rows(name: str, field: str, text: str) -> Metric:
-    return Metric(
-        f"watersmeet.rows.{name}", _COUNTER, "{row}", text, _INPUT, _of_inputs(lambda report: getattr(report, field))
-    )
+    """What became of rows, from 0 on for every input: rates see no first value, and no sum with what is missing."""
+
+    def counts(report: OperatorReport) -> dict[str, float]:
+        return {**dict.fromkeys(report.rows_in, 0), **getattr(report, field)}
+
+    return Metric(f"watersmeet.rows.{name}", _COUNTER, "{row}", text, _INPUT, _of_inputs(counts))
 
 
 METRICS: Sequence[Metric] = (
@@ -168,7 +179,14 @@ METRICS: Sequence[Metric] = (
         _QUERY,
         _of_query(lambda status: status.report.rows_out),
     ),
-    _rows("in", "rows_in", "Rows that came from a source: used, filtered, late or quarantined."),
+    Metric(
+        "watersmeet.rows.in",
+        _COUNTER,
+        "{row}",
+        "Rows that came from a stream: used, filtered, late or quarantined.",
+        _INPUT,
+        _rows_in,
+    ),
     _rows("used", "used", "Rows that took part in the operator."),
     _rows("filtered", "filtered", "Rows that a condition dropped before they were packed."),
     _rows("late", "late", "Rows behind the frontier."),

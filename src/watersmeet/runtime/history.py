@@ -17,6 +17,7 @@ SLOTS = 720
 #: The time over which rates are taken, if the query runs that long.
 RATE_SECONDS = 30.0
 _FAILURES = 10
+_RECENT = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,23 +73,37 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """What is kept of one of the last batches: its rows by what became of them, and those since the query began."""
+
+    number: int
+    ended: float
+    milliseconds: int
+    rows_out: int
+    rows: Counts
+    totals: Counts
+    state_rows: int
+    state_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class History:
     """What a query has reported since it was ``started`` (Unix time, like all times here).
 
-    ``sources`` are the aliases of the streams that it reads.  ``counters`` count since the query began, ``batches``,
-    ``rows_out`` and ``busy_ms`` in this run.  ``base`` holds the operators as they were at the start, before the first
-    of the ``slots``.
+    ``counters`` count since the query began, ``batches``, ``rows_out`` and ``busy_ms`` in this run.  ``base`` holds the
+    operators as they were at the start, before the first of the ``slots``.  ``recent`` has the last hundred batches:
+    who looks now and then sees each of them.
     """
 
     started: float
     counters: Counts
-    sources: frozenset[str] = frozenset()
     batches: int = 0
     rows_out: int = 0
     busy_ms: int = 0
     last: Batch | None = None
     base: Mapping[str, OperatorSample] = field(default_factory=dict)
     slots: tuple[Slot, ...] = ()
+    recent: tuple[Committed, ...] = ()
     failures: tuple[Failure, ...] = ()
     failed_runs: int = 0
 
@@ -96,10 +111,6 @@ class History:
     def last_batch_ms(self) -> int:
         """How long the last batch took."""
         return 0 if self.last is None else self.last.milliseconds
-
-    def read(self, report: Report) -> int:
-        """How many rows came from streams; those of results that were packed again do not count."""
-        return sum(rows for alias, rows in report.rows_in.items() if alias in self.sources)
 
     def based_on(self, report: Report) -> History:
         """The history of a query that starts with what an earlier run has reported."""
@@ -116,6 +127,18 @@ class History:
             last=batch,
         )
         before, now = report(self), report(counted)
+        totals, known = now.totals(), before.totals()
+        rows = {name: count - known[name] for name, count in totals.items()}
+        committed = Committed(
+            number=batch.number,
+            ended=batch.ended,
+            milliseconds=batch.milliseconds,
+            rows_out=batch.rows_out,
+            rows=rows,
+            totals=totals,
+            state_rows=now.state_rows,
+            state_bytes=now.state_bytes,
+        )
         samples = {name: _sample(each) for name, each in now.operators.items()}
         began = int(batch.ended) // SLOT_SECONDS * SLOT_SECONDS
         last = self.slots[-1] if self.slots else None
@@ -129,14 +152,15 @@ class History:
             batches=slot.batches + 1,
             seconds=slot.seconds + seconds,
             longest=max(slot.longest, seconds),
-            rows_in=slot.rows_in + self.read(now) - self.read(before),
+            rows_in=slot.rows_in + rows["rows_in"],
             rows_out=slot.rows_out + batch.rows_out,
             state_rows=now.state_rows,
             state_bytes=now.state_bytes,
             operators=samples,
         )
         earlier = self.slots if is_new else self.slots[:-1]
-        return replace(counted, slots=(*earlier, slot)[-SLOTS:])
+        recent = (*self.recent, committed)[-_RECENT:]
+        return replace(counted, slots=(*earlier, slot)[-SLOTS:], recent=recent)
 
     def failed(self, failure: Failure) -> History:
         """The history after a failure; only the last few are kept."""

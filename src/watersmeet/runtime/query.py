@@ -13,7 +13,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from watersmeet.errors import CheckpointError, OutageError, WatersmeetError
-from watersmeet.plan.worker_specs import time_units
 from watersmeet.runtime.failures import translate, whole_text
 from watersmeet.runtime.history import Batch, Failure, History
 from watersmeet.runtime.idle_inputs import IdleWatch
@@ -24,7 +23,7 @@ from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.runtime.real_time.run import RealTime
 from watersmeet.runtime.report import Report, report_of
 from watersmeet.runtime.shared_folders import SHARED_OR_STORE, require_shared
-from watersmeet.runtime.status import QueryState, QueryStatus, status_of
+from watersmeet.runtime.status import PlanWords, QueryState, QueryStatus, status_of
 from watersmeet.settings.secrets import hide
 
 _log = logging.getLogger(__name__)
@@ -43,9 +42,8 @@ class RunningQuery:
         self._error: WatersmeetError | None = None
         self._stopping = threading.Event()
         counters = job.checkpoint.read_counters()
-        self._history = History(
-            started=time.time(), counters=counters, sources=frozenset(part.input.alias for part in job.plan.streams)
-        )
+        self._words = PlanWords(job.plan, [output.target for output in job.outputs])
+        self._history = History(started=time.time(), counters=counters)
         self._history = self._history.based_on(self._report(self._history))
         self._ended: float | None = None
         self._progress = ProgressReader()
@@ -106,7 +104,7 @@ class RunningQuery:
     def status(self) -> QueryStatus:
         """What it looks like now: its operators, its last hour, its failures, and how it was planned."""
         report = self._report(self._history)
-        return status_of(self._job, self._mode, self._history, report, self._state(report), self._ended)
+        return status_of(self._job, self._words, self._mode, self._history, report, self._state(report), self._ended)
 
     def _report(self, history: History) -> Report:
         return report_of(
@@ -115,7 +113,8 @@ class RunningQuery:
             rows_out=history.rows_out,
             last_batch_ms=history.last_batch_ms,
             waiting=self._job.outages.waiting,
-            units=time_units(self._job.plan),
+            streams=self._words.streams,
+            units=self._words.units,
         )
 
     def _state(self, report: Report) -> QueryState:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from watersmeet.engine.outbox import INPUT_FRONTIER
@@ -32,6 +32,10 @@ class RowCounts:
     quarantined: Counts = field(default_factory=dict)
     expired: Counts = field(default_factory=dict)
     evicted: Counts = field(default_factory=dict)
+
+    def totals(self) -> dict[str, int]:
+        """Each count over all sides, by its name."""
+        return {name: sum(getattr(self, name).values()) for name in _BY_INPUT}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +90,8 @@ class OperatorReport(RowCounts):
 class Report(RowCounts):
     """Counts since the query began, over restarts, and the size of its state; rows are counted over all operators.
 
+    ``rows_in``, ``used`` and ``filtered`` have only the streams: results of subqueries that are packed again are rows of
+    one operator, and not of the query.  Rows count as late, and so on, wherever they were lost.
     ``batches`` and ``rows_out`` count this run alone.  ``operators`` has each operator by its name, and ``counters``
     what single kernels count (``join_1.NAME``).  ``waiting`` says for which system the query waits, and why.
     """
@@ -106,12 +112,14 @@ def report_of(
     batches: int,
     rows_out: int,
     last_batch_ms: int,
+    streams: Collection[str],
     waiting: str = "",
     units: Mapping[str, TimeUnit] | None = None,
 ) -> Report:
     """The report that a query's counters (``OPERATOR.NAME`` or ``OPERATOR.NAME.INPUT``) add up to.
 
-    ``units`` are those of the event times that date the rows of each operator.
+    ``streams`` are the aliases of the streams that the query reads, ``units`` those of the event times that date the
+    rows of each operator.
     """
     named: dict[str, dict[str, int]] = defaultdict(dict)
     for name, value in counters.items():
@@ -121,6 +129,8 @@ def report_of(
         operator: _operator(own, (units or {}).get(operator, TimeUnit.TIMESTAMP)) for operator, own in named.items()
     }
     by_input = {each: _summed(getattr(operator, each) for operator in operators.values()) for each in _BY_INPUT}
+    for name in ("rows_in", "used", "filtered"):
+        by_input[name] = {alias: rows for alias, rows in by_input[name].items() if alias in streams}
     return Report(
         batches=batches,
         rows_out=rows_out,

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
 from watersmeet.plan.explain import explain, explain_set, headlines
 from watersmeet.plan.operator_tree import TreeNode, operator_tree
+from watersmeet.plan.physical_plan import PhysicalPlan
+from watersmeet.plan.worker_specs import time_units
 from watersmeet.runtime.history import History, OperatorSample
 from watersmeet.runtime.job import Job
 from watersmeet.runtime.query_mode import QueryMode
-from watersmeet.runtime.report import OperatorReport, Report
+from watersmeet.runtime.report import Counts, OperatorReport, Report
 from watersmeet.settings.secrets import hide
 
 
@@ -42,8 +45,8 @@ class OperatorStatus:
 class QueryStatus:
     """A query at ``time`` (Unix time).
 
-    ``mode`` is how it treats the end of input (continuous, bounded, drain).  ``targets`` are the streams that it feeds,
-    and ``explain`` is the text of EXPLAIN.
+    ``mode`` is how it treats the end of input (continuous, bounded, drain).  ``targets`` are the streams that it feeds.
+    ``write_plan`` returns the text of EXPLAIN, which not every reader needs.
     """
 
     time: float
@@ -58,17 +61,47 @@ class QueryStatus:
     report: Report
     history: History
     ended: float | None
-    explain: str
+    write_plan: Callable[[], str]
+
+    @property
+    def explain(self) -> str:
+        """The text of EXPLAIN, with the figures of the last batch."""
+        return self.write_plan()
+
+
+class PlanWords:
+    """What a job's plan says of itself: made once, EXPLAIN at most once a batch, and only for those who show it."""
+
+    def __init__(self, plan: PhysicalPlan, targets: Sequence[str]) -> None:
+        self._plan = plan
+        self.targets = tuple(targets)
+        self.tree = operator_tree(plan)
+        self.headlines = headlines(plan)
+        self.streams = frozenset(part.input.alias for part in plan.streams)
+        self.units = time_units(plan)
+        self._explained: tuple[Counts, str] | None = None
+
+    def explain(self, counters: Counts) -> str:
+        """The text of EXPLAIN with these counters, which nobody changes later."""
+        explained = self._explained
+        if explained is None or explained[0] is not counters:
+            plan = self._plan
+            text = explain_set(plan, self.targets, counters) if plan.is_shared else explain(plan, counters)
+            self._explained = explained = counters, hide(text)
+        return explained[1]
 
 
 def status_of(
-    job: Job, mode: QueryMode, history: History, report: Report, state: QueryState, ended: float | None
+    job: Job,
+    words: PlanWords,
+    mode: QueryMode,
+    history: History,
+    report: Report,
+    state: QueryState,
+    ended: float | None,
 ) -> QueryStatus:
     """The status of a job now."""
-    now, tree = time.time(), operator_tree(job.plan)
-    targets = tuple(output.target for output in job.outputs)
-    counters = history.counters
-    text = explain_set(job.plan, targets, counters) if job.plan.is_shared else explain(job.plan, counters)
+    now = time.time()
     return QueryStatus(
         time=now,
         name=job.name,
@@ -76,13 +109,13 @@ def status_of(
         mode=mode.value,
         is_real_time=job.plan.query.settings.is_real_time,
         checkpoint=job.checkpoint.folder,
-        targets=targets,
-        tree=tree,
-        operators=operator_statuses(tree, headlines(job.plan), report, history, now),
+        targets=words.targets,
+        tree=words.tree,
+        operators=operator_statuses(words.tree, words.headlines, report, history, now),
         report=report,
         history=history,
         ended=ended,
-        explain=hide(text),
+        write_plan=partial(words.explain, history.counters),
     )
 
 

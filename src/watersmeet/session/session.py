@@ -26,6 +26,7 @@ from watersmeet.errors import BindError, CatalogError, CheckpointError, ConfigEr
 from watersmeet.lookup.source import RowsSource
 from watersmeet.lookup.tables import table_options, table_schema
 from watersmeet.monitoring.access import parse_address
+from watersmeet.monitoring.otel import MetricsExport
 from watersmeet.monitoring.server import LivePage
 from watersmeet.plan.explain import explain, explain_set
 from watersmeet.plan.lineage import derived_stream
@@ -39,6 +40,7 @@ from watersmeet.runtime.query import RunningQuery
 from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.runtime.rescale.switch import Rescaled, check_count
 from watersmeet.runtime.shared_folders import require_written
+from watersmeet.runtime.status import QueryStatus
 from watersmeet.runtime.store_folder import Place, place_of
 from watersmeet.runtime.task_frames import Resources
 from watersmeet.session.listings import description
@@ -114,7 +116,7 @@ class Session:
         self.show: console.Show = console.show_plainly
         self.streams = Streams(spark, self.place)
         self._queries = Queries(spark, self.place, self.streams)
-        self._pages: list[LivePage] = []
+        self._shown: list[LivePage | MetricsExport] = []
 
     @property
     def workspace(self) -> Path:
@@ -278,9 +280,22 @@ class Session:
         ``address`` is HOST:PORT; by default only this machine can read the page.  Raises ``ConfigError`` if the page
         cannot listen there, or if its packages (``watersmeet[ui]``) are missing.
         """
-        page = LivePage(lambda: [query.status() for query in self.queries()], parse_address(address))
-        self._pages.append(page)
+        page = LivePage(self._statuses, parse_address(address))
+        self._shown.append(page)
         return page
+
+    def otel(self) -> MetricsExport:
+        """Send the metrics of this session's queries by OpenTelemetry's protocol, until the session or it is stopped.
+
+        The environment says where to (``OTEL_EXPORTER_OTLP_ENDPOINT``).  Raises ``ConfigError`` if its variables make
+        no sense, or if the packages (``watersmeet[otel]``) are missing.
+        """
+        export = MetricsExport(self._statuses)
+        self._shown.append(export)
+        return export
+
+    def _statuses(self) -> list[QueryStatus]:
+        return [query.status() for query in self.queries()]
 
     def rescale(
         self,
@@ -318,11 +333,11 @@ class Session:
         return found
 
     def stop(self) -> None:
-        """Stop all queries of this session, and its live page; Spark continues to run."""
+        """Stop all queries of this session, and what shows them; Spark continues to run."""
         for query in self.queries():
             query.stop()
-        while self._pages:
-            self._pages.pop().stop()
+        while self._shown:
+            self._shown.pop().stop()
 
     # -- one statement ---------------------------------------------------------------------------------------------
 
