@@ -29,7 +29,7 @@ Start = Annotated[
     typer.Option(
         "--from",
         metavar="WHERE",
-        help="Begin a new version: with empty state where the old one stands (stored), or with the rows that the sources"
+        help="Begin a new version: with empty state where the old one stands (stored), or with the rows that sources"
         " still have (beginning, or a time).",
     ),
 ]

@@ -101,6 +101,8 @@ def _texts(before: PhysicalPlan, after: PhysicalPlan) -> Iterator[str]:
         lists = [", ".join(_items(plan)) for plan in (old, new)]
         if lists[0] != lists[1]:
             yield f"{which}SELECT list: was {lists[0]}; is {lists[1]}"
+            if old.weighted:
+                yield f"{which}what was emitted before is retracted as the new list has it"
         tests = [_conjunction(plan.post_filters) for plan in (old, new)]
         if tests[0] != tests[1]:
             yield f"{which}conditions over results: were {tests[0]}; are {tests[1]}"

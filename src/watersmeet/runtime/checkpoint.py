@@ -237,8 +237,8 @@ class Checkpoint:
             raise CheckpointError(
                 f"the query has changed since the checkpoint {self.folder} was made",
                 detail="\n".join(differences(stored.operators, described)),
-                hint=f"{_undo(stored.operators, described)}; or let watersmeet replace FILE carry it on (--dry-run says how);"
-                " or start on a new checkpoint (its state begins empty)",
+                hint=f"{_undo(stored.operators, described)}; or let it go on (watersmeet replace FILE --dry-run says"
+                " how), or start on a new checkpoint (its state begins empty)",
             )
         return stored
 

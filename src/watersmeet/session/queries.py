@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -82,8 +83,8 @@ class Queries:
     ) -> RunningQuery:
         """Start a plan, with a target for each of its queries.
 
-        ``checkpoint`` is the folder of the job's checkpoints (None: the workspace), ``text`` the statement.  Raises ``CatalogError`` if a query
-        of that name is running, and what keeps the query from starting.
+        ``checkpoint`` is the folder of the job's checkpoints (None: the workspace), ``text`` the statement.  Raises
+        ``CatalogError`` if a query of that name is running, and what keeps the query from starting.
         """
         self._refuse_running(name)
         self._streams.check_tables(plan)
@@ -149,6 +150,21 @@ class Queries:
         folder = checkpoint.folder.rpartition("/")[0]
         storage = Storage(self._spark)
         return [each for each in storage.names(folder) if storage.exists(f"{folder}/{each}/plan.json")]
+
+    @contextmanager
+    def named_anew(self, *, kept: bool) -> Iterator[None]:
+        """Name queries as a new session does: a changed text takes the name of the one before.
+
+        If this fails, and unless it is ``kept``, the names of before count again.
+        """
+        before, self._names = self._names, NumberedNames()
+        try:
+            yield
+        except BaseException:
+            self._names = before
+            raise
+        if not kept:
+            self._names = before
 
     def said_in(self, folder: str | None) -> Iterator[tuple[str, Said]]:
         """What the queries of a folder of checkpoints, or of the workspace, said when they last ran, by name."""

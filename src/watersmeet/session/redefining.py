@@ -37,8 +37,12 @@ class Redefinitions:
         known = self._streams.by_name()
         if isinstance(statement, CreateIndex | DropIndex):
             stream = self._streams.require(statement.stream, statement)
-            change = with_index if isinstance(statement, CreateIndex) else without_index
-            self._take(change(stream, statement), known.get(stream.name.lower()), statement)  # type: ignore[operator]
+            found = (
+                with_index(stream, statement)
+                if isinstance(statement, CreateIndex)
+                else without_index(stream, statement)
+            )
+            self._take(found, stream, statement)
             return
         if isinstance(statement, CreateStream):
             found = define_stream(statement)

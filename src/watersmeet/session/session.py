@@ -45,7 +45,7 @@ from watersmeet.runtime.task_frames import Resources
 from watersmeet.session.listings import description
 from watersmeet.session.modes import in_mode
 from watersmeet.session.queries import Queries, QueryTarget, name_of_insert
-from watersmeet.session.redefining import Redefinitions
+from watersmeet.session.redefining import Definition, Redefinitions
 from watersmeet.session.replacing import JobReplaced, planned_as_it_was, refuse_dropped
 from watersmeet.session.rescaling import QueryStatement, check_same_operators, is_definition, with_buckets
 from watersmeet.session.results import Batch, Message, Plan, Result, Started, Stream, Table
@@ -323,16 +323,17 @@ class Session:
         """Let the stopped queries of a job, or the one of this name, go on as the queries of this text.
 
         What can go on with its state does; else a new version begins at its ``start`` (``stored``, ``beginning`` or a
-        time), which also asks for one where state could go on.  ``accept_counts`` replaces a query by a version that has
-        read other numbers of rows from the beginning.  ``checkpoint`` and ``real_time`` are those of ``run``.  With
-        ``dry_run`` nothing changes.  Raises ``CheckpointError`` for a query without a checkpoint, or that runs, or that
-        needs a new version without a ``start``.
+        time), which also asks for one where state could go on.  ``accept_counts`` takes a version that has read other
+        numbers of rows from the beginning too.  ``checkpoint`` and ``real_time`` are those of ``run``.  With
+        ``dry_run`` nothing changes.  Raises ``CheckpointError`` for a query without a checkpoint, or that runs, or that needs a new
+        version without a ``start``.
         """
         check_start(start)
         wanted = Replacement(start, accept_counts, dry_run)
         redefined = Redefinitions(self.streams)
         try:
-            found, names = self._replaced(text, query, checkpoint, wanted, redefined, real_time=real_time)
+            with self._queries.named_anew(kept=not dry_run):
+                found, names = self._replaced(text, query, checkpoint, wanted, redefined, real_time=real_time)
             lines = tuple(redefined.lines(self.streams.catalog.get))
         finally:
             self.streams.redefine({})
@@ -356,7 +357,7 @@ class Session:
         statements = list(in_mode(parse(text), REAL_TIME if real_time else None))
         catalog = self.streams.by_name()
         for statement in statements:
-            if is_definition(statement):
+            if isinstance(statement, Definition) and is_definition(statement):
                 redefined.take(statement)
         planned = []
         for statement in statements:

@@ -1,1 +1,1 @@
-"""A stopped query goes on as another one: with its state, or as a new version beside it (docs/design/2026-11-27-replacing-a-query.md)."""
+"""A stopped query goes on as another one: with its state, or as a new version that begins beside it."""

@@ -1,4 +1,4 @@
-"""The rows that an old and a new version of a query have taken over the same offsets, and the results they have made."""
+"""The rows that two versions of a query have taken over the same offsets, and the results that they have made."""
 
 from __future__ import annotations
 

@@ -29,15 +29,15 @@ def source_order(old: PhysicalPlan, old_tasks: Sequence[Task], new: PhysicalPlan
     """
     if any(part.branches for plan in (old, new) for part in plan.inputs):
         raise UnsupportedError(
-            "queries over queries cannot get a new version from the offsets of the old one: their sources have other numbers",
+            "a query over queries cannot get a new version: its sources cannot be told apart in its checkpoint",
             hint=_BEGIN,
         )
     names = [list(_leaves(plan, each, each[-1])) for plan, each in ((old, old_tasks), (new, tasks))]
     known, wanted = (sorted({*each} - {_CONTROL}) for each in names)
     if known != wanted:
         raise UnsupportedError(
-            f"the query read {', '.join(known)}, and would read {', '.join(wanted)}: a new version begins where the old one"
-            " stands, and that is not known of a stream that it did not read",
+            f"the query read {', '.join(known)}, and would read {', '.join(wanted)}: it is not known where to begin"
+            " in a stream that the old version did not read",
             hint=_BEGIN,
         )
     places: dict[str, list[int]] = defaultdict(list)

@@ -104,7 +104,7 @@ def replace_query(
     settings = job.plan.query.settings
     if settings.mode != stored.mode:
         raise CheckpointError(
-            f"the checkpoint {checkpoint.folder} was made with mode = '{stored.mode}', and the query has '{settings.mode}'",
+            f"{checkpoint.folder} was made with mode = '{stored.mode}', and the query now has '{settings.mode}'",
             hint="state is kept elsewhere in the other mode: start the query under another name",
         )
     buckets_of(spark, stored, settings.buckets)  # raises where SETTINGS want others
@@ -158,14 +158,14 @@ def _anew(parts: _Parts, wanted: Replacement) -> Replaced:
         raise CheckpointError(
             f"{job.name} needs a new version: it cannot go on with its state",
             detail="\n".join(f"{each.name}: {each.why}" for each in verdict.operators if each.why),
-            hint="choose where it begins: --from stored (with empty state, where the old one stands), --from beginning, or"
-            " --from 'TIME' (it reads what the sources still have, and its results begin where those of the old one end)",
+            hint="choose where it begins: --from stored (with empty state, where the old one stands); --from beginning"
+            " or --from 'TIME' (it reads what sources still have, and its results begin where the old ones end)",
         )
     if parts.before is None:
         raise CheckpointError(
             f"what {job.name} said before is not known, so its sources cannot be told apart in its checkpoint",
-            hint="run the old job once with this version (watersmeet run OLD.sql --drain), which notes it; or start on a"
-            " new checkpoint",
+            hint="run the old job once with this version (watersmeet run OLD.sql --drain), which notes it; or start on"
+            " a new checkpoint",
         )
     order = source_order(parts.before.plan, parts.before.tasks, parts.after.plan, parts.after.tasks)
     job.checkpoint.remove_newer_generations(parts.stored)
@@ -215,7 +215,7 @@ def _refuse_bare_changelog(job: Job) -> None:
     ]
     if bare:
         raise UnsupportedError(
-            f"{bare[0]} takes every change of {job.name}, and the new version would take back rows that it has not written",
+            f"{bare[0]} takes every change of {job.name}: the new version would take back rows that it has not written",
             hint="--from stored; or write to a stream of its own, from the beginning; or to one with a PRIMARY KEY",
         )
 

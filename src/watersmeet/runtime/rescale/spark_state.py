@@ -8,6 +8,8 @@ planned and not committed, so that it gets the same rows.  The plan file tells h
 
 from __future__ import annotations
 
+import json
+import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -138,11 +140,13 @@ class SparkState:
         return self._written(self._change.after, order)
 
     def write_planned(self, order: Order) -> PlanFile:
-        """Write a checkpoint whose first batch is planned: it takes all that the old one has taken, and has no id yet.
+        """Write a checkpoint whose first batch is planned: it takes all that the old one has taken.
 
         ``order`` is that of ``write_empty``.  Return the plan file that it needs once that batch is committed.
         """
         head = self._log_lines(f"{self._old}/offsets/{self._progress.committed}")[:2]
+        # an id of its own: hot keys are noted under it
+        self._storage.write_text(f"{self._new}/metadata", json.dumps({"id": str(uuid.uuid4())}))
         self._copy_sources(order)
         self._write_offsets(f"{self._new}/offsets/0", head, self._progress.committed, order)
         before = self._change.stored.batches_before + self._progress.committed
@@ -220,7 +224,8 @@ class SparkState:
         if order is not None:
             if len(offsets) != order.before:
                 raise CheckpointError(
-                    f"{self._old}/offsets/{batch} has {len(offsets)} sources, and the query that wrote it {order.before}",
+                    f"{self._old}/offsets/{batch} has {len(offsets)} sources, and the query that wrote it"
+                    f" {order.before}",
                     hint="nothing was changed; please report this",
                 )
             offsets = [offsets[old] for old in order.numbers]
