@@ -324,9 +324,10 @@ class Session:
 
         What can go on with its state does; else a new version begins at its ``start`` (``stored``, ``beginning`` or a
         time), which also asks for one where state could go on.  ``accept_counts`` takes a version that has read other
-        numbers of rows from the beginning too.  ``checkpoint`` and ``real_time`` are those of ``run``.  With
-        ``dry_run`` nothing changes.  Raises ``CheckpointError`` for a query without a checkpoint, or that runs, or that needs a new
-        version without a ``start``.
+        numbers of rows too.  ``checkpoint`` and ``real_time`` are those of ``run``.  With ``dry_run`` nothing changes.
+
+        Raises ``CheckpointError`` for a query without a checkpoint, or that runs, or that needs a new version without a
+        ``start``.
         """
         check_start(start)
         wanted = Replacement(start, accept_counts, dry_run)
