@@ -126,9 +126,10 @@ KINDS = {
     "full": ("FULL", FINAL),
     "changelog": ("FULL", "EMIT CHANGELOG"),
 }
+SAMPLED = [pytest.param(kind, marks=[] if kind == "full" else [pytest.mark.slow]) for kind in KINDS]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SAMPLED)
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_a_longer_window_is_complete_from_the_time_that_is_said(kind: str, seed: int) -> None:
     name, end = KINDS[kind]
@@ -167,7 +168,7 @@ def test_a_shorter_window_of_an_inner_join_is_exact_at_once(seed: int) -> None:
     assert all(abs(row[1] - row[2]) <= 2 for row in found - before)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SAMPLED)
 def test_an_added_column_is_null_in_rows_that_came_before(kind: str) -> None:
     name, end = KINDS[kind]
     fed = pieces(5, 8)
@@ -220,3 +221,16 @@ def test_what_needs_a_new_version_does_not_go_on() -> None:
     harness = Harness(*load_script(STREAMS + LEFT))
     with pytest.raises(UnsupportedError, match="new version"):
         harness.replace(*load_script(STREAMS + join("LEFT", "2", end="EMIT FINAL")))
+
+
+@pytest.mark.parametrize("buckets", [1, 2])
+def test_a_row_that_was_padded_is_not_padded_again(buckets: int) -> None:
+    """It stands in a segment with one that is open, and a longer window would open it again."""
+    old, new = (join("LEFT", window, end=FINAL) for window in ("40", "90"))
+    harness = Harness(*load_script(STREAMS + old), buckets=buckets)
+    first = harness.step({"l": StepInput([(1, 0, 0, 0), (1, 0, 0, 9)]), "r": StepInput([(2, 0, "", 0)])})
+    later = harness.step({"l": StepInput([(3, 0, 0, 48)]), "r": StepInput([(2, 0, "", 48)])})
+    assert [*first.changes, *later.changes] == [(1, (1, 0, None))]  # the frontier is 45: 0 + 40 < 45
+    harness.replace(*load_script(STREAMS + new))
+    rest = harness.step({}, [Event(EventKind.END)])
+    assert sorted(row for _, row in rest.changes) == [(1, 9, None), (3, 48, None)]

@@ -129,6 +129,7 @@ def test_a_longer_window_goes_on_with_the_state(folder: Folder) -> None:
     assert sorted(path.name for path in folder.checkpoint().glob("spark*")) == ["spark-1"]
 
 
+@pytest.mark.slow
 def test_a_select_list_goes_on_as_it_is_and_is_noted(folder: Folder) -> None:
     old, new = folder.job(join(3)), folder.job(join(3, "o.id + 1 AS n, p.ts AS pts, o.ts", where=" WHERE o.ts > 0"))
     folder.feed(0)
@@ -145,6 +146,7 @@ def test_a_select_list_goes_on_as_it_is_and_is_noted(folder: Folder) -> None:
     assert any(("n", 1) in row for row in folder.results())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", ["stored", "beginning"])
 def test_a_new_version_begins_where_the_old_one_ends(folder: Folder, start: str) -> None:
     old = folder.job(join(3))
@@ -184,6 +186,7 @@ def test_a_new_version_begins_where_the_old_one_ends(folder: Folder, start: str)
         assert matched == pairs(folder.o[seen[0] :], folder.p[seen[1] :], 3)
 
 
+@pytest.mark.slow
 def test_an_aggregate_gets_a_new_version_for_a_table(folder: Folder) -> None:
     keyed = ", changelog = 'true'"
     old = folder.job("SELECT o.id, count() AS n FROM o GROUP BY o.id", sink=keyed)
@@ -196,6 +199,7 @@ def test_an_aggregate_gets_a_new_version_for_a_table(folder: Folder) -> None:
     folder.run(new)
 
 
+@pytest.mark.slow
 def test_a_stream_gets_columns_and_wider_types(folder: Folder) -> None:
     old = folder.job(join(3, "o.id, o.v, o.ts, p.ts AS pts"))
     for number in range(2):
@@ -221,6 +225,7 @@ def test_a_stream_gets_columns_and_wider_types(folder: Folder) -> None:
     assert plain == pairs(folder.o, folder.p, 3)
 
 
+@pytest.mark.slow
 def test_a_column_is_not_dropped_while_another_query_reads_it(folder: Folder) -> None:
     job = folder.job(join(3))
     other = job.rpartition("INSERT")[0] + "CREATE STREAM vs AS SELECT v, ts FROM o;"
@@ -237,6 +242,7 @@ def test_a_column_is_not_dropped_while_another_query_reads_it(folder: Folder) ->
     assert folder.results() == pairs(folder.o, folder.p, 3)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_replaced_is_refused_in_words(folder: Folder) -> None:
     job = folder.job(join(3))
     with pytest.raises(CheckpointError, match="there is nothing to replace"):
