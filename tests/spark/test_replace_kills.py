@@ -24,13 +24,13 @@ WAYS = {
     ),
     "empty": (
         OLD.replace("o.id = p.id", "o.id = p.id AND o.ts <= p.ts"),
-        ("--from", "stored"),
+        ("--query", "into_sink_from_o_p", "--from", "stored"),
         ("rescaled-1/*/*", "spark-1/offsets/0", "spark-1/commits/0", "query-1.json"),
         4,
     ),
     "from the beginning": (
         OLD.replace("o.id = p.id", "o.id = p.id AND o.ts <= p.ts"),
-        ("--from", "beginning"),
+        ("--query", "into_sink_from_o_p", "--from", "beginning"),
         ("spark-1/metadata", "spark-1/offsets/0", "spark-1/state/*/*", "spark-1/commits/0", "query-1.json"),
         4,
     ),

@@ -323,14 +323,14 @@ class Session:
         """Let the stopped queries of a job, or the one of this name, go on as the queries of this text.
 
         What can go on with its state does; else a new version begins at its ``start`` (``stored``, ``beginning`` or a
-        time), which also asks for one where state could go on.  ``accept_counts`` takes a version that has read other
+        time), which with ``query`` asks for one where state could go on too.  ``accept_counts`` takes a version that has read other
         numbers of rows too.  ``checkpoint`` and ``real_time`` are those of ``run``.  With ``dry_run`` nothing changes.
 
         Raises ``CheckpointError`` for a query without a checkpoint, or that runs, or that needs a new version without a
         ``start``.
         """
         check_start(start)
-        wanted = Replacement(start, accept_counts, dry_run)
+        wanted = Replacement(start, query is not None, accept_counts, dry_run)
         redefined = Redefinitions(self.streams)
         try:
             with self._queries.named_anew(kept=not dry_run):

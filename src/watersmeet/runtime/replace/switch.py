@@ -37,9 +37,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """What is wanted of a change: ``start`` of a new version (None: none is wanted), also where state could go on."""
+    """What is wanted of a change: where a new version begins (None: none is wanted).
+
+    It ``forces`` one where the query could go on with its state too.
+    """
 
     start: str | None = None
+    forces: bool = False
     accepts_counts: bool = False
     dry_run: bool = False
 
@@ -115,7 +119,7 @@ def replace_query(
         before = next((each for each in old() if made(each, stored)), None)
         verdict = judged(before, after, stored)
         parts = _Parts(spark, job, stored, before, after, verdict)
-        if wanted.start is not None or verdict.way is Way.ANEW:
+        if verdict.way is Way.ANEW or (wanted.start is not None and wanted.forces):
             return _anew(parts, wanted)
         return _as_it_is(parts, wanted) if verdict.way is Way.AS_IT_IS else _changed(parts, wanted)
 
