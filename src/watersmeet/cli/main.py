@@ -19,6 +19,7 @@ from watersmeet.cli.demo import demo
 from watersmeet.cli.explain import explain
 from watersmeet.cli.parameters import UsageError
 from watersmeet.cli.prepare import prepare
+from watersmeet.cli.replace import replace
 from watersmeet.cli.rescale import rescale
 from watersmeet.cli.run import run
 from watersmeet.cli.shell import shell
@@ -57,6 +58,7 @@ app.command("run")(run)
 app.command("sql")(shell)
 app.command("explain")(explain)
 app.command("rescale")(rescale)
+app.command("replace")(replace)
 app.add_typer(checkpoint, name="checkpoint")
 app.command("state")(state)
 app.command("test")(run_tests)

@@ -30,7 +30,7 @@ from watersmeet.errors import LimitError
 from watersmeet.kernels.api import Changes, StepFrontiers, StepResult
 from watersmeet.state.local_copies import LocalCopies
 from watersmeet.state.manifest import EVERY, Manifest, read_manifest, write_manifest
-from watersmeet.state.store import Store
+from watersmeet.state.store import MemoryStore, Store
 from watersmeet.state.working_set import WorkingSet
 
 
@@ -182,6 +182,11 @@ def _read_manifest(spec: OperatorSpec, bucket: int, store: Store) -> Manifest:
     parts = {number: (EVERY,) if each.source is None else each.parts for number, each in enumerate(spec.inputs)}
     # 2**48 row ids for each bucket: ids are unique over all buckets of the operator
     return read_manifest(store, spec.fingerprint, parts, first_rid=spec.buckets.index(bucket) << 48)
+
+
+def first_manifest(spec: OperatorSpec, bucket: int) -> Manifest:
+    """Return the manifest with which a bucket begins."""
+    return _read_manifest(spec, bucket, MemoryStore())
 
 
 def _run_kernel(

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.columns import RID, TIME
+from watersmeet.engine.conversion import Conversion
 from watersmeet.engine.hot_keys import HotKeys
 from watersmeet.engine.keys import Hasher, hashes_of
 from watersmeet.engine.routing import home_indexes, split_by_bucket
@@ -159,22 +160,34 @@ def divide(
     after: Sequence[Manifest],
     hasher: Hasher,
     hot_keys: HotKeys,
+    conversion: Conversion | None = None,
 ) -> Iterator[Piece]:
     """Yield the rows of the bucket with this ``index``, for the buckets with the manifests ``after``.
 
+    With a ``conversion`` they are those of a query that was changed.
+
     Raises ``CheckpointError`` if a row lies in another bucket than its key says.
     """
+    width = before.kernel.partition_width if conversion is None else conversion.width
+    written = _Written(f"{manifest.step}.{index}", width)
+    live = before.kernel.live_relations(manifest.frontier)
     if stays(before):
-        yield from (Piece(index, segment, segment_values(store, segment)) for segment in manifest.segments)
+        for segment in manifest.segments:
+            if conversion is None:
+                yield Piece(index, segment, segment_values(store, segment))
+                continue
+            kept = conversion.of(segment.relation, read_segment(store, segment), live.get(segment.relation, NEVER))
+            yield from written.add(index, segment.relation, kept)
+        yield from written.rest()
         return
     homes = before.kernel.homes
     assert homes is not None
     bucket = _Bucket(before, index, manifest, [each.next_rid for each in after], hasher, hot_keys)
-    written = _Written(f"{manifest.step}.{index}", before.kernel.partition_width)
     for relation, segments in _in_order(homes, manifest.segments).items():
         tables = (read_segment(store, segment) for segment in segments)
         for rows in [_newest(tables)] if isinstance(homes[relation], Everywhere) else tables:
-            for to, own in bucket.divided(homes[relation], relation, rows):
+            kept = rows if conversion is None else conversion.of(relation, rows, live.get(relation, NEVER))
+            for to, own in bucket.divided(homes[relation], relation, kept):
                 yield from written.add(to, relation, own)
     yield from written.rest()
 
@@ -302,12 +315,13 @@ def rescaled(
     stores: Sequence[Store],
     hasher: Hasher,
     hot_keys: HotKeys,
+    conversion: Conversion | None = None,
 ) -> list[MemoryStore]:
     """Return the stores of the buckets ``after`` from those of the buckets ``before``, in the order of both specs."""
     new = new_manifests(before, after, manifests)
     found = [MemoryStore() for _ in new]
     for index, (manifest, store) in enumerate(zip(manifests, stores, strict=True)):
-        for piece in divide(before, index, manifest, store, new, hasher, hot_keys):
+        for piece in divide(before, index, manifest, store, new, hasher, hot_keys, conversion):
             new[piece.bucket].segments.append(piece.segment)
             found[piece.bucket].update(piece.values)
     for manifest, store in zip(new, found, strict=True):

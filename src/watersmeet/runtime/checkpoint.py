@@ -2,6 +2,7 @@
 
     CHECKPOINT/spark/          Spark's own checkpoint: offsets, commits, state
     CHECKPOINT/plan.json       what must not change while the checkpoint lives (plan_file.py)
+    CHECKPOINT/query.json      the query as it last ran: its text and streams (said.py)
     CHECKPOINT/control/        one file per control event; the query reads them as a stream
     CHECKPOINT/counters.json   the counters of the last run, for people only
     CHECKPOINT/failure.log     Spark's full text of the last failure
@@ -10,8 +11,8 @@
     CHECKPOINT/sizes/          what each bucket of a join with a limit holds, by query, operator and batch
     CHECKPOINT/epochs/         the state of a query in real time (real_time/epochs.py)
 
-Once the number of its buckets has been changed, ``spark-N`` or ``epochs-N`` holds the state, N being how often, and
-plan.json says so (rescale/).  The folders of before stay until a batch of the new ones has been committed.
+Once its state has been rewritten, ``spark-N`` or ``epochs-N`` holds it and ``query-N.json`` the query, N being how
+often, and plan.json says so (rescale/).  The folders of before stay until a batch of the new ones has been committed.
 
 A checkpoint whose query has processed the end of its input is sealed: later runs on it are refused.
 """
@@ -41,14 +42,16 @@ from watersmeet.runtime.plan_file import (
     describe,
     differences,
     has_kernel,
+    said_file,
     suffix_of,
 )
+from watersmeet.runtime.said import Said
 from watersmeet.runtime.storage import DamagedFileError, Storage
 from watersmeet.settings.seek import Seek
 
 _log = logging.getLogger(__name__)
 _EVENT = re.compile(r"(\d{12})\.json")
-_GENERATION = re.compile(r"(spark|epochs)(-\d+)?|rescaled-\d+")
+_GENERATION = re.compile(r"(spark|epochs)(-\d+)?|query(-\d+)?\.json|rescaled-\d+")
 _COUNTERS = TypeAdapter(dict[Annotated[str, StringConstraints(pattern=r"^[^.]+\.[^.]+")], int])
 #: Kernels that a setting chooses or leaves out.
 _ALGORITHMS = (
@@ -109,14 +112,16 @@ class Checkpoint:
 
     def remove_other_generations(self, plan: PlanFile) -> None:
         """Delete the state of before the number of buckets changed, and what changes that were broken off have left."""
-        kept = (plan.spark, plan.epochs)
+        kept = (plan.spark, plan.epochs, said_file(plan.generation))
         for name in self._storage.names(self.folder):
             if _GENERATION.fullmatch(name) and name not in kept:
                 self._storage.delete(f"{self.folder}/{name}")
 
     def remove_newer_generations(self, plan: PlanFile) -> None:
         """Delete what changes of the number of buckets have left that were broken off."""
-        kept = {f"{name}{suffix_of(each)}" for name in ("spark", "epochs") for each in range(plan.generation + 1)}
+        generations = range(plan.generation + 1)
+        kept = {f"{name}{suffix_of(each)}" for name in ("spark", "epochs") for each in generations}
+        kept |= {said_file(each) for each in generations}
         for name in self._storage.names(self.folder):
             if _GENERATION.fullmatch(name) and name not in kept:
                 self._storage.delete(f"{self.folder}/{name}")
@@ -155,6 +160,38 @@ class Checkpoint:
     def write_plan(self, plan: PlanFile) -> None:
         """Write the plan file."""
         self._storage.write_text(f"{self.folder}/plan.json", sealed(plan.model_dump_json(indent=2)).decode())
+
+    # -- what the query said ---------------------------------------------------------------------------------------
+
+    def read_said(self, plan: PlanFile) -> Said | None:
+        """The query as it last ran; None in checkpoints of earlier versions, and if the file is damaged.
+
+        What is compared with it is compared with the plan file too, so no result depends on it.
+        """
+        for generation in range(plan.generation, -1, -1):
+            path = f"{self.folder}/{said_file(generation)}"
+            try:
+                if (text := self._storage.read_text(path)) is None:
+                    continue
+                content, seal = read_sealed(text.encode())
+                return None if seal is Seal.WRONG else Said.model_validate(content)
+            except (DamageError, ValidationError, DamagedFileError):
+                _log.warning("%s is damaged: what the query said before is not known", path)
+                return None
+        return None
+
+    def write_said(self, generation: int, said: Said) -> None:
+        """Note what the query says, if that is new."""
+        text = sealed(said.model_dump_json(indent=2)).decode()
+        path = f"{self.folder}/{said_file(generation)}"
+        try:
+            is_known = self._storage.read_text(path) == text
+        except DamagedFileError:
+            is_known = False
+        if not is_known:
+            self._storage.write_text(path, text)
+
+    # -- the plan file and a query -----------------------------------------------------------------------------------
 
     def accept(
         self,
@@ -200,7 +237,8 @@ class Checkpoint:
             raise CheckpointError(
                 f"the query has changed since the checkpoint {self.folder} was made",
                 detail="\n".join(differences(stored.operators, described)),
-                hint=f"{_undo(stored.operators, described)}, or start on a new checkpoint (its state begins empty)",
+                hint=f"{_undo(stored.operators, described)}; or let it go on (watersmeet replace FILE --dry-run says"
+                " how), or start on a new checkpoint (its state begins empty)",
             )
         return stored
 
@@ -209,8 +247,8 @@ class Checkpoint:
         now = self.read_plan()
         if now is None or now.generation != plan.generation:
             raise CheckpointError(
-                f"the number of buckets of the checkpoint {self.folder} was changed while this query ran on it",
-                hint="start the query again: it goes on with the new buckets, and no row is lost or doubled",
+                f"the state of the checkpoint {self.folder} was changed while this query ran on it",
+                hint="start the query again, as it is now: it goes on there, and no row is lost or doubled",
             )
 
     def refuse_sealed(self, stored: PlanFile | None) -> None:

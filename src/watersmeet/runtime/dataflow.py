@@ -108,7 +108,7 @@ def specs_of(
     sources: Mapping[str, Source],
     buckets: Sequence[int],
     kept: KeptBuckets,
-    tasks: Sequence[tuple[str, ...]],
+    tasks: Sequence[tuple[str, ...]] | None,
 ) -> tuple[list[OperatorSpec], Tasks]:
     """The specs of a query's operators and tasks over its sources, as ``build`` has them."""
     return _specs(plan, input_schemas(spark, plan, sources), sources, buckets, kept, tasks)

@@ -12,6 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from watersmeet.plan.physical_plan import PhysicalPlan
 from watersmeet.runtime.checkpoint import Checkpoint
 from watersmeet.runtime.outages import Outages
+from watersmeet.runtime.said import Said
 from watersmeet.settings.seek import Seek, Starts
 
 if TYPE_CHECKING:
@@ -24,13 +25,15 @@ class Output:
     """Where results go: the ``target`` is a stream, ``query`` the name of the query that feeds it.
 
     ``write`` takes each batch's rows, its number, and a key that identifies query and batch.  ``reach`` raises
-    ``SinkOutageError`` if the target is known not to answer now.
+    ``SinkOutageError`` if the target is known not to answer now.  A target that ``is_keyed`` keeps the newest row of
+    each key.
     """
 
     query: str
     target: str
     write: Callable[[DataFrame, int, str], object]
     reach: Callable[[], None] = lambda: None
+    is_keyed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,8 @@ class Job:
     begun (None: Spark's checkpoint keeps that).  ``limits_batches`` is set if a batch may leave out rows that are
     there.  ``outputs`` has one for each query of the plan.  ``live_sink`` opens the target of a query in real time.
     ``keep_side_rows`` takes number and key of a batch that has been written.  ``frontier_lag`` is set if the target
-    stores the query's frontier.  ``outages`` waits where another system cannot be reached.
+    stores the query's frontier.  ``outages`` waits where another system cannot be reached.  ``said`` is what the
+    checkpoint notes of the query.
     """
 
     name: str
@@ -54,6 +58,7 @@ class Job:
     checkpoint: Checkpoint
     outages: Outages
     frontier_lag: int | None = None
+    said: Said | None = None
 
 
 @dataclass(frozen=True, slots=True)

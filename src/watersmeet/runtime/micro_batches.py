@@ -64,6 +64,8 @@ class MicroBatches:
             plan = job.checkpoint.accept(
                 stored, buckets, dataflow.operators, seek, starts=starts.found, tasks=dataflow.tasks
             )
+            if job.said is not None:
+                job.checkpoint.write_said(plan.generation, job.said)
             self._plan, self._has_committed = plan, False
             writer = (
                 dataflow.frame.writeStream.queryName(job.name)

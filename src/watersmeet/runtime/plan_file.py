@@ -53,7 +53,7 @@ class PlanFile(BaseModel):
     said_buckets: int | None = None
     """What SETTINGS said when the number of buckets was changed: they may go on saying so."""
     generation: int = 0
-    """How often the number of buckets has been changed."""
+    """How often the state has been rewritten: for other buckets, or for a query that was changed."""
     batches_before: int = 0
     """The query's batches before the first one in Spark's checkpoint, whose number there is 0."""
 
@@ -69,8 +69,13 @@ class PlanFile(BaseModel):
 
 
 def suffix_of(generation: int) -> str:
-    """How the names of folders end that hold the state, after so many changes of the number of buckets."""
+    """How the names of folders end that hold the state, after it has been rewritten so often."""
     return f"-{generation}" if generation else ""
+
+
+def said_file(generation: int) -> str:
+    """The name of the file that tells what the query said, after so many rewritings of its state."""
+    return f"query{suffix_of(generation)}.json"
 
 
 def describe(spec: OperatorSpec) -> dict[str, str]:

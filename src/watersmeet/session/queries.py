@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,7 @@ from watersmeet.connectors import console, registry
 from watersmeet.connectors.stream_schema import to_columns
 from watersmeet.engine.evicted_rows import EVICTED
 from watersmeet.engine.late_rows import LATE
-from watersmeet.errors import CatalogError
+from watersmeet.errors import CatalogError, CheckpointError
 from watersmeet.plan.lineage import event_time_output
 from watersmeet.plan.physical_plan import PhysicalPlan
 from watersmeet.runtime.checkpoint import Checkpoint
@@ -24,13 +25,17 @@ from watersmeet.runtime.outages import Outages
 from watersmeet.runtime.query import RunningQuery, start_query
 from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.runtime.real_time.checks import check_real_time
+from watersmeet.runtime.replace.before import Version, version_of
+from watersmeet.runtime.replace.switch import Replaced, Replacement, replace_query
 from watersmeet.runtime.rescale.switch import Rescaled, rescale_query
+from watersmeet.runtime.said import Said, plain
 from watersmeet.runtime.side_row_streams import keep_side_rows
 from watersmeet.runtime.storage import Storage
 from watersmeet.runtime.store_folder import Place
 from watersmeet.session.listings import query_list
 from watersmeet.session.results import Table
 from watersmeet.session.streams import Streams
+from watersmeet.settings.seek import Starts
 from watersmeet.sql.query_names import NumberedNames, insert_name, set_name
 from watersmeet.sql.statements import StopQuery
 
@@ -74,11 +79,12 @@ class Queries:
         mode: QueryMode,
         checkpoint: str | None,
         show: console.Show,
+        text: str,
     ) -> RunningQuery:
         """Start a plan, with a target for each of its queries.
 
-        ``checkpoint`` is the folder of the job's checkpoints (None: the workspace).  Raises ``CatalogError`` if a query
-        of that name is running, and what keeps the query from starting.
+        ``checkpoint`` is the folder of the job's checkpoints (None: the workspace), ``text`` the statement.  Raises
+        ``CatalogError`` if a query of that name is running, and what keeps the query from starting.
         """
         self._refuse_running(name)
         self._streams.check_tables(plan)
@@ -87,7 +93,7 @@ class Queries:
             check_real_time(plan, first.target, first.columns, is_continuous=mode is QueryMode.CONTINUOUS)
         if checkpoint is None and isinstance(self._workspace, Path):
             make_workspace(self._workspace)
-        started = start_query(self._spark, self._job(name, plan, targets, checkpoint, show), mode)
+        started = start_query(self._spark, self._job(name, plan, targets, checkpoint, show, text), mode)
         self._started[name.lower()] = started
         return started
 
@@ -107,6 +113,66 @@ class Queries:
         job = self._job(name, plan, targets, checkpoint, show)
         return rescale_query(self._spark, job, buckets, dry_run=dry_run)
 
+    def replace(
+        self,
+        name: str,
+        plan: PhysicalPlan,
+        targets: Sequence[QueryTarget],
+        checkpoint: str | None,
+        show: console.Show,
+        text: str,
+        old: Callable[[Said], PhysicalPlan | None],
+        wanted: Replacement,
+    ) -> Replaced:
+        """Let a stopped query go on as another one; ``old`` plans it as it was, None where that is not possible."""
+        self._refuse_running(name)
+        job = self._job(name, plan, targets, checkpoint, show, text)
+        if (stored := job.checkpoint.read_plan()) is None:
+            raise CheckpointError(
+                f"{name} has no checkpoint {job.checkpoint.folder}: there is nothing to replace",
+                detail=f"checkpoints beside it: {', '.join(self._beside(job.checkpoint)) or 'none'}",
+                hint="start it with watersmeet run; where it only feeds another sink, copy the checkpoint of the query"
+                " before it to that folder first (watersmeet checkpoint copy)",
+            )
+
+        def before() -> tuple[Version, ...]:
+            said = job.checkpoint.read_said(stored)
+            planned = None if said is None else old(said)
+            if planned is None:
+                return ()
+            starts = None if planned.query.settings.is_real_time else Starts(stored.starts, has_read=True)
+            sources = self._streams.sources(planned, limited=False, seek=stored.seek, starts=starts)
+            return (version_of(self._spark, planned, sources, stored),)
+
+        return replace_query(self._spark, job, before, wanted)
+
+    def _beside(self, checkpoint: Checkpoint) -> list[str]:
+        folder = checkpoint.folder.rpartition("/")[0]
+        storage = Storage(self._spark)
+        return [each for each in storage.names(folder) if storage.exists(f"{folder}/{each}/plan.json")]
+
+    @contextmanager
+    def named_anew(self, *, kept: bool) -> Iterator[None]:
+        """Name queries as a new session does: a changed text takes the name of the one before.
+
+        If this fails, and unless it is ``kept``, the names of before count again.
+        """
+        before, self._names = self._names, NumberedNames()
+        try:
+            yield
+        except BaseException:
+            self._names = before
+            raise
+        if not kept:
+            self._names = before
+
+    def said_in(self, folder: str | None) -> Iterator[tuple[str, Said]]:
+        """What the queries of a folder of checkpoints, or of the workspace, said when they last ran, by name."""
+        for name in self._beside(self.checkpoint("_", folder)):
+            stored = self.checkpoint(name, folder)
+            if (plan := stored.read_plan()) is not None and (said := stored.read_said(plan)) is not None:
+                yield name, said
+
     def _refuse_running(self, name: str) -> None:
         running = self._started.get(name.lower())
         if running is not None and running.is_active:
@@ -119,6 +185,7 @@ class Queries:
         targets: Sequence[QueryTarget],
         checkpoint: str | None,
         show: console.Show,
+        text: str | None = None,
     ) -> Job:
         first = targets[0]
         stored = self.checkpoint(name, checkpoint)
@@ -142,6 +209,7 @@ class Queries:
             checkpoint=stored,
             outages=outages,
             frontier_lag=None if time is None else time[2],
+            said=None if text is None else _said(plan, targets, text),
         )
 
     def stop(self, statement: StopQuery) -> RunningQuery:
@@ -178,7 +246,8 @@ class Queries:
         def write(frame: DataFrame, batch_id: int, key: str) -> object:
             return sink.write(to_columns(frame, stream, target.columns), batch_id, key)
 
-        return Output(target.query, stream.name, write, partial(registry.reach_sink, self._spark, stream))
+        reach = partial(registry.reach_sink, self._spark, stream)
+        return Output(target.query, stream.name, write, reach, is_keyed=bool(stream.primary_key))
 
     def _keeper_of_side_rows(self, plan: PhysicalPlan, checkpoint: Checkpoint) -> Callable[[int, str], None]:
         """What keeps the late and evicted rows of a batch, if the query wants it."""
@@ -190,6 +259,12 @@ class Queries:
         if not logs:
             return lambda batch_id, key: None
         return lambda batch_id, key: keep_side_rows(self._spark, checkpoint.side, batch_id, logs, key)
+
+
+def _said(plan: PhysicalPlan, targets: Sequence[QueryTarget], text: str) -> Said:
+    read = {part.input.stream.name.lower(): plain(part.input.stream) for part in plan.streams}
+    fed = tuple(target.target.name for target in targets)
+    return Said(text=text, mode=plan.query.settings.mode, streams=read, targets=fed)
 
 
 def name_of_insert(target: StreamDef, plan: PhysicalPlan) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -38,6 +40,7 @@ from watersmeet.runtime.inspection.selecting import select_state
 from watersmeet.runtime.memory_setting import memory_setting
 from watersmeet.runtime.query import RunningQuery
 from watersmeet.runtime.query_mode import QueryMode
+from watersmeet.runtime.replace.switch import Replaced, Replacement, check_start
 from watersmeet.runtime.rescale.switch import Rescaled, check_count
 from watersmeet.runtime.shared_folders import require_written
 from watersmeet.runtime.status import QueryStatus
@@ -46,6 +49,8 @@ from watersmeet.runtime.task_frames import Resources
 from watersmeet.session.listings import description
 from watersmeet.session.modes import in_mode
 from watersmeet.session.queries import Queries, QueryTarget, name_of_insert
+from watersmeet.session.redefining import Definition, Redefinitions
+from watersmeet.session.replacing import JobReplaced, planned_as_it_was, refuse_dropped
 from watersmeet.session.rescaling import QueryStatement, check_same_operators, is_definition, with_buckets
 from watersmeet.session.results import Batch, Message, Plan, Result, Started, Stream, Table
 from watersmeet.session.spark import open_spark
@@ -332,6 +337,100 @@ class Session:
             raise CatalogError(f"the job {what}", hint=None if query is None else did_you_mean(query, names))
         return found
 
+    def replace(
+        self,
+        text: str,
+        *,
+        query: str | None = None,
+        checkpoint: str | None = None,
+        start: str | None = None,
+        accept_counts: bool = False,
+        dry_run: bool = False,
+        real_time: bool = False,
+    ) -> JobReplaced:
+        """Let the stopped queries of a job, or the one of this name, go on as the queries of this text.
+
+        What can go on with its state does; else a new version begins at its ``start`` (``stored``, ``beginning`` or a
+        time), which with ``query`` asks for one where state could go on too.  ``accept_counts`` takes a version that has read other
+        numbers of rows too.  ``checkpoint`` and ``real_time`` are those of ``run``.  With ``dry_run`` nothing changes.
+
+        Raises ``CheckpointError`` for a query without a checkpoint, or that runs, or that needs a new version without a
+        ``start``.
+        """
+        check_start(start)
+        wanted = Replacement(start, query is not None, accept_counts, dry_run)
+        redefined = Redefinitions(self.streams)
+        try:
+            with self._queries.named_anew(kept=not dry_run):
+                found, names = self._replaced(text, query, checkpoint, wanted, redefined, real_time=real_time)
+            lines = tuple(redefined.lines(self.streams.catalog.get))
+        finally:
+            self.streams.redefine({})
+        if not found:
+            what = "starts no query" if query is None else f"has no query {query}"
+            raise CatalogError(f"the job {what}", hint=None if query is None else did_you_mean(query, names))
+        if not dry_run:
+            redefined.commit()
+        return JobReplaced(lines, tuple(found))
+
+    def _replaced(
+        self,
+        text: str,
+        query: str | None,
+        checkpoint: str | None,
+        wanted: Replacement,
+        redefined: Redefinitions,
+        *,
+        real_time: bool,
+    ) -> tuple[list[Replaced], list[str]]:
+        statements = list(in_mode(parse(text), REAL_TIME if real_time else None))
+        catalog = self.streams.by_name()
+        for statement in statements:
+            if isinstance(statement, Definition) and is_definition(statement):
+                redefined.take(statement)
+        planned = []
+        for statement in statements:
+            if isinstance(statement, QueryStatement) and not is_definition(statement):
+                if isinstance(statement, CreateStream):
+                    redefined.feed(self._fed_again(statement), statement)
+                planned.append((statement, *self._named(statement)))
+        names = [name for _, name, _, _ in planned]
+        refuse_dropped(redefined, catalog, self._queries.said_in(checkpoint), names, self.streams.open_table)
+        old = partial(planned_as_it_was, streams=self.streams.by_name(), open_table=self.streams.open_table)
+        chosen = [each for each in planned if query is None or query.lower() == each[1].lower()]
+        dry = [dataclasses.replace(wanted, dry_run=True)] if len(chosen) > 1 and not wanted.dry_run else []
+        found: list[Replaced] = []
+        # all are looked at before the first is changed
+        for how in (*dry, wanted):
+            found = [
+                self._queries.replace(name, plan, targets, checkpoint, self.show, statement.source, old, how)
+                for statement, name, plan, targets in chosen
+            ]
+            if how in dry and wanted.start is None and (needs := [each for each in found if each.is_new_version]):
+                raise CheckpointError(
+                    f"{needs[0].query} needs a new version: nothing was changed",
+                    hint="say where it begins, with --from; --query replaces one query alone",
+                )
+        return found, names
+
+    def _fed_again(self, statement: CreateStream) -> StreamDef:
+        """A stream that its own query feeds, as the query would feed it now; its columns must stay."""
+        assert statement.query is not None  # it is fed
+        known = self.streams.require(statement.name, statement)
+        physical = self._plan(statement.query)
+        columns = [(field.name, field.dataType.simpleString()) for field in self._build(physical).schema]
+        found = derived_stream(
+            statement.name, physical.query, columns, statement.source, options=statement.options or None
+        )
+        if not known.derived or (found.columns, found.connector) != (known.columns, known.connector):
+            raise CatalogError(
+                f"{known.name} would have other columns, or other options, than the stream that others read",
+                detail=", ".join(f"{each.name} {each.type}" for each in known.columns),
+                hint="keep its columns; or create a stream of another name",
+                position=statement.position,
+            )
+        return found
+
     def stop(self) -> None:
         """Stop all queries of this session, and what shows them; Spark continues to run."""
         for query in self.queries():
@@ -556,4 +655,4 @@ class Session:
 
     def _start(self, statement: QueryStatement, mode: QueryMode, checkpoint: str | None) -> Started:
         name, plan, targets = self._named(statement)
-        return Started(self._queries.start(name, plan, targets, mode, checkpoint, self.show))
+        return Started(self._queries.start(name, plan, targets, mode, checkpoint, self.show, statement.source))

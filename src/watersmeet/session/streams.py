@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -59,13 +59,18 @@ class Streams:
         self.catalog = Catalog(workspace if isinstance(workspace, Path) else StoredCatalog(workspace))
         self._registered: dict[str, tuple[StreamDef, DataFrame, str | None]] = {}
         self._tables: dict[str, tuple[StreamDef, RowsSource | None]] = {}
+        self._redefined: Mapping[str, StreamDef] = {}
 
     def by_name(self) -> dict[str, StreamDef]:
         """All streams and tables by lower-case name; a registered DataFrame hides a stored stream."""
         stored = {stream.name.lower(): stream for stream in self.catalog.streams().values()}
         frames = {name: stream for name, (stream, _, _) in self._registered.items()}
         tables = {name: table for name, (table, _) in self._tables.items()}
-        return {**stored, **frames, **tables}
+        return {**stored, **self._redefined, **frames, **tables}
+
+    def redefine(self, streams: Mapping[str, StreamDef]) -> None:
+        """Let these streams, by lower-case name, count instead of those in the catalogue, which stays as it is."""
+        self._redefined = streams
 
     def require(self, name: str, statement: Statement) -> StreamDef:
         """The stream; ``CatalogError`` with the nearest names and the statement's position if there is none."""

@@ -20,20 +20,22 @@ from watersmeet.columns import WEIGHT
 from watersmeet.engine.bucket_step import OpenBucket
 from watersmeet.engine.bucket_task import run_task
 from watersmeet.engine.control_events import Event
+from watersmeet.engine.conversion import Conversion
 from watersmeet.engine.frames import Frame, FrameKind, counters_in, decode_table
 from watersmeet.engine.hot_keys import Entry, HotKeys
 from watersmeet.engine.outbox import INPUT_FRONTIER
 from watersmeet.engine.pack import pack
 from watersmeet.engine.rescale import rescaled, stays
 from watersmeet.engine.specs import OperatorSpec, PackSpec
-from watersmeet.errors import CatalogError
+from watersmeet.errors import CatalogError, UnsupportedError
 from watersmeet.lookup.source import LookupSource
 from watersmeet.lookup.tables import table_schema
 from watersmeet.plan.physical_plan import PhysicalInput, PhysicalPlan
+from watersmeet.plan.replacing import Verdict, Way, verdict_on
 from watersmeet.plan.task_specs import Task, joint_tasks, task_specs
 from watersmeet.plan.worker_specs import operator_specs, pack_specs
 from watersmeet.sql.statements import Query, StatementSet
-from watersmeet.state.manifest import read_manifest
+from watersmeet.state.manifest import Manifest, read_manifest
 from watersmeet.state.store import MemoryStore
 from watersmeet.state.working_sets import WorkingSets
 from watersmeet.testing.cells import Row
@@ -116,6 +118,9 @@ class Harness(Rig):
         }
         self._buckets = numbers
         self.restart()
+        self._divide_state(before, {})
+
+    def _divide_state(self, before: Sequence[OperatorSpec], conversions: Mapping[str, Conversion]) -> None:
         for old, new in zip(before, self._operators, strict=True):
             stores = [self._stores.pop((old.name, bucket), MemoryStore()) for bucket in old.buckets]
             parts = {number: input.parts for number, input in enumerate(old.inputs)}
@@ -123,11 +128,39 @@ class Harness(Rig):
             if not any(manifest.step for manifest in manifests):
                 continue
             hot_keys = self._hot_keys.pop(old.name, HeldHotKeys()).read().keys
-            divided = rescaled(old, new, manifests, stores, hash_values, hot_keys)
+            divided = rescaled(old, new, manifests, stores, hash_values, hot_keys, conversions.get(old.name))
             self._sizes[new.name] = HeldSizes()
             for bucket, store in zip(new.buckets, divided, strict=True):
                 self._stores[new.name, bucket] = store
                 self._sizes[new.name].report(bucket, read_manifest(store, new.fingerprint, {}).nbytes)
+
+    def replace(self, streams: Mapping[str, StreamDef], query: Query) -> Verdict:
+        """Go on with another query where the state allows it, as ``watersmeet replace`` does; say how.
+
+        Raises ``UnsupportedError`` where the state does not allow it.
+        """
+        then, before, plan = self.plan, self._operators, plan_query(query, streams, self._open_table)
+        self.streams = streams
+        self.plan = plan
+        self._schemas = [self._schema(part) for part in plan.inputs]
+        self.restart()
+        verdict = verdict_on(then, before, self.plan, self._operators)
+        if verdict.way is Way.ANEW:
+            raise UnsupportedError("the query needs a new version")
+        self._divide_state(before, verdict.conversions)
+        result, *_ = [select(query, schema.empty_table()) for query, schema in self._results()]
+        super().__init__(self.plan, spark_types(result.schema))
+        return verdict
+
+    def manifest(self, operator: int, bucket: int = 0) -> Manifest:
+        """The manifest of a bucket, both by their places."""
+        spec = self._operators[operator]
+        return read_manifest(self._stores[spec.name, spec.buckets[bucket]], spec.fingerprint, {})
+
+    @property
+    def operators(self) -> Sequence[OperatorSpec]:
+        """The operators of this run."""
+        return self._operators
 
     def fill(self, table: str, rows: Sequence[Row]) -> None:
         """Replace the rows of an external table."""

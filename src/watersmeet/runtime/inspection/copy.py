@@ -21,6 +21,7 @@ from watersmeet.runtime.inspection.files import Files
 from watersmeet.runtime.inspection.hadoop_checksums import checksum_name
 from watersmeet.runtime.inspection.stored_query import StoredQuery, consistently, epoch_file
 from watersmeet.runtime.inspection.verify import verify
+from watersmeet.runtime.plan_file import said_file
 from watersmeet.settings.query_settings import REAL_TIME
 from watersmeet.state.epoch_store import EpochStore
 from watersmeet.state.spark_store.damage import MissingFileError
@@ -90,8 +91,9 @@ class _Copy:
             self._copy_state()
         self._copy_notes("hot_keys", *id)
         self._copy_notes("sizes", *id)
-        if query.files.exists("counters.json"):
-            self._copy("counters.json")
+        for name in ("counters.json", *map(said_file, range(plan.generation + 1))):
+            if query.files.exists(name):
+                self._copy(name)
         new_plan = plan.model_copy(update={"id": uuid.uuid4().hex})
         self.target.write("plan.json", sealed(new_plan.model_dump_json(indent=2)))
         manifests = [bucket.manifest for bucket in query.buckets]

@@ -77,6 +77,8 @@ class RealTime:
             check_slots(spark, dataflow.slots)
             operators, tasks = dataflow.operators, dataflow.tasks
             plan = job.checkpoint.accept(stored, buckets, operators, seek, settings.mode, tasks=tasks)
+            if job.said is not None:
+                job.checkpoint.write_said(plan.generation, job.said)
             self._plan, self._has_committed = plan, False
             log.remove_side_output(first)
             for epoch in log.side_epochs()[-2:]:  # in case the driver ended before it kept those of the last epochs

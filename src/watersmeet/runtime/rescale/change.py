@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
+from watersmeet.engine.conversion import Conversion
 from watersmeet.engine.hashing import can_hash
 from watersmeet.engine.hot_keys import HotKeys
 from watersmeet.engine.rescale import new_manifests, stays
@@ -38,13 +39,17 @@ class OperatorChange:
 
 @dataclass(frozen=True, slots=True)
 class OperatorDivision:
-    """An operator before and after, and the manifests of its buckets, in their order; ``hot_keys`` are those before."""
+    """An operator before and after, and the manifests of its buckets, in their order; ``hot_keys`` are those before.
+
+    With a ``conversion``, rows become those of a query that was changed.
+    """
 
     before: OperatorSpec
     after: OperatorSpec
     manifests: Sequence[Manifest]
     new_manifests: Sequence[Manifest]
     hot_keys: HotKeys
+    conversion: Conversion | None = None
 
     def described(self) -> OperatorChange:
         """What changes, for people."""
@@ -71,6 +76,7 @@ class Change:
     before: Sequence[OperatorSpec]
     after: Sequence[OperatorSpec]
     tasks: Sequence[Task]
+    conversions: Mapping[str, Conversion] = field(default_factory=dict)  # of operators that were changed, by name
 
     def divisions(
         self, manifests: Mapping[str, Mapping[int, Manifest]], hot_keys: Mapping[str, HotKeys]
@@ -89,7 +95,8 @@ class Change:
                 )
             old = [known[bucket] for bucket in before.buckets]
             new = new_manifests(before, after, old)
-            found.append(OperatorDivision(before, after, old, new, hot_keys.get(before.name, {})))
+            conversion = self.conversions.get(before.name)
+            found.append(OperatorDivision(before, after, old, new, hot_keys.get(before.name, {}), conversion))
         return found
 
 
@@ -102,7 +109,7 @@ def change_of(
     """
     before, _ = specs_of(spark, physical, sources, stored.buckets, stored.kept_buckets, stored.tasks)
     for spec in before:
-        _check_keys(spec)
+        check_keys(spec)
     numbers = new_buckets(spark, count)
     kept = {
         spec.name: new_buckets(spark, len(spec.buckets))
@@ -123,7 +130,8 @@ def change_of(
     return Change(stored, plan, before, after, joint.tasks)
 
 
-def _check_keys(spec: OperatorSpec) -> None:
+def check_keys(spec: OperatorSpec) -> None:
+    """Raise ``UnsupportedError`` for keys of types that cannot be hashed again."""
     kinds = (part.type for keys in spec.hashed for parts in keys for part in parts)
     if (unknown := next((kind for kind in kinds if not can_hash(kind, slowly=True)), None)) is not None:
         raise UnsupportedError(

@@ -54,7 +54,8 @@ class DivideTask:
         assert stored is not None  # the driver has read it too
         manifest = decode_manifest(stored, range(len(division.before.inputs)))
         index = division.before.buckets.index(bucket)
-        pieces = divide(division.before, index, manifest, store, division.new_manifests, xxhash64, division.hot_keys)
+        to_manifests, hot_keys = division.new_manifests, division.hot_keys
+        pieces = divide(division.before, index, manifest, store, to_manifests, xxhash64, hot_keys, division.conversion)
         for piece in pieces:
             to = division.after.buckets[piece.bucket]
             yield entries(to, {**piece.values, f"{DESCRIBED}{piece.segment.id}": _encoded(piece.segment)})

@@ -8,6 +8,8 @@ planned and not committed, so that it gets the same rows.  The plan file tells h
 
 from __future__ import annotations
 
+import json
+import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +19,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from watersmeet.engine.bucket_step import first_manifest
 from watersmeet.engine.frames import FRAME_DDL, FRAME_SCHEMA
 from watersmeet.engine.hot_keys import HotKeys
 from watersmeet.engine.specs import OperatorSpec
@@ -27,6 +30,7 @@ from watersmeet.runtime.checkpoint import Checkpoint
 from watersmeet.runtime.hot_key_files import keys_in
 from watersmeet.runtime.plan_file import PlanFile
 from watersmeet.runtime.processor import STATE
+from watersmeet.runtime.replace.sources import Order
 from watersmeet.runtime.rescale.change import Change, OperatorDivision
 from watersmeet.runtime.rescale.division import DESCRIBED, ENTRY_DDL, DivideTask
 from watersmeet.runtime.rescale.running import query_id
@@ -122,14 +126,47 @@ class SparkState:
             self._refuse_to_evict_again()
         for division in divisions:
             self._divide(division)
+        return self._written([division.after for division in divisions])
+
+    def write_empty(self, order: Order) -> PlanFile:
+        """Write a checkpoint that stands where the old one does, without any rows; return the plan file that it needs.
+
+        ``order`` says which sources of the two queries are the same.
+        """
+        for spec in self._change.after:
+            begun = [(each, MANIFEST, bytearray(first_manifest(spec, each).to_json())) for each in spec.buckets]
+            frame = self._spark.createDataFrame(begun, ENTRY_DDL)
+            frame.write.mode("overwrite").parquet(f"{self._pieces}/{spec.name}")
+        return self._written(self._change.after, order)
+
+    def write_planned(self, order: Order) -> PlanFile:
+        """Write a checkpoint whose first batch is planned: it takes all that the old one has taken.
+
+        ``order`` is that of ``write_empty``.  Return the plan file that it needs once that batch is committed.
+        """
+        head = self._log_lines(f"{self._old}/offsets/{self._progress.committed}")[:2]
+        # an id of its own: hot keys are noted under it
+        self._storage.write_text(f"{self._new}/metadata", json.dumps({"id": str(uuid.uuid4())}))
+        self._copy_sources(order)
+        self._write_offsets(f"{self._new}/offsets/0", head, self._progress.committed, order)
+        before = self._change.stored.batches_before + self._progress.committed
+        return self._change.plan.model_copy(update={"batches_before": before})
+
+    def plan_next(self, order: Order) -> None:
+        """Let the batch that the old query had planned, and not committed, be the next one."""
+        if self._progress.planned:
+            head = self._log_lines(f"{self._new}/offsets/0")[:2]
+            self._write_offsets(f"{self._new}/offsets/1", head, self._progress.committed + 1, order)
+
+    def _written(self, after: Sequence[OperatorSpec], order: Order | None = None) -> PlanFile:
         last = self._seed()
         # the query keeps its id; not sooner, since Spark has one query of an id at a time
         self._storage.delete(f"{self._new}/metadata")
         self._storage.copy(f"{self._old}/metadata", f"{self._new}/metadata")
-        self._continue_from(last)
+        self._continue_from(last, order)
         before = self._change.stored.batches_before + self._progress.committed
-        for division in divisions:
-            self._report_sizes(division.after, before)
+        for spec in after:
+            self._report_sizes(spec, before)
         self._storage.delete(self._pieces)
         return self._change.plan.model_copy(update={"batches_before": before - last})
 
@@ -163,15 +200,36 @@ class SparkState:
         writer.trigger(availableNow=True).start().awaitTermination()
         return max(self._numbers(self._new, "commits"))
 
-    def _continue_from(self, last: int) -> None:
+    def _continue_from(self, last: int, order: Order | None) -> None:
         """Let the new checkpoint go on where the old one stands: sources, and offsets of up to two batches."""
-        self._storage.delete(f"{self._new}/sources")
-        if self._storage.exists(f"{self._old}/sources"):
-            self._storage.copy(f"{self._old}/sources", f"{self._new}/sources")
+        self._copy_sources(order)
         head = self._log_lines(f"{self._new}/offsets/{last}")[:2]
         for ahead in range(1 + self._progress.planned):
-            offsets = self._log_lines(f"{self._old}/offsets/{self._progress.committed + ahead}")[2:]
-            self._storage.write_text(f"{self._new}/offsets/{last + ahead}", "\n".join([*head, *offsets]))
+            self._write_offsets(f"{self._new}/offsets/{last + ahead}", head, self._progress.committed + ahead, order)
+
+    def _copy_sources(self, order: Order | None) -> None:
+        self._storage.delete(f"{self._new}/sources")
+        if not self._storage.exists(f"{self._old}/sources"):
+            return
+        if order is None:
+            self._storage.copy(f"{self._old}/sources", f"{self._new}/sources")
+            return
+        for number, old in enumerate(order.numbers):
+            if self._storage.exists(f"{self._old}/sources/{old}"):
+                self._storage.copy(f"{self._old}/sources/{old}", f"{self._new}/sources/{number}")
+
+    def _write_offsets(self, path: str, head: Sequence[str], batch: int, order: Order | None) -> None:
+        """Write the offsets of a batch of the old query after a ``head``: the version, and Spark's settings."""
+        offsets = self._log_lines(f"{self._old}/offsets/{batch}")[2:]
+        if order is not None:
+            if len(offsets) != order.before:
+                raise CheckpointError(
+                    f"{self._old}/offsets/{batch} has {len(offsets)} sources, and the query that wrote it"
+                    f" {order.before}",
+                    hint="nothing was changed; please report this",
+                )
+            offsets = [offsets[old] for old in order.numbers]
+        self._storage.write_text(path, "\n".join([*head, *offsets]))
 
     def _report_sizes(self, spec: OperatorSpec, batch: int) -> None:
         """Note what the new buckets hold, from which each one learns at the next batch what it may hold."""
