@@ -152,7 +152,7 @@ class Shell:
             return
         if self._session is None:
             self._session = self._open_session()
-        text = _in_place(statement)
+        text = in_place(statement)
         if isinstance(statement, Select):
             self._session.show = rows = show_of(statement, self._view, in_place=can_draw())
             # Each SELECT reads its streams from the beginning, so its checkpoint is temporary.
@@ -200,7 +200,7 @@ def _follow(query: RunningQuery, rows: Show, interrupt: Interrupt) -> None:
         typer.echo(f"left out: {bad:,} bad rows (watersmeet run keeps them), {late:,} late ones", err=True)
 
 
-def _in_place(statement: Statement) -> str:
+def in_place(statement: Statement) -> str:
     """Return the statement's text, padded so that positions in errors match the typed text."""
     return "\n" * (statement.position.line - 1) + " " * (statement.position.col - 1) + statement.source
 

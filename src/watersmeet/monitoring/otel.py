@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from watersmeet.errors import ConfigError
-from watersmeet.monitoring.extras import require_extra
+from watersmeet.extras import require_extra
 from watersmeet.monitoring.metrics import METRICS, Kind, Metric
 from watersmeet.runtime.status import QueryStatus
 from watersmeet.settings.secrets import hide

@@ -11,8 +11,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from watersmeet.errors import ConfigError
+from watersmeet.extras import require_extra
 from watersmeet.monitoring.access import Address, has_token, is_known_host, same, token_for
-from watersmeet.monitoring.extras import require_extra
 from watersmeet.monitoring.status_json import statuses_json
 from watersmeet.runtime.status import QueryStatus
 

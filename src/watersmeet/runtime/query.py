@@ -24,6 +24,7 @@ from watersmeet.runtime.real_time.run import RealTime
 from watersmeet.runtime.report import Report, report_of
 from watersmeet.runtime.shared_folders import SHARED_OR_STORE, require_shared
 from watersmeet.runtime.status import PlanWords, QueryState, QueryStatus, status_of
+from watersmeet.runtime.status_html import status_html
 from watersmeet.settings.secrets import hide
 
 _log = logging.getLogger(__name__)
@@ -105,6 +106,9 @@ class RunningQuery:
         """What it looks like now: its operators, its last hour, its failures, and how it was planned."""
         report = self._report(self._history)
         return status_of(self._job, self._words, self._mode, self._history, report, self._state(report), self._ended)
+
+    def _repr_html_(self) -> str:
+        return status_html(self.status())
 
     def _report(self, history: History) -> Report:
         return report_of(

@@ -90,8 +90,8 @@ class OperatorReport(RowCounts):
 class Report(RowCounts):
     """Counts since the query began, over restarts, and the size of its state; rows are counted over all operators.
 
-    ``rows_in``, ``used`` and ``filtered`` have only the streams: results of subqueries that are packed again are rows of
-    one operator, and not of the query.  Rows count as late, and so on, wherever they were lost.
+    ``rows_in``, ``used`` and ``filtered`` have only the streams: results of subqueries that are packed again are rows
+    of one operator, and not of the query.  Rows count as late, and so on, wherever they were lost.
     ``batches`` and ``rows_out`` count this run alone.  ``operators`` has each operator by its name, and ``counters``
     what single kernels count (``join_1.NAME``).  ``waiting`` says for which system the query waits, and why.
     """

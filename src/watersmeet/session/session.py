@@ -30,8 +30,9 @@ from watersmeet.lookup.tables import table_options, table_schema
 from watersmeet.monitoring.access import parse_address
 from watersmeet.monitoring.otel import MetricsExport
 from watersmeet.monitoring.server import LivePage
-from watersmeet.plan.explain import explain, explain_set
+from watersmeet.plan.explain import explain, explain_set, headlines
 from watersmeet.plan.lineage import derived_stream
+from watersmeet.plan.operator_tree import operator_tree
 from watersmeet.plan.physical_plan import PhysicalPlan
 from watersmeet.runtime.buckets import new_buckets
 from watersmeet.runtime.dataflow import build
@@ -170,21 +171,21 @@ class Session:
         if isinstance(statement, Explain):
             statement = statement.statement
         if isinstance(statement, Historical | InsertHistorical | StatementSet):
-            return self._explained(statement)
+            return self._explained(statement).text
         if not isinstance(statement, Select | InsertSelect | CreateStream) or statement.query is None:
             raise UnsupportedError("EXPLAIN takes a query", position=statement.position)
-        return self._explained(statement)
+        return self._explained(statement).text
 
     def _explained(
         self, statement: Select | InsertSelect | CreateStream | Historical | InsertHistorical | StatementSet
-    ) -> str:
+    ) -> Plan:
         if isinstance(statement, StatementSet):
             return self._explained_set(statement)
         if isinstance(statement, Historical | InsertHistorical):
             target = self._target(statement) if isinstance(statement, InsertHistorical) else None
             if target is not None:
                 registry.check_sink(target, changelog=False)
-            return explain_stored(statement.query, self.streams.by_name(), target)
+            return Plan(explain_stored(statement.query, self.streams.by_name(), target))
         assert statement.query is not None
         physical = self._plan(statement.query)
         if isinstance(statement, CreateStream):
@@ -195,14 +196,16 @@ class Session:
             name = name_of_insert(target, physical)
         else:
             name = select_name(statement.source)
-        return explain(physical, self._queries.checkpoint(name, None).read_counters())
+        text = explain(physical, self._queries.checkpoint(name, None).read_counters())
+        return Plan(text, operator_tree(physical), headlines(physical))
 
-    def _explained_set(self, statement: StatementSet) -> str:
+    def _explained_set(self, statement: StatementSet) -> Plan:
         plan = self._plan_set(statement)
         inserts = list(zip(statement.inserts, plan.queries, strict=True))
         names = [name_of_insert(self._checked_target(insert, query), query) for insert, query in inserts]
         counters = self._queries.checkpoint(set_name(names), None).read_counters()
-        return explain_set(plan, [insert.stream for insert in statement.inserts], counters)
+        text = explain_set(plan, [insert.stream for insert in statement.inserts], counters)
+        return Plan(text, operator_tree(plan), headlines(plan))
 
     def register(
         self,
@@ -351,8 +354,8 @@ class Session:
         """Let the stopped queries of a job, or the one of this name, go on as the queries of this text.
 
         What can go on with its state does; else a new version begins at its ``start`` (``stored``, ``beginning`` or a
-        time), which with ``query`` asks for one where state could go on too.  ``accept_counts`` takes a version that has read other
-        numbers of rows too.  ``checkpoint`` and ``real_time`` are those of ``run``.  With ``dry_run`` nothing changes.
+        time), which with ``query`` asks for one where state could go on too.  ``accept_counts`` takes a version that has
+        read other numbers of rows too.  ``checkpoint`` and ``real_time`` are those of ``run``.  With ``dry_run`` nothing changes.
 
         Raises ``CheckpointError`` for a query without a checkpoint, or that runs, or that needs a new version without a
         ``start``.
@@ -460,7 +463,7 @@ class Session:
             case SelectState():
                 return select_state(statement.query, checkpoint or f"{self.place}/queries")
             case Explain():
-                return Plan(self._explained(statement.statement))
+                return self._explained(statement.statement)
             case CreateTable():
                 return self.streams.create_table(statement)
             case CreateIndex() | DropIndex():

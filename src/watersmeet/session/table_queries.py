@@ -67,8 +67,13 @@ def insert_rows(frame: DataFrame, write: Callable[[DataFrame], object]) -> int:
 
 def rows_of(frame: DataFrame) -> list[tuple[object, ...]]:
     """Collect all rows for printing; times are in the session's zone, without its name."""
+    return _plain_rows(arrow_of(frame))
+
+
+def arrow_of(frame: DataFrame) -> pa.Table:
+    """Collect all rows."""
     with spark_errors():
-        return _plain_rows(frame.toArrow())
+        return frame.toArrow()
 
 
 def rows_unless(stop: Callable[[], bool], frame: DataFrame) -> list[tuple[object, ...]] | None:

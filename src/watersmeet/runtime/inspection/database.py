@@ -86,15 +86,15 @@ class StateDatabase:
         self.connection.execute("SET enable_external_access = false")
         self.connection.execute("SET lock_configuration = true")
 
-    def select(self, sql: str, parameters: Sequence[object] = ()) -> tuple[list[str], Iterator[pa.RecordBatch]]:
-        """The names and rows of one SELECT; raises ``SqlSyntaxError`` and ``BindError`` with what DuckDB says."""
+    def select(self, sql: str, parameters: Sequence[object] = ()) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """The columns and rows of one SELECT; raises ``SqlSyntaxError`` and ``BindError`` with what DuckDB says."""
         with _failures():
             statements = self.connection.extract_statements(sql)
             if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
                 raise BindError("only a SELECT can read state(…)", hint="write one SELECT, or WITH … SELECT")
             relation = self.connection.sql(sql, params=list(parameters))
             reader = relation.to_arrow_reader(_BATCH_ROWS)
-            return list(relation.columns), _batches(reader)
+            return reader.schema, _batches(reader)
 
     def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]:
         """All rows of a SELECT that has few."""

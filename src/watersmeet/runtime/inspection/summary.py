@@ -159,5 +159,5 @@ def _check_names(names: Sequence[str], database: StateDatabase) -> None:
 
 
 def _listing(database: StateDatabase, name: str, sql: str, parameters: Sequence[object] = ()) -> Listing:
-    columns, batches = database.select(sql, parameters)
-    return Listing(name, columns, [row for batch in batches for row in plain_rows(batch)])
+    schema, batches = database.select(sql, parameters)
+    return Listing(name, schema.names, [row for batch in batches for row in plain_rows(batch)])

@@ -1,0 +1,62 @@
+"""Results with rows, as Arrow tables and as data frames of pandas and Polars."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from watersmeet.errors import BindError
+from watersmeet.extras import require_extra
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
+
+class ArrowRows(ABC):
+    """A result whose rows can be taken out."""
+
+    @abstractmethod
+    def to_arrow(self) -> pa.Table:
+        """Return all rows as an Arrow table."""
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return all rows as a pandas DataFrame.
+
+        Columns of whole numbers and of booleans are pandas' nullable ones (``Int64``, ``boolean``), so that NULL turns
+        no number into a float, and the types do not depend on the rows.
+        """
+        frame: pd.DataFrame = self.to_arrow().to_pandas(types_mapper=_nullable_type)
+        return frame
+
+    def to_polars(self) -> pl.DataFrame:
+        """Return all rows as a Polars DataFrame.
+
+        Raises ``ConfigError`` if Polars is not installed, ``BindError`` if two columns have one name.
+        """
+        require_extra("polars", "to_polars()", ("polars",))
+        import polars as pl
+
+        rows = self.to_arrow()
+        twice = [name for name, count in Counter(rows.column_names).items() if count > 1]
+        if twice:
+            raise BindError(
+                f"Polars takes no two columns of one name, but there are several of: {', '.join(twice)}",
+                hint="name them with AS",
+            )
+        frame = pl.from_arrow(rows)
+        assert isinstance(frame, pl.DataFrame)
+        return frame
+
+
+def _nullable_type(type: pa.DataType) -> object:
+    import pandas as pd
+
+    if pa.types.is_boolean(type):
+        return pd.BooleanDtype()
+    if pa.types.is_integer(type):
+        return pd.api.types.pandas_dtype(str(type).replace("i", "I").replace("u", "U"))  # Arrow's int8 is Int8
+    return None
