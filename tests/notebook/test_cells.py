@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TypeAlias
 
 import pytest
@@ -16,6 +17,7 @@ from watersmeet.session.session import Session
 
 pytestmark = pytest.mark.spark
 JOIN = "SELECT a.id, count(*) AS n FROM a JOIN b ON a.id = b.id WITHIN INTERVAL '5' SECONDS GROUP BY a.id"
+PAIRS = "SELECT a.id, b.ts FROM a JOIN b ON a.id = b.id WITHIN INTERVAL '5' SECONDS"
 
 #: Runs a cell: the outputs below it as HTML, those that were replaced too, and what it prints; whether it succeeded.
 RunCell: TypeAlias = Callable[[str], tuple[list[str], str, bool]]
@@ -31,8 +33,8 @@ def shell() -> Iterator[InteractiveShell]:
 
 
 @pytest.fixture
-def run(shell: InteractiveShell, spark: SparkSession, tmp_path: pytest.TempPathFactory) -> Iterator[RunCell]:
-    session = watersmeet.connect(spark, workspace=f"{tmp_path}/workspace")
+def run(shell: InteractiveShell, spark: SparkSession, tmp_path: Path) -> Iterator[RunCell]:
+    session = watersmeet.connect(spark, workspace=tmp_path / "workspace")
     shell.user_ns["session"] = session
 
     def run(cell: str) -> tuple[list[str], str, bool]:
@@ -81,17 +83,17 @@ def test_a_running_select_is_shown_for_a_while_and_stopped(run: RunCell, shell: 
 
 
 def test_other_queries_are_shown_for_a_while_and_go_on(run: RunCell, shell: InteractiveShell) -> None:
-    html, printed, succeeded = run(f"%%watersmeet --seconds 1\nCREATE STREAM counts AS {JOIN}")
+    html, printed, succeeded = run(f"%%watersmeet --seconds 1\nCREATE STREAM pairs AS {PAIRS}")
     assert succeeded, printed
     assert '<span class="pill running">running</span>' in html[-2]
-    assert "in the background: counts; STOP QUERY ends one" in html[-1]
+    assert "in the background: pairs; STOP QUERY ends one" in html[-1]
     (query,) = shell.user_ns["session"].queries()
     assert query.is_active
 
 
 def test_bounded_queries_end_before_the_next_statement(run: RunCell) -> None:
     html, printed, succeeded = run(
-        f"%%watersmeet --bounded\nCREATE STREAM counts AS {JOIN};\nSELECT id, n FROM table(counts)"
+        f"%%watersmeet --bounded\nCREATE STREAM pairs AS {PAIRS};\nSELECT id, count(*) AS n FROM table(pairs) GROUP BY id"
     )
     assert succeeded, printed
     assert '<span class="pill ended">ended</span>' in html[-2]
