@@ -113,7 +113,8 @@ def test_a_longer_window_goes_on_with_the_state(folder: Folder) -> None:
     (dry,) = folder.replace(new, dry_run=True).queries
     assert dry.verdict.way is Way.CHANGED
     folder.run(old)  # nothing has changed
-    (done,) = folder.replace(new).queries
+    (done,) = folder.replace(new, start="stored").queries
+    assert not done.is_new_version  # its state fits, and no query was named
     assert done.complete_after is not None
     assert done.complete_after == dry.complete_after
     with pytest.raises(CheckpointError, match="has changed since"):
