@@ -93,7 +93,7 @@ def test_other_queries_are_shown_for_a_while_and_go_on(run: RunCell, shell: Inte
 
 def test_bounded_queries_end_before_the_next_statement(run: RunCell) -> None:
     html, printed, succeeded = run(
-        f"%%watersmeet --bounded\nCREATE STREAM pairs AS {PAIRS};\nSELECT id, count(*) AS n FROM table(pairs) GROUP BY id"
+        f"%%watersmeet --bounded\nCREATE STREAM pairs AS {PAIRS};\nSELECT id, count(*) FROM table(pairs) GROUP BY id"
     )
     assert succeeded, printed
     assert '<span class="pill ended">ended</span>' in html[-2]
