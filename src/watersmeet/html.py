@@ -12,16 +12,17 @@ _LONGEST_CELL = 500
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 # Notebooks do not say whether their page is light or dark. So texts and lines have the colour of the page's text, and
-# what has another colour brings its background.
+# what has another colour brings its background.  `div` and `table` make rules stronger than those of notebooks.
 _STYLE = """
 .watersmeet { font-size: 13px; line-height: 1.45; }
-.watersmeet table { border-collapse: collapse; margin: .3em 0; font-variant-numeric: tabular-nums; }
-.watersmeet th, .watersmeet td { padding: .25em .7em; text-align: left; vertical-align: top; white-space: pre-wrap; }
-.watersmeet th { border-bottom: 1px solid currentColor; font-weight: 600; }
-.watersmeet td.number { text-align: right; }
+div.watersmeet table { border-collapse: collapse; margin: .3em 0; font-variant-numeric: tabular-nums; }
+div.watersmeet table th, div.watersmeet table td { padding: .25em .7em; text-align: left; vertical-align: top; }
+div.watersmeet table th, div.watersmeet table td { white-space: pre-wrap; }
+div.watersmeet table th { border-bottom: 1px solid currentColor; font-weight: 600; }
+div.watersmeet table td.number { text-align: right; }
 .watersmeet td.null, .watersmeet .dim { opacity: .75; }
 .watersmeet p { margin: .3em 0; }
-.watersmeet pre { margin: .3em 0; white-space: pre-wrap; font-size: 12.5px; }
+.watersmeet pre { margin: .3em 0; white-space: pre-wrap; font: 12.5px/1.45 "DejaVu Sans Mono", monospace; }
 .watersmeet .scroll { overflow-x: auto; }
 .watersmeet .pill { padding: .1em .7em; border-radius: 1em; font-weight: 600; background: #e6eaec; color: #44525a; }
 .watersmeet .pill.running { background: #e2f3e7; color: #1d6f3b; }

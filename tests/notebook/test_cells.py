@@ -65,6 +65,7 @@ def test_statements_show_their_results_in_order_and_the_last_one_goes_to_a_varia
     assert shell.user_ns["found"].to_pandas()["id"].tolist() == [1, 2]
 
 
+@pytest.mark.slow
 def test_a_bounded_select_is_a_table(run: RunCell, shell: InteractiveShell) -> None:
     html, printed, succeeded = run(f"%%watersmeet --bounded --into joined\n{JOIN}")
     assert succeeded, printed
@@ -74,6 +75,7 @@ def test_a_bounded_select_is_a_table(run: RunCell, shell: InteractiveShell) -> N
     assert not any(query.is_active for query in shell.user_ns["session"].queries())
 
 
+@pytest.mark.slow
 def test_a_running_select_is_shown_for_a_while_and_stopped(run: RunCell, shell: InteractiveShell) -> None:
     html, printed, succeeded = run(f"%%watersmeet --seconds 1\n{JOIN}")
     assert succeeded, printed
@@ -82,6 +84,7 @@ def test_a_running_select_is_shown_for_a_while_and_stopped(run: RunCell, shell: 
     assert not any(query.is_active for query in shell.user_ns["session"].queries())
 
 
+@pytest.mark.slow
 def test_other_queries_are_shown_for_a_while_and_go_on(run: RunCell, shell: InteractiveShell) -> None:
     html, printed, succeeded = run(f"%%watersmeet --seconds 1\nCREATE STREAM pairs AS {PAIRS}")
     assert succeeded, printed
@@ -93,7 +96,7 @@ def test_other_queries_are_shown_for_a_while_and_go_on(run: RunCell, shell: Inte
 
 def test_bounded_queries_end_before_the_next_statement(run: RunCell) -> None:
     html, printed, succeeded = run(
-        f"%%watersmeet --bounded\nCREATE STREAM pairs AS {PAIRS};\nSELECT id, count(*) AS n FROM table(pairs) GROUP BY id"
+        f"%%watersmeet --bounded\nCREATE STREAM pairs AS {PAIRS};\nSELECT id, count(*) FROM table(pairs) GROUP BY id"
     )
     assert succeeded, printed
     assert '<span class="pill ended">ended</span>' in html[-2]
@@ -112,6 +115,7 @@ def test_errors_mark_their_position_and_show_no_trace(run: RunCell) -> None:
     assert ".py" not in printed
 
 
+@pytest.mark.slow
 def test_a_query_that_fails_while_it_runs_is_text_too(run: RunCell) -> None:
     _, printed, succeeded = run("%%watersmeet --bounded\nSELECT a.id, raise_error('so it is') AS e FROM a")
     assert not succeeded

@@ -61,7 +61,7 @@ def test_each_cell_shows_what_it_should(executed: Any) -> None:
     query, note = outputs(executed, "--seconds 6")
     assert '<span class="pill running">running</span>' in html(query)
     assert "in the background: paid" in html(note)
-    assert html(outputs(executed, "--into stored")[-1]).count("<tr>") == 2
+    assert html(outputs(executed, "--into stored")[-1]).count("<tr>") == 3
     assert "decimal128(10, 2)" in outputs(executed, "to_arrow")[0]["data"]["text/plain"]
 
 

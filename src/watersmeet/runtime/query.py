@@ -88,7 +88,9 @@ class RunningQuery:
         return True
 
     def stop(self) -> None:
-        """Stop, and abandon the current batch; the checkpoint is kept."""
+        """Stop, and abandon the current batch; the checkpoint is kept.  One that has ended by itself stays so."""
+        if not self._thread.is_alive():
+            return
         self._stopping.set()
         self._job.outages.stop()
         if self._query is not None:
