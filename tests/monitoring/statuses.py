@@ -78,7 +78,7 @@ def status_after(
     state: QueryState = QueryState.RUNNING,
     waiting: str = "",
     failures: tuple[Failure, ...] = (),
-    checkpoint: str = "/work/queries/q",
+    checkpoint: str = "/data/queries/q",
 ) -> QueryStatus:
     """The status of a query after batches, each with the seconds from its start and its counters."""
 
