@@ -63,8 +63,9 @@ def _has_order(plan: PhysicalPlan, key: Sequence[exp.Expr]) -> bool:
     last = plan.operators[-1]
     if not plan.weighted:
         return True
-    if len(plan.operators) == 1 and not any(part.input.changes for part in plan.inputs):
-        return True  # each row stays in the bucket where it came first
+    appended = len(plan.operators) == 1 and not any(part.input.changes for part in plan.inputs)
+    if appended and not isinstance(last, AggregateOperator):
+        return True  # each row stays in the bucket where it came first; groups may give a row of one key in turn
     chosen = [_plain(each) for each in key]
     if not last.single_bucket and not any(all(part in chosen for part in parts) for parts in _divided_by(plan, last)):
         return False
