@@ -74,6 +74,8 @@ def _has_order(plan: PhysicalPlan, key: Sequence[exp.Expr]) -> bool:
     # a join passes on changes in the order in which they come: they must have had one before
     for part in plan.own_inputs:
         if part.input.changes:
+            if len(part.branches) > 1:
+                return False  # a row that moves from one branch of a UNION to another may come before it has gone
             names = {part.input.declared(each.name): each for each in chosen if isinstance(each, exp.Column)}
             own = [name for name, each in names.items() if part.input.physical(name) == each.name]
             for branch in part.branches:
