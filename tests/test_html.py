@@ -40,6 +40,7 @@ def test_a_long_value_is_cut_and_says_how_long_it_is() -> None:
 
 def test_characters_that_no_page_can_hold_are_replaced() -> None:
     assert "<td>a\N{REPLACEMENT CHARACTER}b\tc\n</td>" in table(["a"], [["a\0b\tc\n"]])
+    assert plain("a\udce9b\uffff").encode() == "<pre>a\ufffdb\ufffd</pre>".encode()
 
 
 def test_all_colours_beside_those_of_the_page_bring_their_background() -> None:

@@ -9,7 +9,7 @@ from html import escape
 #: How many rows a notebook shows of a result.
 MOST_ROWS = 50
 _LONGEST_CELL = 500
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_UNFIT = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 # Notebooks do not say whether their page is light or dark. So texts and lines have the colour of the page's text, and
 # what has another colour brings its background.  `div` and `table` make rules stronger than those of notebooks.
@@ -45,7 +45,7 @@ def page_part(*parts: str) -> str:
 
 def escaped(text: object) -> str:
     """Return a text for HTML and SVG; characters that neither can hold are replaced."""
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", escape(str(text)))
+    return _UNFIT.sub("\N{REPLACEMENT CHARACTER}", escape(str(text)))
 
 
 def paragraph(text: str, kind: str = "") -> str:

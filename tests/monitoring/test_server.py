@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import re
 import socket
 import sys
@@ -18,6 +19,7 @@ from tests.monitoring.statuses import CHAIN, counters_of_chain, plan_of, status_
 from watersmeet.errors import ConfigError
 from watersmeet.monitoring.access import TOKEN_VARIABLE, Address, parse_address
 from watersmeet.monitoring.server import LivePage
+from watersmeet.runtime.history import Failure
 
 TOKEN = "a-token-of-many-characters"
 
@@ -74,6 +76,15 @@ def test_json_and_metrics_tell_of_the_query(opened: LivePage) -> None:
     assert b'watersmeet_rows_late_total{input="o",operator="join_1",query="q"} 2.0' in text
 
 
+def test_an_error_that_names_a_file_in_no_utf8_is_shown() -> None:
+    failure = Failure(10.0, "OSError", f"cannot read {os.fsdecode(b'/data/caf%c' % 0xE9)}", went_on=True)
+    status = status_after(plan_of(CHAIN), [], now=10, failures=(failure,))
+    with LivePage(lambda: [status], Address(port=0)) as opened:
+        code, headers, text = ask(opened, "/status.json")
+    assert (code, headers["Content-Type"]) == (200, "application/json")
+    assert json.loads(text)["queries"][0]["failures"][0]["message"] == failure.message
+
+
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
 def test_nothing_can_be_changed(opened: LivePage, method: str) -> None:
     for path in ("/", "/status.json", "/metrics"):
@@ -123,6 +134,16 @@ def test_a_token_of_the_environment_counts_on_loopback_too(monkeypatch: pytest.M
     monkeypatch.setenv(TOKEN_VARIABLE, "short")
     with pytest.raises(ConfigError, match="fewer than 16 characters"), page():
         pass
+
+
+def test_the_url_carries_a_token_of_any_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+    token = "base64+of/openssl&co#100%25=="
+    monkeypatch.setenv(TOKEN_VARIABLE, token)
+    with page() as opened:
+        code, headers, _ = ask(opened, f"/?{urlsplit(opened.url).query}")
+        assert code == 303
+        assert ask(opened, "/status.json", Cookie=headers["Set-Cookie"].partition(";")[0])[0] == 200
+        assert ask(opened, "/status.json", Authorization=f"Bearer {token}")[0] == 200
 
 
 def test_a_port_in_use_is_left_for_a_free_one_unless_it_was_asked_for() -> None:

@@ -51,6 +51,7 @@ def test_a_position_that_is_marked_stays_and_other_details_follow() -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
+        ("--into 'a", "%%watersmeet --into 'a cannot be read: No closing quotation"),
         ("--into 1st", "1st is not the name of a Python variable"),
         ("--session for", "for is not the name of a Python variable"),
         ("--into session", "session is the variable of the session"),

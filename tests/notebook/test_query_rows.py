@@ -31,6 +31,14 @@ def test_changes_stay_in_their_order() -> None:
 
 
 @pytest.mark.parametrize("as_changes", [False, True])
+def test_nested_values_are_texts(as_changes: bool) -> None:
+    rows = QueryRows(as_changes=as_changes)
+    rows(["a", "m"], [(1, ([1, 2], {"x": 1})), (1, ([3], {"y": "2"}))], 0)
+    taken = rows.to_arrow().to_pydict()
+    assert (taken["a"], taken["m"]) == (["[1, 2]", "[3]"], ["{'x': 1}", "{'y': '2'}"])
+
+
+@pytest.mark.parametrize("as_changes", [False, True])
 def test_too_many_rows_are_refused_and_not_shown_in_part(as_changes: bool) -> None:
     rows = QueryRows(as_changes=as_changes, most=2)
     rows(["n"], [(1, (1,)), (1, (2,))], 0)

@@ -70,7 +70,7 @@ class CurrentRows:
         """
         net: dict[Cells, int] = {}
         for weight, row in changes:
-            cells = tuple(map(_cell, row))
+            cells = tuple(map(hashable, row))
             net[cells] = net.get(cells, 0) + weight
         outcome = Outcome.UNCHANGED
         for cells, weight in net.items():
@@ -98,7 +98,7 @@ class CurrentRows:
             self._negative[cells] = None
 
 
-def _cell(value: object) -> object:
+def hashable(value: object) -> object:
     """Return a value in a hashable form: NaN as one value; arrays, maps and structs as text."""
     if isinstance(value, list | dict):
         return str(value)

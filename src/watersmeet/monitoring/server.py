@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 import time
@@ -9,6 +10,7 @@ from collections.abc import Callable, Sequence
 from importlib.resources import files
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
+from urllib.parse import quote
 
 from watersmeet.errors import ConfigError
 from watersmeet.extras import require_extra
@@ -60,7 +62,9 @@ class LivePage:
         port: int = listening.getsockname()[1]
         host = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(address.host)
         #: Where the page is; with the token, if one is needed.
-        self.url = f"http://{host or address.shown_host}:{port}/" + (f"?token={token}" if token else "")
+        self.url = f"http://{host or address.shown_host}:{port}/" + (
+            "" if token is None else f"?token={quote(token, safe='')}"
+        )
         config = uvicorn.Config(
             application(statuses, address, token, port),
             log_config=None,
@@ -103,7 +107,7 @@ def application(statuses: Statuses, address: Address, token: str | None, port: i
     """The ASGI application behind a guard: hosts and tokens are checked before anything else."""
     from starlette.applications import Starlette
     from starlette.middleware import Middleware
-    from starlette.responses import JSONResponse, Response
+    from starlette.responses import Response
     from starlette.routing import Route
 
     from watersmeet.monitoring.prometheus import CONTENT_TYPE, exposition
@@ -113,7 +117,9 @@ def application(statuses: Statuses, address: Address, token: str | None, port: i
         return Response((files("watersmeet.monitoring") / "page" / name).read_bytes(), media_type=kind)
 
     def status(_: Request) -> Response:
-        return JSONResponse(statuses_json(statuses(), time.time()))
+        # in ASCII: the name of a file in an error may hold bytes that are no UTF-8
+        text = json.dumps(statuses_json(statuses(), time.time()), allow_nan=False)
+        return Response(text, media_type="application/json")
 
     def metrics(_: Request) -> Response:
         return Response(exposition(statuses()), headers={"Content-Type": CONTENT_TYPE})

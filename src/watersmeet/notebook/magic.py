@@ -76,7 +76,12 @@ def _parser() -> MagicArgumentParser:
 
 
 def _options(parser: MagicArgumentParser, line: str) -> Options:
-    given = parser.parse_argstring(line)  # raises IPython's UsageError, which shows no trace
+    try:
+        given = parser.parse_argstring(line)  # raises IPython's UsageError, which shows no trace
+    except ValueError as error:  # a quote without an end
+        raise ConfigError(
+            f"%%watersmeet {line} cannot be read: {error}", hint="write SQL below the first line"
+        ) from None
     for name in filter(None, (given.into, given.session)):
         if not name.isidentifier() or keyword.iskeyword(name):
             raise ConfigError(f"{name} is not the name of a Python variable")

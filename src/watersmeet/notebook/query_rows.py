@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from watersmeet.arrow_rows import ArrowRows
-from watersmeet.cli.live import MAX_KEPT, CurrentRows, Outcome, Shown
+from watersmeet.cli.live import MAX_KEPT, CurrentRows, Outcome, Shown, hashable
 from watersmeet.connectors.console import Change
 from watersmeet.errors import LimitError
 from watersmeet.html import page_part, plain, table
@@ -37,7 +37,7 @@ class QueryRows(ArrowRows):
             if self._is_full:
                 return
             if self._as_changes:
-                self._changes += ((weight, *row) for weight, row in changes)
+                self._changes += ((weight, *map(hashable, row)) for weight, row in changes)
                 self._is_full = len(self._changes) > self._most
             else:
                 self._is_full = self._rows.apply(changes) is Outcome.FULL

@@ -63,8 +63,9 @@ def _has_order(plan: PhysicalPlan, key: Sequence[exp.Expr]) -> bool:
     last = plan.operators[-1]
     if not plan.weighted:
         return True
-    if len(plan.operators) == 1 and not any(part.input.changes for part in plan.inputs):
-        return True  # each row stays in the bucket where it came first
+    appended = len(plan.operators) == 1 and not any(part.input.changes for part in plan.inputs)
+    if appended and not isinstance(last, AggregateOperator):
+        return True  # each row stays in the bucket where it came first; groups may give a row of one key in turn
     chosen = [_plain(each) for each in key]
     if not last.single_bucket and not any(all(part in chosen for part in parts) for parts in _divided_by(plan, last)):
         return False
@@ -73,6 +74,8 @@ def _has_order(plan: PhysicalPlan, key: Sequence[exp.Expr]) -> bool:
     # a join passes on changes in the order in which they come: they must have had one before
     for part in plan.own_inputs:
         if part.input.changes:
+            if len(part.branches) > 1:
+                return False  # a row that moves from one branch of a UNION to another may come before it has gone
             names = {part.input.declared(each.name): each for each in chosen if isinstance(each, exp.Column)}
             own = [name for name, each in names.items() if part.input.physical(name) == each.name]
             for branch in part.branches:

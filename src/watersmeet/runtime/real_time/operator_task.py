@@ -78,7 +78,8 @@ class LiveOperatorTask:
         with live_task():
             stage = _Stage(self)
             arrivals, due = Arrivals(batches, _MOST_WAITING), 0.0
-            while arrived := _frames(arrivals.take()):
+            while received := arrivals.take():  # a batch without rows is not the end
+                arrived = _frames(received)
                 if (early := due - time.monotonic()) > 0:
                     time.sleep(early)
                     arrived += _frames(arrivals.take(0))
