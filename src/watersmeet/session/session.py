@@ -353,10 +353,10 @@ class Session:
     ) -> JobReplaced:
         """Let the stopped queries of a job, or the one of this name, go on as the queries of this text.
 
-        What can go on with its state does; else a new version begins at its ``start`` (``stored``, ``beginning`` or a
-        time), which with ``query`` asks for one where state could go on too.  ``accept_counts`` takes a version that has
-        read other numbers of rows too.  ``checkpoint`` and ``real_time`` are those of ``run``.  With ``dry_run`` nothing
-        changes.
+        What can go on with its state does; else a new version begins at its ``start`` (``stored``, ``beginning`` or
+        a time), which with ``query`` asks for one where state could go on too. ``accept_counts`` takes a version
+        that has read other numbers of rows too. ``checkpoint`` and ``real_time`` are those of ``run``. With
+        ``dry_run`` nothing changes.
 
         Raises ``CheckpointError`` for a query without a checkpoint, or that runs, or that needs a new version without a
         ``start``.
