@@ -11,7 +11,8 @@ import pytest
 from tests.conftest import ALL
 from watersmeet.engine.control_events import Event, EventKind
 from watersmeet.errors import UnsupportedError
-from watersmeet.plan.replacing import Verdict, Way, complete_after, verdict_on
+from watersmeet.plan.replaced_results import complete_after
+from watersmeet.plan.replacing import Verdict, Way, verdict_on
 from watersmeet.testing.harness import Harness, StepInput, load_script
 
 STREAMS = """
@@ -33,6 +34,10 @@ def verdict(old: str, new: str, *, streams: str = STREAMS, changed: str | None =
     return verdict_on(before.plan, before.operators, after.plan, after.operators)
 
 
+SUMS = "(SELECT k, sum(v) AS s FROM l GROUP BY k) a"
+OF_SUMS = f"SELECT s, count() AS n FROM {SUMS}"
+JOINED = f"SELECT a.s, b.w FROM {SUMS} JOIN r b ON a.k = b.k"
+UNITED = f"SELECT s, count() AS n FROM (SELECT s FROM {SUMS}%s UNION ALL SELECT w AS s FROM r) GROUP BY s"
 SEEDS = 8 if ALL else 1
 AS_IT_IS, CHANGED, ANEW = Way.AS_IT_IS, Way.CHANGED, Way.ANEW
 LEFT, CHANGELOG = (join("LEFT", end=f"EMIT {mode}") for mode in ("FINAL", "CHANGELOG"))
@@ -56,6 +61,11 @@ CASES = {
     "when": (CHANGELOG, LEFT, ANEW, "it emits otherwise"),
     "aggregate": (join(), join(items="l.k, count() AS n", end="GROUP BY l.k"), ANEW, "its operators were"),
     "other aggregate": (SUM, SUM.replace("sum", "max"), ANEW, "cannot be made"),
+    "of sums": (f"{OF_SUMS} GROUP BY s", f"{OF_SUMS} WHERE s > 4 GROUP BY s", ANEW, "rows of a: were none"),
+    "of sums, wider": (f"{OF_SUMS} WHERE s > 4 GROUP BY s", f"{OF_SUMS} GROUP BY s", ANEW, "may be retracted"),
+    "sums joined": (JOINED, f"{JOINED} WHERE a.s > 4", ANEW, "may be retracted"),
+    "sums in a union": (UNITED % "", UNITED % " WHERE s > 4", ANEW, "may be retracted"),
+    "having": (SUM, f"{SUM} HAVING sum(v) > 3", AS_IT_IS, "is retracted only if it meets the new conditions"),
     "plain": ("SELECT k FROM l", "SELECT v, u FROM l WHERE k > 1", CHANGED, "l:v int32 is added"),
 }  # fmt: skip
 
@@ -97,15 +107,15 @@ def pieces(seed: int, count: int) -> list[dict[str, StepInput]]:
 
 
 def run(
-    fed: list[dict[str, StepInput]], old: str, new: str, at: int, changed: str = STREAMS
+    fed: list[dict[str, StepInput]], old: str, new: str, at: int, changed: str = "", streams: str = STREAMS
 ) -> tuple[Counter[Any], int | None]:
     """The results of a query that is replaced before piece ``at``, and since when they are complete."""
-    harness, total, after = Harness(*load_script(STREAMS + old)), Counter[Any](), None
+    harness, total, after = Harness(*load_script(streams + old)), Counter[Any](), None
     for number, rows in enumerate(fed):
         if number == at:
             before = list(harness.operators)
             manifests = [harness.manifest(operator) for operator in range(len(before))]
-            found = harness.replace(*load_script(changed + new))
+            found = harness.replace(*load_script((changed or streams) + new))
             frontiers = [each.frontier for each in manifests]
             newest = max(time for each in manifests for time in each.newest.values())
             after = complete_after(found, before, harness.operators, frontiers, newest)
@@ -204,6 +214,34 @@ def test_another_condition_holds_from_now_on() -> None:
     always, _ = run(fed, new, new, 99)
     assert after is not None
     assert newer(found, after) == newer(always, after)
+
+
+def test_a_chain_is_complete_once_pairs_of_stored_rows_are_out_of_reach() -> None:
+    """A later join may meet a pair that only the new window has: of two rows that came before the change."""
+
+    def query(window: int) -> str:
+        return (
+            f"SELECT l.k, l.t AS lt, r.t AS rt, z.t AS zt FROM l JOIN r ON l.k = r.k AND r.t BETWEEN l.t - {window} AND"
+            f" l.t + {window} JOIN z ON r.w = z.w AND z.t BETWEEN r.t - 50 AND r.t + 50"
+        )
+
+    streams = STREAMS + STREAMS.split("\n")[2].replace("STREAM r", "STREAM z")
+
+    def rows(*given: tuple[Any, ...]) -> StepInput:
+        return StepInput(list(given))
+
+    fed = [
+        {"l": rows((1, 0, 0, 10)), "r": rows((9, 9, "", 10)), "z": rows((9, 9, "", 10))},
+        {"l": rows((9, 0, 0, 30)), "r": rows((1, 7, "", 30)), "z": rows((9, 9, "", 30))},
+        {"l": rows((9, 0, 0, 60)), "r": rows((9, 9, "", 60)), "z": rows((7, 7, "", 60))},
+        {"l": rows((2, 0, 0, 170)), "r": rows((2, 7, "", 190)), "z": rows((7, 7, "", 180))},
+    ]
+    found, after = run(fed, query(4), query(25), 2, streams=streams)
+    always, _ = run(fed, query(25), query(25), 99, streams=streams)
+    assert found.total() > 0
+    assert always - found  # l@10 and r@30 met nothing, and z@60 would meet both
+    assert after == 48 + 25 + 50
+    assert newer(found, after, (1, 2, 3)) == newer(always, after, (1, 2, 3)) != Counter()
 
 
 def test_a_longer_window_under_an_aggregate_is_taken() -> None:

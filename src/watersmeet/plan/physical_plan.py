@@ -85,13 +85,19 @@ class PhysicalInput:
 
     @property
     def origin(self) -> str:
-        """What the input's columns are made of: its stream, its event time, and the computed columns."""
+        """What the input's columns are made of: its stream, its event time, and the computed columns.
+
+        Of rows that may be retracted, also what they have met: a row under one condition, and its retraction under
+        another, would leave a row for ever, or take one back that never came.
+        """
         made = {name: expression.sql(dialect="spark") for name, expression in self.computed.items()}
         hashed = {name: [key.sql(dialect="spark") for key in keys] for name, keys in self.hashes.items()}
         time = self.input.time
         described = (self.input.stream.name.lower(), time.column, time.unit.value, made, hashed)
         exploded = (each.described for each in self.input.explodes)
-        more = (*self.input.windows, *exploded, *(each.plan.select_list for each in self.branches))
+        is_retracted = any(each.plan.weighted for each in self.branches)
+        met = sorted(each.sql(dialect="spark") for each in self.input.filters) if is_retracted else ()
+        more = (*self.input.windows, *exploded, *(each.plan.select_list for each in self.branches), *met)
         return repr((*described, more) if more else described)
 
     @property

@@ -106,6 +106,8 @@ def _texts(before: PhysicalPlan, after: PhysicalPlan) -> Iterator[str]:
         tests = [_conjunction(plan.post_filters) for plan in (old, new)]
         if tests[0] != tests[1]:
             yield f"{which}conditions over results: were {tests[0]}; are {tests[1]}"
+            if old.weighted:
+                yield f"{which}what was emitted before is retracted only if it meets the new conditions"
     was, now = before.query.settings, after.query.settings
     for name in QuerySettings.model_fields:
         if getattr(was, name) != getattr(now, name):
@@ -157,7 +159,8 @@ def _conversion(old: OperatorSpec, new: OperatorSpec, differences: list[str]) ->
         raise _AnewError(f"it had {len(old.inputs)} inputs, and has {len(new.inputs)}")
     for number, (was, now) in enumerate(zip(old.inputs, new.inputs, strict=True), 1):
         if (was.source, was.origin) != (now.source, now.origin):
-            raise _AnewError(f"input {number} is made of something else: keys, event time or stream differ")
+            what = "keys, event time, stream, or conditions on rows that may be retracted"
+            raise _AnewError(f"input {number} is made of something else: {what} differ")
     if old.hashed != new.hashed:
         raise _AnewError("its key has other columns or types, and rows would belong to other buckets")
     stores_nothing = old.kernel.homes == {} and new.kernel.homes == {}
@@ -273,43 +276,3 @@ def _check_window(was: IntervalJoin, now: IntervalJoin) -> None:
 
 def _minus(bound: int | None) -> int | None:
     return None if bound is None else -bound
-
-
-# -- since when --------------------------------------------------------------------------------------------------------
-
-
-def complete_after(
-    verdict: Verdict, old: Sequence[OperatorSpec], new: Sequence[OperatorSpec], frontiers: Sequence[int], newest: int
-) -> int | None:
-    """The event time such that each result of which a row is newer is as if the query had always been as it is now.
-
-    ``frontiers`` are those of the operators, ``newest`` is the newest event time of any row so far.  None: there is no
-    such time, since rows of any age meet.
-    """
-    after, reach = newest, 0
-    for was, now, frontier in zip(old, new, frontiers, strict=True):
-        span = _reach(now)
-        if span is None:
-            return None
-        reach += span
-        after = max(after, frontier + _longer(was, now))
-    return after + (reach if verdict.mixes else 0)
-
-
-def _longer(old: OperatorSpec, new: OperatorSpec) -> int:
-    """By how much a window is longer than it was, on the side where it is more."""
-    if not (isinstance(old.kernel, IntervalJoin) and isinstance(new.kernel, IntervalJoin)):
-        return 0
-    was, now = old.kernel.match, new.kernel.match
-    pairs = ((was.upper, now.upper), (_minus(was.lower), _minus(now.lower)))
-    return max(0, *(new - old for old, new in pairs if old is not None and new is not None))
-
-
-def _reach(spec: OperatorSpec) -> int | None:
-    """How far apart the rows of one result may be; None: as far as any."""
-    if spec.kernel.homes == {}:
-        return 0
-    if not isinstance(spec.kernel, IntervalJoin) or type(spec.kernel.match) is not WindowMatch:
-        return None
-    match = spec.kernel.match
-    return None if match.lower is None or match.upper is None else max(match.upper, -match.lower, 0)

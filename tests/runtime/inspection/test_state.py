@@ -13,7 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.runtime.inspection.checkpoints import LIVE, MICRO_BATCHES, unpack_micro_batches, write_live
+from watersmeet.checksums import read_sealed, sealed
 from watersmeet.cli.main import app
+from watersmeet.columns import RID, TIME
 from watersmeet.errors import CheckpointError, WatersmeetError
 from watersmeet.runtime.inspection.database import RELATIONS
 from watersmeet.runtime.inspection.selecting import StateRows, select_state
@@ -22,6 +24,8 @@ from watersmeet.runtime.real_time.epochs import file_name
 from watersmeet.sql.parse import parse
 from watersmeet.sql.statements import SelectState
 from watersmeet.state.epoch_store import EpochStore
+from watersmeet.state.manifest import Manifest, write_manifest
+from watersmeet.state.segments import write_segment
 
 RUNNER = CliRunner()
 
@@ -94,6 +98,26 @@ def test_an_operator_is_shown_as_its_manifests_have_it(queries: Path) -> None:
 def test_times_that_are_numbers_stay_numbers(queries: Path) -> None:
     (operator,) = facts(queries, LIVE)["operators"]
     assert (operator["oldest"], operator["newest"], operator["frontier"]) == ("50", "60", "40")
+
+
+def test_times_that_python_cannot_show_are_null(queries: Path) -> None:
+    """In all relations alike: those of the years 1 to 9999 are shown."""
+    last, newest = 253_402_300_799_999_999, "9999-12-31 23:59:59.999999"
+    folder = queries / LIVE
+    content = (folder / "plan.json").read_text().replace("'row'", "'timestamp'")
+    fields, _ = read_sealed(content.encode())
+    (folder / "plan.json").write_bytes(sealed(json.dumps(fields)))
+    place = str(folder / "epochs/operators/join_1/0")
+    store = EpochStore(place, file_name(1, 0))
+    manifest = Manifest("live", step=2, frontier=40)
+    table = pa.table({TIME: [0, last, last + 1], RID: [1, 2, 3], "o:id": [0, 0, 0]})
+    manifest.segments.append(write_segment(store, 1, "left", table))
+    write_manifest(store, manifest)
+    store.write(file_name(1, 0))
+    shown = selected(queries, "SELECT time::VARCHAR FROM state('live', 'rows') WHERE bucket = 0 ORDER BY t")
+    assert list(shown.rows()) == [("1970-01-01 00:00:00",), (newest,), (None,)]
+    (left,) = [each for each in facts(queries, LIVE, "--keys", "5")["keys"] if each["key"] == '{"o.id":0}']
+    assert left["newest"] == newest
 
 
 def test_the_largest_keys_come_first(queries: Path) -> None:
@@ -216,6 +240,7 @@ def test_a_select_reads_nothing_else(queries: Path, sql: str) -> None:
         ("SELECT * FROM state('live'", r"expected '\)' after state"),
         ("SELECT nothing FROM state('live')", '"nothing" not found'),
         ("SELECT segment::INT FROM state('live')", "Conversion Error"),
+        ("SELECT TIMESTAMP '20000-01-01 00:00:00' AS x FROM state('live')", "values of column x .*CAST"),
         ("SELECT * FROM state('live') WHERE", "DuckDB cannot read the query"),
         ("EXPLAIN SELECT * FROM state('live')", r"EXPLAIN takes no query over state\(…\)"),
         ("INSERT INTO a SELECT * FROM state('live')", "INSERT INTO takes no query over state"),

@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from watersmeet.columns import RID, TIME
 from watersmeet.errors import BindError, ConfigError, SqlSyntaxError, did_you_mean
-from watersmeet.kernels.api import FOREVER, NEVER
 from watersmeet.kernels.row_bytes import row_bytes_sql
 from watersmeet.runtime.inspection.facts import fact_tables
 from watersmeet.runtime.inspection.stored_query import Bucket, StoredQuery
@@ -32,8 +31,8 @@ segment VARCHAR, id BIGINT, "time" TIMESTAMP, t BIGINT, bytes BIGINT, "key" JSON
 _KEYS = """CREATE TABLE keys AS SELECT operator, kind, relation, input, "key", count(*) AS rows,
 sum(bytes)::BIGINT AS bytes, min("time") AS oldest, max("time") AS newest
 FROM rows WHERE "key" IS NOT NULL GROUP BY ALL"""
-#: Microseconds that DuckDB can show as a time.
-_TIMES = "9000000000000000000"
+#: The microseconds of the years 1 to 9999, which are those that Python can show (as in facts.py).
+_TIMES = "-62135596800000000 AND 253402300799999999"
 _SETTINGS: dict[str, str | int | float | list[str]] = {
     "memory_limit": "1GB",
     "threads": 2,
@@ -141,9 +140,8 @@ def state_database() -> Iterator[StateDatabase]:
 
 
 def _moment(time: str) -> str:
-    """SQL for an event time as a time; NULL for bounds that stand for none."""
-    known = f"{time} NOT IN ({NEVER}, {FOREVER}) AND abs({time}::HUGEINT) < {_TIMES}"
-    return f"CASE WHEN {known} THEN make_timestamp({time}) END"
+    """SQL for an event time as a time; NULL for those that cannot be shown, and bounds that stand for none."""
+    return f"CASE WHEN {time} BETWEEN {_TIMES} THEN make_timestamp({time}) END"
 
 
 def _object(columns: Sequence[int]) -> str:
@@ -152,8 +150,21 @@ def _object(columns: Sequence[int]) -> str:
 
 
 def plain_rows(batch: pa.RecordBatch) -> Iterator[tuple[object, ...]]:
-    """The rows of a batch, by position: two columns may have one name."""
-    yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+    """The rows of a batch, by position: two columns may have one name.
+
+    Raises ``BindError`` for values that Python does not have, such as times after the year 9999.
+    """
+    yield from zip(*(_values(name, batch.column(place)) for place, name in enumerate(batch.schema.names)), strict=True)
+
+
+def _values(name: str, column: pa.Array) -> list[object]:
+    try:
+        return list(column.to_pylist())
+    except (OverflowError, ValueError) as error:
+        raise BindError(
+            f"the values of column {name} ({column.type}) cannot be shown: {error}",
+            hint="select it as text: CAST(… AS VARCHAR)",
+        ) from None
 
 
 def _batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from pyspark.sql import SparkSession
 
 from watersmeet.errors import CheckpointError, ConfigError, UnsupportedError
-from watersmeet.plan.replacing import Verdict, Way, complete_after
+from watersmeet.plan.replaced_results import complete_after
+from watersmeet.plan.replacing import Verdict, Way
 from watersmeet.runtime.buckets import buckets_of
 from watersmeet.runtime.failures import planning
 from watersmeet.runtime.job import Job
