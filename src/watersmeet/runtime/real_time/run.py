@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from watersmeet.errors import WatersmeetError
+from watersmeet.errors import LostProcessError, WatersmeetError
 from watersmeet.runtime.buckets import buckets_of
 from watersmeet.runtime.failures import planning, translate
 from watersmeet.runtime.job import Job, Run, batch_key, query_key
@@ -115,10 +115,7 @@ class RealTime:
     def starts_again(self, error: Exception) -> bool:
         """Whether a process may just have died, and has not done so too often in a row."""
         self._failures += 1
-        is_known = isinstance(error, WatersmeetError) or (
-            isinstance(error, PySparkException) and type(translate(error, self._job.name)) is not WatersmeetError
-        )
-        return not is_known and self._failures < _MOST_RUNS
+        return may_pass(error, self._job.name) and self._failures < _MOST_RUNS
 
     def _origin(self, sources: Mapping[str, Source], buckets: tuple[int, ...]) -> RunStart:
         """What the first run begins with, and later ones keep."""
@@ -127,6 +124,14 @@ class RealTime:
 
     def _keep_side_rows(self, plan: PlanFile, epoch: int) -> None:
         self._job.keep_side_rows(epoch, batch_key(self._job.name, plan.id, epoch))
+
+
+def may_pass(error: Exception, name: str) -> bool:
+    """Whether another run may do without an error: a worker or an executor was lost, or nobody knows what it was."""
+    if not isinstance(error, PySparkException):
+        return not isinstance(error, WatersmeetError)
+    found = translate(error, name)
+    return type(found) is WatersmeetError or isinstance(found, LostProcessError)
 
 
 def _session_of_its_own(spark: SparkSession) -> SparkSession:
