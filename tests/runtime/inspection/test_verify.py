@@ -147,6 +147,9 @@ def test_a_copy_is_whole_and_has_ids_of_its_own(tmp_path: Path, kind: str, name:
         assert f'["file:{target / name}/spark/state/0/_stateSchema/default/' in described
     again = RUNNER.invoke(app, ["checkpoint", "copy", name, str(target), "-w", str(tmp_path)])
     assert (again.exit_code, "holds files already" in again.stderr) == (1, True)
+    inside = RUNNER.invoke(app, ["checkpoint", "copy", name, f"{path}/side/..", "-w", str(tmp_path)])
+    assert (inside.exit_code, "is in the checkpoint that is copied" in inside.stderr) == (1, True)
+    assert everything(path) == before
 
 
 def test_what_was_planned_after_the_batch_is_copied_too(tmp_path: Path) -> None:

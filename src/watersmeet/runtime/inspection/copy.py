@@ -45,9 +45,12 @@ class Copied:
 def copy_checkpoint(folder: str, target: str) -> Copied:
     """Copy a checkpoint to a folder that is not there or empty, and verify the copy.
 
-    Raises ``CheckpointError`` if the checkpoint has no committed batch or is damaged, and if the target has files.
+    Raises ``CheckpointError`` if the checkpoint has no committed batch or is damaged, and if the target has files or
+    is in the checkpoint.
     """
-    place = Files(target)
+    place, source = Files(target), Files(folder)
+    if place.filesystem == source.filesystem and f"{place.root}/".startswith(f"{source.root}/"):
+        raise CheckpointError(f"{target} is in the checkpoint that is copied", hint="name a folder outside of it")
     if place.infos():
         raise CheckpointError(
             f"{target} holds files already", hint="name another folder, or delete that one if a copy was broken off"
