@@ -152,7 +152,7 @@ def test_a_run_that_failed_by_an_outage_is_followed_by_one_of_its_kind(monkeypat
     text = ValueError("Job aborted: watersmeet.errors.OutageError: no broker answers\n\tat a.B(B.java)")
     host = Scripted(("run", text), ("start", outage()), ("start", outage()), ("run", outage()), ("run", None))
     reached: list[int] = []
-    output = SimpleNamespace(reach=lambda: reached.append(len(host.asked)))
+    output = SimpleNamespace(target="t", reach=lambda: reached.append(len(host.asked)))
     assert running(monkeypatch, host, QueryMode.DRAIN, outputs=(output,)).wait(_PATIENCE_SECONDS)
     assert host.asked == [{"limited": True, "available_now": True, "declares_end": False}] * 5
     assert reached == [1, 2, 3, 4], "sinks are asked first"
@@ -166,7 +166,7 @@ def test_a_sink_that_does_not_answer_keeps_runs_from_starting(monkeypatch: pytes
         if len(asked) < 4:
             raise SinkOutageError("down")
 
-    output = SimpleNamespace(reach=reach)
+    output = SimpleNamespace(target="t", reach=reach)
     assert running(monkeypatch, host, QueryMode.DRAIN, outputs=(output,)).wait(_PATIENCE_SECONDS)
     assert asked == [1, 1, 1, 1]
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
+from functools import cached_property, partial
 
 from watersmeet.plan.explain import explain, explain_set, headlines
 from watersmeet.plan.operator_tree import TreeNode, operator_tree
@@ -75,11 +75,19 @@ class PlanWords:
     def __init__(self, plan: PhysicalPlan, targets: Sequence[str]) -> None:
         self._plan = plan
         self.targets = tuple(targets)
-        self.tree = operator_tree(plan)
-        self.headlines = headlines(plan)
         self.streams = frozenset(part.input.alias for part in plan.streams)
         self.units = time_units(plan)
         self._explained: tuple[Counts, str] | None = None
+
+    @cached_property
+    def tree(self) -> TreeNode:
+        """The operators, as EXPLAIN draws them."""
+        return operator_tree(self._plan)
+
+    @cached_property
+    def headlines(self) -> Mapping[str, str]:
+        """What each operator does, by its name."""
+        return headlines(self._plan)
 
     def explain(self, counters: Counts) -> str:
         """The text of EXPLAIN with these counters, which nobody changes later."""
