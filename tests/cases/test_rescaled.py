@@ -21,7 +21,7 @@ CASES = [
 ]
 
 
-@pytest.mark.sample(80)
+@pytest.mark.sample(160)
 @pytest.mark.parametrize("case", CASES)
 def test_a_case_with_other_buckets_after_each_restart(case: Case) -> None:
     failure = run_case(case, RescaledHarness)

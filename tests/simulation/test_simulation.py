@@ -35,7 +35,7 @@ CASES = [
 ]
 
 
-@pytest.mark.sample(8)  # a seed takes a second
+@pytest.mark.sample(16)  # a seed takes a second
 @pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: f"seed{seed}")
 def test_a_query_gives_what_the_same_query_gives_over_whole_tables(seed: int) -> None:
     wrong = simulate(seed)
