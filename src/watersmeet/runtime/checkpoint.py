@@ -36,9 +36,9 @@ from watersmeet.kernels.multi_way.join import MultiWayJoin
 from watersmeet.kernels.sliding import SlidingJoin
 from watersmeet.runtime.plan_file import (
     PLAN_VERSION,
-    READABLE_VERSIONS,
     TASKS_VERSION,
     PlanFile,
+    decode_plan,
     describe,
     differences,
     has_kernel,
@@ -134,28 +134,7 @@ class Checkpoint:
         text = self._read(path)
         if text is None:
             return None
-        try:
-            content, seal = read_sealed(text.encode())
-            found = PlanFile.model_validate(content)
-        except (DamageError, ValidationError) as error:
-            reason = str(error) if isinstance(error, DamageError) else error.errors(include_url=False)[0]["msg"]
-            raise CheckpointError(
-                f"{path} cannot be read",
-                detail=reason,
-                hint=f"is this the checkpoint of a Watersmeet query? If so, {_RESTORE}",
-            ) from None
-        if found.version not in READABLE_VERSIONS:
-            versions = " and ".join(map(str, READABLE_VERSIONS))
-            raise CheckpointError(
-                f"the checkpoint {self.folder} has plan format {found.version}, this version reads {versions}",
-                hint="run it with the version that wrote it, or start on a new checkpoint",
-            )
-        if seal is Seal.WRONG:
-            raise CheckpointError(
-                f"{path} is damaged: its checksum is that of another content",
-                hint=f"{_RESTORE}; if you edited the file on purpose, delete the checksum in it",
-            )
-        return found
+        return decode_plan(text.encode(), path)
 
     def write_plan(self, plan: PlanFile) -> None:
         """Write the plan file."""

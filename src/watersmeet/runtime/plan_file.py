@@ -7,9 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from watersmeet.checksums import DamageError, Seal, read_sealed
 from watersmeet.engine.specs import OperatorSpec
+from watersmeet.errors import CheckpointError
 from watersmeet.kernels.interval import IntervalJoin
 from watersmeet.kernels.match import WindowMatch
 from watersmeet.kernels.multi_way.match import MultiWayMatch
@@ -116,3 +118,31 @@ def _parts(kernel: Any) -> Iterator[tuple[str, object]]:
                 yield from ((f"query {number} {name}", part) for name, part in _parts(join))
         else:
             yield field.name, value
+
+
+def decode_plan(content: bytes, path: str) -> PlanFile:
+    """Decode the plan file at a path; ``CheckpointError`` if it is damaged or of another version."""
+    restore = "restore the file from a copy, or start on a new checkpoint"
+    try:
+        values, seal = read_sealed(content)
+        found = PlanFile.model_validate(values)
+    except (DamageError, ValidationError) as error:
+        reason = str(error) if isinstance(error, DamageError) else error.errors(include_url=False)[0]["msg"]
+        raise CheckpointError(
+            f"{path} cannot be read",
+            detail=reason,
+            hint=f"is this the checkpoint of a Watersmeet query? If so, {restore}",
+        ) from None
+    if found.version not in READABLE_VERSIONS:
+        versions = " and ".join(map(str, READABLE_VERSIONS))
+        raise CheckpointError(
+            f"the checkpoint {path.removesuffix('/plan.json')} has plan format {found.version}, this version reads"
+            f" {versions}",
+            hint="run it with the version that wrote it, or start on a new checkpoint",
+        )
+    if seal is Seal.WRONG:
+        raise CheckpointError(
+            f"{path} is damaged: its checksum is that of another content",
+            hint=f"{restore}; if you edited the file on purpose, delete the checksum in it",
+        )
+    return found

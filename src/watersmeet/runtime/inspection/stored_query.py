@@ -17,7 +17,7 @@ from watersmeet.engine.routing import murmur3_int
 from watersmeet.errors import CheckpointError
 from watersmeet.runtime.inspection.described import OperatorText, operators_of
 from watersmeet.runtime.inspection.files import Files
-from watersmeet.runtime.plan_file import READABLE_VERSIONS, PlanFile
+from watersmeet.runtime.plan_file import PlanFile, decode_plan
 from watersmeet.runtime.real_time.epochs import RunStart, file_name, next_run
 from watersmeet.runtime.worker_tasks import state_prefix
 from watersmeet.settings.query_settings import REAL_TIME
@@ -115,31 +115,14 @@ def read_query(folder: str) -> StoredQuery:
 
 
 def read_plan(files: Files) -> PlanFile:
-    """Read plan.json, as ``Checkpoint.read_plan`` does with Spark."""
-    path = f"{files.folder}/plan.json"
+    """Read plan.json; ``CheckpointError`` if it is missing, damaged or of another version."""
     content = files.read("plan.json")
     if content is None:
         raise CheckpointError(
             f"{files.folder} is not the checkpoint of a query: it has no plan.json",
             hint="name the folder that holds plan.json; if it was there, restore it from a copy",
         )
-    try:
-        fields, seal = read_sealed(content)
-        plan = PlanFile.model_validate(fields)
-    except (DamageError, ValidationError):
-        raise CheckpointError(f"{path} cannot be read: it is damaged, or of another version", hint=RESTORE) from None
-    if plan.version not in READABLE_VERSIONS:
-        known = ", ".join(map(str, READABLE_VERSIONS))
-        raise CheckpointError(
-            f"{path} has format {plan.version}, this version of Watersmeet reads {known}",
-            hint="use the version that wrote it",
-        )
-    if seal is Seal.WRONG:
-        raise CheckpointError(
-            f"{path} is damaged: its checksum is that of another content",
-            hint="restore the file from a copy; if you edited it on purpose, delete the checksum in it",
-        )
-    return plan
+    return decode_plan(content, f"{files.folder}/plan.json")
 
 
 def committed(files: Files, plan: PlanFile) -> int | None:
