@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import logging
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -13,9 +11,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from watersmeet.bind.define import check_name, define_frame, define_outside, refuse_definitions
 from watersmeet.bind.insert_target import check_target
-from watersmeet.bind.planning import plan_query
-from watersmeet.bind.statement_sets import plan_set
-from watersmeet.bind.table_queries import explain_stored
 from watersmeet.catalog.streams import FRAME, StreamDef, StreamMode
 from watersmeet.catalog.workspace import make_workspace
 from watersmeet.columns import spark_name
@@ -24,44 +19,36 @@ from watersmeet.connectors.dataframe_source import check_order
 from watersmeet.connectors.insert import insert_values
 from watersmeet.connectors.snapshot import snapshot
 from watersmeet.connectors.stream_schema import to_columns
-from watersmeet.errors import BindError, CatalogError, CheckpointError, ConfigError, UnsupportedError, did_you_mean
+from watersmeet.errors import BindError, CatalogError, CheckpointError, ConfigError, UnsupportedError
 from watersmeet.lookup.source import RowsSource
 from watersmeet.lookup.tables import table_options, table_schema
 from watersmeet.monitoring.access import parse_address
 from watersmeet.monitoring.otel import MetricsExport
 from watersmeet.monitoring.server import LivePage
-from watersmeet.plan.explain import explain, explain_set, headlines
-from watersmeet.plan.lineage import derived_stream
-from watersmeet.plan.operator_tree import operator_tree
-from watersmeet.plan.physical_plan import PhysicalPlan
-from watersmeet.runtime.buckets import new_buckets
-from watersmeet.runtime.dataflow import build
-from watersmeet.runtime.failures import naming_lost_jvm, planning
+from watersmeet.runtime.failures import naming_lost_jvm
 from watersmeet.runtime.inspection.selecting import select_state
-from watersmeet.runtime.memory_setting import memory_setting
 from watersmeet.runtime.query import RunningQuery
 from watersmeet.runtime.query_mode import QueryMode
-from watersmeet.runtime.replace.switch import Replaced, Replacement, check_start
-from watersmeet.runtime.rescale.switch import Rescaled, check_count
-from watersmeet.runtime.shared_folders import require_written
+from watersmeet.runtime.replace.switch import Replacement
+from watersmeet.runtime.rescale.switch import Rescaled
 from watersmeet.runtime.status import QueryStatus
 from watersmeet.runtime.store_folder import Place, place_of
-from watersmeet.runtime.task_frames import Resources
+from watersmeet.session.frames import derived, select_frame
+from watersmeet.session.job_changes import JobChange
 from watersmeet.session.listings import description
 from watersmeet.session.modes import in_mode
-from watersmeet.session.queries import Queries, QueryTarget, name_of_insert
-from watersmeet.session.redefining import Definition, Redefinitions
-from watersmeet.session.replacing import JobReplaced, planned_as_it_was, refuse_dropped
-from watersmeet.session.rescaling import QueryStatement, check_same_operators, is_definition, with_buckets
-from watersmeet.session.results import Batch, Message, Plan, Result, Started, Stream, Table
+from watersmeet.session.queries import Queries
+from watersmeet.session.replacing import JobReplaced
+from watersmeet.session.rescaling import QueryStatement
+from watersmeet.session.results import Batch, Message, Result, Started, Stream, Table
 from watersmeet.session.spark import open_spark
-from watersmeet.session.streams import Streams, check_connector, check_corrections
+from watersmeet.session.statement_plans import StatementPlans
+from watersmeet.session.streams import Streams, check_connector
 from watersmeet.session.table_queries import batch_frame, insert_rows
 from watersmeet.settings.query_settings import REAL_TIME
 from watersmeet.settings.secrets import masked_definition
-from watersmeet.settings.seek import resolve
 from watersmeet.sql.parse import parse
-from watersmeet.sql.query_names import select_name, set_name, text_hash
+from watersmeet.sql.query_names import text_hash
 from watersmeet.sql.statements import (
     CreateIndex,
     CreateStream,
@@ -83,9 +70,6 @@ from watersmeet.sql.statements import (
     StatementSet,
     StopQuery,
 )
-
-_log = logging.getLogger(__name__)
-_PRINT = StreamDef(name="print", columns=(), connector="print")
 
 
 def connect(
@@ -122,6 +106,7 @@ class Session:
         self.show: console.Show = console.show_plainly
         self.streams = Streams(spark, self.place)
         self._queries = Queries(spark, self.place, self.streams)
+        self._plans = StatementPlans(self.streams, self._queries)
         self._shown: list[LivePage | MetricsExport] = []
 
     @property
@@ -171,41 +156,10 @@ class Session:
         if isinstance(statement, Explain):
             statement = statement.statement
         if isinstance(statement, Historical | InsertHistorical | StatementSet):
-            return self._explained(statement).text
+            return self._plans.explained(statement).text
         if not isinstance(statement, Select | InsertSelect | CreateStream) or statement.query is None:
             raise UnsupportedError("EXPLAIN takes a query", position=statement.position)
-        return self._explained(statement).text
-
-    def _explained(
-        self, statement: Select | InsertSelect | CreateStream | Historical | InsertHistorical | StatementSet
-    ) -> Plan:
-        if isinstance(statement, StatementSet):
-            return self._explained_set(statement)
-        if isinstance(statement, Historical | InsertHistorical):
-            target = self._target(statement) if isinstance(statement, InsertHistorical) else None
-            if target is not None:
-                registry.check_sink(target, changelog=False)
-            return Plan(explain_stored(statement.query, self.streams.by_name(), target))
-        assert statement.query is not None
-        physical = self._plan(statement.query)
-        if isinstance(statement, CreateStream):
-            name = statement.name
-        elif isinstance(statement, InsertSelect):
-            target = self._target(statement)
-            check_corrections(target, physical, statement)
-            name = name_of_insert(target, physical)
-        else:
-            name = select_name(statement.source)
-        text = explain(physical, self._queries.checkpoint(name, None).read_counters())
-        return Plan(text, operator_tree(physical), headlines(physical))
-
-    def _explained_set(self, statement: StatementSet) -> Plan:
-        plan = self._plan_set(statement)
-        inserts = list(zip(statement.inserts, plan.queries, strict=True))
-        names = [name_of_insert(self._checked_target(insert, query), query) for insert, query in inserts]
-        counters = self._queries.checkpoint(set_name(names), None).read_counters()
-        text = explain_set(plan, [insert.stream for insert in statement.inserts], counters)
-        return Plan(text, operator_tree(plan), headlines(plan))
+        return self._plans.explained(statement).text
 
     def register(
         self,
@@ -321,24 +275,9 @@ class Session:
         ``checkpoint`` and ``real_time`` are those of ``run``.  With ``dry_run`` nothing changes.  Raises
         ``CheckpointError`` for a query without a checkpoint or state, or that runs.
         """
-        check_count(buckets)
-        names, found = [], []
-        for statement in in_mode(parse(text), REAL_TIME if real_time else None):
-            if is_definition(statement):
-                self._execute(statement, QueryMode.CONTINUOUS, checkpoint, start_selects=False)
-            elif isinstance(statement, QueryStatement):
-                name, plan, targets = self._named(statement)
-                names.append(name)
-                if query is None or query.lower() == name.lower():
-                    if plan.query.settings.buckets == 1:
-                        check_same_operators(name, plan, self._named(with_buckets(statement, buckets))[1])
-                    found.append(
-                        self._queries.rescale(name, plan, targets, checkpoint, self.show, buckets, dry_run=dry_run)
-                    )
-        if not found:
-            what = "starts no query" if query is None else f"has no query {query}"
-            raise CatalogError(f"the job {what}", hint=None if query is None else did_you_mean(query, names))
-        return found
+        change = JobChange(self._plans, checkpoint, query, real_time=real_time, show=self.show)
+        define = partial(self._execute, mode=QueryMode.CONTINUOUS, checkpoint=checkpoint, start_selects=False)
+        return change.rescale(text, buckets, define, dry_run=dry_run)
 
     def replace(
         self,
@@ -361,79 +300,8 @@ class Session:
         Raises ``CheckpointError`` for a query without a checkpoint, or that runs, or that needs a new version without a
         ``start``.
         """
-        check_start(start)
-        wanted = Replacement(start, query is not None, accept_counts, dry_run)
-        redefined = Redefinitions(self.streams)
-        try:
-            with self._queries.named_anew(kept=not dry_run):
-                found, names = self._replaced(text, query, checkpoint, wanted, redefined, real_time=real_time)
-            lines = tuple(redefined.lines(self.streams.catalog.get))
-        finally:
-            self.streams.redefine({})
-        if not found:
-            what = "starts no query" if query is None else f"has no query {query}"
-            raise CatalogError(f"the job {what}", hint=None if query is None else did_you_mean(query, names))
-        if not dry_run:
-            redefined.commit()
-        return JobReplaced(lines, tuple(found))
-
-    def _replaced(
-        self,
-        text: str,
-        query: str | None,
-        checkpoint: str | None,
-        wanted: Replacement,
-        redefined: Redefinitions,
-        *,
-        real_time: bool,
-    ) -> tuple[list[Replaced], list[str]]:
-        statements = list(in_mode(parse(text), REAL_TIME if real_time else None))
-        catalog = self.streams.by_name()
-        for statement in statements:
-            if isinstance(statement, Definition) and is_definition(statement):
-                redefined.take(statement)
-        planned = []
-        for statement in statements:
-            if isinstance(statement, QueryStatement) and not is_definition(statement):
-                if isinstance(statement, CreateStream):
-                    redefined.feed(self._fed_again(statement), statement)
-                planned.append((statement, *self._named(statement)))
-        names = [name for _, name, _, _ in planned]
-        refuse_dropped(redefined, catalog, self._queries.said_in(checkpoint), names, self.streams.open_table)
-        old = partial(planned_as_it_was, streams=self.streams.by_name(), open_table=self.streams.open_table)
-        chosen = [each for each in planned if query is None or query.lower() == each[1].lower()]
-        dry = [dataclasses.replace(wanted, dry_run=True)] if len(chosen) > 1 and not wanted.dry_run else []
-        found: list[Replaced] = []
-        # all are looked at before the first is changed
-        for how in (*dry, wanted):
-            found = [
-                self._queries.replace(name, plan, targets, checkpoint, self.show, statement.source, old, how)
-                for statement, name, plan, targets in chosen
-            ]
-            if how in dry and wanted.start is None and (needs := [each for each in found if each.is_new_version]):
-                raise CheckpointError(
-                    f"{needs[0].query} needs a new version: nothing was changed",
-                    hint="say where it begins, with --from; --query replaces one query alone",
-                )
-        return found, names
-
-    def _fed_again(self, statement: CreateStream) -> StreamDef:
-        """A stream that its own query feeds, as the query would feed it now; its columns must stay."""
-        assert statement.query is not None  # it is fed
-        known = self.streams.require(statement.name, statement)
-        physical = self._plan(statement.query)
-        columns = [(field.name, field.dataType.simpleString()) for field in self._build(physical).schema]
-        found = derived_stream(
-            statement.name, physical.query, columns, statement.source, options=statement.options or None
-        )
-        if not known.derived or (found.columns, found.connector) != (known.columns, known.connector):
-            raise CatalogError(
-                f"{known.name} would have other columns, or other options, than the stream that others read",
-                detail=", ".join(f"{each.name} {each.type}" for each in known.columns),
-                hint="keep its columns; or create a stream of another name",
-                position=statement.position,
-            )
-        return found
+        change = JobChange(self._plans, checkpoint, query, real_time=real_time, show=self.show)
+        return change.replace(text, Replacement(start, query is not None, accept_counts, dry_run))
 
     def stop(self) -> None:
         """Stop all queries of this session, and what shows them; Spark continues to run."""
@@ -456,7 +324,7 @@ class Session:
             case Select() if start_selects:
                 return self._start(statement, mode, checkpoint)
             case Select():
-                return Stream(self._frame(statement))
+                return Stream(select_frame(self._plans, self.place, statement))
             case Historical():
                 return Batch(batch_frame(self.spark, statement.query, self.streams))
             case InsertHistorical():
@@ -464,7 +332,7 @@ class Session:
             case SelectState():
                 return select_state(statement.query, checkpoint or f"{self.place}/queries")
             case Explain():
-                return self._explained(statement.statement)
+                return self._plans.explained(statement.statement)
             case CreateTable():
                 return self.streams.create_table(statement)
             case CreateIndex() | DropIndex():
@@ -499,7 +367,7 @@ class Session:
     def _create_as(self, statement: CreateStream, query: Query, mode: QueryMode, checkpoint: str | None) -> Result:
         check_name(statement.name, statement.position)
         refuse_definitions(statement)
-        physical = self._plan(query)
+        physical = self._plans.plan(query)
         stream = self.streams.catalog.get(statement.name)
         if stream is not None:
             if stream.definition == statement.source:
@@ -511,10 +379,7 @@ class Session:
                 hint="use another name, or DROP STREAM it first",
                 position=statement.position,
             )
-        columns = [(field.name, field.dataType.simpleString()) for field in self._build(physical).schema]
-        stream = derived_stream(
-            statement.name, physical.query, columns, statement.source, options=statement.options or None
-        )
+        stream = derived(self.streams, statement, physical)
         check_connector(stream, statement)
         stale = self._queries.checkpoint(stream.name, checkpoint)
         if stale.read_plan() is not None:
@@ -531,42 +396,9 @@ class Session:
             self.streams.catalog.drop(stream.name)
             raise
 
-    def _named(self, statement: QueryStatement) -> tuple[str, PhysicalPlan, list[QueryTarget]]:
-        """The name, the plan and the targets of what a statement starts."""
-        match statement:
-            case InsertSelect():
-                plan = self._plan(statement.query)
-                target = self._checked_target(statement, plan)
-                name = self._queries.insert_name(target, plan, statement.source)
-                return name, plan, [QueryTarget(name, target, statement.columns)]
-            case StatementSet():
-                plan = self._plan_set(statement)
-                inserts = list(zip(statement.inserts, plan.queries, strict=True))
-                fed = [self._checked_target(insert, query) for insert, query in inserts]
-                targets = [
-                    QueryTarget(self._queries.insert_name(target, query, insert.source), target, insert.columns)
-                    for (insert, query), target in zip(inserts, fed, strict=True)
-                ]
-                name = self._queries.set_name([target.query for target in targets], statement.source)
-                return name, plan, targets
-            case Select():
-                name = select_name(statement.source)
-                return name, self._plan(statement.query), [QueryTarget(name, _PRINT)]
-            case CreateStream():
-                assert statement.query is not None  # other streams are defined, and start nothing
-                stream = self.streams.require(statement.name, statement)
-                return stream.name, self._plan(statement.query), [QueryTarget(stream.name, stream)]
-
-    def _checked_target(self, statement: InsertSelect, plan: PhysicalPlan) -> StreamDef:
-        """The stream that a query writes to, if it can take the query's results."""
-        target = self._target(statement)
-        check_target(target, [column.name for column in plan.outputs], statement)
-        check_corrections(target, plan, statement)
-        return target
-
     def _insert_stored(self, statement: InsertHistorical) -> Message:
         """INSERT INTO … SELECT over stored rows, which is done when this returns."""
-        target = self._target(statement)
+        target = self._plans.target(statement)
         sink = registry.open_sink(target, self.place, changelog=False, show=self.show)
         frame = batch_frame(self.spark, statement.query, self.streams)
         check_target(target, frame.columns, statement)
@@ -578,20 +410,6 @@ class Session:
         count = insert_rows(rows, lambda counted: sink.write(counted, batch, key))
         return Message(f"{count} row{'s' if count != 1 else ''} into {target.name}")
 
-    def _target(self, statement: InsertSelect | InsertHistorical) -> StreamDef:
-        """The stream that a query writes to; ``UnsupportedError`` if that is not possible."""
-        target = self.streams.require_target(statement)
-        if target.derived:
-            raise UnsupportedError(
-                f"{target.name} is fed by its own query (CREATE STREAM … AS)", position=statement.position
-            )
-        if target.connector == FRAME:
-            raise UnsupportedError(
-                f"{target.name} is a registered DataFrame: no rows can be written to it",
-                position=statement.position,
-            )
-        return target
-
     def _drop(self, statement: Drop) -> Message:
         using = self._queries.using(statement.name)
         if using:
@@ -602,61 +420,6 @@ class Session:
             )
         return self.streams.drop(statement)
 
-    # -- queries ---------------------------------------------------------------------------------------------------
-
-    def _plan(self, query: Query) -> PhysicalPlan:
-        physical = plan_query(query, self.streams.by_name(), self.streams.open_table)
-        self.streams.check_seek(physical, query.settings_positions.get("seek_to"))
-        return physical
-
-    def _plan_set(self, statement: StatementSet) -> PhysicalPlan:
-        physical = plan_set(statement, self.streams.by_name(), self.streams.open_table)
-        self.streams.check_seek(physical, physical.query.text.settings_positions.get("seek_to"))
-        return physical
-
-    def _frame(self, select: Select) -> DataFrame:
-        """A SELECT as a DataFrame; its late and bad rows go to files in the workspace, by query and run."""
-        physical = self._plan(select.query)
-        if physical.query.settings.is_real_time:
-            raise ConfigError(
-                "a SELECT in real time cannot be a DataFrame: the query that writes it would not know its epochs",
-                hint="INSERT INTO a stream, or session.run(…, real_time=True), which prints the rows",
-                position=select.query.settings_positions.get("mode"),
-            )
-        for setting in ("late_rows", "evicted_rows", "idle_timeout", "trigger", "epoch"):
-            if setting in select.query.settings:
-                raise ConfigError(
-                    f"{setting} is a setting of queries that Watersmeet runs, but this one becomes a DataFrame",
-                    hint="use INSERT INTO or CREATE STREAM … AS, or set the trigger where the DataFrame is written",
-                    position=select.query.settings_positions.get(setting),
-                )
-        self.streams.check_tables(physical)
-        name = select_name(select.source)
-        folder = self.place
-        side_folder: str | None = f"{folder}/side/{name}-{uuid.uuid4().hex[:8]}"
-        # only on request: a restart finds them again, but so does the same SELECT elsewhere in the query
-        keeps_log = "skew" in select.query.settings
-        try:
-            require_written(self.spark, folder, "the workspace")
-        except ConfigError as error:
-            if physical.query.settings.skew == "spread":
-                raise
-            _log.warning("bad rows of %s will be counted, but not kept: %s", name, error.message)
-            side_folder, keeps_log = None, False
-        return self._build(physical, side_folder, f"{folder}/hot_keys" if keeps_log else None)
-
-    def _build(
-        self, physical: PhysicalPlan, side_folder: str | None = None, hot_key_folder: str | None = None
-    ) -> DataFrame:
-        settings = physical.query.settings
-        buckets = new_buckets(self.spark, settings.buckets)
-        resources = Resources(memory_setting(self.spark, settings.worker_memory), side_folder, hot_key_folder)
-        with planning("of this statement"):
-            sources = self.streams.sources(physical, limited=True, seek=resolve(self.spark, settings.seek_to))
-            # the frame may become part of a query with other such frames, so its metrics need a name of their own
-            label = f"_{uuid.uuid4().hex[:8]}"
-            return build(self.spark, physical, sources, buckets, resources, label=label).frame
-
     def _start(self, statement: QueryStatement, mode: QueryMode, checkpoint: str | None) -> Started:
-        name, plan, targets = self._named(statement)
+        name, plan, targets = self._plans.named(statement)
         return Started(self._queries.start(name, plan, targets, mode, checkpoint, self.show, statement.source))

@@ -54,7 +54,7 @@ class Streams:
     """Definitions by name, ignoring case, and the rows behind them."""
 
     def __init__(self, spark: SparkSession, workspace: Place) -> None:
-        self._spark = spark
+        self.spark = spark
         self._workspace = workspace
         self.catalog = Catalog(workspace if isinstance(workspace, Path) else StoredCatalog(workspace))
         self._registered: dict[str, tuple[StreamDef, DataFrame, str | None]] = {}
@@ -184,7 +184,7 @@ class Streams:
             if registered.pop(name.lower(), None) is not None:
                 return Message(f"dropped {kind} {name}")
         stream = known
-        storage = Storage(self._spark)
+        storage = Storage(self.spark)
         if stream.derived:
             storage.delete(str(self._workspace / "queries" / stream.name))
         if stream.connector == EMBEDDED and not stream.outside:
@@ -219,7 +219,7 @@ class Streams:
                 found[key] = frame_source(frame, registered, order)
             else:
                 found[key] = registry.open_source(
-                    live or self._spark,
+                    live or self.spark,
                     stream,
                     self._workspace,
                     limited=limited,
@@ -258,7 +258,7 @@ class Streams:
 
     def stored(self, stream: StreamDef) -> DataFrame:
         """The stored rows of a stream, as a batch source frame; ``UnsupportedError`` if it stores none."""
-        return registry.open_stored(self._spark, stream, self._workspace)
+        return registry.open_stored(self.spark, stream, self._workspace)
 
     def side_log(self, name: str, setting: str) -> EmbeddedLog:
         """The embedded stream that a setting names for late or evicted rows; it is created if it does not exist.
