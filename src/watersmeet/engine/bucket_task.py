@@ -66,15 +66,10 @@ def run_task(
 
 def _packed(member: Member, bucket: int, sent: Iterable[Frame]) -> Iterator[Frame]:
     """Yield results as frames for the members that read them."""
-    readers = [Reader(each.projection, Packer(_kept(each.packing, bucket), here=bucket)) for each in member.readings]
+    readers = [Reader(each.projection, Packer(each.packing.kept_in(bucket), here=bucket)) for each in member.readings]
     yield from packed_results(sent, readers, (bucket,))
     for reader in readers:
         yield from reader.packer.finish()
-
-
-def _kept(packing: PackSpec, bucket: int) -> PackSpec:
-    """Rows without a key stay in their bucket, as all others must by theirs."""
-    return packing if packing.hashes else replace(packing, buckets=(bucket,))
 
 
 class _Post:

@@ -59,9 +59,7 @@ class LiveOperator:
         packing, projection, here = reading.packing, reading.projection, None
         part = part_of_bucket(projection.part, bucket)
         if reading.operator in self.beside:
-            here, part = bucket, projection.part
-            if not packing.hashes:  # rows without a key stay in their bucket, as all others must by theirs
-                packing = replace(packing, buckets=(bucket,))
+            here, part, packing = bucket, projection.part, packing.kept_in(bucket)
         packer = Packer(packing, here=here)
         if outbox.changes is not None and outbox.changes.num_rows:
             yield from packer.pack(rows_of_input(outbox.changes.cast(self.spec.output), projection))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -47,6 +47,10 @@ class PackSpec:
     max_future: int | None = None
     dated_by: str | None = None
     gathering: Gathering | None = None
+
+    def kept_in(self, bucket: int) -> PackSpec:
+        """The same for results of a bucket that stay in its task: rows without a key too, as all others by theirs."""
+        return self if self.hashes else replace(self, buckets=(bucket,))
 
 
 @dataclass(frozen=True, slots=True)

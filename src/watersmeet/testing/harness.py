@@ -57,7 +57,7 @@ class Harness(Rig):
     a batch with rows of more than ``max_step_bytes`` in a bucket is taken in several steps.
     """
 
-    #: Whether operators may run in one task; in real time, each has tasks of its own.
+    #: Whether operators may run in one task.
     shares_tasks = True
 
     def __init__(
