@@ -128,12 +128,11 @@ def _input_frontiers(spec: OperatorSpec, bucket: int, manifest: Manifest) -> dic
     """Return the frontier of each input that has one, by label: the least of them holds the operator back."""
     if manifest.alike and bucket != spec.buckets[0]:
         return {}
-    found: dict[str, int] = {}
-    for number, frontier in manifest.own.items():
-        if frontier not in (NEVER, FOREVER):
-            name = f"{spec.name}.{INPUT_FRONTIER}.{spec.inputs[number].label}"
-            found[name] = min(frontier, found.get(name, frontier))  # one stream may date the rows of both inputs
-    return found
+    return {
+        f"{spec.name}.{INPUT_FRONTIER}.{spec.inputs[number].label}": frontier
+        for number, frontier in manifest.own.items()
+        if frontier not in (NEVER, FOREVER)
+    }
 
 
 def _peak_memory() -> int:
