@@ -11,7 +11,7 @@ from tests.real_time.epoch_harness import EpochHarness
 from watersmeet.engine.frames import Frame, FrameKind, counter_frame, mark_frame
 from watersmeet.engine.live_results import LiveOperator
 from watersmeet.engine.outbox import Outbox
-from watersmeet.errors import WatersmeetError
+from watersmeet.errors import UnsupportedError, WatersmeetError
 from watersmeet.kernels.api import NEVER
 from watersmeet.testing.harness import load_script
 
@@ -66,3 +66,10 @@ def test_a_row_of_another_bucket_ends_the_query_in_words(tmp_path: Path) -> None
     keys = pa.table({field.name: numbers.cast(pa.string()).cast(field.type) for field in counts.spec.output})
     with pytest.raises(WatersmeetError, match=r"results of bucket 1 of .* belong in bucket 0"):
         list(counts.addressed(1, Outbox(counts.spec, 1, keys, ())))
+
+
+def test_what_only_spark_can_compute_between_two_operators_is_refused(tmp_path: Path) -> None:
+    repeated = "SELECT k, repeat('x', CAST(count(*) AS INT)) AS r FROM o GROUP BY k"
+    with pytest.raises(UnsupportedError, match="can be computed by Spark alone") as raised:
+        operators(f"SELECT r, count(*) AS m FROM ({repeated}) GROUP BY r", tmp_path)
+    assert "REPEAT" in (raised.value.detail or "")
