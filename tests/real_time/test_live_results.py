@@ -69,7 +69,7 @@ def test_a_row_of_another_bucket_ends_the_query_in_words(tmp_path: Path) -> None
 
 
 def test_what_only_spark_can_compute_between_two_operators_is_refused(tmp_path: Path) -> None:
-    repeated = "SELECT k, repeat('x', CAST(count(*) AS INT)) AS r FROM o GROUP BY k"
+    repeated = "SELECT k, CAST(repeat('x', CAST(count(*) AS INT)) AS STRING) AS r FROM o GROUP BY k"
     with pytest.raises(UnsupportedError, match="can be computed by Spark alone") as raised:
         operators(f"SELECT r, count(*) AS m FROM ({repeated}) GROUP BY r", tmp_path)
     assert "REPEAT" in (raised.value.detail or "")
