@@ -1,12 +1,12 @@
-"""The PostgreSQL server that lookups are tested with, and declared columns."""
+"""The database servers that lookups are tested with, and declared columns."""
 
 from __future__ import annotations
 
 from pyspark.sql.types import StructType
 
-from tests.lookup.conftest import postgres, server
+from tests.lookup.conftest import mariadb, mariadb_process, postgres, server
 
-__all__ = ["postgres", "server", "struct_of"]
+__all__ = ["mariadb", "mariadb_process", "postgres", "server", "struct_of"]
 
 
 def struct_of(ddl: str) -> StructType:

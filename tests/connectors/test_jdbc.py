@@ -10,51 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-import pyarrow as pa
 import pytest
 
+from tests.connectors.database_tables import LATER, ORDERS, batch, table_of, write
 from tests.support.postgres import Postgres
 from tests.support.relay import relay
-from watersmeet.catalog.streams import StreamColumn, StreamDef, StreamMode
-from watersmeet.connectors.jdbc_sink import JdbcSink, open_table
+from watersmeet.catalog.streams import StreamDef
+from watersmeet.connectors.jdbc_sink import open_table
 from watersmeet.errors import ConnectorError, SinkOutageError
 from watersmeet.lookup import connections
-from watersmeet.lookup.tables import table_schema
-
-ORDERS = "id BIGINT, status STRING, price DOUBLE"
-LATER = "\nhint: fix the cause and run the query again: it writes the batch anew"
 
 
 def stream(server: Postgres, columns: str = ORDERS, key: str = "id", **options: str) -> StreamDef:
-    """Columns such as ``id INT, a DECIMAL(3:1)``, with a colon in place of a comma within a type."""
-    given = [column.strip().rpartition(" ") for column in columns.split(",")]
-    return StreamDef(
-        name="results",
-        columns=tuple(StreamColumn(name=name, type=kind.replace(":", ",")) for name, _, kind in given),
-        connector="jdbc",
-        options={
-            "url": server.url,
-            "table": "orders",
-            "user": "postgres",
-            "password": "${env:LOOKUP_TEST_PASSWORD}",
-            **options,
-        },
-        mode=StreamMode.VERSIONED,
-        primary_key=tuple(name.strip() for name in key.split(",")),
-    )
-
-
-def batch(target: StreamDef, *rows: tuple[Any, ...]) -> pa.Table:
-    """Rows with their delta last."""
-    names = [column.name for column in target.columns]
-    schema = table_schema(target, names).append(pa.field("_tp_delta", pa.int8()))
-    return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema)
-
-
-def write(sink: JdbcSink, *rows: tuple[Any, ...]) -> None:
-    """The batch, and once more, as after a failure: that changes nothing."""
-    for _ in range(2):
-        sink.write(batch(sink.stream, *rows), 7)
+    login = {"url": server.url, "user": "postgres", "password": "${env:LOOKUP_TEST_PASSWORD}"}
+    return table_of(columns, key, **{**login, **options})
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The PostgreSQL server of the lookup tests."""
+"""The database servers of the lookup tests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.postgres import Postgres, PostgresNotFoundError, postgres_server
+from tests.support.debian import ServerNotFoundError
+from tests.support.mariadb import MariaDb, mariadb_server
+from tests.support.postgres import Postgres, postgres_server
 from watersmeet.lookup.connections import close_all
 
 
@@ -15,7 +17,7 @@ def server() -> Iterator[Postgres]:
     try:
         with postgres_server() as running:
             yield running
-    except PostgresNotFoundError as error:
+    except ServerNotFoundError as error:
         pytest.skip(str(error))
 
 
@@ -27,3 +29,22 @@ def postgres(server: Postgres, monkeypatch: pytest.MonkeyPatch) -> Iterator[Post
     close_all()
     if server.process is None:
         server.start()
+
+
+@pytest.fixture(scope="session")
+def mariadb_process() -> Iterator[MariaDb]:
+    try:
+        with mariadb_server() as running:
+            yield running
+    except ServerNotFoundError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def mariadb(mariadb_process: MariaDb, monkeypatch: pytest.MonkeyPatch) -> Iterator[MariaDb]:
+    """The running server; its password is in the environment, where options refer to it."""
+    monkeypatch.setenv("MARIADB_TEST_PASSWORD", mariadb_process.password)
+    yield mariadb_process
+    close_all()
+    if mariadb_process.process is None:
+        mariadb_process.start()

@@ -5,23 +5,31 @@ from __future__ import annotations
 import sqlite3
 
 import psycopg
+import pymysql
 import pytest
 import sqlalchemy as sa
 from psycopg import errors as states
 
 from watersmeet.connectors.jdbc_failures import failure
 from watersmeet.errors import SinkOutageError
-from watersmeet.lookup.connections import Address, may_pass, place_of
+from watersmeet.lookup.connections import Address, place_of
+from watersmeet.lookup.databases.kinds import database_of
 
 HOST = 'connection failed: connection to server at "127.0.0.1", port 5432 failed: '
 
 
 def raised(error: Exception) -> sa.exc.DBAPIError:
     """As SQLAlchemy hands on what the driver raised."""
-    module = sqlite3 if isinstance(error, sqlite3.Error) else psycopg
+    module = {"sqlite3": sqlite3, "pymysql": pymysql}.get(type(error).__module__.partition(".")[0], psycopg)
     found = sa.exc.DBAPIError.instance("SELECT 1", {}, error, module.Error)
     assert isinstance(found, sa.exc.DBAPIError)
     return found
+
+
+def passes(error: Exception) -> bool:
+    """Whether the database that raised it thinks so."""
+    kind = {"sqlite3": "sqlite", "pymysql": "mariadb"}.get(type(error).__module__.partition(".")[0], "postgresql")
+    return database_of(f"jdbc:{kind}:").may_pass(raised(error))
 
 
 @pytest.mark.parametrize(
@@ -42,11 +50,14 @@ def raised(error: Exception) -> sa.exc.DBAPIError:
         states.QueryCanceled("canceling statement due to statement timeout"),
         states.IdleInTransactionSessionTimeout("terminating connection due to idle-in-transaction timeout"),
         sqlite3.OperationalError("database is locked"),
+        pymysql.err.OperationalError(2003, "Can't connect to MySQL server on 'db'"),
+        pymysql.err.OperationalError(1213, "Deadlock found when trying to get lock"),
+        pymysql.err.OperationalError(1205, "Lock wait timeout exceeded"),
     ],
     ids=str,
 )
 def test_these_may(error: Exception) -> None:
-    assert may_pass(raised(error))
+    assert passes(error)
 
 
 @pytest.mark.parametrize(
@@ -63,11 +74,14 @@ def test_these_may(error: Exception) -> None:
         states.DiskFull("could not extend file: No space left on device"),
         sqlite3.OperationalError("no such table: orders"),
         sqlite3.OperationalError("attempt to write a readonly database"),
+        pymysql.err.OperationalError(1045, "Access denied for user 'ada'@'db'"),
+        pymysql.err.OperationalError(1049, "Unknown database 'shop'"),
+        pymysql.err.DataError(1406, "Data too long for column 'status' at row 1"),
     ],
     ids=str,
 )
 def test_these_stay(error: Exception) -> None:
-    assert not may_pass(raised(error))
+    assert not passes(error)
 
 
 def test_what_is_waited_for_names_the_database_and_the_reason_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,4 +92,5 @@ def test_what_is_waited_for_names_the_database_and_the_reason_alone(monkeypatch:
     assert isinstance(error, SinkOutageError)
     assert error.waiting == "waiting for PostgreSQL at ***:5432: the database system is starting up"
     assert place_of(Address("jdbc:sqlite:/tmp/shop.db", None, None, 5)) == "SQLite at /tmp/shop.db"
+    assert place_of(Address("jdbc:mysql://db:3306/shop", None, None, 5)) == "MySQL at db:3306"
     assert place_of(Address("jdbc:postgresql://db/shop", None, None, 5)) == "PostgreSQL at db"

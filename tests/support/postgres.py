@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pwd
 import re
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -23,27 +21,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.support.debian import ServerNotFoundError, free_port, output_of, unpacked, unprivileged_user, with_libraries
+
 START_SECONDS = 30.0
 STOP_SECONDS = 15.0
-DOWNLOAD_SECONDS = 120.0
-_UNPACKED = Path(tempfile.gettempdir()) / f"watersmeet-tests-postgresql-{os.geteuid()}"
 _FOLDERS = (
     "/usr/lib/postgresql/*/bin",
     "/usr/pgsql-*/bin",
     "/opt/homebrew/opt/postgresql@*/bin",
     "/usr/local/pgsql/bin",
 )
-_UNPRIVILEGED = ("postgres", "nobody")
-
-
-class PostgresNotFoundError(Exception):
-    """The system has no PostgreSQL server."""
 
 
 def find_programs() -> Path:
     """The folder of ``initdb`` and ``postgres``, of the newest version there is, else of a downloaded one.
 
-    Raises ``PostgresNotFoundError`` where none can be had.
+    Raises ``ServerNotFoundError`` where none can be had.
     """
     found = [
         path for pattern in _FOLDERS for path in Path("/").glob(pattern.lstrip("/")) if (path / "postgres").exists()
@@ -51,43 +44,20 @@ def find_programs() -> Path:
     if found:
         return max(found, key=lambda path: [int(number) for number in re.findall(r"\d+", str(path))])
     on_path = shutil.which("postgres")
-    return download_programs(_UNPACKED) if on_path is None else Path(on_path).resolve().parent
+    return download_programs() if on_path is None else Path(on_path).resolve().parent
 
 
-def download_programs(folder: Path) -> Path:
+def download_programs() -> Path:
     """The programs from Debian's packages, unpacked in a folder unless they are there."""
-    folder.mkdir(exist_ok=True, mode=0o755)  # another user than this one runs the server
-    if folder.stat().st_uid != os.geteuid():
-        raise PostgresNotFoundError(f"{folder} belongs to another user")
-    if not (found := list(folder.glob("usr/lib/postgresql/*/bin"))):
-        try:
-            described = _output_of("apt-cache", "depends", "postgresql", folder=folder)
-            version = next(iter(re.findall(r"postgresql-(\d+)", described)), None)
-            if version is None:
-                raise PostgresNotFoundError("apt knows no package of a PostgreSQL server")
-            _output_of(
-                *("apt-get", "download", f"postgresql-{version}", f"postgresql-client-{version}", "libpq5"),
-                folder=folder,
-            )
-            for package in folder.glob("*.deb"):
-                _output_of("dpkg", "-x", package.name, ".", folder=folder)
-        except (OSError, subprocess.SubprocessError) as error:
-            raise PostgresNotFoundError(
-                f"no PostgreSQL server is installed (apt-get install postgresql), nor can one be downloaded: {error}"
-            ) from None
-        found = list(folder.glob("usr/lib/postgresql/*/bin"))
-    return found[0]
-
-
-def _output_of(*command: str, folder: Path) -> str:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=DOWNLOAD_SECONDS, check=True)
-    return done.stdout
-
-
-def _environment(programs: Path) -> dict[str, str]:
-    """Downloaded programs have their libraries beside them."""
-    libraries = [str(path) for path in programs.parents[2].glob("*-linux-gnu")]
-    return {**os.environ, "LD_LIBRARY_PATH": os.pathsep.join(libraries)} if libraries else dict(os.environ)
+    try:
+        described = output_of("apt-cache", "depends", "postgresql", folder=Path("/"))
+    except (OSError, subprocess.SubprocessError) as error:
+        raise ServerNotFoundError(f"no PostgreSQL server is installed, and there is no apt: {error}") from None
+    version = next(iter(re.findall(r"postgresql-(\d+)", described)), None)
+    if version is None:
+        raise ServerNotFoundError("apt knows no package of a PostgreSQL server")
+    packages = (f"postgresql-{version}", f"postgresql-client-{version}", "libpq5")
+    return unpacked("postgresql", packages, "usr/lib/postgresql/*/bin")[0]
 
 
 @dataclass(slots=True)
@@ -129,7 +99,7 @@ class Postgres:
                 stderr=output,
                 user=self.user,
                 cwd=self.folder,
-                env=_environment(self.programs),
+                env=with_libraries(self.programs.parents[2]),
             )
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline and self.process.poll() is None:
@@ -181,16 +151,16 @@ class Postgres:
 
 @contextlib.contextmanager
 def postgres_server(programs: Path | None = None) -> Iterator[Postgres]:
-    """An empty server; ended, and its data removed, at the end.  Raises ``PostgresNotFoundError``."""
+    """An empty server; ended, and its data removed, at the end.  Raises ``ServerNotFoundError``."""
     programs = programs or find_programs()
-    user = _unprivileged() if os.geteuid() == 0 else None
+    user = unprivileged_user()
     with tempfile.TemporaryDirectory(prefix="watersmeet-postgres-") as name:
         folder = Path(name)
         if user is not None:
             os.chown(folder, user, -1)
         password = secrets.token_hex(12)
         _run_initdb(programs, folder, password, user)
-        server = Postgres(programs, folder, _free_port(), password, user)
+        server = Postgres(programs, folder, free_port(), password, user)
         try:
             server.start()
             yield server
@@ -213,22 +183,9 @@ def _run_initdb(programs: Path, folder: Path, password: str, user: int | None) -
         text=True,
         user=user,
         cwd=folder,
-        env=_environment(programs),
+        env=with_libraries(programs.parents[2]),
         timeout=START_SECONDS,
         check=False,
     )
     if done.returncode != 0:
         raise RuntimeError(f"initdb failed: {done.stdout}{done.stderr}")
-
-
-def _unprivileged() -> int:
-    for name in _UNPRIVILEGED:
-        with contextlib.suppress(KeyError):
-            return pwd.getpwnam(name).pw_uid
-    raise PostgresNotFoundError("root cannot run PostgreSQL, and there is no user postgres or nobody")
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])

@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from watersmeet.connectors.connector import WRITES_ANEW
 from watersmeet.errors import ConnectorError, SinkOutageError
-from watersmeet.lookup.connections import Address, deadline, may_pass, place_of
+from watersmeet.lookup.connections import Address, deadline, place_of
 from watersmeet.settings.secrets import hide
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
 T = TypeVar("T")
-#: States of SQL: a transaction that others do not let be serialized, a deadlock.
-_ENDED_FOR_ANOTHER = ("40001", "40P01")
 #: What the driver says of where it connects to, before the reason.
 _OF_CONNECTION = re.compile(r".*connection to server at .* failed: (?:FATAL: +)?")
 
@@ -40,7 +38,7 @@ def in_time(connection: sa.Connection, address: Address) -> Iterator[None]:
             raise
 
 
-def is_tried_at_once(error: Exception) -> bool:
+def is_tried_at_once(error: Exception, address: Address) -> bool:
     """Return whether a second attempt may well succeed.
 
     The server may have restarted since a pooled connection was last used, or have ended this transaction for the sake
@@ -48,7 +46,7 @@ def is_tried_at_once(error: Exception) -> bool:
     """
     if getattr(error, "connection_invalidated", False):
         return True
-    return getattr(getattr(error, "orig", None), "sqlstate", None) in _ENDED_FOR_ANOTHER
+    return address.database.ended_for_another(getattr(error, "orig", None))
 
 
 def in_two_attempts(attempt: Callable[[], T], what: str, address: Address, hint: str | None = WRITES_ANEW) -> T:
@@ -59,7 +57,7 @@ def in_two_attempts(attempt: Callable[[], T], what: str, address: Address, hint:
         try:
             return attempt()
         except (sa.exc.SQLAlchemyError, NoAnswerError) as error:
-            if last or not is_tried_at_once(error):
+            if last or not is_tried_at_once(error, address):
                 failed = failure(what, error, address)
                 failed.hint = hint
                 raise failed from None
@@ -70,9 +68,10 @@ def failure(what: str, error: Exception, address: Address) -> ConnectorError:
     """Return an error with the first line of the driver's message, without secrets."""
     import sqlalchemy as sa
 
-    said = str(getattr(error, "orig", None) or error).strip() or type(error).__name__
+    cause = getattr(error, "orig", None)
+    said = (str(error) if cause is None else address.database.said(cause)).strip() or type(error).__name__
     said = hide(said.splitlines()[0])
-    if isinstance(error, NoAnswerError) or (isinstance(error, sa.exc.DBAPIError) and may_pass(error)):
+    if isinstance(error, NoAnswerError) or (isinstance(error, sa.exc.DBAPIError) and address.database.may_pass(error)):
         reason = _OF_CONNECTION.sub("", said)
         return SinkOutageError(f"{what}: {said}", waits_for=f"{place_of(address)}: {reason}")
     return ConnectorError(f"{what}: {said}")

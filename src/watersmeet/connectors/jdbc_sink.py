@@ -15,10 +15,11 @@ from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import TP_DELTA
 from watersmeet.connectors.jdbc_failures import NoAnswerError, in_time, in_two_attempts
 from watersmeet.connectors.jdbc_staging import Place, Staged, drop_staged, find_place, merges
-from watersmeet.connectors.jdbc_table import delete, described, upsert
+from watersmeet.connectors.jdbc_table import KEYS, delete, described, key_of
 from watersmeet.connectors.net_changes import net_changes
-from watersmeet.errors import ConfigError
+from watersmeet.errors import ConfigError, ConnectorError
 from watersmeet.lookup.connections import Address, engine_of, require_packages
+from watersmeet.lookup.databases.kinds import DATABASES, database_of, scheme_of
 from watersmeet.lookup.table_options import DatabaseOptions, parse_table_options
 from watersmeet.settings.durations import seconds
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
 T = TypeVar("T")
-_STAGES, _DATABASES = "postgresql", ("postgresql", "sqlite")
+_STAGES = "postgresql"
 _NO_STAGING = "none"
 _CHUNK = 2_000
 """Rows per call of the driver."""
@@ -49,10 +50,11 @@ class JdbcSinkOptions(DatabaseOptions):
 def options_of(options: Mapping[str, str]) -> JdbcSinkOptions:
     """Return the checked options of a WITH clause; raises ``ConfigError`` for missing, unknown or wrong ones."""
     given = parse_table_options(JdbcSinkOptions, "jdbc", options)
-    database = given.url.split(":")[1]
-    if database not in _DATABASES:
+    database = scheme_of(given.url)
+    if not database_of(given.url).is_written:
+        written = [name for name, each in DATABASES.items() if each.is_written]
         raise ConfigError(
-            f"jdbc writes to {' and '.join(_DATABASES)}, not to {database}",
+            f"jdbc writes to {', '.join(written[:-1])} and {written[-1]}, not to {database}",
             hint="for another database, write a changelog that a program can apply to it: kafka, or files"
             " WITH (changelog = 'true')",
             option="url",
@@ -81,6 +83,8 @@ class JdbcSink:
     table: sa.Table
     upsert: sa.Insert
     delete: sa.Delete
+    padded: Sequence[str] = ()
+    """The columns of the key in which a space at the end of a text does not count."""
 
     def write(self, rows: pa.Table, batch_id: int, staging: Staging | None = None) -> None:
         """Write a batch, which may have been written before: rows, and others that are staged.
@@ -89,6 +93,7 @@ class JdbcSink:
         several rows of a key, and ``StagedRowsLostError`` where staged rows are missing.
         """
         changes = net_changes(rows, self.stream)
+        self._require_distinct(changes)
         what = f"batch {batch_id} could not be written to {named(self.stream)}"
         in_two_attempts(lambda: self._transact(changes, staging), what, self.address)
 
@@ -116,16 +121,32 @@ class JdbcSink:
             )
         names = [column.name for column in self.stream.columns]
         gone = pc.less(changes[TP_DELTA], 0)
-        yield from _in_chunks(self.delete, changes.filter(gone).select(self.stream.primary_key), names)
+        keys = changes.filter(gone).select(self.stream.primary_key)
+        for start in range(0, keys.num_rows, _CHUNK):
+            yield self.delete, {KEYS: _values(keys.slice(start, _CHUNK))}
         yield from staged_deletes
-        yield from _in_chunks(self.upsert, changes.filter(pc.invert(gone)).select(names), names)
+        held = changes.filter(pc.invert(gone)).select(names).rename_columns([f"c{i}" for i in range(len(names))])
+        for start in range(0, held.num_rows, _CHUNK):
+            yield self.upsert, held.slice(start, _CHUNK).to_pylist()
         yield from staged_upserts
+
+    def _require_distinct(self, changes: pa.Table) -> None:
+        """Raise ``ConnectorError`` for a key that equals another one in the table, but not here."""
+        for name in self.padded:
+            ends = changes.filter(pc.ends_with(changes[name], " "))
+            if ends.num_rows:
+                raise ConnectorError(
+                    f"a key of {named(self.stream)} ends in a space: {name} = {ends[name][0].as_py()!r}",
+                    detail="by that column's type or collation a space at the end makes no difference",
+                    hint=f"SELECT rtrim({name}), or make it VARCHAR … COLLATE utf8mb4_nopad_bin (MariaDB),"
+                    " utf8mb4_0900_bin (MySQL)",
+                )
 
     def staging_place(self) -> Place | None:
         """Return where tasks stage rows; None if all rows pass through the driver. Raises as ``find_place`` does."""
         given = options_of(self.stream.options)
         asked = given.staging
-        if asked == _NO_STAGING or given.url.split(":")[1] != _STAGES:
+        if asked == _NO_STAGING or scheme_of(given.url) != _STAGES:
             return None
 
         return _inspected(lambda connection: find_place(self.table, asked, connection), self.stream, self.address)
@@ -147,14 +168,17 @@ def open_table(stream: StreamDef) -> JdbcSink:
 
     Raises ``ConnectorError`` where it cannot be reached, does not exist, or has other columns, types or keys.
     """
-    require_packages()
     given = options_of(stream.options)
+    require_packages(given.url)
     address = Address(given.url, given.user, given.password, given.timeout, read_only=False)
 
     def open_in(connection: sa.Connection) -> JdbcSink:
-        table = described(stream, given.table, connection)
-        written = upsert(table, stream, connection.dialect.name)
-        return JdbcSink(stream, address, table, written, delete(table, stream))
+        database = address.database
+        table = described(stream, given.table, database, connection)
+        key = key_of(table, stream)
+        padded = database.require_upserts(table, key, connection)
+        names = [stream.columns[int(column[1:])].name for column in padded]
+        return JdbcSink(stream, address, table, database.upsert(table, key), delete(table, stream), names)
 
     return _inspected(open_in, stream, address)
 
@@ -174,8 +198,7 @@ def named(stream: StreamDef) -> str:
     return f"table {stream.options['table']}"
 
 
-def _in_chunks(statement: sa.Executable, rows: pa.Table, names: Sequence[str]) -> Iterator[tuple[sa.Executable, Any]]:
-    keys = {name: f"c{number}" for number, name in enumerate(names)}
-    rows = rows.rename_columns([keys[name] for name in rows.column_names])
-    for start in range(0, rows.num_rows, _CHUNK):
-        yield statement, rows.slice(start, _CHUNK).to_pylist()
+def _values(keys: pa.Table) -> list[Any]:
+    """Return keys as values, or as tuples of them where they have several columns."""
+    columns = [column.to_pylist() for column in keys.columns]
+    return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))

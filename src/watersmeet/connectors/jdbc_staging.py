@@ -22,9 +22,10 @@ from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import TP_DELTA
 from watersmeet.connectors.jdbc_copy import copy_rows
 from watersmeet.connectors.jdbc_failures import in_time, in_two_attempts
-from watersmeet.connectors.jdbc_table import key_of, upsert
+from watersmeet.connectors.jdbc_table import key_of
 from watersmeet.errors import ConnectorError
 from watersmeet.lookup.connections import Address, engine_of
+from watersmeet.lookup.databases.postgresql import PostgreSql
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -179,7 +180,7 @@ def merges(
             # a statement takes each key once; and in order, as others may lock the same rows
             once = sa.text(f"DISTINCT ON ({', '.join(f'staged.{each.key}' for each in key)})")
             rows = sa.select(*columns).prefix_with(once).where(table.c[_CHANGE] > 0, page).order_by(*key)
-            insert = upsert(target, stream, "postgresql", rows)
+            insert = PostgreSql().upsert(target, key_of(target, stream)).from_select(list(target.c), rows)
             upserts += [(insert, part) for part in parts]
     return deletes, upserts
 

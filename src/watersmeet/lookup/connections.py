@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import itertools
-import math
 import os
 import re
 import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from watersmeet.errors import ConfigError, ConnectorError
+from watersmeet.lookup.databases.database import Database
+from watersmeet.lookup.databases.kinds import DATABASES, database_of
 from watersmeet.settings.secret_detection import REFERENCE
 from watersmeet.settings.secrets import hide, resolve
 
@@ -26,22 +27,6 @@ IDLE_SECONDS = 60.0
 #: How long after the server's own timeout a connection is cut.
 _GRACE_SECONDS = 2.0
 
-#: Parts of a database's messages for which retries do not help: logins and names; SQLite's files.
-_LASTING = (
-    "authentication failed",
-    "no password supplied",
-    "does not exist",
-    "no pg_hba.conf entry",
-    "permission denied",
-    "no such table",
-    "no such column",
-    "unable to open database file",
-    "readonly database",
-    "disk is full",
-)
-#: The same as states of SQL: the disk is full, a limit of the server's configuration.
-_LASTING_STATES = ("53100", "53400")
-_PASSING_STATES = ("25P03",)  # the server has ended an idle transaction
 _STAND_IN = re.compile(r"watersmeet-reference-(\d+)-")
 
 
@@ -57,6 +42,11 @@ class Address:
     password: str | None
     timeout: float
     read_only: bool = True
+
+    @property
+    def database(self) -> Database:
+        """The kind of database."""
+        return database_of(self.url)
 
     def resolved(self) -> sa.URL:
         """Return the address for SQLAlchemy with resolved secrets; printing it hides the password."""
@@ -81,9 +71,8 @@ class Address:
         def first(*parts: object) -> str | None:
             return next((resolved(str(part)) for part in parts if part), None)
 
-        if url.drivername == "postgresql":
-            url = url.set(drivername="postgresql+psycopg")
         return url.set(
+            drivername=self.database.driver or url.drivername,
             host=first(url.host),
             database=first(url.database),
             username=first(self.user, url.query.get("user"), url.username),
@@ -99,23 +88,9 @@ class Address:
 def place_of(address: Address) -> str:
     """Return how messages name a database: its kind, and its host and port if it has them."""
     url = address.resolved()
-    kind = {"postgresql": "PostgreSQL", "sqlite": "SQLite"}.get(url.get_backend_name(), url.get_backend_name())
+    kind = address.database.shown or url.get_backend_name()
     place = url.database if url.host is None else url.host if url.port is None else f"{url.host}:{url.port}"
     return hide(f"{kind} at {place}")
-
-
-def may_pass(error: sa.exc.DBAPIError) -> bool:
-    """Return whether what a database raised may not be raised again later.
-
-    It is down, starts, shuts down, does not answer, is overloaded, or has ended a transaction for another one's sake.
-    """
-    import sqlalchemy as sa
-
-    state = getattr(error.orig, "sqlstate", None)
-    passes = isinstance(error, (sa.exc.OperationalError, sa.exc.InterfaceError)) or error.connection_invalidated
-    if state in _PASSING_STATES:
-        return True
-    return passes and state not in _LASTING_STATES and not any(each in str(error.orig) for each in _LASTING)
 
 
 @dataclass(slots=True)
@@ -134,13 +109,14 @@ class _Pool:
 _pools: dict[Address, _Pool] = {}
 
 
-def require_packages() -> None:
-    """Raise ``ConnectorError`` where the packages of the extra ``jdbc`` are not installed."""
-    missing = [name for name in ("sqlalchemy", "psycopg") if importlib.util.find_spec(name) is None]
+def require_packages(url: str) -> None:
+    """Raise ``ConnectorError`` where the packages for a kind of database are not installed."""
+    database = database_of(url)
+    missing = [name for name in dict.fromkeys(("sqlalchemy", database.package)) if find_spec(name) is None]
     if missing:
         raise ConnectorError(
             f"connector = 'jdbc' needs the package {' and '.join(missing)}",
-            hint="pip install '.[jdbc]' in a clone of Watersmeet, on every worker",
+            hint=f"pip install '.[{database.extra}]' in a clone of Watersmeet, on every worker",
         )
 
 
@@ -165,29 +141,15 @@ def close_all() -> None:
 def _new_engine(address: Address) -> sa.Engine:
     import sqlalchemy as sa
 
-    require_packages()
+    require_packages(address.url)
     url = address.resolved()
-    settings: dict[str, Any] = {}
-    if url.get_backend_name() == "postgresql":
-        milliseconds = math.ceil(address.timeout * 1000)
-        read_only = " -c default_transaction_read_only=on" if address.read_only else ""
-        settings = {
-            "connect_args": {
-                "application_name": "watersmeet",
-                "connect_timeout": max(2, math.ceil(address.timeout)),  # libpq takes 2 seconds at least
-                "options": f"-c statement_timeout={milliseconds}{read_only}",
-                "tcp_user_timeout": milliseconds,
-            },
-            "use_native_hstore": False,
-        }
-        if address.read_only:
-            settings["isolation_level"] = "AUTOCOMMIT"
+    settings = address.database.settings(url.query, address.timeout, address.read_only)
     try:
         return sa.create_engine(url, hide_parameters=True, **settings)
     except (sa.exc.ArgumentError, ImportError) as error:
         raise ConnectorError(
             f"there is no driver for {url.drivername}: {hide(str(error))}",
-            hint="jdbc:postgresql is tested; other databases need their SQLAlchemy driver on every worker",
+            hint=f"these are tested: {', '.join(DATABASES)}; others need their SQLAlchemy driver on every worker",
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""Tables of a database as external tables, through SQLAlchemy: PostgreSQL (psycopg), and databases like SQLite.
+"""Tables of a database as external tables, through SQLAlchemy.
 
 One query asks for all keys of a batch. SQLAlchemy binds values and quotes names. Declared columns are compared with the
 table's before the first query, so that a wrong column is one sentence.
@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from watersmeet.errors import ConnectorError, did_you_mean
 from watersmeet.expressions.type_names import spark_type
-from watersmeet.lookup.connections import Address, deadline, engine_of, may_pass
+from watersmeet.lookup.connections import Address, deadline, engine_of
+from watersmeet.lookup.databases.database import Database
 from watersmeet.lookup.jdbc_types import as_arrow, bind_type, fits, key_values, python_type
 from watersmeet.lookup.source import UnavailableError, both_names
 from watersmeet.settings.secrets import hide
@@ -45,7 +46,7 @@ class JdbcSource:
     @property
     def max_keys(self) -> int | None:
         """Any number (None) where keys are sent as arrays."""
-        return None if self.address.url.startswith("jdbc:postgresql:") else _MAX_PARAMETERS // len(self.schema)
+        return None if self.address.database.takes_arrays else _MAX_PARAMETERS // len(self.schema)
 
     def check(self) -> None:
         """Compare the table's columns with the declared ones."""
@@ -55,7 +56,7 @@ class JdbcSource:
         """Return the rows of the keys, by one query."""
 
         def ask(connection: sa.Connection) -> Sequence[sa.Row[Any]]:
-            query = _query(self._table(connection), self.schema, keys, connection.dialect.name)
+            query = _query(self._table(connection), self.schema, keys, self.address.database)
             return connection.execute(query).all()
 
         return as_arrow(self.name, self.schema, self._connected(ask))
@@ -88,9 +89,10 @@ class JdbcSource:
 
     def _translated(self, error: sa.exc.DBAPIError) -> Exception:
         """Return the driver's error as ours, by whether a retry may help, with its first line and without secrets."""
-        said = hide((str(error.orig).strip() or type(error.orig).__name__).splitlines()[0])
+        database, cause = self.address.database, error.orig or error
+        said = hide((database.said(cause).strip() or type(cause).__name__).splitlines()[0])
         _described.pop(self, None)
-        if may_pass(error):
+        if database.may_pass(error):
             return UnavailableError(said)
         return ConnectorError(f"table {self.table} cannot be looked up in: {said}")
 
@@ -120,13 +122,14 @@ def _describe(source: JdbcSource, connection: sa.Connection) -> sa.TableClause:
             raise ConnectorError(
                 f"table {source.table} has no column {declared.name}", hint=did_you_mean(declared.name, found)
             )
-        if not fits(declared.type, found[actual]):
+        kind = source.address.database.column_type(found[actual], declared.type)
+        if not fits(declared.type, kind):
             raise ConnectorError(
                 f"column {actual} of table {source.table} is {found[actual]!s}: it cannot be declared as "
                 f"{spark_type(declared.type)}",
                 hint="declare the type that the table has, or look up in a view that casts it",
             )
-        columns.append(sa.column(actual, found[actual]))
+        columns.append(sa.column(actual, kind))
     return sa.table(sa.quoted_name(name, quote=True), *columns, schema=schema[0] if schema else None)
 
 
@@ -138,17 +141,18 @@ def same_name(name: str, candidates: Sequence[str] | dict[str, Any]) -> str | No
     return alike[0] if len(alike) == 1 else None
 
 
-def _query(table: sa.TableClause, schema: pa.Schema, keys: pa.Table, dialect: str) -> sa.Select[Any]:
-    """Return one SELECT for all keys, sent as an array per key column to PostgreSQL, else as lists of values."""
+def _query(table: sa.TableClause, schema: pa.Schema, keys: pa.Table, database: Database) -> sa.Select[Any]:
+    """Return one SELECT for all keys, sent as an array per key column where the database takes them."""
     import sqlalchemy as sa
 
     columns = dict(zip(schema.names, table.columns, strict=True))
     wanted = [columns[name] for name in keys.column_names]
     values = [
-        key_values(column.to_pylist(), python_type(to.type)) for column, to in zip(keys.columns, wanted, strict=True)
+        key_values(column.to_pylist(), python_type(to.type), takes_nul=database.takes_nul)
+        for column, to in zip(keys.columns, wanted, strict=True)
     ]
-    selected = sa.select(*table.columns)
-    if dialect != "postgresql":
+    selected = sa.select(*(database.read(column) for column in table.columns))
+    if not database.takes_arrays:
         rows = [row for row in zip(*values, strict=True) if None not in row]
         if len(wanted) == 1:
             return selected.where(wanted[0].in_([value for (value,) in rows]))

@@ -63,10 +63,12 @@ def bind_type(declared: pa.DataType) -> TypeEngine[Any]:
     return next((kind for belongs, kind in types if belongs(declared)), sa.Text())
 
 
-def key_values(values: Sequence[Any], found: type | None) -> list[Any]:
+def key_values(values: Sequence[Any], found: type | None, *, takes_nul: bool) -> list[Any]:
     """Return keys as values to bind; None, which equals nothing, for keys that no row of the table can have."""
     if found is UUID:
         return [_uuid(value) for value in values]
+    if takes_nul:
+        return list(values)
     # PostgreSQL has no text with a NUL character, and refuses a query that contains one
     return [None if isinstance(value, str) and "\0" in value else value for value in values]
 

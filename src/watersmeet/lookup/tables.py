@@ -37,7 +37,7 @@ def _jdbc(options: JdbcOptions, schema: pa.Schema, name: str) -> LookupSource:
     from watersmeet.lookup.connections import Address, require_packages
     from watersmeet.lookup.jdbc import JdbcSource
 
-    require_packages()
+    require_packages(options.url)
     address = Address(options.url, options.user, options.password, options.lookup_timeout)
     return JdbcSource(address, options.table, schema, name)
 
