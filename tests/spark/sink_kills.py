@@ -14,10 +14,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
+import sqlalchemy as sa
+
 import watersmeet
 from tests.support.jobs import run_job
 from watersmeet.connectors import jdbc_sink
 from watersmeet.connectors.delta import DeltaBatch
+from watersmeet.connectors.duckdb_table import DuckDbTable
 from watersmeet.connectors.jdbc_sink import JdbcSink
 
 
@@ -25,6 +28,10 @@ def die(*_: Any, **__: Any) -> NoReturn:
     """Kill this process group."""
     os.killpg(0, signal.SIGKILL)
     raise AssertionError("still alive")
+
+
+def _replace(owner: type, name: str, by: Callable[..., Any]) -> None:
+    setattr(owner, name, by)
 
 
 def _die_after(owner: type, name: str) -> None:
@@ -37,6 +44,16 @@ def _die_after(owner: type, name: str) -> None:
     setattr(owner, name, method)
 
 
+def _die_between_statements() -> None:
+    whole = DuckDbTable.write
+
+    def write(table: DuckDbTable, *given: Any) -> None:
+        _replace(DuckDbTable, "_upsert", die)  # the deletes have been made
+        whole(table, *given)
+
+    _replace(DuckDbTable, "write", write)
+
+
 #: What is replaced so that the driver dies there.
 POINTS: dict[str, Callable[[], None]] = {
     "files written": lambda: setattr(DeltaBatch, "commit", die),
@@ -44,6 +61,9 @@ POINTS: dict[str, Callable[[], None]] = {
     "staged": lambda: setattr(JdbcSink, "write", die),
     "merged, not committed": lambda: setattr(jdbc_sink, "drop_staged", die),
     "merge committed": lambda: _die_after(JdbcSink, "write"),
+    "written, not committed": lambda: setattr(sa.Transaction, "commit", die),
+    "between statements": _die_between_statements,
+    "file committed": lambda: _die_after(DuckDbTable, "write"),
 }
 
 

@@ -6,18 +6,20 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from tests.lookup.conftest import postgres, server
+from tests.lookup.conftest import mariadb, mariadb_process, postgres, server
 from tests.spark.test_crash import kill
 from tests.support.jobs import environment, json_lines, write_lines
+from tests.support.mariadb import MariaDb
 from tests.support.postgres import Postgres
 
-__all__ = ["postgres", "server"]
+__all__ = ["mariadb", "mariadb_process", "postgres", "server"]
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(900), pytest.mark.slow]
 NAMES = ("id", "v", "note")
 FILES, ROWS = 4, 8_000  # more than the tasks hand over
@@ -32,9 +34,15 @@ INSERT INTO sink SELECT id, v, note FROM o;
 """
 JDBC = """
 CREATE MUTABLE STREAM IF NOT EXISTS sink (id BIGINT, n BIGINT, note STRING) PRIMARY KEY (id)
-  WITH (connector = 'jdbc', url = '{1}', table = 'sums', user = 'postgres', password = '${{file:{0}/password}}');
+  WITH (connector = 'jdbc', url = '{1}', table = 'sums', user = '{2}', password = '${{file:{0}/password}}');
 INSERT INTO sink SELECT id, sum(v) AS n, max(note) AS note FROM o GROUP BY id;
 """
+DUCKDB = """
+CREATE MUTABLE STREAM IF NOT EXISTS sink (id BIGINT, n BIGINT, note STRING) PRIMARY KEY (id)
+  WITH (connector = 'duckdb', path = '{0}/sums.duckdb', table = 'sums');
+INSERT INTO sink SELECT id, sum(v) AS n, max(note) AS note FROM o GROUP BY id;
+"""
+ANSWER = "SELECT id, CAST(sum(v) AS BIGINT), max(note) FROM given GROUP BY id ORDER BY id"
 
 
 @pytest.fixture
@@ -77,7 +85,7 @@ def test_postgresql(rows: pa.Table, postgres: Postgres, tmp_path: Path) -> None:
         "DROP TABLE IF EXISTS sums", "CREATE TABLE sums (id bigint PRIMARY KEY, n bigint NOT NULL, note varchar(200))"
     )
     (tmp_path / "password").write_text(postgres.password)
-    (tmp_path / "jdbc.sql").write_text((SOURCE + JDBC).format(tmp_path, postgres.url))
+    (tmp_path / "jdbc.sql").write_text((SOURCE + JDBC).format(tmp_path, postgres.url, "postgres"))
     staged = "SELECT count(*) FROM pg_class WHERE relname LIKE 'watersmeet%' AND relkind = 'r'"
     for point in "staged", "merged, not committed", "merge committed", "staged":
         assert run(tmp_path, "jdbc", point) == -9, (tmp_path / "log.txt").read_text()[-4000:]
@@ -85,7 +93,32 @@ def test_postgresql(rows: pa.Table, postgres: Postgres, tmp_path: Path) -> None:
         assert (left > 0) == (point != "merge committed"), point
     assert run(tmp_path, "jdbc") == 0, (tmp_path / "log.txt").read_text()[-4000:]
     assert postgres.execute(staged) == [(0,)]
-    answer = "SELECT id, sum(v)::BIGINT, max(note) FROM given GROUP BY id ORDER BY id"
+    assert postgres.execute("SELECT * FROM sums ORDER BY id") == answer(rows)
+
+
+def test_mariadb(rows: pa.Table, mariadb: MariaDb, tmp_path: Path) -> None:
+    mariadb.execute(
+        "CREATE OR REPLACE TABLE sums (id bigint PRIMARY KEY, n bigint NOT NULL, note varchar(200))",
+    )
+    (tmp_path / "password").write_text(mariadb.password)
+    (tmp_path / "mariadb.sql").write_text((SOURCE + JDBC).format(tmp_path, mariadb.url, "root"))
+    for point in "written, not committed", "merge committed", "written, not committed":
+        assert run(tmp_path, "mariadb", point) == -9, (tmp_path / "log.txt").read_text()[-4000:]
+    assert 0 < mariadb.execute("SELECT count(*) FROM sums")[0][0] < len(answer(rows))
+    assert run(tmp_path, "mariadb") == 0, (tmp_path / "log.txt").read_text()[-4000:]
+    assert mariadb.execute("SELECT * FROM sums ORDER BY id") == answer(rows)
+
+
+def test_duckdb(rows: pa.Table, tmp_path: Path) -> None:
+    (tmp_path / "duckdb.sql").write_text((SOURCE + DUCKDB).format(tmp_path))
+    for point in "between statements", "file committed", "between statements":
+        assert run(tmp_path, "duckdb", point) == -9, (tmp_path / "log.txt").read_text()[-4000:]
+    assert run(tmp_path, "duckdb") == 0, (tmp_path / "log.txt").read_text()[-4000:]
+    with duckdb.connect(tmp_path / "sums.duckdb") as database:
+        assert database.sql("SELECT * FROM sums ORDER BY id").fetchall() == answer(rows)
+
+
+def answer(rows: pa.Table) -> list[tuple[Any, ...]]:
     with duckdb.connect() as database:
         database.register("given", rows)
-        assert postgres.execute("SELECT * FROM sums ORDER BY id") == database.sql(answer).fetchall()
+        return database.sql(ANSWER).fetchall()

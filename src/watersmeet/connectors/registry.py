@@ -24,6 +24,7 @@ from watersmeet.connectors.console import Show
 from watersmeet.connectors.datagen import DatagenConnector
 from watersmeet.connectors.delta import DeltaConnector
 from watersmeet.connectors.deltas import with_deltas
+from watersmeet.connectors.duckdb_table import DuckDbConnector
 from watersmeet.connectors.embedded import EmbeddedConnector
 from watersmeet.connectors.envelope import DEBEZIUM
 from watersmeet.connectors.files import FilesConnector
@@ -49,6 +50,7 @@ CONNECTORS: Mapping[str, Connector] = {
         KafkaConnector(),
         JdbcConnector(),
         DeltaConnector(),
+        DuckDbConnector(),
         DatagenConnector(),
         PrintConnector(),
         BlackholeConnector(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import itertools
 import os
 import re
@@ -10,7 +11,6 @@ import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from watersmeet.errors import ConfigError, ConnectorError
@@ -112,7 +112,9 @@ _pools: dict[Address, _Pool] = {}
 def require_packages(url: str) -> None:
     """Raise ``ConnectorError`` where the packages for a kind of database are not installed."""
     database = database_of(url)
-    missing = [name for name in dict.fromkeys(("sqlalchemy", database.package)) if find_spec(name) is None]
+    missing = [
+        name for name in dict.fromkeys(("sqlalchemy", database.package)) if importlib.util.find_spec(name) is None
+    ]
     if missing:
         raise ConnectorError(
             f"connector = 'jdbc' needs the package {' and '.join(missing)}",

@@ -82,7 +82,7 @@ class FilesSource:
                     f"{self._shown} has no column {name}", hint=did_you_mean(name, dataset.schema.names)
                 )
             declared, actual = self.schema.field(name), dataset.schema.field(name)
-            if not _fits(declared.type, actual.type):
+            if not type_fits(declared.type, actual.type):
                 raise ConnectorError(
                     f"column {name} of {self._shown} is {spark_type(actual.type)}: it cannot be declared as "
                     f"{spark_type(declared.type)}",
@@ -119,7 +119,7 @@ def _is_delta(path: str) -> bool:
     return DeltaTable.is_deltatable(path, delta_options(path))
 
 
-def _fits(declared: pa.DataType, actual: pa.DataType) -> bool:
+def type_fits(declared: pa.DataType, actual: pa.DataType) -> bool:
     """Return whether a column may be declared with a type: it has values of that kind, which may be too large."""
     if pa.types.is_dictionary(actual):
         actual = actual.value_type

@@ -70,6 +70,20 @@ class DeltaOptions(LookupOptions):
     path: Annotated[str, Field(min_length=1)]
 
 
+class DuckDbFile(BaseModel):
+    """The location of a table of a DuckDB file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    path: Annotated[str, Field(min_length=1)]
+    table: Annotated[str, Field(pattern=r"^[^.]+(\.[^.]+)?$")]
+    """A table or a view, with its schema if needed: ``sales.customers``."""
+
+
+class DuckDbOptions(LookupOptions, DuckDbFile):
+    """A table of a DuckDB file."""
+
+
 def parse_table_options(model: type[Model], connector: str, options: Mapping[str, object]) -> Model:
     """Return the checked options of a WITH clause.
 

@@ -15,6 +15,7 @@ from watersmeet.expressions.arrow_types import arrow_type
 from watersmeet.lookup.source import LookupSource
 from watersmeet.lookup.table_options import (
     DeltaOptions,
+    DuckDbOptions,
     FilesTableOptions,
     JdbcOptions,
     LookupOptions,
@@ -55,10 +56,17 @@ def _delta(options: DeltaOptions, schema: pa.Schema, name: str) -> LookupSource:
     return FilesSource(options.path, schema, delta=True, known_as=name)
 
 
+def _duckdb(options: DuckDbOptions, schema: pa.Schema, name: str) -> LookupSource:
+    from watersmeet.lookup.duckdb_tables import DuckDbSource
+
+    return DuckDbSource(options.path, options.table, schema, name)
+
+
 _CONNECTORS: Mapping[str, _Connector[Any]] = {
     "jdbc": _Connector(JdbcOptions, _jdbc),
     "files": _Connector(FilesTableOptions, _files),
     "delta": _Connector(DeltaOptions, _delta),
+    "duckdb": _Connector(DuckDbOptions, _duckdb),
 }
 
 

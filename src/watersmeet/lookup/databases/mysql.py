@@ -97,13 +97,14 @@ class MySql(Database):
         from sqlalchemy.dialects import mysql
 
         if isinstance(actual, (mysql.FLOAT, mysql.DOUBLE, mysql.REAL)) and pa.types.is_floating(declared):
-            return actual.scale is not None or (isinstance(actual, mysql.FLOAT) and declared == pa.float64())
+            has_fixed_digits = actual.scale is not None
+            return has_fixed_digits or (isinstance(actual, mysql.FLOAT) and bool(declared == pa.float64()))
         if pa.types.is_timestamp(declared):
             return (getattr(actual, "fsp", None) or 0) < 6
         if isinstance(actual, sa.BINARY):
             return True
         if pa.types.is_decimal(declared) and isinstance(actual, sa.Numeric):
-            return int(actual.scale or 0) < declared.scale
+            return bool(int(actual.scale or 0) < declared.scale)
         return super().rounds(declared, actual)
 
     def upsert(self, table: sa.Table, key: Sequence[sa.ColumnElement[Any]]) -> sa.Insert:
