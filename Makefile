@@ -9,7 +9,7 @@ JAVA = JAVA_HOME="$$(sh scripts/java-home.sh)"
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-cluster fuzz chaos lint format bench lock clean
+.PHONY: help setup demo test test-all test-cluster fuzz chaos lint format bench api dist lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +52,12 @@ format: $(STAMP) ## format, and mend what the linter can mend
 bench: $(STAMP) ## run the benchmarks: all workloads (make bench ARGS="inner left" for some), then kernels alone
 	@$(JAVA) $(VENV)/bin/watersmeet bench $(or $(ARGS),--all)
 	@$(if $(ARGS),true,set -e; for script in benchmarks/bench_*.py; do echo "== $$script"; $(PY) -m "benchmarks.$$(basename "$$script" .py)"; done)
+
+api: $(STAMP) ## write pages for the Python API, made from its docstrings, into build/api
+	$(PY) scripts/api_pages.py build/api
+
+dist: $(STAMP) ## build the wheel and the source distribution into dist
+	$(PY) -m hatchling build
 
 # Pins and hashes only, for all systems and Pythons that the project supports. make lock UPGRADE=--upgrade moves
 # everything to the newest release.

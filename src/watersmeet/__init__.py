@@ -1,4 +1,8 @@
-"""Watersmeet: streaming SQL joins for PySpark."""
+"""Watersmeet: streaming SQL joins for PySpark.
+
+``connect`` opens a ``Session``, which runs SQL.  What its methods return is in ``watersmeet.session.results``, running
+queries in ``watersmeet.runtime.query``, errors in ``watersmeet.errors``.  The functions join DataFrames without SQL.
+"""
 
 from __future__ import annotations
 

@@ -13,21 +13,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, order=True)
 class Position:
-    """A position in SQL text: 1-based line and column of its first character."""
+    """A position in SQL text: that of its first character."""
 
     line: int
+    """The line, from 1."""
     col: int
+    """The column, from 1."""
 
     def __str__(self) -> str:
         return f"line {self.line}, column {self.col}"
 
 
 class WatersmeetError(Exception):
-    """Base class of all errors of Watersmeet.
-
-    ``message`` says what is wrong, ``detail`` adds context (a marked line of SQL, a list of allowed values), ``hint``
-    says what to do, and ``position`` is the position in the SQL.
-    """
+    """Base class of all errors of Watersmeet; their text has all parts that there are."""
 
     def __init__(
         self,
@@ -39,9 +37,13 @@ class WatersmeetError(Exception):
     ) -> None:
         super().__init__(message)
         self.message = message
+        """What is wrong."""
         self.detail = detail
+        """The context: a marked line of SQL, a list of allowed values."""
         self.hint = hint
+        """What to do."""
         self.position = position
+        """Where in the SQL."""
 
     def __str__(self) -> str:
         head = f"{self.message} ({self.position})" if self.position else self.message
@@ -70,7 +72,7 @@ class UnsupportedError(WatersmeetError):
 
 
 class ConfigError(WatersmeetError):
-    """An option or a setting is unknown, or its value is not allowed; ``option`` is its name."""
+    """An option or a setting is unknown, or its value is not allowed."""
 
     def __init__(
         self,
@@ -83,6 +85,7 @@ class ConfigError(WatersmeetError):
     ) -> None:
         super().__init__(message, detail=detail, hint=hint, position=position)
         self.option = option
+        """The name of the option or setting."""
 
 
 class CatalogError(WatersmeetError):
@@ -94,10 +97,7 @@ class ConnectorError(WatersmeetError):
 
 
 class OutageError(ConnectorError):
-    """Another system cannot be reached now; what failed may succeed later.
-
-    ``waits_for`` names the system and the reason, as in ``PostgreSQL at db:5432: connection refused``.
-    """
+    """Another system cannot be reached now; what failed may succeed later."""
 
     def __init__(
         self,
@@ -110,6 +110,7 @@ class OutageError(ConnectorError):
     ) -> None:
         super().__init__(message, detail=detail, hint=hint, position=position)
         self.waits_for = waits_for
+        """The system and the reason, as in ``PostgreSQL at db:5432: connection refused``."""
 
     @property
     def waiting(self) -> str:

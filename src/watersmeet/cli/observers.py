@@ -92,12 +92,12 @@ class Observers:
             typer.echo(f"metrics: sent to {session.otel().endpoint}", err=True)
 
     @contextmanager
-    def screen(self, view: View) -> Iterator[Screen]:
-        """Yield what shows progress."""
+    def screen(self, view: View, *, draws: bool = True) -> Iterator[Screen]:
+        """Yield what shows progress; ``draws``: standard output may be drawn on."""
         from watersmeet.cli.progress import JsonLines, screen
 
         if self._log is None:
-            with screen(view) as shown:
+            with screen(view, draws=draws) as shown:
                 yield shown
         else:
             yield JsonLines(self._log, view)

@@ -123,10 +123,10 @@ class LiveTable:
 
 
 @contextmanager
-def screen(view: View = View.AUTO) -> Iterator[Screen]:
-    """Yield live tables if both standard output and error are terminals, else plain lines."""
+def screen(view: View = View.AUTO, *, draws: bool = True) -> Iterator[Screen]:
+    """Yield live tables if both standard output and error are terminals, else plain lines, or if nothing is drawn."""
     with _without_warnings_of_outages():
-        if not (can_draw() and sys.stderr.isatty()):
+        if not (draws and can_draw() and sys.stderr.isatty()):
             yield PlainLines(view)
             return
         table = LiveTable(view)

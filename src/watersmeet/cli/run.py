@@ -25,6 +25,7 @@ from watersmeet.cli.parameters import (
     read_script,
 )
 from watersmeet.cli.restarts import DEFAULT_RESTARTS, require_repeatable
+from watersmeet.cli.row_formats import RowFormat, RowFormatOption, RowWriter
 from watersmeet.cli.state import queries_folder
 from watersmeet.cli.supervised import reporting, watch
 from watersmeet.cli.supervisor import supervise
@@ -80,6 +81,7 @@ def run(
     packages: Packages = None,
     master: Master = None,
     view: ViewOption = View.AUTO,
+    format: RowFormatOption = RowFormat.TABLE,
     restart_on_failure: RestartOnFailure = False,
     max_restarts: MaxRestarts = None,
     ui: Ui = False,
@@ -93,8 +95,11 @@ def run(
         _check_usage(bounded=bounded, drain=drain, real_time=real_time, checkpoint=checkpoint)
         if max_restarts is not None and not restart_on_failure:
             raise UsageError("--max-restarts is for --restart-on-failure")
+        if format is not RowFormat.TABLE and view is View.TABLE:
+            raise UsageError(f"--view table and --format {format.value} exclude each other")
         observers.check()
         text = read_script(script)
+        written = None if format is RowFormat.TABLE else RowWriter(format)
 
         from watersmeet.sql.parse import parse
 
@@ -102,15 +107,18 @@ def run(
         if not statements:
             raise ConfigError(f"there is no statement in {script}")
         mode, place = _mode(bounded=bounded, drain=drain), named_place(workspace)
-        if show_states(statements, queries_folder(checkpoint, workspace)):
+        if show_states(statements, queries_folder(checkpoint, workspace), written):
             return
         words = resume_words(script, mode, workspace, checkpoint, packages or (), master, view, real_time=real_time)
+        words += ["--format", format.value] if written else []
         words += observers.words
         if restart_on_failure:
             require_repeatable(statements, bounded=bounded)
             given = text if script == STANDARD_INPUT else None
             raise typer.Exit(supervise(words, given, max_restarts or DEFAULT_RESTARTS))
-        _run(text, mode, place, checkpoint, packages or (), master, view, observers, words, real_time=real_time)
+        _run(
+            text, mode, place, checkpoint, packages or (), master, view, written, observers, words, real_time=real_time
+        )
 
 
 def _check_usage(*, bounded: bool, drain: bool, real_time: bool, checkpoint: str | None) -> None:
@@ -130,6 +138,7 @@ def _run(
     packages: Sequence[str],
     master: str | None,
     view: View,
+    written: RowWriter | None,
     observers: Observers,
     words: Sequence[str],
     *,
@@ -152,9 +161,9 @@ def _run(
         ):
             observers.open(session)
             try:
-                with observers.screen(view) as shown:
+                with observers.screen(view, draws=written is None) as shown:
                     folder = checkpoint and location(checkpoint)
-                    follow(session, text, mode, folder, queries, shown, interrupt, real_time=real_time)
+                    follow(session, text, mode, folder, queries, shown, interrupt, written, real_time=real_time)
             finally:
                 observers.conclude(queries)
     except WatersmeetError:
@@ -179,11 +188,14 @@ def follow(
     queries: list[RunningQuery],
     shown: Screen,
     interrupt: Interrupt,
+    written: RowWriter | None = None,
     *,
     side_by_side: bool = False,
     real_time: bool = False,
 ) -> None:
     """Execute the statements and wait for their queries, which are added to ``queries`` as they start.
+
+    Results are ``written``, else ``shown``.
 
     In a bounded or draining run each query ends before the next statement, which may read its rows, unless queries are
     to run ``side_by_side``.  Raises the error of the first query that fails.  All queries have stopped on return.
@@ -195,9 +207,9 @@ def follow(
     results = session.run(text, mode=mode, checkpoint=checkpoint, real_time=real_time)
     try:
         for statement in parse(text):
-            session.show = shown.show_of(statement)
+            session.show = shown.show_of(statement) if written is None else written.changes
             result = next(results)
-            show(result, interrupt)
+            show(result, interrupt, written)
             if isinstance(result, Started):
                 queries.append(result.query)
                 if mode is not QueryMode.CONTINUOUS and not side_by_side:
@@ -210,7 +222,7 @@ def follow(
             query.stop()
 
 
-def show_states(statements: Sequence[Statement], folder: str) -> bool:
+def show_states(statements: Sequence[Statement], folder: str, written: RowWriter | None = None) -> bool:
     """Carry out SELECTs over state(…) without Spark, if the statements are nothing else; say whether they are."""
     from watersmeet.cli.rows import show_table
     from watersmeet.runtime.inspection.selecting import select_state
@@ -221,7 +233,7 @@ def show_states(statements: Sequence[Statement], folder: str) -> bool:
         return False
     for statement in found:
         rows = select_state(statement.query, folder)
-        show_table(rows.columns, rows.rows())
+        (show_table if written is None else written.rows)(rows.columns, rows.rows())
     return True
 
 
@@ -233,24 +245,25 @@ def wait_for(queries: list[RunningQuery], shown: Screen, interrupt: Interrupt) -
         shown.update(queries)
 
 
-def show(result: Result, interrupt: Interrupt) -> None:
+def show(result: Result, interrupt: Interrupt, written: RowWriter | None = None) -> None:
     """Print the result of a statement; a batch query is abandoned if a stop is requested."""
     from watersmeet.cli.rows import err, out, show_table
     from watersmeet.runtime.inspection.selecting import StateRows
     from watersmeet.session.results import Batch, Message, Plan, Started, Table
 
+    show_rows = show_table if written is None else written.rows
     match result:
         case Message(text):
             err().print(text, soft_wrap=True)
         case Table(columns, rows):
-            show_table(columns, rows)
+            show_rows(columns, rows)
         case Batch(frame):
             from watersmeet.session.table_queries import rows_unless
 
             if (found := rows_unless(lambda: interrupt.asked, frame)) is not None:
-                show_table(frame.columns, found)
+                show_rows(frame.columns, found)
         case StateRows():
-            show_table(result.columns, result.rows())
+            show_rows(result.columns, result.rows())
         case Plan(text):
             out().print(text, soft_wrap=True)
         case Started(query):

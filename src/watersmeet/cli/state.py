@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import csv
 import json
-import sys
 from collections.abc import Sequence
-from enum import Enum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from watersmeet.cli.parameters import DEFAULT_WORKSPACE, UsageError, Workspace, location, named_place
+from watersmeet.cli.row_formats import RowFormat, RowWriter, plain
 
 if TYPE_CHECKING:
     from watersmeet.runtime.inspection.summary import Listing
-
-
-class Format(Enum):
-    """How facts are printed."""
-
-    TABLE = "table"
-    JSON = "json"
-    CSV = "csv"
 
 
 QueryName = Annotated[
@@ -43,7 +33,7 @@ Key = Annotated[
         "--key", metavar="COLUMN=VALUE", help="The rows of a key; a value alone is looked for in any column of it."
     ),
 ]
-Shape = Annotated[Format, typer.Option("--format", help="How the answer is printed.")]
+Shape = Annotated[RowFormat, typer.Option("--format", help="How the answer is printed.")]
 
 
 def state(
@@ -51,7 +41,7 @@ def state(
     checkpoint: Folder = None,
     keys: Keys = None,
     key: Key = None,
-    format: Shape = Format.TABLE,
+    format: Shape = RowFormat.TABLE,
     workspace: Workspace = DEFAULT_WORKSPACE,
 ) -> None:
     """Show what the state of queries holds, also while they run."""
@@ -96,18 +86,18 @@ def checkpoint_folder(query: str | None, checkpoint: str | None, workspace: str)
     return folder if is_one and folder.rstrip("/").rpartition("/")[2] == query else checkpoint_of(query, folder)
 
 
-def show(listings: Sequence[Listing], format: Format) -> None:
+def show(listings: Sequence[Listing], format: RowFormat) -> None:
     """Print tables: one below the other, as one JSON value, or as CSV (the one that tells most)."""
     from watersmeet.cli.rows import out, show_table
 
-    if format is Format.JSON:
-        content = {each.name: [dict(zip(each.columns, row, strict=True)) for row in each.rows] for each in listings}
-        typer.echo(json.dumps(content, default=str, indent=2))
-    elif format is Format.CSV:
+    if format is RowFormat.JSON:
+        content = {
+            each.name: [dict(zip(each.columns, map(plain, row), strict=True)) for row in each.rows] for each in listings
+        }
+        typer.echo(json.dumps(content, indent=2))
+    elif format is RowFormat.CSV:
         chosen = next((each for each in listings if each.name == "relations"), listings[0])
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(chosen.columns)
-        writer.writerows(chosen.rows)
+        RowWriter(format).rows(chosen.columns, chosen.rows)
     else:
         for each in listings:
             if len(listings) > 1:

@@ -8,6 +8,9 @@ from enum import Enum
 class QueryMode(Enum):
     """How long a query runs."""
 
-    CONTINUOUS = "continuous"  # until it is stopped
-    BOUNDED = "bounded"  # processes the input that exists, treats it as complete, flushes and ends
-    DRAIN = "drain"  # processes the input that exists and stays resumable
+    CONTINUOUS = "continuous"
+    """Until it is stopped."""
+    BOUNDED = "bounded"
+    """It processes the input that exists, treats it as complete, flushes and ends."""
+    DRAIN = "drain"
+    """It processes the input that exists, and stays resumable."""

@@ -17,12 +17,15 @@ from watersmeet.plan.tree_picture import tree_picture
 from watersmeet.runtime.inspection.selecting import StateRows
 from watersmeet.runtime.query import RunningQuery
 
+__all__ = ["Batch", "Message", "Plan", "Result", "Started", "StateRows", "Stream", "Table"]
+
 
 @dataclass(frozen=True, slots=True)
 class Message:
     """One sentence about a statement that was executed."""
 
     text: str
+    """The sentence."""
 
     def _repr_html_(self) -> str:
         return page_part(paragraph(self.text))
@@ -33,7 +36,9 @@ class Table:
     """Rows to print: SHOW, DESCRIBE."""
 
     columns: tuple[str, ...]
+    """The names of the columns."""
     rows: list[tuple[str, ...]]
+    """The rows, as texts."""
 
     def _repr_html_(self) -> str:
         return page_part(table(self.columns, self.rows))
@@ -44,8 +49,11 @@ class Plan:
     """The text of EXPLAIN; of a query over streams also its operators, and in a few words what each is."""
 
     text: str
+    """What EXPLAIN prints."""
     tree: TreeNode | None = None
+    """The last operator, with those before it; None for a query that Spark carries out."""
     descriptions: Mapping[str, str] = field(default_factory=dict)
+    """What each operator is, by its name."""
 
     def picture(self) -> str:
         """Return the operators as an SVG element; empty for a query that Spark carries out."""
@@ -63,6 +71,7 @@ class Started:
     """A query that was started."""
 
     query: RunningQuery
+    """The query, to wait for, stop and read counters of."""
 
     def _repr_html_(self) -> str:
         return self.query._repr_html_()
@@ -73,6 +82,7 @@ class Stream:
     """The result of a SELECT: a Spark streaming DataFrame, for any Spark sink."""
 
     frame: DataFrame
+    """The streaming DataFrame."""
 
     def _repr_html_(self) -> str:
         note = "a streaming DataFrame: .frame.writeStream runs it, and so do INSERT INTO and CREATE STREAM … AS"
@@ -85,6 +95,7 @@ class Batch(ArrowRows):
     """The result of a SELECT over ``table(…)``: a Spark batch DataFrame over the rows stored when it was created."""
 
     frame: DataFrame
+    """The batch DataFrame."""
 
     def to_arrow(self) -> pa.Table:
         """Return all rows as an Arrow table."""
@@ -102,3 +113,4 @@ class Batch(ArrowRows):
 
 
 Result: TypeAlias = Message | Table | Plan | Started | Stream | Batch | StateRows
+"""What ``Session.sql`` and ``Session.run`` return."""

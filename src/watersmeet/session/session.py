@@ -96,15 +96,19 @@ def connect(
 
 
 class Session:
-    """Executes statements, and keeps the queries that they start."""
+    """Executes statements, and keeps the queries that they start. ``watersmeet.connect`` opens one."""
 
     def __init__(self, spark: SparkSession, workspace: Place) -> None:
         self.spark = spark
+        """The Spark session on which queries run."""
         self.place = workspace
+        """The folder of the workspace, or its URI on a store."""
         if isinstance(workspace, Path) and workspace.is_dir():
             make_workspace(workspace)  # an earlier version may have made it readable for others
         self.show: console.Show = console.show_plainly
+        """Prints the rows of ``print`` and of a bare SELECT: columns, (delta, row) pairs and the batch's number."""
         self.streams = Streams(spark, self.place)
+        """The streams and tables that this session knows."""
         self._queries = Queries(spark, self.place, self.streams)
         self._plans = StatementPlans(self.streams, self._queries)
         self._shown: list[LivePage | MetricsExport] = []

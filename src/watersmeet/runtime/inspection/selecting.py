@@ -26,7 +26,9 @@ class StateRows(ArrowRows):
     """The results of a SELECT over ``state(…)``: their columns, and their rows, which ``rows()`` gives once."""
 
     schema: pa.Schema
+    """The columns."""
     batches: Iterator[pa.RecordBatch]
+    """What has not been read yet."""
 
     @property
     def columns(self) -> list[str]:
