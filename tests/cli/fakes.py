@@ -25,6 +25,7 @@ REPORT = Report(
     rows_out=77,
     state_rows=5,
     state_bytes=640,
+    rows_in_rate=38.0,
     last_batch_ms=412,
 )
 

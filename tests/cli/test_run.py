@@ -26,7 +26,7 @@ from watersmeet.cli.run import follow, resume_command, resume_words, wait_for
 from watersmeet.errors import CheckpointError
 from watersmeet.runtime.outages import Outages
 from watersmeet.runtime.query_mode import QueryMode
-from watersmeet.runtime.report import Report, report_of
+from watersmeet.runtime.report import OperatorReport, Report, report_of
 from watersmeet.session.results import Message, Plan, Result, Started, Table
 from watersmeet.sql.statements import CreateStream, Explain, Show, Statement
 
@@ -290,8 +290,18 @@ def test_the_resume_command_is_quoted_and_omits_defaults() -> None:
 
 def test_progress_in_one_line() -> None:
     assert progress_line("q", REPORT) == (
-        "q: 3 batches, 1,520 rows in, 77 out, 90 late, 10 quarantined, 5 rows of state, last batch 412 ms"
+        "q: 3 batches, 1,520 rows in (38/s), 77 out, 90 late, 10 quarantined, 5 rows of state, last batch 412 ms"
     )
+
+
+def test_the_longest_lag_stands_in_the_line() -> None:
+    minute = 60_000_000
+    operators = {
+        "join_1": OperatorReport(frontier=0, newest=minute),
+        "join_2": OperatorReport(frontier=0, newest=2 * minute),
+        "aggregate": OperatorReport(),
+    }
+    assert "frontier 2 min behind, last batch" in progress_line("q", replace(REPORT, operators=operators))
 
 
 def test_plain_lines_only_after_progress(capsys: pytest.CaptureFixture[str]) -> None:
@@ -332,7 +342,7 @@ def test_results_that_another_operator_takes_are_accounted_for_apart(capsys: pyt
     taken = report_of(
         {**counters, "aggregate.late.sub": 1}, batches=1, rows_out=2, last_batch_ms=9, streams=frozenset("o")
     )
-    assert "5 rows in, 2 out, 1 late" in progress_line("q", taken)
+    assert "5 rows in (0/s), 2 out, 1 late" in progress_line("q", taken)
     out().print(summary([FakeQuery(reported=taken)]))  # type: ignore[list-item]
     rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith(" q ")]
     assert rows[:2] == [["q", "o", "5", "5", "0", "0", "0"], ["q", "aggregate", "sub", "3", "2", "0", "1", "0"]]

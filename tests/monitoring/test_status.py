@@ -61,6 +61,10 @@ def test_rates_are_those_of_the_last_half_minute_and_fall_to_zero() -> None:
     assert first.rows_in_rate == (1000 - 200) / 40  # since the batch 40 s ago
     assert second.rows_in_rate == (750 - 150) / 40  # the rows of s, and the results of join_1
     assert second.results_rate == (250 - 50) / 40
+    history = status_after(plan, batches, now=50).history
+    # rows of o, p and s since the batch 40 s ago
+    assert history.rows_in_rate(STARTED + 50) == (1500 - 300) / 40
+    assert history.rows_in_rate(STARTED + 600) == 0
     assert [each.rows_in_rate for each in status_after(plan, batches, now=600).operators] == [0, 0]
 
 

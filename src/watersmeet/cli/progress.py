@@ -152,26 +152,32 @@ def progress_line(name: str, report: Report) -> str:
     """Return a query's counts so far in one line."""
     batches = "batch" if report.batches == 1 else "batches"
     evicted = f"{total(report.evicted):,} evicted, " if report.evicted else ""
+    lag = f"frontier {report.lag_text} behind, " if report.lag_text else ""
     return (
-        f"{name}: {report.batches:,} {batches}, {total(report.rows_in):,} rows in, {report.rows_out:,} out, "
+        f"{name}: {report.batches:,} {batches}, {total(report.rows_in):,} rows in ({report.rows_in_rate:,.0f}/s), "
+        f"{report.rows_out:,} out, "
         f"{total(report.late):,} late, {total(report.quarantined):,} quarantined, {evicted}"
-        f"{report.state_rows:,} rows of state, last batch {report.last_batch_ms:,} ms"
+        f"{report.state_rows:,} rows of state, {lag}last batch {report.last_batch_ms:,} ms"
     )
 
 
 def progress_table(queries: Sequence[RunningQuery]) -> Table:
     """Return a table of all queries' counts so far."""
-    table = _table("query", "batches", "rows in", "rows out", "late", "quarantined", "state rows", "last batch")
+    table = _table(
+        *("query", "batches", "rows in", "rows/s", "rows out", "late", "quarantined", "state rows", "lag", "last batch")
+    )
     for query in queries:
         report = query.report()
         table.add_row(
             Text(query.name),
             f"{report.batches:,}",
             f"{total(report.rows_in):,}",
+            f"{report.rows_in_rate:,.0f}" if query.is_active else "",
             f"{report.rows_out:,}",
             f"{total(report.late):,}",
             f"{total(report.quarantined):,}",
             f"{report.state_rows:,}",
+            report.lag_text,
             f"{report.last_batch_ms:,} ms" if query.is_active else "ended",
         )
     return table

@@ -166,6 +166,11 @@ class History:
         """The history after a failure; only the last few are kept."""
         return replace(self, failures=(*self.failures, failure)[-_FAILURES:], failed_runs=self.failed_runs + 1)
 
+    def rows_in_rate(self, now: float) -> float:
+        """Rows in a second since ``earlier``, over all streams."""
+        then, _ = self.earlier(now)
+        return sum(slot.rows_in for slot in self.slots if slot.ended > then) / max(now - then, 1.0)
+
     def earlier(self, now: float) -> tuple[float, Mapping[str, OperatorSample]]:
         """A time at least ``RATE_SECONDS`` and two batches ago, and the operators as they were then."""
         then = now - max(RATE_SECONDS, 2 * self.last_batch_ms / 1000)

@@ -44,9 +44,9 @@ class RunningQuery:
         self._stopping = threading.Event()
         counters = job.checkpoint.read_counters()
         self._words = PlanWords(job.plan, [output.target for output in job.outputs])
+        self._ended: float | None = None
         self._history = History(started=time.time(), counters=counters)
         self._history = self._history.based_on(self._report(self._history))
-        self._ended: float | None = None
         self._progress = ProgressReader()
         self._has_ended = self._begin()
         self._thread = threading.Thread(target=self._supervise, name=f"watersmeet-{job.name}", daemon=True)
@@ -117,6 +117,7 @@ class RunningQuery:
             history.counters,
             batches=history.batches,
             rows_out=history.rows_out,
+            rows_in_rate=history.rows_in_rate(time.time() if self._ended is None else self._ended),
             last_batch_ms=history.last_batch_ms,
             waiting=self._job.outages.waiting,
             streams=self._words.streams,

@@ -92,7 +92,8 @@ class Report(RowCounts):
 
     ``rows_in``, ``used`` and ``filtered`` have only the streams: results of subqueries that are packed again are rows
     of one operator, and not of the query.  Rows count as late, and so on, wherever they were lost.
-    ``batches`` and ``rows_out`` count this run alone.  ``operators`` has each operator by its name, and ``counters``
+    ``batches`` and ``rows_out`` count this run alone; ``rows_in_rate`` is the number of rows in a second, of late.
+    ``operators`` has each operator by its name, and ``counters``
     what single kernels count (``join_1.NAME``).  ``waiting`` says for which system the query waits, and why.
     """
 
@@ -100,10 +101,17 @@ class Report(RowCounts):
     rows_out: int = 0
     state_rows: int = 0
     state_bytes: int = 0
+    rows_in_rate: float = 0.0
     last_batch_ms: int = 0
     waiting: str = ""
     operators: Mapping[str, OperatorReport] = field(default_factory=dict)
     counters: Counts = field(default_factory=dict)
+
+    @property
+    def lag_text(self) -> str:
+        """The longest lag of an operator, in words; empty if none is known."""
+        known = [operator for operator in self.operators.values() if operator.lag is not None]
+        return max(known, key=lambda operator: operator.lag or 0).lag_text if known else ""
 
 
 def report_of(
@@ -113,6 +121,7 @@ def report_of(
     rows_out: int,
     last_batch_ms: int,
     streams: Collection[str],
+    rows_in_rate: float = 0.0,
     waiting: str = "",
     units: Mapping[str, TimeUnit] | None = None,
 ) -> Report:
@@ -136,6 +145,7 @@ def report_of(
         rows_out=rows_out,
         state_rows=sum(each.state_rows for each in operators.values()),
         state_bytes=sum(each.state_bytes for each in operators.values()),
+        rows_in_rate=rows_in_rate,
         last_batch_ms=last_batch_ms,
         waiting=waiting,
         operators=operators,
