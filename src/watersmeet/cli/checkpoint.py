@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from watersmeet.cli.completion import query_names
 from watersmeet.cli.parameters import DEFAULT_WORKSPACE, UsageError, Workspace, location
 from watersmeet.cli.state import Folder, QueryName, checkpoint_folder, queries_folder
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Copy and verify checkpoints.", no_args_is_help=True)
 
-Copied = Annotated[str, typer.Argument(metavar="QUERY", help="The name of the query.")]
+Copied = Annotated[str, typer.Argument(metavar="QUERY", help="The name of the query.", autocompletion=query_names)]
 Target = Annotated[
     str, typer.Argument(metavar="DEST", help="A folder or URI of checkpoints: the copy is the folder QUERY in it.")
 ]

@@ -50,7 +50,6 @@ app = typer.Typer(
     cls=_Commands,
     help="Streaming SQL joins for PySpark.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

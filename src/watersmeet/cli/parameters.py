@@ -57,9 +57,14 @@ def read_script(name: str) -> str:
     return text
 
 
+def is_uri(name: str) -> bool:
+    """Return whether a folder's name is a URI, and no path of this machine."""
+    return _URI.match(name) is not None
+
+
 def location(name: str) -> str:
     """Return a folder's name for Spark, whatever its working directory: a URI unchanged, a path made absolute."""
-    return name if _URI.match(name) else str(Path(name).absolute())
+    return name if is_uri(name) else str(Path(name).absolute())
 
 
 def _read(name: str) -> bytes:
@@ -79,7 +84,7 @@ def _read(name: str) -> bytes:
 
 def named_place(workspace: str) -> WorkspaceName:
     """The place that ``--workspace`` names; a URI stays as it is, unless it is one of this machine."""
-    if not _URI.match(workspace):
+    if not is_uri(workspace):
         return Path(workspace)
     scheme, _, path = workspace.partition(":")
     return Path("/" + path.lstrip("/")) if scheme.lower() == "file" else workspace

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from watersmeet.cli.completion import query_names
 from watersmeet.cli.parameters import (
     DEFAULT_WORKSPACE,
     STANDARD_INPUT,
@@ -34,7 +35,10 @@ Job = Annotated[
     ),
 ]
 Buckets = Annotated[int, typer.Option("--buckets", metavar="N", help="How many buckets the queries get (1 to 4096).")]
-OneQuery = Annotated[str | None, typer.Option("--query", metavar="NAME", help="Only the query of this name.")]
+OneQuery = Annotated[
+    str | None,
+    typer.Option("--query", metavar="NAME", help="Only the query of this name.", autocompletion=query_names),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would change.")]
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from watersmeet.cli.completion import query_names
 from watersmeet.cli.parameters import DEFAULT_WORKSPACE, UsageError, Workspace, location, named_place
 from watersmeet.cli.row_formats import RowFormat, RowWriter, plain
 
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
 
 
 QueryName = Annotated[
-    str | None, typer.Argument(metavar="QUERY", help="The name of a query; without it, all are listed.")
+    str | None,
+    typer.Argument(
+        metavar="QUERY", help="The name of a query; without it, all are listed.", autocompletion=query_names
+    ),
 ]
 Folder = Annotated[
     str | None,
