@@ -113,6 +113,7 @@ TYPES: list[tuple[str, Any, Any]] = [
 ]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("declared", "one", "other"), TYPES, ids=[name for name, *_ in TYPES])
 def test_a_table_is_made_and_has_values_of_every_type(tmp_path: Path, declared: str, one: Any, other: Any) -> None:
     path = tmp_path / "new.duckdb"

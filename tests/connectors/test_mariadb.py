@@ -128,6 +128,7 @@ TYPES: list[tuple[str, str, Any, Any]] = [
 ]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("kind", "declared", "one", "other"), TYPES, ids=[f"{kind} {name}" for kind, name, *_ in TYPES]
 )
@@ -319,7 +320,7 @@ KEYS = st.sampled_from(["a", "A", "b", "ä", "\\", "'", "%", " a", ""])
 VALUES = st.none() | st.text(st.characters(codec="utf-8", categories=("L", "Zs", "P", "So")), max_size=5)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.dictionaries(KEYS, VALUES, max_size=5), min_size=1, max_size=6))
 def test_the_table_is_what_the_changelog_makes_of_it(mariadb: MariaDb, states: list[dict[str, str | None]]) -> None:
     mariadb.execute(
