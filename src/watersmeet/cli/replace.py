@@ -57,14 +57,11 @@ def replace(
     text = read_script(script)
 
     from watersmeet.cli.rows import out
-    from watersmeet.cli.spark import session_of
-    from watersmeet.cli.spark_for import spark_for
+    from watersmeet.cli.spark import session_for
     from watersmeet.runtime.replace.switch import check_start
-    from watersmeet.sql.parse import parse
 
     check_start(start)
-    where, config = spark_for(parse(text), master, place, bounded=False, real_time=real_time)
-    with session_of(place, packages or (), where, config) as session:
+    with session_for(text, place, packages, master, real_time=real_time) as session:
         found = session.replace(
             text,
             query=query,

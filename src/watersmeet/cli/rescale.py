@@ -60,14 +60,11 @@ def rescale(
     text = _text_of(job, place)
 
     from watersmeet.cli.rows import out
-    from watersmeet.cli.spark import session_of
-    from watersmeet.cli.spark_for import spark_for
+    from watersmeet.cli.spark import session_for
     from watersmeet.runtime.rescale.switch import check_count
-    from watersmeet.sql.parse import parse
 
     check_count(buckets)
-    where, config = spark_for(parse(text), master, place, bounded=False, real_time=real_time)
-    with session_of(place, packages or (), where, config) as session:
+    with session_for(text, place, packages, master, real_time=real_time) as session:
         folder = checkpoint and location(checkpoint)
         found = session.rescale(text, buckets, query=query, checkpoint=folder, dry_run=dry_run, real_time=real_time)
         out().print("\n".join(_lines(found, dry_run=dry_run)), soft_wrap=True, markup=False, highlight=False)

@@ -145,18 +145,16 @@ def _run(
     real_time: bool,
 ) -> None:
     """Run a script on Spark; ``words`` are the arguments that run it again."""
-    from watersmeet.cli.spark import session_of
-    from watersmeet.cli.spark_for import spark_for
+    from watersmeet.cli.spark import session_for
     from watersmeet.runtime.query_mode import QueryMode
-    from watersmeet.sql.parse import parse
 
     queries: list[RunningQuery] = []
     interrupt = Interrupt()
     try:
-        where, config = spark_for(parse(text), master, place, bounded=mode is QueryMode.BOUNDED, real_time=real_time)
+        is_bounded = mode is QueryMode.BOUNDED
         with (
             reporting(queries),
-            session_of(place, packages, where, config) as session,
+            session_for(text, place, packages, master, bounded=is_bounded, real_time=real_time) as session,
             interruptible(interrupt),
         ):
             observers.open(session)

@@ -8,7 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from io import TextIOWrapper
 from logging import Formatter, LogRecord
 from logging.handlers import RotatingFileHandler
@@ -34,6 +34,23 @@ _WAIT_FOR_LINES_SECONDS = 1.0
 _CHATTER = re.compile(r"\s*$|(Starting )?Streaming TransformWithStateInPandas Python worker")
 # Java stack traces do not help users find out, for example, which Java to install.
 _STACK = re.compile(r"\s+at |\s+\.\.\. ")
+
+
+def session_for(
+    text: str,
+    workspace: WorkspaceName,
+    packages: Sequence[str] | None,
+    master: str | None,
+    *,
+    bounded: bool = False,
+    real_time: bool = False,
+) -> AbstractContextManager[Session]:
+    """Return a session, as ``session_of`` does, on the Spark that suits a job."""
+    from watersmeet.cli.spark_for import spark_for
+    from watersmeet.sql.parse import parse
+
+    where, config = spark_for(parse(text), master, workspace, bounded=bounded, real_time=real_time)
+    return session_of(workspace, packages or (), where, config)
 
 
 @contextmanager
