@@ -22,6 +22,7 @@ CREATE MUTABLE STREAM c (id INT, k INT) PRIMARY KEY (id) {KAFKA};
 CREATE MUTABLE STREAM d (id INT, k INT) PRIMARY KEY (id) {KAFKA};
 CREATE MUTABLE STREAM by_id (id INT, k INT) PRIMARY KEY (id) {KAFKA};
 CREATE MUTABLE STREAM by_k (k INT, n BIGINT) PRIMARY KEY (k) {KAFKA};
+CREATE MUTABLE STREAM by_text (t STRING, n BIGINT) PRIMARY KEY (t) {KAFKA};
 CREATE MUTABLE STREAM by_both (k INT, id INT) PRIMARY KEY (k, id) {KAFKA};
 """
 RANKED = "SELECT id, k, ROW_NUMBER() OVER (PARTITION BY k ORDER BY id) AS r FROM c"
@@ -110,6 +111,13 @@ def test_operators_equally_far_from_the_sources_share_a_stage(
         ("by_id", f"SELECT id, k FROM ({RANKED}) WHERE r <= 2", False),
         ("by_both", f"SELECT k, CAST(r AS INT) AS id FROM ({RANKED}) WHERE r <= 2", True),
         ("by_id", "SELECT id, k FROM c ORDER BY k LIMIT 3", True),
+        # casts that make one key of several groups, which have a bucket each
+        ("by_k", "SELECT CAST(h AS INT) AS k, count(*) AS n FROM (SELECT k / 2 AS h FROM o) GROUP BY h", False),
+        ("by_k", "SELECT h AS k, count(*) AS n FROM (SELECT k / 2 AS h FROM o) GROUP BY h", False),
+        ("by_k", "SELECT k, count(*) AS n FROM (SELECT CAST(k / 2 AS INT) AS k FROM o) GROUP BY k", True),
+        ("by_k", "SELECT CAST(k AS BIGINT) AS k, count(*) AS n FROM o GROUP BY k", True),
+        ("by_text", "SELECT CAST(k AS STRING) AS t, count(*) AS n FROM o GROUP BY k", True),
+        ("by_text", "SELECT CAST(k / 2 AS STRING) AS t, count(*) AS n FROM o GROUP BY k", False),
         ("by_id", "SELECT m AS id, k FROM (SELECT k, max(id) AS m FROM c GROUP BY k) ORDER BY k LIMIT 3", False),
     ],
 )
