@@ -23,7 +23,24 @@ from watersmeet.engine.parquet import ParquetRows
 
 FEED = {"delta.enableChangeDataFeed": "true"}
 INSTANT = pa.timestamp("us", tz="UTC")
+IDS = pa.schema([("id", pa.int64())])
+ROWS = pa.schema([("id", pa.int64()), ("v", pa.string())])
 Row = dict[str, Any]
+
+
+def ids(*numbers: int) -> list[Row]:
+    """Rows of ``IDS``."""
+    return [{"id": number} for number in numbers]
+
+
+def rows(*given: tuple[int, str | None]) -> list[Row]:
+    """Rows of ``ROWS``."""
+    return [{"id": number, "v": text} for number, text in given]
+
+
+def found(read: Iterable[Row]) -> list[int]:
+    """The ids of rows."""
+    return [row["id"] for row in read]
 
 
 def make(path: Path, schema: pa.Schema, *, feed: bool = False, by: Sequence[str] = ()) -> Table:
@@ -45,6 +62,23 @@ def commit(path: Path, *actions: dict[str, Any]) -> int:
     return version
 
 
+def log_of(table: Path, version: int) -> list[Row]:
+    """The actions of a version."""
+    return [json.loads(line) for line in (table / "_delta_log" / f"{version:020d}.json").read_text().splitlines()]
+
+
+def added(file: Path, partitions: dict[str, str] | None = None, **more: Any) -> Row:
+    """What a log says of a file that is added."""
+    return {
+        "path": file.name,
+        "size": file.stat().st_size,
+        "partitionValues": partitions or {},
+        "modificationTime": 1,
+        "dataChange": True,
+        **more,
+    }
+
+
 class Stream:
     """A table that is read in batches, without Spark; each batch is planned by what a restart would have.
 
@@ -53,7 +87,7 @@ class Stream:
 
     def __init__(
         self,
-        path: Path,
+        path: Path | str,
         schema: pa.Schema,
         *,
         key: Sequence[str] = (),

@@ -41,11 +41,11 @@ class DeltaConnector(StoredConnector, SinkConnector):
     """The Delta table at ``path``, as a source and as a sink that creates it if needed and writes exactly once.
 
     As a source, it reads the rows that the table has and then those that each later version adds, at most
-    ``max_files_per_trigger`` files per micro-batch. A query without a checkpoint begins at ``starting`` (``earliest``, the
-    default, or ``latest``), at ``starting_version`` or at ``starting_timestamp``. A version that changes rows stops it,
-    or is left out with ``skip_change_commits``. With a PRIMARY KEY it reads the table's change data feed. As a sink, with
-    a PRIMARY KEY a batch is one MERGE of upserts and deletes by the driver; without one its rows are appended, in files
-    that the tasks write.
+    ``max_files_per_trigger`` files per micro-batch. A query without a checkpoint begins at ``starting`` (``earliest``,
+    the default, or ``latest``), at ``starting_version`` or at ``starting_timestamp``. A version that changes rows stops
+    it, or is left out with ``skip_change_commits``. With a PRIMARY KEY it reads the table's change data feed. As a
+    sink, with a PRIMARY KEY a batch is one MERGE of upserts and deletes by the driver; without one its rows are
+    appended, in files that the tasks write.
     """
 
     name = NAME

@@ -32,9 +32,9 @@ class Begin:
 class Place:
     """How far a query has read.
 
-    ``table`` is the table's identity, ``stream`` what reads it. Of ``version``, or of the snapshot of it, ``file`` files were read. The version
-    before was committed at ``time`` (milliseconds, 0: none was read). ``skipped`` versions were left out so far: the query
-    counts them by this (runtime/skipped_versions.py).
+    ``table`` is the table's identity, ``stream`` what reads it.  Of ``version``, or of the snapshot of it, ``file``
+    files were read.  The version before was committed at ``time`` (milliseconds, 0: none was read).  ``skipped``
+    versions were left out so far: the query counts them by this (runtime/skipped_versions.py).
     """
 
     table: str
@@ -68,7 +68,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """The files of a version, or of a snapshot; one that is ``whole`` is read in one batch. It counts as ``skipped``."""
+    """The files of a version, or of a snapshot; a ``whole`` one is read in one batch, a ``skipped`` one is counted."""
 
     files: tuple[ListedFile, ...]
     sizes: tuple[int, ...]
@@ -170,8 +170,8 @@ class Changes:
     def _changed(self, commit: Commit) -> ConnectorError:
         return ConnectorError(
             f"{self._declared.stream} only appends, but {commit.what} in the Delta table {self._log.shown}",
-            hint="read changes: PRIMARY KEY (…) SETTINGS mode = 'changelog_kv', with the table's change data feed; or leave "
-            "such versions out, rows that they add included: WITH (skip_change_commits = 'true')",
+            hint="read changes: PRIMARY KEY (…) SETTINGS mode = 'changelog_kv', with the table's change data feed; or "
+            "leave such versions out, rows that they add included: WITH (skip_change_commits = 'true')",
         )
 
     def _commit(self, version: int, table: str) -> Commit | None:
@@ -196,7 +196,8 @@ def require_same(table: str, found: str, shown: str) -> None:
     """Raise ``ConnectorError`` if a table is another one than that which was read."""
     if table != found:
         raise ConnectorError(
-            f"the Delta table {shown} is not the one that the query has read: it was deleted, or replaced, and made anew",
+            f"the Delta table {shown} is not the one that the query has read: it was deleted, or replaced, and made "
+            "anew",
             hint="start the query anew, without its checkpoint, to go on with what the table has",
         )
 

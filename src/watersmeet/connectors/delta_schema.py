@@ -45,8 +45,8 @@ class Declared:
         if self.changes and not metadata.has_feed:
             raise ConnectorError(
                 f"the Delta table {self.shown} has no change data feed at version {version}, which {self.stream} needs",
-                hint="set its property delta.enableChangeDataFeed = true, and begin at that version or later; or leave out "
-                "PRIMARY KEY and mode, to read a table that only grows",
+                hint="set its property delta.enableChangeDataFeed = true, and begin at that version or later; or leave "
+                "out PRIMARY KEY and mode, to read a table that only grows",
             )
         self.names(metadata)
         found = _types(metadata.schema)
@@ -65,7 +65,8 @@ class Declared:
         """Raise ``ConnectorError`` for features of the table that are not known here."""
         if unknown := sorted(features - _KNOWN_FEATURES):
             raise ConnectorError(
-                f"the Delta table {self.shown} needs a reader that knows {', '.join(unknown)} from version {version} on",
+                f"the Delta table {self.shown} needs a reader that knows {', '.join(unknown)} from version {version} "
+                "on",
                 hint="turn that off in the table, or read a copy of it",
             )
 
@@ -74,8 +75,8 @@ class Declared:
         if not is_read:
             found = "VARIANT" if kind is None else spark_type(kind)
             raise ConnectorError(
-                f"column {name} of the Delta table {self.shown} is {found} at version {version}, but {self.stream} declares "
-                f"{spark_type(field.type)}",
+                f"column {name} of the Delta table {self.shown} is {found} at version {version}, but {self.stream} "
+                f"declares {spark_type(field.type)}",
                 hint="declare the type that the table has, and CAST it in the query",
             )
 
@@ -96,8 +97,8 @@ class Declared:
             kind = declared.get(column["name"].lower())
             if kind is not None and pa.types.is_nested(kind):
                 raise ConnectorError(
-                    f"column {column['name']} of the Delta table {self.shown} has parts, and the table maps its columns by "
-                    "name",
+                    f"column {column['name']} of the Delta table {self.shown} has parts, and the table maps its "
+                    "columns by name",
                     hint="leave the column out of the stream, or write a copy of the table without column mapping",
                 )
         return {name.lower(): physical for name, physical in physical_names(metadata.schema).items()}

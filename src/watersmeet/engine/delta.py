@@ -122,7 +122,8 @@ class DeltaTable:
             yield from read_columns(stored.path, schema, values, self.names)
         except FileNotFoundError:
             raise ConnectorError(
-                f"version {listed.version} of the Delta table {self.shown} names a file that is not there: {stored.path}",
+                f"version {listed.version} of the Delta table {self.shown} names a file that is not there: "
+                f"{stored.path}",
                 hint="VACUUM has removed it, or this machine does not see the table's folder; the query cannot go on "
                 "from there: start it anew, without its checkpoint, and keep "
                 "delta.deletedFileRetentionDuration above the time that it may be behind",
