@@ -8,19 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable as Table
 from deltalake import write_deltalake
 
-from tests.support.delta_tables import (
-    IDS,
-    ROWS,
-    Stream,
-    append,
-    found,
-    ids,
-    rows,
-)
+from tests.support.delta_tables import IDS, ROWS, Stream, added, append, commit, found, ids, log_of, rows
 from watersmeet.connectors.delta_changes import Begin, Place
 from watersmeet.connectors.delta_listing import partitions_of
 from watersmeet.connectors.delta_log import DeltaLog
@@ -140,6 +133,25 @@ def test_times_never_fall_and_are_those_of_the_versions(tmp_path: Path) -> None:
     assert first["_tp_time"] < epoch
     passed = [(row["_tp_time"] - epoch) // dt.timedelta(milliseconds=1) for row in others]
     assert passed == [5_000, 5_001, 5_002, 9_000]
+
+
+def test_rows_that_were_there_came_when_their_file_was_written(tmp_path: Path) -> None:
+    """But never after the version: what changes them must be newer."""
+    append(tmp_path, ids(1), IDS)
+    first, last = (DeltaLog(str(tmp_path), "T").commit(version) for version in (0, append_later(tmp_path)))
+    assert first is not None
+    assert last is not None
+    assert first.time < last.time
+    read = {row["id"]: row["_tp_time"].timestamp() * 1000 for row in Stream(tmp_path, IDS).batch()}
+    assert read == {1: pytest.approx(first.added[0].modified), 2: pytest.approx(last.time)}
+
+
+def append_later(table: Path) -> int:
+    """A file that another machine has written, whose clock is ahead, in the version that comes back."""
+    pq.write_table(pa.table({"id": [2]}), table / "x.parquet")
+    now = log_of(table, 0)[0]["commitInfo"]["timestamp"] + 5
+    ahead = {**added(table / "x.parquet"), "modificationTime": now + 60_000}
+    return commit(table, {"commitInfo": {"timestamp": now}}, {"add": ahead})
 
 
 # -- how files are shared out ------------------------------------------------------------------------------------------

@@ -68,6 +68,15 @@ def test_values_of_partition_columns_are_in_the_log(tmp_path: Path) -> None:
     assert sum_of(Stream(table, schema).drain()) == Counter(given + given)
 
 
+def test_an_empty_partition_value_is_null(tmp_path: Path) -> None:
+    schema = pa.schema([("id", pa.int64()), ("part", pa.string())])
+    write_deltalake(tmp_path, pa.table({"id": [1], "part": ["a"]}, schema=schema), partition_by=["part"])
+    stream = Stream(tmp_path, schema)
+    pq.write_table(pa.table({"id": [2]}), tmp_path / "x.parquet")
+    commit(tmp_path, {"add": added(tmp_path / "x.parquet", {"part": ""})})
+    assert sum_of(stream.drain()) == Counter([(1, "a"), (2, None)])
+
+
 def test_a_binary_partition_column_is_refused(tmp_path: Path) -> None:
     schema = pa.schema([("id", pa.int64()), ("key", pa.binary())])
     write_deltalake(tmp_path, pa.table({"id": [1], "key": [b"\xff"]}, schema=schema), partition_by=["key"])

@@ -73,6 +73,28 @@ def test_within_a_version_all_that_goes_comes_first(tmp_path: Path) -> None:
     assert {row["_tp_time"] for row in read} == {read[0]["_tp_time"]}
 
 
+def test_a_feed_may_have_new_rows_before_old_ones(tmp_path: Path) -> None:
+    keyed_table(tmp_path)
+    stream = Stream(tmp_path, ROWS, key=["id"])
+    stream.batch()
+    for name, (id, v, what) in {
+        "new": ([1, 2], ["z", "z"], ["update_postimage", "insert"]),
+        "both": ([3, 3], ["z", "c"], ["update_postimage", "update_preimage"]),
+        "old": ([1, 2], ["a", "b"], ["update_preimage", "delete"]),
+    }.items():
+        pq.write_table(pa.table({"id": id, "v": v, "_change_type": what}), tmp_path / f"{name}.parquet")
+    files = [{"path": f"{name}.parquet", "partitionValues": {}, "size": 1} for name in ("new", "both", "old")]
+    commit(tmp_path, *({"cdc": {**file, "dataChange": False}} for file in files))
+    assert changes_of(stream.batch()) == [
+        (-1, 3, "c"),
+        (-1, 1, "a"),
+        (-1, 2, "b"),
+        (1, 1, "z"),
+        (1, 2, "z"),
+        (1, 3, "z"),
+    ]
+
+
 def test_a_version_that_changes_rows_is_one_batch_whatever_its_limit(tmp_path: Path) -> None:
     table, schema = tmp_path / "t", pa.schema([*ROWS, ("part", pa.int32())])
     make(table, schema, feed=True, by=["part"])

@@ -21,7 +21,7 @@ from tests.support.killing import Moment
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(900), pytest.mark.slow]
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.int64()), ("part", pa.int64())])
-KILLS, KEYS = 6, 40
+KILLS, KEYS = 4, 40
 PATIENCE_SECONDS, LOOK_SECONDS = 250.0, 0.01
 JOB = """
 CREATE STREAM IF NOT EXISTS grown (id BIGINT, v BIGINT, part BIGINT)
