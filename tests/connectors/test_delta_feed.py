@@ -161,6 +161,13 @@ def test_in_versioned_kv_an_update_of_the_key_ends_the_old_one(tmp_path: Path) -
     assert [(row["_tp_delta"], row["id"], row["v"]) for row in others] == [(1, 3, "b"), (1, 4, "c")]
 
 
+def test_the_key_is_read_where_only_the_pairs_need_it(tmp_path: Path) -> None:
+    stream = versioned(tmp_path / "t")
+    Table(tmp_path / "t").update(updates={"v": "'z'"}, predicate="id = 1")
+    stream.schema = pa.schema([field for field in stream.schema if field.name not in ("id", "ts")])
+    assert [(row["_tp_delta"], row["v"]) for row in stream.batch()] == [(1, "z")]
+
+
 def test_in_versioned_kv_a_row_that_moves_to_another_file_goes_on(tmp_path: Path) -> None:
     """The old row of an update is in the file of its old partition, the new one in that of its new partition."""
     stream = versioned(tmp_path / "t", by=("v",))

@@ -117,9 +117,9 @@ class DeltaLog:
         with self._reading("the log"):
             pointer, _ = self._text(_LAST_CHECKPOINT)
             checkpoint = -1 if pointer is None else int(json.loads(pointer)["version"])
-            before, _ = self._text(f"{version - 1:020d}.json") if checkpoint < 0 < version else ("", 0)
-            is_whole = checkpoint < version and before is not None
-            if is_whole or self._text(f"{version:020d}.json")[0] is not None:  # it may have come meanwhile
+            has_before = checkpoint >= 0 or version == 0 or self._exists(version - 1)
+            is_end = checkpoint < version and has_before
+            if is_end or self._exists(version):  # it may have come meanwhile
                 return
         if checkpoint >= version:
             raise gone(self.shown, version, f"the log begins later: it was cleaned up before version {checkpoint}")
@@ -180,6 +180,10 @@ class DeltaLog:
             if found.time < moment:
                 return version + 1
         return 0
+
+    def _exists(self, version: int) -> bool:
+        system, folder = filesystem_of(f"{self.root}/_delta_log")
+        return system.get_file_info(f"{folder}/{version:020d}.json").type is not FileType.NotFound
 
     def _text(self, name: str) -> tuple[str | None, int]:
         """Return the text of a file of the log, and when it was written in milliseconds; None if it does not exist."""

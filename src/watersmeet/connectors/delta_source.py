@@ -26,7 +26,7 @@ from watersmeet.connectors.delta_schema import Declared
 from watersmeet.connectors.deltas import DELTA_FIELD
 from watersmeet.engine.delta import DeltaTable, Ending
 from watersmeet.engine.parquet import ParquetRows
-from watersmeet.errors import ConfigError, ConnectorError
+from watersmeet.errors import ConfigError, ConnectorError, UnsupportedError
 from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.runtime.source_frames import Source
 from watersmeet.runtime.worker_scan import ParquetFiles
@@ -98,6 +98,10 @@ def _table(reading: Reading, given: DeltaOptions, *, changes: bool) -> _Table:
     Raises ``ConnectorError`` if it does not fit the stream.
     """
     stream = reading.stream
+    if not stream.columns:
+        raise UnsupportedError(
+            f"{stream.name} declares no columns, so its rows cannot be read", hint="create it with its columns"
+        )
     if stream.column(TP_TIME) is not None:
         raise ConfigError(
             f"{stream.name} declares {TP_TIME}, which says when a row was committed", hint="leave the column out"
