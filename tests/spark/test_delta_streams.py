@@ -71,7 +71,7 @@ def scans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("where", "by_workers"), [("v = 'a'", True), ("length(v) = 1 AND v = 'a'", False)])
 def test_rows_are_read_once_over_restarts(
     spark: SparkSession, tmp_path: Path, scans: list[str], where: str, by_workers: bool
@@ -114,7 +114,7 @@ def change(table: Path, number: int) -> None:
     Table(table).optimize.compact()
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("mode", "select"),
     [
@@ -144,6 +144,7 @@ def test_a_changelog_adds_up_to_the_table(spark: SparkSession, tmp_path: Path, m
     assert query.report().totals()["late"] == 0
 
 
+@pytest.mark.slow
 def test_rows_that_are_stored(spark: SparkSession, tmp_path: Path) -> None:
     """Of a changing stream too, which does not need the feed for them."""
     table = tmp_path / "t"
