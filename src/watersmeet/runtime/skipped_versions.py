@@ -26,11 +26,10 @@ class SkippedVersions:
             if skipped and stream and self.counters.get(name) != skipped:
                 self.counters[name] = int(skipped)
                 _log.warning(
-                    "%s: %d versions of the Delta table of %s were left out so far, since they remove or change rows "
-                    "(skip_change_commits)",
+                    "%s: versions of the Delta table of %s that remove or change rows were left out (%d so far)",
                     self._query,
-                    skipped,
                     stream,
+                    skipped,
                 )
 
 
