@@ -111,15 +111,16 @@ class Load:
         """Change a table: the newest row of each key replaces the one there is, and then some keys are deleted."""
         assert self._folder is not None
         path = str(self._folder / name)
-        newest = {row[0]: row for row in sorted(rows, key=lambda row: row[2])}
-        source = pa.Table.from_pylist([dict(zip(NAMES, row, strict=True)) for row in newest.values()], schema=_SCHEMA)
+        by_key = {row[0]: row for row in sorted(rows, key=lambda row: row[2])}
+        newest = sorted(by_key.values(), key=lambda row: row[2])
+        source = pa.Table.from_pylist([dict(zip(NAMES, row, strict=True)) for row in newest], schema=_SCHEMA)
         merging = DeltaTable(path).merge(source, "s.id = t.id", source_alias="s", target_alias="t")
         merging.when_matched_update_all().when_not_matched_insert_all().execute()
-        gone = [row[0] for row in newest.values() if row[0] % 5 == self.files % 5]
+        gone = [row[0] for row in newest if row[0] % 5 == self.files % 5]
         DeltaTable(path).delete(f"id IN ({', '.join(map(str, [*gone, -1]))})")
         if self.files % 4 == 0:
             DeltaTable(path).optimize.compact()
-        self.rows[name] += [*newest.values(), *((id, None, self._time + _FILE) for id in gone)]
+        self.rows[name] += [*newest, *((id, None, self._time + _FILE) for id in gone)]
 
     def _write_json(self, name: str, rows: list[Row], changed: str) -> None:
         lines = []

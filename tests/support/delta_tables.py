@@ -16,9 +16,10 @@ from deltalake import write_deltalake
 
 from watersmeet.columns import TP_DELTA, TP_TIME
 from watersmeet.connectors.delta_changes import Begin, Changes, Place
+from watersmeet.connectors.delta_listing import partitions_of
 from watersmeet.connectors.delta_log import DeltaLog
 from watersmeet.connectors.delta_schema import Declared
-from watersmeet.engine.delta import DeltaTable, Ending, ListedFile
+from watersmeet.engine.delta import DeltaTable, Ending
 from watersmeet.engine.parquet import ParquetRows
 
 FEED = {"delta.enableChangeDataFeed": "true"}
@@ -125,8 +126,8 @@ class Stream:
 
     def between(self, start: Place, end: Place) -> list[Row]:
         """The rows between two places."""
-        files = [ListedFile.decoded(file.encoded()) for file, _ in self.changes().files(start, end)]
-        listed = pa.record_batch({"file": pa.array([file.encoded() for file in files], pa.string())})
+        partitions = partitions_of(self.changes().files(start, end), cores=2)
+        listed = pa.record_batch({"files": pa.array([each.value for each in partitions], pa.string())})
         wanted = ParquetRows(self.schema, numbered=True)
         found = [row for file in self.table.files(listed) for part in file.read(wanted) for row in part.to_pylist()]
         return sorted(found, key=lambda row: row["_seq"])

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from watersmeet.connectors.delta_changes import Begin, Changes, Place, require_same
 from watersmeet.connectors.delta_log import DeltaLog
 from watersmeet.connectors.delta_schema import Declared
-from watersmeet.engine.delta import ListedFile
+from watersmeet.engine.delta import ListedFile, encoded
 from watersmeet.filesystems import encoded_s3_settings, set_s3_settings
 
 #: A task gets files of so many bytes, if there are enough for all cores; to open one costs as much as some bytes.
@@ -53,7 +53,7 @@ class Listing:
 
 
 def stream_of(spark: SparkSession, listing: Listing) -> DataFrame:
-    """Return a streaming frame of a row for each file (``file``: see ``ListedFile``)."""
+    """Return a streaming frame of a row for each task (``files``: see ``engine.delta.encoded``)."""
     return spark.readStream.format(_registered(spark, listing)).load()
 
 
@@ -73,7 +73,7 @@ def _registered(spark: SparkSession, listing: Listing) -> str:
             return cls.format
 
         def schema(self) -> str:
-            return "file STRING"
+            return "files STRING"
 
         def streamReader(self, schema: StructType) -> DataSourceStreamReader:
             return _Planner(listing)
@@ -86,12 +86,11 @@ def _registered(spark: SparkSession, listing: Listing) -> str:
 
 
 class _FilesReader:
-    """Reads what ``partitions_of`` has made: a task only passes on the files that it got."""
+    """Reads what ``partitions_of`` has made: a task only passes on what it got."""
 
     def read(self, partition: InputPartition) -> Iterator[tuple[str]]:
         """Yield the files of a partition."""
-        for text in partition.value:
-            yield (text,)
+        yield (partition.value,)
 
 
 @dataclass(slots=True)
@@ -144,14 +143,14 @@ class _SnapshotReader(_FilesReader, DataSourceReader):
 
 def partitions_of(files: Iterable[tuple[ListedFile, int]], cores: int) -> list[InputPartition]:
     """Return files in groups for tasks, as Spark groups them: of at most 128 MB, fewer if cores would be idle."""
-    listed = [(file.encoded(), size + _OPEN_BYTES) for file, size in files]
+    listed = [(file, size + _OPEN_BYTES) for file, size in files]
     most = min(_MOST_BYTES, max(_OPEN_BYTES, sum(size for _, size in listed) // max(cores, 1)))
-    groups: list[list[str]] = []
+    groups: list[list[ListedFile]] = []
     nbytes = 0
-    for text, size in listed:
+    for file, size in listed:
         if not groups or nbytes + size > most:
             groups.append([])
             nbytes = 0
-        groups[-1].append(text)
+        groups[-1].append(file)
         nbytes += size
-    return [InputPartition(group) for group in groups]
+    return [InputPartition(encoded(group)) for group in groups]

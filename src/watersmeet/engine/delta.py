@@ -1,8 +1,8 @@
 """Files of a Delta table as a stream's rows, read in the worker.
 
 The table's log says which files a version has added, removed, or written for its change data feed; a listing names
-them, one each row, as JSON.  Rows of a changing stream get ``_tp_delta``.  Within a version all −1 stand before all
-+1: a version holds each row that it retracts, and each that it inserts, in files of any order.
+them, those of a task in a row, as JSON.  Rows of a changing stream get ``_tp_delta``.  Within a version all −1 stand
+before all +1: a version holds each row that it retracts, and each that it inserts, in files of any order.
 
     a version's feed       changelog_kv         versioned_kv
     update_preimage  1 a   -1 a                 (left out: the +1 replaces it)
@@ -13,8 +13,8 @@ them, one each row, as JSON.  Rows of a changing stream get ``_tp_delta``.  With
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -68,16 +68,26 @@ class ListedFile:
     time: int
     inserts: tuple[tuple[Stored, FileKind], ...] = ()
 
-    def encoded(self) -> str:
-        """The file as a listing has it."""
-        return json.dumps(asdict(self), default=lambda kind: kind.value)
 
-    @staticmethod
-    def decoded(text: str) -> ListedFile:
-        """What ``encoded`` has made."""
-        found = json.loads(text)
-        inserts = tuple((Stored(**stored), FileKind(kind)) for stored, kind in found.pop("inserts"))
-        return ListedFile(Stored(**found.pop("stored")), FileKind(found.pop("kind")), inserts=inserts, **found)
+def encoded(files: Sequence[ListedFile]) -> str:
+    """Return files as a listing has them; what a version inserts stands there once."""
+    inserts = {each.version: each.inserts for each in files if each.inserts}
+    listed = [asdict(replace(each, inserts=())) for each in files]
+    shared = {version: [[asdict(stored), kind] for stored, kind in each] for version, each in inserts.items()}
+    return json.dumps({"files": listed, "inserts": shared}, default=lambda kind: kind.value)
+
+
+def decoded(text: str) -> Iterator[ListedFile]:
+    """Yield what ``encoded`` was given."""
+    found = json.loads(text)
+    inserts = {
+        int(version): tuple((Stored(**stored), FileKind(kind)) for stored, kind in each)
+        for version, each in found["inserts"].items()
+    }
+    for file in found["files"]:
+        kind = FileKind(file["kind"])
+        shared = () if kind is FileKind.ADDED else inserts.get(file["version"], ())
+        yield ListedFile(**{**file, "stored": Stored(**file["stored"]), "kind": kind, "inserts": shared})
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +119,17 @@ class DeltaTable:
     def files(self, batch: pa.RecordBatch) -> Iterator[DeltaFile]:
         """The files that a batch of a listing names."""
         for text in batch.column(0):
-            yield DeltaFile(self, ListedFile.decoded(text.as_py()))
+            keys: dict[int, pa.Table] = {}
+            for listed in decoded(text.as_py()):
+                yield DeltaFile(self, listed, keys)
 
     def columns(self, listed: ListedFile, stored: Stored, schema: pa.Schema) -> Iterator[pa.Table]:
         """Columns of a file; its partition values are texts in the log."""
         values: dict[str, pa.Scalar] = {TP_TIME: pa.scalar(listed.time, _INSTANT)}
-        for field in schema:
-            name = self.names.get(field.name.lower(), field.name)
+        for column in schema:
+            name = self.names.get(column.name.lower(), column.name)
             if name in stored.values:
-                values[field.name.lower()] = _partition_value(stored.values[name], field.type)
+                values[column.name.lower()] = _partition_value(stored.values[name], column.type)
         try:
             yield from read_columns(stored.path, schema, values, self.names)
         except FileNotFoundError:
@@ -132,10 +144,11 @@ class DeltaTable:
 
 @dataclass(frozen=True, slots=True)
 class DeltaFile:
-    """One file of a table, as a listing names it."""
+    """One file of a table, as a listing names it; ``keys`` are those that versions insert, as far as they were read."""
 
     table: DeltaTable
     listed: ListedFile
+    keys: dict[int, pa.Table] = field(default_factory=dict)
 
     def read(self, wanted: ParquetRows) -> Iterator[pa.Table]:
         """Yield its rows, see ``RowFile``; rows that change nothing are left out."""
@@ -180,12 +193,15 @@ class DeltaFile:
         if not self._pairs:
             return None
         assert self.table.key is not None
-        found = [
-            rows.filter(pa.array(deltas > 0))
-            for stored, kind in self.listed.inserts
-            for rows, deltas, _ in self._changes(stored, kind, self.table.key)
-        ]
-        return pa.concat_tables([self.table.key.empty_table(), *found])
+        if self.listed.version not in self.keys:
+            found = [
+                rows.filter(pa.array(deltas > 0))
+                for stored, kind in self.listed.inserts
+                for rows, deltas, _ in self._changes(stored, kind, self.table.key)
+            ]
+            self.keys.clear()
+            self.keys[self.listed.version] = pa.concat_tables([self.table.key.empty_table(), *found])
+        return self.keys[self.listed.version]
 
     def _applied(
         self, rows: pa.Table, deltas: np.ndarray, numbers: np.ndarray, inserted: pa.Table | None, wanted: pa.Schema
