@@ -47,6 +47,15 @@ def test_a_batch_may_end_within_a_snapshot_and_within_a_version(tmp_path: Path) 
     assert sorted(id for batch in batches for id in batch) == [0, 1, 2, 10, 11, 12]
 
 
+def test_a_run_that_ends_reads_no_later_version_than_there_was_when_it_began(tmp_path: Path) -> None:
+    for number in range(3):
+        append(tmp_path, ids(number), IDS)
+    stream = Stream(tmp_path, IDS, begin=Begin(0, snapshot=False))
+    end = stream.changes().latest(stream.place, None, last=1)
+    assert found(stream.between(stream.place, end)) == [0, 1]
+    assert stream.changes().latest(end, None, last=1) == end
+
+
 def test_the_first_batch_is_read_again_as_it_was(tmp_path: Path) -> None:
     """Spark does not keep where a query began, so a run that begins anew may find a newer table."""
     table = tmp_path / "t"

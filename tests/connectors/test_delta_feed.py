@@ -161,6 +161,13 @@ def test_in_versioned_kv_an_update_of_the_key_ends_the_old_one(tmp_path: Path) -
     assert [(row["_tp_delta"], row["id"], row["v"]) for row in others] == [(1, 3, "b"), (1, 4, "c")]
 
 
+def test_in_versioned_kv_each_version_of_a_batch_counts_by_itself(tmp_path: Path) -> None:
+    stream = versioned(tmp_path / "t")
+    Table(tmp_path / "t").update(updates={"v": "'z'"}, predicate="id = 3")
+    Table(tmp_path / "t").delete("id = 3")
+    assert [(row["_tp_delta"], row["id"], row["v"]) for row in stream.batch()] == [(1, 3, "z"), (-1, 3, "z")]
+
+
 def test_the_key_is_read_where_only_the_pairs_need_it(tmp_path: Path) -> None:
     stream = versioned(tmp_path / "t")
     Table(tmp_path / "t").update(updates={"v": "'z'"}, predicate="id = 1")

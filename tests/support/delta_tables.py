@@ -126,7 +126,7 @@ class Stream:
 
     def between(self, start: Place, end: Place) -> list[Row]:
         """The rows between two places."""
-        partitions = partitions_of(self.changes().files(start, end), cores=2)
+        partitions = partitions_of(self.changes().files(start, end), cores=1)
         listed = pa.record_batch({"files": pa.array([each.value for each in partitions], pa.string())})
         wanted = ParquetRows(self.schema, numbered=True)
         found = [row for file in self.table.files(listed) for part in file.read(wanted) for row in part.to_pylist()]
