@@ -25,7 +25,7 @@ from benchmarks.in_process import Engine
 from benchmarks.streams import streams_folder, write_streams
 from benchmarks.workloads import MARGIN_MICROS, Workload
 from watersmeet.columns import WEIGHT
-from watersmeet.engine.parquet import ParquetFile, ParquetRows, read_parquet
+from watersmeet.engine.parquet import ParquetFile, ParquetRows
 
 _NAMES = (
     "inner",
@@ -78,7 +78,7 @@ def measure(workload: Workload, below: Path) -> dict[str, int | str]:
 
 
 def _read(path: Path, rows: ParquetRows) -> Iterator[pa.Table]:
-    return read_parquet(ParquetFile(path.as_uri(), path.name), rows)
+    return ParquetFile(path.as_uri(), path.name, "").read(rows)
 
 
 def _sums(results: pa.Table, workload: Workload) -> dict[str, int]:

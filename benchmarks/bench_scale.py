@@ -38,7 +38,7 @@ from benchmarks.streams import streams_folder, write_streams
 from benchmarks.suite import output_of
 from benchmarks.workloads import Workload
 from tests.cluster.cluster import run_in_cluster
-from watersmeet.engine.parquet import ParquetFile, read_parquet
+from watersmeet.engine.parquet import ParquetFile
 
 _BUCKETS = (2, 8, 32, 128, 512)
 _EXECUTORS = (1, 2, 4)
@@ -136,7 +136,7 @@ def _modelled(workload: Workload, buckets: int, tasks: int) -> Costs:
         inputs = []
         for of_input, rows in zip(files, engine.rows, strict=True):
             path = of_input[number]
-            table = pa.concat_tables(read_parquet(ParquetFile(path.as_uri(), path.name), rows))
+            table = pa.concat_tables(ParquetFile(path.as_uri(), path.name, "").read(rows))
             size = -(-table.num_rows // tasks)
             inputs.append([table.slice(start, size) for start in range(0, table.num_rows, size)])
         costs = engine.batch(inputs)

@@ -43,7 +43,7 @@ class Engine:
                 raise SystemExit(f"only Spark can compute what is asked of {part.input.stream.name}")
             self._projections.append(projection)
             reads = pa.schema([source.schema.field(name) for name in projection.reads])
-            self.rows.append(ParquetRows(reads, "", projection.sequence is not None))
+            self.rows.append(ParquetRows(reads, projection.sequence is not None))
         self._stores: dict[tuple[str, int], MemoryStore] = defaultdict(MemoryStore)
         self._hot_keys: dict[str, HeldHotKeys] = defaultdict(HeldHotKeys)
         self._sets = WorkingSets(keyed_bytes=8 << 30)

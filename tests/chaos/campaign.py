@@ -164,7 +164,7 @@ def run(kind: str, faults: Sequence[Fault], seed: int, folder: Path, tally: Tall
     while left and not is_over():
         where = folder / f"{kind}-{seed}-{number}"
         number += 1
-        with Rig(kind, where, 100 * seed + number) as rig:
+        with Rig(kind, where, 101 * seed + number) as rig:
             if number == 1:
                 rig.drawn.shuffle(left)
             campaign = Campaign(rig, tally, seed)

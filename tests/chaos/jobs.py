@@ -13,7 +13,9 @@ from tests.support.object_store import BUCKET
 
 #: A row is late if it comes ten seconds out of order; the load's come nine at most.
 _COLUMNS = "(id BIGINT, v BIGINT, ts BIGINT, WATERMARK FOR ts AS ts - INTERVAL '10' SECONDS)"
-_CHANGING = "rs"
+#: Of the table: a delete is dated by its version, and so are all changes.
+_DATED = "(id BIGINT, v BIGINT, ts BIGINT, WATERMARK FOR _tp_time AS _tp_time)"
+_CHANGING = "rsd"
 _WINDOW = "WITHIN INTERVAL '30' SECONDS"
 _NEAR = "o.id = p.id AND abs(p.ts - o.ts) <= 30"
 #: Often enough, and not so often that the listing of files takes all of the machine.
@@ -69,6 +71,15 @@ CHANGING = Job(
     "rs",
     f"(id BIGINT, v BIGINT, w BIGINT) PRIMARY KEY (id) {_JDBC}",
 )
+#: The changes of a Delta table, into another one.
+LAKE = Job(
+    "lake",
+    "SELECT d.id, d.v, s.v AS w FROM d LEFT JOIN s ON d.id = s.id",
+    f"SELECT d.id, d.v, s.v FROM {_NEWEST.format('d')} LEFT JOIN {_NEWEST.format('s')} ON d.id = s.id "
+    "WHERE d.v IS NOT NULL",
+    "ds",
+    "(id BIGINT, v BIGINT, w BIGINT) PRIMARY KEY (id) WITH (connector = 'delta', path = '{store}/lake')",
+)
 AGGREGATE = Job(
     "aggregate",
     f"SELECT o.id, count(*) AS v, sum(p.v) AS w FROM o JOIN p ON o.id = p.id {_WINDOW} GROUP BY o.id",
@@ -104,7 +115,7 @@ WHOLE = Job(
 )
 #: Which jobs may run side by side in one Spark, by the name of the rig.
 RIGS: dict[str, tuple[tuple[Job, ...], ...]] = {
-    "disk": ((LEFT,), (OUTER,), (WHOLE,)),
+    "disk": ((LEFT,), (OUTER,), (WHOLE,), (LAKE,)),
     "database": ((AGGREGATE,), (CHANGING,)),
     "store": ((LEFT,), (OUTER,)),
     "kafka": ((TOPIC,),),
@@ -148,10 +159,11 @@ def sources(places: Places) -> list[str]:
                 continue
             options = f"connector = 'kafka', brokers = '{places.broker}', topic = '{places.topics}-{name}'"
         else:
-            options = f"connector = 'files', path = '{places.root}/in/{name}', format = '{format}', "
-            options += "max_files_per_trigger = '1'"
+            connector = "'delta'" if format == "delta" else f"'files', format = '{format}'"
+            options = f"connector = {connector}, path = '{places.root}/in/{name}', max_files_per_trigger = '1'"
+        columns, unit = (_DATED, "") if format == "delta" else (_COLUMNS, ", event_time_unit = 's'")
         kind, key = ("MUTABLE STREAM", " PRIMARY KEY (id)") if name in _CHANGING else ("STREAM", "")
-        statements.append(f"CREATE {kind} IF NOT EXISTS {name} {_COLUMNS}{key} WITH ({options}, event_time_unit = 's')")
+        statements.append(f"CREATE {kind} IF NOT EXISTS {name} {columns}{key} WITH ({options}{unit})")
     return statements
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 from confluent_kafka import Producer
+from deltalake import DeltaTable
 
 from tests.support.jobs import write_lines
 
@@ -25,8 +26,10 @@ PARTITIONS = 2
 _FILE, _GAP = 2 * ROWS, 1_000
 #: The streams whose rows close windows; the others are changing ones.
 APPEND_ONLY = "op"
-#: The streams of files, with their formats; those of topics have the rows of o and p.
-FORMATS = {"o": "json", "p": "parquet", "r": "json", "s": "json"}
+#: The streams of files, with their formats; those of topics have the rows of o and p.  d is a table whose changes are
+#: read; a row without a value is a delete.
+FORMATS = {"o": "json", "p": "parquet", "r": "json", "s": "json", "d": "delta"}
+_SCHEMA = pa.schema([(name, pa.int64()) for name in NAMES])
 
 
 class Load:
@@ -39,6 +42,10 @@ class Load:
         self.files = 0
         self._seed, self._folder, self._send = seed, folder, send
         self._time = 0
+        for name, format in FORMATS.items():
+            if format == "delta" and folder is not None:
+                (folder / name).mkdir(parents=True, exist_ok=True)
+                DeltaTable.create(folder / name, _SCHEMA, configuration={"delta.enableChangeDataFeed": "true"})
 
     def feed(self, files: int = 1, changed: str = "") -> None:
         """Write so many files of every stream; ``changed`` says how their records differ from what was declared."""
@@ -81,6 +88,8 @@ class Load:
             if name in APPEND_ONLY:
                 self.rows[name] += rows
                 self._send(name, 0 if partition is None else partition, rows)
+        elif FORMATS[name] == "delta":
+            self._merge(name, rows)
         elif FORMATS[name] == "parquet":
             self.rows[name] += rows
             self._write_parquet(name, rows, more=changed == "more columns")
@@ -97,6 +106,21 @@ class Load:
         pq.write_table(table, hidden)
         os.utime(hidden, (1_700_000_000 + self.files, 1_700_000_000 + self.files))
         hidden.rename(path)
+
+    def _merge(self, name: str, rows: list[Row]) -> None:
+        """Change a table: the newest row of each key replaces the one there is, and then some keys are deleted."""
+        assert self._folder is not None
+        path = str(self._folder / name)
+        by_key = {row[0]: row for row in sorted(rows, key=lambda row: row[2])}
+        newest = sorted(by_key.values(), key=lambda row: row[2])
+        source = pa.Table.from_pylist([dict(zip(NAMES, row, strict=True)) for row in newest], schema=_SCHEMA)
+        merging = DeltaTable(path).merge(source, "s.id = t.id", source_alias="s", target_alias="t")
+        merging.when_matched_update_all().when_not_matched_insert_all().execute()
+        gone = [row[0] for row in newest if row[0] % 5 == self.files % 5]
+        DeltaTable(path).delete(f"id IN ({', '.join(map(str, [*gone, -1]))})")
+        if self.files % 4 == 0:
+            DeltaTable(path).optimize.compact()
+        self.rows[name] += [*newest, *((id, None, self._time + _FILE) for id in gone)]
 
     def _write_json(self, name: str, rows: list[Row], changed: str) -> None:
         lines = []

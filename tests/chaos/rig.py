@@ -227,6 +227,8 @@ class Rig:
             self._found[job.name] = partial(oracle.of_files, local, str(self.out / job.name))
         if "outer" in self._found:
             self._found["outer"] = partial(oracle.of_delta, str(self.out / "outer"))
+        if "lake" in self._found:
+            self._found["lake"] = partial(oracle.of_delta, str(self.out / "lake"))
         if self.kind == "database":
             given |= self._database()
         elif self.kind == "store":

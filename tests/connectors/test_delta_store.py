@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from tests.support.delta_tables import Stream
 from tests.support.object_store import object_store
 from tests.support.relay import Relay
 from watersmeet.catalog.streams import StreamColumn, StreamDef
@@ -101,3 +102,25 @@ def test_a_bucket_that_is_not_there_is_no_outage(store: Relay) -> None:
     with pytest.raises(ConnectorError) as raised:
         write("s3://nowhere/table", 0, 1)
     assert not isinstance(raised.value, OutageError)
+
+
+def test_a_table_in_a_store_is_read_once_the_store_is_back(store: Relay) -> None:
+    table = "s3://lake/read"
+    write(table, 0, 1, 2)
+    stream = Stream(table, rows().schema)
+    assert sorted(row["id"] for row in stream.batch()) == [1, 2]
+    assert stream.batch() == []
+    write(table, 1, 3)
+    end = stream.changes().latest(stream.place, None)
+    store.close()
+    with pytest.raises(OutageError, match="version 2 of the Delta table T cannot be read: ") as raised:
+        stream.batch()
+    assert "\n" not in raised.value.message
+    store.open()
+    assert [row["id"] for row in stream.between(stream.place, end)] == [3]
+    (file,) = (file for file, _ in stream.changes().files(stream.place, end))
+    store.close()
+    with pytest.raises(OutageError, match="cannot be read as Parquet"):
+        list(stream.table.columns(file, file.stored, rows().schema))
+    store.open()
+    assert [row["id"] for row in stream.batch()] == [3]

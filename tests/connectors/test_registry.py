@@ -111,6 +111,19 @@ def refuse(*_: object) -> None:
         (with_delta("delta", path="p"), "s: _tp_delta is no column of the table", None),
         (stream("delta", pat="p"), "did you mean path?", "pat"),
         (
+            stream("delta", path="p", starting="latest", starting_timestamp="2026-01-01"),
+            "delta: starting and starting_timestamp both say where to begin\nhint: leave one of them out",
+            "starting_timestamp",
+        ),
+        (stream("delta", path="p", starting="first"), "delta: option starting = 'first'", "starting"),
+        (stream("delta", path="p", starting_version="-1"), "delta: option starting_version = '-1'", "starting_version"),
+        (
+            stream("delta", path="p", starting_timestamp="yesterday"),
+            "delta: option starting_timestamp = 'yesterday': write a time such as '2026-01-01 00:00:00+00:00'",
+            "starting_timestamp",
+        ),
+        (stream("delta", path="p", max_files_per_trigger="0"), "greater than 0", "max_files_per_trigger"),
+        (
             changing("kafka", topic="t", brokers="h:1", key="id"),
             "the PRIMARY KEY of s is the key of its records",
             "key",
@@ -290,6 +303,8 @@ def test_resolved_secrets_are_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
         (stream("files", "id INT", path="p", max_files_per_trigger="1"), True),
         (stream("kafka", "id INT", brokers="b:1", topic="t"), False),
         (stream("kafka", "id INT", brokers="b:1", topic="t", max_offsets_per_trigger="9"), True),
+        (stream("delta", "id INT", path="p"), False),
+        (stream("delta", "id INT", path="p", max_files_per_trigger="1"), True),
         (stream("datagen", "id INT"), True),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ import pytest
 
 from watersmeet.columns import SEQUENCE, TP_TIME
 from watersmeet.engine import parquet
-from watersmeet.engine.parquet import ParquetFile, ParquetRows, read_parquet
+from watersmeet.engine.parquet import ParquetFile, ParquetRows
 from watersmeet.errors import ConnectorError, OutageError
 
 INSTANT = pa.timestamp("us", tz="UTC")
@@ -19,11 +20,11 @@ INSTANT = pa.timestamp("us", tz="UTC")
 def write(path: Path, table: pa.Table, **options: str) -> ParquetFile:
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(table, path, **options)
-    return ParquetFile(path.as_uri(), "p/")
+    return ParquetFile(path.as_uri(), "p/", "")
 
 
 def read(file: ParquetFile, schema: pa.Schema, root: Path, *, numbered: bool = False) -> pa.Table:
-    return pa.concat_tables(read_parquet(file, ParquetRows(schema, str(root), numbered)))
+    return pa.concat_tables(replace(file, root=str(root)).read(ParquetRows(schema, numbered)))
 
 
 def test_columns_by_name_and_those_that_are_missing(tmp_path: Path) -> None:
@@ -95,7 +96,7 @@ def test_old_timestamps_of_96_bits(tmp_path: Path) -> None:
 def test_the_arrival_is_that_of_the_batch_where_rows_do_not_hold_it(tmp_path: Path) -> None:
     file = write(tmp_path / "a.parquet", pa.table({"id": [1, 2]}))
     arrival = pa.scalar(1_700_000_000_000_000, INSTANT)
-    rows = read(ParquetFile(file.uri, "", arrival), pa.schema([(TP_TIME, INSTANT)]), tmp_path)
+    rows = read(ParquetFile(file.uri, "", "", arrival), pa.schema([(TP_TIME, INSTANT)]), tmp_path)
     assert rows[TP_TIME].to_pylist() == [arrival.as_py()] * 2
 
 
@@ -104,7 +105,7 @@ def test_a_file_that_is_none(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "a.parquet"
     path.write_bytes(content)
     with pytest.raises(ConnectorError, match=r"a\.parquet cannot be read as Parquet: "):
-        read(ParquetFile(path.as_uri(), ""), pa.schema([("id", pa.int64())]), tmp_path)
+        read(ParquetFile(path.as_uri(), "", ""), pa.schema([("id", pa.int64())]), tmp_path)
 
 
 def test_two_columns_of_one_name(tmp_path: Path) -> None:

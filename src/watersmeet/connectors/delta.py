@@ -1,4 +1,4 @@
-"""The ``delta`` connector: a Delta table as a sink.
+"""The ``delta`` connector: a Delta table as a source (delta_source.py) and as a sink.
 
 A batch is one commit that records the batch's number under the query's name (an application transaction), so a batch
 that was committed before is skipped. The tasks write files, and the driver commits them; a MERGE is the driver's alone,
@@ -8,16 +8,17 @@ since deltalake computes it in one process.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field
 
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import TP_DELTA
-from watersmeet.connectors.connector import SinkConnector, WriteBatch, Writing
+from watersmeet.connectors.connector import Reading, SinkConnector, StoredConnector, WriteBatch, Writing
 from watersmeet.connectors.delta_failures import reporting
 from watersmeet.connectors.delta_files import DeltaFiles, commit_files, files_for, is_local, store_options
+from watersmeet.connectors.delta_options import NAME, DeltaOptions, options_of
+from watersmeet.connectors.delta_source import open_source, open_stored
 from watersmeet.connectors.net_changes import collected, net_changes, require_columns_of_table
 from watersmeet.connectors.sink_changelogs import Changelogs
 from watersmeet.connectors.task_writes import Handed, driver_schema, run_without_writing, write_in_tasks
@@ -26,7 +27,7 @@ from watersmeet.kernels.api import quote
 from watersmeet.lookup.file_tables import require_delta
 from watersmeet.lookup.tables import table_schema
 from watersmeet.runtime.shared_folders import SHARED_OR_STORE, require_shared
-from watersmeet.settings.option_parsing import parse_options
+from watersmeet.runtime.source_frames import Source
 from watersmeet.settings.secrets import masked_value, resolve
 
 if TYPE_CHECKING:
@@ -36,29 +37,37 @@ if TYPE_CHECKING:
 _OLD, _NEW = "old", "new"
 
 
-class DeltaSinkOptions(BaseModel):
-    """The WITH options of a Delta table that results are written to."""
+class DeltaConnector(StoredConnector, SinkConnector):
+    """The Delta table at ``path``, as a source and as a sink that creates it if needed and writes exactly once.
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    path: Annotated[str, Field(min_length=1)]
-
-
-class DeltaConnector(SinkConnector):
-    """A sink that writes to the Delta table at ``path`` and creates it if needed, exactly once.
-
-    With a PRIMARY KEY a batch is one MERGE of upserts and deletes by the driver; without one its rows are appended, in
-    files that the tasks write.
+    As a source, it reads the rows that the table has and then those that each later version adds, at most
+    ``max_files_per_trigger`` files per micro-batch. A query without a checkpoint begins at ``starting`` (``earliest``,
+    the default, or ``latest``), at ``starting_version`` or at ``starting_timestamp``. A version that changes rows stops
+    it, or is left out with ``skip_change_commits``. With a PRIMARY KEY it reads the table's change data feed. As a
+    sink, with a PRIMARY KEY a batch is one MERGE of upserts and deletes by the driver; without one its rows are
+    appended, in files that the tasks write.
     """
 
-    name = "delta"
-    model = DeltaSinkOptions
+    name = NAME
+    model = DeltaOptions
     changelogs = (Changelogs.BY_KEY,)
 
     def check(self, stream: StreamDef) -> None:
         """Raise ``ConfigError`` for wrong options, and for a column ``_tp_delta``."""
-        super().check(stream)
+        options_of(stream.options)
         require_columns_of_table(stream)
+
+    def limits_batches(self, stream: StreamDef) -> bool:
+        """Return whether the stream has the option ``max_files_per_trigger``."""
+        return options_of(stream.options).max_files_per_trigger is not None
+
+    def open_source(self, reading: Reading) -> Source:
+        """Return the table as a source; raises ``ConnectorError`` where it does not exist or fit the stream."""
+        return open_source(reading)
+
+    def open_stored(self, reading: Reading) -> DataFrame:
+        """Return the rows that the table has now; raises as ``open_source`` does."""
+        return open_stored(reading)
 
     def open_sink(self, writing: Writing) -> WriteBatch:
         """Return what commits a batch; raises ``ConnectorError`` where an existing table does not fit the stream."""
@@ -98,7 +107,7 @@ def _appending(writing: Writing) -> WriteBatch:
 
 def _path_of(options: Mapping[str, str]) -> tuple[str, str]:
     """Return the table's path as it is written, and as messages name it."""
-    path = parse_options(DeltaSinkOptions, DeltaConnector.name, options).path
+    path = options_of(options).path
     return path, masked_value("path", path)
 
 

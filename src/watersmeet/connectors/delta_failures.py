@@ -27,10 +27,10 @@ def reporting(what: str) -> Iterator[None]:
 
         is_overtaken = isinstance(error, CommitFailedError) and _OVERTAKEN.search(str(error)) is not None
         kind = SinkOutageError if is_overtaken or is_unreachable(str(error)) else ConnectorError
-        raise kind(f"{what}: {hide(_first_line(error))}", hint=WRITES_ANEW) from None
+        raise kind(f"{what}: {hide(first_line(error))}", hint=WRITES_ANEW) from None
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     """Return the first line, and the innermost cause if causes follow it."""
     first, *more = str(error).strip().splitlines() or [type(error).__name__]
     causes = [line.rpartition("↳")[2] for line in more if "↳" in line]

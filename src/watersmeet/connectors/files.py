@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -21,12 +23,13 @@ from watersmeet.connectors.file_sink import write_batch
 from watersmeet.connectors.formats import Format, decode, format_options
 from watersmeet.connectors.record_decoders import decoder_of
 from watersmeet.connectors.sink_changelogs import Changelogs
+from watersmeet.engine.parquet import ParquetFile
 from watersmeet.errors import ConnectorError
 from watersmeet.records.lines import LINE_SCHEMA, LineReader
 from watersmeet.runtime.source_frames import Source
 from watersmeet.runtime.storage import Storage
 from watersmeet.runtime.worker_records import RecordFormat, RecordSource
-from watersmeet.runtime.worker_scan import ParquetFiles
+from watersmeet.runtime.worker_scan import ARRIVAL, ParquetFiles
 from watersmeet.settings.secrets import masked_value
 from watersmeet.settings.seek import Seek
 
@@ -114,10 +117,15 @@ def parquet_files(
     frame = listed.select(
         F.col("_metadata.file_path").alias("uri"),
         _file().alias("place"),
-        F.current_timestamp().alias("arrival"),
+        F.current_timestamp().alias(ARRIVAL),
     )
     schema = StructType([*columns.fields, StructField(TP_TIME, TimestampType())])
-    return ParquetFiles(frame, to_arrow_schema(schema, timezone="UTC"), root)
+    return ParquetFiles(frame, to_arrow_schema(schema, timezone="UTC"), partial(_listed, root=root))
+
+
+def _listed(batch: pa.RecordBatch, root: str) -> Iterator[ParquetFile]:
+    for uri, place, arrival in zip(*(batch.column(i) for i in range(3)), strict=True):
+        yield ParquetFile(uri.as_py(), place.as_py(), root, arrival if arrival.is_valid else None)
 
 
 def _stream_reader(spark: SparkSession, given: FilesOptions, *, limited: bool) -> DataStreamReader:

@@ -8,8 +8,9 @@ other difference of types is an error.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
@@ -29,71 +30,111 @@ _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 class ParquetRows:
     """What to read of each file.
 
-    ``schema`` has the declared columns with Spark's types for them.  Folders below ``root`` may hold partition values.
-    If ``numbered``, rows get a column ``_seq``: the file's place and the row's number in it, as bytes in that order.
+    ``schema`` has the declared columns with Spark's types for them.  If ``numbered``, rows get a column ``_seq``: the
+    file's place and the row's number in it, as bytes in that order.
     """
 
     schema: pa.Schema
-    root: str
     numbered: bool = False
+
+
+class RowFile(Protocol):
+    """A file whose rows a worker reads."""
+
+    def read(self, wanted: ParquetRows) -> Iterator[pa.Table]:
+        """Yield its rows.
+
+        Raises ``ConnectorError`` if it cannot be read as declared, and ``OutageError`` where its store does not answer.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class ParquetFile:
-    """One file: its URI, its place among the files, and its rows' arrival time (None: the rows hold it)."""
+    """One file: its URI, its place among the files, and its rows' arrival time (None: the rows hold it).
+
+    Folders below ``root`` may hold partition values.
+    """
 
     uri: str
     place: str
+    root: str
     arrival: pa.Scalar | None = None
 
+    def read(self, wanted: ParquetRows) -> Iterator[pa.Table]:
+        """Yield its rows, see ``RowFile``."""
+        path = unquote(self.uri if is_object_store(self.uri) else urlsplit(self.uri).path)
+        values: dict[str, pa.Scalar] = {} if self.arrival is None else {TP_TIME: self.arrival}
+        values |= {name: pa.scalar(value, pa.string()) for name, value in _partitions(path, self.root).items()}
+        first = 0
+        try:
+            for rows in read_columns(path, wanted.schema, values):
+                if wanted.numbered:
+                    rows = rows.append_column(SEQUENCE, _places(self.place, first, rows.num_rows))
+                first += rows.num_rows
+                yield rows
+        except FileNotFoundError as error:
+            raise _unreadable(path, error) from None
 
-def read_parquet(file: ParquetFile, wanted: ParquetRows) -> Iterator[pa.Table]:
-    """Yield the rows of a file.
 
-    Raises ``ConnectorError`` if it cannot be read as declared, and ``OutageError`` where its store does not answer.
+def read_columns(
+    path: str, schema: pa.Schema, values: Mapping[str, pa.Scalar], names: Mapping[str, str] | None = None
+) -> Iterator[pa.Table]:
+    """Yield columns of a file's rows, in the file's order.
+
+    ``values`` has the one value of columns that are not in the file, ``names`` what others are called there, both by
+    lower-case name.  Raises as ``RowFile.read`` does, and ``FileNotFoundError`` if the file does not exist.
     """
-    path = unquote(file.uri if is_object_store(file.uri) else urlsplit(file.uri).path)
     try:
         filesystem, inner = filesystem_of(path)
         with pq.ParquetFile(inner, filesystem=filesystem, coerce_int96_timestamp_unit="us") as opened:
-            yield from _read(opened, path, file, wanted)
+            yield from _read(opened, path, schema, values, names or {})
+    except FileNotFoundError:
+        raise
     except (OSError, pa.ArrowException) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        said = f"{path} cannot be read as Parquet: {reason}"
-        if is_unreachable(str(error)):
-            known = reason_of(reason)
-            raise OutageError(said, waits_for=f"{path}: {known}" if known else "") from None
-        raise ConnectorError(
-            said, hint="put a whole file in its place and run the query again: it goes on where it stopped"
-        ) from None
+        raise _unreadable(path, error) from None
 
 
-def _read(opened: pq.ParquetFile, path: str, file: ParquetFile, wanted: ParquetRows) -> Iterator[pa.Table]:
+def _unreadable(path: str, error: Exception) -> ConnectorError:
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    said = f"{path} cannot be read as Parquet: {reason}"
+    if is_unreachable(str(error)):
+        known = reason_of(reason)
+        return OutageError(said, waits_for=f"{path}: {known}" if known else "")
+    return ConnectorError(
+        said, hint="put a whole file in its place and run the query again: it goes on where it stopped"
+    )
+
+
+def _read(
+    opened: pq.ParquetFile,
+    path: str,
+    schema: pa.Schema,
+    values: Mapping[str, pa.Scalar],
+    names: Mapping[str, str],
+) -> Iterator[pa.Table]:
     in_file = _by_name(opened.schema_arrow.names, path)
-    in_path = _partitions(path.removeprefix(wanted.root))
+    called = {field.name: names.get(field.name.lower(), field.name).lower() for field in schema}
     found = {
-        field.name: in_file[field.name.lower()]
-        for field in wanted.schema
-        if field.name.lower() in in_file and field.name.lower() not in in_path
+        field.name: in_file[called[field.name]]
+        for field in schema
+        if called[field.name] in in_file and field.name.lower() not in values
     }
-    first = 0
     for batch in opened.iter_batches(
         _rows_at_once(opened.metadata, found.values()), columns=list(found.values()), use_threads=False
     ):
         columns = []
-        for field in wanted.schema:
+        for field in schema:
             if field.name in found:
                 columns.append(_as_declared(batch[found[field.name]], field, path))
-            elif field.name == TP_TIME and file.arrival is not None:
-                columns.append(pa.repeat(file.arrival.cast(field.type), batch.num_rows))
             else:
-                value = pa.scalar(in_path.get(field.name.lower()), pa.string()).cast(field.type)
-                columns.append(pa.repeat(value, batch.num_rows))
-        rows = pa.Table.from_arrays(columns, schema=wanted.schema)
-        if wanted.numbered:
-            rows = rows.append_column(SEQUENCE, _places(file.place, first, batch.num_rows))
-        first += batch.num_rows
-        yield rows
+                columns.append(_repeated(values.get(field.name.lower()), field.type, batch.num_rows))
+        yield pa.Table.from_arrays(columns, schema=schema)
+
+
+def _repeated(value: pa.Scalar | None, kind: pa.DataType, count: int) -> pa.Array:
+    if value is None or not value.is_valid:
+        return pa.nulls(count, kind)
+    return pa.repeat(value.cast(kind), count)
 
 
 def _rows_at_once(metadata: pq.FileMetaData, names: Iterable[str]) -> int:
@@ -114,9 +155,9 @@ def _by_name(names: Iterable[str], path: str) -> dict[str, str]:
     return found
 
 
-def _partitions(path: str) -> dict[str, str | None]:
+def _partitions(path: str, root: str) -> dict[str, str | None]:
     """Return the partition values in a path below the root, by lower-case column name."""
-    pairs = (part.split("=", 1) for part in path.split("/")[:-1] if "=" in part)
+    pairs = (part.split("=", 1) for part in path.removeprefix(root).split("/")[:-1] if "=" in part)
     return {unquote(name).lower(): None if value == _NO_VALUE else unquote(value) for name, value in pairs}
 
 
@@ -126,20 +167,31 @@ def _as_declared(column: pa.Array, field: pa.Field, path: str) -> pa.Array:
         return column
     if pa.types.is_dictionary(kind):
         return _as_declared(column.dictionary_decode(), field, path)
-    widens = (
-        (pa.types.is_signed_integer(kind) and pa.types.is_signed_integer(wanted) and kind.bit_width < wanted.bit_width)
-        or (pa.types.is_float32(kind) and pa.types.is_float64(wanted))
-        or (pa.types.is_integer(kind) and kind.bit_width <= 32 and pa.types.is_float64(wanted))
-        or (pa.types.is_large_string(kind) and pa.types.is_string(wanted))
-        or (pa.types.is_large_binary(kind) and pa.types.is_binary(wanted))
-        or (pa.types.is_timestamp(kind) and pa.types.is_timestamp(wanted) and kind.unit in ("s", "ms", "us"))
-    )
-    if not widens:
+    if not widens(kind, wanted):
         raise ConnectorError(
             f"{path}: column {field.name} is {kind}, but the stream declares {wanted}",
             hint="declare the column as the files have it, and CAST it in the query",
         )
     return column.cast(wanted)
+
+
+def widens(kind: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether a column of a file may be declared with another type, which holds all its values."""
+    is_whole, is_decimal = pa.types.is_signed_integer(kind), pa.types.is_decimal(kind)
+    return bool(
+        (is_whole and pa.types.is_signed_integer(wanted) and kind.bit_width < wanted.bit_width)
+        or (pa.types.is_float32(kind) and pa.types.is_float64(wanted))
+        or (pa.types.is_integer(kind) and kind.bit_width <= 32 and pa.types.is_float64(wanted))
+        or ((pa.types.is_large_string(kind) or pa.types.is_string_view(kind)) and pa.types.is_string(wanted))
+        or ((pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)) and pa.types.is_binary(wanted))
+        or (pa.types.is_timestamp(kind) and pa.types.is_timestamp(wanted) and kind.unit in ("s", "ms", "us"))
+        or (is_decimal and pa.types.is_decimal(wanted) and _holds(wanted, kind.precision, kind.scale))
+    )
+
+
+def _holds(wanted: pa.DataType, precision: int, scale: int) -> bool:
+    """Whether a decimal has place for all digits of another."""
+    return bool(wanted.scale >= scale and wanted.precision - wanted.scale >= precision - scale)
 
 
 def _places(place: str, first: int, count: int) -> pa.Array:

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from contextlib import suppress
+from dataclasses import replace
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -23,6 +24,7 @@ from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.runtime.real_time.run import RealTime
 from watersmeet.runtime.report import Report, report_of
 from watersmeet.runtime.shared_folders import SHARED_OR_STORE, require_shared
+from watersmeet.runtime.skipped_versions import SkippedVersions
 from watersmeet.runtime.status import PlanWords, QueryState, QueryStatus, status_of
 from watersmeet.runtime.status_html import status_html
 from watersmeet.settings.secrets import hide
@@ -43,6 +45,7 @@ class RunningQuery:
         self._error: WatersmeetError | None = None
         self._stopping = threading.Event()
         counters = job.checkpoint.read_counters()
+        self._skipped = SkippedVersions(job.name)
         self._words = PlanWords(job.plan, [output.target for output in job.outputs])
         self._ended: float | None = None
         self._history = History(started=time.time(), counters=counters)
@@ -113,7 +116,7 @@ class RunningQuery:
         return status_html(self.status())
 
     def _report(self, history: History) -> Report:
-        return report_of(
+        report = report_of(
             history.counters,
             batches=history.batches,
             rows_out=history.rows_out,
@@ -123,6 +126,7 @@ class RunningQuery:
             streams=self._words.streams,
             units=self._words.units,
         )
+        return replace(report, counters={**report.counters, **self._skipped.counters})
 
     def _state(self, report: Report) -> QueryState:
         if self._ended is None:
@@ -279,6 +283,7 @@ class RunningQuery:
     def _take_progress(self, query: StreamingQuery) -> None:
         for progress in self._progress.new(query):
             self._job.outages.has_run()
+            self._skipped.take(progress)
             counters = counters_of(progress)
             if not counters:  # a trigger that found nothing
                 continue

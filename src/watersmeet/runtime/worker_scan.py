@@ -6,73 +6,81 @@ rows of the JVM, and encode them as Arrow again, one value at a time, which cost
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from watersmeet.columns import TP_TIME
+from watersmeet.columns import TP_DELTA, TP_TIME
 from watersmeet.engine.frames import FRAME_DDL
-from watersmeet.engine.parquet import ParquetFile, ParquetRows, read_parquet
+from watersmeet.engine.parquet import ParquetRows, RowFile
 from watersmeet.engine.projection import Projection, project
 from watersmeet.runtime.worker_tasks import PackTask
+
+#: The column of a listing that holds when files arrive (NULL: each row has its own time).
+ARRIVAL = "arrival"
 
 
 @dataclass(frozen=True, slots=True)
 class ParquetFiles:
-    """The files of a source: a streaming frame of ``uri``, ``place`` and ``arrival`` (NULL: each row has its own).
+    """The files of a source: a streaming frame that lists them, and what makes files of its batches.
 
-    ``schema`` has the columns of the files, and ``_tp_time``; ``root`` is their common folder.
+    ``schema`` has the columns that can be read of the files, and ``_tp_time``.  ``has_deltas``: also ``_tp_delta``.
     """
 
     frame: DataFrame
     schema: pa.Schema
-    root: str
+    files: Callable[[pa.RecordBatch], Iterator[RowFile]]
+    has_deltas: bool = False
 
 
 def scanned(files: ParquetFiles, projection: Projection, packing: PackTask) -> DataFrame:
     """Frames of the files' rows, packed in the task that reads them."""
-    packing = packing.without_numbers()
-    needed = ParquetRows(_columns(files.schema, projection.reads), files.root, projection.sequence is not None)
+    packing, files_of = packing.without_numbers(), files.files
+    if files.has_deltas:
+        projection = _with_deltas(projection)
+    needed = ParquetRows(_columns(files.schema, projection.reads), projection.sequence is not None)
     extra = [name for name in projection.record if name not in projection.reads]
-    whole = ParquetRows(_columns(files.schema, (*projection.reads, *extra)), files.root, needed.numbered)
+    whole = ParquetRows(_columns(files.schema, (*projection.reads, *extra)), needed.numbered)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows = (part for batch in batches for file in _files(batch) for part in _read(file, projection, needed, whole))
+        rows = (
+            part for batch in batches for file in files_of(batch) for part in _read(file, projection, needed, whole)
+        )
         yield from packing.run(rows)
 
     frame = files.frame
-    if TP_TIME not in whole.schema.names:
+    if TP_TIME not in whole.schema.names and ARRIVAL in frame.columns:
         # Spark puts the time of arrival into the code that it generates, so it would compile that for every batch
-        frame = frame.withColumn("arrival", F.lit(None).cast("timestamp"))
+        frame = frame.withColumn(ARRIVAL, F.lit(None).cast("timestamp"))
     return frame.mapInArrow(run, FRAME_DDL)
+
+
+def _with_deltas(projection: Projection) -> Projection:
+    """Return the projection of rows that bring their delta, as if the stream declared it."""
+    assert projection.changes is not None
+    changes = replace(projection.changes, declares_delta=True)
+    return replace(projection, changes=changes, reads=(*projection.reads, TP_DELTA))
 
 
 def _columns(schema: pa.Schema, names: tuple[str, ...]) -> pa.Schema:
     return pa.schema([schema.field(name) for name in names])
 
 
-def _files(batch: pa.RecordBatch) -> Iterator[ParquetFile]:
-    for uri, place, arrival in zip(*(batch.column(i) for i in range(3)), strict=True):
-        yield ParquetFile(uri.as_py(), place.as_py(), arrival if arrival.is_valid else None)
-
-
-def _read(
-    file: ParquetFile, projection: Projection, needed: ParquetRows, whole: ParquetRows
-) -> Iterator[pa.RecordBatch]:
+def _read(file: RowFile, projection: Projection, needed: ParquetRows, whole: ParquetRows) -> Iterator[pa.RecordBatch]:
     """Read the rows as packing needs them; from the first part with a row to quarantine on, read all columns."""
     done = 0
-    for rows in read_parquet(file, needed):
+    for rows in file.read(needed):
         if (projected := project(rows, projection)) is None:
             break
         yield from projected.to_batches()
         done += 1
     else:
         return
-    for rows in islice(read_parquet(file, whole), done, None):
+    for rows in islice(file.read(whole), done, None):
         projected = project(rows, projection)
         assert projected is not None
         yield from projected.to_batches()
