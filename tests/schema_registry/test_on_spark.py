@@ -107,7 +107,8 @@ def wait_for(holds: Callable[[], bool], query: RunningQuery) -> None:
         query.wait(0.2)
 
 
-@pytest.mark.parametrize("format", [FORMATS[0], *(pytest.param(each, marks=pytest.mark.slow) for each in FORMATS[1:])])
+@pytest.mark.slow
+@pytest.mark.parametrize("format", FORMATS)
 def test_all_types_from_topic_to_topic(world: World, format: str) -> None:
     """What is written is read back; records that cannot be read are quarantined, by workers and by Spark."""
     topic = world.topic()
@@ -178,6 +179,7 @@ def version(number: int) -> str:
     return f", 'registry.version' = '{number}'"
 
 
+@pytest.mark.slow
 def test_upserts_are_read_back(world: World) -> None:
     """A retraction is a record without a value, also where the schema takes no NULL."""
     topic = world.topic(1)
@@ -253,6 +255,7 @@ def test_a_source_whose_subject_or_column_is_not_there(world: World) -> None:
         run_job(world.session, "INSERT INTO out SELECT id FROM k")
 
 
+@pytest.mark.slow
 def test_a_registry_that_is_away_is_waited_for(world: World) -> None:
     """Records of a schema that no process has asked for yet wait, and none is quarantined or lost."""
     topic = world.topic(1)
@@ -285,7 +288,8 @@ def test_a_query_does_not_begin_without_its_registry(world: World) -> None:
         run_job(world.session, "INSERT INTO k SELECT id FROM src")
 
 
-@pytest.mark.parametrize("format", [FORMATS[0], *(pytest.param(each, marks=pytest.mark.slow) for each in FORMATS[1:])])
+@pytest.mark.slow
+@pytest.mark.parametrize("format", FORMATS)
 def test_in_real_time(world: World, format: str) -> None:
     """Bad records are quarantined; the registry stops and comes back."""
     source, target = world.topic(), world.topic()

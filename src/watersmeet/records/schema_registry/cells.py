@@ -176,10 +176,14 @@ def _decimal(kind: pa.DataType) -> Fit:
 def _double(value: Any) -> float:
     if type(value) is float:
         return value
+    number = _number(value, pa.float64())
     try:
-        return float(_number(value, pa.float64()))
+        found = float(number)
     except OverflowError:
         raise _misfit(value, pa.float64()) from None
+    if math.isinf(found) and type(number) is Decimal and number.is_finite():
+        raise _misfit(value, pa.float64())
+    return found
 
 
 def _float(value: Any) -> float:

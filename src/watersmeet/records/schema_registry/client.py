@@ -164,6 +164,8 @@ class SchemaRegistry:
         try:
             with _opener(self.ca).open(request, timeout=_TIMEOUT_SECONDS) as answer:
                 read = answer.read(_MOST_BYTES + 1)
+                if answer.length:  # it has not come, or is too long
+                    raise http.client.IncompleteRead(read, answer.length)
         except HTTPError as error:
             with error:
                 self._raise_unless_absent(error.code, _said(error))
