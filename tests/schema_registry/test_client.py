@@ -150,6 +150,15 @@ def test_options_that_are_wrong(options: dict[str, str], said: str) -> None:
     assert said in str(raised.value)
 
 
+def test_a_package_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("watersmeet.extras._is_there", lambda module: False)
+    options_of(KAFKA)  # Avro needs none
+    with pytest.raises(ConfigError, match=r"not installed: grpc_tools\nhint: pip install '\.\[registry\]'"):
+        options_of({**KAFKA, "format": "protobuf"})
+    with pytest.raises(ConfigError, match=r"not installed: jsonschema\nhint: pip install '\.\[registry\]'"):
+        options_of({**KAFKA, "format": "json"})
+
+
 def test_the_subject_is_the_topics_unless_it_is_named() -> None:
     assert registry_options(options_of(KAFKA).format_options).subject == "orders-value"
     named = options_of({**KAFKA, "registry.subject": "shop.Order"})
