@@ -62,7 +62,7 @@ dist: $(STAMP) ## build the wheel and the source distribution into dist
 # Pins and hashes only, for all systems and Pythons that the project supports. make lock UPGRADE=--upgrade moves
 # everything to the newest release.
 lock: $(STAMP) ## write requirements.lock anew from pyproject.toml
-	$(VENV)/bin/uv pip compile pyproject.toml --extra demo --extra jdbc --extra delta --extra mysql --extra ui --extra otel --extra notebook --extra polars --group dev $(UPGRADE) \
+	$(VENV)/bin/uv pip compile pyproject.toml --all-extras --group dev $(UPGRADE) \
 	  --output-file requirements.lock --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
 	  --custom-compile-command 'make lock'
 

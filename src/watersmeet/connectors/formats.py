@@ -20,6 +20,8 @@ from pyspark.sql.types import BinaryType, StringType, StructType
 from watersmeet.columns import BAD, RAW, TEXT, spark_name
 from watersmeet.connectors.binary_formats import encode_avro, encode_protobuf, parse_binary
 from watersmeet.connectors.decoded_rows import ROW, VALUE, Format
+from watersmeet.connectors.registered_formats import encode_registered, parse_registered
+from watersmeet.connectors.registry_options import has_registry
 from watersmeet.connectors.text_formats import parse_csv, parse_json
 from watersmeet.errors import ConfigError, UnsupportedError, did_you_mean
 
@@ -53,13 +55,16 @@ def decode(frame: DataFrame, value: str, format: str, columns: StructType, optio
     ``_text`` is every record's text, for later checks that quarantine it; unread, it costs nothing. The frame's other
     columns follow. Of ``options``, those that begin with the format's name are used: ``avro.schema`` (inline JSON or a
     path), ``protobuf.descriptor`` (a path) and ``protobuf.message``; for JSON and CSV Spark's own reader options, such
-    as ``csv.sep`` or ``json.timestampFormat``. Raises ``ConfigError``, ``UnsupportedError`` or ``ConnectorError``.
+    as ``csv.sep`` or ``json.timestampFormat``. With ``registry.…``, values are in the wire format of a schema registry.
+    Raises ``ConfigError``, ``UnsupportedError`` or ``ConnectorError``.
     """
     kind = format_of(format)
     chosen = format_options(kind, options)
     others = [name for name in frame.columns if name != value]
     source = frame.withColumnRenamed(value, VALUE)
-    if kind.is_text:
+    if has_registry(options):
+        parsed = parse_registered(source, kind, columns, options)
+    elif kind.is_text:
         parsed = parse_json(source, columns, chosen) if kind is Format.JSON else parse_csv(source, columns, chosen)
     else:
         parsed = parse_binary(source, kind, columns, chosen)
@@ -72,23 +77,38 @@ def decode(frame: DataFrame, value: str, format: str, columns: StructType, optio
     )
 
 
-def encode(frame: DataFrame, format: str, options: Mapping[str, str], columns: Sequence[str] | None = None) -> Column:
+def encode(
+    frame: DataFrame,
+    format: str,
+    options: Mapping[str, str],
+    columns: Sequence[str] | None = None,
+    holds: Column | None = None,
+) -> Column:
     """Return a column with each row of ``frame`` as one value: text for JSON, bytes for Avro and Protobuf.
 
-    ``columns`` are the columns to write (by default all). JSON writes NULLs as explicit nulls. Avro uses the option
-    ``avro.schema``, else the schema of the columns' types. CSV is not supported for single values, because it cannot
-    tell NULL from the empty text. Raises ``ConfigError``, ``UnsupportedError`` or ``ConnectorError``.
+    ``columns`` are the columns to write (by default all); the value is NULL unless ``holds``. JSON writes NULLs as
+    explicit nulls. Avro uses the option ``avro.schema``, else the schema of the columns' types. CSV is not supported
+    for single values, because it cannot tell NULL from the empty text. Raises ``ConfigError``, ``UnsupportedError`` or
+    ``ConnectorError``, with a registry also ``SinkOutageError``.
     """
     kind = format_of(format)
     chosen = format_options(kind, options)
+    if has_registry(options):
+        return encode_registered(frame, kind, columns or frame.columns, options, holds)
     row = F.struct(*[F.col(spark_name(name)) for name in columns or frame.columns])
     if kind is Format.JSON:
-        return F.to_json(row, {"ignoreNullFields": "false", **chosen})
-    if kind is Format.AVRO:
-        return encode_avro(frame, row, chosen)
-    if kind is Format.PROTOBUF:
-        return encode_protobuf(frame, row, chosen)
-    raise UnsupportedError("format csv is for reading values, not for writing them", hint="use json, avro or protobuf")
+        found = F.to_json(row, {"ignoreNullFields": "false", **chosen})
+    elif kind is Format.AVRO:
+        found = encode_avro(frame, row, chosen)
+    elif kind is Format.PROTOBUF:
+        found = encode_protobuf(frame, row, chosen)
+    else:
+        raise _unwritten_csv()
+    return found if holds is None else F.when(holds, found)
+
+
+def _unwritten_csv() -> UnsupportedError:
+    return UnsupportedError("format csv is for reading values, not for writing them", hint="use json, avro or protobuf")
 
 
 def _text(kind: Format) -> Column:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pyspark.sql import DataFrame, SparkSession
 
 from watersmeet.catalog.streams import StreamDef
@@ -9,8 +11,16 @@ from watersmeet.connectors.connector import Reading, SinkConnector, StoredConnec
 from watersmeet.connectors.kafka_broker import partitions
 from watersmeet.connectors.kafka_client import producer_settings
 from watersmeet.connectors.kafka_options import PREFIXES, KafkaOptions, client_options, options_of
-from watersmeet.connectors.kafka_sink import is_exactly_once, lacking_options, live_writer, reach, write_batch
+from watersmeet.connectors.kafka_sink import (
+    is_exactly_once,
+    lacking_options,
+    live_writer,
+    reach,
+    with_schema,
+    write_batch,
+)
 from watersmeet.connectors.kafka_source import live_records, read_stored, read_stream, worker_records
+from watersmeet.connectors.registry_options import pinned
 from watersmeet.connectors.sink_changelogs import Changelogs
 from watersmeet.errors import ConfigError, UnsupportedError
 from watersmeet.runtime.real_time.sinks import LiveSink
@@ -27,7 +37,9 @@ class KafkaConnector(StoredConnector, SinkConnector):
     records of a micro-batch. In a changing stream a record without a value is a delete. As a sink, it writes at least
     once and marks repeats by headers; if ``delivery`` is ``exactly_once``, each batch in a transaction. ``key`` names
     the columns of the record's key. With a PRIMARY KEY it writes upserts and deletes; with ``changelog`` it appends
-    each change with its ``_tp_delta``.
+    each change with its ``_tp_delta``. With ``registry.*`` the values are in the wire format of a schema registry:
+    ``registry.url``, ``registry.subject`` (by default the topic's name and ``-value``), ``registry.version``,
+    ``registry.auto_register``, ``registry.user``, ``registry.password``, ``registry.token`` and ``registry.ca``.
     """
 
     name = "kafka"
@@ -61,8 +73,9 @@ class KafkaConnector(StoredConnector, SinkConnector):
 
         Raises ``ConnectorError``, within ``kafka_broker.CHECK_SECONDS``, where the broker or the topic is missing.
         """
+        parts = partitions(reading.spark, reading.stream.options)
+        reading = replace(reading, stream=_pinned(reading.stream))
         options = reading.stream.options
-        parts = partitions(reading.spark, options)
         frame = read_stream(
             reading.spark,
             reading.columns,
@@ -78,11 +91,12 @@ class KafkaConnector(StoredConnector, SinkConnector):
     def open_stored(self, reading: Reading) -> DataFrame:
         """Return the records that the topic has, up to its end whenever the frame is read."""
         partitions(reading.spark, reading.stream.options)  # its errors are clearer than Spark's
-        return read_stored(reading.spark, reading.columns, reading.stream.options, changing=reading.changing)
+        options = _pinned(reading.stream).options
+        return read_stored(reading.spark, reading.columns, options, changing=reading.changing)
 
     def open_sink(self, writing: Writing) -> WriteBatch:
         """Return what writes a batch as records."""
-        options, changing = writing.stream.options, writing.changing
+        options, changing = with_schema(writing.stream), writing.changing
         given = options_of(options)
         if is_exactly_once(given) and producer_settings(client_options(given)) is None:
             raise lacking_options(given)
@@ -94,7 +108,7 @@ class KafkaConnector(StoredConnector, SinkConnector):
 
     def open_live_sink(self, writing: Writing) -> LiveSink:
         """Return what writes rows as records, as they come."""
-        options, changing = writing.stream.options, writing.changing
+        options, changing = with_schema(writing.stream), writing.changing
         if is_exactly_once(options_of(options)):
             raise UnsupportedError(
                 f"{writing.stream.name}: delivery = 'exactly_once' makes a transaction of a batch, and real time has no"
@@ -103,3 +117,9 @@ class KafkaConnector(StoredConnector, SinkConnector):
                 "(docs/real-time.md); or leave out mode = 'real_time'",
             )
         return LiveSink(lambda rows, run: live_writer(rows, run, options, changing=changing))
+
+
+def _pinned(stream: StreamDef) -> StreamDef:
+    """Return the stream with the version of its schema that counts while a query runs."""
+    given = options_of(stream.options)
+    return stream.model_copy(update={"options": {**stream.options, **pinned(given.format_options, given.format)}})

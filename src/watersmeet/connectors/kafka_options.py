@@ -1,7 +1,7 @@
 """The WITH options of Kafka streams, and the settings of Kafka's client.
 
-References to secrets (``${env:NAME}``, ``${file:/path}``) are resolved in ``brokers`` and in the options of Kafka's
-client (``kafka.*``), as late as possible, and nowhere else.
+References to secrets (``${env:NAME}``, ``${file:/path}``) are resolved in ``brokers``, in the options of Kafka's client
+(``kafka.*``) and in those of a schema registry (``registry.*``), as late as possible, and nowhere else.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from watersmeet.connectors.registry_options import SUBJECT, check_registry, has_registry
 from watersmeet.errors import ConfigError
 from watersmeet.settings.option_parsing import parse_options
 from watersmeet.settings.secrets import masked, masked_value, resolve
 
 CLIENT_PREFIX = "kafka."
-PREFIXES = {"client": (CLIENT_PREFIX,), "format_options": ("json.", "csv.", "avro.", "protobuf.")}
+PREFIXES = {"client": (CLIENT_PREFIX,), "format_options": ("json.", "csv.", "avro.", "protobuf.", "registry.")}
 _SERVERS = "kafka.bootstrap.servers"
 _RESERVED = (
     "kafka.auto.offset.reset",
@@ -72,7 +73,12 @@ def options_of(options: Mapping[str, str]) -> KafkaOptions:
     servers = given.pop(_SERVERS, None)
     if servers is not None and given.setdefault("brokers", servers) != servers:
         raise ConfigError(f"brokers and {_SERVERS} are two names of one option, and differ", option=_SERVERS)
-    return parse_options(KafkaOptions, "kafka", given, nested=PREFIXES)
+    if has_registry(given) and "topic" in given:
+        given.setdefault(SUBJECT, f"{given['topic']}-value")
+    found = parse_options(KafkaOptions, "kafka", given, nested=PREFIXES)
+    if has_registry(given):
+        check_registry(found.format_options, found.format)
+    return found
 
 
 def client_options(options: KafkaOptions) -> dict[str, str]:

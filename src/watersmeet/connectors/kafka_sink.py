@@ -11,12 +11,15 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import TP_DELTA, spark_name
-from watersmeet.connectors.formats import encode
+from watersmeet.connectors.formats import encode, format_of
 from watersmeet.connectors.kafka_broker import partitions
 from watersmeet.connectors.kafka_client import connection_settings, producer_settings
 from watersmeet.connectors.kafka_options import KafkaOptions, client_options, options_of
 from watersmeet.connectors.net_changes import net_frame
 from watersmeet.connectors.packages import Package, require_package
+from watersmeet.connectors.registered_formats import as_sink, registered_encoder
+from watersmeet.connectors.registry_options import SUBJECT, VERSION, has_registry, registry_options, required_version
+from watersmeet.connectors.stream_schema import spark_schema
 from watersmeet.errors import ConfigError, ConnectorError, OutageError, SinkOutageError, did_you_mean
 from watersmeet.records.kafka_producer import RECORD_SCHEMA, WRITTEN_SCHEMA, KafkaWriter
 from watersmeet.records.kafka_transactions import TransactionalWriter
@@ -69,6 +72,24 @@ def write_batch(
         raise _failure(
             f"batch {batch_id} could not be written to topic {given.topic!r}", error, frame, options
         ) from None
+
+
+def with_schema(stream: StreamDef) -> dict[str, str]:
+    """Return the options of a sink, whose schema is registered, or has its version, from now on.
+
+    A sink without declared columns, or whose values have ``_tp_delta`` too, registers its schema with the first batch.
+    Raises as ``encode``.
+    """
+    given = options_of(stream.options)
+    if not has_registry(given.format_options):
+        return stream.options
+    options = {**stream.options, SUBJECT: registry_options(given.format_options).subject}
+    if not registry_options(options).auto_register:
+        with as_sink():
+            options[VERSION] = str(required_version(registry_options(options)).version)
+    if stream.columns and not given.changelog:
+        registered_encoder(format_of(given.format), spark_schema(stream), options)
+    return options
 
 
 def _failure(what: str, error: Exception, frame: DataFrame, options: Mapping[str, str]) -> Exception:
@@ -212,10 +233,10 @@ def _primary_key(stream: StreamDef) -> Column:
 
 def _value(frame: DataFrame, options: KafkaOptions, stream: StreamDef) -> Column:
     """Return the declared columns of a row that holds, with times as in the key; NULL for a retraction."""
-    row = encode(
+    return encode(
         frame,
         options.format,
         {**_WHOLE_TIMES, **options.format_options},
         [column.name for column in stream.columns],
+        F.col(TP_DELTA) > 0,
     )
-    return F.when(F.col(TP_DELTA) > 0, row)

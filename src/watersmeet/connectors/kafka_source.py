@@ -26,6 +26,7 @@ from watersmeet.connectors.kafka_options import KafkaOptions, client_options, op
 from watersmeet.connectors.kafka_ranges import Topic, ranges_of
 from watersmeet.connectors.packages import Package, require_package
 from watersmeet.connectors.record_decoders import decoder_of
+from watersmeet.connectors.registry_options import has_registry
 from watersmeet.errors import ConfigError
 from watersmeet.records.kafka import RAW_SCHEMA, read_ranges
 from watersmeet.records.kafka_tail import KafkaTopic
@@ -114,7 +115,7 @@ def _record_format(reading: Reading, given: KafkaOptions) -> RecordFormat:
         RAW_SCHEMA,
         decoder_of(reading.spark, given.format, columns, given.format_options, changing),
         by_spark,
-        is_text=given.format in ("json", "csv", DEBEZIUM),
+        is_text=given.format in ("json", "csv", DEBEZIUM) and not has_registry(given.format_options),
         has_deltas=given.format == DEBEZIUM,
     )
 

@@ -13,6 +13,8 @@ from watersmeet.columns import TP_DELTA
 from watersmeet.connectors.binary_formats import avro_schema
 from watersmeet.connectors.envelope import DEBEZIUM
 from watersmeet.connectors.formats import Format, format_options
+from watersmeet.connectors.registered_formats import registered_decoder
+from watersmeet.connectors.registry_options import has_registry
 from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.records.avro import avro_decoder
 from watersmeet.records.csv import csv_decoder
@@ -29,6 +31,8 @@ def decoder_of(
     Raises ``ConfigError`` and ``ConnectorError`` for a schema that cannot be used.
     """
     types = [each.dataType for each in columns]
+    if has_registry(options) and format != Format.JSON:
+        return registered_decoder(Format(format), columns, options)
     if any(isinstance(each, CharType | VarcharType) for each in types):  # Arrow knows no lengths
         return None
     if format == Format.AVRO:
@@ -39,6 +43,8 @@ def decoder_of(
         return None
     if format == DEBEZIUM and changing is not None and not format_options(Format.JSON, options):
         return _of_changes(changing, columns)
+    if format == Format.JSON and has_registry(options):
+        return None if format_options(Format.JSON, options) else registered_decoder(Format.JSON, columns, options)
     if format == Format.JSON and not format_options(Format.JSON, options):
         return json_decoder(to_arrow_schema(columns, timezone="UTC"))
     if format == Format.CSV and not format_options(Format.CSV, options):
