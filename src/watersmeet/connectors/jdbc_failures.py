@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from watersmeet.connectors.connector import WRITES_ANEW
 from watersmeet.errors import ConnectorError, SinkOutageError
-from watersmeet.lookup.connections import Address, deadline, may_pass, place_of
+from watersmeet.lookup.connections import Address, deadline, may_pass, place_of, without_address
 from watersmeet.settings.secrets import hide
 
 if TYPE_CHECKING:
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 #: States of SQL: a transaction that others do not let be serialized, a deadlock.
 _ENDED_FOR_ANOTHER = ("40001", "40P01")
-#: What the driver says of where it connects to, before the reason.
-_OF_CONNECTION = re.compile(r".*connection to server at .* failed: (?:FATAL: +)?")
 
 
 class NoAnswerError(Exception):
@@ -73,6 +70,6 @@ def failure(what: str, error: Exception, address: Address) -> ConnectorError:
     said = str(getattr(error, "orig", None) or error).strip() or type(error).__name__
     said = hide(said.splitlines()[0])
     if isinstance(error, NoAnswerError) or (isinstance(error, sa.exc.DBAPIError) and may_pass(error)):
-        reason = _OF_CONNECTION.sub("", said)
+        reason = without_address(said)
         return SinkOutageError(f"{what}: {said}", waits_for=f"{place_of(address)}: {reason}")
     return ConnectorError(f"{what}: {said}")

@@ -42,6 +42,8 @@ _LASTING = (
 #: The same as states of SQL: the disk is full, a limit of the server's configuration.
 _LASTING_STATES = ("53100", "53400")
 _PASSING_STATES = ("25P03",)  # the server has ended an idle transaction
+#: What the driver says of where it connects to, before the reason.
+_OF_CONNECTION = re.compile(r".*connection to server at .* failed: (?:FATAL: +)?")
 _STAND_IN = re.compile(r"watersmeet-reference-(\d+)-")
 
 
@@ -104,6 +106,11 @@ def place_of(address: Address) -> str:
     return hide(f"{kind} at {place}")
 
 
+def without_address(said: str) -> str:
+    """Return the reason in what the driver says of a connection that failed."""
+    return _OF_CONNECTION.sub("", said)
+
+
 def may_pass(error: sa.exc.DBAPIError) -> bool:
     """Return whether what a database raised may not be raised again later.
 
@@ -111,11 +118,16 @@ def may_pass(error: sa.exc.DBAPIError) -> bool:
     """
     import sqlalchemy as sa
 
-    state = getattr(error.orig, "sqlstate", None)
     passes = isinstance(error, (sa.exc.OperationalError, sa.exc.InterfaceError)) or error.connection_invalidated
+    return driver_error_may_pass(error.orig, is_operational=passes)
+
+
+def driver_error_may_pass(error: BaseException | None, *, is_operational: bool) -> bool:
+    """Return the same of the driver's own error; ``is_operational``: its class says that the database is at fault."""
+    state = getattr(error, "sqlstate", None)
     if state in _PASSING_STATES:
         return True
-    return passes and state not in _LASTING_STATES and not any(each in str(error.orig) for each in _LASTING)
+    return is_operational and state not in _LASTING_STATES and not any(each in str(error) for each in _LASTING)
 
 
 @dataclass(slots=True)
@@ -201,12 +213,19 @@ class Deadline:
 @contextlib.contextmanager
 def deadline(connection: sa.Connection, seconds: float) -> Iterator[Deadline]:
     """Cut the connection if the block takes longer: a hanging server ignores its own timeout."""
-    state = Deadline()
     fileno = getattr(connection.connection.driver_connection, "fileno", None)
     if fileno is None:  # SQLite has no socket
-        yield state
+        yield Deadline()
         return
-    line = socket.socket(fileno=os.dup(fileno()))
+    with socket_deadline(fileno(), seconds) as state:
+        yield state
+
+
+@contextlib.contextmanager
+def socket_deadline(fileno: int, seconds: float) -> Iterator[Deadline]:
+    """Cut the connection of a socket if the block takes longer."""
+    state = Deadline()
+    line = socket.socket(fileno=os.dup(fileno))
 
     def cut() -> None:
         state.passed = True
