@@ -94,6 +94,9 @@ def test_a_join_of_two_tables(spark: SparkSession, tables: Postgres, tmp_path: P
     (query,) = run_job(session, job(tables), QueryMode.DRAIN)
     assert joined(tables) == expected(tables)
     assert not verify(query.checkpoint).faults
+    progress = query._query.lastProgress if query._query is not None else None
+    assert progress is not None
+    assert str(progress["sources"]).count("warnings") == 2
     pieces = list(Path(query.checkpoint, "pieces").rglob("*.piece"))
     assert len(pieces) <= 4  # what was processed is deleted
     everything = b"".join(path.read_bytes() for path in Path(query.checkpoint).rglob("*") if path.is_file())

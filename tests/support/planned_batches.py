@@ -15,7 +15,7 @@ class PlannedBatches:
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make = make
-        self._reader: Any = None
+        self.reader: Any = None
         self.offsets: list[Any] = []
         self.committed = 0
         self.rows: list[Row] = []
@@ -23,9 +23,9 @@ class PlannedBatches:
 
     def restart(self) -> None:
         """Forget the reader; it lives on, as the process beside a driver that was killed does for a while."""
-        if self._reader is not None:
-            self.abandoned.append(self._reader)
-        self._reader = None
+        if self.reader is not None:
+            self.abandoned.append(self.reader)
+        self.reader = None
 
     def close(self) -> None:
         """End all readers."""
@@ -35,15 +35,15 @@ class PlannedBatches:
 
     def stop(self) -> None:
         """End the run."""
-        if self._reader is not None:
-            self._reader.stop()
-        self._reader = None
+        if self.reader is not None:
+            self.reader.stop()
+        self.reader = None
 
     def batch(self, limit: ReadLimit | None = None, *, dies: bool = False) -> list[Row]:
         """Take the next batch; with ``dies``, only plan and read it: it is planned and read again."""
-        if self._reader is None:
-            self._reader = self._make()
-        reader = self._reader
+        if self.reader is None:
+            self.reader = self._make()
+        reader = self.reader
         if len(self.offsets) == 0:
             self.offsets.append(reader.initialOffset())
         if self.committed == len(self.offsets) - 1:
@@ -69,8 +69,8 @@ class PlannedBatches:
     def drain(self) -> None:
         """Take all that is there now, as a run with an end does."""
         self.stop()
-        self._reader = self._make()
-        self._reader.prepareForTriggerAvailableNow()
+        self.reader = self._make()
+        self.reader.prepareForTriggerAvailableNow()
         while self.batch():
             pass
         self.stop()

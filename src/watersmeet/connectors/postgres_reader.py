@@ -6,7 +6,6 @@ yet, and a batch that is planned again reads the same files.
 
 from __future__ import annotations
 
-import logging
 import time
 from dataclasses import dataclass
 
@@ -22,7 +21,6 @@ from watersmeet.errors import CheckpointError, ConnectorError, WatersmeetError
 from watersmeet.lookup.connections import Address
 from watersmeet.runtime.pieces import Listing, Piece, Pieces
 
-_log = logging.getLogger(__name__)
 #: So many messages are peeked at in one go: each look decodes the log from where the slot holds it.
 _MESSAGES = 100_000
 #: The slot is advanced over so many bytes of other tables' changes.
@@ -96,6 +94,7 @@ class Reader:
         self._subject = subject
         self._pieces = Pieces(subject.folder)
         self._server = open_server(subject.address, subject.what)
+        self.warnings: list[str] = []
         self._looked = 0.0
         self._seen = 0
         self._warned = _WORTH_WARNING
@@ -163,7 +162,7 @@ class Reader:
         self._server.drop_slot(what, name)
         if not is_there:
             create_publication(self._server, publication, table)
-        self._server.warn_of_other_slots(self._subject.declared.stream, name, _OF_OTHERS)
+        self.warnings += self._server.warnings_of_other_slots(what, name, _OF_OTHERS)
         writer = self._new_writer(run, token, 0)
         take_snapshot(self._server, table, name, writer, what)
         listing = self._pieces.listing()
@@ -257,12 +256,10 @@ class Reader:
         held = status.written - (status.restart or status.written)
         if held >= self._warned or status.wal_status == "unreserved":
             self._warned = 2 * max(held, self._warned)
-            _log.warning(
-                "%s: slot %s holds %s of the server's log%s",
-                self._subject.declared.stream,
-                self._slot.name,
-                size_text(held),
-                ", which is about to be removed (max_slot_wal_keep_size)" if status.wal_status == "unreserved" else "",
+            soon = status.wal_status == "unreserved"
+            self.warnings.append(
+                f"slot {self._slot.name} of {self._subject.declared.stream} holds {size_text(held)} of the server's log"
+                + (", which is about to be removed (max_slot_wal_keep_size)" if soon else "")
             )
 
     def _advance(self, confirmed: int) -> None:

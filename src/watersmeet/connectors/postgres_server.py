@@ -7,7 +7,6 @@ which the slot begins.  One session at a time reads for a query: it holds an adv
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 import time
@@ -24,7 +23,6 @@ from watersmeet.lookup.connections import Address, place_of, require_packages, s
 if TYPE_CHECKING:
     import psycopg
 
-_log = logging.getLogger(__name__)
 _LOCK_SECONDS = 20.0
 _FETCHED = 2_000
 """Messages that are fetched at a time."""
@@ -167,17 +165,13 @@ class Server:
         with failures(what, self.address):
             self.connection.execute("SELECT pg_replication_slot_advance(%s, %s::pg_lsn)", (slot, lsn_text(position)))
 
-    def warn_of_other_slots(self, name: str, slot: str, least: int) -> None:
-        """Warn of slots that hold much of the log: perhaps nobody reads them any more."""
-        for other, held in self.rows(name, _OTHER_SLOTS, slot, least):
-            _log.warning(
-                "%s: the slot %s holds %s of the server's log: if no query reads it any more, drop it "
-                "(SELECT pg_drop_replication_slot('%s'))",
-                name,
-                other,
-                size_text(held),
-                other,
-            )
+    def warnings_of_other_slots(self, what: str, slot: str, least: int) -> list[str]:
+        """Return warnings of slots that hold much of the log: perhaps nobody reads them any more."""
+        return [
+            f"slot {other} holds {size_text(held)} of the server's log: if no query reads it any more, drop it "
+            f"(SELECT pg_drop_replication_slot('{other}'))"
+            for other, held in self.rows(what, _OTHER_SLOTS, slot, least)
+        ]
 
 
 def open_server(address: Address, what: str) -> Server:

@@ -24,6 +24,7 @@ from watersmeet.connectors.postgres_reader import Reader, Subject
 from watersmeet.errors import CheckpointError, UnsupportedError, WatersmeetError
 from watersmeet.records.postgres_values import converted
 from watersmeet.runtime.pieces import Piece, Pieces, missing
+from watersmeet.runtime.source_warnings import WARNINGS
 
 _TASK_ROWS = 100_000
 _PAUSE = 0.05
@@ -108,6 +109,11 @@ class _Planner(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if end_of_batch(reader.pieces, begin, most) == begin:  # what was read before is processed first
                 raise
         return {"pieces": end_of_batch(reader.pieces, begin, most)}
+
+    def reportLatestOffset(self) -> dict[str, int | str] | None:
+        if self._reader is None:
+            return None
+        return {"pieces": self._reader.pieces[-1].number + 1, WARNINGS: "\n".join(self._reader.warnings)}
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         # a batch that is planned again needs no server

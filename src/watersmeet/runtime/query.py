@@ -23,6 +23,7 @@ from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.runtime.real_time.run import RealTime
 from watersmeet.runtime.report import Report, report_of
 from watersmeet.runtime.shared_folders import SHARED_OR_STORE, require_shared
+from watersmeet.runtime.source_warnings import SourceWarnings
 from watersmeet.runtime.status import PlanWords, QueryState, QueryStatus, status_of
 from watersmeet.runtime.status_html import status_html
 from watersmeet.settings.secrets import hide
@@ -48,6 +49,7 @@ class RunningQuery:
         self._history = self._history.based_on(self._report(self._history))
         self._ended: float | None = None
         self._progress = ProgressReader()
+        self._warnings = SourceWarnings(job.name)
         self._has_ended = self._begin()
         self._thread = threading.Thread(target=self._supervise, name=f"watersmeet-{job.name}", daemon=True)
         self._thread.start()
@@ -277,6 +279,7 @@ class RunningQuery:
 
     def _take_progress(self, query: StreamingQuery) -> None:
         for progress in self._progress.new(query):
+            self._warnings.take(progress)
             self._job.outages.has_run()
             counters = counters_of(progress)
             if not counters:  # a trigger that found nothing
