@@ -46,11 +46,13 @@ class PlannedBatches:
         reader = self.reader
         if len(self.offsets) == 0:
             self.offsets.append(reader.initialOffset())
+            self.planned()
         if self.committed == len(self.offsets) - 1:
             end = reader.latestOffset(self.offsets[-1], limit or reader.getDefaultReadLimit())
             if end == self.offsets[-1]:
                 return []
             self.offsets.append(end)
+            self.planned()
         start, end = self.offsets[self.committed], self.offsets[self.committed + 1]
         found = [
             row
@@ -61,10 +63,17 @@ class PlannedBatches:
         if dies:
             self.restart()
             return found
+        self.taken(found)
         self.committed += 1
         self.rows += found
         reader.commit(self.offsets[self.committed - 1])
         return found
+
+    def planned(self) -> None:
+        """Called when a batch is planned."""
+
+    def taken(self, rows: list[Row]) -> None:
+        """Called when a batch is about to be committed."""
 
     def drain(self) -> None:
         """Take all that is there now, as a run with an end does."""
