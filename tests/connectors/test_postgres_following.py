@@ -177,6 +177,7 @@ def test_a_server_that_forgets_how_far_a_slot_was_advanced(server: Postgres, rea
     assert len(reading.rows) == 25
 
 
+@pytest.mark.slow
 def test_a_checkpoint_from_before_is_refused(server: Postgres, reading: PlannedBatches, tmp_path: Path) -> None:
     """Somebody else has read the slot meanwhile: a copy of the checkpoint."""
     name, *_ = _slot(server)
@@ -201,6 +202,7 @@ def test_large_transactions_are_one_batch(server: Postgres, tmp_path: Path) -> N
     reader.close()
 
 
+@pytest.mark.slow
 def test_a_run_that_processes_the_end_takes_all_as_one_batch(server: Postgres, tmp_path: Path) -> None:
     of = subject(server, tmp_path, "t", max_rows_per_trigger="2")
     reader = planned(of)
@@ -215,6 +217,7 @@ def test_a_run_that_processes_the_end_takes_all_as_one_batch(server: Postgres, t
     assert newest([*reader.rows, *last.rows]) == stored(server, "t")
 
 
+@pytest.mark.slow
 def test_a_publication_of_several_tables(server: Postgres, tmp_path: Path) -> None:
     """What is read of the others moves no slot that the checkpoint does not know of."""
     server.execute("CREATE TABLE other (id INT PRIMARY KEY, v TEXT)", "CREATE PUBLICATION shop FOR TABLE t, other")
@@ -250,6 +253,7 @@ def test_partitions_are_one_table(server: Postgres, tmp_path: Path) -> None:
         reader.drain()
 
 
+@pytest.mark.slow
 def test_every_type(server: Postgres, tmp_path: Path) -> None:
     server.execute(
         "CREATE TYPE mood AS ENUM ('sad', 'fine')",

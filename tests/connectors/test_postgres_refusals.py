@@ -35,7 +35,7 @@ def server(logical: Postgres) -> Iterator[Postgres]:
         logical.execute(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(13)
 @pytest.mark.parametrize(
     ("statements", "says"),
     [

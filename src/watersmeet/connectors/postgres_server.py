@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from watersmeet.connectors.postgres_failures import failures
 from watersmeet.errors import ConnectorError, OutageError
-from watersmeet.lookup.connections import Address, place_of, require_packages, socket_deadline
+from watersmeet.lookup.connections import Address, place_of, socket_deadline
 
 if TYPE_CHECKING:
     import psycopg
@@ -181,7 +181,6 @@ def open_server(address: Address, what: str) -> Server:
 
 def connected(address: Address, what: str, *, replication: bool = False) -> psycopg.Connection[tuple[Any, ...]]:
     """Return a session, one that takes commands of the replication protocol if asked."""
-    require_packages()
     import psycopg
 
     url = address.resolved()

@@ -146,12 +146,12 @@ class _Pool:
 _pools: dict[Address, _Pool] = {}
 
 
-def require_packages() -> None:
+def require_packages(connector: str = "jdbc") -> None:
     """Raise ``ConnectorError`` where the packages of the extra ``jdbc`` are not installed."""
     missing = [name for name in ("sqlalchemy", "psycopg") if importlib.util.find_spec(name) is None]
     if missing:
         raise ConnectorError(
-            f"connector = 'jdbc' needs the package {' and '.join(missing)}",
+            f"connector = '{connector}' needs the package {' and '.join(missing)}",
             hint="pip install '.[jdbc]' in a clone of Watersmeet, on every worker",
         )
 
