@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from watersmeet.connectors.connector import WRITES_ANEW
 from watersmeet.errors import ConnectorError, SinkOutageError
-from watersmeet.lookup.connections import Address, deadline, may_pass, place_of, without_address
+from watersmeet.lookup.connections import Address, deadline, may_pass, place_of
 from watersmeet.settings.secrets import hide
 
 if TYPE_CHECKING:
@@ -17,6 +18,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 #: States of SQL: a transaction that others do not let be serialized, a deadlock.
 _ENDED_FOR_ANOTHER = ("40001", "40P01")
+#: What the driver says of where it connects to, before the reason.
+_OF_CONNECTION = re.compile(r".*connection to server at .* failed: (?:FATAL: +)?")
+
+
+def without_address(said: str) -> str:
+    """Return the reason in what the driver says of a connection that failed."""
+    return _OF_CONNECTION.sub("", said)
 
 
 class NoAnswerError(Exception):

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from watersmeet.connectors.jdbc_failures import without_address
 from watersmeet.errors import ConnectorError, OutageError
-from watersmeet.lookup.connections import Address, driver_error_may_pass, place_of, without_address
+from watersmeet.lookup.connections import Address, may_pass, place_of
 from watersmeet.settings.secrets import hide
 
 if TYPE_CHECKING:
     import psycopg
+    import sqlalchemy as sa
 
 ANEW = "start the query on a new checkpoint: it begins with a new snapshot (its state begins empty)"
 _PRIVILEGES = (
@@ -45,14 +47,20 @@ def failures(what: str, address: Address) -> Iterator[None]:
 
 def failure(what: str, error: psycopg.Error, address: Address) -> ConnectorError:
     """Return an error with the first line of the driver's message, without secrets."""
-    import psycopg
-
     said = hide((str(error).strip() or type(error).__name__).splitlines()[0])
     state = error.sqlstate
     message = f"{what}: {said}"
     if any(each in str(error) for each in _MAY_NOT):
         return ConnectorError(message, hint=_PRIVILEGES)
-    is_operational = isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
-    if state in _PASSING or driver_error_may_pass(error, is_operational=is_operational):
+    if state in _PASSING or may_pass(_as_others_raise(error)):
         return OutageError(message, waits_for=f"{place_of(address)}: {without_address(said)}")
     return ConnectorError(message, hint=_HINTS.get(state or ""))
+
+
+def _as_others_raise(error: psycopg.Error) -> sa.exc.DBAPIError:
+    """Return the error as SQLAlchemy would raise it."""
+    import psycopg
+    import sqlalchemy as sa
+
+    is_operational = isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
+    return (sa.exc.OperationalError if is_operational else sa.exc.DatabaseError)(None, None, error)

@@ -52,7 +52,7 @@ class PostgresOptions(DatabaseOptions):
     def address(self) -> KnownAddress:
         """Where the database is; raises ``ConfigError`` for a reference that leads nowhere."""
         given = Address(self.url, self.user, self.password, self.timeout)
-        require_packages(NAME)
+        require_packages()
         return KnownAddress(given.url, given.user, given.password, given.timeout, known=given.resolved())
 
 

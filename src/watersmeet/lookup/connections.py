@@ -42,8 +42,6 @@ _LASTING = (
 #: The same as states of SQL: the disk is full, a limit of the server's configuration.
 _LASTING_STATES = ("53100", "53400")
 _PASSING_STATES = ("25P03",)  # the server has ended an idle transaction
-#: What the driver says of where it connects to, before the reason.
-_OF_CONNECTION = re.compile(r".*connection to server at .* failed: (?:FATAL: +)?")
 _STAND_IN = re.compile(r"watersmeet-reference-(\d+)-")
 
 
@@ -106,11 +104,6 @@ def place_of(address: Address) -> str:
     return hide(f"{kind} at {place}")
 
 
-def without_address(said: str) -> str:
-    """Return the reason in what the driver says of a connection that failed."""
-    return _OF_CONNECTION.sub("", said)
-
-
 def may_pass(error: sa.exc.DBAPIError) -> bool:
     """Return whether what a database raised may not be raised again later.
 
@@ -118,16 +111,11 @@ def may_pass(error: sa.exc.DBAPIError) -> bool:
     """
     import sqlalchemy as sa
 
+    state = getattr(error.orig, "sqlstate", None)
     passes = isinstance(error, (sa.exc.OperationalError, sa.exc.InterfaceError)) or error.connection_invalidated
-    return driver_error_may_pass(error.orig, is_operational=passes)
-
-
-def driver_error_may_pass(error: BaseException | None, *, is_operational: bool) -> bool:
-    """Return the same of the driver's own error; ``is_operational``: its class says that the database is at fault."""
-    state = getattr(error, "sqlstate", None)
     if state in _PASSING_STATES:
         return True
-    return is_operational and state not in _LASTING_STATES and not any(each in str(error) for each in _LASTING)
+    return passes and state not in _LASTING_STATES and not any(each in str(error.orig) for each in _LASTING)
 
 
 @dataclass(slots=True)
@@ -146,12 +134,12 @@ class _Pool:
 _pools: dict[Address, _Pool] = {}
 
 
-def require_packages(connector: str = "jdbc") -> None:
+def require_packages() -> None:
     """Raise ``ConnectorError`` where the packages of the extra ``jdbc`` are not installed."""
     missing = [name for name in ("sqlalchemy", "psycopg") if importlib.util.find_spec(name) is None]
     if missing:
         raise ConnectorError(
-            f"connector = '{connector}' needs the package {' and '.join(missing)}",
+            f"connector = 'jdbc' needs the package {' and '.join(missing)}",
             hint="pip install '.[jdbc]' in a clone of Watersmeet, on every worker",
         )
 
