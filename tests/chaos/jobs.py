@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.chaos.load import FORMATS
@@ -15,7 +15,8 @@ from tests.support.object_store import BUCKET
 _COLUMNS = "(id BIGINT, v BIGINT, ts BIGINT, WATERMARK FOR ts AS ts - INTERVAL '10' SECONDS)"
 #: Of the table: a delete is dated by its version, and so are all changes.
 _DATED = "(id BIGINT, v BIGINT, ts BIGINT, WATERMARK FOR _tp_time AS _tp_time)"
-_CHANGING = "rsd"
+#: Those that replace each other.
+CHANGING_STREAMS = "rsd"
 _WINDOW = "WITHIN INTERVAL '30' SECONDS"
 _NEAR = "o.id = p.id AND abs(p.ts - o.ts) <= 30"
 #: Often enough, and not so often that the listing of files takes all of the machine.
@@ -24,7 +25,10 @@ _SETTINGS = "buckets = 2, trigger = '0.5 seconds', sink_retry = '3 minutes', sou
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A query; ``sink`` names the columns and the rest of the definition of its target."""
+    """A query; ``sink`` names the columns and the rest of the definition of its target.
+
+    ``follows``: what it reads are tables of PostgreSQL, not files.
+    """
 
     name: str
     sql: str
@@ -32,6 +36,7 @@ class Job:
     reads: str
     sink: str
     settings: str = ""
+    follows: bool = False
 
     @property
     def target(self) -> str:
@@ -80,6 +85,8 @@ LAKE = Job(
     "ds",
     "(id BIGINT, v BIGINT, w BIGINT) PRIMARY KEY (id) WITH (connector = 'delta', path = '{store}/lake')",
 )
+#: The same of tables that hold the newest rows, by their changes.
+FOLLOWED = replace(CHANGING, name="followed", follows=True)
 AGGREGATE = Job(
     "aggregate",
     f"SELECT o.id, count(*) AS v, sum(p.v) AS w FROM o JOIN p ON o.id = p.id {_WINDOW} GROUP BY o.id",
@@ -116,7 +123,7 @@ WHOLE = Job(
 #: Which jobs may run side by side in one Spark, by the name of the rig.
 RIGS: dict[str, tuple[tuple[Job, ...], ...]] = {
     "disk": ((LEFT,), (OUTER,), (WHOLE,), (LAKE,)),
-    "database": ((AGGREGATE,), (CHANGING,)),
+    "database": ((AGGREGATE,), (CHANGING,), (FOLLOWED,)),
     "store": ((LEFT,), (OUTER,)),
     "kafka": ((TOPIC,),),
     "cluster": ((LEFT, CHANGELOG),),
@@ -153,16 +160,20 @@ class Places:
 def sources(places: Places) -> list[str]:
     """The statements that define what the jobs read."""
     statements = []
+    follows = any(JOBS[name].follows for name in places.jobs.split())
     for name, format in FORMATS.items():
         if places.topics:
-            if name in _CHANGING:
+            if name in CHANGING_STREAMS:
                 continue
             options = f"connector = 'kafka', brokers = '{places.broker}', topic = '{places.topics}-{name}'"
+        elif follows and name in CHANGING_STREAMS:
+            login = f"user = 'postgres', password = '${{file:{places.secret}}}'"
+            options = f"connector = 'postgres', url = '{places.url}', table = '{name}', {login}, timeout = '10 seconds'"
         else:
             connector = "'delta'" if format == "delta" else f"'files', format = '{format}'"
             options = f"connector = {connector}, path = '{places.root}/in/{name}', max_files_per_trigger = '1'"
         columns, unit = (_DATED, "") if format == "delta" else (_COLUMNS, ", event_time_unit = 's'")
-        kind, key = ("MUTABLE STREAM", " PRIMARY KEY (id)") if name in _CHANGING else ("STREAM", "")
+        kind, key = ("MUTABLE STREAM", " PRIMARY KEY (id)") if name in CHANGING_STREAMS else ("STREAM", "")
         statements.append(f"CREATE {kind} IF NOT EXISTS {name} {columns}{key} WITH ({options}{unit})")
     return statements
 

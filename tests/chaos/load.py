@@ -40,6 +40,8 @@ class Load:
         #: The records that are no rows: each must be set aside once, by every query that reads its stream.
         self.malformed: dict[str, Counter[str]] = {name: Counter() for name in FORMATS}
         self.files = 0
+        #: Where else the rows of a stream go.
+        self.copy: Callable[[str, list[Row]], None] = lambda name, rows: None
         self._seed, self._folder, self._send = seed, folder, send
         self._time = 0
         for name, format in FORMATS.items():
@@ -123,7 +125,7 @@ class Load:
         self.rows[name] += [*newest, *((id, None, self._time + _FILE) for id in gone)]
 
     def _write_json(self, name: str, rows: list[Row], changed: str) -> None:
-        lines = []
+        lines, before = [], len(self.rows[name])
         for number, row in enumerate(rows):
             record: dict[str, object] = dict(zip(NAMES, row, strict=True))
             if changed == "more columns":
@@ -142,6 +144,7 @@ class Load:
             lines.insert(1, f"no row {name} {self.files}")
             self.malformed[name][lines[1]] += 1
         write_lines(self.path_of(name, self.files), lines, age=self.files)
+        self.copy(name, self.rows[name][before:])
 
 
 def sending(address: str, topics: str) -> Callable[[str, int, list[Row]], None]:

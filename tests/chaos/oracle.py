@@ -38,7 +38,7 @@ def expected(job: Job, load: Load) -> Rows:
 def set_aside(job: Job, load: Load) -> Counter[str]:
     """The records that the job must have quarantined, each once."""
     found: Counter[str] = Counter()
-    for name in job.reads:
+    for name in "" if job.follows else job.reads:
         found += load.malformed[name]
     return found
 

@@ -22,8 +22,8 @@ from pyarrow.fs import FileSelector, FileSystem, LocalFileSystem, S3FileSystem
 
 from tests.chaos import oracle
 from tests.chaos.driver import Driver, Ending, LostDriverError, There
-from tests.chaos.jobs import RIGS, Job, Places, store_url
-from tests.chaos.load import APPEND_ONLY, FORMATS, PARTITIONS, Load, sending
+from tests.chaos.jobs import CHANGING_STREAMS, RIGS, Job, Places, store_url
+from tests.chaos.load import APPEND_ONLY, FORMATS, PARTITIONS, Load, Row, sending
 from tests.support.kafka_broker import Broker, kafka_broker
 from tests.support.object_store import BUCKET, object_store
 from tests.support.postgres import Postgres, postgres_server
@@ -209,6 +209,8 @@ class Rig:
         places.write(self.folder / "places.json")
         send = sending(places.broker, places.topics) if places.topics else None
         self.load = Load(self._seed, None if send else self.folder / "in", send)
+        if any(job.follows for job in self.jobs):
+            self.load.copy = self._copy
         self.start_driver()
 
     def _mount(self, folder: Path, size: str) -> None:
@@ -240,10 +242,12 @@ class Rig:
         return Places(**given)
 
     def _database(self) -> Mapping[str, str]:
-        self.server = server = self._stack.enter_context(postgres_server())
+        self.server = server = self._stack.enter_context(postgres_server(settings=("wal_level=logical",)))
         self.line = self._stack.enter_context(relay(server.port))
         secret = self.folder / "secret"
         secret.write_text(server.password)
+        for name in CHANGING_STREAMS:
+            server.execute(f"CREATE TABLE {name} (id bigint PRIMARY KEY, v bigint, ts bigint)")
         for job in self.jobs:
             server.execute(f"CREATE TABLE {job.target} (id bigint PRIMARY KEY, v bigint, w bigint)")
             self._found[job.name] = partial(oracle.of_database, server, job.target)
@@ -267,6 +271,19 @@ class Rig:
             "out": f"{store_url()}/out",
             "store": f"s3://{BUCKET}/out",
         }
+
+    def _copy(self, name: str, rows: list[Row]) -> None:
+        """Keep the newest row of each key in a table, by transactions of a few changes."""
+        assert self.server is not None
+        if name in CHANGING_STREAMS:
+            for start in range(0, len(rows), 5):
+                newer = "ON CONFLICT (id) DO UPDATE SET v = EXCLUDED.v, ts = EXCLUDED.ts WHERE EXCLUDED.ts >= {}.ts"
+                self.server.execute(
+                    *(
+                        f"INSERT INTO {name} VALUES ({id}, {'NULL' if v is None else v}, {ts}) {newer.format(name)}"
+                        for id, v, ts in rows[start : start + 5]
+                    )
+                )
 
     def _topics(self) -> Mapping[str, str]:
         self.broker = broker = self._stack.enter_context(kafka_broker())

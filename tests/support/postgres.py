@@ -69,6 +69,7 @@ class Postgres:
     port: int
     password: str
     user: int | None
+    settings: tuple[str, ...] = ()
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -92,6 +93,7 @@ class Postgres:
         """Start the server; returns when it answers."""
         command = [self.programs / "postgres", "-D", self.folder / "data", "-p", self.port, "-c", "fsync=off"]
         command += ["-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "log_statement=all"]
+        command += [part for each in self.settings for part in ("-c", each)]
         with (self.folder / "output.txt").open("ab") as output:
             self.process = subprocess.Popen(
                 [str(part) for part in command],
@@ -150,8 +152,11 @@ class Postgres:
 
 
 @contextlib.contextmanager
-def postgres_server(programs: Path | None = None) -> Iterator[Postgres]:
-    """An empty server; ended, and its data removed, at the end.  Raises ``ServerNotFoundError``."""
+def postgres_server(programs: Path | None = None, settings: tuple[str, ...] = ()) -> Iterator[Postgres]:
+    """An empty server with ``settings`` (``name=value``); ended, and its data removed, at the end.
+
+    Raises ``ServerNotFoundError``.
+    """
     programs = programs or find_programs()
     user = unprivileged_user()
     with tempfile.TemporaryDirectory(prefix="watersmeet-postgres-") as name:
@@ -160,7 +165,7 @@ def postgres_server(programs: Path | None = None) -> Iterator[Postgres]:
             os.chown(folder, user, -1)
         password = secrets.token_hex(12)
         _run_initdb(programs, folder, password, user)
-        server = Postgres(programs, folder, free_port(), password, user)
+        server = Postgres(programs, folder, free_port(), password, user, settings)
         try:
             server.start()
             yield server

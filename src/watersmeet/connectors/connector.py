@@ -36,7 +36,8 @@ class Reading:
 
     ``limited`` honours limits on the size of a batch, ``seek`` says where to begin, ``starts`` where streams have begun
     (None: only Spark's checkpoint knows), ``live`` is for a query in real time.  ``newest_only``: of a changing stream,
-    the query needs only the newest row of each key.
+    the query needs only the newest row of each key.  ``pieces`` is the folder in which the query's checkpoint keeps
+    what was read of systems that give it only once (None: the checkpoint is not known).
     """
 
     spark: SparkSession
@@ -47,6 +48,7 @@ class Reading:
     starts: Starts | None = None
     live: bool = False
     newest_only: bool = False
+    pieces: str | None = None
 
     @property
     def columns(self) -> StructType:

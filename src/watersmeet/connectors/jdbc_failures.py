@@ -20,6 +20,11 @@ T = TypeVar("T")
 _OF_CONNECTION = re.compile(r".*connection to server at .* failed: (?:FATAL: +)?")
 
 
+def without_address(said: str) -> str:
+    """Return the reason in what the driver says of a connection that failed."""
+    return _OF_CONNECTION.sub("", said)
+
+
 class NoAnswerError(Exception):
     """The server does not answer in time, and the connection to it was cut."""
 
@@ -72,6 +77,6 @@ def failure(what: str, error: Exception, address: Address) -> ConnectorError:
     said = (str(error) if cause is None else address.database.said(cause)).strip() or type(error).__name__
     said = hide(said.splitlines()[0])
     if isinstance(error, NoAnswerError) or (isinstance(error, sa.exc.DBAPIError) and address.database.may_pass(error)):
-        reason = _OF_CONNECTION.sub("", said)
+        reason = without_address(said)
         return SinkOutageError(f"{what}: {said}", waits_for=f"{place_of(address)}: {reason}")
     return ConnectorError(f"{what}: {said}")

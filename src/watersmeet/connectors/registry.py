@@ -30,6 +30,7 @@ from watersmeet.connectors.envelope import DEBEZIUM
 from watersmeet.connectors.files import FilesConnector
 from watersmeet.connectors.jdbc import JdbcConnector
 from watersmeet.connectors.kafka import KafkaConnector
+from watersmeet.connectors.postgres import PostgresConnector
 from watersmeet.connectors.print_sink import PrintConnector
 from watersmeet.connectors.sink_changelogs import Changelogs, sinks_of_changelogs
 from watersmeet.connectors.stream_schema import to_columns
@@ -49,6 +50,7 @@ CONNECTORS: Mapping[str, Connector] = {
         FilesConnector(),
         KafkaConnector(),
         JdbcConnector(),
+        PostgresConnector(),
         DeltaConnector(),
         DuckDbConnector(),
         DatagenConnector(),
@@ -98,6 +100,7 @@ def open_source(
     starts: Starts | None = None,
     live: bool = False,
     newest_only: bool = False,
+    pieces: str | None = None,
 ) -> Source:
     """Return the stream as a source; for the parameters see ``Reading``.
 
@@ -107,7 +110,7 @@ def open_source(
     if not isinstance(connector, SourceConnector):
         raise UnsupportedError(f"{stream.name} is a sink ({stream.connector}): it cannot be read")
     remember(stream.options)
-    source = connector.open_source(Reading(spark, stream, workspace, limited, seek, starts, live, newest_only))
+    source = connector.open_source(Reading(spark, stream, workspace, limited, seek, starts, live, newest_only, pieces))
     records, followed = source.records, source.live
     if records is not None:
         records = replace(records, format=_with_deltas(records.format, stream))

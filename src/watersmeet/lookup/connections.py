@@ -165,12 +165,19 @@ class Deadline:
 @contextlib.contextmanager
 def deadline(connection: sa.Connection, seconds: float) -> Iterator[Deadline]:
     """Cut the connection if the block takes longer: a hanging server ignores its own timeout."""
-    state = Deadline()
     fileno = getattr(connection.connection.driver_connection, "fileno", None)
     if fileno is None:  # SQLite has no socket
-        yield state
+        yield Deadline()
         return
-    line = socket.socket(fileno=os.dup(fileno()))
+    with socket_deadline(fileno(), seconds) as state:
+        yield state
+
+
+@contextlib.contextmanager
+def socket_deadline(fileno: int, seconds: float) -> Iterator[Deadline]:
+    """Cut the connection of a socket if the block takes longer."""
+    state = Deadline()
+    line = socket.socket(fileno=os.dup(fileno))
 
     def cut() -> None:
         state.passed = True

@@ -9,6 +9,7 @@
     CHECKPOINT/side/           late, quarantined and evicted rows, by batch
     CHECKPOINT/hot_keys/       which keys' rows are spread over buckets, by query, operator and batch
     CHECKPOINT/sizes/          what each bucket of a join with a limit holds, by query, operator and batch
+    CHECKPOINT/pieces/         by stream, what was read of a database's log and may have to be read again
     CHECKPOINT/epochs/         the state of a query in real time (real_time/epochs.py)
 
 Once its state has been rewritten, ``spark-N`` or ``epochs-N`` holds it and ``query-N.json`` the query, N being how
@@ -92,6 +93,11 @@ class Checkpoint:
     def sizes(self) -> str:
         """The folder of the sizes of buckets."""
         return f"{self.folder}/sizes"
+
+    @property
+    def pieces(self) -> str:
+        """The folder of what was read of systems that give it only once."""
+        return f"{self.folder}/pieces"
 
     def epochs(self, plan: PlanFile | None) -> str:
         """The folder of the state of a query in real time; ``plan`` is what the plan file holds."""

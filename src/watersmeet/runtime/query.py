@@ -25,6 +25,7 @@ from watersmeet.runtime.real_time.run import RealTime
 from watersmeet.runtime.report import Report, report_of
 from watersmeet.runtime.shared_folders import SHARED_OR_STORE, require_shared
 from watersmeet.runtime.skipped_versions import SkippedVersions
+from watersmeet.runtime.source_warnings import SourceWarnings
 from watersmeet.runtime.status import PlanWords, QueryState, QueryStatus, status_of
 from watersmeet.runtime.status_html import status_html
 from watersmeet.settings.secrets import hide
@@ -51,6 +52,7 @@ class RunningQuery:
         self._history = History(started=time.time(), counters=counters)
         self._history = self._history.based_on(self._report(self._history))
         self._progress = ProgressReader()
+        self._warnings = SourceWarnings(job.name)
         self._has_ended = self._begin()
         self._thread = threading.Thread(target=self._supervise, name=f"watersmeet-{job.name}", daemon=True)
         self._thread.start()
@@ -282,6 +284,7 @@ class RunningQuery:
 
     def _take_progress(self, query: StreamingQuery) -> None:
         for progress in self._progress.new(query):
+            self._warnings.take(progress)
             self._job.outages.has_run()
             self._skipped.take(progress)
             counters = counters_of(progress)

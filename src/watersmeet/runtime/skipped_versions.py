@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping
 from typing import Any
+
+from watersmeet.runtime.source_warnings import places_of
 
 _log = logging.getLogger(__name__)
 
@@ -19,8 +20,7 @@ class SkippedVersions:
 
     def take(self, progress: Mapping[str, Any]) -> None:
         """Take what a report of Spark says of the sources."""
-        for source in progress.get("sources", ()):
-            place = _place(source.get("endOffset"))
+        for place in places_of(progress, "endOffset"):
             skipped, stream = place.get("skipped"), place.get("stream")
             name = f"{stream}.skipped_versions"
             if skipped and stream and self.counters.get(name) != skipped:
@@ -31,13 +31,3 @@ class SkippedVersions:
                     stream,
                     skipped,
                 )
-
-
-def _place(offset: object) -> Mapping[str, Any]:
-    """Return where a source stands; empty for one whose places have no names."""
-    if isinstance(offset, str):
-        try:
-            offset = json.loads(offset)
-        except ValueError:
-            return {}
-    return offset if isinstance(offset, Mapping) else {}

@@ -141,7 +141,9 @@ class Queries:
             if planned is None:
                 return ()
             starts = None if planned.query.settings.is_real_time else Starts(stored.starts, has_read=True)
-            sources = self._streams.sources(planned, limited=False, seek=stored.seek, starts=starts)
+            sources = self._streams.sources(
+                planned, limited=False, seek=stored.seek, starts=starts, pieces=job.checkpoint.pieces
+            )
             return (version_of(self._spark, planned, sources, stored),)
 
         return replace_query(self._spark, job, before, wanted)
@@ -201,6 +203,7 @@ class Queries:
                 seek=seek,
                 starts=starts,
                 live=spark if plan.query.settings.is_real_time else None,
+                pieces=stored.pieces,
             ),
             limits_batches=self._streams.limit_batches(plan),
             outputs=tuple(self._output(*each, show, outages) for each in zip(plan.queries, targets, strict=True)),

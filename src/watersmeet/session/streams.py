@@ -202,11 +202,13 @@ class Streams:
         seek: Seek | None = None,
         starts: Starts | None = None,
         live: SparkSession | None = None,
+        pieces: str | None = None,
     ) -> dict[str, Source]:
         """Open the streams that a plan reads, by lower-case name.
 
         ``limited`` applies the limits on batch sizes, ``seek`` is where reading begins, ``starts`` where it has begun
-        (None: Spark keeps that), ``live`` is the session of a query in real time.
+        (None: Spark keeps that), ``live`` is the session of a query in real time, ``pieces`` the folder of what its
+        checkpoint keeps of streams.
         """
         found: dict[str, Source] = {}
         newest_only = read_by_newest_row(plan)
@@ -227,6 +229,7 @@ class Streams:
                     starts=starts,
                     live=live is not None,
                     newest_only=key in newest_only,
+                    pieces=pieces,
                 )
         return found
 

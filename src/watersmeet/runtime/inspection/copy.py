@@ -72,6 +72,13 @@ class _Copy:
 
     def made(self) -> Copied:
         query, plan = self.query, self.query.plan
+        if query.files.infos("pieces"):
+            raise CheckpointError(
+                f"{query.files.folder} reads PostgreSQL by a replication slot, and of two checkpoints only one can go "
+                "on with it",
+                hint="to move the checkpoint, stop the query and move the folder; to try another query, start it on a "
+                "new checkpoint: it begins with a snapshot of its own",
+            )
         if query.batch is None:
             raise CheckpointError(
                 f"no batch of {query.files.folder} has been committed: there is nothing to copy",

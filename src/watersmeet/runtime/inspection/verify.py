@@ -25,6 +25,7 @@ from watersmeet.runtime.inspection.stored_query import (
     read_query,
     runs_of,
 )
+from watersmeet.runtime.pieces import SUFFIX, decoded
 from watersmeet.runtime.plan_file import PlanFile
 from watersmeet.settings.query_settings import REAL_TIME
 from watersmeet.state.epoch_store import EpochStore
@@ -93,6 +94,7 @@ def _verified(folder: str) -> Verified:
         text = files.read_text(f"control/{name}") or ""
         _checked(found, f"{files.folder}/control/{name}", partial(Event.from_json, text))
     _check_hot_keys(files, found)
+    _check_pieces(files, found)
     _check_state(files, plan, found)
     return found
 
@@ -195,6 +197,17 @@ def _check_hot_keys(files: Files, found: Verified) -> None:
                 text = files.read_text(inner) or ""
                 where = f"{files.folder}/{folder}"
                 _checked(found, f"{files.folder}/{inner}", partial(keys_in, text, where, int(number)))
+
+
+def _check_pieces(files: Files, found: Verified) -> None:
+    """Read what waits of databases' logs."""
+    for info in files.infos("pieces", recursive=True):
+        if info.is_file and info.base_name.endswith(SUFFIX) and not info.base_name.startswith("."):
+            inner = info.path.removeprefix(f"{files.root}/")
+            where = f"{files.folder}/{inner}"
+            content = files.read(inner)
+            if content is not None:
+                _checked(found, where, partial(decoded, content, where))
 
 
 def _check_state(files: Files, plan: PlanFile, found: Verified) -> None:
