@@ -81,6 +81,7 @@ def test_a_table_that_was_deleted_or_made_anew(tmp_path: Path) -> None:
     with pytest.raises(ConnectorError, match="no version 3: nor the one before it: the table was deleted or made anew"):
         stream.batch()
     stream = Stream(table, IDS)
+    assert found(stream.batch()) == [9]
     (metadata,) = (each for each in log_of(table, 0) if "metaData" in each)
     metadata["metaData"]["id"] = "4a6b0c52-0000-4000-8000-000000000000"
     commit(table, metadata)

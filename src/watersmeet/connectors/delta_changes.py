@@ -92,13 +92,19 @@ class Changes:
     def latest(self, start: Place, limit: int | None, last: int | None = None) -> Place:
         """The place after at most ``limit`` files, and no version after ``last``.
 
-        Raises ``ConnectorError`` for a version that the stream cannot tell, and for a log that has lost one.
+        Raises ``ConnectorError`` for a version that the stream cannot tell, and for a log that has lost one, once all
+        before it was read.
         """
         place, left = start, limit
         while left is None or left > 0:
             if last is not None and place.version > last:
                 break
-            unit = self._unit(place)
+            try:
+                unit = self._unit(place)
+            except ConnectorError:
+                if place == start:
+                    raise
+                break
             if unit is None:
                 self._log.require_end(place.version)
                 break

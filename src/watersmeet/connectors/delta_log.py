@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -221,11 +222,11 @@ def gone(shown: str, version: int, why: str) -> ConnectorError:
 
 
 def _commit(text: str, version: int, modified: int, root: str) -> Commit:
-    found: dict[str, list[Any]] = {"add": [], "remove": [], "cdc": [], "metaData": [], "protocol": [], "commitInfo": []}
+    found: dict[str, list[Any]] = defaultdict(list)
     for line in text.splitlines():
         if line.strip():
             for name, action in json.loads(line).items():
-                found.setdefault(name, []).append(action)
+                found[name].append(action)
     about = found["commitInfo"][0] if found["commitInfo"] else {}
     time = about.get("inCommitTimestamp", about.get("timestamp", modified))
     (metadata,) = found["metaData"][-1:] or [None]
