@@ -168,7 +168,7 @@ def answering(status: int, body: bytes) -> Iterator[SchemaRegistry]:
             """Say nothing."""
 
     server = HTTPServer(("127.0.0.1", 0), Answer)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
         yield SchemaRegistry((f"http://127.0.0.1:{server.server_port}",))

@@ -12,6 +12,7 @@ from typing import Any
 
 import fastavro
 import pytest
+from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 import watersmeet
@@ -212,6 +213,18 @@ def test_upserts_are_read_back(world: World) -> None:
     read = world.session.sql("SELECT item, n FROM table(stock)")
     assert isinstance(read, Batch)
     assert rows_of(read.frame) == [("b", 5)]
+    # a key in the wire format, which as text would be another key
+    producer = Producer({"bootstrap.servers": world.broker.address})
+    producer.produce(topic, None, header(number) + b"\x02b")
+    producer.produce(topic, None, b"b")
+    producer.flush(30)
+    del producer
+    out = f"WITH (connector = 'files', path = '{world.folder / 'out'}', changelog = 'true')"
+    (query,) = run_job(world.session, f"CREATE STREAM out {out}; INSERT INTO out SELECT item FROM stock")
+    assert query.report().quarantined == {"stock": 1}
+    assert world.reasons() == [
+        "the record's key: in the wire format of a schema registry, but keys are read as text or JSON"
+    ]
 
 
 NOT_REGISTERED = ", 'registry.auto_register' = 'false'"

@@ -60,7 +60,7 @@ def guarded(url: str, authorization: str, folder: Path) -> Iterator[tuple[str, P
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     server.socket = context.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
         yield f"https://127.0.0.1:{server.server_port}", certificate

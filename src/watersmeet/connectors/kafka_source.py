@@ -15,7 +15,18 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from watersmeet.catalog.streams import StreamDef
-from watersmeet.columns import PACKED, PART, RECORD_COLUMNS, SEQUENCE, TP_HEADERS, TP_OFFSET, TP_PARTITION, TP_TIME
+from watersmeet.columns import (
+    BAD,
+    PACKED,
+    PART,
+    RAW,
+    RECORD_COLUMNS,
+    SEQUENCE,
+    TP_HEADERS,
+    TP_OFFSET,
+    TP_PARTITION,
+    TP_TIME,
+)
 from watersmeet.connectors.connector import Reading
 from watersmeet.connectors.debezium import decode_changes
 from watersmeet.connectors.deletes import BY_KEY, KEY, MICROS, with_deletes
@@ -35,6 +46,8 @@ from watersmeet.runtime.worker_records import RecordFormat, RecordSource
 from watersmeet.settings.seek import LATEST, Seek
 
 VALUE = "_value"
+_FRAMED_KEY = "_wm_framed_key"
+_NO_TEXT = "the record's key: in the wire format of a schema registry, but keys are read as text or JSON"
 
 
 def read_stream(
@@ -166,7 +179,14 @@ def decode_records(
         # Debezium sends a record without a value after each delete, for the compaction of the topic
         return decode_changes(_without_tombstones(records), VALUE, changing, columns, options)
     marked = records.withColumns({BY_KEY: F.col(VALUE).isNull(), MICROS: F.unix_micros(TP_TIME)})
-    return with_deletes(decode(marked, VALUE, format, columns, options), changing, columns)
+    if not has_registry(options):
+        return with_deletes(decode(marked, VALUE, format, columns, options), changing, columns)
+    # as text, such a key would be another one
+    is_framed = F.col(BY_KEY) & (F.substring(F.col(KEY), 1, 1) == F.lit(b"\0"))
+    marked = marked.withColumn(_FRAMED_KEY, F.when(is_framed, F.base64(KEY)))
+    rows = with_deletes(decode(marked, VALUE, format, columns, options), changing, columns)
+    reason = F.when(F.col(_FRAMED_KEY).isNotNull(), _NO_TEXT).otherwise(F.col(BAD))
+    return rows.withColumns({BAD: reason, RAW: F.coalesce(_FRAMED_KEY, RAW)}).drop(_FRAMED_KEY)
 
 
 def _without_tombstones(records: DataFrame) -> DataFrame:

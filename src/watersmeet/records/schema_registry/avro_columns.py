@@ -11,7 +11,7 @@ import pyarrow as pa
 from watersmeet.errors import ConfigError, UnsupportedError, did_you_mean
 from watersmeet.records.schema_registry.avro_conversions import as_whole
 from watersmeet.records.schema_registry.avro_types import AvroField, AvroType
-from watersmeet.records.schema_registry.cells import field_of, name_of, require_convertible
+from watersmeet.records.schema_registry.column_types import field_of, name_of, require_convertible
 
 _UTC, _LOCAL = pa.timestamp("us", tz="UTC"), pa.timestamp("us")
 _LOGICAL = {

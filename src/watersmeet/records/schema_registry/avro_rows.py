@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.records.avro import AvroDecoder, avro_decoder
+from watersmeet.records.schema_registry.avro_bytes import Read
 from watersmeet.records.schema_registry.avro_columns import columns_of
 from watersmeet.records.schema_registry.avro_conversions import AvroError
-from watersmeet.records.schema_registry.avro_reader import Read, reader_of
+from watersmeet.records.schema_registry.avro_reader import reader_of
 from watersmeet.records.schema_registry.avro_types import AvroType, SchemaError, avro_type
 from watersmeet.records.schema_registry.client import Schema, UnknownSchemaError
 from watersmeet.records.schema_registry.decoder import Outcome

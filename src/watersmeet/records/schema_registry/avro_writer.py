@@ -17,7 +17,8 @@ from watersmeet.errors import ConfigError, UnsupportedError
 from watersmeet.records.schema_registry.avro_columns import natural_type
 from watersmeet.records.schema_registry.avro_defaults import default_of
 from watersmeet.records.schema_registry.avro_types import AvroField, AvroType
-from watersmeet.records.schema_registry.cells import Fit, MisfitError, field_of, fit, name_of, require_convertible
+from watersmeet.records.schema_registry.cells import Fit, MisfitError, fit
+from watersmeet.records.schema_registry.column_types import field_of, name_of, require_convertible
 
 #: Appends a value, as ``plain_values`` gives it, to bytes; ``MisfitError`` if the schema does not take it.
 Write: TypeAlias = Callable[[Any, bytearray], None]

@@ -12,7 +12,7 @@ import pyarrow as pa
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from watersmeet.errors import ConfigError, UnsupportedError, did_you_mean
-from watersmeet.records.schema_registry.cells import field_of, name_of, require_convertible
+from watersmeet.records.schema_registry.column_types import field_of, name_of, require_convertible
 
 _F = FieldDescriptor
 _UTC, _LOCAL = pa.timestamp("us", tz="UTC"), pa.timestamp("us")

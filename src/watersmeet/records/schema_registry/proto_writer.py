@@ -11,7 +11,8 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from watersmeet.errors import ConfigError
-from watersmeet.records.schema_registry.cells import MisfitError, field_of, fit, name_of, require_convertible
+from watersmeet.records.schema_registry.cells import MisfitError, fit
+from watersmeet.records.schema_registry.column_types import field_of, name_of, require_convertible
 from watersmeet.records.schema_registry.proto_columns import (
     AS_JSON,
     DURATION,
