@@ -20,8 +20,8 @@ from pathlib import Path
 import watersmeet
 from benchmarks.arguments import count
 from benchmarks.engines import SETTINGS
-from watersmeet.connectors import baselines
-from watersmeet.connectors.embedded import embedded_log
+from watersmeet.connectors.embedded import baselines
+from watersmeet.connectors.embedded.connector import embedded_log
 from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.session.results import Started
 from watersmeet.session.session import Session

@@ -27,7 +27,7 @@ from benchmarks.engines import SETTINGS
 from benchmarks.streams import Data, write_streams
 from tests.support.kafka_broker import kafka_broker
 from tests.support.spark_jars import package_jars
-from watersmeet.connectors.kafka_sink import write_batch
+from watersmeet.connectors.kafka.sink import write_batch
 
 _PARTITIONS = 2
 _KEY = "query-000000000007"

@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from tests.cluster.lake import ROOT, define_streams, open_store, rows_of, table_of, write_streams
 from tests.cluster.session import connect
 from watersmeet.connectors import task_writes
-from watersmeet.connectors.delta_files import store_options
+from watersmeet.connectors.delta.files import store_options
 from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.session.results import Started
 

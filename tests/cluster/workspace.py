@@ -18,7 +18,7 @@ from pyarrow.fs import FileSystem
 
 from tests.cluster.lake import ROOT, open_store, results, rows_of
 from tests.cluster.session import connect
-from watersmeet.connectors import baselines
+from watersmeet.connectors.embedded import baselines
 from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.runtime.store_folder import StoreFolder
 from watersmeet.session.results import Batch, Started

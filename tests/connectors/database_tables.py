@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from watersmeet.catalog.streams import StreamColumn, StreamDef, StreamMode
-from watersmeet.connectors.jdbc_sink import JdbcSink
+from watersmeet.connectors.jdbc.sink import JdbcSink
 from watersmeet.lookup.tables import table_schema
 
 ORDERS = "id BIGINT, status STRING, price DOUBLE"

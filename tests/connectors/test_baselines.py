@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from watersmeet.catalog.streams import StreamColumn, StreamDef, StreamMode
-from watersmeet.connectors import baselines
-from watersmeet.connectors.baselines import Baselines, numbers_after
-from watersmeet.connectors.embedded import EmbeddedLog
+from watersmeet.connectors.embedded import baselines
+from watersmeet.connectors.embedded.baselines import Baselines, numbers_after
+from watersmeet.connectors.embedded.connector import EmbeddedLog
 from watersmeet.connectors.stream_schema import stored_schema
 from watersmeet.errors import CheckpointError
 from watersmeet.expressions.event_time import TimeUnit

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 
-from watersmeet.connectors.csv_headers import FIRST_BLOCK, header_check, without_headers
+from watersmeet.connectors.files.csv_headers import FIRST_BLOCK, header_check, without_headers
 from watersmeet.errors import ConnectorError
 
 NAMES = ("id", "Note", "a,b")

@@ -13,7 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from watersmeet.catalog.streams import StreamColumn, StreamDef, StreamMode
-from watersmeet.connectors.delta import DeltaBatch, check_table, write_batch
+from watersmeet.connectors.delta.connector import DeltaBatch, check_table, write_batch
 from watersmeet.connectors.net_changes import collected
 from watersmeet.connectors.task_writes import Handed
 from watersmeet.errors import ConnectorError

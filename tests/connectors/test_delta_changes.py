@@ -14,9 +14,9 @@ from deltalake import DeltaTable as Table
 from deltalake import write_deltalake
 
 from tests.support.delta_tables import IDS, ROWS, Stream, added, append, commit, found, ids, log_of, rows
-from watersmeet.connectors.delta_changes import Begin, Place
-from watersmeet.connectors.delta_listing import partitions_of
-from watersmeet.connectors.delta_log import DeltaLog
+from watersmeet.connectors.delta.changes import Begin, Place
+from watersmeet.connectors.delta.listing import partitions_of
+from watersmeet.connectors.delta.log import DeltaLog
 from watersmeet.engine.delta import FileKind, ListedFile, Stored, decoded
 from watersmeet.errors import ConnectorError
 

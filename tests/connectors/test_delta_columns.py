@@ -33,8 +33,8 @@ from tests.support.delta_tables import (
     sum_of,
     write_vector,
 )
-from watersmeet.connectors.delta_changes import Begin
-from watersmeet.connectors.delta_log import DeltaLog
+from watersmeet.connectors.delta.changes import Begin
+from watersmeet.connectors.delta.log import DeltaLog
 from watersmeet.engine.deletion_vectors import _B85, _Z85, deleted_rows
 from watersmeet.errors import ConnectorError
 

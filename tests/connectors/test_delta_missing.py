@@ -17,7 +17,7 @@ from tests.support.delta_tables import (
     ids,
     log_of,
 )
-from watersmeet.connectors.delta_log import DeltaLog
+from watersmeet.connectors.delta.log import DeltaLog
 from watersmeet.errors import ConnectorError, OutageError
 
 

@@ -14,7 +14,7 @@ from tests.support.delta_tables import Stream
 from tests.support.object_store import object_store
 from tests.support.relay import Relay
 from watersmeet.catalog.streams import StreamColumn, StreamDef
-from watersmeet.connectors.delta import DeltaBatch, check_table
+from watersmeet.connectors.delta.connector import DeltaBatch, check_table
 from watersmeet.connectors.task_writes import Handed
 from watersmeet.errors import ConnectorError, OutageError, SinkOutageError
 from watersmeet.runtime.outages import Outages

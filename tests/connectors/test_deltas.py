@@ -13,11 +13,11 @@ from pyspark.sql import functions as F
 from watersmeet.bind.define import define_stream
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import BAD, RAW, TP_DELTA
-from watersmeet.connectors.debezium import decode_changes
 from watersmeet.connectors.deltas import with_deltas
-from watersmeet.connectors.embedded import embedded_log
+from watersmeet.connectors.embedded.connector import embedded_log
+from watersmeet.connectors.formats.debezium import decode_changes
 from watersmeet.connectors.insert import insert_values
-from watersmeet.connectors.kafka_source import decode_records
+from watersmeet.connectors.kafka.source import decode_records
 from watersmeet.connectors.stream_schema import spark_schema, stored_schema
 from watersmeet.errors import BindError
 from watersmeet.sql.parse import parse

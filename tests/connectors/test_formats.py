@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from tests.connectors.conftest import struct_of
-from watersmeet.connectors.formats import decode, encode
+from watersmeet.connectors.formats.values import decode, encode
 from watersmeet.connectors.packages import Package, coordinates, download_failure, has_package, spark_version
 from watersmeet.errors import ConfigError, ConnectorError, UnsupportedError
 

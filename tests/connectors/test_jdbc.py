@@ -16,7 +16,7 @@ from tests.connectors.database_tables import LATER, ORDERS, batch, table_of, wri
 from tests.support.postgres import Postgres
 from tests.support.relay import relay
 from watersmeet.catalog.streams import StreamDef
-from watersmeet.connectors.jdbc_sink import open_table
+from watersmeet.connectors.jdbc.sink import open_table
 from watersmeet.errors import ConnectorError, SinkOutageError
 from watersmeet.lookup import connections
 

@@ -16,11 +16,11 @@ from pyspark.sql import functions as F
 from tests.connectors.conftest import struct_of
 from tests.support.kafka_broker import Broker
 from watersmeet.columns import RECORD_COLUMNS
-from watersmeet.connectors.formats import encode
-from watersmeet.connectors.kafka_broker import partitions
-from watersmeet.connectors.kafka_options import options_of
-from watersmeet.connectors.kafka_sink import write_batch
-from watersmeet.connectors.kafka_source import read_stream
+from watersmeet.connectors.formats.values import encode
+from watersmeet.connectors.kafka.broker import partitions
+from watersmeet.connectors.kafka.options import options_of
+from watersmeet.connectors.kafka.sink import write_batch
+from watersmeet.connectors.kafka.source import read_stream
 from watersmeet.errors import ConfigError, ConnectorError
 from watersmeet.settings.secrets import masked, resolve
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from watersmeet.connectors.kafka_client import consumer_settings, producer_settings
+from watersmeet.connectors.kafka.client import consumer_settings, producer_settings
 
 SERVERS = {"kafka.bootstrap.servers": "b:9092"}
 LOGIN = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="u" password="p;{}";'

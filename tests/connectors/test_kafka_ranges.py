@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import TopicPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from watersmeet.connectors import kafka_ranges
-from watersmeet.connectors.kafka_ranges import Topic, limited
+from watersmeet.connectors.kafka import ranges as kafka_ranges
+from watersmeet.connectors.kafka.ranges import Topic, limited
 from watersmeet.errors import ConnectorError, OutageError
 
 

@@ -19,7 +19,7 @@ import watersmeet
 from tests.support.jobs import json_rows, run_job
 from tests.support.kafka_broker import Broker
 from watersmeet import QueryMode, Session
-from watersmeet.connectors import kafka
+from watersmeet.connectors.kafka import connector as kafka
 from watersmeet.errors import ConnectorError
 from watersmeet.records.kafka import KafkaRange, read_range
 from watersmeet.runtime import source_frames, worker_records

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from tests.support.kafka_broker import Broker
-from watersmeet.connectors.kafka_sink import write_batch
+from watersmeet.connectors.kafka.sink import write_batch
 from watersmeet.errors import ConnectorError
 from watersmeet.records import kafka_producer
 from watersmeet.records.kafka_producer import RECORD_SCHEMA, KafkaWriter

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JError
 
-from watersmeet.connectors import kafka_sink
+from watersmeet.connectors.kafka import sink as kafka_sink
 from watersmeet.errors import ConnectorError, LostProcessError
 from watersmeet.runtime.failures import translate
 

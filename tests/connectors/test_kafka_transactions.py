@@ -18,8 +18,8 @@ from pyspark.sql import SparkSession
 from tests.support.kafka_broker import Broker
 from watersmeet.catalog.streams import StreamColumn, StreamDef
 from watersmeet.connectors.connector import Writing
-from watersmeet.connectors.kafka import KafkaConnector
-from watersmeet.connectors.kafka_sink import write_batch
+from watersmeet.connectors.kafka.connector import KafkaConnector
+from watersmeet.connectors.kafka.sink import write_batch
 from watersmeet.connectors.registry import open_sink
 from watersmeet.errors import ConfigError, ConnectorError, SinkOutageError, UnsupportedError
 from watersmeet.records import kafka_transactions

@@ -18,7 +18,7 @@ from tests.connectors.database_tables import LATER, ORDERS, batch, table_of, wri
 from tests.support.mariadb import MariaDb
 from tests.support.relay import relay
 from watersmeet.catalog.streams import StreamDef
-from watersmeet.connectors.jdbc_sink import open_table
+from watersmeet.connectors.jdbc.sink import open_table
 from watersmeet.errors import ConfigError, ConnectorError, SinkOutageError
 from watersmeet.lookup.connections import close_all
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from tests.records.test_pgoutput import relation, row
-from watersmeet.connectors.postgres_changes import Collector, PieceWriter, piece_schema
-from watersmeet.connectors.postgres_source import end_of_batch
-from watersmeet.connectors.postgres_table import Declared, Table, TableColumn
+from watersmeet.connectors.postgres.changes import Collector, PieceWriter, piece_schema
+from watersmeet.connectors.postgres.source import end_of_batch
+from watersmeet.connectors.postgres.table import Declared, Table, TableColumn
 from watersmeet.errors import ConnectorError
 from watersmeet.runtime.pieces import End, Pieces
 

@@ -11,7 +11,7 @@ from tests.connectors.test_postgres_changes import clear
 from tests.support.planned_batches import PlannedBatches
 from tests.support.postgres import Postgres, postgres_server
 from tests.support.postgres_changes import connect, newest, planned, stored, subject
-from watersmeet.connectors.postgres_reader import inspect
+from watersmeet.connectors.postgres.reader import inspect
 from watersmeet.errors import ConnectorError, OutageError
 
 _SETTINGS = ("wal_level=logical", "max_replication_slots=20", "max_slot_wal_keep_size=48MB", "min_wal_size=32MB")

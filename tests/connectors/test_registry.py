@@ -89,8 +89,8 @@ def refuse(*_: object) -> None:
         (changing("files", path="p", format="debezium-json", csv__sep=";"), "csv.sep does not go with", "csv.sep"),
         (changing("print"), "print is a sink, and has no rows that change", None),
         (
-            changing("jdbc", url="jdbc:mysql://h/d", table="t"),
-            "jdbc writes to postgresql and sqlite, not to mysql",
+            changing("jdbc", url="jdbc:oracle://h/d", table="t"),
+            "jdbc writes to postgresql, mysql, mariadb and sqlite, not to oracle",
             "url",
         ),
         (changing("jdbc", url=POSTGRES), "jdbc needs the option table", "table"),
@@ -221,8 +221,8 @@ def test_sinks_that_only_append_refuse_a_changelog(sink: StreamDef) -> None:
         check_sink(sink, changelog=True)
     assert str(raised.value) == (
         f"s ({sink.connector}) only appends, but this query emits corrections\n"
-        "hint: use a sink that takes a changelog: embedded streams, kafka, jdbc, delta with a PRIMARY "
-        "KEY; files, kafka WITH (changelog = 'true'); print, blackhole; or EMIT FINAL, where results can be final"
+        "hint: use a sink that takes a changelog: embedded streams, kafka, jdbc, delta, duckdb with a "
+        "PRIMARY KEY; files, kafka WITH (changelog = 'true'); print, blackhole; or EMIT FINAL, where results can be final"
     )
 
 

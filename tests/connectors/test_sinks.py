@@ -21,8 +21,8 @@ from tests.support.kafka_broker import Broker
 from tests.support.postgres import Postgres
 from watersmeet.catalog.streams import StreamColumn, StreamDef, StreamMode
 from watersmeet.cli.explain import explain_script
-from watersmeet.connectors.embedded import embedded_log
-from watersmeet.connectors.kafka_source import read_stored
+from watersmeet.connectors.embedded.connector import embedded_log
+from watersmeet.connectors.kafka.source import read_stored
 from watersmeet.connectors.registry import open_sink
 from watersmeet.connectors.stream_schema import stored_schema
 from watersmeet.errors import ConnectorError, UnsupportedError

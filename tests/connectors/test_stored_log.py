@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.dying_storage import deaths
-from watersmeet.connectors import baselines
-from watersmeet.connectors.stored_log import StoredLog
+from watersmeet.connectors.embedded import baselines
+from watersmeet.connectors.embedded.stored_log import StoredLog
 from watersmeet.errors import CheckpointError
 from watersmeet.runtime.storage import Storage
 from watersmeet.runtime.store_folder import StoreFolder

@@ -23,9 +23,9 @@ from tests.connectors.test_jdbc import stream as jdbc_stream
 from tests.support.postgres import Postgres
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.connectors import task_writes
-from watersmeet.connectors.delta import DeltaBatch
-from watersmeet.connectors.jdbc_sink import JdbcSink, Staging, open_table
-from watersmeet.connectors.jdbc_staging import StagedRowsLostError, StageWriter, prefix_of, staged_of
+from watersmeet.connectors.delta.connector import DeltaBatch
+from watersmeet.connectors.jdbc.sink import JdbcSink, Staging, open_table
+from watersmeet.connectors.jdbc.staging import StagedRowsLostError, StageWriter, prefix_of, staged_of
 from watersmeet.connectors.net_changes import net_changes
 from watersmeet.connectors.registry import open_sink
 from watersmeet.connectors.task_writes import Handed
@@ -225,7 +225,7 @@ def prices(server: Postgres) -> list[tuple[Any, ...]]:
 
 
 def test_a_large_staging_table_is_merged_in_parts(orders: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("watersmeet.connectors.jdbc_staging._CHUNK", 700)
+    monkeypatch.setattr("watersmeet.connectors.jdbc.staging._CHUNK", 700)
     sink = open_table(jdbc_stream(orders))
     before = len(orders.statements())
     for price in 1.0, 2.0:

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 from psycopg import errors as states
 
-from watersmeet.connectors.jdbc_failures import failure
+from watersmeet.connectors.jdbc.failures import failure
 from watersmeet.errors import SinkOutageError
 from watersmeet.lookup.connections import Address, place_of
 from watersmeet.lookup.databases.kinds import database_of

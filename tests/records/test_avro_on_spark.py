@@ -23,8 +23,8 @@ from tests.support.avro_records import (
     random_fields,
     schema_of,
 )
-from watersmeet.connectors.binary_formats import _SEAL_BYTES
-from watersmeet.connectors.formats import decode
+from watersmeet.connectors.formats.binary import _SEAL_BYTES
+from watersmeet.connectors.formats.values import decode
 from watersmeet.records.avro import avro_decoder
 
 RECORDS = 1_000

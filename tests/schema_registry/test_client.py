@@ -11,8 +11,8 @@ import pytest
 from tests.support.guarded_server import guarded
 from tests.support.prometheus import free_port
 from tests.support.schema_registry import RegistryServer
-from watersmeet.connectors.kafka_options import options_of
-from watersmeet.connectors.registry_options import registry_of, registry_options, required_version
+from watersmeet.connectors.formats.registry_options import registry_of, registry_options, required_version
+from watersmeet.connectors.kafka.options import options_of
 from watersmeet.errors import ConfigError, ConnectorError, OutageError
 from watersmeet.records.schema_registry.client import Schema, SchemaRegistry, SchemaType, UnknownSchemaError
 from watersmeet.settings.secrets import require_references

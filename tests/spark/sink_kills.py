@@ -18,10 +18,10 @@ import sqlalchemy as sa
 
 import watersmeet
 from tests.support.jobs import run_job
-from watersmeet.connectors import jdbc_sink
-from watersmeet.connectors.delta import DeltaBatch
+from watersmeet.connectors.delta.connector import DeltaBatch
 from watersmeet.connectors.duckdb_table import DuckDbTable
-from watersmeet.connectors.jdbc_sink import JdbcSink
+from watersmeet.connectors.jdbc import sink as jdbc_sink
+from watersmeet.connectors.jdbc.sink import JdbcSink
 
 
 def die(*_: Any, **__: Any) -> NoReturn:

@@ -22,8 +22,8 @@ from pyspark.sql.types import StructType
 import watersmeet
 from tests.support.jobs import environment, run_job
 from watersmeet.bind.planning import plan_query
-from watersmeet.connectors import baselines
-from watersmeet.connectors.embedded import EmbeddedLog, embedded_log
+from watersmeet.connectors.embedded import baselines
+from watersmeet.connectors.embedded.connector import EmbeddedLog, embedded_log
 from watersmeet.runtime.query import RunningQuery
 from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.session.results import Batch
@@ -197,7 +197,7 @@ def test_which_queries_begin_with_a_baseline(session: Session, monkeypatch: pyte
 SCRIPT = """
 import os, signal, sys
 import watersmeet
-from watersmeet.connectors import baselines
+from watersmeet.connectors.embedded import baselines
 from watersmeet.runtime.checkpoint import Checkpoint
 from watersmeet.runtime.micro_batches import MicroBatches
 from watersmeet.runtime.query_mode import QueryMode

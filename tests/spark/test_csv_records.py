@@ -12,8 +12,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from tests.connectors.conftest import struct_of
 from tests.spark.test_json_records import CHOICES, COLUMNS, NAMES, PLAIN, ZONES, shown
 from watersmeet.columns import BAD
-from watersmeet.connectors.formats import decode
-from watersmeet.connectors.record_decoders import decoder_of
+from watersmeet.connectors.formats.record_decoders import decoder_of
+from watersmeet.connectors.formats.values import decode
 from watersmeet.records.csv import csv_decoder
 
 RECORDS = 3_000

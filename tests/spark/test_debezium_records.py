@@ -13,8 +13,8 @@ from pyspark.sql import functions as F
 
 from tests.connectors.test_deltas import stream_of
 from watersmeet.columns import BAD, TP_DELTA
-from watersmeet.connectors.debezium import decode_changes
-from watersmeet.connectors.record_decoders import decoder_of
+from watersmeet.connectors.formats.debezium import decode_changes
+from watersmeet.connectors.formats.record_decoders import decoder_of
 from watersmeet.connectors.stream_schema import spark_schema
 
 RECORDS = 1_500

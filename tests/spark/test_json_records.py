@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from tests.connectors.conftest import struct_of
 from watersmeet.columns import BAD
-from watersmeet.connectors.formats import decode
+from watersmeet.connectors.formats.values import decode
 from watersmeet.records.json import json_decoder
 
 COLUMNS = (

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import watersmeet
 from tests.support.jobs import json_lines, json_rows, run_job, write_lines
-from watersmeet.connectors.embedded import EmbeddedLog
+from watersmeet.connectors.embedded.connector import EmbeddedLog
 from watersmeet.errors import ConfigError
 from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.session.results import Stream

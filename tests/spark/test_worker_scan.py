@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import watersmeet
 from tests.support.jobs import json_rows, run_job
-from watersmeet.connectors import files
+from watersmeet.connectors.files import connector as files
 from watersmeet.errors import ConnectorError
 from watersmeet.runtime import dataflow, worker_scan
 from watersmeet.runtime.exchange import Exchange

@@ -15,10 +15,10 @@ from deltalake import DeltaTable as Table
 from deltalake import write_deltalake
 
 from watersmeet.columns import TP_DELTA, TP_TIME
-from watersmeet.connectors.delta_changes import Begin, Changes, Place
-from watersmeet.connectors.delta_listing import partitions_of
-from watersmeet.connectors.delta_log import DeltaLog
-from watersmeet.connectors.delta_schema import Declared
+from watersmeet.connectors.delta.changes import Begin, Changes, Place
+from watersmeet.connectors.delta.listing import partitions_of
+from watersmeet.connectors.delta.log import DeltaLog
+from watersmeet.connectors.delta.schema import Declared
 from watersmeet.engine.delta import DeltaTable, Ending
 from watersmeet.engine.parquet import ParquetRows
 

@@ -14,7 +14,7 @@ from typing import Any
 from tests.support.planned_batches import PlannedBatches, Row
 from tests.support.postgres import Postgres
 from tests.support.postgres_changes import SECRET, subject
-from watersmeet.connectors.postgres_source import planner
+from watersmeet.connectors.postgres.source import planner
 
 
 class KeptBatches(PlannedBatches):

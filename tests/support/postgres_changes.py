@@ -16,10 +16,10 @@ from psycopg import sql
 
 from tests.support.planned_batches import PlannedBatches, Row
 from tests.support.postgres import Postgres
-from watersmeet.connectors.postgres_options import options_of
-from watersmeet.connectors.postgres_reader import Subject
-from watersmeet.connectors.postgres_source import planner
-from watersmeet.connectors.postgres_table import Declared
+from watersmeet.connectors.postgres.options import options_of
+from watersmeet.connectors.postgres.reader import Subject
+from watersmeet.connectors.postgres.source import planner
+from watersmeet.connectors.postgres.table import Declared
 
 SECRET = "WATERSMEET_TEST_POSTGRES"
 COLUMNS = pa.schema([("id", pa.int32()), ("v", pa.string()), ("n", pa.int64())])

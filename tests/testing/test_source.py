@@ -1,4 +1,4 @@
-"""Records as rows in the harness, good and quarantined, with the results of connectors/formats.py on Spark."""
+"""Records as rows in the harness, good and quarantined, with the results of connectors/formats/values.py on Spark."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from pyspark.sql.types import BooleanType, NumericType, StructField, StructType
 
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import BAD, RAW, TEXT, TP_DELTA, spark_name
-from watersmeet.connectors.formats import decode
+from watersmeet.connectors.formats.values import decode
 from watersmeet.expressions.event_time import TimeUnit
 
 KEY = "_key"

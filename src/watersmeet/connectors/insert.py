@@ -13,7 +13,7 @@ from watersmeet.bind.insert_target import takes_column
 from watersmeet.catalog.streams import EMBEDDED, StreamDef
 from watersmeet.columns import TP_DELTA
 from watersmeet.connectors.deltas import change_reason
-from watersmeet.connectors.embedded import embedded_log
+from watersmeet.connectors.embedded.connector import embedded_log
 from watersmeet.connectors.stream_schema import stored_schema
 from watersmeet.errors import BindError, UnsupportedError, did_you_mean
 from watersmeet.expressions.positions import position_of

@@ -22,15 +22,15 @@ from watersmeet.connectors.connector import (
 )
 from watersmeet.connectors.console import Show
 from watersmeet.connectors.datagen import DatagenConnector
-from watersmeet.connectors.delta import DeltaConnector
+from watersmeet.connectors.delta.connector import DeltaConnector
 from watersmeet.connectors.deltas import with_deltas
 from watersmeet.connectors.duckdb_table import DuckDbConnector
-from watersmeet.connectors.embedded import EmbeddedConnector
-from watersmeet.connectors.envelope import DEBEZIUM
-from watersmeet.connectors.files import FilesConnector
-from watersmeet.connectors.jdbc import JdbcConnector
-from watersmeet.connectors.kafka import KafkaConnector
-from watersmeet.connectors.postgres import PostgresConnector
+from watersmeet.connectors.embedded.connector import EmbeddedConnector
+from watersmeet.connectors.files.connector import FilesConnector
+from watersmeet.connectors.formats.envelope import DEBEZIUM
+from watersmeet.connectors.jdbc.connector import JdbcConnector
+from watersmeet.connectors.kafka.connector import KafkaConnector
+from watersmeet.connectors.postgres.connector import PostgresConnector
 from watersmeet.connectors.print_sink import PrintConnector
 from watersmeet.connectors.sink_changelogs import Changelogs, sinks_of_changelogs
 from watersmeet.connectors.stream_schema import to_columns

@@ -87,7 +87,7 @@ _PRIMITIVES: dict[tuple[str, str | None], AvroType] = {
 }
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)
 _NO_NAMES = {name for name, _ in _PRIMITIVES} | {"record", "error", "enum", "array", "map", "union", "fixed"}
-# connectors/binary_formats.py gives these names to the record that it wraps around the schema
+# connectors/formats/binary.py gives these names to the record that it wraps around the schema
 _NO_NAMES |= {"watersmeet_seal", "watersmeet_sealed"}
 
 

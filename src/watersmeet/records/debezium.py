@@ -1,4 +1,4 @@
-"""Debezium's change records into rows with ``_tp_delta``: see connectors/debezium.py for what a record means.
+"""Debezium's change records into rows with ``_tp_delta``: see connectors/formats/debezium.py for what a record means.
 
 A record is one JSON object (records/json.py), plain or within ``payload``.  Left to Spark are, beside what is left of
 any JSON: deletes by key alone, records that are no change, and times that may be missing or NULL.

@@ -1,7 +1,7 @@
 """What every decoder of records offers, and how one that only takes whole blocks is kept going by its records.
 
 A decoder is strict: it decodes a record only where the result is what Spark would make of it, and leaves all others to
-Spark (connectors/formats.py), which also says what is wrong with a bad one.
+Spark (connectors/formats/values.py), which also says what is wrong with a bad one.
 """
 
 from __future__ import annotations

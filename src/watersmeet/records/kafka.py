@@ -24,7 +24,7 @@ from watersmeet.errors import ConnectorError, OutageError
 from watersmeet.records.kafka_errors import may_pass
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-#: The columns of Spark's Kafka reader that connectors/kafka_source.py reads.
+#: The columns of Spark's Kafka reader that connectors/kafka/source.py reads.
 RAW_SCHEMA = pa.schema(
     [
         ("key", pa.binary()),
@@ -82,7 +82,7 @@ class KafkaRecords:
     partition: int | None
 
     def hidden(self, names: Sequence[str], numbers: np.ndarray) -> pa.Table:
-        """The hidden columns with the values that connectors/kafka_source.py computes."""
+        """The hidden columns with the values that connectors/kafka/source.py computes."""
         columns = {}
         if PART in names:
             columns[PART] = self._parts(numbers)

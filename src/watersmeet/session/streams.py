@@ -14,7 +14,7 @@ from watersmeet.catalog.catalog import Catalog, is_same
 from watersmeet.catalog.streams import EMBEDDED, StreamColumn, StreamDef
 from watersmeet.connectors import registry
 from watersmeet.connectors.dataframe_source import frame_source
-from watersmeet.connectors.embedded import EmbeddedLog, embedded_log
+from watersmeet.connectors.embedded.connector import EmbeddedLog, embedded_log
 from watersmeet.errors import (
     BindError,
     CatalogError,

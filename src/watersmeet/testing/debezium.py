@@ -1,4 +1,4 @@
-"""Debezium's change records in the harness; connectors/debezium.py reads them in Spark, with the same results."""
+"""Debezium's change records in the harness; connectors/formats/debezium.py gives the same results in Spark."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from watersmeet.catalog.streams import StreamDef, StreamMode
-from watersmeet.connectors.envelope import NO_KEY, NO_OP, REPLICA_IDENTITY, TRUNCATED
+from watersmeet.connectors.formats.envelope import NO_KEY, NO_OP, REPLICA_IDENTITY, TRUNCATED
 from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.testing.cells import EPOCH, Value
 

@@ -20,10 +20,10 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StructTy
 
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import BAD, RAW, SEQUENCE, TP_DELTA, TP_TIME
-from watersmeet.connectors.debezium import decode_changes
 from watersmeet.connectors.deltas import with_deltas
-from watersmeet.connectors.envelope import DEBEZIUM
-from watersmeet.connectors.formats import decode
+from watersmeet.connectors.formats.debezium import decode_changes
+from watersmeet.connectors.formats.envelope import DEBEZIUM
+from watersmeet.connectors.formats.values import decode
 from watersmeet.connectors.stream_schema import spark_schema
 from watersmeet.engine.control_events import Event
 from watersmeet.runtime.source_frames import Source

@@ -1,6 +1,6 @@
 """A stream's rows in the harness, with the hidden columns that a connector adds on Spark.
 
-Raw text is decoded in plain Python, JSON only, with the results of connectors/formats.py.
+Raw text is decoded in plain Python, JSON only, with the results of connectors/formats/values.py.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import BAD, RAW, SEQUENCE, TP_DELTA, TP_TIME
-from watersmeet.connectors.envelope import DEBEZIUM
+from watersmeet.connectors.formats.envelope import DEBEZIUM
 from watersmeet.errors import UnsupportedError
 from watersmeet.expressions.arrow_types import arrow_type
 from watersmeet.testing.case import NotationError

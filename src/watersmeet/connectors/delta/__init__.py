@@ -1,0 +1,1 @@
+"""Delta tables: as sources, read by the workers, and as sinks."""

@@ -1,0 +1,1 @@
+"""Embedded streams: durable append-only logs in the workspace."""

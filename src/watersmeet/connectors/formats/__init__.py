@@ -1,0 +1,1 @@
+"""Formats of values: how raw values become rows, and rows values."""

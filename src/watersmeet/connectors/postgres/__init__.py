@@ -1,0 +1,1 @@
+"""Tables of PostgreSQL as changing streams: a snapshot, then the changes."""
