@@ -221,8 +221,8 @@ def test_sinks_that_only_append_refuse_a_changelog(sink: StreamDef) -> None:
         check_sink(sink, changelog=True)
     assert str(raised.value) == (
         f"s ({sink.connector}) only appends, but this query emits corrections\n"
-        "hint: use a sink that takes a changelog: embedded streams, kafka, jdbc, delta, duckdb with a "
-        "PRIMARY KEY; files, kafka WITH (changelog = 'true'); print, blackhole; or EMIT FINAL, where results can be final"
+        "hint: use a sink that takes a changelog: embedded streams, kafka, jdbc, delta, duckdb with a PRIMARY "
+        "KEY; files, kafka WITH (changelog = 'true'); print, blackhole; or EMIT FINAL, where results can be final"
     )
 
 
