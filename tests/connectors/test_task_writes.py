@@ -329,7 +329,7 @@ def dying(many: None, monkeypatch: pytest.MonkeyPatch) -> None:
         return whole(frame, DiesOnce(writer), *more)
 
     for module in "jdbc", "delta":
-        monkeypatch.setattr(f"watersmeet.connectors.{module}.write_in_tasks", write)
+        monkeypatch.setattr(f"watersmeet.connectors.{module}.connector.write_in_tasks", write)
 
 
 def orders_frame(spark: SparkSession, *rows: tuple[Any, ...]) -> DataFrame:
