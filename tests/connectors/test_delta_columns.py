@@ -115,6 +115,42 @@ def test_a_type_that_was_widened_is_read_if_it_is_declared_so(tmp_path: Path) ->
     assert found(Stream(table, IDS, begin=Begin(0, snapshot=False)).drain()) == [1]
 
 
+def test_nested_columns_of_files_that_a_change_has_written_anew(tmp_path: Path) -> None:
+    schema = pa.schema(
+        [
+            ("id", pa.int64()),
+            ("tags", pa.list_(pa.string())),
+            ("names", pa.map_(pa.string(), pa.string())),
+            ("deep", pa.struct([("a", pa.int32()), ("b", pa.list_(pa.struct([("c", pa.string())])))])),
+        ]
+    )
+    table = make(tmp_path, schema, feed=True)
+    stream = Stream(tmp_path, schema, key=["id"])
+    full = {"tags": ["x", None], "names": [("k", "v")], "deep": {"a": 1, "b": [{"c": "y"}, None]}}
+    append(tmp_path, [{"id": 1, **full}, {"id": 2}], schema)
+    table.update_incremental()
+    table.update(updates={"id": "id + 10"}, predicate="id = 1")
+
+    read = {(row["_tp_delta"], row["id"]): row for row in stream.drain()}
+    assert set(read) == {(1, 1), (1, 2), (-1, 1), (1, 11)}
+    anew = {row["id"]: row for row in Stream(tmp_path, schema).drain()}
+    for row in (read[-1, 1], read[1, 11], anew[11]):
+        assert {name: row[name] for name in full} == full
+    assert anew[2]["tags"] is anew[2]["deep"] is None
+
+
+def test_a_field_of_a_struct_that_came_later_is_null_before(tmp_path: Path) -> None:
+    before = pa.schema([("id", pa.int64()), ("s", pa.struct([("a", pa.int32())]))])
+    after = pa.schema([("id", pa.int64()), ("s", pa.struct([("a", pa.int32()), ("b", pa.string())]))])
+    make(tmp_path, before)
+    append(tmp_path, [{"id": 1, "s": {"a": 1}}], before)
+    with pytest.raises(ConnectorError, match="column s of the Delta table"):
+        Stream(tmp_path, after)
+    append(tmp_path, [{"id": 2, "s": {"a": 2, "b": "x"}}], after, schema_mode="merge")
+    read = {row["id"]: row["s"] for row in Stream(tmp_path, after).drain()}
+    assert read == {1: {"a": 1, "b": None}, 2: {"a": 2, "b": "x"}}
+
+
 def test_a_column_that_goes_while_the_stream_is_read(tmp_path: Path) -> None:
     table = tmp_path / "t"
     append(table, rows((1, "a")), ROWS)

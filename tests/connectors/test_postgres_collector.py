@@ -19,8 +19,8 @@ from watersmeet.runtime.pieces import End, Pieces
 _SCHEMA = pa.schema([("id", pa.int32()), ("v", pa.string())])
 _DECLARED = Declared("t", _SCHEMA, ("id",), needs_whole_rows=False)
 _COLUMNS = {
-    "id": TableColumn("id", 23, "integer", "int4", None, False),
-    "v": TableColumn("v", 25, "text", "text", None, False),
+    "id": TableColumn("id", 23, "integer", "int4", None, False, 1),
+    "v": TableColumn("v", 25, "text", "text", None, False, 2),
 }
 _RELATION = relation(7, "t", [("id", 23), ("v", 25)])
 

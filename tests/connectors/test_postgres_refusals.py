@@ -86,6 +86,31 @@ def test_a_changelog_needs_whole_rows(server: Postgres, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["no such", "public.no such", '"t"', "t;"])
+def test_a_table_that_does_not_exist(server: Postgres, tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConnectorError, match="the database has no table") as raised:
+        inspect(subject(server, tmp_path, name))
+    assert "correct the option table" in (raised.value.hint or "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["Ö t", "public.T", "T"])
+def test_a_table_by_its_name(server: Postgres, tmp_path: Path, name: str) -> None:
+    server.execute('CREATE TABLE "Ö t" (id INT PRIMARY KEY, v TEXT, n BIGINT)')
+    inspect(subject(server, tmp_path, name))
+    server.execute('DROP TABLE "Ö t"')
+
+
+@pytest.mark.slow
+def test_a_table_that_was_made_anew_is_read_by_a_new_query(server: Postgres, tmp_path: Path) -> None:
+    server.execute("CREATE PUBLICATION watersmeet_public_t FOR TABLE t")
+    server.execute("DROP TABLE t", "CREATE TABLE t (id INT PRIMARY KEY, v TEXT, n BIGINT)")
+    with pytest.raises(ConnectorError, match="does not publish table") as raised:
+        inspect(subject(server, tmp_path, "t"))
+    assert (raised.value.hint or "").endswith("DROP PUBLICATION watersmeet_public_t: it is then created for this table")
+
+
+@pytest.mark.slow
 def test_a_publication_that_is_named_must_be_there(server: Postgres, tmp_path: Path) -> None:
     with pytest.raises(ConnectorError, match="no publication mine"):
         inspect(subject(server, tmp_path, "t", publication="mine"))

@@ -167,7 +167,7 @@ def _as_declared(column: pa.Array, field: pa.Field, path: str) -> pa.Array:
         return column
     if pa.types.is_dictionary(kind):
         return _as_declared(column.dictionary_decode(), field, path)
-    if not widens(kind, wanted):
+    if not widens(kind, wanted, may_lack=True):
         raise ConnectorError(
             f"{path}: column {field.name} is {kind}, but the stream declares {wanted}",
             hint="declare the column as the files have it, and CAST it in the query",
@@ -175,8 +175,13 @@ def _as_declared(column: pa.Array, field: pa.Field, path: str) -> pa.Array:
     return column.cast(wanted)
 
 
-def widens(kind: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a column of a file may be declared with another type, which holds all its values."""
+def widens(kind: pa.DataType, wanted: pa.DataType, *, may_lack: bool = False) -> bool:
+    """Whether a column of a file may be declared with another type, which holds all its values.
+
+    ``may_lack``: a STRUCT may lack fields that are declared; they are NULL, as columns are that came later.
+    """
+    if pa.types.is_nested(kind):
+        return _parts_widen(kind, wanted, may_lack=may_lack)
     is_whole, is_decimal = pa.types.is_signed_integer(kind), pa.types.is_decimal(kind)
     return bool(
         (is_whole and pa.types.is_signed_integer(wanted) and kind.bit_width < wanted.bit_width)
@@ -187,6 +192,24 @@ def widens(kind: pa.DataType, wanted: pa.DataType) -> bool:
         or (pa.types.is_timestamp(kind) and pa.types.is_timestamp(wanted) and kind.unit in ("s", "ms", "us"))
         or (is_decimal and pa.types.is_decimal(wanted) and _holds(wanted, kind.precision, kind.scale))
     )
+
+
+def _parts_widen(kind: pa.DataType, wanted: pa.DataType, *, may_lack: bool) -> bool:
+    """Whether each part of a nested type may be declared as that of another type."""
+
+    def fits(part: pa.DataType, declared: pa.DataType) -> bool:
+        return bool(part == declared) or widens(part, declared, may_lack=may_lack)
+
+    if pa.types.is_list(wanted):
+        return (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and fits(kind.value_type, wanted.value_type)
+    if pa.types.is_map(wanted):
+        return pa.types.is_map(kind) and fits(kind.key_type, wanted.key_type) and fits(kind.item_type, wanted.item_type)
+    if not (pa.types.is_struct(wanted) and pa.types.is_struct(kind)):
+        return False
+    declared = {field.name: field.type for field in wanted}
+    known = {field.name for field in kind}
+    is_whole = len(known) == kind.num_fields and (may_lack or known >= declared.keys())
+    return is_whole and all(field.name in declared and fits(field.type, declared[field.name]) for field in kind)
 
 
 def _holds(wanted: pa.DataType, precision: int, scale: int) -> bool:

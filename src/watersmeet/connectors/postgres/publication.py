@@ -46,7 +46,10 @@ def has_publication(server: Server, publication: str, table: Table, *, is_own: b
     if published is None:
         raise ConnectorError(
             f"the publication {publication} does not publish table {table.full_name}",
-            hint=f"ALTER PUBLICATION {publication} ADD TABLE {table.full_name}; {hint.partition('; ')[2]}",
+            hint=f"ALTER PUBLICATION {publication} ADD TABLE {table.full_name}; {hint.partition('; ')[2]}"
+            if has_begun
+            else f"ALTER PUBLICATION {publication} ADD TABLE {table.full_name}"
+            + (f", or DROP PUBLICATION {publication}: it is then created for this table" if is_own else ""),
         )
     if lacks:
         raise ConnectorError(f"the publication {publication} does not publish {', '.join(lacks)}", hint=hint)

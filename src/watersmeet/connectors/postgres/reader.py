@@ -50,7 +50,7 @@ def inspect(subject: Subject) -> None:
     server = open_server(subject.address, subject.what)
     try:
         _check_server(server, subject)
-        _check_table(server, subject, has_begun=False)
+        _check_table(server, subject)
     finally:
         server.close()
 
@@ -78,13 +78,31 @@ def _check_server(server: Server, subject: Subject) -> str:
     return identified(server.address, subject.what)
 
 
-def _check_table(server: Server, subject: Subject, *, has_begun: bool) -> tuple[Table, str, bool]:
-    """Return the table, its publication, and whether that is there."""
+def _check_table(server: Server, subject: Subject, slot: Slot | None = None) -> tuple[Table, str, bool]:
+    """Return the table, its publication, and whether that is there.
+
+    Raises ``CheckpointError`` if it is not the one that ``slot`` notes, or has a column that is not.
+    """
     table = described(server, subject.options.table, subject.declared)
+    if slot is not None:
+        _check_same(table, slot, subject)
     given = subject.options.publication
     publication = given or own_publication(table)
-    is_there = has_publication(server, publication, table, is_own=given is None, has_begun=has_begun)
+    is_there = has_publication(server, publication, table, is_own=given is None, has_begun=slot is not None)
     return table, publication, is_there
+
+
+def _check_same(table: Table, slot: Slot, subject: Subject) -> None:
+    anew = [table.columns[name].name for name, at in table.numbers.items() if slot.columns.get(name, at) != at]
+    if table.id != slot.table:
+        words = f"table {table.full_name} was dropped and made anew, or is another one"
+    elif anew:
+        words = (
+            f"column {anew[0]} was dropped and made anew, and the values that it has now are not in the server's log"
+        )
+    else:
+        return
+    raise CheckpointError(f"{subject.what}: {words}", hint=ANEW)
 
 
 class Reader:
@@ -137,15 +155,13 @@ class Reader:
             self._begin_anew(name, system, listing)
 
     def _go_on(self, slot: Slot, system: str, listing: Listing) -> None:
-        table, publication, _ = _check_table(self._server, self._subject, has_begun=True)
-        for now, before, words in (
-            (system, slot.system, "the server is another one than the one that was read before"),
-            (table.id, slot.table, f"table {table.full_name} was dropped and made anew, or is another one"),
-        ):
-            if now != before:
-                raise CheckpointError(f"{self._subject.what}: {words}", hint=ANEW)
+        if system != slot.system:
+            raise CheckpointError(
+                f"{self._subject.what}: the server is another one than the one that was read before", hint=ANEW
+            )
+        table, publication, _ = _check_table(self._server, self._subject, slot)
         run, token = self._pieces.begin(listing, listing.next_number)
-        self._slot = Slot(slot.name, system, table.id, publication)
+        self._slot = Slot(slot.name, system, table.id, publication, table.numbers)
         self._known = [*listing.pieces]
         self._noted = listing.position
         self._collector = self._new_collector(table, run, token, listing)
@@ -155,8 +171,8 @@ class Reader:
 
     def _begin_anew(self, name: str, system: str, listing: Listing) -> None:
         what = self._subject.what
-        table, publication, is_there = _check_table(self._server, self._subject, has_begun=False)
-        self._slot = Slot(name, system, table.id, publication)
+        table, publication, is_there = _check_table(self._server, self._subject)
+        self._slot = Slot(name, system, table.id, publication, table.numbers)
         run, token = self._pieces.begin(listing, 0)
         write_slot(self._pieces, self._slot)
         self._server.drop_slot(what, name)
@@ -222,12 +238,17 @@ class Reader:
             self._seen = limit
             collector.position = max(collector.position, limit)
         self._advance(status.confirmed or 0)
+        if is_all and status.columns < len(self._slot.columns):
+            raise ConnectorError(
+                f"{what}: a column that {self._subject.declared.stream} declares was dropped",
+                hint=f"define the stream without it, and {ANEW}",
+            )
         return not is_all or (until is not None and self._seen < until)
 
     def _status(self) -> Status:
         """Ask where the server and the slot are; raises where they are not as this query has left them."""
         subject, slot = self._subject, self._slot
-        found = self._server.status(subject.what, slot.name, slot.table)
+        found = self._server.status(subject.what, slot.name, slot.table, slot.columns.values())
         if not found.has_table:
             raise ConnectorError(f"{subject.what}: the table was dropped", hint=ANEW)
         if not found.has_slot:

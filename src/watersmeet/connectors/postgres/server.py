@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -40,7 +40,8 @@ _SESSION = {
 _STATUS = """
 SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn, pg_current_wal_flush_lsn() - '0/0'::pg_lsn,
   s.confirmed_flush_lsn - '0/0'::pg_lsn, s.restart_lsn - '0/0'::pg_lsn, s.wal_status, s.slot_name IS NOT NULL,
-  c.oid IS NOT NULL, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+  c.oid IS NOT NULL, (SELECT count(*) FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum = ANY (%s)
+    AND NOT a.attisdropped), (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 FROM (SELECT 1) one LEFT JOIN pg_replication_slots s ON s.slot_name = %s LEFT JOIN pg_class c ON c.oid = %s
 """
 _PEEK = """
@@ -57,8 +58,8 @@ WHERE database = current_database() AND slot_name LIKE 'watersmeet\\_%%' AND slo
 class Status:
     """Where the server's log ends (written, flushed), the slot, whether the table is there, and the time.
 
-    ``confirmed`` is how far the slot has been advanced, ``restart`` where the WAL begins that it holds (None: it has no
-    slot, or has lost it).
+    ``columns`` is how many of those that were asked for the table has, ``confirmed`` how far the
+    slot has been advanced, ``restart`` where the WAL begins that it holds (None: it has no slot, or has lost it).
     """
 
     written: int
@@ -68,6 +69,7 @@ class Status:
     wal_status: str | None
     has_slot: bool
     has_table: bool
+    columns: int
     time: int
 
 
@@ -100,9 +102,9 @@ class Server:
         with self.in_time(what):
             return self.connection.execute(query.encode(), values or None).fetchall()
 
-    def status(self, what: str, slot: str, table: int) -> Status:
-        """Return where the server, the slot and the table are."""
-        ((written, flushed, confirmed, restart, *others),) = self.rows(what, _STATUS, slot, table)
+    def status(self, what: str, slot: str, table: int, columns: Iterable[int]) -> Status:
+        """Return where the server, the slot, the table and its columns of these numbers are."""
+        ((written, flushed, confirmed, restart, *others),) = self.rows(what, _STATUS, list(columns), slot, table)
         begins = None if restart is None else int(restart)
         return Status(int(written), int(flushed), None if confirmed is None else int(confirmed), begins, *others)
 

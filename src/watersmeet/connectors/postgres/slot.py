@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import uuid
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from watersmeet.checksums import DamageError, Seal, read_sealed, sealed
 from watersmeet.connectors.postgres.failures import ANEW
@@ -14,12 +15,13 @@ from watersmeet.runtime.pieces import SLOT_FILE, Pieces
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A slot as it is noted in the folder: its name, the server, the table and the publication."""
+    """A slot as it is noted in the folder: its name, the server, the table, the publication, the columns' numbers."""
 
     name: str
     system: str
     table: int
     publication: str
+    columns: Mapping[str, int] = field(default_factory=dict)
 
 
 def new_name(stream: str) -> str:

@@ -19,7 +19,7 @@ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_r
 """
 _COLUMNS = """
 SELECT a.attname, a.atttypid::bigint, format_type(a.atttypid, a.atttypmod), b.typname, e.typname,
-  a.attgenerated <> ''
+  a.attgenerated <> '', a.attnum::int
 FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
   JOIN pg_type b ON b.oid = CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.oid END
   LEFT JOIN pg_type e ON e.oid = b.typelem AND b.typcategory = 'A'
@@ -53,7 +53,10 @@ _FAMILIES: tuple[tuple[Any, frozenset[str]], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """A column: its type's id, its type in words, the type's name (of a domain, what it is based on), its elements'."""
+    """A column: its type's id, its type in words, the type's name (of a domain, what it is based on), its elements'.
+
+    One that is dropped and made anew has another ``number``.
+    """
 
     name: str
     type: int
@@ -61,6 +64,7 @@ class TableColumn:
     base: str
     element: str | None
     generated: bool
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,11 @@ class Table:
         """The name with its schema."""
         return f"{self.schema}.{self.name}"
 
+    @property
+    def numbers(self) -> dict[str, int]:
+        """The numbers of the declared columns."""
+        return {name: column.number for name, column in self.columns.items()}
+
 
 @dataclass(frozen=True, slots=True)
 class Declared:
@@ -92,7 +101,7 @@ class Declared:
 def described(server: Server, name: str, declared: Declared) -> Table:
     """Return the table of that name; raises ``ConnectorError`` where it is not as it must be."""
     what = f"table {name} cannot be read"
-    rows = server.rows(what, _TABLE, _quoted(name)) or server.rows(what, _TABLE, name)
+    rows = server.rows(what, _TABLE, _quoted(name)) or server.rows(what, _TABLE, _quoted(name.lower()))
     if not rows:
         raise ConnectorError(
             f"the database has no table {name} for {declared.stream} to read",
@@ -120,7 +129,7 @@ def described(server: Server, name: str, declared: Declared) -> Table:
 
 
 def _quoted(name: str) -> str:
-    """The name as it is written, where it is not all lower case."""
+    """The name as it is written; PostgreSQL takes one without quotes in lower case."""
     return ".".join('"' + part.replace('"', '""') + '"' for part in name.split("."))
 
 
