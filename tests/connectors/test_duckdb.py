@@ -125,6 +125,15 @@ def test_a_table_is_made_and_has_values_of_every_type(tmp_path: Path, declared: 
     assert run(path, *shown) == [(one, one)]
 
 
+@pytest.mark.parametrize("table", ["changes", "given", "old", "kept", "excluded"])
+def test_a_table_may_have_any_name(tmp_path: Path, table: str) -> None:
+    path = tmp_path / "shop.duckdb"
+    target = stream(path, "id INT, b STRING", table=table)
+    write(target, (1, "x", 1), (2, "y", 1))
+    write(target, (1, "x", -1), (2, "y", -1), (2, "z", 1))
+    assert run(path, f"SELECT * FROM {table}") == [(2, "z")]
+
+
 def test_names_are_found_whatever_their_case_and_in_schemas(tmp_path: Path) -> None:
     path = tmp_path / "shop.duckdb"
     run(path, "CREATE SCHEMA sales", 'CREATE TABLE sales.seen ("ID" INT, b VARCHAR COLLATE NOCASE, UNIQUE (b, "ID"))')

@@ -23,6 +23,8 @@ from watersmeet.settings.secrets import hide, masked_value, resolve
 
 #: Parts of messages that say that another process, or another connection of this one, has the file.
 _IN_USE = ("Could not set lock", "different configuration")
+#: The keys of a query; no table of a file has this name, which would be hidden by it.
+_KEYS = "_watersmeet_keys"
 
 
 class FileInUseError(Exception):
@@ -97,10 +99,12 @@ class DuckDbSource:
             actual = dict(zip(self.schema.names, self._actual_names(connection), strict=True))
             wanted = ", ".join(f"stored.{column_sql(actual[name])} AS {column_sql(name)}" for name in self.schema.names)
             same = " AND ".join(
-                f"stored.{column_sql(actual[name])} = asked.{column_sql(name)}" for name in keys.column_names
+                f"{_compared(f'stored.{column_sql(actual[name])}', keys.schema.field(name).type)}"
+                f" = asked.{column_sql(name)}"
+                for name in keys.column_names
             )
-            connection.register("asked", keys)
-            query = f"SELECT {wanted} FROM {table_sql(self.table)} AS stored SEMI JOIN asked ON {same}"
+            connection.register(_KEYS, keys)
+            query = f"SELECT {wanted} FROM {table_sql(self.table)} AS stored SEMI JOIN {_KEYS} AS asked ON {same}"
             rows = connection.sql(query).to_arrow_table()
         return cast_columns(rows, self.schema, self.name)
 
@@ -142,3 +146,8 @@ class DuckDbSource:
             raise UnavailableError(f"{self._shown}: {error}") from None
         except duckdb.Error as error:
             raise ConnectorError(f"table {self.table} of {self._shown} cannot be read: {first_line(error)}") from None
+
+
+def _compared(column: str, key: pa.DataType) -> str:
+    """Return what equals a key: a text, also of a UUID, to which DuckDB would cast every key."""
+    return f"CAST({column} AS VARCHAR)" if pa.types.is_string(key) else column
