@@ -6,6 +6,8 @@ opens and closes it, and waits where another process has it.
 
 from __future__ import annotations
 
+import threading
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +27,7 @@ from watersmeet.settings.secrets import hide, masked_value, resolve
 _IN_USE = ("Could not set lock", "different configuration")
 #: The keys of a query; no table of a file has this name, which would be hidden by it.
 _KEYS = "_watersmeet_keys"
+_turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
 
 class FileInUseError(Exception):
@@ -33,19 +36,24 @@ class FileInUseError(Exception):
 
 @contextmanager
 def opened(path: str, *, read_only: bool) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a DuckDB file, with times in UTC; raises ``FileInUseError``, and what DuckDB raises."""
-    try:
-        # without settings, which would keep others of this process from opening the file
-        connection = duckdb.connect(path, read_only=read_only)
-    except duckdb.Error as error:
-        if any(each in str(error) for each in _IN_USE):
-            raise FileInUseError(first_line(error)) from None
-        raise
-    try:
-        connection.execute("SET TimeZone = 'UTC'")
-        yield connection
-    finally:
-        connection.close()
+    """Open a DuckDB file, with times in UTC; raises ``FileInUseError``, and what DuckDB raises.
+
+    Threads of this process, such as those of two queries into one file, take turns: DuckDB fails where one opens the
+    file while another closes it.
+    """
+    with _turns[str(Path(path).absolute())]:
+        try:
+            # without settings, which would keep others of this process from opening the file
+            connection = duckdb.connect(path, read_only=read_only)
+        except duckdb.Error as error:
+            if any(each in str(error) for each in _IN_USE):
+                raise FileInUseError(first_line(error)) from None
+            raise
+        try:
+            connection.execute("SET TimeZone = 'UTC'")
+            yield connection
+        finally:
+            connection.close()
 
 
 def table_sql(name: str) -> str:
