@@ -34,6 +34,11 @@ def test_a_query_that_selects_the_weight_itself_has_it_once(capsys: pytest.Captu
     assert json.loads(capsys.readouterr().out) == {"id": 1, "_tp_delta": -1}
 
 
+def test_columns_of_one_name_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    RowWriter(RowFormat.JSON).rows(["id", "id", "id_2", "id"], [(1, 2, 3, 4)])
+    assert json.loads(capsys.readouterr().out) == {"id": 1, "id_3": 2, "id_2": 3, "id_4": 4}
+
+
 def test_csv_has_names_once_and_again_where_they_change(capsys: pytest.CaptureFixture[str]) -> None:
     writer = RowWriter(RowFormat.CSV)
     writer.changes(["a", "b,c"], [], 0)

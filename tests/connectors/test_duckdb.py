@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
@@ -19,7 +20,8 @@ from hypothesis import strategies as st
 from tests.connectors.database_tables import LATER, ORDERS, batch, table_of
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.connectors.duckdb_table import DuckDbConnector, DuckDbTable
-from watersmeet.errors import ConfigError, ConnectorError, SinkOutageError
+from watersmeet.errors import ConfigError, ConnectorError, SinkOutageError, WatersmeetError
+from watersmeet.lookup.duckdb_tables import opened
 
 _HOLDS = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('open', flush=True); sys.stdin.read()"
 
@@ -123,6 +125,36 @@ def test_a_table_is_made_and_has_values_of_every_type(tmp_path: Path, declared: 
     assert sorted(run(path, *shown), key=repr) == sorted([(one, other), (other, None)], key=repr)
     write(target, (one, other, -1), (one, one, 1), (other, None, -1))
     assert run(path, *shown) == [(one, one)]
+
+
+def test_threads_of_a_process_take_turns(shop: Path) -> None:
+    target = stream(shop)
+    failed: list[WatersmeetError] = []
+
+    def another() -> None:
+        try:
+            write(target, (1, "open", 2.0, 1))
+        except WatersmeetError as error:
+            failed.append(error)
+
+    with opened(str(shop), read_only=True):
+        thread = threading.Thread(target=another, daemon=True)
+        thread.start()
+        thread.join(0.3)
+        assert thread.is_alive()
+    thread.join(20)
+    assert not thread.is_alive()
+    assert not failed
+    assert (1, "open", 2.0) in run(shop, "SELECT id, status, price FROM orders")
+
+
+@pytest.mark.parametrize("table", ["changes", "given", "old", "kept", "excluded"])
+def test_a_table_may_have_any_name(tmp_path: Path, table: str) -> None:
+    path = tmp_path / "shop.duckdb"
+    target = stream(path, "id INT, b STRING", table=table)
+    write(target, (1, "x", 1), (2, "y", 1))
+    write(target, (1, "x", -1), (2, "y", -1), (2, "z", 1))
+    assert run(path, f"SELECT * FROM {table}") == [(2, "z")]
 
 
 def test_names_are_found_whatever_their_case_and_in_schemas(tmp_path: Path) -> None:

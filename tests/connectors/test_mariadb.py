@@ -212,6 +212,44 @@ def test_a_column_that_counts_by_itself_may_have_an_index_of_its_own(mariadb: Ma
     assert mariadb.execute("SELECT k, v FROM counted ORDER BY k") == [(1, 11), (2, 20)]
 
 
+def test_a_zero_in_a_key_that_counts_by_itself_is_a_zero(mariadb: MariaDb) -> None:
+    mariadb.execute("CREATE OR REPLACE TABLE counted (nr int AUTO_INCREMENT PRIMARY KEY, v int)")
+    sink = open_table(stream(mariadb, "nr INT, v INT", "nr", table="counted"))
+    write(sink, (0, 10, 1), (5, 50, 1))
+    write(sink, (0, 10, -1), (0, 11, 1))
+    assert mariadb.execute("SELECT nr, v FROM counted ORDER BY nr") == [(0, 11), (5, 50)]
+
+
+def test_a_column_that_counts_by_itself_and_is_written_may_meet_another_row(mariadb: MariaDb) -> None:
+    mariadb.execute("CREATE OR REPLACE TABLE counted (nr int AUTO_INCREMENT PRIMARY KEY, k int UNIQUE)")
+    with pytest.raises(ConnectorError, match=r"another unique index, PRIMARY \(nr\)"):
+        open_table(stream(mariadb, "k INT, nr INT", "k", table="counted"))
+
+
+@pytest.mark.parametrize("kind", ["timestamp(6) NOT NULL DEFAULT current_timestamp(6)", "int AUTO_INCREMENT"])
+def test_a_null_for_which_the_table_would_put_another_value_is_refused(mariadb: MariaDb, kind: str) -> None:
+    mariadb.execute(f"CREATE OR REPLACE TABLE filled (k int PRIMARY KEY, v {kind}, KEY (v))")
+    declared, value = ("TIMESTAMP", dt.datetime(2026, 2, 28, tzinfo=dt.UTC)) if "time" in kind else ("INT", 7)
+    sink = open_table(stream(mariadb, f"k INT, v {declared}", "k", table="filled"))
+    write(sink, (1, value, 1), (2, value, 1))
+    with pytest.raises(ConnectorError, match="column v is NULL in a result: table filled would put a value of its own"):
+        write(sink, (1, value, -1), (1, None, 1))
+    write(sink, (1, None, -1))
+    assert mariadb.execute("SELECT k FROM filled") == [(2,)]
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("ssl_ca=/no/file", "ssl_ca in the url: the file cannot be read"),
+        ("charset=klingon", "there is no charset klingon"),
+    ],
+)
+def test_options_that_the_driver_would_trip_over(orders: MariaDb, option: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        open_table(stream(orders, url=f"{orders.url}?{option}"))
+
+
 @pytest.mark.parametrize("kind", ["varchar(9) COLLATE utf8mb4_bin", "char(9) COLLATE utf8mb4_nopad_bin"])
 def test_a_key_that_ends_in_a_space_is_refused_where_that_makes_no_difference(mariadb: MariaDb, kind: str) -> None:
     mariadb.execute("DROP TABLE IF EXISTS odd", f"CREATE TABLE odd (`the key` {kind} PRIMARY KEY, v varchar(9))")

@@ -65,6 +65,20 @@ def test_a_view_and_texts_that_a_collation_takes_for_equal(shop: Path) -> None:
         assert rows(answer.rows) == [("one", 2)]
 
 
+def test_a_text_that_is_no_uuid_is_not_found(shop: Path) -> None:
+    known = "11111111-2222-3333-4444-555555555555"
+    run(shop, "CREATE TABLE items (code UUID)", f"INSERT INTO items VALUES ('{known}')")
+    schema = pa.schema([("code", pa.string())])
+    asked = keys("none", known, name="code", type=pa.string())
+    assert rows(source(shop, schema, "items").fetch(asked)) == [(known,)]
+
+
+@pytest.mark.parametrize("table", ["asked", "stored", "keys"])
+def test_a_table_may_have_any_name(shop: Path, table: str) -> None:
+    run(shop, f"CREATE TABLE {table} (id BIGINT, name VARCHAR)", f"INSERT INTO {table} VALUES (1, 'one')")
+    assert rows(source(shop, SCHEMA, table).fetch(keys(1, 2))) == [(1, "one")]
+
+
 TYPES: list[tuple[str, pa.DataType, str, Any]] = [
     ("SMALLINT", pa.int16(), "7", 7),
     ("HUGEINT", pa.decimal128(38, 0), "7", Decimal(7)),

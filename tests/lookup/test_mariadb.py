@@ -104,6 +104,13 @@ def test_types_as_values_and_as_keys(mariadb: MariaDb) -> None:
         assert rows(found) == [expected], field
 
 
+@pytest.mark.parametrize("odd", [float("nan"), float("inf"), float("-inf")])
+def test_numbers_that_no_row_can_have_are_not_found(mariadb: MariaDb, odd: float) -> None:
+    mariadb.execute("CREATE OR REPLACE TABLE doubles (d double)", "INSERT INTO doubles VALUES (1.5)")
+    schema = pa.schema([("d", pa.float64())])
+    assert rows(source(mariadb, schema, "doubles").fetch(keys(odd, 1.5, name="d", type=pa.float64()))) == [(1.5,)]
+
+
 def test_floats_have_all_their_digits(mariadb: MariaDb) -> None:
     mariadb.execute("CREATE OR REPLACE TABLE singles (id int, f float)", "INSERT INTO singles VALUES (1, 16777215)")
     schema = pa.schema([("id", pa.int32()), ("f", pa.float32())])

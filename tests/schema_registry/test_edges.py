@@ -22,6 +22,8 @@ from watersmeet.records.schema_registry.avro_reader import reader_of
 from watersmeet.records.schema_registry.avro_types import SchemaError, avro_type
 from watersmeet.records.schema_registry.client import Schema, SchemaRegistry, SchemaType, UnknownSchemaError
 from watersmeet.records.schema_registry.framing import header
+from watersmeet.records.schema_registry.json_schemas import check_of
+from watersmeet.records.schema_registry.proto_rows import proto_rows
 from watersmeet.records.schema_registry.proto_schemas import ProtoError, compiled
 
 
@@ -120,6 +122,10 @@ def test_schemas_that_are_none(schema: str) -> None:
         (pa.int32(), "1.5", None),
         (pa.int32(), "NaN", None),
         (pa.float64(), "1e400", None),
+        (pa.float64(), "sNaN", None),
+        (pa.int32(), "sNaN", None),
+        (pa.int32(), "1_000", None),
+        (pa.int32(), "１２", None),
     ],
 )
 def test_texts_as_values(kind: pa.DataType, text: str, expected: int | None) -> None:
@@ -221,3 +227,23 @@ def test_a_registry_that_ends_within_its_answer() -> None:
         with pytest.raises(OutageError):
             SchemaRegistry((f"http://127.0.0.1:{server.getsockname()[1]}",)).schema(1)
         thread.join(timeout=20)
+
+
+@pytest.mark.parametrize("number", ["9" * 400, "1e999"])
+def test_a_number_that_cannot_be_checked_makes_a_bad_row(number: str) -> None:
+    check = check_of(Schema(SchemaType.JSON, '{"properties": {"n": {"multipleOf": 0.01}}}'))
+    assert check(f'{{"n": {number}}}'.encode()) == "a number is too large to be checked"
+    assert check(b'{"n": 1}') is None
+
+
+def test_what_is_said_of_half_a_character_can_be_stored() -> None:
+    said = check_of(Schema(SchemaType.JSON, '{"additionalProperties": {"type": "string"}}'))(b'{"\\ud800": 1}')
+    assert said is not None
+    assert pa.array([said], pa.string()).to_pylist() == [said]
+
+
+def test_a_text_in_a_map_of_proto2_that_is_not_utf8_makes_a_bad_row() -> None:
+    schema = Schema(SchemaType.PROTOBUF, 'syntax = "proto2"; message M { map<string, int32> m = 1; }')
+    columns = pa.schema([("m", pa.map_(pa.string(), pa.int32()))])
+    found = proto_rows(columns, schema, schema, "schema 1", None).read(pa.array([b"\0\x0a\3\x0a\1\xff"], pa.binary()))
+    assert (found.rows.num_rows, found.reasons) == (0, {0: "a text is not valid UTF-8"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import math
 import sys
@@ -56,8 +57,9 @@ class RowWriter:
         """Write rows. In CSV the names stand before the first of them; an empty line comes before other names."""
         with self._lock:
             if self._is_json:
+                fields = _distinct(names)
                 for row in rows:
-                    _write(json.dumps(dict(zip(names, map(plain, row), strict=True)), ensure_ascii=False))
+                    _write(json.dumps(dict(zip(fields, map(plain, row), strict=True)), ensure_ascii=False))
             else:
                 if (header := tuple(names)) != self._header:
                     if self._header is not None:
@@ -106,6 +108,17 @@ def csv_cell(value: object) -> str:
     if text == "" or any(each in text for each in _TO_QUOTE):
         return '"' + text.replace('"', '""') + '"'
     return text
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Return names for an object, in which a second ``id`` would replace the first: ``id_2``."""
+    found: list[str] = []
+    for name in names:
+        if name in found:
+            numbered = (f"{name}_{number}" for number in itertools.count(2))
+            name = next(each for each in numbered if each not in found and each not in names)
+        found.append(name)
+    return found
 
 
 def _write(line: str) -> None:

@@ -40,6 +40,8 @@ _TYPE_OF = (
     (pa.types.is_binary, "BLOB"),
     (pa.types.is_date, "DATE"),
 )
+#: A batch; no table of a file has this name, which would be hidden by it.
+_CHANGES = "_watersmeet_changes"
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
 
 
@@ -105,7 +107,7 @@ class DuckDbTable:
             connection.execute(f"CREATE TABLE IF NOT EXISTS {self._made()}")
             names = self._names(connection)
             try:
-                connection.register("changes", self._declared.append(pa.field(TP_DELTA, pa.int8())).empty_table())
+                connection.register(_CHANGES, self._declared.append(pa.field(TP_DELTA, pa.int8())).empty_table())
                 connection.execute(f"EXPLAIN {self._upsert(names)}")
             except duckdb.BinderException as error:
                 if "conflict target" not in str(error):
@@ -123,7 +125,7 @@ class DuckDbTable:
             return
         with self._opened(f"batch {batch_id} could not be written to table {self._table} of {self._shown}") as database:
             names = self._names(database)
-            database.register("changes", changes)
+            database.register(_CHANGES, changes)
             database.begin()
             database.execute(self._delete(names))
             database.execute(self._upsert(names))
@@ -161,12 +163,13 @@ class DuckDbTable:
     def _delete(self, names: Mapping[str, str]) -> str:
         # as bytes, because a column's collation may take different texts for equal
         same = " AND ".join(
-            f"encode(CAST(old.{column_sql(names[key])} AS VARCHAR)) = encode(changes.{column_sql(key)})"
+            f"encode(CAST(old.{column_sql(names[key])} AS VARCHAR)) = encode(given.{column_sql(key)})"
             if pa.types.is_string(self._declared.field(key).type)
-            else f"old.{column_sql(names[key])} = changes.{column_sql(key)}"
+            else f"old.{column_sql(names[key])} = given.{column_sql(key)}"
             for key in self._stream.primary_key
         )
-        return f"DELETE FROM {table_sql(self._table)} AS old USING changes WHERE {same} AND changes.{TP_DELTA} < 0"
+        where = f"{same} AND given.{TP_DELTA} < 0"
+        return f"DELETE FROM {table_sql(self._table)} AS old USING {_CHANGES} AS given WHERE {where}"
 
     def _upsert(self, names: Mapping[str, str]) -> str:
         key = self._stream.primary_key
@@ -176,7 +179,7 @@ class DuckDbTable:
         replaced = [column_sql(names[field.name]) for field in self._declared if field.name not in key]
         update = ", ".join(f"{each} = excluded.{each}" for each in replaced)
         return (
-            f"INSERT INTO {table_sql(self._table)} ({into}) SELECT {given} FROM changes WHERE {TP_DELTA} > 0"
+            f"INSERT INTO {table_sql(self._table)} AS kept ({into}) SELECT {given} FROM {_CHANGES} WHERE {TP_DELTA} > 0"
             f" ON CONFLICT ({target}) DO {f'UPDATE SET {update}' if update else 'NOTHING'}"
         )
 

@@ -6,6 +6,8 @@ opens and closes it, and waits where another process has it.
 
 from __future__ import annotations
 
+import threading
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +25,9 @@ from watersmeet.settings.secrets import hide, masked_value, resolve
 
 #: Parts of messages that say that another process, or another connection of this one, has the file.
 _IN_USE = ("Could not set lock", "different configuration")
+#: The keys of a query; no table of a file has this name, which would be hidden by it.
+_KEYS = "_watersmeet_keys"
+_turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
 
 class FileInUseError(Exception):
@@ -31,19 +36,24 @@ class FileInUseError(Exception):
 
 @contextmanager
 def opened(path: str, *, read_only: bool) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a DuckDB file, with times in UTC; raises ``FileInUseError``, and what DuckDB raises."""
-    try:
-        # without settings, which would keep others of this process from opening the file
-        connection = duckdb.connect(path, read_only=read_only)
-    except duckdb.Error as error:
-        if any(each in str(error) for each in _IN_USE):
-            raise FileInUseError(first_line(error)) from None
-        raise
-    try:
-        connection.execute("SET TimeZone = 'UTC'")
-        yield connection
-    finally:
-        connection.close()
+    """Open a DuckDB file, with times in UTC; raises ``FileInUseError``, and what DuckDB raises.
+
+    Threads of this process, such as those of two queries into one file, take turns: DuckDB fails where one opens the
+    file while another closes it.
+    """
+    with _turns[str(Path(path).absolute())]:
+        try:
+            # without settings, which would keep others of this process from opening the file
+            connection = duckdb.connect(path, read_only=read_only)
+        except duckdb.Error as error:
+            if any(each in str(error) for each in _IN_USE):
+                raise FileInUseError(first_line(error)) from None
+            raise
+        try:
+            connection.execute("SET TimeZone = 'UTC'")
+            yield connection
+        finally:
+            connection.close()
 
 
 def table_sql(name: str) -> str:
@@ -97,10 +107,12 @@ class DuckDbSource:
             actual = dict(zip(self.schema.names, self._actual_names(connection), strict=True))
             wanted = ", ".join(f"stored.{column_sql(actual[name])} AS {column_sql(name)}" for name in self.schema.names)
             same = " AND ".join(
-                f"stored.{column_sql(actual[name])} = asked.{column_sql(name)}" for name in keys.column_names
+                f"{_compared(f'stored.{column_sql(actual[name])}', keys.schema.field(name).type)}"
+                f" = asked.{column_sql(name)}"
+                for name in keys.column_names
             )
-            connection.register("asked", keys)
-            query = f"SELECT {wanted} FROM {table_sql(self.table)} AS stored SEMI JOIN asked ON {same}"
+            connection.register(_KEYS, keys)
+            query = f"SELECT {wanted} FROM {table_sql(self.table)} AS stored SEMI JOIN {_KEYS} AS asked ON {same}"
             rows = connection.sql(query).to_arrow_table()
         return cast_columns(rows, self.schema, self.name)
 
@@ -142,3 +154,8 @@ class DuckDbSource:
             raise UnavailableError(f"{self._shown}: {error}") from None
         except duckdb.Error as error:
             raise ConnectorError(f"table {self.table} of {self._shown} cannot be read: {first_line(error)}") from None
+
+
+def _compared(column: str, key: pa.DataType) -> str:
+    """Return what equals a key: a text, also of a UUID, to which DuckDB would cast every key."""
+    return f"CAST({column} AS VARCHAR)" if pa.types.is_string(key) else column

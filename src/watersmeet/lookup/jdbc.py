@@ -148,7 +148,7 @@ def _query(table: sa.TableClause, schema: pa.Schema, keys: pa.Table, database: D
     columns = dict(zip(schema.names, table.columns, strict=True))
     wanted = [columns[name] for name in keys.column_names]
     values = [
-        key_values(column.to_pylist(), python_type(to.type), takes_nul=database.takes_nul)
+        key_values(column.to_pylist(), python_type(to.type), takes_nul=database.takes_nul, takes_nan=database.takes_nan)
         for column, to in zip(keys.columns, wanted, strict=True)
     ]
     selected = sa.select(*(database.read(column) for column in table.columns))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -63,14 +64,17 @@ def bind_type(declared: pa.DataType) -> TypeEngine[Any]:
     return next((kind for belongs, kind in types if belongs(declared)), sa.Text())
 
 
-def key_values(values: Sequence[Any], found: type | None, *, takes_nul: bool) -> list[Any]:
+def key_values(values: Sequence[Any], found: type | None, *, takes_nul: bool, takes_nan: bool) -> list[Any]:
     """Return keys as values to bind; None, which equals nothing, for keys that no row of the table can have."""
     if found is UUID:
         return [_uuid(value) for value in values]
-    if takes_nul:
-        return list(values)
-    # PostgreSQL has no text with a NUL character, and refuses a query that contains one
-    return [None if isinstance(value, str) and "\0" in value else value for value in values]
+
+    def is_possible(value: Any) -> bool:
+        if isinstance(value, str):  # PostgreSQL has no text with a NUL character, and refuses a query that contains one
+            return takes_nul or "\0" not in value
+        return takes_nan or not isinstance(value, float) or math.isfinite(value)  # so do MariaDB and MySQL with NaN
+
+    return [value if is_possible(value) else None for value in values]
 
 
 def _uuid(value: Any) -> UUID | None:

@@ -85,6 +85,8 @@ class JdbcSink:
     delete: sa.Delete
     padded: Sequence[str] = ()
     """The columns of the key in which a space at the end of a text does not count."""
+    filled: Sequence[str] = ()
+    """The columns in which a NULL would silently become another value."""
 
     def write(self, rows: pa.Table, batch_id: int, staging: Staging | None = None) -> None:
         """Write a batch, which may have been written before: rows, and others that are staged.
@@ -94,6 +96,7 @@ class JdbcSink:
         """
         changes = net_changes(rows, self.stream)
         self._require_distinct(changes)
+        self._require_values(changes)
         what = f"batch {batch_id} could not be written to {named(self.stream)}"
         in_two_attempts(lambda: self._transact(changes, staging), what, self.address)
 
@@ -142,6 +145,16 @@ class JdbcSink:
                     " utf8mb4_0900_bin (MySQL)",
                 )
 
+    def _require_values(self, changes: pa.Table) -> None:
+        """Raise ``ConnectorError`` for a NULL that the table would silently replace."""
+        held = changes.filter(pc.greater(changes[TP_DELTA], 0))
+        for name in self.filled:
+            if held[name].null_count:
+                raise ConnectorError(
+                    f"column {name} is NULL in a result: {named(self.stream)} would put a value of its own there",
+                    hint=f"SELECT coalesce({name}, …), or let the column be NULL there, without AUTO_INCREMENT",
+                )
+
     def staging_place(self) -> Place | None:
         """Return where tasks stage rows; None if all rows pass through the driver. Raises as ``find_place`` does."""
         given = options_of(self.stream.options)
@@ -172,13 +185,17 @@ def open_table(stream: StreamDef) -> JdbcSink:
     require_packages(given.url)
     address = Address(given.url, given.user, given.password, given.timeout, read_only=False)
 
+    def declared(columns: Sequence[str]) -> list[str]:
+        return [stream.columns[int(column[1:])].name for column in columns]
+
     def open_in(connection: sa.Connection) -> JdbcSink:
         database = address.database
         table = described(stream, given.table, database, connection)
         key = key_of(table, stream)
         padded = database.require_upserts(table, key, connection)
-        names = [stream.columns[int(column[1:])].name for column in padded]
-        return JdbcSink(stream, address, table, database.upsert(table, key), delete(table, stream), names)
+        filled = database.fills(table, connection)
+        upsert, gone = database.upsert(table, key), delete(table, stream)
+        return JdbcSink(stream, address, table, upsert, gone, declared(padded), declared(filled))
 
     return _inspected(open_in, stream, address)
 

@@ -50,6 +50,8 @@ class Database:
     """Whether keys are sent as arrays, which may have any length."""
     takes_nul: ClassVar[bool] = True
     """Whether its texts may have a NUL character."""
+    takes_nan: ClassVar[bool] = True
+    """Whether its numbers may be NaN or infinite."""
 
     def settings(self, query: Mapping[str, object], timeout: float, read_only: bool) -> dict[str, Any]:
         """Return how an engine is made; ``query`` has the options of the URL. Raises ``ConfigError`` for these."""
@@ -91,6 +93,10 @@ class Database:
         Return the columns, as ``c0``, …, of which no text may end in a space. Raises ``ConnectorError`` for a table in
         which a write would change other rows than those of its keys.
         """
+        return []
+
+    def fills(self, table: sa.Table, connection: sa.Connection) -> list[str]:
+        """Return the columns, as ``c0``, …, in which a NULL that is written silently becomes another value."""
         return []
 
     def said(self, error: BaseException) -> str:

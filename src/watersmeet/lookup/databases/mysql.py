@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 #: What a URL may ask of the driver. Limits of time, names and the session are set here.
 _OPTIONS = ("charset", "ssl_ca", "ssl_capath", "ssl_cert", "ssl_cipher", "ssl_key", "ssl_check_hostname", "unix_socket")
+_FILES = ("ssl_ca", "ssl_capath", "ssl_cert", "ssl_key")
 #: Numbers of errors: a deadlock; a row that another transaction has changed since it was read.
 _ENDED_FOR_ANOTHER = (1213, 1020)
 #: Numbers of errors that pass.
@@ -45,6 +47,7 @@ class MySql(Database):
     package = "pymysql"
     extra = "mysql"
     is_written = True
+    takes_nan = False
 
     def settings(self, query: Mapping[str, object], timeout: float, read_only: bool) -> dict[str, Any]:
         """Return limits of time, by the server and by the driver, and the session's variables."""
@@ -55,10 +58,12 @@ class MySql(Database):
                     hint=f"it takes {', '.join(_OPTIONS)}",
                     option="url",
                 )
+        _require_usable(query)
         seconds = math.ceil(timeout)
         # Comments that start with ! are statements to servers of that version. MariaDB reads no /*!80000.
         session = [
-            "SET SESSION sql_mode='TRADITIONAL', time_zone='+00:00'",
+            # 0 in a column that counts is a 0, and not the next number
+            "SET SESSION sql_mode='TRADITIONAL,NO_AUTO_VALUE_ON_ZERO', time_zone='+00:00'",
             f", innodb_lock_wait_timeout={seconds}, lock_wait_timeout={seconds}",
             f" /*M!100100 , max_statement_time={timeout:f} */",
             f" /*!80000 , max_execution_time={math.ceil(timeout * 1000)} */",
@@ -123,8 +128,13 @@ class MySql(Database):
         facts = facts_of(table, connection)
         require_plain_names(table)
         require_transactions(facts)
-        require_one_unique_index(facts, [str(each.name) for each in key])
+        require_one_unique_index(facts, [str(each.name) for each in key], [each.name for each in table.c])
         return require_exact_texts(facts, key)
+
+    def fills(self, table: sa.Table, connection: sa.Connection) -> list[str]:
+        """Return the columns of TIMESTAMP NOT NULL, where NULL is the time of now, and of AUTO_INCREMENT."""
+        filled = facts_of(table, connection).filled
+        return [str(each.key) for each in table.c if each.name in filled]
 
     def said(self, error: BaseException) -> str:
         """Return the message without the number before it."""
@@ -143,6 +153,17 @@ class MariaDb(MySql):
     """MariaDB has MySQL's protocol."""
 
     shown = "MariaDB"
+
+
+def _require_usable(query: Mapping[str, object]) -> None:
+    """Raise ``ConfigError`` for a character set or a file that the driver would trip over."""
+    from pymysql.charset import charset_by_name
+
+    for name, value in query.items():
+        if name == "charset" and charset_by_name(str(value).lower()) is None:
+            raise ConfigError(f"there is no charset {value}, as the url says", hint="leave it out", option="url")
+        if name in _FILES and not os.access(str(value), os.R_OK):
+            raise ConfigError(f"{name} in the url: the file cannot be read", hint="correct its path", option="url")
 
 
 def _number(error: BaseException | None) -> object:

@@ -23,13 +23,17 @@ _PLACE = "table_schema = coalesce(:schema, database()) AND table_name = :name"
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """A table: its storage engine, the columns of its unique indexes, of AUTO_INCREMENT, and texts' collations."""
+    """A table: its storage engine, the columns of its unique indexes, of AUTO_INCREMENT, and texts' collations.
+
+    ``filled`` are the columns in which a NULL that is written becomes another value.
+    """
 
     name: str
     engine: str
     has_transactions: bool
     unique: Mapping[str, Sequence[str]]
     counted: frozenset[str]
+    filled: frozenset[str]
     collations: Mapping[str, str]
 
 
@@ -51,15 +55,27 @@ def facts_of(table: sa.Table, connection: sa.Connection) -> TableFacts:
     ):
         name = column or "an expression"
         unique[index].append(name if length is None else f"{name}({length})")
-    counted, collations = set(), {}
-    for column, collation, extra in ask(
-        f"SELECT column_name, collation_name, extra FROM information_schema.columns WHERE {_PLACE}"
+    counted, filled, collations = set(), set(), {}
+    for column, collation, extra, kind, nullable in ask(
+        "SELECT column_name, collation_name, extra, data_type, is_nullable"
+        f" FROM information_schema.columns WHERE {_PLACE}"
     ):
         if "auto_increment" in extra.lower():
             counted.add(column)
+            filled.add(column)
+        if kind.lower() == "timestamp" and nullable == "NO":
+            filled.add(column)
         if collation is not None:
             collations[column] = collation
-    return TableFacts(table.name, engine or "a view", transactions == "YES", unique, frozenset(counted), collations)
+    return TableFacts(
+        name=table.name,
+        engine=engine or "a view",
+        has_transactions=transactions == "YES",
+        unique=unique,
+        counted=frozenset(counted),
+        filled=frozenset(filled),
+        collations=collations,
+    )
 
 
 def require_plain_names(table: sa.Table) -> None:
@@ -81,13 +97,13 @@ def require_transactions(facts: TableFacts) -> None:
         )
 
 
-def require_one_unique_index(facts: TableFacts, key: Sequence[str]) -> None:
+def require_one_unique_index(facts: TableFacts, key: Sequence[str], written: Sequence[str]) -> None:
     """Raise ``ConnectorError`` where a row could meet another one than that of its key.
 
-    An index with a column that the table itself counts can meet none, as that column is not written.
+    An index with a column that the table itself counts can meet none, where that column is not written.
     """
     for index, columns in facts.unique.items():
-        if set(columns) != set(key) and not set(columns) & (facts.counted - set(key)):
+        if set(columns) != set(key) and not set(columns) & (facts.counted - set(written)):
             shown = ", ".join(columns)
             raise ConnectorError(
                 f"table {facts.name} has another unique index, {index} ({shown}): a row would replace the one that"

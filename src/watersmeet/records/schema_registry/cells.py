@@ -72,9 +72,13 @@ def _number(value: Any, kind: pa.DataType) -> int | float | Decimal:
         return value  # type: ignore[no-any-return]
     if type(value) is str:
         try:
-            return Decimal(value, _EXACT)
+            number = Decimal(value, _EXACT)
         except InvalidOperation:
             pass
+        else:
+            # what Python alone takes for a number: 1_000, digits of other scripts, and an sNaN, which no float can be
+            if not number.is_snan() and value.isascii() and "_" not in value:
+                return number
     raise _misfit(value, kind)
 
 

@@ -51,9 +51,16 @@ def check_of(schema: Schema) -> Check:
             error = best_match(validator.iter_errors(document))
         except (Unresolvable, RecursionError) as failure:
             return f"the schema cannot be used: {str(failure)[:_SHOWN]}"
-        return None if error is None else f"{error.json_path}: {error.message[:_SHOWN]}"
+        except OverflowError:
+            return "a number is too large to be checked"
+        return None if error is None else _shown(f"{error.json_path}: {error.message[:_SHOWN]}")
 
     return check
+
+
+def _shown(text: str) -> str:
+    """A text without halves of characters, which JSON may name, but no column may have."""
+    return text.encode(errors="replace").decode()
 
 
 def _document(text: str) -> Any:

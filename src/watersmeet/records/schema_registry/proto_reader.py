@@ -38,7 +38,10 @@ def reader_of(message: Descriptor, wanted: list[FieldDescriptor]) -> Read:
             found = kind.FromString(data)
         except DecodeError:
             raise MessageError(f"not one message {message.full_name}") from None
-        return [get(found) for get in getters]
+        try:
+            return [get(found) for get in getters]
+        except UnicodeDecodeError:  # proto2 does not check texts
+            raise MessageError("a text is not valid UTF-8") from None
 
     return read
 
