@@ -89,6 +89,18 @@ def test_a_table_that_was_deleted_or_made_anew(tmp_path: Path) -> None:
         stream.batch()
 
 
+def test_a_table_that_was_made_anew_and_has_more_versions_already(tmp_path: Path) -> None:
+    table = tmp_path / "t"
+    append(table, ids(1), IDS)
+    stream = Stream(table, IDS)
+    stream.batch()
+    shutil.rmtree(table)
+    for number in 9, 10:
+        append(table, ids(number), IDS)
+    with pytest.raises(ConnectorError, match="is not the one that the query has read"):
+        stream.batch()
+
+
 def test_a_version_that_is_cut_off(tmp_path: Path) -> None:
     append(tmp_path, ids(1), IDS)
     stream = Stream(tmp_path, IDS)

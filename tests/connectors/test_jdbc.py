@@ -141,7 +141,7 @@ def test_a_number_beyond_its_column_is_refused(postgres: Postgres) -> None:
     sink = open_table(stream(postgres, "id BIGINT, u STRING", table="small"))
     with pytest.raises(ConnectorError, match="batch 7 could not be written to table small: integer out of range"):
         write(sink, (1 << 40, None, 1))
-    with pytest.raises(ConnectorError, match='invalid input syntax for type uuid: "no"'):
+    with pytest.raises(ConnectorError, match="no UUID in its usual form: u = 'no'"):
         write(sink, (1, "no", 1))
     with pytest.raises(ConnectorError, match="NUL"):
         write(open_table(stream(postgres, "t STRING", "t", table="texts")), ("a\0", 1))

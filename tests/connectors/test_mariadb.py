@@ -166,6 +166,8 @@ def test_values_of_every_type_as_values_and_in_the_key(
         ("datetime(6)", "TIMESTAMP"),
         ("timestamp(6)", "TIMESTAMP_NTZ"),
         ("binary(9)", "BINARY"),
+        ("enum('a', 'b')", "STRING"),
+        ("set('a', 'b')", "STRING"),
         ("tinyint(2)", "BOOLEAN"),
         ("int", "STRING"),
         ("json", "BIGINT"),
@@ -255,9 +257,27 @@ def test_a_key_that_ends_in_a_space_is_refused_where_that_makes_no_difference(ma
     mariadb.execute("DROP TABLE IF EXISTS odd", f"CREATE TABLE odd (`the key` {kind} PRIMARY KEY, v varchar(9))")
     sink = open_table(stream(mariadb, "the key STRING, v STRING", "the key", table="odd"))
     write(sink, ("a", "b ", 1), (" a", "", 1))
-    with pytest.raises(ConnectorError, match=r"a key of table odd ends in a space: the key = 'a '\n"):
+    with pytest.raises(ConnectorError, match=r"a text for table odd ends in a space: the key = 'a '\n"):
         write(sink, ("a ", "b", 1))
     assert mariadb.execute("SELECT * FROM odd ORDER BY v") == [(" a", ""), ("a", "b ")]
+
+
+def test_a_value_that_would_lose_its_space(mariadb: MariaDb) -> None:
+    mariadb.execute("CREATE OR REPLACE TABLE odd (id int PRIMARY KEY, v char(9))")
+    sink = open_table(stream(mariadb, "id INT, v STRING", table="odd"))
+    write(sink, (1, " a", 1), (2, None, 1))
+    with pytest.raises(ConnectorError, match=r"a text for table odd ends in a space: v = 'a '\n"):
+        write(sink, (1, "a ", 1))
+
+
+def test_a_uuid_is_written_as_the_database_shows_it(mariadb: MariaDb) -> None:
+    mariadb.execute("CREATE OR REPLACE TABLE odd (u uuid PRIMARY KEY)")
+    sink = open_table(stream(mariadb, "u STRING", "u", table="odd"))
+    write(sink, ("8d6f1a9e-0c8e-4a57-9b53-0d6c1c1e7a11", 1))
+    with pytest.raises(ConnectorError, match=r"is no UUID in its usual form: u = '8D6F1A9E-"):
+        write(sink, ("8D6F1A9E-0C8E-4A57-9B53-0D6C1C1E7A11", 1))
+    write(sink, ("8d6f1a9e-0c8e-4a57-9b53-0d6c1c1e7a11", -1))
+    assert mariadb.execute("SELECT * FROM odd") == []
 
 
 @pytest.mark.parametrize(

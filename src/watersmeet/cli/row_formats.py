@@ -9,7 +9,7 @@ import math
 import sys
 import threading
 from collections.abc import Iterable, Sequence
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated
@@ -74,8 +74,8 @@ class RowWriter:
 def plain(value: object) -> object:
     """Return a value as JSON has it.
 
-    Decimals are texts, which keep all digits; times are texts of ISO 8601, bytes of Base64. NaN and infinities are
-    texts, and a map is an object.
+    Decimals are texts, which keep all digits; times are texts of ISO 8601 in UTC, bytes of Base64. NaN and infinities
+    are texts, and a map is an object.
     """
     match value:
         case None | bool() | int() | str():
@@ -84,6 +84,8 @@ def plain(value: object) -> object:
             return value if math.isfinite(value) else {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
         case Decimal():
             return format(value, "f")
+        case datetime() if value.tzinfo is not None:
+            return value.astimezone(UTC).replace(tzinfo=None).isoformat()
         case datetime() | date() | time():
             return value.isoformat()
         case timedelta():

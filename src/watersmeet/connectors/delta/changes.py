@@ -112,6 +112,8 @@ class Changes:
             taken = there if left is None or unit.whole else min(there, left)
             left = None if left is None else left - taken
             place = _after(place, unit) if taken == there else replace(place, file=place.file + taken)
+        if place.version > start.version:  # versions of a table that was made anew have the same numbers
+            require_same(start.table, self._log.about().metadata.id, self._log.shown)
         return place
 
     def files(self, start: Place, end: Place) -> Iterator[tuple[ListedFile, int]]:

@@ -7,6 +7,7 @@ they stage in PostgreSQL themselves, few they hand to the driver, whose transact
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from watersmeet.catalog.streams import StreamDef
 from watersmeet.connectors.connector import SinkConnector, WriteBatch, Writing
 from watersmeet.connectors.jdbc.sink import JdbcSink, JdbcSinkOptions, Staging, named, open_table, options_of
 from watersmeet.connectors.jdbc.staging import Place, StagedRowsLostError, StageWriter, prefix_of, staged_of
+from watersmeet.connectors.jdbc.table import require_uuids
 from watersmeet.connectors.net_changes import by_key, collected, net_changes, require_columns_of_table
 from watersmeet.connectors.sink_changelogs import Changelogs
 from watersmeet.connectors.task_writes import write_in_tasks
@@ -86,6 +88,7 @@ def _from_tasks(sink: JdbcSink, place: Place, writing: Writing) -> WriteBatch:
         what = f"batch {batch_id} could not be written to {named(sink.stream)}"
         writer = StageWriter(sink.stream, sink.address, place, f"{prefix}{batch_id}_", what)
         reach = partial(open_table, sink.stream)
+        prepared = partial(_net, target=sink.stream, uuids=sink.uuids)
         lost = False
 
         def attempt() -> None:
@@ -96,7 +99,7 @@ def _from_tasks(sink: JdbcSink, place: Place, writing: Writing) -> WriteBatch:
                 lost = True
 
         try:
-            handed = write_in_tasks(by_key(frame, sink.stream), writer, reach, partial(net_changes, target=sink.stream))
+            handed = write_in_tasks(by_key(frame, sink.stream), writer, reach, prepared)
             staged = [staged_of(note) for note in handed.notes]
             writing.tried(attempt)
             if lost:  # another attempt has to compute the rows again
@@ -110,6 +113,12 @@ def _from_tasks(sink: JdbcSink, place: Place, writing: Writing) -> WriteBatch:
             raise
 
     return write
+
+
+def _net(rows: pa.Table, target: StreamDef, uuids: Sequence[str]) -> pa.Table:
+    changes = net_changes(rows, target)
+    require_uuids(changes, uuids, target)
+    return changes
 
 
 def _write_live(stream: StreamDef, rows: pa.Table) -> None:

@@ -15,7 +15,7 @@ from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import TP_DELTA
 from watersmeet.connectors.jdbc.failures import NoAnswerError, in_time, in_two_attempts
 from watersmeet.connectors.jdbc.staging import Place, Staged, drop_staged, find_place, merges
-from watersmeet.connectors.jdbc.table import KEYS, delete, described, key_of
+from watersmeet.connectors.jdbc.table import KEYS, delete, described, key_of, require_uuids, uuids_of
 from watersmeet.connectors.net_changes import net_changes
 from watersmeet.errors import ConfigError, ConnectorError
 from watersmeet.lookup.connections import Address, engine_of, require_packages
@@ -84,7 +84,7 @@ class JdbcSink:
     upsert: sa.Insert
     delete: sa.Delete
     padded: Sequence[str] = ()
-    """The columns of the key in which a space at the end of a text does not count."""
+    """The columns in which a space at the end of a text does not count."""
     filled: Sequence[str] = ()
     """The columns in which a NULL would silently become another value."""
 
@@ -99,6 +99,11 @@ class JdbcSink:
         self._require_values(changes)
         what = f"batch {batch_id} could not be written to {named(self.stream)}"
         in_two_attempts(lambda: self._transact(changes, staging), what, self.address)
+
+    @property
+    def uuids(self) -> list[str]:
+        """The columns declared as texts that the table has as UUIDs."""
+        return uuids_of(self.table, self.stream)
 
     def _transact(self, changes: pa.Table, staging: Staging | None) -> None:
         if not changes.num_rows and not (staging and staging.staged):
@@ -134,12 +139,13 @@ class JdbcSink:
         yield from staged_upserts
 
     def _require_distinct(self, changes: pa.Table) -> None:
-        """Raise ``ConnectorError`` for a key that equals another one in the table, but not here."""
+        """Raise ``ConnectorError`` for a text that equals another one in the table, but not here."""
+        require_uuids(changes, self.uuids, self.stream)
         for name in self.padded:
             ends = changes.filter(pc.ends_with(changes[name], " "))
             if ends.num_rows:
                 raise ConnectorError(
-                    f"a key of {named(self.stream)} ends in a space: {name} = {ends[name][0].as_py()!r}",
+                    f"a text for {named(self.stream)} ends in a space: {name} = {ends[name][0].as_py()!r}",
                     detail="by that column's type or collation a space at the end makes no difference",
                     hint=f"SELECT rtrim({name}), or make it VARCHAR … COLLATE utf8mb4_nopad_bin (MariaDB),"
                     " utf8mb4_0900_bin (MySQL)",

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.errors import ConnectorError, did_you_mean
 from watersmeet.lookup.databases.database import Database
 from watersmeet.lookup.jdbc import same_name
-from watersmeet.lookup.jdbc_types import fits
+from watersmeet.lookup.jdbc_types import fits, python_type
 from watersmeet.lookup.tables import table_schema
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
+_UUID = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 #: The parameter of a delete that has the keys.
 KEYS = "keys"
 
@@ -73,6 +78,27 @@ def _require_unique(table: str, key: Sequence[str], unique: Iterator[set[str | N
             f"table {table} has no primary key or unique index over ({shown}), which upserts need",
             hint=f"ALTER TABLE {table} ADD PRIMARY KEY ({shown}), or declare the key that the table has",
         )
+
+
+def uuids_of(table: sa.Table, stream: StreamDef) -> list[str]:
+    """Return the columns that the stream declares as texts, and the table has as UUIDs."""
+    return [
+        field.name
+        for field, column in zip(table_schema(stream, [each.name for each in stream.columns]), table.c, strict=True)
+        if pa.types.is_string(field.type) and python_type(column.type) is UUID
+    ]
+
+
+def require_uuids(changes: pa.Table, names: Sequence[str], stream: StreamDef) -> None:
+    """Raise ``ConnectorError`` for a text that the database would change: two keys here could be one there."""
+    for name in names:
+        others = changes.filter(pc.invert(pc.match_substring_regex(changes[name], _UUID)))
+        if others.num_rows:
+            raise ConnectorError(
+                f"a text for table {stream.options['table']} is no UUID in its usual form: {name} ="
+                f" {others[name][0].as_py()!r}",
+                hint="write it with small letters and hyphens, as by lower(…): the database would change it",
+            )
 
 
 def delete(table: sa.Table, stream: StreamDef) -> sa.Delete:

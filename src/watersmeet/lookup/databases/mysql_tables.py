@@ -118,7 +118,6 @@ def require_exact_texts(facts: TableFacts, key: Sequence[sa.ColumnElement[Any]])
     Raises ``ConnectorError`` for a column by which different keys are equal, and for a FLOAT, which equals no number
     that is written.
     """
-    import sqlalchemy as sa
     from sqlalchemy.dialects import mysql
 
     padded = []
@@ -137,7 +136,7 @@ def require_exact_texts(facts: TableFacts, key: Sequence[sa.ColumnElement[Any]])
                 " equal, such as 'a' and 'A'",
                 hint=f"ALTER TABLE {facts.name} MODIFY {each.name} … COLLATE {collation.split('_')[0]}_bin",
             )
-        if isinstance(each.type, sa.CHAR) or not ("nopad" in collation or collation in _UNPADDED):
+        if not ("nopad" in collation or collation in _UNPADDED):
             padded.append(str(each.key))
     return padded
 
