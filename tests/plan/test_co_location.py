@@ -60,6 +60,13 @@ def routes(plan: PhysicalPlan) -> list[str]:
             id="the key of a side that may be padded",
         ),
         pytest.param(
+            "SELECT q.id FROM a FULL JOIN b ON a.id = b.id WITHIN INTERVAL '1' MINUTE"
+            " RIGHT SEMI JOIN a q ON a.id <=> q.id WITHIN INTERVAL '1' MINUTE EMIT CHANGELOG",
+            [],
+            ["a:id", "q:id"],
+            id="the key of a side that may be padded, and that a semi join does not show",
+        ),
+        pytest.param(
             "SELECT a.k, a.id, count(*) FROM a JOIN b ON a.id = b.id GROUP BY a.k, a.id",
             [],
             ["a:id", "a:k, a:id"],

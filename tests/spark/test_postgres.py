@@ -115,6 +115,7 @@ def _refusals(session: Session, checkpoint: str, piece: Path, folder: Path) -> N
     assert "is damaged" in verify(checkpoint).faults[0].what
 
 
+@pytest.mark.slow
 def test_times_and_bad_rows(spark: SparkSession, tables: Postgres, tmp_path: Path) -> None:
     """A declared event time, deletes at the time of their commit, values that Spark does not have."""
     tables.execute(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from watersmeet.plan.logical.tree import nullable
+from watersmeet.plan.logical.tree import padded
 from watersmeet.plan.operators.aggregate import AggregateOperator
 from watersmeet.plan.operators.forward import ForwardOperator
 from watersmeet.plan.physical_plan import Branch, PhysicalInput, PhysicalPlan
@@ -111,8 +111,8 @@ class RoutingKeys:
         return KeyMatch(sender, key, {part: place for place, part in enumerate(known)})
 
     def _is_there(self, sender: int, input: int) -> bool:
-        """Whether each result has a row of an input: no join pads it."""
-        return self._plan.inputs[input].input.index not in nullable(self._owners[sender].query.root)
+        """Whether each result has a row of an input: no join pads it, also none of which a semi join shows nothing."""
+        return self._plan.inputs[input].input.index not in padded(self._owners[sender].query.root)
 
     def are_bounds(self, key: RoutingKey, parts: Sequence[int]) -> bool:
         """Whether those parts of a key are all bounds of windows, or event times."""

@@ -405,6 +405,13 @@ def nullable(node: Node) -> frozenset[int]:
     return found
 
 
+def padded(node: Node) -> frozenset[int]:
+    """Return the inputs that a row may lack in ``node`` or below it, also those that its results do not show."""
+    if isinstance(node, Leaf):
+        return frozenset()
+    return nullable(node) | padded(node.left) | padded(node.right)
+
+
 def timed(node: Node) -> frozenset[int]:
     """Return the visible inputs that have an event time: all but external tables."""
     if isinstance(node, Leaf):
