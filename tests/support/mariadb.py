@@ -97,6 +97,7 @@ class MariaDb:
         assert self.process is not None
         self.process.send_signal(signal.SIGSTOP)
         try:
+            os.waitpid(self.process.pid, os.WUNTRACED)  # until it has stopped
             yield
         finally:
             self.process.send_signal(signal.SIGCONT)

@@ -93,7 +93,7 @@ def parse(data: bytes) -> Message | None:
     """
     try:
         return _parse(data)
-    except (struct.error, IndexError, UnicodeDecodeError) as error:
+    except (struct.error, IndexError, ValueError) as error:
         raise ProtocolError(f"a message of the kind {data[:1]!r} ends too soon or is not UTF-8: {error}") from None
 
 
@@ -126,7 +126,7 @@ def _relation(data: bytes) -> Relation:
     columns = []
     for _ in range(count):
         column, at = _text(data, at + 1)
-        (type,) = struct.unpack_from("!I", data, at)
+        type, _ = struct.unpack_from("!Ii", data, at)  # and its modifier
         columns.append(RelationColumn(column, type))
         at += 8
     return Relation(id, f"{schema or 'pg_catalog'}.{name}", tuple(columns))
