@@ -93,6 +93,8 @@ def parse(data: bytes) -> Message | None:
     """
     try:
         return _parse(data)
+    except ProtocolError:
+        raise
     except (struct.error, IndexError, ValueError) as error:
         raise ProtocolError(f"a message of the kind {data[:1]!r} ends too soon or is not UTF-8: {error}") from None
 
