@@ -246,7 +246,7 @@ KEYS = st.tuples(st.sampled_from(["a", "A", "b", "'", ""]), st.integers(0, 1))
 VALUES = st.none() | st.text(max_size=3)
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.dictionaries(KEYS, VALUES, max_size=5), min_size=1, max_size=6))
 def test_the_table_is_what_the_changelog_makes_of_it(
     tmp_path: Path, states: list[dict[tuple[str, int], str | None]]
