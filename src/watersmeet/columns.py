@@ -6,6 +6,8 @@ frames of sources and sinks.  Those that begin with ``_tp_`` can be named in SQL
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 #: Event time on the operator's axis (microseconds, or plain sequence numbers), NULL only on padded rows.
 TIME = "$t"
 #: Number of a row, unique in its operator's bucket; given when the row is first seen, kept with it.
@@ -53,3 +55,11 @@ RESERVED = (SEQUENCE, PART, BAD, RAW, TEXT, STORED_FRONTIER, *RECORD_COLUMNS)
 def spark_name(name: str) -> str:
     """A column's name as Spark's SQL and functions take it, whatever it holds."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def same_name(name: str, candidates: Collection[str]) -> str | None:
+    """Return the candidate of that name, else the only one that differs in case alone, else None."""
+    if name in candidates:
+        return name
+    alike = [each for each in candidates if each.lower() == name.lower()]
+    return alike[0] if len(alike) == 1 else None

@@ -13,13 +13,12 @@ import duckdb
 import pyarrow as pa
 
 from watersmeet.catalog.streams import StreamDef
-from watersmeet.columns import TP_DELTA
+from watersmeet.columns import TP_DELTA, same_name
 from watersmeet.connectors.connector import WRITES_ANEW, SinkConnector, WriteBatch, Writing
-from watersmeet.connectors.net_changes import collected, net_changes, require_columns_of_table
+from watersmeet.connectors.net_changes import collected, net_changes, require_columns_of_table, require_primary_key
 from watersmeet.connectors.sink_changelogs import Changelogs
 from watersmeet.errors import ConfigError, ConnectorError, SinkOutageError, did_you_mean
 from watersmeet.lookup.duckdb_tables import FileInUseError, column_sql, first_line, opened, table_sql
-from watersmeet.lookup.jdbc import same_name
 from watersmeet.lookup.table_options import DuckDbFile, parse_table_options
 from watersmeet.lookup.tables import table_schema
 from watersmeet.settings.secrets import masked_value, resolve
@@ -63,11 +62,7 @@ class DuckDbConnector(SinkConnector):
         for field in table_schema(stream, [column.name for column in stream.columns]):
             _type_of(field.type)
         require_columns_of_table(stream)
-        if not stream.changes:
-            raise ConfigError(
-                f"{stream.name} has no PRIMARY KEY: a batch written again, as after a failure, would double its rows",
-                hint="CREATE MUTABLE STREAM … PRIMARY KEY (…) WITH (connector = 'duckdb', …), and INSERT INTO it",
-            )
+        require_primary_key(stream)
 
     def open_sink(self, writing: Writing) -> WriteBatch:
         """Return what writes a batch; raises as ``DuckDbTable.prepare`` does."""

@@ -74,6 +74,16 @@ def collected(frame: DataFrame) -> pa.Table:
     return frame.toArrow().cast(pa.schema([field.with_nullable(True) for field in schema]))
 
 
+def require_primary_key(stream: StreamDef) -> None:
+    """Raise ``ConfigError`` for a stream without a key, whose rows a batch written again would double."""
+    if not stream.changes:
+        raise ConfigError(
+            f"{stream.name} has no PRIMARY KEY: a batch written again, as after a failure, would double its rows",
+            hint=f"CREATE MUTABLE STREAM … PRIMARY KEY (…) WITH (connector = '{stream.connector}', …), and INSERT INTO"
+            " it",
+        )
+
+
 def require_columns_of_table(stream: StreamDef) -> None:
     """Raise ``ConfigError`` where an external table would need a column ``_tp_delta``."""
     if stream.column(TP_DELTA) is not None:

@@ -16,10 +16,10 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
+from watersmeet.columns import same_name
 from watersmeet.errors import ConnectorError, did_you_mean
 from watersmeet.expressions.type_names import spark_type
 from watersmeet.lookup.file_tables import type_fits
-from watersmeet.lookup.jdbc import same_name
 from watersmeet.lookup.source import UnavailableError, both_names, cast_columns
 from watersmeet.settings.secrets import hide, masked_value, resolve
 

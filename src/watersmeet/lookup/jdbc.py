@@ -13,6 +13,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
+from watersmeet.columns import same_name
 from watersmeet.errors import ConnectorError, did_you_mean
 from watersmeet.expressions.type_names import spark_type
 from watersmeet.lookup.connections import Address, deadline, engine_of
@@ -131,14 +132,6 @@ def _describe(source: JdbcSource, connection: sa.Connection) -> sa.TableClause:
             )
         columns.append(sa.column(actual, kind))
     return sa.table(sa.quoted_name(name, quote=True), *columns, schema=schema[0] if schema else None)
-
-
-def same_name(name: str, candidates: Sequence[str] | dict[str, Any]) -> str | None:
-    """Return the candidate of that name, else the only one that differs in case alone, else None."""
-    if name in candidates:
-        return name
-    alike = [each for each in candidates if each.lower() == name.lower()]
-    return alike[0] if len(alike) == 1 else None
 
 
 def _query(table: sa.TableClause, schema: pa.Schema, keys: pa.Table, database: Database) -> sa.Select[Any]:

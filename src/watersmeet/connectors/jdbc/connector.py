@@ -18,10 +18,16 @@ from watersmeet.connectors.connector import SinkConnector, WriteBatch, Writing
 from watersmeet.connectors.jdbc.sink import JdbcSink, JdbcSinkOptions, Staging, named, open_table, options_of
 from watersmeet.connectors.jdbc.staging import Place, StagedRowsLostError, StageWriter, prefix_of, staged_of
 from watersmeet.connectors.jdbc.table import require_uuids
-from watersmeet.connectors.net_changes import by_key, collected, net_changes, require_columns_of_table
+from watersmeet.connectors.net_changes import (
+    by_key,
+    collected,
+    net_changes,
+    require_columns_of_table,
+    require_primary_key,
+)
 from watersmeet.connectors.sink_changelogs import Changelogs
 from watersmeet.connectors.task_writes import write_in_tasks
-from watersmeet.errors import ConfigError, OutageError, SinkOutageError
+from watersmeet.errors import OutageError, SinkOutageError
 from watersmeet.lookup.connections import place_of
 from watersmeet.runtime.real_time.operator_task import EPOCH
 from watersmeet.runtime.real_time.sinks import LiveSink, written_by_workers
@@ -31,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class JdbcConnector(SinkConnector):
-    """A sink that keeps the newest row of each PRIMARY KEY in a table of PostgreSQL or SQLite.
+    """A sink that keeps the newest row of each PRIMARY KEY in a table of PostgreSQL, MariaDB, MySQL or SQLite.
 
     ``url`` is the database (``jdbc:postgresql://host:port/database``), ``table`` an existing table with a unique index
     over the key, ``user`` and ``password`` the login (by reference to a secret). ``timeout`` is the longest that a
@@ -48,11 +54,7 @@ class JdbcConnector(SinkConnector):
         """Raise ``ConfigError`` for wrong options, a column ``_tp_delta`` and a stream without a primary key."""
         options_of(stream.options)
         require_columns_of_table(stream)
-        if not stream.changes:
-            raise ConfigError(
-                f"{stream.name} has no PRIMARY KEY: a batch written again, as after a failure, would double its rows",
-                hint="CREATE MUTABLE STREAM … PRIMARY KEY (…) WITH (connector = 'jdbc', …), and INSERT INTO it",
-            )
+        require_primary_key(stream)
 
     def open_sink(self, writing: Writing) -> WriteBatch:
         """Return what writes a batch; raises as ``open_table`` and ``find_place`` do."""

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.catalog.streams import StreamDef
+from watersmeet.columns import same_name
 from watersmeet.errors import ConnectorError, did_you_mean
 from watersmeet.lookup.databases.database import Database
-from watersmeet.lookup.jdbc import same_name
 from watersmeet.lookup.jdbc_types import fits, python_type
 from watersmeet.lookup.tables import table_schema
 

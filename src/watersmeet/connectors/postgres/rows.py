@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from watersmeet.columns import same_name
 from watersmeet.connectors.postgres.failures import ANEW
 from watersmeet.connectors.postgres.table import Declared, Table, TableColumn, fits
 from watersmeet.errors import ConnectorError
 from watersmeet.expressions.type_names import spark_type
-from watersmeet.lookup.jdbc import same_name
 from watersmeet.records.pgoutput import UNSENT, Change, Relation, Unsent, Value
 
 _UNSENT = (

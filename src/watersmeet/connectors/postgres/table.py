@@ -8,10 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from watersmeet.columns import same_name
 from watersmeet.connectors.postgres.server import Server
 from watersmeet.errors import ConnectorError, did_you_mean
 from watersmeet.expressions.type_names import spark_type
-from watersmeet.lookup.jdbc import same_name
 
 _TABLE = """
 SELECT c.oid::bigint, n.nspname, c.relname, c.relkind::text, c.relpersistence::text

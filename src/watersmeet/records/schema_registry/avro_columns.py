@@ -8,10 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from watersmeet.errors import ConfigError, UnsupportedError, did_you_mean
+from watersmeet.errors import ConfigError, UnsupportedError
+from watersmeet.expressions.type_names import spark_type
 from watersmeet.records.schema_registry.avro_conversions import as_whole
 from watersmeet.records.schema_registry.avro_types import AvroField, AvroType
-from watersmeet.records.schema_registry.column_types import field_of, name_of, require_convertible
+from watersmeet.records.schema_registry.column_types import require_convertible, required_field
 
 _UTC, _LOCAL = pa.timestamp("us", tz="UTC"), pa.timestamp("us")
 _LOGICAL = {
@@ -78,12 +79,7 @@ def columns_of(record: AvroType, columns: pa.Schema, where: str) -> AvroType:
     names = [each.name for each in record.fields]
     fields = []
     for column in columns:
-        name = field_of(column.name, names)
-        if name is None:
-            raise ConfigError(
-                f"column {column.name} is not in {where}",
-                hint=did_you_mean(column.name, names) or "registry.version names an earlier version that has it",
-            )
+        name = required_field(column.name, names, where)
         fields.append(_field(record.fields[names.index(name)], column))
     return AvroType("record", name=record.name, aliases=record.aliases, fields=fields)
 
@@ -127,7 +123,9 @@ def _written(kind: pa.DataType, name: str) -> Any:
         return {"type": "array", "items": ["null", _written(kind.value_type, name)]}
     if pa.types.is_map(kind):
         if kind.key_type != pa.string():
-            raise UnsupportedError(f"column {name}: the keys of a map in Avro are text, not {name_of(kind.key_type)}")
+            raise UnsupportedError(
+                f"column {name}: the keys of a map in Avro are text, not {spark_type(kind.key_type)}"
+            )
         return {"type": "map", "values": ["null", _written(kind.item_type, name)]}
     if pa.types.is_decimal(kind):
         return {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}

@@ -13,12 +13,14 @@ from uuid import UUID
 
 import pyarrow as pa
 
+from watersmeet.columns import same_name
 from watersmeet.errors import ConfigError, UnsupportedError
+from watersmeet.expressions.type_names import spark_type
 from watersmeet.records.schema_registry.avro_columns import natural_type
 from watersmeet.records.schema_registry.avro_defaults import default_of
 from watersmeet.records.schema_registry.avro_types import AvroField, AvroType
 from watersmeet.records.schema_registry.cells import Fit, MisfitError, fit
-from watersmeet.records.schema_registry.column_types import field_of, name_of, require_convertible
+from watersmeet.records.schema_registry.column_types import require_convertible
 
 #: Appends a value, as ``plain_values`` gives it, to bytes; ``MisfitError`` if the schema does not take it.
 Write: TypeAlias = Callable[[Any, bytearray], None]
@@ -43,14 +45,14 @@ def _record(record: AvroType, columns: list[pa.Field], path: str) -> Write:
     names = [each.name for each in columns]
     known = [each.name for each in record.fields]
     for name in names:
-        if field_of(name, known) is None:
+        if same_name(name, known) is None:
             raise ConfigError(
                 f"column {path}{name} is not in the schema, which has {', '.join(known)}",
                 hint="leave it out of the sink, or register a schema that has it",
             )
     steps: list[tuple[str, Write]] = []
     for field in record.fields:
-        name = field_of(field.name, names)
+        name = same_name(field.name, names)
         if name is None:
             steps.append(("", _constant(field, path)))
             continue
@@ -122,7 +124,7 @@ def _branch(union: AvroType, column: pa.DataType, path: str) -> tuple[int, AvroT
             return each
     if not others:
         return 0, union.branches[0]
-    raise ConfigError(f"column {path} is {name_of(column)}, which no branch of {union} takes")
+    raise ConfigError(f"column {path} is {spark_type(column)}, which no branch of {union} takes")
 
 
 def _takes(kind: AvroType, column: pa.DataType, path: str) -> bool:
@@ -144,7 +146,7 @@ def _value(kind: AvroType, column: pa.DataType, path: str) -> Write:
         return _map(_nullable(kind.item, column.item_type, f"{path}[…]"))
     natural = natural_type(kind)
     if natural is None or kind.kind in ("record", "array", "map"):
-        raise ConfigError(f"column {path} is {name_of(column)}, but the schema has {kind}")
+        raise ConfigError(f"column {path} is {spark_type(column)}, but the schema has {kind}")
     require_convertible(path, column, natural)
     return _converted(kind, fit(natural) if natural != column else None, path)
 

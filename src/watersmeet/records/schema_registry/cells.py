@@ -15,7 +15,8 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from watersmeet.records.schema_registry.column_types import field_of, name_of
+from watersmeet.columns import same_name
+from watersmeet.expressions.type_names import spark_type
 
 
 class Days(int):
@@ -63,7 +64,7 @@ def _shown(value: object) -> str:
 
 
 def _misfit(value: object, kind: pa.DataType) -> MisfitError:
-    return MisfitError(f"{_shown(value)} does not fit {name_of(kind)}")
+    return MisfitError(f"{_shown(value)} does not fit {spark_type(kind)}")
 
 
 def _number(value: Any, kind: pa.DataType) -> int | float | Decimal:
@@ -233,7 +234,7 @@ def _struct(kind: pa.DataType) -> Fit:
 def _of(value: Mapping[str, Any], name: str) -> Any:
     if name in value:
         return value[name]
-    found = field_of(name, list(value))
+    found = same_name(name, list(value))
     return None if found is None else value[found]
 
 

@@ -1,31 +1,25 @@
-"""Types of columns: what SQL calls them, and which take the values of a schema's types."""
+"""Columns and the fields of a schema: which belong together, and which columns take the values of a field."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pyarrow as pa
 
+from watersmeet.columns import same_name
 from watersmeet.errors import ConfigError, did_you_mean
+from watersmeet.expressions.type_names import spark_type
 
 
-def name_of(kind: pa.DataType) -> str:
-    """A type as SQL calls it, in messages."""
-    if pa.types.is_list(kind):
-        return f"ARRAY<{name_of(kind.value_type)}>"
-    if pa.types.is_map(kind):
-        return f"MAP<{name_of(kind.key_type)}, {name_of(kind.item_type)}>"
-    if pa.types.is_struct(kind):
-        return f"STRUCT<{', '.join(f'{each.name}: {name_of(each.type)}' for each in kind)}>"
-    if pa.types.is_decimal(kind):
-        return f"DECIMAL({kind.precision}, {kind.scale})"
-    return _NAMES[kind]
-
-
-def field_of(name: str, known: list[str]) -> str | None:
-    """The field of that exact name, else the only one of that name without case; None if there is none."""
-    if name in known:
-        return name
-    alike = [each for each in known if each.lower() == name.lower()]
-    return alike[0] if len(alike) == 1 else None
+def required_field(column: str, known: Collection[str], where: str) -> str:
+    """The field for a declared column: see ``same_name``; raises ``ConfigError`` if there is none."""
+    found = same_name(column, known)
+    if found is None:
+        raise ConfigError(
+            f"column {column} is not in {where}",
+            hint=did_you_mean(column, known) or "registry.version names an earlier version that has it",
+        )
+    return found
 
 
 def require_convertible(path: str, natural: pa.DataType | None, declared: pa.DataType) -> None:
@@ -40,7 +34,7 @@ def require_convertible(path: str, natural: pa.DataType | None, declared: pa.Dat
     if pa.types.is_struct(natural) and pa.types.is_struct(declared):
         names = [each.name for each in natural]
         for each in declared:
-            found = field_of(each.name, names)
+            found = same_name(each.name, names)
             if found is None:
                 raise ConfigError(
                     f"column {path}.{each.name} is not in the schema", hint=did_you_mean(each.name, names)
@@ -49,8 +43,8 @@ def require_convertible(path: str, natural: pa.DataType | None, declared: pa.Dat
         return None
     if not _is_convertible(natural, declared):
         raise ConfigError(
-            f"column {path} is declared {name_of(declared)}, but the schema has {name_of(natural)}",
-            hint=f"declare it {name_of(natural)}, and CAST it in the query",
+            f"column {path} is declared {spark_type(declared)}, but the schema has {spark_type(natural)}",
+            hint=f"declare it {spark_type(natural)}, and CAST it in the query",
         )
     return None
 
@@ -65,19 +59,3 @@ def _is_convertible(natural: pa.DataType, declared: pa.DataType) -> bool:
 
 def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
-
-
-_NAMES = {
-    pa.int8(): "TINYINT",
-    pa.int16(): "SMALLINT",
-    pa.int32(): "INT",
-    pa.int64(): "BIGINT",
-    pa.float32(): "FLOAT",
-    pa.float64(): "DOUBLE",
-    pa.bool_(): "BOOLEAN",
-    pa.string(): "STRING",
-    pa.binary(): "BINARY",
-    pa.date32(): "DATE",
-    pa.timestamp("us", tz="UTC"): "TIMESTAMP",
-    pa.timestamp("us"): "TIMESTAMP_NTZ",
-}

@@ -11,8 +11,9 @@ from collections.abc import Callable
 import pyarrow as pa
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from watersmeet.errors import ConfigError, UnsupportedError, did_you_mean
-from watersmeet.records.schema_registry.column_types import field_of, name_of, require_convertible
+from watersmeet.errors import UnsupportedError
+from watersmeet.expressions.type_names import spark_type
+from watersmeet.records.schema_registry.column_types import require_convertible, required_field
 
 _F = FieldDescriptor
 _UTC, _LOCAL = pa.timestamp("us", tz="UTC"), pa.timestamp("us")
@@ -86,12 +87,7 @@ def fields_of(message: Descriptor, columns: pa.Schema, where: str) -> list[Field
     names = [each.name for each in message.fields]
     found = []
     for column in columns:
-        name = field_of(column.name, names)
-        if name is None:
-            raise ConfigError(
-                f"column {column.name} is not in {where}",
-                hint=did_you_mean(column.name, names) or "registry.version names an earlier version that has it",
-            )
+        name = required_field(column.name, names, where)
         field = message.fields_by_name[name]
         require_convertible(column.name, natural_type(field), column.type)
         found.append(field)
@@ -136,7 +132,7 @@ def _field(column: pa.Field, type_of: Callable[[pa.DataType, str], str]) -> str:
         if kind.key_type not in _KEYS:
             raise UnsupportedError(
                 f"column {column.name}: a map in Protobuf has keys that are text or whole numbers, "
-                f"not {name_of(kind.key_type)}"
+                f"not {spark_type(kind.key_type)}"
             )
         return f"map<{_KEYS[kind.key_type]}, {type_of(kind.item_type, column.name)}>"
     if pa.types.is_list(kind):
@@ -148,7 +144,7 @@ def _scalar(kind: pa.DataType, name: str) -> str:
     if pa.types.is_decimal(kind):
         return "string"
     if kind not in _WRITTEN:
-        raise UnsupportedError(f"column {name}: Protobuf has no {name_of(kind)} within another value")
+        raise UnsupportedError(f"column {name}: Protobuf has no {spark_type(kind)} within another value")
     return _WRITTEN[kind]
 
 

@@ -10,9 +10,11 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
+from watersmeet.columns import same_name
 from watersmeet.errors import ConfigError
+from watersmeet.expressions.type_names import spark_type
 from watersmeet.records.schema_registry.cells import MisfitError, fit
-from watersmeet.records.schema_registry.column_types import field_of, name_of, require_convertible
+from watersmeet.records.schema_registry.column_types import require_convertible
 from watersmeet.records.schema_registry.proto_columns import (
     AS_JSON,
     DURATION,
@@ -44,7 +46,7 @@ def _row(message: Descriptor, columns: list[pa.Field], path: str) -> Put:
     names = [each.name for each in message.fields]
     puts: list[tuple[str, Put]] = []
     for column in columns:
-        name = field_of(column.name, names)
+        name = same_name(column.name, names)
         if name is None:
             raise ConfigError(
                 f"column {path}{column.name} is not in {message.full_name}, which has {', '.join(names)}",
@@ -194,5 +196,5 @@ def _enum_number(field: FieldDescriptor, value: str, path: str) -> int:
 
 def _wrong(path: str, kind: pa.DataType, field: FieldDescriptor) -> ConfigError:
     natural = natural_type(field)
-    shown = field.message_type.full_name if natural is None else name_of(natural)
-    return ConfigError(f"column {path} is {name_of(kind)}, but the schema has {shown}")
+    shown = field.message_type.full_name if natural is None else spark_type(natural)
+    return ConfigError(f"column {path} is {spark_type(kind)}, but the schema has {shown}")
