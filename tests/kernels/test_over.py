@@ -252,3 +252,9 @@ def test_the_changes_add_up_to_the_answer_and_the_rows_that_matter_are_kept(
                 run.harness.restart()
             run.step(*fed)
         run.end()
+
+
+def test_a_row_that_moves_within_the_ranks_that_are_shown_is_not_emitted_again() -> None:
+    run = Run(Query((Call("row_number"),), keyed=False, by=("x",), most=3, least=1, shows_rank=False))
+    run.step((1, "u", 1, None, 0), (2, "u", 2, None, 0), (3, "u", 3, None, 0))
+    assert run.step((4, "u", 0, None, 0)) == [(-1, (3, "u", 3, None)), (1, (4, "u", 0, None))]

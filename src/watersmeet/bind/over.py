@@ -54,19 +54,27 @@ def limit_on(node: exp.Expr, condition: exp.Expr | None, alias: str) -> tuple[st
 
 def limit_of(conditions: exp.Expr | None, rank: str, alias: str = "") -> int | None:
     """The limit that a condition sets on the rank column of a relation: ``n <= 3``, ``n < 4`` or ``n = 1``."""
-    limits = []
+    limits = {exp.LTE: 0, exp.EQ: 0, exp.LT: -1}
+    found = [number + limits[kind] for kind, number in _bounds(conditions, rank, alias) if kind in limits]
+    return min(found, default=None)
+
+
+def _skipped_of(condition: exp.Expr, rank: str) -> int | None:
+    """How many of the first ranks a condition leaves out, which says just that: ``n > 2`` or ``n >= 3``."""
+    skipped = {exp.GT: 0, exp.GTE: -1}
+    found = [number + skipped[kind] for kind, number in _bounds(condition, rank, "") if kind in skipped]
+    return max(found[0], 0) if found and not isinstance(condition, exp.And) else None
+
+
+def _bounds(conditions: exp.Expr | None, rank: str, alias: str) -> Iterator[tuple[type[exp.Expr], int]]:
+    """The comparisons of a rank column with whole numbers, the column on the left."""
     for term in conjuncts(conditions):
         kind, one, other = type(term), term.args.get("this"), term.args.get("expression")
         if isinstance(one, exp.Literal):
             kind, one, other = _MIRRORED.get(kind, kind), other, one
         is_column = isinstance(one, exp.Column) and one.name.lower() == rank and one.table.lower() in ("", alias)
-        if not is_column or not isinstance(other, exp.Literal) or not other.is_int:
-            continue
-        if kind in (exp.LTE, exp.EQ):
-            limits.append(int(other.name))
-        elif kind is exp.LT:
-            limits.append(int(other.name) - 1)
-    return min(limits, default=None)
+        if is_column and isinstance(other, exp.Literal) and other.is_int:
+            yield kind, int(other.name)
 
 
 def qualify_of(select: exp.Select, scope: Scope) -> list[exp.Expr]:
@@ -134,6 +142,10 @@ def finished(query: LogicalQuery) -> LogicalQuery:
     if over is None:
         return query
     filters = tuple(each for each in query.filters if not _is_limit(each, over))
+    if over.limit is not None:
+        skipped = {each: _skipped_of(each, over.calls[0].name) for each in filters}
+        filters = tuple(each for each in filters if skipped[each] is None)
+        over = replace(over, skipped=max(over.skipped, *(each for each in skipped.values() if each is not None), 0))
     read = [*(column.expression for column in query.outputs), *filters]
     names = {column.name for each in read for column in each.find_all(exp.Column)}
     calls = tuple(
