@@ -13,13 +13,16 @@ from watersmeet.sql.parse import parse
 EMBEDDED = "CREATE STREAM a (k INT);"
 FILES = "CREATE STREAM f (k INT) WITH (connector = 'files', path = 'x');"
 QUERY = "SELECT * FROM a JOIN a AS b ON a.k = b.k;"
-COMPILER = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+SHORT = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=256m",
+    "spark.sql.codegen.wholeStage": "false",
+}
 
 
 @pytest.mark.parametrize(
     ("script", "bounded", "wanted"),
     [
-        (EMBEDDED + QUERY, True, COMPILER),
+        (EMBEDDED + QUERY, True, SHORT),
         (EMBEDDED + QUERY, False, None),
         (FILES + QUERY, True, None),
         ("CREATE TABLE t (k INT) WITH (connector = 'jdbc', url = 'x', table = 't');", True, None),
@@ -37,7 +40,7 @@ def test_streams_of_the_workspace_count_too(tmp_path: Path) -> None:
 
     streams = Streams(None, tmp_path)  # type: ignore[arg-type]
     streams.create(*parse(EMBEDDED))  # type: ignore[arg-type]
-    assert found() == COMPILER
+    assert found() == SHORT
     with (tmp_path / "streams" / "a" / "000000000000-x.parquet").open("wb") as log:
         log.truncate((16 << 20) + 1)
     assert found() is None

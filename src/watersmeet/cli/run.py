@@ -222,13 +222,14 @@ def follow(
 
 def show_states(statements: Sequence[Statement], folder: str, written: RowWriter | None = None) -> bool:
     """Carry out SELECTs over state(…) without Spark, if the statements are nothing else; say whether they are."""
-    from watersmeet.cli.rows import show_table
-    from watersmeet.runtime.inspection.selecting import select_state
     from watersmeet.sql.statements import SelectState
 
     found = [statement for statement in statements if isinstance(statement, SelectState)]
     if len(found) < len(statements):
         return False
+    from watersmeet.cli.rows import show_table
+    from watersmeet.runtime.inspection.selecting import select_state
+
     for statement in found:
         rows = select_state(statement.query, folder)
         (show_table if written is None else written.rows)(rows.columns, rows.rows())

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from watersmeet.engine.control_events import Event, EventKind
 from watersmeet.runtime.batch_results import BatchResults
 from watersmeet.runtime.buckets import buckets_of
+from watersmeet.runtime.checkpoint_files import plain_renames
 from watersmeet.runtime.dataflow import build
 from watersmeet.runtime.exchange import BATCHES_BEFORE
 from watersmeet.runtime.failures import planning
@@ -78,7 +79,7 @@ class MicroBatches:
                 writer = writer.trigger(processingTime=f"{int(settings.trigger * 1000)} milliseconds")
             if declares_end:  # not sooner: a query that cannot start may be started in another mode
                 job.checkpoint.write_event(Event(EventKind.END))
-            with _numbered_from(spark, plan.batches_before):
+            with _numbered_from(spark, plan.batches_before), plain_renames(spark, job.checkpoint.folder):
                 query = writer.start()
             return Run(query, partial(shutil.rmtree, dataflow.folder, ignore_errors=True))
 

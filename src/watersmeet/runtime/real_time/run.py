@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from watersmeet.errors import LostProcessError, WatersmeetError
 from watersmeet.runtime.buckets import buckets_of
+from watersmeet.runtime.checkpoint_files import plain_renames
 from watersmeet.runtime.failures import planning, translate
 from watersmeet.runtime.job import Job, Run, batch_key, query_key
 from watersmeet.runtime.memory_setting import memory_setting
@@ -87,14 +88,15 @@ class RealTime:
             log.add(run, start)
             name = RunName(query_key(job.name, plan.id), run, named_runs([*starts, start]))
             sink = job.live_sink()
-            started = (
+            writer = (
                 sink.write(dataflow.frame, name)
                 .queryName(job.name)
                 .option("checkpointLocation", job.checkpoint.spark(plan))
                 .outputMode("update")
                 .trigger(realTime=f"{int(settings.epoch * 1000)} milliseconds")  # type: ignore[call-overload]
-                .start()
             )
+            with plain_renames(self._spark, job.checkpoint.folder):
+                started = writer.start()
         return Run(started, sink.close)
 
     def has_run(self, progress: Mapping[str, Any]) -> None:
