@@ -1,11 +1,11 @@
-"""Measures how long the README's first script takes, from the command to its end, beside the same join in plain PySpark.
+"""Measures how long the README's first script takes, from command to end, beside the same join in plain PySpark.
 
     python -m benchmarks.bench_first_result [--times N]
 
-Every engine is a process of its own that starts Spark, and gets the same rows.  ``watersmeet`` is the command line, with
-the archive of ``watersmeet prepare`` if there is one.  ``spark`` is Spark's own left join of two streams, without Python.
-``spark_python`` groups the streams by key in a stateful operator in Python that does nothing: what a query takes at least
-whose operators are in Python.  Their rows are in Parquet files, so they have no INSERT.
+Every engine is a process of its own that starts Spark, and gets the same rows.  ``watersmeet`` is the command line,
+with the archive of ``watersmeet prepare`` if there is one.  ``spark`` is Spark's own left join of two streams, without
+Python.  ``spark_python`` groups the streams by key in a stateful operator in Python that does nothing: what a query
+takes at least whose operators are in Python.  Their rows are in Parquet files, so they have no INSERT.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -116,7 +116,7 @@ def _watersmeet(folder: Path) -> list[str]:
 
 def _pyspark(folder: Path, query: str) -> list[str]:
     """Return a script of PySpark alone, over the same rows in Parquet files."""
-    ts = [datetime(2026, 1, 1, 10, minute) for minute in (0, 1, 4)]
+    ts = [datetime(2026, 1, 1, 10, minute, tzinfo=UTC) for minute in (0, 1, 4)]
     kinds = pa.int32(), pa.string(), pa.timestamp("us", "UTC")
     for name, text, rows in (
         ("orders", "customer", [(1, "ada", ts[0]), (2, "bob", ts[1])]),

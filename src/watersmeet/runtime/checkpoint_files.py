@@ -1,8 +1,8 @@
 """How Spark writes the files of a checkpoint that is on a local disk.
 
-Spark's default asks Hadoop's ``FileContext``, which starts two processes (``chmod``, ``readlink``) or more for each file,
-and deletes a file before it replaces it.  Hadoop's ``FileSystem`` renames the same files in the same order without
-either.  On other file systems it may refuse to replace a file, so there Spark's default stays.
+Spark's default asks Hadoop's ``FileContext``, which starts two processes (``chmod``, ``readlink``) or more for each
+file, and deletes a file before it replaces it.  Hadoop's ``FileSystem`` renames the same files in the same order
+without either.  On other file systems it may refuse to replace a file, so there Spark's default stays.
 """
 
 from __future__ import annotations
