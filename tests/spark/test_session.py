@@ -25,7 +25,7 @@ from watersmeet.errors import (
 from watersmeet.runtime import task_frames
 from watersmeet.runtime.processor import OperatorProcessor
 from watersmeet.runtime.query_mode import QueryMode
-from watersmeet.session.results import Message, Started, Stream
+from watersmeet.session.results import Batch, Message, Started, Stream
 from watersmeet.session.session import Session
 
 pytestmark = pytest.mark.spark
@@ -189,6 +189,27 @@ def test_a_query_that_does_not_start_leaves_no_stream(session: Session) -> None:
         session.sql("CREATE STREAM seen AS SELECT uper(page) AS x, ts FROM clicks")
     assert "Spark has no function uper (line 1, column 30)\nhint: did you mean upper" in str(error.value)
     assert "seen" not in session.streams.by_name()
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "UTC"])
+def test_groups_end_by_the_days_of_utc_alone(session: Session, zone: str) -> None:
+    session.spark.conf.set("spark.sql.session.timeZone", zone)
+    day = "date_trunc('DAY', timestamp_seconds(ts))"
+    query = f"CREATE STREAM seen AS SELECT {day} AS day, count(*) AS n FROM clicks GROUP BY {day} EMIT FINAL"
+    try:
+        if zone == "UTC":
+            session.sql("INSERT INTO clicks VALUES (1, 5, 'a'), (2, 86399, 'b'), (3, 86400, 'c')")
+            run_job(session, query, QueryMode.DRAIN)
+            rows = session.sql("SELECT day, n FROM table(seen)")
+            assert isinstance(rows, Batch)
+            assert [(row.day.day, row.n) for row in rows.frame.collect()] == [(1, 2)]
+            return
+        with pytest.raises(ConfigError) as error:
+            run_job(session, query, QueryMode.DRAIN)
+    finally:
+        session.spark.conf.set("spark.sql.session.timeZone", "UTC")
+    assert "end by the days and hours of UTC" in str(error.value)
+    assert "timeZone is Europe/Berlin" in str(error.value)
 
 
 def test_a_function_in_a_condition_that_spark_does_not_have(session: Session) -> None:

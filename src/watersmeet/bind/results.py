@@ -91,9 +91,10 @@ def _distances(query: LogicalQuery, time: str) -> dict[str, int]:
     names = {each.expression.name: each.name for each in query.outputs if isinstance(each.expression, exp.Column)}
     bounds: dict[str, tuple[int, object, int]] = {}  # by output: input, window, how far before the end
     for closing in closings_of(optimized):
-        known = query.columns[closing.key.expression.name]
-        input = query.inputs[known.input]
-        window = input.window_of(known.column)
+        if closing.rising is not None:
+            continue
+        input = query.inputs[closing.input]
+        window = input.window_of(closing.column.column)
         column = column_of_key(optimized, closing.key)
         if column in names and (window is None or not window[0].grows):
             bounds[names[column]] = (input.index, window and window[0], closing.before_end)

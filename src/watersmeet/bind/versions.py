@@ -179,7 +179,7 @@ class _VersionBinder:
                 hint="add window_end to GROUP BY; or name the time: VERSIONED ON window_start",
                 position=self._position,
             )
-        latest = min(known, key=lambda each: each.before_end)
+        latest = min(known, key=lambda each: each.width)
         return replace(query, outputs=(OutputColumn(_TIME, column_of(latest.key.name)), *query.outputs))
 
 
@@ -237,7 +237,7 @@ def with_outputs(
 
 def _is_complete(closing: Closing) -> bool:
     """Whether a group is final soon after the time that a key has: it is no beginning of a window."""
-    return closing.before_end <= last_before_end(closing.unit)
+    return closing.width <= last_before_end(closing.unit)
 
 
 def _is_of_window(key: GroupKey, query: LogicalQuery) -> bool:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -82,7 +84,8 @@ def _split(rows: pa.Table, bound: int, until: RowEnd | None = None) -> tuple[pa.
     if not pc.any(late).as_py():
         return rows, rows.slice(0, 0)
     if until is not None and bound != FOREVER:
-        late = pc.and_(late, pc.less_equal(_ends(rows, until), pa.scalar(bound, pa.int64())))
+        ended = pc.less_equal(_ends(rows.filter(late), until), pa.scalar(bound, pa.int64()))
+        late = pc.replace_with_mask(late.combine_chunks(), late.combine_chunks(), ended.combine_chunks())
     return rows.filter(pc.invert(late)), rows.filter(late)
 
 
@@ -93,11 +96,19 @@ def _count(rows: pa.Table) -> int:
 
 def _ends(rows: pa.Table, until: RowEnd) -> pa.ChunkedArray:
     """Return the times from which on rows are late."""
-    column = rows[until.column]
-    if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.timestamp("us", column.type.tz))
-    values = pc.multiply(column.cast(pa.int64()), pa.scalar(until.scale, pa.int64()))
-    return pc.add(values, pa.scalar(until.after, pa.int64()))
+    connection = _connection()
+    connection.register("late_rows", rows.select([until.column]))
+    try:
+        return connection.sql(f"SELECT {until.sql} AS end FROM late_rows").to_arrow_table()["end"]
+    finally:
+        connection.unregister("late_rows")
+
+
+@cache
+def _connection() -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect(":memory:", config={"threads": 1})
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection
 
 
 def _bound_text(bound: int, input: InputSpec) -> str:

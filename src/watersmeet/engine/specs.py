@@ -55,11 +55,10 @@ class PackSpec:
 
 @dataclass(frozen=True, slots=True)
 class RowEnd:
-    """The time from which on a row of an input is late, later than its own: ``column * scale + after``."""
+    """The time from which on a row of an input is late, later than its own: DuckDB's ``sql`` over a column."""
 
     column: str
-    scale: int
-    after: int
+    sql: str
 
 
 @dataclass(frozen=True, slots=True)

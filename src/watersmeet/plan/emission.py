@@ -227,11 +227,15 @@ def _never_final(query: LogicalQuery, position: Position | None) -> UnsupportedE
         what = "an aggregate changes with every row of its group, and no key says when the last one has come"
     else:
         what = f"a window function changes with the rows of its partition: {obstacle(query)}"
-    by = "group" if query.aggregation is not None else "order by an event time, with frames up to the row, or partition"
+    if query.aggregation is not None:
+        by = "group by a window (TUMBLE, HOP, CUMULATE), an event time, or what rises with one (date_trunc('HOUR', ts),"
+        by += " CAST(ts AS DATE), ts DIV 60)"
+    else:
+        by = "order by an event time, with frames up to the row, or partition by a window (TUMBLE, HOP, CUMULATE) or an"
+        by += " event time"
     return UnsupportedError(
         f"EMIT FINAL: {what}",
-        hint=f"{by} by a window (TUMBLE, HOP, CUMULATE) or an event time, or use EMIT CHANGELOG and a sink that takes"
-        " corrections",
+        hint=f"{by}, or use EMIT CHANGELOG and a sink that takes corrections",
         position=position,
     )
 

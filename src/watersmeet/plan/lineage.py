@@ -47,7 +47,8 @@ def _time_of_groups(query: LogicalQuery) -> tuple[str, int, int] | None:
     if (time := final_in_time(query)) is not None:
         name = names.get(query.inputs[time.input].physical(time.column))
         return None if name is None else (name, time.input, 0)
-    found = [(name, each) for each in closings_of(query) if (name := names.get(column_of_key(query, each.key)))]
+    times = [each for each in closings_of(query) if each.is_time]
+    found = [(name, each) for each in times if (name := names.get(column_of_key(query, each.key)))]
     if not found:
         return None
     name, last = min(found, key=lambda each: each[1].lag)

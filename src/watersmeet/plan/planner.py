@@ -21,7 +21,7 @@ from watersmeet.kernels.api import Side
 from watersmeet.lookup.tables import OpenTable
 from watersmeet.plan.aggregate_rows import AggregateRows
 from watersmeet.plan.allowed_lateness import check_allowed_lateness
-from watersmeet.plan.closing import Closing, closing_of, row_end
+from watersmeet.plan.closing import Closing, closing_of
 from watersmeet.plan.emission import Emission, decide_emission, final_in_time
 from watersmeet.plan.external_tables import table_of
 from watersmeet.plan.in_time import InTime
@@ -209,7 +209,7 @@ class _Operators:
         root = self._query.root
         lag = None if dated is None else lag_of(root, dated.input)
         if isinstance(root, Leaf) and not root.input.stream.changes:
-            until = row_end(dated, root.input) if isinstance(dated, Closing) else None
+            until = dated.row_end(root.input) if isinstance(dated, Closing) else None
             needed = rows.needed if until is None else {*rows.needed, until.column}
             self._sources.require(root.input, needed, routed_by=route, grace=NO_GRACE)
             slack = self._sources.delay(root.input)

@@ -29,12 +29,12 @@ from watersmeet.plan.task_specs import Tasks, joint_tasks, task_specs
 from watersmeet.plan.worker_specs import NOTHING_KEPT, KeptBuckets, operator_specs, pack_specs
 from watersmeet.runtime.batch_results import BatchResults, OfQuery
 from watersmeet.runtime.exchange import Exchange
-from watersmeet.runtime.function_check import check_functions
 from watersmeet.runtime.masters import workers_are_here
 from watersmeet.runtime.metrics import METRICS, RESULTS, observed_counters, rows_in_frames
 from watersmeet.runtime.process_folder import new_folder
 from watersmeet.runtime.select_list import select_items, with_hidden_columns
 from watersmeet.runtime.source_frames import Source, input_schemas, parts_of
+from watersmeet.runtime.spark_checks import check_functions, check_time_zone
 from watersmeet.runtime.task_frames import Resources, TaskFrames, one_at_a_time
 from watersmeet.runtime.worker_tasks import UnpackTask
 
@@ -79,6 +79,7 @@ def build(
     """
     for query in plan.queries:
         check_functions(spark, query)
+        check_time_zone(spark, query)
     schemas = input_schemas(spark, plan, sources)
     operators, joint = _specs(plan, schemas, sources, buckets, kept, tasks)
     folder = new_folder()

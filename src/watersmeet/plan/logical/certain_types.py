@@ -28,6 +28,7 @@ _PARTS_OF_TIMES = (
     *(exp.Year, exp.Quarter, exp.Month, exp.WeekOfYear, exp.DayOfYear, exp.DayOfMonth, exp.DayOfWeek, exp.Day),
     *(exp.Hour, exp.Minute, exp.Second),
 )
+_INSTANTS_OF_NUMBERS = ("timestamp_seconds", "timestamp_millis", "timestamp_micros")
 #: Functions whose type does not depend on their operands.
 _FIXED: tuple[tuple[tuple[type[exp.Expr], ...], str], ...] = (
     (_TRUTHS, "BOOLEAN"),
@@ -44,8 +45,9 @@ _OF_OPERANDS: tuple[tuple[tuple[type[exp.Expr], ...], tuple[exp.DType, ...], str
     ((exp.Mod,), (*INTEGERS, *FRACTIONS), None),
     ((exp.Floor, exp.Ceil), (*INTEGERS, *FRACTIONS), "BIGINT"),
     ((exp.Round,), (*INTEGERS, *FRACTIONS), None),
-    ((exp.TimestampTrunc,), INSTANTS, "TIMESTAMP"),
-    ((exp.DateTrunc,), (_T.DATE,), "DATE"),
+    ((exp.TimestampTrunc,), (*INSTANTS, _T.TIMESTAMPNTZ, _T.DATE), "TIMESTAMP"),
+    ((exp.DateTrunc,), (*INSTANTS, _T.TIMESTAMPNTZ, _T.DATE), "DATE"),
+    ((exp.UnixSeconds, exp.UnixMillis, exp.UnixMicros, exp.StrToUnix), INSTANTS, "BIGINT"),
     ((exp.Concat, exp.DPipe), TEXTS, "STRING"),
     ((exp.Substring, exp.Replace), TEXTS, "STRING"),
 )
@@ -85,12 +87,19 @@ def certain_type(
             return _part_type(expression, of(expression.this))
         case exp.Add() | exp.Sub() | exp.Mul():
             return _arithmetic(expression, of(expression.this), of(expression.expression))
-    if (fixed := next((kind for nodes, kind in _FIXED if isinstance(expression, nodes)), None)) is not None:
+    if (fixed := _fixed(expression)) is not None:
         return build_type(fixed)
     if (branches := _branches(expression)) is not None:
         found = [branch for branch in branches if not isinstance(branch, exp.Null)]
         return common_type(of(branch) for branch in [each for each in found if not is_empty(each)] or found)
     return collection_type(expression, of, of_lambda) or _restricted(expression, of)
+
+
+def _fixed(node: exp.Expr) -> str | None:
+    """Return the type that a function has whatever its operands."""
+    if isinstance(node, exp.Anonymous):
+        return "TIMESTAMP" if node.name.lower() in _INSTANTS_OF_NUMBERS else None
+    return next((kind for nodes, kind in _FIXED if isinstance(node, nodes)), None)
 
 
 def _branches(node: exp.Expr) -> list[exp.Expr] | None:

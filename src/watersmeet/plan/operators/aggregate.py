@@ -121,6 +121,8 @@ class AggregateOperator(PhysicalOperator):
     def _end(self) -> str:
         assert self.closing is not None
         key, after = plain_sql(self.closing.key.expression), self.closing.before_end
+        if self.closing.rising is not None:
+            return f"where {key} becomes greater"
         return f"{key} + {span_text(after, self.closing.unit)}" if after else key
 
     def _buckets(self, settings: QuerySettings) -> str:
@@ -158,7 +160,7 @@ class Emits:
     @property
     def end(self) -> str | None:
         """SQL over the keys: the time from which on no row of a group comes."""
-        return None if self.closing is None else end_sql(self.closing)
+        return None if self.closing is None else self.closing.end(quote(self.closing.key.name))
 
 
 def emits_of(query: LogicalQuery, mode: EmitMode) -> Emits:
@@ -166,13 +168,6 @@ def emits_of(query: LogicalQuery, mode: EmitMode) -> Emits:
     once = mode is EmitMode.FINAL and is_distinct(query)
     final = mode is EmitMode.FINAL and not once
     return Emits(closing_of(query), final, once, query.inner and not (final or once))
-
-
-def end_sql(closing: Closing) -> str:
-    """DuckDB SQL over a key: the internal event time from which on no row of its group comes."""
-    key = quote(closing.key.name)
-    value = f"CAST({key} AS BIGINT) * {closing.unit.scale}" if closing.unit.is_integer else f"epoch_us({key})"
-    return f"{value} + {closing.before_end}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,6 @@ from watersmeet.plan.aggregate_rows import AggregateRows
 from watersmeet.plan.closing import Closing, closing_of
 from watersmeet.plan.logical.key_types import type_of
 from watersmeet.plan.logical.query import LogicalQuery, Over, OverCall
-from watersmeet.plan.operators.aggregate import end_sql
 from watersmeet.plan.physical_plan import Feed, PhysicalOperator, PhysicalPlan
 from watersmeet.settings.query_settings import QuerySettings
 
@@ -141,7 +140,7 @@ def plan_over(query: LogicalQuery, mode: EmitMode, rows: AggregateRows, needed: 
         reads_behind=over.reads_behind,
         where=rows.conditions(over.conditions),
         skipped=over.skipped,
-        end=None if closing is None else end_sql(closing),
+        end=None if closing is None else closing.end(quote(closing.key.name)),
         final=final,
         gives_ids=query.inner and not final,
     )

@@ -1,10 +1,14 @@
-"""Date the rows of a stream by its declared order (``ordered_by``) where the query's windows or ORDER BY are over it.
+"""Date the rows of a stream by its declared order (``ordered_by``) where windows, ORDER BY or EMIT FINAL are over it.
 
     r JOIN l ON r.k = l.k AND r.sn > l.sn - 15 AND r.sn < l.sn + 2
 
 With ``sn`` declared in both streams, rows are dated by ``sn`` here, as by an event time without a delay: windows close
 by it, and a row that comes after the frontier of its stream has passed it is late.  The rows of an input have one time
 in a query.  It is the event time if any condition, WITHIN, join as of a time, ORDER BY or aggregate needs that.
+
+    SELECT sn DIV 100, count(*) FROM l GROUP BY sn DIV 100 EMIT FINAL
+
+Here a group ends with the first ``sn`` of the next one.
 """
 
 from __future__ import annotations
@@ -16,12 +20,14 @@ from sqlglot import exp
 
 from watersmeet.errors import UnsupportedError
 from watersmeet.expressions.event_time import EventTime, TimeUnit
+from watersmeet.kernels.api import EmitMode
 from watersmeet.kernels.asof.match import Direction
 from watersmeet.plan.logical.conditions import inputs_of, time_columns
 from watersmeet.plan.logical.query import LogicalQuery
 from watersmeet.plan.logical.time_bounds import time_bounds
-from watersmeet.plan.logical.tree import Input, Leaf, Node, joins_of, met_in_time
+from watersmeet.plan.logical.tree import Input, InputColumn, Leaf, Node, joins_of, met_in_time
 from watersmeet.plan.passes.expiries import RowSide, expiry_of
+from watersmeet.plan.rising import rising_of
 
 
 def choose_times(query: LogicalQuery) -> LogicalQuery:
@@ -70,11 +76,24 @@ def _dated(query: LogicalQuery) -> Iterator[int]:
         yield query.ordering.input
     if query.aggregation is not None:
         yield from (call.time for call in query.aggregation.calls if call.time is not None)
+    yield from (known.input for known in _closing_columns(query) if query.inputs[known.input].is_time(known.column))
+
+
+def _closing_columns(query: LogicalQuery) -> Iterator[InputColumn]:
+    """The columns by which groups could end, if they are times, where EMIT FINAL asks for it."""
+    if query.aggregation is None or not (query.text.emit is EmitMode.FINAL or query.text.within_final):
+        return
+    for key in query.aggregation.keys:
+        rising = rising_of(key.expression, query.columns)
+        if rising is not None and (known := query.columns.get(rising.name)) is not None:
+            yield known
 
 
 def _used(query: LogicalQuery, times: Mapping[int, EventTime]) -> frozenset[int]:
     """The inputs whose times conditions and ORDER BY use, if some have other times than their event times."""
-    found = _compared(query, [replace(each, dated_by=times.get(each.index)) for each in query.inputs])
+    inputs = [replace(each, dated_by=times.get(each.index)) for each in query.inputs]
+    closing = {known.input for known in _closing_columns(query) if inputs[known.input].is_time(known.column)}
+    found = _compared(query, inputs) | closing
     return found if query.ordering is None else found | {query.ordering.input}
 
 

@@ -21,7 +21,6 @@ from watersmeet.plan.worker_projection import worker_projection
 from watersmeet.plan.worker_specs import NOTHING_KEPT, KeptBuckets, operator_specs, pack_specs
 from watersmeet.runtime.dataflow import select_list, tasks_of
 from watersmeet.runtime.exchange import Exchange
-from watersmeet.runtime.function_check import check_functions
 from watersmeet.runtime.metrics import METRICS, RESULTS, observed_counters
 from watersmeet.runtime.real_time.epochs import Epochs, RunStart
 from watersmeet.runtime.real_time.operator_task import COUNTER, EPOCH, LiveOperatorTask
@@ -30,6 +29,7 @@ from watersmeet.runtime.real_time.stages import first_tasks, sources_of, stages_
 from watersmeet.runtime.real_time.tails import LiveRecords
 from watersmeet.runtime.real_time.ticks import ControlEvents, MemoryTicks
 from watersmeet.runtime.source_frames import Source, arrow_schema, input_schemas, parts_of, projected
+from watersmeet.runtime.spark_checks import check_functions, check_time_zone
 from watersmeet.runtime.task_frames import Resources, control_frames, one_at_a_time, own_workers
 from watersmeet.runtime.worker_records import RecordRows, record_rows
 from watersmeet.runtime.worker_tasks import PackTask
@@ -81,6 +81,7 @@ def build_live(
     Raises ``BindError`` for a function that Spark does not have, and what ``tasks_of`` and ``live_operators`` raise.
     """
     check_functions(spark, plan)
+    check_time_zone(spark, plan)
     schemas = input_schemas(spark, plan, sources)
     specs = operator_specs(plan, schemas, parts_of(plan, sources), buckets, kept)
     plan = replace(plan, tasks=tasks_of(plan, specs, schemas, joint))

@@ -1,13 +1,32 @@
-"""Functions in a query that Spark does not have, reported with their position before the query starts."""
+"""What a query asks of the Spark that runs it, reported with its position before it starts: functions, a time zone."""
 
 from __future__ import annotations
 
 from pyspark.sql import SparkSession
 from sqlglot import exp
 
-from watersmeet.errors import BindError, did_you_mean
+from watersmeet.errors import BindError, ConfigError, did_you_mean
 from watersmeet.expressions.positions import position_of
+from watersmeet.plan.operators.aggregate import AggregateOperator
 from watersmeet.plan.physical_plan import PhysicalPlan
+
+_TIME_ZONE = "spark.sql.session.timeZone"
+_UTC = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
+
+
+def check_time_zone(spark: SparkSession, plan: PhysicalPlan) -> None:
+    """Raise ``ConfigError`` if a group ends with a day or hour of another time zone than UTC.
+
+    Workers compute its end in UTC, and with summer time a clock does not always rise.
+    """
+    zone = str(spark.conf.get(_TIME_ZONE))
+    closings = [each.closing for each in plan.operators if isinstance(each, AggregateOperator)]
+    zoned = [each.rising for each in closings if each is not None and each.rising is not None and each.rising.zoned]
+    if zoned and zone not in _UTC:
+        raise ConfigError(
+            f"EMIT FINAL: groups by {zoned[0].zoned} end by the days and hours of UTC, but {_TIME_ZONE} is {zone}",
+            hint=f"set {_TIME_ZONE} to UTC, group by a window (TUMBLE), which has none, or leave out EMIT FINAL",
+        )
 
 
 def check_functions(spark: SparkSession, plan: PhysicalPlan) -> None:
