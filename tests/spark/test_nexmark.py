@@ -13,7 +13,7 @@ from benchmarks.nexmark.events import Events
 from tests.support.nexmark import wrong_rows
 from watersmeet.testing.spark_rig import spark_rigs
 
-_ALWAYS = ("q5", "q9")
+_ALWAYS = ("q9",)
 
 
 @pytest.mark.timeout(300)
