@@ -79,6 +79,12 @@ class Storage:
         return found is not None and len(found) > 0
 
     @_as_connector_error
+    def modified(self, path: str) -> float | None:
+        """When a file was written last, in seconds since 1970; None if there is none."""
+        system, file = self._system(path), self._path(path)
+        return system.getFileStatus(file).getModificationTime() / 1000 if system.exists(file) else None
+
+    @_as_connector_error
     def local_path(self, path: str) -> str | None:
         """The absolute path of a file or folder on the local file system; None on any other."""
         system = self._system(path)

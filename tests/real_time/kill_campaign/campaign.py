@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import subprocess
 import sys
@@ -153,6 +154,9 @@ class Campaign:
             outcome.faults.append(f"counts: {len(wrong_counts)} differ, such as {sorted(wrong_counts)[:5]}")
         if wrong_sizes := self._sizes() ^ sizes:
             outcome.faults.append(f"sizes: {len(wrong_sizes)} differ, such as {sorted(wrong_sizes)[:5]}")
+            keys = {size for size, _ in sorted(wrong_sizes)[:5]}
+            written = [each for each in self._results("sizes") if json.loads(each.key or b"{}").get("n") in keys]
+            outcome.faults += [f"  {each.key!r} {each.value} {each.headers}" for each in written]
 
     def _padded(self) -> Counter[tuple[int, int | None]]:
         """The rows of the left join without repeats and without those that closed the windows."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -17,6 +18,7 @@ from watersmeet.connectors.kafka.sink import (
     lacking_options,
     live_writer,
     reach,
+    take_back,
     with_schema,
     write_batch,
 )
@@ -116,7 +118,10 @@ class KafkaConnector(StoredConnector, SinkConnector):
                 hint="leave out delivery: the headers _run and _runs of each record say which ones are repeated "
                 "(docs/real-time.md); or leave out mode = 'real_time'",
             )
-        return LiveSink(lambda rows, run: live_writer(rows, run, options, changing=changing))
+        write = partial(live_writer, options=options, changing=changing)
+        if changing is None or not writing.changelog:
+            return LiveSink(write)
+        return LiveSink(write, take_back=partial(take_back, options=options))
 
 
 def _pinned(stream: StreamDef) -> StreamDef:

@@ -20,9 +20,11 @@ from watersmeet.connectors.formats.registry_options import (
     required_version,
 )
 from watersmeet.connectors.formats.values import encode, format_of
+from watersmeet.connectors.kafka import void_results
 from watersmeet.connectors.kafka.broker import partitions
 from watersmeet.connectors.kafka.client import connection_settings, producer_settings
 from watersmeet.connectors.kafka.options import KafkaOptions, client_options, options_of
+from watersmeet.connectors.kafka.void_results import WAS, header_array, headers_of
 from watersmeet.connectors.net_changes import net_frame
 from watersmeet.connectors.packages import Package, require_package
 from watersmeet.connectors.stream_schema import spark_schema
@@ -179,18 +181,15 @@ def live_writer(
 
     Records are those of ``write_batch``; ``_batch`` is the epoch. The header ``_run`` is the run's number, ``_runs``
     has the newest runs with their first epochs, as in ``6:20 8:21``: what runs before 8 gave from epoch 21 on is void.
-    The changes of a key come one after the other; one that only passes through a value may be seen with it.
+    The changes of a key come one after the other; one that only passes through a value may be seen with it.  Deletes
+    carry what they delete in the header ``_was`` (void_results.py).
     """
     given = options_of(options)
     require_package(frame.sparkSession, Package.KAFKA)
     frame = frame.where(F.col(EPOCH).isNotNull())
-    epoch = F.col(EPOCH).cast("string")
-    headers = {
-        "_batch": epoch,
-        "_query": F.concat(F.lit(f"{run.query}-"), F.lpad(epoch, 12, "0")),
-        "_run": F.lit(str(run.run)),
-        "_runs": F.lit(" ".join(f"{number}:{first}" for number, first in run.firsts.items())),
-    }
+    headers = headers_of(run, F.col(EPOCH).cast("string"))
+    if changing is not None and TP_DELTA in frame.columns:
+        headers[WAS] = _value(frame.drop(EPOCH), given, changing, holds=F.col(TP_DELTA) < 0)
     records = _records(frame, given, changing, headers)
     return records.writeStream.format("kafka").options(**_sink_options(given), **_SOON)
 
@@ -206,10 +205,7 @@ def _records(
         if TP_DELTA not in rows.columns:
             frame = rows = frame.withColumn(TP_DELTA, F.lit(1))
         key, value = _primary_key(changing), _value(rows, given, changing)
-    marks = [
-        F.struct(F.lit(name).alias("key"), F.encode(text, "UTF-8").alias("value")) for name, text in headers.items()
-    ]
-    return frame.select(key.alias("key"), value.alias("value"), F.array(*marks).alias("headers"))
+    return frame.select(key.alias("key"), value.alias("value"), header_array(headers).alias("headers"))
 
 
 def _sink_options(given: KafkaOptions) -> dict[str, str]:
@@ -237,12 +233,25 @@ def _primary_key(stream: StreamDef) -> Column:
     return F.to_json(columns, {name.removeprefix("json."): value for name, value in _WHOLE_TIMES.items()})
 
 
-def _value(frame: DataFrame, options: KafkaOptions, stream: StreamDef) -> Column:
-    """Return the declared columns of a row that holds, with times as in the key; NULL for a retraction."""
+def _value(frame: DataFrame, options: KafkaOptions, stream: StreamDef, holds: Column | None = None) -> Column:
+    """Return the declared columns of a row that ``holds`` (no retraction), with times as in the key; else NULL."""
     return encode(
         frame,
         options.format,
         {**_WHOLE_TIMES, **options.format_options},
         [column.name for column in stream.columns],
-        F.col(TP_DELTA) > 0,
+        F.col(TP_DELTA) > 0 if holds is None else holds,
     )
+
+
+def take_back(spark: SparkSession, run: RunName, since: float | None, options: Mapping[str, str]) -> None:
+    """Give keys back what they had before epochs that did not commit; raises as ``write_batch`` (void_results.py)."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    given = options_of(options)
+    try:
+        void_results.take_back(spark, given, run, since)
+    except (PySparkException, Py4JError) as error:
+        what = f"results of epochs that did not commit could not be taken back from topic {given.topic!r}"
+        raise _failure(what, error, spark.range(0), options) from None

@@ -88,6 +88,8 @@ class RealTime:
             log.add(run, start)
             name = RunName(query_key(job.name, plan.id), run, named_runs([*starts, start]))
             sink = job.live_sink()
+            if run:
+                sink.take_back(spark, name, log.began_after(first))
             writer = (
                 sink.write(dataflow.frame, name)
                 .queryName(job.name)

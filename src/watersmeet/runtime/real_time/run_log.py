@@ -49,6 +49,11 @@ class RunLog:
         names = self._storage.names(self._commits)
         return max((int(name) for name in names if name.isdigit()), default=None)
 
+    def began_after(self, epoch: int) -> float | None:
+        """A time before an epoch began, in seconds since 1970: when the one before was committed, or the first run."""
+        committed = self._storage.modified(f"{self._commits}/{epoch - 1}")
+        return self._storage.modified(f"{self._folder}/{0:06}.json") if committed is None else committed
+
     def side_epochs(self) -> list[int]:
         """The epochs that have left side output, in order."""
         return sorted({epoch for epoch, _ in self._side_files()})

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from watersmeet.runtime.real_time.arrivals import Arrivals
@@ -34,11 +34,13 @@ class LiveSink:
     """A sink in real time.
 
     ``write`` takes result rows with the column ``_wm_epoch``, and returns what writes them.  Rows in which it is NULL
-    are no results.  ``close`` is called when the run has ended.
+    are no results.  ``close`` is called when the run has ended.  ``take_back`` is called before a run that others came
+    before, with the time after which epochs that did not commit began (None: at any time).
     """
 
     write: Callable[[DataFrame, RunName], DataStreamWriter]
     close: Callable[[], None] = lambda: None
+    take_back: Callable[[SparkSession, RunName, float | None], None] = lambda *_: None
 
 
 @dataclass(frozen=True, slots=True)
