@@ -119,7 +119,7 @@ def test_explain_names_the_order_that_dates_rows() -> None:
     lines = explain(plan_of(f"{AB} AND {NEAR}")).splitlines()
     assert "  dated by sn, its declared order (sn, other DESC); a row behind its frontier is late" in lines
     assert "  window -3 rows <= b.sn - a.sn <= 3 rows" in lines
-    assert "  its declared order (sn) dates no rows: no window or ORDER BY is over it alone" in explain(
+    assert "  its declared order (sn) dates no rows: no window, ORDER BY or EMIT FINAL is over it alone" in explain(
         plan_of(f"{AB} EMIT CHANGELOG")
     )
     lines = explain(plan_of("SELECT k FROM a ORDER BY sn")).splitlines()

@@ -58,7 +58,7 @@ def bind_aggregates(
     if select.args.get("order"):
         raise UnsupportedError(
             "ORDER BY emits rows once they are final, but an aggregate updates its rows as long as it runs",
-            hint="leave out ORDER BY, or add LIMIT",
+            hint="leave out ORDER BY, or add LIMIT; results of EMIT FINAL are ordered by a query around them",
             position=position_of(select.args["order"].expressions[0]),
         )
     binder = _AggregateBinder(scope, inputs, columns)

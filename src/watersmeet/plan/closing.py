@@ -42,9 +42,16 @@ class Closing:
 
     @property
     def width(self) -> int:
-        """How long before its end a group may begin, at most."""
-        more = 0 if self.rising is None else (self.rising.width - 1) * (self.unit.scale if self.unit.is_integer else 1)
-        return self.before_end + more
+        """How long before its end a group may begin, or, if it is a time, its value may lie, at most."""
+        if self.rising is None:
+            return self.before_end
+        longest = self.rising.width if self.rising.reach is None else self.rising.reach
+        return self.before_end + (longest - 1) * (self.unit.scale if self.unit.is_integer else 1)
+
+    @property
+    def zoned(self) -> exp.Expr | None:
+        """What of the key depends on the session's time zone, if anything."""
+        return None if self.rising is None else self.rising.zoned
 
     @property
     def lag(self) -> int:
@@ -79,7 +86,7 @@ def closing_of(query: LogicalQuery) -> Closing | None:
     Windows close them; an event time that is no bound of a window, or a function of a time, only where EMIT FINAL asks
     for it, there or of a query above.
     """
-    return min(closings_of(query), key=lambda each: each.width, default=None)
+    return min(closings_of(query), key=lambda each: (each.zoned is not None, each.width), default=None)
 
 
 def _keys(query: LogicalQuery) -> Sequence[GroupKey]:
@@ -95,7 +102,7 @@ def closings_of(query: LogicalQuery) -> Iterator[Closing]:
     for key in _keys(query):
         rising = None
         name = key.expression.name if isinstance(key.expression, exp.Column) else None
-        if name is None and is_final and query.aggregation is not None:
+        if name is None and is_final and query.aggregation is not None and query.aggregation.calls:
             rising = rising_of(key.expression, query.columns)
             name = None if rising is None else rising.name
         known = None if name is None else query.columns.get(name)
@@ -105,7 +112,7 @@ def closings_of(query: LogicalQuery) -> Iterator[Closing]:
         if input.stream.changes:  # a retraction has the time of what it retracts, however old
             continue
         unit, found = input.time.unit, None
-        if (window := input.window_of(known.column)) is not None:
+        if rising is None and (window := input.window_of(known.column)) is not None:
             found = window[0].before_end(window[1], unit)
         elif (input.is_windowed or is_final) and (distance := input.distance_of(known.column)) is not None:
             found = (unit.scale if unit.is_integer else 1) - distance

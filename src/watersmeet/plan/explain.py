@@ -212,7 +212,7 @@ def _input_lines(part: PhysicalInput, *, any_time: bool) -> Iterator[str]:
         yield f"  event time {column} ({time.unit.value}, {origin}), {delay}"
         if input.stream.lead is not None:
             order = input.stream.order_text
-            yield f"  its declared order ({order}) dates no rows: no window or ORDER BY is over it alone"
+            yield f"  its declared order ({order}) dates no rows: no window, ORDER BY or EMIT FINAL is over it alone"
     if part.max_future is not None:
         yield f"  quarantines a row that is more than {span_text(part.max_future, time.unit)} after its arrival"
     yield from _filter_lines(part)

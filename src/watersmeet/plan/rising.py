@@ -28,6 +28,8 @@ _TIMES = (*INSTANTS, _T.TIMESTAMPNTZ)
 _LARGEST = 2**40
 #: SQL doubles at some steps.
 _MOST_STEPS = 6
+#: The most values of the column with one value of the function: nothing on the way back exceeds 128 bits then.
+_WIDEST = 2**62
 #: Units to which a time is cut, DuckDB's name of each, and its greatest length.
 _UNITS = {
     name: (unit, length)
@@ -62,16 +64,21 @@ _OF_NUMBERS = {"timestamp_seconds": SECOND, "timestamp_millis": 1_000, "timestam
 class Rising:
     """A function of the column ``name``: its steps, from the column outwards, and the type of its values.
 
-    ``cuts``: each step leaves a time, or a number of its unit, as one, at most ``width`` before the end of its group.
-    ``zoned`` is the part that depends on the session's time zone, whose days and hours are taken for those of UTC;
-    empty if none does.
+    Of a function that only ``cuts``, a value is a time, or a number of its unit, as the column's, and no more than
+    ``reach`` before the least one at which the function is greater.  ``zoned`` is the part that depends on the time
+    zone of the session, whose days and hours are taken for those of UTC; None if none does.
     """
 
     name: str
     type: exp.DataType
     steps: tuple[Step, ...] = ()
-    cuts: bool = True
-    zoned: str = ""
+    reach: int | None = 1
+    zoned: exp.Expr | None = None
+
+    @property
+    def cuts(self) -> bool:
+        """Whether its values are times as the column's."""
+        return self.reach is not None
 
     def above(self, value: str) -> str:
         """SQL of the least value of the column, as a whole number, at which the function exceeds a ``value`` of its."""
@@ -98,10 +105,11 @@ class Rising:
             found = step.width(found)
         return found
 
-    def then(self, step: Step, kind: str, *, cuts: bool = False, zoned: str = "") -> Rising:
-        """The function with another step, and the type of its values then."""
+    def then(self, step: Step, kind: str, *, cuts: int | None = None, zoned: exp.Expr | None = None) -> Rising:
+        """The function with another step, which may cut a value by up to ``cuts``, and the type of its values then."""
         steps, of = (*self.steps, step), exp.DataType.build(kind, dialect="spark")
-        return replace(self, type=of, steps=steps, cuts=self.cuts and cuts, zoned=self.zoned or zoned)
+        reach = None if cuts is None or self.reach is None else self.reach + cuts
+        return replace(self, type=of, steps=steps, reach=reach, zoned=self.zoned or zoned)
 
     @property
     def is_integer(self) -> bool:
@@ -117,7 +125,7 @@ class Rising:
 def rising_of(expression: exp.Expr, columns: Mapping[str, InputColumn]) -> Rising | None:
     """A function of one column of whole numbers or times that never falls; None for any other expression."""
     found = _rising(expression, columns)
-    return None if found is None or len(found.steps) > _MOST_STEPS else found
+    return None if found is None or len(found.steps) > _MOST_STEPS or found.width > _WIDEST else found
 
 
 def as_number(value: str, kind: exp.DataType) -> str:
@@ -160,7 +168,7 @@ def _rising(expression: exp.Expr, columns: Mapping[str, InputColumn]) -> Rising 
 
 def _sum(node: exp.Add | exp.Sub, columns: Mapping[str, InputColumn]) -> Rising | None:
     one, other = node.this.unnest(), node.expression.unnest()
-    if isinstance(node, exp.Add) and isinstance(one, exp.Literal | exp.Interval):
+    if isinstance(node, exp.Add) and (isinstance(one, exp.Interval) or _whole(one) is not None):
         one, other = other, one
     inner = _rising(one, columns)
     if inner is None:
@@ -169,19 +177,19 @@ def _sum(node: exp.Add | exp.Sub, columns: Mapping[str, InputColumn]) -> Rising 
         by = _factor(other.expression)
         if by is None or other.this.unnest() != one or not inner.is_integer:
             return None
-        return inner.then(quotient(by), inner.kind, cuts=True).then(multiplied(by), inner.kind, cuts=True)
+        return inner.then(quotient(by), inner.kind, cuts=0).then(multiplied(by), inner.kind, cuts=by - 1)
     by = _shift(other, inner)
     if by is None:
         return None
-    has_days = not inner.is_integer and by % DAY == 0  # they have 23 or 25 hours in some time zones
+    has_days = not inner.is_integer and abs(by) >= DAY  # they have 23 or 25 hours in some time zones
     step = shifted(by if isinstance(node, exp.Add) else -by)
-    return inner.then(step, inner.kind, zoned=_zoned(inner, node) if has_days else "")
+    return inner.then(step, inner.kind, zoned=_zoned(inner, node) if has_days else None)
 
 
 def _shift(node: exp.Expr, inner: Rising) -> int | None:
     """A number, or an interval, that is added to the values of a function."""
-    if isinstance(node, exp.Literal) and inner.is_integer:
-        return int(node.name) if node.is_int and abs(int(node.name)) <= _LARGEST else None
+    if inner.is_integer:
+        return _whole(node)
     if isinstance(node, exp.Interval) and inner.type.is_type(*_TIMES):
         try:
             return interval_micros(node)
@@ -193,17 +201,34 @@ def _shift(node: exp.Expr, inner: Rising) -> int | None:
 def _operands(node: exp.Mul | exp.IntDiv, columns: Mapping[str, InputColumn]) -> tuple[Rising | None, int | None]:
     """The function of whole numbers, and the factor or divisor."""
     one, other = node.this.unnest(), node.expression.unnest()
-    if isinstance(node, exp.Mul) and isinstance(one, exp.Literal):
+    if isinstance(node, exp.Mul) and _whole(one) is not None:
         one, other = other, one
     inner = _rising(one, columns)
     return (inner if inner is not None and inner.is_integer else None), _factor(other)
 
 
 def _factor(node: exp.Expr) -> int | None:
+    found = _whole(node)
+    return found if found is not None and found > 0 else None
+
+
+def _whole(node: exp.Expr) -> int | None:
+    """A constant whole number that is not too large: 10, 10L, -5, (5 * 2)."""
     node = node.unnest()
-    if not isinstance(node, exp.Literal) or not node.is_int or not 0 < int(node.name) <= _LARGEST:
-        return None
-    return int(node.name)
+    match node:
+        case exp.Literal() if node.is_int:
+            found: int | None = int(node.name)
+        case exp.Neg():
+            inner = _whole(node.this)
+            found = None if inner is None else -inner
+        case exp.Cast() if node.to.is_type(_T.INT, _T.BIGINT):
+            found = _whole(node.this)
+        case exp.Mul():
+            one, other = _whole(node.this), _whole(node.expression)
+            found = None if one is None or other is None else one * other
+        case _:
+            return None
+    return found if found is not None and abs(found) <= _LARGEST else None
 
 
 def _cut(node: exp.TimestampTrunc, columns: Mapping[str, InputColumn]) -> Rising | None:
@@ -211,10 +236,10 @@ def _cut(node: exp.TimestampTrunc, columns: Mapping[str, InputColumn]) -> Rising
     inner, unit = _rising(node.this, columns), _UNITS.get(node.unit.name.upper()) if node.unit is not None else None
     if inner is None or unit is None or inner.is_integer:
         return None
-    zoned = node.sql(dialect="spark")
     if inner.type.is_type(_T.DATE):
         inner = inner.then(multiplied(DAY), "TIMESTAMP")
-    return inner.then(cut(*unit), "TIMESTAMP", cuts=inner.type.is_type(*INSTANTS), zoned=zoned)
+    cuts = unit[1] - 1 if inner.type.is_type(*INSTANTS) else None
+    return inner.then(cut(*unit), "TIMESTAMP", cuts=cuts, zoned=node)
 
 
 def _cut_date(node: exp.DateTrunc, columns: Mapping[str, InputColumn]) -> Rising | None:
@@ -250,6 +275,6 @@ def _of_epoch(node: exp.Expr, columns: Mapping[str, InputColumn]) -> Rising | No
     return inner.then(step, "BIGINT") if inner.type.is_type(*INSTANTS) else None
 
 
-def _zoned(inner: Rising, whole: exp.Expr) -> str:
+def _zoned(inner: Rising, whole: exp.Expr) -> exp.Expr | None:
     """The expression, if the session's time zone decides on it: days of an instant."""
-    return whole.sql(dialect="spark") if inner.type.is_type(*INSTANTS) else ""
+    return whole if inner.type.is_type(*INSTANTS) else None

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 from sqlglot import exp
 
 from watersmeet.errors import BindError, ConfigError, did_you_mean
 from watersmeet.expressions.positions import position_of
+from watersmeet.expressions.text import plain_sql
 from watersmeet.plan.operators.aggregate import AggregateOperator
 from watersmeet.plan.physical_plan import PhysicalPlan
 
 _TIME_ZONE = "spark.sql.session.timeZone"
-_UTC = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
 
 
 def check_time_zone(spark: SparkSession, plan: PhysicalPlan) -> None:
@@ -19,14 +22,24 @@ def check_time_zone(spark: SparkSession, plan: PhysicalPlan) -> None:
 
     Workers compute its end in UTC, and with summer time a clock does not always rise.
     """
-    zone = str(spark.conf.get(_TIME_ZONE))
     closings = [each.closing for each in plan.operators if isinstance(each, AggregateOperator)]
-    zoned = [each.rising for each in closings if each is not None and each.rising is not None and each.rising.zoned]
-    if zoned and zone not in _UTC:
-        raise ConfigError(
-            f"EMIT FINAL: groups by {zoned[0].zoned} end by the days and hours of UTC, but {_TIME_ZONE} is {zone}",
-            hint=f"set {_TIME_ZONE} to UTC, group by a window (TUMBLE), which has none, or leave out EMIT FINAL",
-        )
+    zoned = next((each.zoned for each in closings if each is not None and each.zoned is not None), None)
+    if zoned is None or _is_utc(spark, zone := str(spark.conf.get(_TIME_ZONE))):
+        return
+    raise ConfigError(
+        f"EMIT FINAL: groups by {plain_sql(zoned)} end by the days and hours of UTC, but {_TIME_ZONE} is {zone}",
+        hint=f"set {_TIME_ZONE} to UTC, add a window (TUMBLE), which has no time zone, or leave out EMIT FINAL",
+        position=position_of(zoned),
+    )
+
+
+def _is_utc(spark: SparkSession, zone: str) -> bool:
+    """Whether a time zone is another name of UTC."""
+    jvm: Any = spark._jvm
+    try:
+        return str(jvm.java.time.ZoneId.of(zone).normalized()) == "Z"
+    except Py4JJavaError:  # a name that only Spark knows
+        return False
 
 
 def check_functions(spark: SparkSession, plan: PhysicalPlan) -> None:

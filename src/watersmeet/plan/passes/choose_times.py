@@ -55,6 +55,9 @@ def choose_times(query: LogicalQuery) -> LogicalQuery:
 def _chosen(query: LogicalQuery) -> LogicalQuery:
     leads = {input.index: lead for input in query.inputs if (lead := input.stream.lead) is not None}
     chosen = frozenset(leads) - frozenset(_dated(query)) - _compared(query, query.inputs)
+    closing = {known.input for known in _closing_columns(query) if query.inputs[known.input].is_time(known.column)}
+    if closing and query.ordering is None:  # groups may end by the event time, unless a window is over the order
+        chosen -= closing - _compared(query, _dated_by(query, {i: leads[i] for i in chosen}))
     while chosen:
         times = {i: leads[i] for i in chosen}
         kept = chosen & _used(query, times)
@@ -76,14 +79,20 @@ def _dated(query: LogicalQuery) -> Iterator[int]:
         yield query.ordering.input
     if query.aggregation is not None:
         yield from (call.time for call in query.aggregation.calls if call.time is not None)
-    yield from (known.input for known in _closing_columns(query) if query.inputs[known.input].is_time(known.column))
+    yield from (input.index for input in query.inputs if input.windows)
 
 
 def _closing_columns(query: LogicalQuery) -> Iterator[InputColumn]:
-    """The columns by which groups could end, if they are times, where EMIT FINAL asks for it."""
-    if query.aggregation is None or not (query.text.emit is EmitMode.FINAL or query.text.within_final):
+    """The columns by which groups could end, if they are times, where EMIT FINAL asks for it.
+
+    Different rows (DISTINCT) come as soon as they are there, so they need no end.
+    """
+    aggregation = query.aggregation
+    if aggregation is None or not (query.text.emit is EmitMode.FINAL or query.text.within_final):
         return
-    for key in query.aggregation.keys:
+    if not aggregation.calls:
+        return
+    for key in aggregation.keys:
         rising = rising_of(key.expression, query.columns)
         if rising is not None and (known := query.columns.get(rising.name)) is not None:
             yield known
@@ -91,10 +100,14 @@ def _closing_columns(query: LogicalQuery) -> Iterator[InputColumn]:
 
 def _used(query: LogicalQuery, times: Mapping[int, EventTime]) -> frozenset[int]:
     """The inputs whose times conditions and ORDER BY use, if some have other times than their event times."""
-    inputs = [replace(each, dated_by=times.get(each.index)) for each in query.inputs]
+    inputs = _dated_by(query, times)
     closing = {known.input for known in _closing_columns(query) if inputs[known.input].is_time(known.column)}
     found = _compared(query, inputs) | closing
     return found if query.ordering is None else found | {query.ordering.input}
+
+
+def _dated_by(query: LogicalQuery, times: Mapping[int, EventTime]) -> list[Input]:
+    return [replace(each, dated_by=times.get(each.index)) for each in query.inputs]
 
 
 def _compared(query: LogicalQuery, inputs: Sequence[Input]) -> frozenset[int]:
