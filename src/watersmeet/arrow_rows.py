@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -50,6 +50,27 @@ class ArrowRows(ABC):
         frame = pl.from_arrow(rows)
         assert isinstance(frame, pl.DataFrame)
         return frame
+
+
+def python_values(column: pa.Array | pa.ChunkedArray) -> list[object]:
+    """Return the values of a column; a map is a dictionary, which an empty list of its entries would not tell."""
+    values = column.to_pylist()
+    return [_with_dicts(value, column.type) for value in values] if _has_map(column.type) else list(values)
+
+
+def _has_map(type: pa.DataType) -> bool:
+    return pa.types.is_map(type) or any(_has_map(type.field(place).type) for place in range(type.num_fields))
+
+
+def _with_dicts(value: Any, type: pa.DataType) -> object:
+    if value is None or not _has_map(type):
+        return value
+    if pa.types.is_map(type):
+        entries = ((_with_dicts(key, type.key_type), _with_dicts(each, type.item_type)) for key, each in value)
+        return {str(key) if isinstance(key, list | dict) else key: each for key, each in entries}
+    if pa.types.is_struct(type):
+        return {field.name: _with_dicts(value[field.name], field.type) for field in type}
+    return [_with_dicts(each, type.value_type) for each in value]
 
 
 def _nullable_type(type: pa.DataType) -> object:

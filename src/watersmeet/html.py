@@ -48,6 +48,11 @@ def escaped(text: object) -> str:
     return _UNFIT.sub("\N{REPLACEMENT CHARACTER}", escape(str(text)))
 
 
+def rows_text(rows: int) -> str:
+    """Return a number of rows in words."""
+    return "1 row" if rows == 1 else f"{rows:,} rows"
+
+
 def paragraph(text: str, kind: str = "") -> str:
     """Return a paragraph of a plain text."""
     return f"<p{_class(kind)}>{escaped(text)}</p>"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from watersmeet.html import escaped, page_part, paragraph, plain, table
+from watersmeet.html import escaped, page_part, paragraph, plain, rows_text, table
 from watersmeet.plan.operator_tree import TreeNode
 from watersmeet.plan.tree_picture import tree_picture
 from watersmeet.runtime.history import SLOT_SECONDS, SLOTS, Slot
@@ -57,10 +57,10 @@ def _tree(status: QueryStatus) -> str:
     def notes(node: TreeNode, above: TreeNode | None) -> Sequence[str]:
         if node.is_source:
             sides = operators[above.name].report.rows_in if above is not None and above.name in operators else {}
-            return [f"{sides.get(node.counted_as, 0):,} rows in"]
+            return [f"{rows_text(sides.get(node.counted_as, 0))} in"]
         own = operators[node.name]
         counts = f"{own.rows_in:,} in, {own.report.results:,} out"
-        return [counts, f"{own.report.state_rows:,} rows of state", *filter(None, [own.description])]
+        return [counts, f"{rows_text(own.report.state_rows)} of state", *filter(None, [own.description])]
 
     return tree_picture(status.tree, notes)
 
