@@ -13,12 +13,12 @@ const sections = new Map();
 function section(name) {
   const id = `query-${sections.size + 1}`;
   const places = {
-    pill: h("span", { class: "pill", role: "status" }), about: h("p", { class: "about" }), banner: h("div"),
+    pill: h("span", { class: "pill", role: "status" }), about: h("p", { class: "about" }), banner: h("div"), progress: h("div"),
     tiles: h("dl", { class: "tiles" }), tree: h("div", { class: "card scroll" }), charts: h("div", { class: "charts" }),
     operators: h("div"), errors: h("div"), explain: h("pre"),
   };
   const element = h("section", { class: "query", "aria-labelledby": id },
-    h("div", { class: "title" }, h("h2", { id }, name), places.pill), places.about, places.banner, places.tiles,
+    h("div", { class: "title" }, h("h2", { id }, name), places.pill), places.about, places.banner, places.progress, places.tiles,
     h("h3", {}, "Operators, and how rows flow"), places.tree, h("h3", {}, "The last hour"), places.charts,
     h("h3", {}, "Each operator"), places.operators, places.errors,
     h("details", { class: "card" }, h("summary", {}, "EXPLAIN"), places.explain));
@@ -103,6 +103,14 @@ function banner(query) {
   return [];
 }
 
+// A bar of a bounded run, and in words what was read; without a bar where it is not known how much is done.
+function progress(query) {
+  const found = query.progress;
+  if (!found) return [];
+  const bar = found.fraction === null ? [] : [h("progress", { max: 1, value: found.fraction, "aria-label": `How much of ${query.name} is done` })];
+  return [h("div", { class: "progress" }, ...bar, h("p", {}, found.text))];
+}
+
 function errors(query) {
   if (!query.failures.length) return [];
   return [h("h3", {}, "Last errors"), h("ul", { class: "card errors" }, ...query.failures.toReversed().map((each) =>
@@ -128,6 +136,7 @@ function draw(query, now) {
     places.banner.replaceChildren(...banner(query));
   } else if (query.state === "waiting") places.banner.firstChild.textContent = banner(query)[0].textContent;
   places.about.textContent = about(query, now);
+  places.progress.replaceChildren(...progress(query));
   places.tiles.replaceChildren(...tiles(query, now));
   places.tree.replaceChildren(...tree(query, places.tree.clientWidth - 34));
   places.charts.replaceChildren(...charts(query, now, places.charts.firstChild ? places.charts.firstChild.clientWidth - 30 : 460));
