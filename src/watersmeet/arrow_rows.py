@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from watersmeet.charts.chart import Chart, chart_of
 from watersmeet.errors import BindError
 from watersmeet.extras import require_extra
 
@@ -50,6 +52,16 @@ class ArrowRows(ABC):
         frame = pl.from_arrow(rows)
         assert isinstance(frame, pl.DataFrame)
         return frame
+
+    def chart(self, *, x: str, y: str | Sequence[str], kind: str = "line") -> Chart:
+        """Return a chart of one column or several (``y``: numbers) over another one, of all rows.
+
+        ``kind`` is ``line``, where ``x`` is a number or a time, or ``bar``: a bar for each row, named by ``x``.
+
+        Raises ``ConfigError`` for another kind, ``BindError`` for columns that are not there or cannot be drawn, and
+        ``LimitError`` for more than 100 bars.
+        """
+        return chart_of(self.to_arrow(), x, y, kind)
 
 
 def python_values(column: pa.Array | pa.ChunkedArray) -> list[object]:

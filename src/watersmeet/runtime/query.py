@@ -16,6 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from watersmeet.errors import CheckpointError, OutageError, WatersmeetError
 from watersmeet.runtime.failures import translate, whole_text
 from watersmeet.runtime.history import Batch, Failure, History
+from watersmeet.runtime.history_rows import HistoryRows
 from watersmeet.runtime.idle_inputs import IdleWatch
 from watersmeet.runtime.job import Host, Job
 from watersmeet.runtime.metrics import ProgressReader, counters_of, rows_out
@@ -116,6 +117,10 @@ class RunningQuery:
         """What it looks like now: its operators, its last hour, its failures, and how it was planned."""
         report = self._report(self._history)
         return status_of(self._job, self._words, self._mode, self._history, report, self._state(report), self._ended)
+
+    def history(self) -> HistoryRows:
+        """What it did in the last hour, as rows: rates, how long batches took, the state."""
+        return HistoryRows(self._history)
 
     def _repr_html_(self) -> str:
         return status_html(self.status())
