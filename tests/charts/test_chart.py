@@ -128,7 +128,7 @@ def test_of_many_points_the_extremes_stay() -> None:
     assert len(points) < 2000
     assert (min(heights), max(heights)) == (40.0, 160.0)  # 9 and -1 of -5 to 10
     gap: list[float | None] = [*values]
-    gap[30_000] = None
+    gap[30_077] = None
     (line,) = elements(chart_of(pa.table({"x": range(many), "y": gap}), "x", "y", "line"), "path", "line")
     assert len(places(line.get("d") or "")) == 2
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,7 @@ class Local:
 
 
 def listed(folder: Path, **options: object) -> FolderFiles:
-    found = files_measure(Local(), str(folder), **options).take()  # type: ignore[arg-type]
+    found = files_measure(Local, str(folder), **options).take()  # type: ignore[arg-type]
     assert isinstance(found, FolderFiles)
     return found
 
@@ -54,7 +55,7 @@ def test_of_partitions_and_of_what_only_spark_reaches_nothing_is_known(tmp_path:
     with pytest.raises(ConnectorError, match="has partitions"):
         listed(tmp_path)
     with pytest.raises(ConnectorError, match="only Spark reaches"):
-        files_measure(Local(is_reached=False), str(tmp_path)).take()  # type: ignore[arg-type]
+        files_measure(partial(Local, is_reached=False), str(tmp_path)).take()  # type: ignore[arg-type]
 
 
 def test_files_are_ahead_that_the_log_does_not_list() -> None:
@@ -68,7 +69,7 @@ def test_files_are_ahead_that_the_log_does_not_list() -> None:
 
 
 def test_a_source_of_files_is_known_by_its_folder(tmp_path: Path) -> None:
-    measure = files_measure(Local(), "/data/o")  # type: ignore[arg-type]
+    measure = files_measure(Local, "/data/o")  # type: ignore[arg-type]
     assert measure.is_of({"description": "FileStreamSource[file:/data/o]"})
     assert not measure.is_of({"description": "FileStreamSource[file:/data/o2]"})
 

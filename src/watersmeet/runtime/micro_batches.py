@@ -95,7 +95,7 @@ class MicroBatches:
         """How to measure what a run reads."""
         names = {part.input.stream.name.lower(): part.input.stream.name for part in self._job.plan.streams}
         measures = {names[name]: source.measures for name, source in sources.items()}
-        logs = source_logs(Storage(self._spark), self._job.checkpoint.spark(plan))
+        logs = source_logs(partial(Storage, self._spark), self._job.checkpoint.spark(plan))
         return RunInput(measures, logs, is_new)
 
     def has_run(self, progress: Mapping[str, Any]) -> None:

@@ -18,12 +18,12 @@ from watersmeet.runtime.storage import Storage
 _NAME = re.compile(r"(\d+)(\.compact)?")
 
 
-def source_logs(storage: Storage, checkpoint: str) -> Callable[[int], Logged]:
-    """The logs of the sources in a checkpoint of Spark, by their numbers."""
+def source_logs(storage: Callable[[], Storage], checkpoint: str) -> Callable[[int], Logged]:
+    """The logs of the sources in a checkpoint of Spark, by their numbers; ``storage`` is called when one is read."""
 
     @cache
     def logged(number: int) -> Logged:
-        return SourceLog(storage, f"{checkpoint}/sources/{number}").names
+        return SourceLog(storage(), f"{checkpoint}/sources/{number}").names
 
     return logged
 

@@ -134,7 +134,7 @@ class EmbeddedLog:
 
     def measures(self, spark: SparkSession, baseline: int | None) -> tuple[Measure, ...]:
         """Return how to measure a baseline and all later segments, or all segments."""
-        storage, folder = Storage(spark), str(self.folder)
+        storage, folder = partial(Storage, spark), str(self.folder)
         if baseline is None:
             return (files_measure(storage, folder, is_segment),)
         file = str(self.baselines.path(baseline)).rpartition("/")[2]

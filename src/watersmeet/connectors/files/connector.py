@@ -129,7 +129,7 @@ def parquet_files(
 
 def _measures(spark: SparkSession, given: FilesOptions) -> tuple[Measure, ...]:
     """Return how to measure the files; nothing for a path that may stand for several folders, which Spark lists."""
-    return () if set(given.path) & _OF_PATTERNS else (files_measure(Storage(spark), given.path),)
+    return () if set(given.path) & _OF_PATTERNS else (files_measure(partial(Storage, spark), given.path),)
 
 
 def _listed(batch: pa.RecordBatch, root: str) -> Iterator[ParquetFile]:
