@@ -57,11 +57,8 @@ def watched(
     """A watch, begun at 0, that has seen reports and their times one by one."""
     watch = ProgressWatch(RunInput(measures, lambda _: lambda _: (), is_new), 0.0)
     for each, now in reports:
-        watch.take(each, now)
-        for _ in range(2000):
-            if watch._newest is None:
-                break
-            threading.Event().wait(0.01)
+        watch.take(each, now, SECONDS)
+        assert not watch._is_counting
     watch.close(SECONDS)
     assert not watch._thread.is_alive()
     return watch
@@ -92,7 +89,8 @@ def test_of_reports_that_wait_the_first_says_where_the_run_began() -> None:
 
     watch = ProgressWatch(RunInput({"A": [measure("a", take)]}, lambda _: lambda _: (), is_new=False), 0.0)
     for each in (report(("a", 2, 4)), report(("a", 4, 6)), report(("a", 6, 9))):
-        watch.take(each, 1.0)
+        watch.take(each, 1.0, 0)
+        assert watch._is_counting
     goes_on.set()
     watch.close(SECONDS)
     assert watch.inputs == (records("A", 8, 7),)
@@ -121,6 +119,8 @@ def test_what_a_source_does_not_say_is_not_known() -> None:
 
 def test_a_failure_leaves_nothing_known_and_ends_no_run() -> None:
     watch = watched({"A": [of(10)]}, ({"sources": [{"description": "a", "endOffset": {"other": 1}}]}, 1.0))
+    assert watch.inputs == (InputProgress("A"),)
+    watch.take(report(("a", None, 5)), 2.0, float("inf"))  # nobody counts it, and nobody waits
     assert watch.inputs == (InputProgress("A"),)
 
 

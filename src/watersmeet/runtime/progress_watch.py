@@ -37,7 +37,7 @@ class ProgressWatch:
         self._changed = threading.Condition()
         self._first: Mapping[str, Any] | None = None
         self._newest: tuple[Mapping[str, Any], float] | None = None
-        self._is_closed = False
+        self._is_counting = self._is_closed = False
         self._samples: tuple[tuple[float, Mapping[str, int]], ...] = ((began, {}),)
         self._inputs = tuple(InputProgress(name) for name in input.measures)
         self._thread = threading.Thread(target=self._run, name="watersmeet-progress", daemon=True)
@@ -48,12 +48,19 @@ class ProgressWatch:
         """How much of each stream was read."""
         return self._inputs
 
-    def take(self, progress: Mapping[str, Any], now: float) -> None:
-        """Take what Spark reports of a batch; of several that wait, the newest counts."""
+    def take(self, progress: Mapping[str, Any], now: float, seconds: float) -> None:
+        """Take what Spark reports of a batch, and wait until it is counted, at most so long.
+
+        Of several reports that are not counted yet, the newest counts.
+        """
         with self._changed:
+            if self._is_closed:
+                return
             self._first = self._first or progress
             self._newest = (progress, now)
-            self._changed.notify()
+            self._is_counting = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: not self._is_counting, seconds)
 
     def remaining(self, now: float) -> float | None:
         """How many seconds of reading are left at the rate of late; None if that is not known."""
@@ -73,7 +80,7 @@ class ProgressWatch:
         """End the thread when it has followed what was reported last, and wait for that, at most so long."""
         with self._changed:
             self._is_closed = True
-            self._changed.notify()
+            self._changed.notify_all()
         self._thread.join(seconds)
 
     def _run(self) -> None:
@@ -83,9 +90,18 @@ class ProgressWatch:
             self._count()
             while (newest := self._next()) is not None:
                 self._follow(*newest)
+                self._set_counted()
         except Exception as error:  # noqa: BLE001 - how much is done is for people: no run ends because of it
             _log.debug("how much of a run is done is not known: %s", error)
             self._inputs = tuple(InputProgress(name) for name in self._input.measures)
+            with self._changed:
+                self._newest, self._is_closed = None, True
+            self._set_counted()
+
+    def _set_counted(self) -> None:
+        with self._changed:
+            self._is_counting = self._newest is not None
+            self._changed.notify_all()
 
     def _next(self) -> tuple[Mapping[str, Any], float] | None:
         """Wait for a report; None once there are no more."""

@@ -16,6 +16,8 @@ from watersmeet.runtime.run_progress import RunProgress
 
 #: How long the end of a run waits for the last count of what was read.
 _LAST_COUNT_SECONDS = 1.0
+#: How long a report waits for it, so that what is shown of a batch is of the same batch; where it takes longer, later.
+_COUNT_SECONDS = 0.2
 
 
 class RunMeter:
@@ -40,7 +42,7 @@ class RunMeter:
         """Take what Spark reports of a batch, or of a trigger that found nothing."""
         self._has_committed = self._has_committed or has_committed
         if self._watch is not None:
-            self._watch.take(progress, time.time())
+            self._watch.take(progress, time.time(), _COUNT_SECONDS)
 
     def close(self) -> None:
         """Take nothing more."""
