@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from watersmeet.charts.chart import Chart, chart_of
 from watersmeet.errors import BindError
 from watersmeet.extras import require_extra
 
@@ -50,6 +52,37 @@ class ArrowRows(ABC):
         frame = pl.from_arrow(rows)
         assert isinstance(frame, pl.DataFrame)
         return frame
+
+    def chart(self, *, x: str, y: str | Sequence[str], kind: str = "line") -> Chart:
+        """Return a chart of one column or several (``y``: numbers) over another one, of all rows.
+
+        ``kind`` is ``line``, where ``x`` is a number or a time, or ``bar``: a bar for each row, named by ``x``.
+
+        Raises ``ConfigError`` for another kind, ``BindError`` for columns that are not there or cannot be drawn, and
+        ``LimitError`` for more than 100 bars.
+        """
+        return chart_of(self.to_arrow(), x, y, kind)
+
+
+def python_values(column: pa.Array | pa.ChunkedArray) -> list[object]:
+    """Return the values of a column; a map is a dictionary, which an empty list of its entries would not tell."""
+    values = column.to_pylist()
+    return [_with_dicts(value, column.type) for value in values] if _has_map(column.type) else list(values)
+
+
+def _has_map(type: pa.DataType) -> bool:
+    return pa.types.is_map(type) or any(_has_map(type.field(place).type) for place in range(type.num_fields))
+
+
+def _with_dicts(value: Any, type: pa.DataType) -> object:
+    if value is None or not _has_map(type):
+        return value
+    if pa.types.is_map(type):
+        entries = ((_with_dicts(key, type.key_type), _with_dicts(each, type.item_type)) for key, each in value)
+        return {str(key) if isinstance(key, list | dict) else key: each for key, each in entries}
+    if pa.types.is_struct(type):
+        return {field.name: _with_dicts(value[field.name], field.type) for field in type}
+    return [_with_dicts(each, type.value_type) for each in value]
 
 
 def _nullable_type(type: pa.DataType) -> object:

@@ -34,6 +34,9 @@ div.watersmeet table td.number { text-align: right; }
 .watersmeet svg .note { opacity: .75; }
 .watersmeet svg rect { fill: currentColor; fill-opacity: .04; stroke: currentColor; stroke-opacity: .45; }
 .watersmeet svg .operator rect { fill: #0b8f87; fill-opacity: .14; stroke: #0b8f87; stroke-opacity: 1; }
+.watersmeet svg.bar rect { fill-opacity: .16; stroke: none; }
+.watersmeet svg.bar rect.done { fill: #0b8f87; fill-opacity: 1; }
+.watersmeet .charts { display: flex; flex-wrap: wrap; gap: .6em 1.5em; margin: .6em 0; }
 .watersmeet svg path { fill: none; stroke: #0b8f87; stroke-width: 1.8; }
 """
 
@@ -48,9 +51,24 @@ def escaped(text: object) -> str:
     return _UNFIT.sub("\N{REPLACEMENT CHARACTER}", escape(str(text)))
 
 
+def rows_text(rows: int) -> str:
+    """Return a number of rows in words."""
+    return "1 row" if rows == 1 else f"{rows:,} rows"
+
+
 def paragraph(text: str, kind: str = "") -> str:
     """Return a paragraph of a plain text."""
     return f"<p{_class(kind)}>{escaped(text)}</p>"
+
+
+def bar(fraction: float, label: str) -> str:
+    """Return a progress bar."""
+    said = escaped(label)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="bar" role="img" aria-label="{said}" width="100%" height="10" '
+        f'style="max-width: 480px"><title>{said}</title><rect width="100%" height="10" rx="4"/>'
+        f'<rect class="done" width="{100 * fraction:.1f}%" height="10" rx="4"/></svg>'
+    )
 
 
 def plain(text: str, kind: str = "") -> str:

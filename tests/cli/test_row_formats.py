@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from watersmeet.arrow_rows import python_values
 from watersmeet.cli.main import app
 from watersmeet.cli.row_formats import RowFormat, RowWriter, csv_cell, plain
 
@@ -73,9 +74,30 @@ def test_values(value: Any, expected: Any) -> None:
     json.dumps(plain(value), allow_nan=False)
 
 
-def test_maps_are_objects() -> None:
-    made = pa.array([[("a", 1), ("b", None)]], pa.map_(pa.string(), pa.int32()))
-    assert plain(made.to_pylist()[0]) == {"a": 1, "b": None}
+MAP = pa.map_(pa.string(), pa.list_(pa.map_(pa.int32(), pa.int32())))
+MAPS: list[tuple[pa.DataType, Any, Any]] = [
+    (MAP, [("a", [[(1, 2)], []]), ("b", None)], {"a": [{"1": 2}, {}], "b": None}),
+    (MAP, [], {}),
+    (pa.struct([("m", MAP), ("n", pa.int32())]), {"m": [], "n": 1}, {"m": {}, "n": 1}),
+    (pa.map_(pa.list_(pa.int32()), pa.int32()), [([1], 2)], {"[1]": 2}),
+    (pa.map_(pa.binary(), pa.int32()), [(b"\xff", 2)], {"/w==": 2}),
+    (pa.list_(pa.int32()), [], []),
+]
+
+
+@pytest.mark.parametrize(
+    ("type", "value", "expected"), MAPS, ids=["nested", "empty", "in a struct", "of arrays", "of bytes", "no map"]
+)
+def test_maps_are_objects(type: pa.DataType, value: Any, expected: Any) -> None:
+    found, null = python_values(pa.array([value, None], type))
+    assert (plain(found), null) == (expected, None)
+
+
+def test_a_row_of_one_null_is_no_empty_line(capsys: pytest.CaptureFixture[str]) -> None:
+    RowWriter(RowFormat.CSV).rows(["n"], [(None,), ("",), (1,)])
+    lines = capsys.readouterr().out
+    assert lines == 'n\n""\n""\n1\n'
+    assert [row["n"] for row in csv.DictReader(io.StringIO(lines))] == ["", "", "1"]
 
 
 @given(st.lists(st.none() | st.text(st.characters(codec="utf-8", exclude_characters="\0")), min_size=2, max_size=4))

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from rich.console import Console
+from rich.console import Console, Group
 from typer.testing import CliRunner
 
 from tests.cli.fakes import REPORT, FakeQuery, FakeSession, press_ctrl_c
@@ -23,10 +23,12 @@ from watersmeet.cli.observers import LogFormat, Observers
 from watersmeet.cli.progress import LiveTable, PlainLines, progress_line, progress_table, screen, summary
 from watersmeet.cli.rows import out
 from watersmeet.cli.run import follow, resume_command, resume_words, wait_for
+from watersmeet.cli.run_bars import bars
 from watersmeet.errors import CheckpointError
 from watersmeet.runtime.outages import Outages
 from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.runtime.report import OperatorReport, Report, report_of
+from watersmeet.runtime.run_progress import InputProgress, RunProgress, Tasks, Unit
 from watersmeet.session.results import Message, Plan, Result, Started, Table
 from watersmeet.sql.statements import CreateStream, Explain, Show, Statement
 
@@ -302,6 +304,49 @@ def test_the_longest_lag_stands_in_the_line() -> None:
         "aggregate": OperatorReport(),
     }
     assert "frontier 2 min behind, last batch" in progress_line("q", replace(REPORT, operators=operators))
+
+
+BOUNDED = RunProgress(inputs=(InputProgress("o", Unit.BYTES, 4_000_000, 1_000_000),), remaining=90.0)
+ONE_BATCH = RunProgress(inputs=(InputProgress("o", Unit.BYTES, 4_000_000, 0),), tasks=Tasks(5, 8))
+
+
+def test_the_line_of_a_bounded_run_says_how_much_is_done() -> None:
+    line = progress_line("q", replace(REPORT, progress=BOUNDED))
+    assert line.endswith(", last batch 412 ms; 25% done, about 1 min 30 s left: o 1 MB of 4 MB")
+
+
+def test_a_terminal_has_a_bar_for_each_run_that_ends(capsys: pytest.CaptureFixture[str]) -> None:
+    unknown = RunProgress(inputs=(InputProgress("o"),))
+    queries = [
+        FakeQuery("half", reported=replace(REPORT, progress=BOUNDED)),
+        FakeQuery("unknown", reported=replace(REPORT, progress=unknown)),
+        FakeQuery("endless"),
+        FakeQuery("over", reported=replace(REPORT, progress=BOUNDED), waits=1),
+    ]
+    table = LiveTable()
+    table.update(queries)  # type: ignore[arg-type]
+    assert table._lines == 4 + 2 + 4
+    out().print(Group(*bars(queries)))  # type: ignore[arg-type]
+    first, second = capsys.readouterr().out.splitlines()
+    bar, _, text = first.partition(" half: ")
+    assert len(bar.strip()) > 4
+    assert text.strip() == "25% done, about 1 min 30 s left: o 1 MB of 4 MB"
+    assert second.strip() == "unknown: how much is done is not known: o not known"
+
+
+def test_plain_lines_say_every_ten_seconds_what_the_one_batch_does(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = iter(range(0, 1000, 4))
+    monkeypatch.setattr("watersmeet.cli.progress.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    query, lines = FakeQuery(reported=replace(REPORT, batches=0, progress=ONE_BATCH)), PlainLines()
+    for _ in range(9):  # for 32 s, in which nothing else happens
+        lines.update([query])  # type: ignore[list-item]
+    assert capsys.readouterr().err.splitlines() == ["q: 62% done: 5 of 8 tasks of the one batch, o 0 bytes of 4 MB"]
+    query.reported = replace(query.reported, progress=replace(ONE_BATCH, tasks=Tasks(6, 8)))
+    for _ in range(4):
+        lines.update([query])  # type: ignore[list-item]
+    assert capsys.readouterr().err.splitlines() == ["q: 75% done: 6 of 8 tasks of the one batch, o 0 bytes of 4 MB"]
 
 
 def test_plain_lines_only_after_progress(capsys: pytest.CaptureFixture[str]) -> None:

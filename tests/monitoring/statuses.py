@@ -11,6 +11,7 @@ from watersmeet.plan.physical_plan import PhysicalPlan
 from watersmeet.plan.worker_specs import time_units
 from watersmeet.runtime.history import Batch, Failure, History
 from watersmeet.runtime.report import Report, report_of
+from watersmeet.runtime.run_progress import InputProgress, RunProgress, Unit
 from watersmeet.runtime.status import QueryState, QueryStatus, operator_statuses
 from watersmeet.sql.statements import Query
 from watersmeet.testing.harness import load_script
@@ -30,6 +31,13 @@ SELECT window_start, count(*) AS n FROM TUMBLE(
   (SELECT o.id, o.ts FROM o JOIN p ON o.id = p.id WITHIN INTERVAL '10' SECONDS), ts, INTERVAL '1' MINUTE)
 GROUP BY window_start, window_end;
 """
+
+
+#: Two inputs of a bounded run, of which the second is behind.
+HALF = RunProgress(
+    inputs=(InputProgress("o", Unit.BYTES, 2_500_000_000, 2_000_000_000), InputProgress("p", Unit.RECORDS, 4000, 2100)),
+    remaining=125.0,
+)
 
 
 def plan_of(script: str) -> PhysicalPlan:
@@ -79,6 +87,7 @@ def status_after(
     waiting: str = "",
     failures: tuple[Failure, ...] = (),
     checkpoint: str = "/data/queries/q",
+    progress: RunProgress | None = None,
 ) -> QueryStatus:
     """The status of a query after batches, each with the seconds from its start and its counters."""
 
@@ -91,6 +100,7 @@ def status_after(
             waiting=waiting,
             streams=[part.input.alias for part in plan.streams],
             units=time_units(plan),
+            progress=progress,
         )
 
     history = History(started=STARTED, counters={})

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.monitoring.statuses import CHAIN, OVER_A_JOIN, STARTED, counters_of_chain, plan_of, status_after
+from tests.monitoring.statuses import CHAIN, HALF, OVER_A_JOIN, STARTED, counters_of_chain, plan_of, status_after
 from tests.support.chromium import Browser, chromium
 from watersmeet.monitoring.access import Address
 from watersmeet.monitoring.server import LivePage
 from watersmeet.runtime.history import Failure
+from watersmeet.runtime.run_progress import InputProgress
 from watersmeet.runtime.status import QueryState, QueryStatus
 
 pytestmark = pytest.mark.slow
@@ -100,6 +102,36 @@ def test_the_state_of_a_query_is_plain_in_words(browser: Browser) -> None:
     assert "the query ended" in texts[1]
     assert "ended" in texts[2]
     assert problems == []
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [1280, 375])
+def test_a_bounded_run_has_a_bar_where_it_is_known_how_much_is_done(browser: Browser, width: int, dark: bool) -> None:
+    batches = [(float(second), counters_of_chain(second * 100)) for second in range(5, 1800, 5)]
+    plan = plan_of(CHAIN)
+    unknown = replace(HALF, inputs=(*HALF.inputs, InputProgress("s")), remaining=None)
+    statuses = [
+        status_after(plan, batches, now=1800, name="bounded", progress=HALF),
+        status_after(plan, batches, now=1800, name="unknown", progress=unknown),
+        status_after(plan, batches, now=1800, name="continuous"),
+    ]
+    problems = show(browser, statuses, width, dark=dark)
+    bars = browser.value("[...document.querySelectorAll('section.query')].map(e => e.querySelector('progress')?.value)")
+    assert bars == [0.525, None, None]
+    texts = browser.value("[...document.querySelectorAll('section.query')].map(e => e.innerText)")
+    assert "52% done, about 2 min 5 s left: o 2 GB of 2.5 GB, p 2,100 of 4,000 records" in texts[0]
+    assert "how much is done is not known: o 2 GB of 2.5 GB, p 2,100 of 4,000 records, s not known" in texts[1]
+    assert "done" not in texts[2].partition("Operators")[0]
+    assert browser.value("document.documentElement.scrollWidth <= innerWidth")
+    assert problems == []
+
+
+def test_one_row_is_no_rows(browser: Browser) -> None:
+    one = {"join_1.in.o": 1, "join_1.used.o": 1, "join_1.results": 1, "join_1.state_rows": 1, "join_1.held.o": 1}
+    show(browser, [status_after(plan_of(CHAIN), [(5, one)], now=10)])
+    text = browser.value("[...document.querySelectorAll('svg, .tiles, .figures')].map(e => e.textContent).join(' ')")
+    assert "1 row of state" in text
+    assert re.search(r"\b1 rows", text) is None
 
 
 def test_names_and_messages_are_text_and_never_markup(browser: Browser) -> None:

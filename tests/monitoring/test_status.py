@@ -9,13 +9,14 @@ from functools import partial
 
 import pytest
 
-from tests.monitoring.statuses import CHAIN, OVER_A_JOIN, STARTED, counters_of_chain, plan_of, status_after
+from tests.monitoring.statuses import CHAIN, HALF, OVER_A_JOIN, STARTED, counters_of_chain, plan_of, status_after
 from watersmeet.monitoring.metrics import METRICS
 from watersmeet.monitoring.prometheus import exposition
 from watersmeet.monitoring.status_json import statuses_json
 from watersmeet.runtime.history import SLOTS, Batch, Failure, History
 from watersmeet.runtime.report import Report
-from watersmeet.runtime.status import PlanWords
+from watersmeet.runtime.run_progress import InputProgress, RunProgress, Tasks
+from watersmeet.runtime.status import PlanWords, QueryStatus
 
 
 def reported(history: History) -> Report:
@@ -131,3 +132,33 @@ def test_before_its_first_batch_nothing_is_made_up() -> None:
     status = status_after(plan_of(CHAIN), [], now=1)
     (query,) = statuses_json([replace(status)], status.time)["queries"]
     assert (query["last_batch"], query["history"]["began"], query["operators"]["join_1"]["lag"]) == (None, [], None)
+
+
+def test_how_much_of_a_run_is_done_is_in_the_json_and_a_metric() -> None:
+    def status(progress: RunProgress | None) -> QueryStatus:
+        return status_after(plan_of(CHAIN), [], now=1, name="q", progress=progress)
+
+    (query,) = statuses_json([status(HALF)], STARTED)["queries"]
+    assert query["progress"] == {
+        "fraction": 0.525,
+        "remaining_seconds": 125.0,
+        "text": "52% done, about 2 min 5 s left: o 2 GB of 2.5 GB, p 2,100 of 4,000 records",
+        "tasks": None,
+        "inputs": [
+            {"stream": "o", "unit": "bytes", "ahead": 2_500_000_000, "done": 2_000_000_000},
+            {"stream": "p", "unit": "records", "ahead": 4000, "done": 2100},
+        ],
+    }
+    assert json.dumps(query["progress"])
+    assert 'watersmeet_run_progress_ratio{query="q"} 0.525' in exposition([status(HALF)]).decode()
+    unknown = RunProgress(inputs=(InputProgress("o"),))
+    (query,) = statuses_json([status(unknown)], STARTED)["queries"]
+    assert query["progress"]["fraction"] is None
+    assert query["progress"]["inputs"] == [{"stream": "o", "unit": None, "ahead": None, "done": None}]
+    one_batch = RunProgress(inputs=(), tasks=Tasks(1, 4))
+    (query,) = statuses_json([status(one_batch)], STARTED)["queries"]
+    assert query["progress"]["tasks"] == {"done": 1, "planned": 4}
+    (query,) = statuses_json([status(None)], STARTED)["queries"]
+    assert query["progress"] is None
+    for nothing in (unknown, None):
+        assert "watersmeet_run_progress_ratio{" not in exposition([status(nothing)]).decode()

@@ -70,7 +70,11 @@ def test_a_bounded_select_is_a_table(run: RunCell, shell: InteractiveShell) -> N
     html, printed, succeeded = run(f"%%watersmeet --bounded --into joined\n{JOIN}")
     assert succeeded, printed
     assert re.findall(r"<td.*?>(.*?)</td>", html[-1]) == ["1", "2"]
+    assert any('<svg xmlns="http://www.w3.org/2000/svg" class="bar"' in each for each in html[:-1])
+    assert any("tasks of the one batch, a " in each for each in html[:-1])
+    assert "% done" not in html[-1]
     assert shell.user_ns["joined"].to_arrow().to_pylist() == [{"id": 1, "n": 2}]
+    assert '<rect class="s0"' in shell.user_ns["joined"].chart(x="id", y="n", kind="bar").svg
     assert isinstance(shell.user_ns["session"], Session)
     assert not any(query.is_active for query in shell.user_ns["session"].queries())
 
@@ -100,6 +104,7 @@ def test_bounded_queries_end_before_the_next_statement(run: RunCell) -> None:
     )
     assert succeeded, printed
     assert '<span class="pill ended">ended</span>' in html[-2]
+    assert "100% done: a " in html[-2]
     assert re.findall(r"<td.*?>(.*?)</td>", html[-1]) == ["1", "2"]
 
 

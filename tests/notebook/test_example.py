@@ -58,6 +58,8 @@ def test_each_cell_shows_what_it_should(executed: Any) -> None:
     assert html(joined).count("<tr>") == 4
     assert '<td class="null">NULL</td>' in html(joined)
     assert "30.00" in outputs(executed, "groupby")[0]["data"]["text/plain"]
+    (chart,) = outputs(executed, "joined.chart")
+    assert html(chart).count('<rect class="s0"') == 1 + 3  # with that of the legend
     query, note = outputs(executed, "--seconds 6")
     assert '<span class="pill running">running</span>' in html(query)
     assert "in the background: paid" in html(note)
@@ -91,6 +93,10 @@ def test_its_page_can_be_read(executed: Any, browser: Browser, tmp_path: Path, d
         " getComputedStyle(document.body).backgroundColor]"
     )
     assert (_brightness(text) > 128, _brightness(back) > 128) == (dark, not dark)
+    charts = "document.querySelectorAll('.watersmeet svg.wm-chart')"
+    assert browser.value(f"{charts}.length") >= 1
+    fills = [browser.value(f"getComputedStyle({charts}[0].querySelector('{tag}')).fill") for tag in ("text", "rect")]
+    assert (_brightness(fills[0]) > 128, fills[1]) == (dark, "rgb(11, 143, 135)")
     boxes = "[...document.querySelectorAll('.watersmeet svg svg')]"
     assert browser.value(f"{boxes}.every(box => box.querySelector('text').getBBox().width <= 206)")
 

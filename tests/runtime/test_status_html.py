@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
-from tests.monitoring.statuses import CHAIN, STARTED, counters_of_chain, plan_of, status_after
+from tests.monitoring.statuses import CHAIN, HALF, STARTED, counters_of_chain, plan_of, status_after
 from watersmeet.runtime.history import Failure
+from watersmeet.runtime.history_rows import HistoryRows
+from watersmeet.runtime.run_progress import InputProgress
 from watersmeet.runtime.status import QueryState
 from watersmeet.runtime.status_html import status_html
 
@@ -44,7 +47,7 @@ def test_the_operators_have_counts() -> None:
 def test_a_query_without_a_batch_has_no_lag_and_no_chart() -> None:
     html = status_html(status_after(PLAN, [], now=1))
     assert '<td class="null">NULL</td>' in html
-    assert "rows in a second" not in html
+    assert "wm-chart" not in html
 
 
 @pytest.mark.parametrize("went_on", [True, False])
@@ -63,13 +66,37 @@ def test_what_is_waited_for_is_said() -> None:
     assert "<p>waiting for &lt;img src=x&gt;</p>" in html
 
 
-def test_the_chart_has_a_point_for_each_five_seconds_of_the_last_hour_also_where_nothing_came() -> None:
-    batches = [(0.0, counters_of_chain(100)), (100_000.0, counters_of_chain(200)), (100_020.0, counters_of_chain(300))]
-    html = status_html(status_after(PLAN, batches, now=100_021))
-    (points,) = re.findall(r'<title>rows in a second.*?</title><path d="M(.*?)"', html)
-    # 300 rows in each of the two slots, and 720 slots in an hour
-    heights = [float(point.split()[1]) for point in points.split("L")]
-    assert len(heights) == 720
-    assert heights[-5:] == [1.0, 59.0, 59.0, 59.0, 1.0]
-    assert set(heights[:-5]) == {59.0}
-    assert "over 3600 s; at most 60.0" in html
+def test_there_are_charts_of_rates_and_batches() -> None:
+    batches = [(5.0 * step, counters_of_chain(100 * step)) for step in range(1, 4)]
+    html = status_html(status_after(PLAN, batches, now=20))
+    labels = re.findall(r'aria-label="((?:rows|longest).*?)"', html)
+    rates, times = labels
+    assert rates.endswith(": 3 points; rows_in_per_second from 60 to 60; rows_out_per_second from 2 to 2")
+    assert times.endswith(": 3 points; longest_seconds from 1.5 to 1.5; mean_seconds from 1.5 to 1.5")
+
+
+def test_the_last_hour_is_rows_with_rates_since_the_row_before() -> None:
+    batches = [(30.0, counters_of_chain(100)), (32.0, counters_of_chain(200)), (60.0, counters_of_chain(300))]
+    rows = HistoryRows(status_after(PLAN, batches, now=61).history).to_arrow().to_pylist()
+    assert [row["batches"] for row in rows] == [2, 1]
+    assert [row["rows_in_per_second"] for row in rows] == [600 / 30, 300 / 30]
+    assert [row["rows_out_per_second"] for row in rows] == [20 / 30, 10 / 30]
+    assert rows[0]["time"].timestamp() == STARTED + 30
+    assert (rows[1]["mean_seconds"], rows[1]["state_rows"], rows[1]["state_bytes"]) == (1.5, 8, 780)
+    html = HistoryRows(status_after(PLAN, batches, now=61).history)._repr_html_()
+    assert html.count("wm-chart") > 2
+    nothing = HistoryRows(status_after(PLAN, [], now=1).history)
+    assert nothing.to_arrow().num_rows == 0
+    assert "fewer than two batches" in nothing._repr_html_()
+
+
+@pytest.mark.parametrize(("unknown", "has_bar"), [((), True), ((InputProgress(EVIL),), False)])
+def test_a_bounded_run_has_a_bar_where_it_is_known_how_much_is_done(
+    unknown: tuple[InputProgress, ...], has_bar: bool
+) -> None:
+    progress = replace(HALF, inputs=(*HALF.inputs, *unknown))
+    html = status_html(status_after(PLAN, [], now=1, progress=progress))
+    assert EVIL not in html
+    assert ('<rect class="done" width="52.5%"' in html) is has_bar
+    assert ("52% done, about 2 min 5 s left: o 2 GB of 2.5 GB" in html) is has_bar
+    assert 'class="bar"' not in status_html(status_after(PLAN, [], now=1))

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import watersmeet
-from watersmeet.errors import WatersmeetError
+from watersmeet.errors import BindError, WatersmeetError
 from watersmeet.html import MOST_ROWS
 from watersmeet.session.results import Batch, Message, Plan, Started, Stream, Table
 from watersmeet.session.session import Session
@@ -92,6 +92,19 @@ def test_of_many_rows_the_first_are_shown_in_their_order(session: Session) -> No
     assert f">{899 + MOST_ROWS}<" in html
     assert f">{900 + MOST_ROWS}<" not in html
     assert f"the first {MOST_ROWS} rows; there are more" in html
+
+
+def test_a_batch_is_drawn_in_the_session_s_zone(session: Session) -> None:
+    batch = session.sql("SELECT id, id * 1.5 AS v, ts FROM table(a)")
+    assert isinstance(batch, Batch)
+    assert "ts (2026-01-01)" in batch.chart(x="ts", y=["id", "v"]).svg
+    assert "2026-01-01 10:00:01: v 3" in batch.chart(x="ts", y="v").svg
+    with pytest.raises(BindError, match="there is no column vv"):
+        batch.chart(x="ts", y="vv")
+    broken = session.sql("SELECT raise_error('<broken>') AS v, id FROM table(a)")
+    assert isinstance(broken, Batch)
+    with pytest.raises(WatersmeetError, match="broken"):
+        broken.chart(x="id", y="v")
 
 
 def test_a_batch_that_fails_shows_why_without_a_trace(session: Session) -> None:

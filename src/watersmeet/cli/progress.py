@@ -16,6 +16,7 @@ from rich.text import Text
 
 from watersmeet.cli.live import View
 from watersmeet.cli.rows import can_draw, drawing, err
+from watersmeet.cli.run_bars import RunLines, bars
 from watersmeet.cli.views import CurrentTable, show_of
 
 if TYPE_CHECKING:
@@ -43,12 +44,16 @@ class Screen(Protocol):
 
 
 class PlainLines:
-    """Prints a line for each query that has made progress or waits, at most once a second; prints tables again."""
+    """Prints a line for each query that has made progress or waits, at most once a second; prints tables again.
+
+    A query whose one batch takes all there is has a line every ten seconds meanwhile.
+    """
 
     def __init__(self, view: View = View.AUTO) -> None:
         self._view = view
         self._shown: dict[str, int] = {}
         self._waiting: dict[str, str] = {}
+        self._run_lines = RunLines()
         self._due = 0.0
 
     def show_of(self, statement: Statement) -> Show:
@@ -66,6 +71,8 @@ class PlainLines:
             if report.batches > self._shown.get(query.name, 0):
                 self._shown[query.name] = report.batches
                 err().print(progress_line(query.name, report), soft_wrap=True)
+            elif (line := self._run_lines.line(query, now)) is not None:
+                err().print(line, soft_wrap=True, markup=False)
             attempt = report.waiting.rpartition(",")[0]  # without the time, which always goes on
             if attempt and attempt != self._waiting.get(query.name):
                 err().print(f"{query.name}: {report.waiting}", soft_wrap=True, markup=False)
@@ -106,9 +113,9 @@ class LiveTable:
 
     def update(self, queries: Sequence[RunningQuery]) -> None:
         """Store what the queries report now."""
-        waiting = waiting_lines(queries)
-        self._progress = Group(progress_table(queries), *waiting)
-        self._lines = len(queries) + len(waiting) + _OTHER_LINES
+        below: list[Table | Text] = [*bars(queries), *waiting_lines(queries)]
+        self._progress = Group(progress_table(queries), *below)
+        self._lines = len(queries) + len(below) + _OTHER_LINES
 
     def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
         """Render all tables, which share the terminal's lines."""
@@ -153,11 +160,13 @@ def progress_line(name: str, report: Report) -> str:
     batches = "batch" if report.batches == 1 else "batches"
     evicted = f"{total(report.evicted):,} evicted, " if report.evicted else ""
     lag = f"frontier {report.lag_text} behind, " if report.lag_text else ""
+    done = "" if report.progress is None else f"; {report.progress.text}"
     return (
         f"{name}: {report.batches:,} {batches}, {total(report.rows_in):,} rows in ({report.rows_in_rate:,.0f}/s), "
         f"{report.rows_out:,} out, "
         f"{total(report.late):,} late, {total(report.quarantined):,} quarantined, {evicted}"
         f"{report.state_rows:,} rows of state, {lag}last batch {report.last_batch_ms:,} ms"
+        f"{done}"
     )
 
 

@@ -67,7 +67,8 @@ class RowWriter:
                     _write(",".join(map(csv_cell, header)))
                     self._header = header
                 for row in rows:
-                    _write(",".join(csv_cell(plain(value)) for value in row))
+                    # an empty line is no row to most readers
+                    _write(",".join(csv_cell(plain(value)) for value in row) or '""')
             sys.stdout.flush()
 
 
@@ -93,9 +94,7 @@ def plain(value: object) -> object:
         case bytes():
             return base64.b64encode(value).decode()
         case dict():
-            return {str(name): plain(each) for name, each in value.items()}
-        case list() if value and all(isinstance(each, tuple) for each in value):  # a map, as Arrow has it
-            return {str(plain(key)): plain(each) for key, each in value}
+            return {str(plain(name)): plain(each) for name, each in value.items()}
         case list():
             return [plain(each) for each in value]
         case _:

@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from watersmeet.arrow_rows import python_values
 from watersmeet.columns import TP_DELTA
 from watersmeet.connectors.connector import SinkConnector, WriteBatch, Writing
 from watersmeet.connectors.sink_changelogs import Changelogs
@@ -54,7 +55,8 @@ def _print(table: pa.Table, writing: Writing, batch: int) -> None:
     weights = [1] * table.num_rows
     for name in set(table.column_names) - set(names):
         weights = table[name].to_pylist()
-    rows = [tuple(map(_plain, row.values())) for row in table.select(names).to_pylist()]
+    columns = [[_plain(value) for value in python_values(table[name])] for name in names]
+    rows = list(zip(*columns, strict=True))
     # retractions first: so one reads a correction
     writing.show(names, sorted(zip(weights, rows, strict=True), key=lambda change: change[0]), batch)
 

@@ -39,7 +39,7 @@ class Metric:
     @property
     def prometheus_name(self) -> str:
         """The name in Prometheus, without ``_total``."""
-        suffix = {"s": "_seconds", "By": "_bytes"}.get(self.unit, "")
+        suffix = {"s": "_seconds", "By": "_bytes", "1": "_ratio"}.get(self.unit, "")
         return self.name.replace(".", "_") + suffix
 
 
@@ -138,6 +138,14 @@ METRICS: Sequence[Metric] = (
         "Runs of Spark's query that failed; after most of them another one went on.",
         _QUERY,
         _of_query(lambda status: status.history.failed_runs),
+    ),
+    Metric(
+        "watersmeet.run.progress",
+        _GAUGE,
+        "1",
+        "How much of a bounded or draining run is done, from 0 to 1; not where that is not known.",
+        _QUERY,
+        _of_query(lambda status: None if status.report.progress is None else status.report.progress.fraction),
     ),
     Metric(
         "watersmeet.batches",

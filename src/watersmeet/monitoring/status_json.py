@@ -10,6 +10,7 @@ from watersmeet.expressions.event_time import TimeUnit, span_text
 from watersmeet.plan.operator_tree import TreeNode
 from watersmeet.runtime.history import History
 from watersmeet.runtime.report import OperatorReport
+from watersmeet.runtime.run_progress import RunProgress
 from watersmeet.runtime.status import OperatorStatus, QueryStatus
 
 #: Changes when a field changes its meaning or goes.
@@ -47,6 +48,7 @@ def _query(status: QueryStatus) -> dict[str, Any]:
         **report.totals(),
         "state_rows": report.state_rows,
         "state_bytes": report.state_bytes,
+        "progress": None if report.progress is None else _progress(report.progress),
         "tree": _tree(status.tree),
         "operators": {each.name: _operator(each) for each in status.operators},
         "history": _history(history),
@@ -55,6 +57,25 @@ def _query(status: QueryStatus) -> dict[str, Any]:
             for each in history.failures
         ],
         "explain": status.explain,
+    }
+
+
+def _progress(progress: RunProgress) -> dict[str, Any]:
+    """How much of a run is done; null is what is not known."""
+    return {
+        "fraction": progress.fraction,
+        "remaining_seconds": progress.remaining,
+        "text": progress.text,
+        "tasks": None if progress.tasks is None else {"done": progress.tasks.done, "planned": progress.tasks.planned},
+        "inputs": [
+            {
+                "stream": each.name,
+                "unit": each.unit,
+                "ahead": each.ahead,
+                "done": None if each.ahead is None else each.done,
+            }
+            for each in progress.inputs
+        ],
     }
 
 

@@ -16,6 +16,7 @@ from watersmeet.html import page_part, paragraph
 from watersmeet.notebook.query_rows import QueryRows
 from watersmeet.runtime.query import RunningQuery
 from watersmeet.runtime.query_mode import QueryMode
+from watersmeet.runtime.status_html import progress_html
 from watersmeet.session.results import Result, Started
 from watersmeet.session.session import Session
 from watersmeet.sql.parse import parse
@@ -83,7 +84,7 @@ class Cell:
         seconds = None if self._mode is QueryMode.BOUNDED else self._seconds
         handle = _handle()
         try:
-            ended = _wait(query, seconds, lambda: handle.update(HTML(shown._repr_html_())))
+            ended = _wait(query, seconds, lambda: handle.update(HTML(_above(query, shown) + shown._repr_html_())))
         except KeyboardInterrupt:
             raise WatersmeetError(f"interrupted: {query.name} was stopped") from None
         finally:
@@ -112,6 +113,12 @@ class Cell:
         if running:
             note = f"in the background: {', '.join(running)}; STOP QUERY ends one, SHOW QUERIES lists all"
             display(HTML(page_part(paragraph(note, "dim"))))
+
+
+def _above(query: RunningQuery, shown: _Shows) -> str:
+    """How much of a bounded SELECT is done, above its rows; other queries show it themselves."""
+    progress = query.report().progress
+    return "" if progress is None or not isinstance(shown, QueryRows) else page_part(progress_html(progress))
 
 
 def _wait(query: RunningQuery, seconds: float | None, redraw: Callable[[], None]) -> bool:

@@ -12,6 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from watersmeet.plan.physical_plan import PhysicalPlan
 from watersmeet.runtime.checkpoint import Checkpoint
 from watersmeet.runtime.outages import Outages
+from watersmeet.runtime.run_progress import RunInput
 from watersmeet.runtime.said import Said
 from watersmeet.settings.seek import Seek, Starts
 
@@ -63,10 +64,14 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A Spark query that has been started, and what is done when it has ended."""
+    """A Spark query that has been started, what is done when it has ended, and how to measure what it reads.
+
+    ``input`` is None where a query runs until it is stopped.
+    """
 
     query: StreamingQuery
     close: Callable[[], None]
+    input: RunInput | None = None
 
 
 class Host(Protocol):

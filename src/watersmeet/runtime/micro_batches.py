@@ -21,6 +21,9 @@ from watersmeet.runtime.job import Job, Run, batch_key
 from watersmeet.runtime.masters import workers_are_here
 from watersmeet.runtime.memory_setting import memory_setting
 from watersmeet.runtime.plan_file import PlanFile
+from watersmeet.runtime.run_progress import RunInput
+from watersmeet.runtime.source_frames import Source
+from watersmeet.runtime.source_logs import source_logs
 from watersmeet.runtime.storage import Storage
 from watersmeet.runtime.task_frames import Resources
 from watersmeet.settings.seek import Starts, resolve
@@ -54,7 +57,8 @@ class MicroBatches:
             size_folder=job.checkpoint.sizes if is_reached else None,
         )
         with planning(job.name):
-            starts = Starts(None if stored is None else stored.starts, has_read=job.checkpoint.has_batches(stored))
+            has_read = job.checkpoint.has_batches(stored)
+            starts = Starts(None if stored is None else stored.starts, has_read=has_read)
             sources = job.open_sources(spark, limited, seek, starts)
             kept = {} if stored is None else stored.kept_buckets
             tasks = None if stored is None else stored.tasks
@@ -81,7 +85,18 @@ class MicroBatches:
                 job.checkpoint.write_event(Event(EventKind.END))
             with _numbered_from(spark, plan.batches_before), plain_renames(spark, job.checkpoint.folder):
                 query = writer.start()
-            return Run(query, partial(shutil.rmtree, dataflow.folder, ignore_errors=True))
+            return Run(
+                query,
+                partial(shutil.rmtree, dataflow.folder, ignore_errors=True),
+                self._input(sources, plan, is_new=not has_read) if available_now else None,
+            )
+
+    def _input(self, sources: Mapping[str, Source], plan: PlanFile, *, is_new: bool) -> RunInput:
+        """How to measure what a run reads."""
+        names = {part.input.stream.name.lower(): part.input.stream.name for part in self._job.plan.streams}
+        measures = {names[name]: source.measures for name, source in sources.items()}
+        logs = source_logs(partial(Storage, self._spark), self._job.checkpoint.spark(plan))
+        return RunInput(measures, logs, is_new)
 
     def has_run(self, progress: Mapping[str, Any]) -> None:
         """Delete the state of before a change of the number of buckets, which is no longer needed."""

@@ -16,6 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from watersmeet.errors import CheckpointError, OutageError, WatersmeetError
 from watersmeet.runtime.failures import translate, whole_text
 from watersmeet.runtime.history import Batch, Failure, History
+from watersmeet.runtime.history_rows import HistoryRows
 from watersmeet.runtime.idle_inputs import IdleWatch
 from watersmeet.runtime.job import Host, Job
 from watersmeet.runtime.metrics import ProgressReader, counters_of, rows_out
@@ -23,6 +24,7 @@ from watersmeet.runtime.micro_batches import MicroBatches
 from watersmeet.runtime.query_mode import QueryMode
 from watersmeet.runtime.real_time.run import RealTime
 from watersmeet.runtime.report import Report, report_of
+from watersmeet.runtime.run_meter import RunMeter
 from watersmeet.runtime.shared_folders import SHARED_OR_STORE, require_shared
 from watersmeet.runtime.skipped_versions import SkippedVersions
 from watersmeet.runtime.source_warnings import SourceWarnings
@@ -50,8 +52,10 @@ class RunningQuery:
         self._words = PlanWords(job.plan, [output.target for output in job.outputs])
         self._ended: float | None = None
         self._history = History(started=time.time(), counters=counters)
-        self._history = self._history.based_on(self._report(self._history))
         self._progress = ProgressReader()
+        takes_one_batch = mode is not QueryMode.CONTINUOUS and not job.limits_batches
+        self._meter = RunMeter(spark, takes_one_batch=takes_one_batch)
+        self._history = self._history.based_on(self._report(self._history))
         self._warnings = SourceWarnings(job.name)
         self._has_ended = self._begin()
         self._thread = threading.Thread(target=self._supervise, name=f"watersmeet-{job.name}", daemon=True)
@@ -114,10 +118,16 @@ class RunningQuery:
         report = self._report(self._history)
         return status_of(self._job, self._words, self._mode, self._history, report, self._state(report), self._ended)
 
+    def history(self) -> HistoryRows:
+        """What it did in the last hour, as rows: rates, how long batches took, the state."""
+        return HistoryRows(self._history)
+
     def _repr_html_(self) -> str:
         return status_html(self.status())
 
     def _report(self, history: History) -> Report:
+        has_ended = self._ended is not None
+        is_over = has_ended and self._error is None and not self._stopping.is_set()
         report = report_of(
             history.counters,
             batches=history.batches,
@@ -127,6 +137,7 @@ class RunningQuery:
             waiting=self._job.outages.waiting,
             streams=self._words.streams,
             units=self._words.units,
+            progress=self._meter.progress(is_active=not has_ended, is_over=is_over),
         )
         return replace(report, counters={**report.counters, **self._skipped.counters})
 
@@ -173,6 +184,7 @@ class RunningQuery:
         self._start_again = again
         self._run = self._host.start(limited=limited, available_now=available_now, declares_end=declares_end)
         self._query = self._run.query
+        self._meter.start(self._run)
         if self._stopping.is_set():  # stop() came while this run started, and may have reached only the one before
             self._query.stop()
 
@@ -193,6 +205,7 @@ class RunningQuery:
                 self._error = error if isinstance(error, WatersmeetError) else self._explain(error)
                 self._note_failure(self._error, went_on=False)
         finally:
+            self._meter.close()
             self._ended = time.time()
             self._end_run()
             self._keep_counters()
@@ -276,6 +289,7 @@ class RunningQuery:
         try:
             while not self._query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]
                 self._take_progress(self._query)
+                self._meter.look(self._query)
                 for event in idle.events(self._history.counters):
                     self._job.checkpoint.write_event(event)
         finally:
@@ -288,6 +302,7 @@ class RunningQuery:
             self._job.outages.has_run()
             self._skipped.take(progress)
             counters = counters_of(progress)
+            self._meter.take(progress, has_committed=bool(counters))
             if not counters:  # a trigger that found nothing
                 continue
             self._host.has_run(progress)

@@ -11,6 +11,7 @@ from watersmeet.engine.step_times import STEP_TIME, percentile
 from watersmeet.expressions.event_time import TimeUnit, span_text
 from watersmeet.kernels.api import FOREVER, NEVER
 from watersmeet.runtime.metrics import kernel_counters
+from watersmeet.runtime.run_progress import RunProgress
 
 Counts = Mapping[str, int]
 
@@ -95,6 +96,7 @@ class Report(RowCounts):
     ``batches`` and ``rows_out`` count this run alone; ``rows_in_rate`` is the number of rows in a second, of late.
     ``operators`` has each operator by its name, and ``counters``
     what single kernels count (``join_1.NAME``).  ``waiting`` says for which system the query waits, and why.
+    ``progress`` is how much of this run is done (None: it runs until it is stopped).
     """
 
     batches: int = 0
@@ -106,6 +108,7 @@ class Report(RowCounts):
     waiting: str = ""
     operators: Mapping[str, OperatorReport] = field(default_factory=dict)
     counters: Counts = field(default_factory=dict)
+    progress: RunProgress | None = None
 
     @property
     def lag_text(self) -> str:
@@ -124,6 +127,7 @@ def report_of(
     rows_in_rate: float = 0.0,
     waiting: str = "",
     units: Mapping[str, TimeUnit] | None = None,
+    progress: RunProgress | None = None,
 ) -> Report:
     """The report that a query's counters (``OPERATOR.NAME`` or ``OPERATOR.NAME.INPUT``) add up to.
 
@@ -150,6 +154,7 @@ def report_of(
         waiting=waiting,
         operators=operators,
         counters=kernel_counters(counters),
+        progress=progress,
         **by_input,
     )
 

@@ -14,6 +14,7 @@ from watersmeet.plan.physical_plan import PhysicalInput, PhysicalPlan
 from watersmeet.plan.worker_projection import worker_projection
 from watersmeet.runtime.real_time.tails import LiveRecords
 from watersmeet.runtime.results import empty_results, parts_of_results
+from watersmeet.runtime.run_progress import Measure
 from watersmeet.runtime.source_columns import source_columns
 from watersmeet.runtime.worker_records import RecordSource, decoded_in_workers
 from watersmeet.runtime.worker_scan import ParquetFiles, scanned
@@ -26,7 +27,7 @@ class Source:
 
     ``stores_frontier``: the rows bring ``_frontier``, written by the stream's producer.  ``files`` and ``records``: the
     Parquet files or the records that hold the rows, if workers can read them.  ``live``: what a query in real time
-    follows instead.
+    follows instead.  ``measures``: how to measure what there is to read, of each part; none where that is not known.
     """
 
     frame: DataFrame
@@ -35,6 +36,7 @@ class Source:
     files: ParquetFiles | None = None
     records: RecordSource | None = None
     live: LiveRecords | None = None
+    measures: tuple[Measure, ...] = ()
 
 
 def parts_of(plan: PhysicalPlan, sources: Mapping[str, Source]) -> list[tuple[str, ...]]:

@@ -37,11 +37,16 @@ def warnings_of(progress: Mapping[str, Any]) -> Iterator[str]:
 def places_of(progress: Mapping[str, Any], member: str) -> Iterator[Mapping[str, Any]]:
     """Yield where sources stand (``endOffset``), or could (``latestOffset``), of those whose places have names."""
     for source in progress.get("sources", ()):
-        place = source.get(member)
-        if isinstance(place, str):
-            try:
-                place = json.loads(place)
-            except ValueError:
-                continue
-        if isinstance(place, Mapping):
+        if (place := place_of(source, member)) is not None:
             yield place
+
+
+def place_of(source: Mapping[str, Any], member: str) -> Mapping[str, Any] | None:
+    """Return a place of a source, which Spark may give as text; None if there is none, or one without names."""
+    place = source.get(member)
+    if isinstance(place, str):
+        try:
+            place = json.loads(place)
+        except ValueError:
+            return None
+    return place if isinstance(place, Mapping) else None

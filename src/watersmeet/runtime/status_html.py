@@ -1,17 +1,16 @@
-"""A running query as a notebook shows it: its state, its counters, its operators, rows of the last hour, failures."""
+"""A running query as a notebook shows it: its state, its counters, its operators, charts of the last hour, failures."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from watersmeet.html import escaped, page_part, paragraph, plain, table
+from watersmeet.html import bar, escaped, page_part, paragraph, plain, rows_text, table
 from watersmeet.plan.operator_tree import TreeNode
 from watersmeet.plan.tree_picture import tree_picture
-from watersmeet.runtime.history import SLOT_SECONDS, SLOTS, Slot
+from watersmeet.runtime.history_rows import HistoryRows
 from watersmeet.runtime.report import OperatorReport
+from watersmeet.runtime.run_progress import RunProgress
 from watersmeet.runtime.status import QueryStatus
-
-_CHART_WIDTH, _CHART_HEIGHT = 480, 60
 
 
 def status_html(status: QueryStatus) -> str:
@@ -35,11 +34,18 @@ def status_html(status: QueryStatus) -> str:
         f'<span class="pill {status.state.value}">{status.state.value}</span> '
         f'<span class="dim">{escaped(", ".join(filter(None, [mode, into])))}</span></p>',
         paragraph(report.waiting) if report.waiting else "",
+        "" if report.progress is None else progress_html(report.progress),
         _failure(status),
         table(tuple(counters), [tuple(counters.values())]),
         f'<div class="scroll">{_tree(status)}</div>',
-        _chart(status.history.slots),
+        HistoryRows(status.history).charts(),
     )
+
+
+def progress_html(progress: RunProgress) -> str:
+    """Return how much of a run is done: a bar, where it is known, and in words what was read."""
+    drawn = "" if progress.fraction is None else bar(progress.fraction, progress.text)
+    return drawn + paragraph(progress.text, "dim")
 
 
 def _failure(status: QueryStatus) -> str:
@@ -57,37 +63,9 @@ def _tree(status: QueryStatus) -> str:
     def notes(node: TreeNode, above: TreeNode | None) -> Sequence[str]:
         if node.is_source:
             sides = operators[above.name].report.rows_in if above is not None and above.name in operators else {}
-            return [f"{sides.get(node.counted_as, 0):,} rows in"]
+            return [f"{rows_text(sides.get(node.counted_as, 0))} in"]
         own = operators[node.name]
         counts = f"{own.rows_in:,} in, {own.report.results:,} out"
-        return [counts, f"{own.report.state_rows:,} rows of state", *filter(None, [own.description])]
+        return [counts, f"{rows_text(own.report.state_rows)} of state", *filter(None, [own.description])]
 
     return tree_picture(status.tree, notes)
-
-
-def _chart(slots: Sequence[Slot]) -> str:
-    """Rows in a second as a line, over the last hour at most; nothing before there are two slots."""
-    rates = _rates(slots)
-    if len(rates) < 2:
-        return ""
-    most = max(rates)
-    points = "L".join(
-        f"{_CHART_WIDTH * number / (len(rates) - 1):.1f} {1 + (_CHART_HEIGHT - 2) * (1 - rate / (most or 1)):.1f}"
-        for number, rate in enumerate(rates)
-    )
-    label = f"rows in a second, over {len(rates) * SLOT_SECONDS} s; at most {most:,.1f}"
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{label}" width="{_CHART_WIDTH}" '
-        f'height="{_CHART_HEIGHT}"><title>{label}</title><path d="M{points}"/></svg>{paragraph(label, "dim")}'
-    )
-
-
-def _rates(slots: Sequence[Slot]) -> list[float]:
-    """The rate of each slot up to the last one, and 0 in those between in which no batch ended."""
-    if not slots:
-        return []
-    by_began = {slot.began: slot.rows_in / SLOT_SECONDS for slot in slots}
-    end = slots[-1].began + SLOT_SECONDS
-    return [
-        by_began.get(began, 0.0) for began in range(max(slots[0].began, end - SLOTS * SLOT_SECONDS), end, SLOT_SECONDS)
-    ]

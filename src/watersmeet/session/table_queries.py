@@ -15,6 +15,7 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
+from watersmeet.arrow_rows import python_values
 from watersmeet.bind.table_queries import stored_streams
 from watersmeet.connectors.current_rows import current_rows
 from watersmeet.errors import BindError, SqlSyntaxError, WatersmeetError
@@ -132,7 +133,7 @@ def _sentence(error: PySparkException) -> str:
 
 def _plain_rows(table: pa.Table) -> list[tuple[object, ...]]:
     # by position: two columns of Spark SQL may have one name
-    columns = [[_plain(value) for value in column.to_pylist()] for column in table.columns]
+    columns = [[_plain(value) for value in python_values(column)] for column in table.columns]
     return list(zip(*columns, strict=True))
 
 

@@ -19,6 +19,7 @@ from watersmeet.catalog.streams import StreamMode
 from watersmeet.columns import SEQUENCE, TP_TIME
 from watersmeet.connectors.connector import Reading
 from watersmeet.connectors.delta.changes import Begin
+from watersmeet.connectors.delta.extent import table_measure
 from watersmeet.connectors.delta.listing import Listing, snapshot_of, stream_of
 from watersmeet.connectors.delta.log import About, DeltaLog
 from watersmeet.connectors.delta.options import DeltaOptions, options_of
@@ -41,9 +42,10 @@ def open_source(reading: Reading) -> Source:
     given = options_of(reading.stream.options)
     table = _table(reading, given, changes=reading.stream.changes)
     begin = _begin(reading, given, table)
-    listed = stream_of(reading.spark, table.listing(begin, given.max_files_per_trigger if reading.limited else None))
+    listing = table.listing(begin, given.max_files_per_trigger if reading.limited else None)
+    listed = stream_of(reading.spark, listing)
     files = ParquetFiles(listed, table.schema, table.rows.files, has_deltas=reading.stream.changes)
-    return Source(table.frame(listed), files=files)
+    return Source(table.frame(listed), files=files, measures=(table_measure(listing),))
 
 
 def open_stored(reading: Reading) -> DataFrame:

@@ -24,13 +24,16 @@ from watersmeet.columns import SEQUENCE, STORED_FRONTIER, TP_TIME, spark_name
 from watersmeet.connectors.connector import Reading, SinkConnector, StoredConnector, WriteBatch, Writing
 from watersmeet.connectors.embedded.baselines import baseline_rows, numbers_after
 from watersmeet.connectors.embedded.local_log import LocalLog
-from watersmeet.connectors.embedded.log_files import LogFiles, key_of
+from watersmeet.connectors.embedded.log_files import LogFiles, is_segment, key_of
 from watersmeet.connectors.embedded.stored_log import StoredLog
+from watersmeet.connectors.folder_files import files_measure
 from watersmeet.connectors.net_changes import net_frame
 from watersmeet.connectors.sink_changelogs import Changelogs
 from watersmeet.connectors.stream_schema import stored_schema
 from watersmeet.errors import CheckpointError, ConfigError, did_you_mean
+from watersmeet.runtime.run_progress import Measure
 from watersmeet.runtime.source_frames import Source
+from watersmeet.runtime.storage import Storage
 from watersmeet.runtime.store_folder import Place
 from watersmeet.settings.seek import Seek
 
@@ -60,8 +63,10 @@ class EmbeddedConnector(StoredConnector, SinkConnector):
     def open_source(self, reading: Reading) -> Source:
         """Return the log as a source; a derived stream with a watermark brings its producer's frontier."""
         stream, log = reading.stream, embedded_log(reading.stream, reading.workspace)
-        frame = log.read_stream(reading.spark, stored_schema(stream), reading.seek, _baseline(reading, log))
-        return Source(frame, stores_frontier=stream.derived and stream.has_watermark)
+        baseline = _baseline(reading, log)
+        frame = log.read_stream(reading.spark, stored_schema(stream), reading.seek, baseline)
+        measures = log.measures(reading.spark, baseline)
+        return Source(frame, stores_frontier=stream.derived and stream.has_watermark, measures=measures)
 
     def limits_batches(self, stream: StreamDef) -> bool:
         """Return False."""
@@ -126,6 +131,15 @@ class EmbeddedLog:
             return rows
         arrived = F.col(TP_TIME) >= F.timestamp_micros(F.lit(seek.since))
         return rows.where(F.col(STORED_FRONTIER).isNotNull() | arrived)
+
+    def measures(self, spark: SparkSession, baseline: int | None) -> tuple[Measure, ...]:
+        """Return how to measure a baseline and all later segments, or all segments."""
+        storage, folder = partial(Storage, spark), str(self.folder)
+        if baseline is None:
+            return (files_measure(storage, folder, is_segment),)
+        file = str(self.baselines.path(baseline)).rpartition("/")[2]
+        covered = files_measure(storage, str(self.baselines.folder), lambda name: name == file)
+        return covered, files_measure(storage, folder, lambda name: is_segment(name) and int(name[:12]) > baseline)
 
     def read_stored(self, spark: SparkSession, columns: StructType, baseline: int | None = None) -> DataFrame:
         """Return a batch source frame of the rows that a baseline and all later segments, or all segments, have now."""

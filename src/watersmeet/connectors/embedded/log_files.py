@@ -58,7 +58,12 @@ class LogFiles(Protocol):
 
 def segments_of(names: Iterable[str]) -> dict[int, str]:
     """Return those names that are segments', by number."""
-    return {int(name[:12]): name for name in names if _SEGMENT.fullmatch(name)}
+    return {int(name[:12]): name for name in names if is_segment(name)}
+
+
+def is_segment(name: str) -> bool:
+    """Return whether a name is a segment's."""
+    return _SEGMENT.fullmatch(name) is not None
 
 
 def key_of(segment: str) -> str:

@@ -18,6 +18,7 @@ from watersmeet.connectors.connector import Reading, SinkConnector, StoredConnec
 from watersmeet.connectors.files.csv_headers import PLACE, VALUE, skip_headers
 from watersmeet.connectors.files.options import NAME, PREFIXES, FilesOptions, options_of, without_prefix
 from watersmeet.connectors.files.sink import write_batch
+from watersmeet.connectors.folder_files import files_measure
 from watersmeet.connectors.formats.debezium import decode_changes
 from watersmeet.connectors.formats.envelope import DEBEZIUM
 from watersmeet.connectors.formats.record_decoders import decoder_of
@@ -26,6 +27,7 @@ from watersmeet.connectors.sink_changelogs import Changelogs
 from watersmeet.engine.parquet import ParquetFile
 from watersmeet.errors import ConnectorError
 from watersmeet.records.lines import LINE_SCHEMA, LineReader
+from watersmeet.runtime.run_progress import Measure
 from watersmeet.runtime.source_frames import Source
 from watersmeet.runtime.storage import Storage
 from watersmeet.runtime.worker_records import RecordFormat, RecordSource
@@ -35,6 +37,7 @@ from watersmeet.settings.seek import Seek
 
 #: The columns of Spark's source of whole files; none of them is selected.
 _BINARY_FILES = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
+_OF_PATTERNS = frozenset("*?[]{}=%")
 _CHANGED = "_metadata.file_modification_time"
 
 
@@ -74,9 +77,10 @@ class FilesConnector(StoredConnector, SinkConnector):
         if given.format == "parquet":
             frame = _rows_of_parquet(raw, columns, F.current_timestamp())
             scanned = parquet_files(spark, columns, reading.stream.options, limited=reading.limited, seek=reading.seek)
-            return Source(frame, files=scanned)
+            return Source(frame, files=scanned, measures=_measures(spark, given))
         lines = _lines(raw, columns, given, F.current_timestamp())
-        return Source(_decoded(lines, columns, given, reading.changing), records=_records(reading, given, lines))
+        rows, records = _decoded(lines, columns, given, reading.changing), _records(reading, given, lines)
+        return Source(rows, records=records, measures=_measures(spark, given))
 
     def open_stored(self, reading: Reading) -> DataFrame:
         """Return the rows of the files that exist now; they arrived when their file was last changed."""
@@ -106,7 +110,7 @@ def parquet_files(
     paths that may stand for several folders. A checkpoint records the files in the same way in both cases.
     """
     given = options_of(options)
-    if given.format != "parquet" or given.format_options or set(given.path) & set("*?[]{}=%"):
+    if given.format != "parquet" or given.format_options or set(given.path) & _OF_PATTERNS:
         return None
     root = Storage(spark).worker_path(given.path)
     if root is None or "=" in root:
@@ -121,6 +125,11 @@ def parquet_files(
     )
     schema = StructType([*columns.fields, StructField(TP_TIME, TimestampType())])
     return ParquetFiles(frame, to_arrow_schema(schema, timezone="UTC"), partial(_listed, root=root))
+
+
+def _measures(spark: SparkSession, given: FilesOptions) -> tuple[Measure, ...]:
+    """Return how to measure the files; nothing for a path that may stand for several folders, which Spark lists."""
+    return () if set(given.path) & _OF_PATTERNS else (files_measure(partial(Storage, spark), given.path),)
 
 
 def _listed(batch: pa.RecordBatch, root: str) -> Iterator[ParquetFile]:

@@ -88,7 +88,10 @@ class KafkaConnector(StoredConnector, SinkConnector):
         )
         if reading.live:
             return Source(frame, parts, live=live_records(reading))
-        return Source(frame, parts, records=worker_records(reading))
+        if (found := worker_records(reading)) is None:
+            return Source(frame, parts)
+        records, measure = found
+        return Source(frame, parts, records=records, measures=(measure,))
 
     def open_stored(self, reading: Reading) -> DataFrame:
         """Return the records that the topic has, up to its end whenever the frame is read."""

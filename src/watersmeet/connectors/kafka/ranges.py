@@ -21,6 +21,8 @@ from pyspark.sql.types import StructType
 from watersmeet.errors import ConnectorError
 from watersmeet.records.kafka import KafkaRange, answering
 from watersmeet.records.kafka_errors import may_pass
+from watersmeet.runtime.run_progress import Logged, Measure, Place, Unit
+from watersmeet.runtime.source_warnings import place_of
 
 _ANSWER_SECONDS = 10.0
 _EARLIEST, _LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -79,15 +81,19 @@ class _Planner(DataSourceStreamReader, SupportsTriggerAvailableNow):
         starts = {str(partition): offset for partition, offset in topic.starts.items()}
         return {topic.name: {**self._offsets(_EARLIEST)[topic.name], **starts}}
 
+    def newest(self) -> Offsets:
+        """The offsets at which the topic ends now."""
+        return self._offsets(_LATEST)
+
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadAllAvailable() if self.topic.limit is None else ReadMaxRows(self.topic.limit)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._last = self._offsets(_LATEST)
+        self._last = self.newest()
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
         """The offsets to read to; raises ``ConnectorError`` if the topic has become shorter."""
-        topic, latest = self.topic.name, self._last or self._offsets(_LATEST)
+        topic, latest = self.topic.name, self._last or self.newest()
         for partition, offset in start.get(topic, {}).items():
             end = latest[topic].get(partition)
             if end is None or end < offset:
@@ -133,6 +139,30 @@ class _Planner(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if min(offsets.values(), default=0) < 0:  # a broker that has just started answers so, and without an error
                 raise KafkaException(KafkaError(KafkaError.OFFSET_NOT_AVAILABLE))
         return {topic: {str(partition): offsets[partition] for partition in sorted(offsets)}}
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRecords:
+    """Where the partitions of a topic begin for a query, and where they ended at one moment."""
+
+    topic: str
+    begins: Mapping[str, int]
+    ends: Mapping[str, int]
+
+    def ahead(self, place: Place, logged: Logged) -> int:
+        """How many offsets lie ahead of a place: records, and what stands between them, such as marks of commits."""
+        read = {**self.begins, **(place or {}).get(self.topic, {})}
+        return sum(max(end - read.get(partition, 0), 0) for partition, end in self.ends.items())
+
+
+def topic_measure(topic: Topic) -> Measure:
+    """Return how to measure what a topic has for a query."""
+
+    def take() -> TopicRecords:
+        planner = _Planner(topic)
+        return TopicRecords(topic.name, planner.initialOffset()[topic.name], planner.newest()[topic.name])
+
+    return Measure(Unit.RECORDS, lambda source: topic.name in (place_of(source, "endOffset") or {}), take)
 
 
 def limited(begins: Mapping[str, int], ends: Mapping[str, int], limit: int) -> dict[str, int]:

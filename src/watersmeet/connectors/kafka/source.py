@@ -36,12 +36,13 @@ from watersmeet.connectors.formats.registry_options import has_registry
 from watersmeet.connectors.formats.values import decode
 from watersmeet.connectors.kafka.client import consumer_settings
 from watersmeet.connectors.kafka.options import KafkaOptions, client_options, options_of
-from watersmeet.connectors.kafka.ranges import Topic, ranges_of
+from watersmeet.connectors.kafka.ranges import Topic, ranges_of, topic_measure
 from watersmeet.connectors.packages import Package, require_package
 from watersmeet.errors import ConfigError
 from watersmeet.records.kafka import RAW_SCHEMA, read_ranges
 from watersmeet.records.kafka_tail import KafkaTopic
 from watersmeet.runtime.real_time.tails import LiveRecords
+from watersmeet.runtime.run_progress import Measure
 from watersmeet.runtime.worker_records import RecordFormat, RecordSource
 from watersmeet.settings.seek import LATEST, Seek
 
@@ -79,8 +80,8 @@ def read_stream(
     return decode_records(with_position(records), given.format, columns, given.format_options, changing)
 
 
-def worker_records(reading: Reading) -> RecordSource | None:
-    """Return the topic as records for workers to read; None where only Spark can read or decode them.
+def worker_records(reading: Reading) -> tuple[RecordSource, Measure] | None:
+    """Return the topic as records for workers to read, and how to measure it; None where only Spark can read it.
 
     Raises ``ConnectorError`` if the broker does not say where the topic's records of some time begin.
     """
@@ -93,7 +94,8 @@ def worker_records(reading: Reading) -> RecordSource | None:
     if starts is None:
         return None
     topic = Topic(given.topic, settings, starts, given.max_offsets_per_trigger if reading.limited else None)
-    return RecordSource(ranges_of(reading.spark, topic), partial(read_ranges, settings=settings), format)
+    records = RecordSource(ranges_of(reading.spark, topic), partial(read_ranges, settings=settings), format)
+    return records, topic_measure(topic)
 
 
 def _starts(reading: Reading, topic: KafkaTopic) -> dict[int, int] | None:

@@ -21,6 +21,9 @@ export const count = (number) => (Math.abs(number) < 1e6 ? whole.format(number) 
 export const short = (number) => (Math.abs(number) < 1e4 ? precise.format(number) : compact.format(number));
 export const rate = (number) => `${number >= 100 ? count(number) : precise.format(number)}/s`;
 
+export const many = (number, thing) => `${count(number)} ${number === 1 ? thing : thing.endsWith("ch") ? `${thing}es` : `${thing}s`}`;
+export const rows = (number) => many(number, "row");
+
 export function bytes(number) {
   const units = ["B", "kB", "MB", "GB", "TB"];
   let place = 0;

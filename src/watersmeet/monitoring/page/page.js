@@ -1,6 +1,6 @@
 // The live page: reads status.json every two seconds and draws the queries. It changes nothing.
 
-import { h, bytes, clock, count, lagText, rate, span, timeText } from "./dom.js";
+import { h, bytes, clock, count, lagText, many, rate, rows, span, timeText } from "./dom.js";
 import { tree } from "./tree.js";
 import { charts } from "./charts.js";
 
@@ -13,12 +13,12 @@ const sections = new Map();
 function section(name) {
   const id = `query-${sections.size + 1}`;
   const places = {
-    pill: h("span", { class: "pill", role: "status" }), about: h("p", { class: "about" }), banner: h("div"),
+    pill: h("span", { class: "pill", role: "status" }), about: h("p", { class: "about" }), banner: h("div"), progress: h("div"),
     tiles: h("dl", { class: "tiles" }), tree: h("div", { class: "card scroll" }), charts: h("div", { class: "charts" }),
     operators: h("div"), errors: h("div"), explain: h("pre"),
   };
   const element = h("section", { class: "query", "aria-labelledby": id },
-    h("div", { class: "title" }, h("h2", { id }, name), places.pill), places.about, places.banner, places.tiles,
+    h("div", { class: "title" }, h("h2", { id }, name), places.pill), places.about, places.banner, places.progress, places.tiles,
     h("h3", {}, "Operators, and how rows flow"), places.tree, h("h3", {}, "The last hour"), places.charts,
     h("h3", {}, "Each operator"), places.operators, places.errors,
     h("details", { class: "card" }, h("summary", {}, "EXPLAIN"), places.explain));
@@ -38,7 +38,7 @@ function tiles(query, now) {
     tile("Rows in", count(query.rows_in), "since the query began"),
     tile("Rows out", count(query.rows_out), last ? `${rate(last.results_per_second)} of late` : ""),
     tile(`Last ${unit}`, batch ? span(batch.seconds) : "none yet", batch ? `number ${batch.number}, ${span(Math.max((query.ended ?? now) - batch.ended, 0))} ${query.ended ? "before the end" : "ago"}` : `the first ${unit} is not done`),
-    tile("State", bytes(query.state_bytes), `${count(query.state_rows)} rows`),
+    tile("State", bytes(query.state_bytes), rows(query.state_rows)),
     tile("Late", count(query.late), "rows behind the frontier", query.late > 0),
     tile("Quarantined", count(query.quarantined), "rows that were not readable", query.quarantined > 0),
     tile("Evicted", count(query.evicted), "rows over a limit", query.evicted > 0),
@@ -53,7 +53,7 @@ function figures(own) {
     figure("Results", `${count(own.results)} (${rate(own.results_per_second)})`),
     figure("Frontier", timeText(own.frontier, own.unit)),
     figure("Lag behind the newest row", lagText(own.lag, own.unit)),
-    figure("State", `${count(own.state_rows)} rows, ${bytes(own.state_bytes)}`),
+    figure("State", `${rows(own.state_rows)}, ${bytes(own.state_bytes)}`),
     figure("Hot keys", own.hot_keys === null ? "none spread" : count(own.hot_keys)),
     figure("Steps", own.step_p50 === null ? "none yet" : `${count(own.steps)}: half within ${span(own.step_p50)}, 95% within ${span(own.step_p95)}`),
     figure("Largest worker", own.worker_bytes ? bytes(own.worker_bytes) : "not known yet"),
@@ -103,6 +103,14 @@ function banner(query) {
   return [];
 }
 
+// A bar of a bounded run, and in words what was read; without a bar where it is not known how much is done.
+function progress(query) {
+  const found = query.progress;
+  if (!found) return [];
+  const bar = found.fraction === null ? [] : [h("progress", { max: 1, value: found.fraction, "aria-label": `How much of ${query.name} is done` })];
+  return [h("div", { class: "progress" }, ...bar, h("p", {}, found.text))];
+}
+
 function errors(query) {
   if (!query.failures.length) return [];
   return [h("h3", {}, "Last errors"), h("ul", { class: "card errors" }, ...query.failures.toReversed().map((each) =>
@@ -112,7 +120,7 @@ function errors(query) {
 function about(query, now) {
   const ran = span((query.ended ?? now) - query.started);
   const mode = query.real_time ? "in real time" : query.mode === "continuous" ? "in micro-batches" : `in micro-batches, ${query.mode}`;
-  return `${query.ended ? "ran" : "has run"} for ${ran} ${mode}, ${count(query.batches)} ${query.real_time ? "epoch" : "batch"}${query.batches === 1 ? "" : query.real_time ? "s" : "es"}; checkpoint ${query.checkpoint}`;
+  return `${query.ended ? "ran" : "has run"} for ${ran} ${mode}, ${many(query.batches, query.real_time ? "epoch" : "batch")}; checkpoint ${query.checkpoint}`;
 }
 
 function draw(query, now) {
@@ -128,6 +136,7 @@ function draw(query, now) {
     places.banner.replaceChildren(...banner(query));
   } else if (query.state === "waiting") places.banner.firstChild.textContent = banner(query)[0].textContent;
   places.about.textContent = about(query, now);
+  places.progress.replaceChildren(...progress(query));
   places.tiles.replaceChildren(...tiles(query, now));
   places.tree.replaceChildren(...tree(query, places.tree.clientWidth - 34));
   places.charts.replaceChildren(...charts(query, now, places.charts.firstChild ? places.charts.firstChild.clientWidth - 30 : 460));

@@ -1,6 +1,6 @@
 // The operator tree: rows flow from the sources to the sink, on a wide screen to the right, on a narrow one upwards.
 
-import { h, s, count, rate, lagText } from "./dom.js";
+import { h, s, count, rate, rows, lagText } from "./dom.js";
 
 const WIDTH = 204, HEIGHT = 74, ACROSS = 62, BETWEEN = 16, INDENT = 22;
 
@@ -12,17 +12,17 @@ function cut(text, most) {
 function lines(node, above, query) {
   if (node.kind === "sink") {
     return { title: query.targets.map((target) => `into ${target}`).join(", ") || "results", rate: null,
-      texts: [`${count(query.rows_out)} rows in this run`] };
+      texts: [`${rows(query.rows_out)} in this run`] };
   }
   if (node.is_source) {
     const side = query.operators[above.name]?.sides[node.name] ?? {};
     const lost = ["late", "quarantined"].filter((name) => side[name]).map((name) => `${count(side[name])} ${name}`);
-    return { title: node.text, rate: null, texts: [`${count(side.rows_in ?? 0)} rows in`, lost.join(", ")], warns: true };
+    return { title: node.text, rate: null, texts: [`${rows(side.rows_in ?? 0)} in`, lost.join(", ")], warns: true };
   }
   const own = query.operators[node.name];
   return { title: node.name, rate: own.results_per_second,
     texts: [`${rate(own.rows_in_per_second)} in, ${rate(own.results_per_second)} out`,
-      own.lag === null ? `${count(own.state_rows)} rows of state` : `lag ${lagText(own.lag, own.unit)}, state ${count(own.state_rows)}`] };
+      own.lag === null ? `${rows(own.state_rows)} of state` : `lag ${lagText(own.lag, own.unit)}, state ${count(own.state_rows)}`] };
 }
 
 function box(node, above, query, x, y, width) {

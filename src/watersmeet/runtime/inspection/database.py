@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 import duckdb
 import pyarrow as pa
 
+from watersmeet.arrow_rows import python_values
 from watersmeet.columns import RID, TIME
 from watersmeet.errors import BindError, ConfigError, SqlSyntaxError, did_you_mean
 from watersmeet.kernels.row_bytes import row_bytes_sql
@@ -159,7 +160,7 @@ def plain_rows(batch: pa.RecordBatch) -> Iterator[tuple[object, ...]]:
 
 def _values(name: str, column: pa.Array) -> list[object]:
     try:
-        return list(column.to_pylist())
+        return python_values(column)
     except (OverflowError, ValueError) as error:
         raise BindError(
             f"the values of column {name} ({column.type}) cannot be shown: {error}",

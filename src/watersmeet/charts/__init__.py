@@ -1,0 +1,1 @@
+"""Charts of results as SVG, for notebooks: lines and bars, without scripts."""
