@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.connectors.connector import SinkConnector, WriteBatch, Writing
+from watersmeet.connectors.jdbc import void_rows
 from watersmeet.connectors.jdbc.sink import JdbcSink, JdbcSinkOptions, Staging, named, open_table, options_of
 from watersmeet.connectors.jdbc.staging import Place, StagedRowsLostError, StageWriter, prefix_of, staged_of
 from watersmeet.connectors.jdbc.table import require_uuids
@@ -29,8 +30,9 @@ from watersmeet.connectors.sink_changelogs import Changelogs
 from watersmeet.connectors.task_writes import write_in_tasks
 from watersmeet.errors import OutageError, SinkOutageError
 from watersmeet.lookup.connections import place_of
+from watersmeet.runtime.real_time.live_task import task_number
 from watersmeet.runtime.real_time.operator_task import EPOCH
-from watersmeet.runtime.real_time.sinks import LiveSink, written_by_workers
+from watersmeet.runtime.real_time.sinks import LiveSink, RunName, written_by_workers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -68,9 +70,14 @@ class JdbcConnector(SinkConnector):
 
     def open_live_sink(self, writing: Writing) -> LiveSink:
         """Return what writes rows as they come, from the tasks that make them; raises as ``open_table`` does."""
-        open_table(writing.stream)
-        write = partial(_write_live, writing.stream)
-        return LiveSink(lambda rows, run: written_by_workers(rows, write))
+        stream = writing.stream
+        open_table(stream)
+        if not writing.changelog:
+            return LiveSink(lambda rows, _: written_by_workers(rows, partial(_write_live, stream, None)))
+        return LiveSink(
+            lambda rows, run: written_by_workers(rows, partial(_write_live, stream, (run.folder, run.run))),
+            take_back=lambda _spark, run, _since: _take_back(stream, run),
+        )
 
 
 def _from_driver(sink: JdbcSink, writing: Writing) -> WriteBatch:
@@ -123,10 +130,21 @@ def _net(rows: pa.Table, target: StreamDef, uuids: Sequence[str]) -> pa.Table:
     return changes
 
 
-def _write_live(stream: StreamDef, rows: pa.Table) -> None:
-    """Write rows that have come together, in a task."""
+def _write_live(stream: StreamDef, notes: tuple[str, int] | None, rows: pa.Table) -> None:
+    """Write rows that have come together, in a task; ``notes`` are the folder and the run of what it notes before."""
     epoch = rows[EPOCH][0].as_py()
-    _opened(stream.model_dump_json()).write(rows.drop_columns([EPOCH]), epoch)
+    rows = rows.drop_columns([EPOCH])
+    if notes is not None:
+        void_rows.journal(*notes, epoch, task_number()).note(rows, stream)
+    _opened(stream.model_dump_json()).write(rows, epoch)
+
+
+def _take_back(stream: StreamDef, run: RunName) -> None:
+    """Give keys back what they had before epochs that did not commit."""
+    rows = void_rows.void_rows(run, stream)
+    if rows is not None:
+        open_table(stream).write(rows, run.firsts[run.run])
+    void_rows.forget(run)
 
 
 @cache

@@ -86,7 +86,8 @@ class RealTime:
                 self._keep_side_rows(plan, epoch)
             start = origin.model_copy(update={"first": first})
             log.add(run, start)
-            name = RunName(query_key(job.name, plan.id), run, named_runs([*starts, start]))
+            folder = f"{epochs.folder}/sink"
+            name = RunName(query_key(job.name, plan.id), run, named_runs([*starts, start]), folder)
             sink = job.live_sink()
             if run:
                 sink.take_back(spark, name, log.began_after(first))

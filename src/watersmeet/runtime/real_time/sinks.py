@@ -21,12 +21,14 @@ class RunName:
     """What marks the results of a run.
 
     ``query`` names query and checkpoint, ``run`` is the run's number.  ``firsts`` has the first epochs of this and
-    earlier runs, by number: what a run's predecessors gave from that epoch on comes again.
+    earlier runs, by number: what a run's predecessors gave from that epoch on comes again.  In ``folder`` a sink may
+    keep files.
     """
 
     query: str
     run: int
     firsts: Mapping[int, int]
+    folder: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,137 @@
+"""Takes back, from a table, what runs in real time wrote of epochs that did not commit.
+
+Why is told in connectors/kafka/void_results.py.  A table has no place for the rows that keys had when an epoch began,
+so they are noted in the checkpoint: before a key is first written in an epoch.
+
+    EPOCHS/sink/EPOCH-RUN-TASK-NUMBER.rows      rows of keys, with 1 in _tp_delta; -1: the key had no row
+
+A file that a crash has cut off is of rows that were never written: each has its checksum.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs
+
+from watersmeet.catalog.streams import StreamDef
+from watersmeet.checksums import checksum
+from watersmeet.columns import TP_DELTA
+from watersmeet.connectors.net_changes import net_changes
+from watersmeet.filesystems import filesystem_of
+from watersmeet.runtime.real_time.sinks import RunName
+
+_FILE = re.compile(r"(\d{9})-(\d{6})-(\d{6})-(\d{9})\.rows")
+_SUM_BYTES = len(checksum([b""]))
+
+
+@dataclass(slots=True)
+class Journal:
+    """What one task notes of an epoch."""
+
+    folder: str
+    run: int
+    epoch: int
+    task: int
+    _seen: set[tuple[object, ...]] = field(default_factory=set)
+    _written: int = 0
+
+    def note(self, changes: pa.Table, stream: StreamDef) -> None:
+        """Note the rows that keys have, which ``changes`` are about to give others, if these are their first ones."""
+        net = net_changes(changes, stream, keep_replaced=True)
+        before = _first_of_each(net, stream)
+        is_new = [key not in self._seen for key in _keys(before, stream)]
+        before = before.filter(pa.array(is_new, pa.bool_()))
+        if not before.num_rows:
+            return
+        if not self._written:
+            _remove(self.folder, lambda epoch, task: epoch < self.epoch and task == self.task)
+        _write(self.folder, f"{self.epoch:09}-{self.run:06}-{self.task:06}-{self._written:09}.rows", before)
+        self._written += 1
+        self._seen.update(_keys(before, stream))
+
+
+@lru_cache(maxsize=64)
+def journal(folder: str, run: int, epoch: int, task: int) -> Journal:
+    """The journal of a task in this process: a task runs once in an epoch."""
+    return Journal(folder, run, epoch, task)
+
+
+def void_rows(run: RunName, stream: StreamDef) -> pa.Table | None:
+    """What keys had before epochs from the run's first one on, which earlier runs have written to; None if nothing.
+
+    Notes of epochs before it are removed: these have committed.
+    """
+    first = run.firsts[run.run]
+    _remove(run.folder, lambda epoch, _: epoch < first)
+    filesystem, path = filesystem_of(run.folder)
+    names = sorted((int(each[2]), name) for name, each in _names(run.folder) if int(each[2]) < run.run)
+    tables = [table for _, name in names if (table := _read(filesystem, f"{path}/{name}")) is not None]
+    if not tables:
+        return None
+    rows = pa.concat_tables(tables)
+    seen: set[tuple[object, ...]] = set()
+    is_first = [key not in seen and not seen.add(key) for key in _keys(rows, stream)]  # type: ignore[func-returns-value]
+    return rows.filter(pa.array(is_first, pa.bool_()))
+
+
+def forget(run: RunName) -> None:
+    """Remove the notes of earlier runs, once the table has what they say."""
+    for name, each in list(_names(run.folder)):
+        if int(each[2]) < run.run:
+            filesystem, path = filesystem_of(run.folder)
+            filesystem.delete_file(f"{path}/{name}")
+
+
+def _first_of_each(net: pa.Table, stream: StreamDef) -> pa.Table:
+    """A row for each changed key: what it had, or, with -1, what it gets though it had none."""
+    gone = pc.less(net[TP_DELTA], 0)
+    lost, come = net.filter(gone), net.filter(pc.invert(gone))
+    had = set(_keys(lost, stream))
+    new = come.filter(pa.array([key not in had for key in _keys(come, stream)], pa.bool_()))
+    marks = [*[1] * lost.num_rows, *[-1] * new.num_rows]
+    rows = pa.concat_tables([lost, new])
+    return rows.set_column(rows.column_names.index(TP_DELTA), TP_DELTA, pa.array(marks, rows[TP_DELTA].type))
+
+
+def _keys(rows: pa.Table, stream: StreamDef) -> Iterator[tuple[object, ...]]:
+    return zip(*(rows[name].to_pylist() for name in stream.primary_key), strict=True)
+
+
+def _names(folder: str) -> Iterator[tuple[str, re.Match[str]]]:
+    filesystem, path = filesystem_of(folder)
+    for info in filesystem.get_file_info(pyarrow.fs.FileSelector(path, allow_not_found=True)):
+        if (found := _FILE.fullmatch(info.base_name)) is not None:
+            yield info.base_name, found
+
+
+def _remove(folder: str, is_old: Callable[[int, int], bool]) -> None:
+    filesystem, path = filesystem_of(folder)
+    for name, found in list(_names(folder)):
+        if is_old(int(found[1]), int(found[3])):
+            filesystem.delete_file(f"{path}/{name}")
+
+
+def _write(folder: str, name: str, rows: pa.Table) -> None:
+    filesystem, path = filesystem_of(folder)
+    filesystem.create_dir(path, recursive=True)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    content = sink.getvalue()
+    with filesystem.open_output_stream(f"{path}/{name}") as out:
+        out.write(checksum([content]).encode())
+        out.write(content)
+
+
+def _read(filesystem: pyarrow.fs.FileSystem, path: str) -> pa.Table | None:
+    """The rows of a file; None if it was cut off."""
+    with filesystem.open_input_file(path) as file:
+        content = file.readall()
+    stored, body = content[:_SUM_BYTES].decode(errors="replace"), content[_SUM_BYTES:]
+    return pa.ipc.open_stream(body).read_all() if checksum([body]) == stored else None

@@ -1,0 +1,110 @@
+"""Rows of epochs that did not commit, taken back from a table."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from watersmeet.catalog.streams import StreamDef
+from watersmeet.connectors.jdbc import connector, void_rows
+from watersmeet.connectors.jdbc.sink import open_table
+from watersmeet.runtime.real_time.sinks import RunName
+from watersmeet.testing.harness import load_script
+
+
+class Table:
+    """A table of SQLite, written by runs of a query."""
+
+    def __init__(self, folder: Path) -> None:
+        self.database, self.notes = folder / "t.db", folder / "notes"
+        with closing(sqlite3.connect(self.database)) as connection, connection:
+            connection.execute("CREATE TABLE t (k INTEGER PRIMARY KEY, v BIGINT)")
+        options = f"connector = 'jdbc', url = 'jdbc:sqlite:{self.database}', table = 't'"
+        streams, _ = load_script(
+            f"CREATE MUTABLE STREAM t (k INT, v BIGINT) PRIMARY KEY (k) WITH ({options});"
+            "CREATE STREAM a (k INT); SELECT k FROM a;"
+        )
+        self.stream: StreamDef = streams["t"]
+
+    def write(self, run: int, epoch: int, *changes: tuple[int, int, int], task: int = 0, dies: bool = False) -> None:
+        """Write changes (weight, key, value) of one step; a task that dies has noted them, and no more."""
+        weights, keys, values = zip(*changes, strict=True)
+        names = {
+            "k": pa.array(keys, pa.int32()),
+            "v": pa.array(values, pa.int64()),
+            "_tp_delta": pa.array(weights, pa.int8()),
+        }
+        rows = pa.table(names)
+        void_rows.journal(str(self.notes), run, epoch, task).note(rows, self.stream)
+        if not dies:
+            open_table(self.stream).write(rows, epoch)
+
+    def take_back(self, run: int, firsts: dict[int, int]) -> None:
+        connector._take_back(self.stream, RunName("q", run, firsts, str(self.notes)))
+
+    def rows(self) -> set[tuple[int, int]]:
+        with closing(sqlite3.connect(self.database)) as connection:
+            return set(connection.execute("SELECT k, v FROM t"))
+
+    def files(self) -> list[str]:
+        return sorted(path.name for path in self.notes.glob("*"))
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    void_rows.journal.cache_clear()
+    return Table(tmp_path)
+
+
+def test_each_key_gets_the_row_back_that_it_had_when_the_epoch_began(table: Table) -> None:
+    table.write(0, 0, (1, 1, 10), (1, 2, 20), (1, 3, 30))
+    table.write(0, 1, (-1, 1, 10), (1, 1, 11), (1, 5, 50))
+    table.write(0, 1, (-1, 1, 11), (1, 1, 12), (-1, 2, 20))
+    table.write(0, 1, (1, 6, 60), (-1, 5, 50), task=1)
+    table.write(0, 1, (-1, 3, 30), dies=True)
+    assert table.rows() == {(1, 12), (3, 30), (6, 60)}
+    table.take_back(1, {0: 0, 1: 1})
+    assert table.rows() == {(1, 10), (2, 20), (3, 30)}
+    assert table.files() == []
+
+
+def test_a_run_that_ends_as_the_one_before_is_taken_back_too(table: Table) -> None:
+    table.write(0, 0, (1, 1, 10))
+    table.write(0, 1, (-1, 1, 10), (1, 1, 11), (1, 2, 20))
+    table.take_back(1, {0: 0, 1: 1})
+    table.write(1, 1, (-1, 1, 10), (1, 1, 15), (1, 3, 30))
+    table.take_back(2, {0: 0, 2: 1})
+    assert table.rows() == {(1, 10)}
+    table.write(2, 1, (-1, 1, 10), (1, 1, 16))
+    table.write(2, 2, (-1, 1, 16), (1, 1, 17), (1, 2, 21))
+    table.take_back(3, {0: 0, 2: 1, 3: 2})  # the second run has committed epoch 1
+    assert table.rows() == {(1, 16)}
+
+
+def test_a_crash_while_rows_are_given_back_leaves_the_notes(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    table.write(0, 0, (1, 1, 10), (-1, 1, 10), (1, 1, 11))
+    with monkeypatch.context() as broken:
+        broken.setattr(void_rows, "forget", lambda _: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            table.take_back(1, {1: 0})
+    assert table.rows() == set()
+    table.write(1, 0, (1, 1, 12))
+    table.take_back(2, {2: 0})
+    assert table.rows() == set()
+
+
+def test_notes_of_committed_epochs_go_and_a_file_that_was_cut_off_is_of_no_row(table: Table) -> None:
+    table.write(0, 0, (1, 1, 10))
+    table.write(0, 1, (1, 2, 20))
+    assert [name[:9] for name in table.files()] == ["000000001"]
+    (path,) = table.notes.glob("*")
+    content = path.read_bytes()
+    for length in (0, 10, len(content) - 1):
+        path.write_bytes(content[:length])
+        assert void_rows.void_rows(RunName("q", 1, {1: 1}, str(table.notes)), table.stream) is None
+    path.write_bytes(content)
+    assert void_rows.void_rows(RunName("q", 1, {1: 1}, str(table.notes)), table.stream) is not None
