@@ -46,7 +46,7 @@ from watersmeet.bind.subqueries import (
     where_terms,
 )
 from watersmeet.bind.versions import bind_versions, is_query
-from watersmeet.bind.windows import bind_window_table
+from watersmeet.bind.windows import bind_window_table, repeats_changes
 from watersmeet.errors import UnsupportedError
 from watersmeet.expressions.nodes import WindowTable
 from watersmeet.expressions.positions import position_of
@@ -240,8 +240,12 @@ class SelectBinder:
             given.set("alias", exp.TableAlias(this=exp.to_identifier(source.alias)))
         below = nested_query(given, ctes)
         if below is None or reads_one_stream(below, ctes):
+            before = self.names.state()
             node: Node = self.relation_of(given, inner, ctes)
             (relation,) = inner.relations
+            if repeats_changes(table, node):
+                self.names.restore(before)
+                node, relation = self.statement.changes_to_window(table, given, ctes, self.names)
         else:  # windows are of one input: of what the query returns
             node, relation = self.statement.results(below, given.alias_or_name, ctes, None, self.names)
         leaf = bind_window_table(table, node, relation, self.names)
