@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from watersmeet.bind.as_results import now_of_results, outputs_of
 from watersmeet.bind.conditions import bind_alternative, bind_condition, with_where
 from watersmeet.bind.explode import (
     add_relation,
+    add_values,
     bind_array,
     conditions_on,
     labels_of,
     leaf_for,
-    now_of_results,
     of_join,
-    outputs_of,
     with_leaf,
 )
 from watersmeet.bind.generators import (
@@ -144,6 +144,9 @@ class SelectBinder:
 
     def _exploded(self, node: Node, generator: Generator, scope: Scope) -> Node:
         """Resolve a generator over the tree before it, which gets a row for each element; it is in scope then."""
+        if generator.values:
+            add_values(generator, scope, self.names)
+            return node
         array, kind = bind_array(generator, scope, self.names)
         leaf = leaf_for(array, node, self.names)
         if leaf is None:

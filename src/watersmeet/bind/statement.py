@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from watersmeet.bind.explode import now_of_results, outputs_of
+from watersmeet.bind.as_results import now_of_results, outputs_of
 from watersmeet.bind.inputs import Inputs, Streams
 from watersmeet.bind.limit import bind_limit
 from watersmeet.bind.ordering import bind_ordering
