@@ -31,6 +31,21 @@ QUERIES = {
         "SELECT id, n, item.sku AS k FROM o LEFT JOIN UNNEST(items) WITH ORDINALITY AS t(item, n) ON TRUE WHERE id > 1",
         None,
     ),
+    "outer with a condition": (
+        (
+            "SELECT id, item.sku AS k FROM o"
+            " LEFT JOIN UNNEST(items) AS t(item) ON item.sku = 'a' OR item.sku IS NULL AND id > 1"
+        ),
+        (
+            "SELECT id, item.sku FROM o, UNNEST(items) AS t(item) WHERE item.sku = 'a' OR item.sku IS NULL AND id > 1"
+            " UNION ALL SELECT id, NULL FROM o WHERE NOT EXISTS (SELECT 1 FROM (SELECT UNNEST(o.items) AS item)"
+            " WHERE item.sku = 'a' OR item.sku IS NULL AND id > 1)"
+        ),
+    ),
+    "stack": (
+        "SELECT id, a, b FROM o LATERAL VIEW stack(2, id, size(items), id + 5) t AS a, b",
+        "SELECT id, id, len(items) FROM o UNION ALL SELECT id, id + 5, NULL FROM o",
+    ),
     "two levels": (
         "SELECT id, sku, tag FROM o LATERAL VIEW inline(items) t LATERAL VIEW OUTER explode(tags) u AS tag",
         "SELECT id, item.sku, tag FROM o, UNNEST(items) AS t(item) LEFT JOIN UNNEST(item.tags) AS u(tag) ON TRUE",

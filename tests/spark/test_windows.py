@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from watersmeet.catalog.streams import StreamColumn, StreamDef
+from watersmeet.columns import ID
 from watersmeet.engine.windows import WindowColumns, with_windows
 from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.expressions.windows import Window, WindowBound, WindowKind, last_before_end
@@ -35,14 +36,18 @@ def test_spark_and_workers_agree(window: Window, unit: TimeUnit, spark: SparkSes
     stream = StreamDef(name="a", columns=columns, time_column="ts", time_unit=unit)
     input = Input(0, "a", stream, windows=(window,))
     values = TIMES if unit is TimeUnit.TIMESTAMP else [None if t is None else int(t.timestamp() * 1000) for t in TIMES]
-    by_spark = windowed(input, spark.createDataFrame([(value,) for value in values], f"ts {kind}")).toArrow()
+    ids = [f"n{number}" for number in range(len(values))]
+    frame = spark.createDataFrame(list(zip(values, ids, strict=True)), f"ts {kind}, `{ID}` STRING")
+    by_spark = windowed(input, frame).toArrow()
     type = pa.timestamp("us", tz="UTC") if unit is TimeUnit.TIMESTAMP else pa.int64()
     names = {bound: window_column(0, bound) for bound in WindowBound}
-    rows = pa.table({"ts": pa.array(values, type)})
+    rows = pa.table({"ts": pa.array(values, type), ID: pa.array(ids)})
     internal = pa.chunked_array(
         [pa.array([None if t is None else round(t.timestamp() * S) for t in TIMES], pa.int64())]
     )
-    by_worker = with_windows(rows, internal, (WindowColumns(window, names, type, unit.scale, last_before_end(unit)),))
+    by_worker = with_windows(
+        rows, internal, (WindowColumns(window, "ts", names, type, unit.scale, last_before_end(unit)),)
+    )
     assert _rows(by_spark) == _rows(by_worker)
 
 

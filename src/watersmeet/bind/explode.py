@@ -19,7 +19,6 @@ from watersmeet.bind.inputs import ELEMENT, POSITION, Exploded, Inputs
 from watersmeet.bind.nested_joins import repeated
 from watersmeet.bind.relations import Relation
 from watersmeet.bind.scope import Scope
-from watersmeet.columns import TP_DELTA
 from watersmeet.errors import BindError, UnsupportedError
 from watersmeet.expressions.explodes import element_type, fields_of
 from watersmeet.expressions.positions import position_of
@@ -28,9 +27,10 @@ from watersmeet.kernels.api import Side
 from watersmeet.plan.determinism import varying_calls
 from watersmeet.plan.logical.certain_types import certain_type
 from watersmeet.plan.logical.conditions import conjuncts, inputs_of
-from watersmeet.plan.logical.query import OutputColumn
 from watersmeet.plan.logical.tree import Input, Leaf, Node, leaves_of
 
+#: An element, in the condition that it must meet.
+_TESTED = "_wm_element"
 _CLAUSES = {"within": "WITHIN", "grace": "GRACE PERIOD", "lateness": "ALLOWED LATENESS", "using": "USING"}
 
 
@@ -74,7 +74,40 @@ def bind_array(generator: Generator, scope: Scope, names: Inputs) -> tuple[exp.E
             hint="use explode",
             position=position,
         )
-    return array, kind
+    return _filtered(generator, array, kind, scope) if generator.on else (array, kind)
+
+
+def _filtered(generator: Generator, array: exp.Expr, kind: exp.DataType, scope: Scope) -> tuple[exp.Expr, exp.DataType]:
+    """The array with the elements that meet the conditions of LEFT JOIN … ON, and its type."""
+    element = element_type(kind)
+    assert element is not None
+    tested = _typed(exp.to_identifier(_TESTED), element)
+    fields = {
+        name: _typed(exp.Dot(this=tested.copy(), expression=exp.to_identifier(name, quoted=True)), of_field)
+        for name, of_field in fields_of(element)
+    }
+    around = Scope([*scope.relations], outer=scope.outer, shared=[*scope.shared])
+    add_relation(generator, kind, Exploded(exp.null(), tested, fields), around)
+    tests = [bind_on(term, around) for term in generator.on]
+    for call in varying_calls(tests):
+        raise UnsupportedError(
+            f"{plain_sql(call)} is nondeterministic, so a retraction could not repeat the rows of {generator.text}",
+            hint="leave it out",
+            position=position_of(call) or position_of(generator.call),
+        )
+    function = exp.Lambda(this=exp.and_(*tests, copy=False), expressions=[exp.to_identifier(_TESTED)])
+    if kind.is_type(exp.DataType.Type.MAP):
+        array, kind = (
+            exp.Anonymous(this="map_entries", expressions=[array]),
+            exp.DataType(this=exp.DataType.Type.ARRAY, expressions=[element.copy()], nested=True),
+        )
+    return exp.ArrayFilter(this=array, expression=function), kind
+
+
+def _typed(value: exp.Expr, kind: exp.DataType) -> exp.Expr:
+    """A value whose fields can be named, if it is a struct."""
+    value.type = kind if kind.is_type(exp.DataType.Type.STRUCT) else None
+    return value
 
 
 def leaf_for(array: exp.Expr, node: Node, names: Inputs) -> Leaf | None:
@@ -113,7 +146,33 @@ def add_relation(generator: Generator, kind: exp.DataType, found: Exploded, scop
     alias = generator.alias or _free_alias(generator, scope)
     if scope.relation(alias) is not None:
         raise repeated(alias, generator.call)
-    columns = _columns(generator, kind, found, alias)
+    columns = _named(generator, _columns(generator, kind, found, alias))
+    fields = {
+        (name.lower(), field.lower()): own
+        for name, column in columns
+        if column == found.element
+        for field, own in found.fields.items()
+    }
+    scope.relations.append(Relation(alias, dict(columns), fields=fields, is_apart=alias == IN_SELECT))
+
+
+def add_values(generator: Generator, scope: Scope, names: Inputs) -> None:
+    """Bring the values of a generator that makes one row of each row in scope; ``BindError`` for what is no text."""
+    alias = generator.alias or _free_alias(generator, scope)
+    if scope.relation(alias) is not None:
+        raise repeated(alias, generator.call)
+    kind = certain_type(scope.substitute(generator.array).unnest(), names.columns)
+    if kind is not None and not kind.is_type(*exp.DataType.TEXT_TYPES):
+        raise BindError(
+            f"{generator.text} takes a text; {plain_sql(generator.array)} is {kind.sql(dialect='spark')}",
+            position=position_of(generator.call),
+        )
+    columns = [(f"c{place}", scope.substitute(value)) for place, value in enumerate(generator.values)]
+    scope.relations.append(Relation(alias, dict(_named(generator, columns)), is_apart=alias == IN_SELECT))
+
+
+def _named(generator: Generator, columns: list[tuple[str, exp.Expr]]) -> list[tuple[str, exp.Expr]]:
+    """The columns under the names that the text gives them; ``BindError`` where these do not fit."""
     if generator.names:
         if len(generator.names) != len(columns):
             raise BindError(
@@ -123,22 +182,16 @@ def add_relation(generator: Generator, kind: exp.DataType, found: Exploded, scop
                 position=position_of(generator.names[0]) or position_of(generator.call),
             )
         columns = [(given.name, column) for given, (_, column) in zip(generator.names, columns, strict=True)]
-    by_name: dict[str, exp.Expr] = {}
-    for name, column in columns:
-        if name.lower() in map(str.lower, by_name):
+    known: set[str] = set()
+    for name, _ in columns:
+        if name.lower() in known:
             raise BindError(
                 f"{generator.text} makes two columns {name}",
                 hint=f"name them: … AS t({', '.join(f'column_{place}' for place in range(1, len(columns) + 1))})",
                 position=position_of(generator.call),
             )
-        by_name[name] = column
-    fields = {
-        (name.lower(), field.lower()): own
-        for name, column in columns
-        if column == found.element
-        for field, own in found.fields.items()
-    }
-    scope.relations.append(Relation(alias, by_name, fields=fields, is_apart=alias == IN_SELECT))
+        known.add(name.lower())
+    return columns
 
 
 def _columns(generator: Generator, kind: exp.DataType, found: Exploded, alias: str) -> list[tuple[str, exp.Expr]]:
@@ -210,47 +263,24 @@ def of_join(join: exp.Join, generator: Generator) -> Generator:
             )
     if side != "LEFT":
         return generator
-    on = join.args.get("on")
-    if not (isinstance(on, exp.Boolean) and on.this):
+    on = _terms_on(join)
+    if not on:
+        return replace(generator, outer=True)
+    if generator.first is not None or not isinstance(generator.call, exp.Unnest):
         raise UnsupportedError(
-            f"LEFT JOIN {generator.text} takes ON TRUE and no other condition",
-            hint="to leave elements out before rows without any are padded, explode filter(items, item -> …)",
-            position=position_of(on) or position,
+            f"LEFT JOIN {generator.text} with positions, or of another function than UNNEST, takes ON TRUE alone",
+            hint="LEFT JOIN UNNEST(items) AS t(item) ON item > … is supported, and explode of filter(items, item -> …)",
+            position=position_of(join.args["on"]) or position,
         )
-    return replace(generator, outer=True)
+    return replace(generator, outer=True, on=tuple(on))
 
 
 def conditions_on(join: exp.Join, scope: Scope) -> list[exp.Expr]:
-    """The conditions of a join with a generator, but for TRUE."""
+    """The conditions of an inner join with a generator, but for TRUE."""
+    return [] if join.side else [bind_on(term, scope) for term in _terms_on(join)]
+
+
+def _terms_on(join: exp.Join) -> list[exp.Expr]:
+    """The terms of ON but for TRUE."""
     terms = conjuncts(join.args.get("on"))
-    return [bind_on(term, scope) for term in terms if not (isinstance(term, exp.Boolean) and term.this)]
-
-
-# -- what stands before a generator, as a query ------------------------------------------------------------------------
-
-
-def outputs_of(scope: Scope) -> tuple[list[OutputColumn], list[tuple[dict[str, exp.Expr], str, str]]]:
-    """The columns in scope as those of a query, and where each belongs: columns of a relation, its name, its output."""
-    outputs: list[OutputColumn] = []
-    places: list[tuple[dict[str, exp.Expr], str, str]] = []
-    taken: set[str] = set()
-    for relation in scope.relations:
-        for columns in (relation.columns, relation.hidden):
-            for name, expression in columns.items():
-                if name.lower() == TP_DELTA:  # results have their own
-                    continue
-                unique = name if name.lower() not in taken else f"{relation.alias}_{name}"
-                while unique.lower() in taken:
-                    unique += "'"
-                taken.add(unique.lower())
-                outputs.append(OutputColumn(unique, expression))
-                places.append((columns, name, unique))
-    return outputs, places
-
-
-def now_of_results(scope: Scope, places: Sequence[tuple[dict[str, exp.Expr], str, str]], results: Relation) -> None:
-    """Have the columns in scope be those of results."""
-    for relation in scope.relations:
-        relation.fields.clear()
-    for columns, name, output in places:
-        columns[name] = results.columns[output]
+    return [term for term in terms if not (isinstance(term, exp.Boolean) and term.this)]

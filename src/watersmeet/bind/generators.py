@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from watersmeet.bind.zips import unnested
+from watersmeet.bind.json_fields import json_fields
+from watersmeet.bind.zips import stacked, unnested
 from watersmeet.errors import BindError, Position, UnsupportedError
 from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.text import plain_sql
@@ -22,7 +23,8 @@ from watersmeet.expressions.text import plain_sql
 IN_SELECT = "$generated"
 #: Spark's functions by name, where sqlglot has no node for them.
 _INLINE_OUTER = "inline_outer"
-_OTHERS = {"json_tuple", "stack", "variant_explode", "variant_explode_outer"}
+_JSON_TUPLE = "json_tuple"
+_OTHERS = {_JSON_TUPLE, "variant_explode", "variant_explode_outer"}
 #: The clauses of a select in which no generator may stand.
 _CLAUSES = {"where": "WHERE", "group": "GROUP BY", "having": "HAVING", "qualify": "QUALIFY", "order": "ORDER BY"}
 
@@ -34,6 +36,8 @@ class Generator:
     ``first`` is the number of the first element in the column of positions (None: there is no such column), which is
     the last column if it ``counts_last``.  Elements that are structs ``spread`` into columns: always (True), never
     (False), or as the names fit (None).  ``alias`` is None where none is written; ``names`` are those of the columns.
+    ``on`` are the conditions of LEFT JOIN … ON: elements that do not meet them are none.  With
+    ``values`` it makes one row of each row, whose columns they are.
     """
 
     call: exp.Expr
@@ -44,6 +48,8 @@ class Generator:
     spread: bool | None
     alias: str | None = None
     names: tuple[exp.Identifier, ...] = ()
+    on: tuple[exp.Expr, ...] = ()
+    values: tuple[exp.Expr, ...] = ()
 
     @property
     def text(self) -> str:
@@ -210,6 +216,11 @@ def _bare(item: exp.Expr) -> exp.Expr:
 def _called(call: exp.Expr) -> Generator:
     if isinstance(call, exp.Anonymous) and call.name.lower() == _INLINE_OUTER and len(call.expressions) == 1:
         return Generator(call, call.expressions[0], True, None, False, True)
+    if isinstance(call, exp.Anonymous) and call.name.lower() == _JSON_TUPLE:
+        values = tuple(json_fields(call))
+        return Generator(call, call.expressions[0], False, None, False, None, values=values)
+    if isinstance(call, exp.Stack):
+        return Generator(call, stacked(call), False, None, False, True)
     if isinstance(call, exp.Inline):
         return Generator(call, call.this, False, None, False, True)
     if isinstance(call, exp.Explode) and call.expressions:
@@ -221,8 +232,8 @@ def _called(call: exp.Expr) -> Generator:
         )
     if not isinstance(call, exp.Explode):
         raise UnsupportedError(
-            f"{_text(call)} is not supported: it makes rows of something else than an array or a map",
-            hint="explode, posexplode, inline, their _outer forms and UNNEST are supported",
+            f"{_text(call)} is not supported: it makes rows of something else than arrays, maps and JSON",
+            hint="explode, posexplode, inline, their _outer forms, stack, json_tuple and UNNEST are supported",
             position=position_of(call),
         )
     first = 0 if isinstance(call, exp.Posexplode) else None

@@ -12,6 +12,7 @@ from watersmeet.bind.relations import Relation
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import TP_DELTA
 from watersmeet.errors import CatalogError, Position, did_you_mean
+from watersmeet.expressions.event_time import EventTime
 from watersmeet.expressions.explodes import Explode, element_type, fields_of
 from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.windows import Window, WindowBound
@@ -74,6 +75,12 @@ class Inputs:
         self.inputs.append(replace(input, index=index))
         return Leaf(self.inputs[index])
 
+    def window_by(self, leaf: Leaf, time: EventTime) -> Leaf:
+        """Let the windows of an input be over another time than its event time; return its leaf."""
+        leaf = replace(leaf, input=replace(leaf.input, windowed_by=time))
+        self.replace(leaf)
+        return leaf
+
     def add_window(self, leaf: Leaf, window: Window) -> tuple[Leaf, dict[WindowBound, exp.Expr]]:
         """Give an input windows; return its leaf, and the columns with their bounds."""
         input = leaf.input
@@ -82,7 +89,7 @@ class Inputs:
             input = replace(input, windows=(*input.windows, window))
             leaf = replace(leaf, input=input)
             self.replace(leaf)
-        kind = input.time_type
+        kind = input.window_type
         return leaf, {bound: self._column(input, window_column(number, bound), kind) for bound in WindowBound}
 
     def add_explode(

@@ -1,4 +1,7 @@
-"""ORDER BY … LIMIT n OFFSET m: the rows m + 1 to m + n of all results, as ROW_NUMBER() OVER (ORDER BY …) has them."""
+"""ORDER BY … LIMIT n OFFSET m: the rows m + 1 to m + n of all results, as ROW_NUMBER() OVER (ORDER BY …) has them.
+
+Without ORDER BY they are numbered as they come.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from watersmeet.bind.window_functions import call_of
 from watersmeet.errors import BindError, UnsupportedError
 from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.text import is_same
-from watersmeet.plan.logical.query import LogicalQuery, OutputColumn, Over
+from watersmeet.plan.logical.query import LogicalQuery, OutputColumn, Over, OverCall
 
 if TYPE_CHECKING:  # a statement has queries with LIMIT, in which its other queries stand
     from watersmeet.bind.statement import Statement
@@ -42,8 +45,8 @@ class _Terms:
 def bind_limit(statement: Statement, node: exp.Expr, ctes: Ctes, *, inner: bool) -> LogicalQuery:
     """Resolve a query with LIMIT or OFFSET.
 
-    Raises ``UnsupportedError`` without ORDER BY, and for what is no whole number; ``BindError`` for columns that are
-    not there.
+    Raises ``UnsupportedError`` for OFFSET alone and for what is no whole number, ``BindError`` for columns that are not
+    there.
     """
     rows = _rows(node)
     terms = _terms(node)
@@ -92,13 +95,7 @@ def _rows(node: exp.Expr) -> tuple[int, int]:
             hint="add LIMIT n",
             position=at,
         )
-    if order is None or order.args.get("siblings"):
-        raise UnsupportedError(
-            "LIMIT over streams needs ORDER BY: it says which rows are the first",
-            hint="add ORDER BY before LIMIT",
-            position=at,
-        )
-    for term in order.expressions:
+    for term in order.expressions if order is not None else ():
         if isinstance(term.this, exp.Var | exp.All):
             raise UnsupportedError(
                 f"ORDER BY {term.this.name or 'ALL'} is not supported",
@@ -121,7 +118,8 @@ def _number(clause: str, node: exp.Expr, least: int) -> int:
 
 def _terms(node: exp.Expr) -> _Terms:
     plain = node.copy()
-    terms = plain.args["order"].expressions
+    order = plain.args.get("order")
+    terms = order.expressions if order is not None else []
     for clause in ("order", "limit", "offset"):
         plain.set(clause, None)
     if not isinstance(plain, exp.Select) or plain.args.get("distinct"):
@@ -168,6 +166,13 @@ def _first(
             each.meta.update(line=position.line, col=position.col)
         ordered.append(each)
     window = exp.Window(this=exp.RowNumber(), order=exp.Order(expressions=ordered))
-    call = call_of(window, _RANK, query.columns, query.inputs)
+    call = call_of(window, _RANK, query.columns, query.inputs) if ordered else _arrival(query)
     over = Over((), tuple(order_of(window, query.columns)), (call,), rows[1], query.filters, rows[0])
     return replace(query, over=over, filters=(), ordering=None)
+
+
+def _arrival(query: LogicalQuery) -> OverCall:
+    """The number of a row among all that have come."""
+    kind = exp.DataType.build("BIGINT", dialect="spark")
+    call = "CAST(row_number() {over} AS BIGINT)"
+    return OverCall(_RANK, "row_number", call, (), kind, None, True, True, "LIMIT", query.text.position)

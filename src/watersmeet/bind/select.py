@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from watersmeet.bind.as_results import now_of_results, outputs_of
 from watersmeet.bind.conditions import bind_alternative, bind_condition, with_where
 from watersmeet.bind.explode import (
     add_relation,
+    add_values,
     bind_array,
     conditions_on,
     labels_of,
     leaf_for,
-    now_of_results,
     of_join,
-    outputs_of,
     with_leaf,
 )
 from watersmeet.bind.generators import (
@@ -46,7 +46,7 @@ from watersmeet.bind.subqueries import (
     where_terms,
 )
 from watersmeet.bind.versions import bind_versions, is_query
-from watersmeet.bind.windows import bind_window_table
+from watersmeet.bind.windows import bind_window_table, repeats_changes
 from watersmeet.errors import UnsupportedError
 from watersmeet.expressions.nodes import WindowTable
 from watersmeet.expressions.positions import position_of
@@ -144,6 +144,9 @@ class SelectBinder:
 
     def _exploded(self, node: Node, generator: Generator, scope: Scope) -> Node:
         """Resolve a generator over the tree before it, which gets a row for each element; it is in scope then."""
+        if generator.values:
+            add_values(generator, scope, self.names)
+            return node
         array, kind = bind_array(generator, scope, self.names)
         leaf = leaf_for(array, node, self.names)
         if leaf is None:
@@ -240,8 +243,12 @@ class SelectBinder:
             given.set("alias", exp.TableAlias(this=exp.to_identifier(source.alias)))
         below = nested_query(given, ctes)
         if below is None or reads_one_stream(below, ctes):
+            before = self.names.state()
             node: Node = self.relation_of(given, inner, ctes)
             (relation,) = inner.relations
+            if repeats_changes(table, node):
+                self.names.restore(before)
+                node, relation = self.statement.changes_to_window(table, given, ctes, self.names)
         else:  # windows are of one input: of what the query returns
             node, relation = self.statement.results(below, given.alias_or_name, ctes, None, self.names)
         leaf = bind_window_table(table, node, relation, self.names)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from watersmeet.bind.as_results import now_of_results, outputs_of
 from watersmeet.bind.inputs import Inputs, Streams
 from watersmeet.bind.limit import bind_limit
 from watersmeet.bind.ordering import bind_ordering
@@ -19,8 +20,9 @@ from watersmeet.bind.select_query import bind_select
 from watersmeet.bind.set_operations import bind_set_operation
 from watersmeet.bind.subqueries import Ctes, ctes_of, has_limit, nested_query, reads_one_stream, refuse_inner_order
 from watersmeet.bind.unions import branches, is_union_all
-from watersmeet.bind.windows import bind_sessions
+from watersmeet.bind.windows import bind_sessions, timed_leaf
 from watersmeet.errors import ConfigError
+from watersmeet.expressions.event_time import EventTime
 from watersmeet.expressions.nodes import WindowTable
 from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.windows import WindowBound
@@ -163,6 +165,25 @@ class Statement:
         bound = Bound(node, Scope([relation]), outputs, [])
         query = replace(self.logical(table, binder, bound, None, inner=True), sessions=sessions)
         return self.add_results([query], source.alias or table.this.alias_or_name, source, names)
+
+    def changes_to_window(
+        self, table: WindowTable, source: exp.Expr, ctes: Ctes, names: Inputs
+    ) -> tuple[Leaf, Relation]:
+        """The changes of a stream as results, which HOP and CUMULATE may repeat: a retraction as the row before it.
+
+        Raises ``BindError`` unless the named column is the event time of ``source``.
+        """
+        binder, scope = SelectBinder(self), Scope()
+        node = binder.relation_of(source, scope, ctes)
+        (relation,) = scope.relations
+        unit = timed_leaf(table, node, relation, binder.names).input.time.unit
+        outputs, places = outputs_of(scope)
+        query = self.below(binder, table, Bound(node, scope, outputs, []))
+        leaf, results = self.add_results([query], relation.alias, table, names)
+        now_of_results(scope, places, results)
+        time = relation.find(table.args["time"].name)
+        assert time is not None  # timed_leaf has found it
+        return names.window_by(leaf, EventTime(names.columns[time.name].column, unit)), relation
 
     def over(self, queries: Sequence[LogicalQuery], node: exp.Expr, *, inner: bool) -> LogicalQuery:
         """The query that returns all results of queries."""

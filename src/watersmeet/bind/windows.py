@@ -19,7 +19,7 @@ from watersmeet.expressions.times import interval_micros
 from watersmeet.expressions.windows import Window, WindowBound, WindowKind
 from watersmeet.plan.logical.certain_types import certain_type
 from watersmeet.plan.logical.query import GroupKey, SessionWindows
-from watersmeet.plan.logical.tree import Input, Leaf, Node
+from watersmeet.plan.logical.tree import Input, Leaf, Node, leaves_of
 
 #: More windows than this of one row are refused: each is a row of its own.
 MOST_WINDOWS = 10_000
@@ -30,10 +30,9 @@ def bind_window_table(table: WindowTable, node: Node, relation: Relation, names:
 
     Raises ``BindError`` unless the named column is the relation's event time, and for lengths that are no windows.
     """
-    leaf = _timed_leaf(table, node, relation, names)
+    leaf = timed_leaf(table, node, relation, names)
     lengths = _lengths(table, leaf.input)
     window = window_of(WindowKind(table.args["name"]), lengths, leaf.input, position_of(table))
-    refuse_copies_of_changing(window, leaf.input, position_of(table))
     leaf, bounds = names.add_window(leaf, window)
     add_bounds(relation, bounds, table)
     return leaf
@@ -44,7 +43,7 @@ def bind_sessions(table: WindowTable, node: Node, relation: Relation, names: Inp
 
     Raises what ``bind_window_table`` does.
     """
-    leaf = _timed_leaf(table, node, relation, names)
+    leaf = timed_leaf(table, node, relation, names)
     (gap,) = _lengths(table, leaf.input)
     if gap <= 0:
         raise BindError("the gap of SESSION must be greater than zero", position=position_of(table))
@@ -67,7 +66,7 @@ def bind_sessions(table: WindowTable, node: Node, relation: Relation, names: Inp
     return SessionWindows(tuple(partition), leaf.input.index, gap)
 
 
-def _timed_leaf(table: WindowTable, node: Node, relation: Relation, names: Inputs) -> Leaf:
+def timed_leaf(table: WindowTable, node: Node, relation: Relation, names: Inputs) -> Leaf:
     """The input whose rows get windows; ``BindError`` unless the named column is its event time."""
     named: exp.Identifier = table.args["time"]
     position = position_of(named)
@@ -79,7 +78,7 @@ def _timed_leaf(table: WindowTable, node: Node, relation: Relation, names: Input
             hint=did_you_mean(named.name, [*relation.columns, *relation.hidden]),
             position=position,
         )
-    if not isinstance(node, Leaf) or known is None or not node.input.is_time(known.column) or not node.input.is_timed:
+    if not isinstance(node, Leaf) or known is None or not _may_be_windowed(node.input, known.column, table):
         raise BindError(
             f"{named.name} is not the event time of {relation.alias or 'the subquery'}",
             detail=_event_time(node),
@@ -87,6 +86,12 @@ def _timed_leaf(table: WindowTable, node: Node, relation: Relation, names: Input
             position=position,
         )
     return node
+
+
+def _may_be_windowed(input: Input, column: str, table: WindowTable) -> bool:
+    if input.windowed_by is not None:  # changes in several windows each; sessions need an order of times
+        return column.lower() == input.windowed_by.column.lower() and table.args["name"] != "SESSION"
+    return input.is_time(column) and input.is_timed
 
 
 def add_bounds(relation: Relation, bounds: Mapping[WindowBound, exp.Expr], table: WindowTable) -> None:
@@ -106,13 +111,13 @@ def window_of(kind: WindowKind, lengths: Sequence[int], input: Input, position: 
 
     Raises ``BindError`` for lengths that make no windows.
     """
-    unit = input.time.unit
+    unit = input.window_time.unit
     names = WINDOW_TABLES[kind.value]
     given = dict(zip(names, lengths, strict=False))
     for name, length in given.items():
         if length % unit.scale:
             raise BindError(
-                f"the {name} of {kind.value} is no whole number of units of {input.alias}.{input.time.column}",
+                f"the {name} of {kind.value} is no whole number of units of {input.alias}.{input.window_time.column}",
                 detail=f"its event time counts {unit.value}",
                 position=position,
             )
@@ -139,26 +144,23 @@ def window_of(kind: WindowKind, lengths: Sequence[int], input: Input, position: 
     return Window(kind, size, step, offset)
 
 
-def refuse_copies_of_changing(window: Window, input: Input, position: Position | None) -> None:
-    """Raise ``UnsupportedError`` where a row that is replaced or retracted would be in several windows at a time."""
-    if not input.changes or window.is_single:
-        return
-    why = f"mode {input.stream.mode.value}" if input.results is None else "they are a changelog"
-    raise UnsupportedError(
-        f"the rows of {input.stream.name} change ({why}): each is in one window at a time",
-        hint="use TUMBLE, or windows over an append-only stream",
-        position=position,
-    )
+def repeats_changes(table: WindowTable, node: Node) -> bool:
+    """Whether rows of a changing stream would be in several windows.
+
+    A row replaces the one before it by its key, of which there would be several.  So these windows are over the results
+    of a query: what it adds and what it retracts is in the same windows.
+    """
+    return table.args["name"] != WindowKind.TUMBLE.value and any(leaf.input.stream.changes for leaf in leaves_of(node))
 
 
 def _lengths(table: WindowTable, input: Input) -> list[int]:
-    counts = input.time.unit is TimeUnit.ROWS
+    counts = input.window_time.unit is TimeUnit.ROWS
     found = []
     for length in table.expressions:
         if counts != isinstance(length, exp.Literal):
             what = "counts rows" if counts else "is a time"
             raise BindError(
-                f"{input.alias}.{input.time.column} {what}: {table.args['name']} takes "
+                f"{input.alias}.{input.window_time.column} {what}: {table.args['name']} takes "
                 f"{'numbers' if counts else 'intervals'}",
                 hint="write 10" if counts else "write INTERVAL '10' SECONDS",
                 position=position_of(length),

@@ -6,6 +6,10 @@ from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
+from watersmeet.errors import BindError
+from watersmeet.expressions.positions import position_of
+from watersmeet.expressions.text import plain_sql
+
 
 def with_named_zips(expression: exp.Expr) -> exp.Expr:
     """The expression, where arrays_zip names the columns that it reads: inside Watersmeet they have other names."""
@@ -23,6 +27,25 @@ def unnested(arrays: Sequence[exp.Expr]) -> exp.Expr:
     """The array of structs that UNNEST of several arrays makes rows of; NULL has no elements."""
     names = _names(arrays, lambda place: f"column_{place + 1}")
     return zipped([exp.Coalesce(this=array.copy(), expressions=[exp.Array()]) for array in arrays], names)
+
+
+def stacked(call: exp.Stack) -> exp.Expr:
+    """The array of structs that ``stack(n, a, b, …)`` makes rows of: n rows of the values, padded with NULL.
+
+    Raises ``BindError`` where n is no number of rows that these values can be.
+    """
+    rows, values = call.this, call.expressions
+    count = int(rows.name) if isinstance(rows, exp.Literal) and rows.is_int else 0
+    if not 1 <= count <= len(values):
+        raise BindError(
+            f"stack takes a number of rows and at least as many values, not {plain_sql(rows)} and {len(values)}",
+            hint="write stack(2, a, b): two rows with one column",
+            position=position_of(call),
+        )
+    width = -(-len(values) // count)
+    padded = [*values, *(exp.Null() for _ in range(width * count - len(values)))]
+    arrays = [exp.Array(expressions=[each.copy() for each in padded[place::width]]) for place in range(width)]
+    return zipped(arrays, [f"col{place}" for place in range(width)])
 
 
 def _names(arrays: Sequence[exp.Expr], other: Callable[[int], str]) -> list[str]:

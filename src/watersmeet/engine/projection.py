@@ -72,7 +72,8 @@ def project(rows: pa.Table, spec: Projection) -> pa.Table | None:
     if spec.changes is not None:
         rows, bad = _changes(rows, spec.changes)
     if spec.windows:
-        rows = with_windows(rows, _internal_times(rows[spec.time], spec.scale), spec.windows)
+        over = spec.windows[0]
+        rows = with_windows(rows, _internal_times(rows[over.time], over.scale), spec.windows)
     is_bad = _is_bad(rows, spec, _internal_times(rows[spec.time], spec.scale), bad)
     if pc.any(is_bad).as_py() and not set(spec.record) <= set(rows.column_names):
         return None

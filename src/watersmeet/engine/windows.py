@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from watersmeet.columns import ID
 from watersmeet.expressions.windows import Window, WindowBound, WindowKind
 
 
@@ -16,10 +17,12 @@ from watersmeet.expressions.windows import Window, WindowBound, WindowKind
 class WindowColumns:
     """The bounds of one window as columns: their names, their type, and the units of ``$t`` in one unit of it.
 
-    ``last`` is how far ``window_time`` lies before the end of a window, in units of ``$t``.
+    The window is over the column ``time``, which all windows of an input are over.  ``last`` is how far ``window_time``
+    lies before the end of a window, in units of ``$t``.
     """
 
     window: Window
+    time: str
     names: Mapping[WindowBound, str]
     type: pa.DataType
     scale: int
@@ -27,7 +30,7 @@ class WindowColumns:
 
 
 def with_windows(rows: pa.Table, times: pa.ChunkedArray, windows: tuple[WindowColumns, ...]) -> pa.Table:
-    """Return the rows, once for each of their windows, with the columns of these; ``times`` are their ``$t``.
+    """Return the rows, once for each of their windows, with the columns of these; ``times`` are internal times.
 
     A row without a time is there once, without a window.
     """
@@ -35,8 +38,13 @@ def with_windows(rows: pa.Table, times: pa.ChunkedArray, windows: tuple[WindowCo
         places, start, end = _bounds(times, each.window)
         if places is not None:
             rows, times = rows.take(pa.array(places)), times.take(pa.array(places))
-        bounds = {WindowBound.START: start, WindowBound.END: end, WindowBound.TIME: end - each.last}
         missing = times.is_null().to_numpy(zero_copy_only=False) if times.null_count else None
+        if places is not None and ID in rows.column_names:  # a retraction has the names that its rows had
+            named = pc.binary_join_element_wise(
+                rows[ID], pa.array(end, pa.int64(), mask=missing).cast(pa.string()), ":"
+            )
+            rows = rows.set_column(rows.column_names.index(ID), ID, named)
+        bounds = {WindowBound.START: start, WindowBound.END: end, WindowBound.TIME: end - each.last}
         for bound, values in bounds.items():
             column = pa.array(values // each.scale, pa.int64(), mask=missing)
             rows = rows.append_column(each.names[bound], column.cast(each.type))

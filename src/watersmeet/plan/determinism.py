@@ -42,6 +42,7 @@ def check_determinism(plan: PhysicalPlan) -> None:
             )
     if plan.query.settings.deterministic:
         _check_joins(plan)
+        _check_limit(plan)
         _check_settings(plan)
         _check_times(plan)
         for call in varying_calls([plan.query.text.select]):
@@ -60,6 +61,16 @@ def _check_joins(plan: PhysicalPlan) -> None:
                 hint=f"join AS OF an event time, or leave out {SETTING}",
                 position=join.position,
             )
+
+
+def _check_limit(plan: PhysicalPlan) -> None:
+    over = plan.query.over
+    if over is not None and over.by_arrival:
+        raise PlanError(
+            f"{SETTING} = true, but LIMIT without ORDER BY takes the rows that come first",
+            hint=f"add ORDER BY, or leave out {SETTING}",
+            position=plan.query.text.position,
+        )
 
 
 def _check_settings(plan: PhysicalPlan) -> None:

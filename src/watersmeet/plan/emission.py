@@ -85,7 +85,7 @@ def _requested(query: LogicalQuery, unbounded: Sequence[tuple[Join, Side]]) -> t
     if asked is None:
         return None
     if asked is EmitMode.FINAL:
-        if not query.is_plain:
+        if not (query.is_plain or _takes_first(query)):
             if closing_of(query) is None and not is_distinct(query) and in_time(query) is None:
                 raise _never_final(query, position)
         elif corrected := changing(query.root):
@@ -101,7 +101,7 @@ def _requested(query: LogicalQuery, unbounded: Sequence[tuple[Join, Side]]) -> t
 
 def _default(query: LogicalQuery, joins: Sequence[Join], *, is_bounded: bool) -> tuple[EmitMode, str]:
     """The mode of a query without EMIT, and the reason."""
-    if not query.is_plain:
+    if not (query.is_plain or _takes_first(query)):
         return _default_above(query, is_bounded=is_bounded)
     if corrected := changing(query.root):
         return EmitMode.CHANGELOG, f"rows of {corrected[0].stream.name} change"
@@ -146,6 +146,11 @@ def is_distinct(query: LogicalQuery) -> bool:
     if query.aggregation is None or query.aggregation.calls or not query.aggregation.keys or changing(query.root):
         return False
     return not any(join.kind.retracts for join in joins_of(query.root)) and _corrected_late(query) is None
+
+
+def _takes_first(query: LogicalQuery) -> bool:
+    """Whether results are rows of the tree, the first that come: final if these are."""
+    return query.over is not None and query.over.by_arrival
 
 
 def _group_word(query: LogicalQuery) -> str:

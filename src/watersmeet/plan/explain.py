@@ -174,6 +174,12 @@ def _hot_text(settings: QuerySettings) -> str:
     return f"at most {' and '.join([*rows, *nbytes])}"
 
 
+def _window_lines(input: Input) -> Iterator[str]:
+    for window in input.windows:
+        each = "a row for each of its" if not window.is_single else "rows with their"
+        yield f"  {each} {window.text(input.window_time.unit)}"
+
+
 def _explode_lines(input: Input) -> Iterator[str]:
     for explode in input.explodes:
         without = "; one row with NULL where there is none" if explode.outer else ""
@@ -189,15 +195,14 @@ def _input_lines(part: PhysicalInput, *, any_time: bool) -> Iterator[str]:
         changes = "a changelog" if input.changes else "rows that are final"
         yield f"source {input.alias}: results of the query above, {changes}"
         if not input.is_timed:
+            yield from _window_lines(input)
             yield from _explode_lines(input)
             yield from _filter_lines(part)
             yield f"  no event time; carries {_carried(part)}"
             return
     else:
         yield f"source {input.alias} ({input.stream.name}, {input.stream.connector})"
-    for window in input.windows:
-        each = "a row for each of its" if not window.is_single else "rows with their"
-        yield f"  {each} {window.text(unit)}"
+    yield from _window_lines(input)
     yield from _explode_lines(input)
     delay = f"delay {span_text(time.delay, unit)}, grace {span_text(part.grace.period, unit)}"
     if part.grace.lateness:

@@ -49,11 +49,12 @@ def _with_read_columns(part: PhysicalInput, uses: Mapping[int, int]) -> Physical
 
 
 def _read(part: PhysicalInput) -> set[str]:
-    """The declared columns of an input that its packing reads, and its event time."""
+    """The declared columns of an input that its packing reads, and its times."""
     made = [*part.computed.values(), *part.input.filters, *(key for keys in part.hashes.values() for key in keys)]
     made += [each.array for each in part.input.explodes]
     names = {column.name for expression in made for column in expression.find_all(exp.Column)}
-    return {part.input.declared(name) for name in (*names, *part.carried)} | {part.input.time.column}
+    times = {part.input.time.column, part.input.window_time.column}
+    return {part.input.declared(name) for name in (*names, *part.carried)} | times
 
 
 def nested(planned: PlannedQuery) -> PhysicalPlan:

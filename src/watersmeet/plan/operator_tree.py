@@ -65,7 +65,7 @@ def _source(plan: PhysicalPlan, number: int) -> Iterator[TreeNode]:
         yield from (_operator(plan, branch.operator, input.alias) for branch in part.branches)
         return
     name = input.alias if input.alias == input.stream.name else f"{input.alias} ({input.stream.name})"
-    windows = "".join(f", {window.text(input.time.unit)}" for window in input.windows)
+    windows = "".join(f", {window.text(input.window_time.unit)}" for window in input.windows)
     exploded = "".join(f", exploded by {each.text}" for each in input.explodes)
     yield TreeNode(input.alias, f"{name}{windows}{exploded}", is_source=True, counted_as=input.alias)
 

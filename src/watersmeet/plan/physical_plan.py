@@ -97,7 +97,8 @@ class PhysicalInput:
         exploded = (each.described for each in self.input.explodes)
         is_retracted = any(each.plan.weighted for each in self.branches)
         met = sorted(each.sql(dialect="spark") for each in self.input.filters) if is_retracted else ()
-        more = (*self.input.windows, *exploded, *(each.plan.select_list for each in self.branches), *met)
+        over = () if self.input.windowed_by is None else (self.input.windowed_by.column,)
+        more = (*self.input.windows, *over, *exploded, *(each.plan.select_list for each in self.branches), *met)
         return repr((*described, more) if more else described)
 
     @property

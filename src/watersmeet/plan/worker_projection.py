@@ -61,6 +61,8 @@ def worker_projection(
     declares_delta = stream.changes and stream.column(TP_DELTA) is not None
     tests = [part.keep] if part.keep is not None else []
     used = {time, *primary_key, *(column for _, column, _ in taken), *(key for _, keys in hashes for key, _ in keys)}
+    if windows:
+        used.add(windows[0].time)
     used |= _columns_of((*(part.computed[name] for name, _, _ in computed), *tests), part, declared)
     if part.max_future is not None:
         used.add(TP_TIME)
@@ -166,12 +168,14 @@ def _columns_of(expressions: Sequence[exp.Expr], part: PhysicalInput, declared: 
 
 
 def _window_columns(input: Input, number: int, declared: pa.Schema) -> WindowColumns:
+    time = _spelt(input.window_time.column, declared)
     return WindowColumns(
         window=input.windows[number],
+        time=time,
         names={bound: window_column(number, bound) for bound in WindowBound},
-        type=declared.field(_spelt(input.time.column, declared)).type,
-        scale=input.time.unit.scale,
-        last=last_before_end(input.time.unit),
+        type=declared.field(time).type,
+        scale=input.window_time.unit.scale,
+        last=last_before_end(input.window_time.unit),
     )
 
 

@@ -56,7 +56,7 @@ def source_columns(
 
 def windowed(input: Input, frame: DataFrame) -> DataFrame:
     """The frame with the bounds of its rows' windows; a row in several windows is there once for each."""
-    time = internal_time(input.time)
+    unit, time = input.window_time.unit, internal_time(input.window_time)
     for number, window in enumerate(input.windows):
         since = time - F.lit(window.offset)
         match window.kind:
@@ -77,9 +77,11 @@ def windowed(input: Input, frame: DataFrame) -> DataFrame:
                 frame = frame.withColumn(_WINDOW, F.explode_outer(F.sequence(end, start + F.lit(window.size), step)))
                 start = time - F.pmod(since, F.lit(window.size))
                 end = F.col(_WINDOW)
-        last_time = end - F.lit(last_before_end(input.time.unit))
+        last_time = end - F.lit(last_before_end(unit))
         bounds = {WindowBound.START: start, WindowBound.END: end, WindowBound.TIME: last_time}
         named = {window_column(number, each): _declared(value, input) for each, value in bounds.items()}
+        if not window.is_single and ID in frame.columns:  # a retraction has the names that its rows had
+            named[ID] = F.concat(F.col(spark_name(ID)), F.lit(":"), end.cast("string"))
         frame = frame.withColumns(named).drop(_WINDOW)
     return frame
 
@@ -105,16 +107,17 @@ def exploded(input: Input, frame: DataFrame, unusable: Column) -> DataFrame:
 
 
 def _declared(value: Column, input: Input) -> Column:
-    """An internal time in the type of an input's event time."""
-    match input.time.unit:
+    """An internal time in the type of the time that an input's windows are over."""
+    time = input.window_time
+    match time.unit:
         case TimeUnit.TIMESTAMP:
             return F.timestamp_micros(value)
         case TimeUnit.TIMESTAMP_NTZ:
             epoch = F.expr("TIMESTAMP_NTZ'1970-01-01 00:00:00'")
             return F.timestamp_add("MICROSECOND", value, epoch)
-    declared = input.stream.column(input.time.column)
+    declared = input.stream.column(time.column)
     assert declared is not None
-    return F.call_function("div", value, F.lit(input.time.unit.scale)).cast(declared.type)
+    return F.call_function("div", value, F.lit(time.unit.scale)).cast(declared.type)
 
 
 def _raw_text(input: Input, frame: DataFrame, needs_text: Column | None) -> Column:

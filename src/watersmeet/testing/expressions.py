@@ -15,7 +15,7 @@ from watersmeet.engine.hashing import can_hash, xxhash64
 from watersmeet.engine.pack import ARRIVAL, GREATEST_TIME, RAW_TEXT
 from watersmeet.engine.routing import NULL_HASH
 from watersmeet.errors import BindError
-from watersmeet.expressions.event_time import TimeUnit
+from watersmeet.expressions.event_time import EventTime, TimeUnit
 from watersmeet.expressions.type_names import spark_type
 from watersmeet.kernels.api import quote
 from watersmeet.plan.logical.tree import Input
@@ -31,7 +31,7 @@ def project(part: PhysicalInput, rows: pa.Table) -> pa.Table:
     """Return a source's rows with the columns that packing and operators need (as runtime/source_columns.py does)."""
     input = part.input
     repeated = _repeated_sql(part, rows.column_names)
-    items = [f"{_internal_time_sql(input)} AS {quote(TIME)}"]
+    items = [f"{_internal_time_sql(input.time)} AS {quote(TIME)}"]
     for name in part.carried:
         if name == part.sequence:
             items.append(f"{SEQUENCE} AS {quote(name)}")
@@ -132,8 +132,8 @@ def _sql(expression: exp.Expr, input: Input) -> str:
 
 def _repeated_sql(part: PhysicalInput, columns: Sequence[str]) -> str:
     """SQL for the rows of a source, which has these columns: one for each of their windows and elements."""
-    input, time = part.input, _internal_time_sql(part.input)
-    rows = windowed_sql(input, time)
+    input, time = part.input, _internal_time_sql(part.input.time)
+    rows = windowed_sql(input, _internal_time_sql(input.window_time), columns)
     usable = f"({time}) BETWEEN {-GREATEST_TIME} AND {GREATEST_TIME}"
     if part.max_future is not None:
         usable += f" AND ({time}) <= epoch_us({TP_TIME}) + {part.max_future}"
@@ -146,11 +146,11 @@ def _column(name: str) -> exp.Expr:
     return exp.column(exp.to_identifier(name, quoted=True))
 
 
-def _internal_time_sql(input: Input) -> str:
-    column = quote(input.time.column)
-    if not input.time.unit.is_integer:
+def _internal_time_sql(time: EventTime) -> str:
+    column = quote(time.column)
+    if not time.unit.is_integer:
         return f"epoch_us({column})"
-    return f"TRY_CAST(CAST({column} AS HUGEINT) * {input.time.unit.scale} AS BIGINT)"
+    return f"TRY_CAST(CAST({column} AS HUGEINT) * {time.unit.scale} AS BIGINT)"
 
 
 def _restored_sql(input: Input) -> str:

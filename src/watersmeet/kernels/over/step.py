@@ -4,6 +4,7 @@ arrived   = input rows that pass ``where``, with keys, order and arguments compu
 before    = stored rows of the partitions that arrived rows are in
 after     = before, without those that arrived rows retract, + arrived rows
             append-only, with a limit: those up to the limit alone, unless their values take rows behind it
+arrival   = the number of a row, by which rows of a limit without an order are kept; those of one step by their columns
 emit      - ``before`` with its values, those that are results, + the same of ``after``, without what is in both
           final: + rows with their values, those that are results, of all partitions with F before < end <= F
 store     + rows of ``after`` that were not stored, - rows of ``before`` that are not in ``after``
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from watersmeet.kernels.over.kernel import Over, Value
 
 ROWS = "rows"
+_ARRIVAL = "$arrival"
 _MOST_NARROWED = 1_000_000  # DuckDB's max(x, n) takes no more
 
 
@@ -34,7 +36,7 @@ def run(kernel: Over, state: StateView, rows: pa.Table, first_rid: int, frontier
     """Apply new and retracted rows."""
     arriving = state.register(number_rows(rows, first_rid))
     with StepTables(state.connection) as tables:
-        return _Step(kernel, state, tables, arriving, frontiers).run()
+        return _Step(kernel, state, tables, arriving, first_rid, frontiers).run()
 
 
 @dataclass(slots=True)
@@ -45,6 +47,7 @@ class _Step:
     state: StateView
     tables: StepTables
     arriving: str
+    first_rid: int
     frontiers: StepFrontiers
     result: StepResult = field(default_factory=StepResult)
 
@@ -66,6 +69,8 @@ class _Step:
         order = (name for name, _, _ in self.kernel.order)
         arguments = (name for name, _ in self.kernel.arguments)
         hidden = (RID, ID) if self.kernel.changes else (RID,)
+        if self.kernel.by_arrival:
+            hidden = (_ARRIVAL, *hidden)
         return names_sql((*self.keys, *order, *arguments, *map(_kept, self.outputs), *hidden))
 
     @property
@@ -103,9 +108,19 @@ class _Step:
         items.append(quote(RID))
         items += [quote(ID), quote(WEIGHT)] if kernel.changes else []
         rows = f"SELECT {', '.join(items)} FROM {self.arriving} WHERE {kernel.where or 'TRUE'}"
+        if kernel.by_arrival:
+            rows = self.numbered(rows)
         if self.is_narrowed:
             rows = self.first_arrived(rows)
         return f"SELECT *, CAST({kernel.end or 0} AS BIGINT) AS {quote(TIME)} FROM ({rows})"
+
+    def numbered(self, rows: str) -> str:
+        """Return SQL for arrived rows with their numbers: greater than those before, whatever the order of frames."""
+        kernel = self.kernel
+        by = ", ".join([*(f"{quote(_kept(name))} NULLS FIRST" for name in self.outputs), quote(RID)])
+        if kernel.keeps_first and kernel.limit is not None:  # most rows come when the first have long been there
+            rows = f"SELECT * FROM ({rows}) ORDER BY {by} LIMIT {kernel.limit[1]}"
+        return f"SELECT *, {self.first_rid} + row_number() OVER (ORDER BY {by}) AS {quote(_ARRIVAL)} FROM ({rows})"
 
     @property
     def is_narrowed(self) -> bool:
@@ -139,6 +154,8 @@ class _Step:
 
     @property
     def order(self) -> list[str]:
+        if self.kernel.by_arrival:
+            return [quote(_ARRIVAL)]
         return [
             f"{quote(name)} {'DESC NULLS LAST' if descending else 'ASC NULLS FIRST'}"
             for name, _, descending in self.kernel.order
@@ -223,7 +240,9 @@ class _Step:
         for rows, others, weight in (("was", "now", -1), ("now", "was", 1)):
             equal = same_values("o", "r", same)
             only = f"(SELECT * FROM {rows} AS r WHERE NOT EXISTS (SELECT 1 FROM {others} AS o WHERE {equal}))"
-            parts.append(self.emitted(only, weight))
+            parts.append(self.emitted(only, None if self.kernel.once else weight))
+        if self.kernel.once:
+            del parts[0]  # no row is displaced
         was, now = self.results("before"), self.results("after")
         return f"WITH was AS MATERIALIZED ({was}), now AS MATERIALIZED ({now}) {' UNION ALL '.join(parts)}"
 

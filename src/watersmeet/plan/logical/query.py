@@ -136,7 +136,8 @@ class Over:
     """Window functions over the rows of each ``partition``, in the order ``by`` (expression, descending).
 
     Rows are those that meet the ``conditions`` (WHERE). With a ``limit`` on the first call, a rank, only rows up to it
-    are results, without those ``skipped`` before.
+    are results, without those ``skipped`` before.  Without ``by`` these are the rows that come first (LIMIT without
+    ORDER BY).
     """
 
     partition: tuple[GroupKey, ...]
@@ -145,6 +146,11 @@ class Over:
     limit: int | None
     conditions: tuple[exp.Expr, ...]
     skipped: int = 0
+
+    @property
+    def by_arrival(self) -> bool:
+        """Whether the rows within the limit are those that come first: of rows that only come, they stay the first."""
+        return self.limit is not None and not self.by
 
     @property
     def reads_behind(self) -> bool:

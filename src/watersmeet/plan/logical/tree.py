@@ -52,8 +52,9 @@ class Input:
     ``filters`` are conditions over this input alone, tested before its rows reach a join.  ``dated_by`` is the time of
     its rows in this query, where that is not the event time (passes/choose_times.py).  ``windows`` are those that its
     rows belong to, one row for each, and ``explodes`` the arrays of theirs, one row for each element; a later one may
-    read the columns of those before it.  An input over the ``results`` of other queries has a stream that describes
-    them.  Of a versioned view, rows with equal columns ``versions_of`` are versions of one row
+    read the columns of those before it.  Windows are over the time ``windowed_by`` where that is no event time: a
+    retraction has the time of what it retracts, however old.  An input over the ``results`` of other queries has a
+    stream that describes them.  Of a versioned view, rows with equal columns ``versions_of`` are versions of one row
     (bind/versioned_views.py).
     """
 
@@ -64,6 +65,7 @@ class Input:
     filters: tuple[exp.Expr, ...] = ()
     dated_by: EventTime | None = None
     windows: tuple[Window, ...] = ()
+    windowed_by: EventTime | None = None
     explodes: tuple[Explode, ...] = ()
     results: Results | None = None
     versions_of: tuple[str, ...] | None = None
@@ -95,7 +97,9 @@ class Input:
         return None if self.results is None else self.results.distances.get(column)
 
     def window_of(self, column: str) -> tuple[Window, WindowBound] | None:
-        """The window of which a column is a bound, and which; None for other columns."""
+        """The window over its event time of which a column is a bound, and which; None for other columns."""
+        if self.windowed_by is not None:
+            return None
         for number, window in enumerate(self.windows):
             for bound in WindowBound:
                 if column == window_column(number, bound):
@@ -110,7 +114,20 @@ class Input:
     @property
     def time_type(self) -> exp.DataType:
         """The type of the event time's column."""
-        column = self.stream.column(self.time.column)
+        return self._type_of(self.time)
+
+    @property
+    def window_time(self) -> EventTime:
+        """The time that says which windows its rows belong to: as a rule, the time of its rows."""
+        return self.windowed_by or self.time
+
+    @property
+    def window_type(self) -> exp.DataType:
+        """The type of the bounds of its windows."""
+        return self._type_of(self.window_time)
+
+    def _type_of(self, time: EventTime) -> exp.DataType:
+        column = self.stream.column(time.column)
         return exp.DataType.build(column.type if column is not None else "TIMESTAMP", dialect="spark")
 
     @property

@@ -33,8 +33,8 @@ class OverOperator(PhysicalOperator):
 
     @property
     def takes_pieces(self) -> bool:
-        """Always."""
-        return True
+        """Where the order of the rows alone says which are first: pieces of a batch come in any order."""
+        return not self.over.by_arrival
 
     @property
     def passes_any_time(self) -> bool:
@@ -57,11 +57,13 @@ class OverOperator(PhysicalOperator):
         by = ", ".join(plain_sql(term) + (" DESC" if descending else "") for term, descending in over.by)
         where = f"of each {partition}" if partition else "of all rows"
         mode = "EMIT FINAL: when a partition has ended" if self.kernel.final else "EMIT CHANGELOG"
+        mode = mode if self.weighted else "EMIT FINAL: as they come"
         buckets = "one bucket" if self.single_bucket else "by hash of the partition"
         if over.limit is not None:
             kind = over.calls[0].function.upper()
             rows = f"rows {over.skipped + 1} to {over.limit}" if over.skipped else f"the first {over.limit} rows"
-            yield f"{self.name}: {rows} {where} by {by} ({kind}), {mode}, {buckets}"
+            how = "that come" if over.by_arrival else f"by {by} ({kind})"
+            yield f"{self.name}: {rows} {where} {how}, {mode}, {buckets}"
         else:
             yield f"{self.name}: window functions {where}{f' by {by}' if by else ''}, {mode}, {buckets}"
         for call in over.calls[0 if over.limit is None else 1 :]:
@@ -70,7 +72,9 @@ class OverOperator(PhysicalOperator):
             yield f"  filter before: {plain_sql(condition)}"
         kept = "the first rows of each partition" if self.kernel.keeps_first else "all rows not retracted"
         yield f"  state: {kept}; kept until {self._until()}"
-        if not self.kernel.final:
+        if self.weighted and over.by_arrival:
+            yield "  a row is retracted (-1) when it is retracted before, and the next one takes its place"
+        elif self.weighted:
             causes = [] if over.limit is None else ["it is displaced"]
             causes += ["a value of it changes"] if self.kernel.shown else []
             yield f"  a row is retracted (-1) when {' or '.join(causes)}"
@@ -104,7 +108,7 @@ class OverPlan:
             hashed=(self.hashed,),
             output=(*(name for name, _ in kernel.output), *kernel.shown),
             single_bucket=not self.route,
-            weighted=not kernel.final,
+            weighted=not (kernel.final or kernel.once),
             gives_ids=kernel.gives_ids,
             over=self.over,
             closing=self.closing,
@@ -128,7 +132,8 @@ def plan_over(query: LogicalQuery, mode: EmitMode, rows: AggregateRows, needed: 
     values = tuple(_value(call, arguments, rows) for call in over.calls)
     made = {call.name for call in over.calls}
     output = tuple((name, rows.column(name)) for name in sorted(needed - made))
-    final = mode is EmitMode.FINAL
+    once = mode is EmitMode.FINAL and over.by_arrival
+    final = mode is EmitMode.FINAL and not once
     kernel = OverKernel(
         keys=keys,
         order=tuple(order),
@@ -142,7 +147,9 @@ def plan_over(query: LogicalQuery, mode: EmitMode, rows: AggregateRows, needed: 
         skipped=over.skipped,
         end=None if closing is None else closing.end(quote(closing.key.name)),
         final=final,
-        gives_ids=query.inner and not final,
+        by_arrival=over.by_arrival,
+        once=once,
+        gives_ids=query.inner and not (final or once),
     )
     return OverPlan(over, closing, kernel, *rows.route("$h_partition", over.partition))
 
