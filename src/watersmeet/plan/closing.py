@@ -84,7 +84,7 @@ def closing_of(query: LogicalQuery) -> Closing | None:
     """The key that closes the groups of an aggregation, or the partitions of window functions; None where none does.
 
     Windows close them; an event time that is no bound of a window, or a function of a time, only where EMIT FINAL asks
-    for it, there or of a query above.
+    for it, there or, for aggregates, of a query above.
     """
     return min(closings_of(query), key=lambda each: (each.zoned is not None, each.width), default=None)
 
@@ -98,7 +98,7 @@ def _keys(query: LogicalQuery) -> Sequence[GroupKey]:
 def closings_of(query: LogicalQuery) -> Iterator[Closing]:
     """All keys that close groups or partitions."""
     padded = nullable(query.root)
-    is_final = query.text.emit is EmitMode.FINAL or query.text.within_final
+    is_final = query.text.emit is EmitMode.FINAL or (query.text.within_final and query.aggregation is not None)
     for key in _keys(query):
         rising = None
         name = key.expression.name if isinstance(key.expression, exp.Column) else None
