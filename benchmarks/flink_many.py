@@ -58,7 +58,7 @@ def query(kind: str, sides: str) -> str:
     """Return the INSERT statement: the first stream's number, and the sum of the others'."""
     first, others = sides[0], sides[1:]
     joins = "".join(f" JOIN {side} ON {' AND '.join(_conditions(kind, sides, side))}" for side in others)
-    return f"INSERT INTO o SELECT {first}_id, {' + '.join(f'{side}_id' for side in others)} FROM {first}{joins}"
+    return f"INSERT INTO results SELECT {first}_id, {' + '.join(f'{side}_id' for side in others)} FROM {first}{joins}"
 
 
 def _conditions(kind: str, sides: str, side: str) -> Iterator[str]:
@@ -80,7 +80,7 @@ def main() -> None:
             config.set(name, value)
         for side in sides:
             environment.execute_sql(table(side, int(rows), int(keys)))
-        environment.execute_sql("CREATE TABLE o (a BIGINT, b BIGINT) WITH ('connector' = 'blackhole')")
+        environment.execute_sql("CREATE TABLE results (a BIGINT, b BIGINT) WITH ('connector' = 'blackhole')")
         if kind == "multi_join" and "MultiJoin" not in environment.explain_sql(query(kind, sides)):
             raise SystemExit(f"this Flink has no operator for many inputs ({MULTI_JOIN})")
         seconds = 0.0
