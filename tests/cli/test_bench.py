@@ -305,7 +305,7 @@ def test_flink_joins_many_streams_without_a_script(commands: list[Sequence[str]]
 
 def test_the_joins_of_many_streams_that_flink_runs() -> None:
     assert flink_many.query("regular", "lrm") == (
-        "INSERT INTO o SELECT l_id, r_id + m_id FROM l JOIN r ON l_key = r_key JOIN m ON l_key = m_key"
+        "INSERT INTO results SELECT l_id, r_id + m_id FROM l JOIN r ON l_key = r_key JOIN m ON l_key = m_key"
     )
     near = "m_ts BETWEEN r_ts - INTERVAL '5' SECOND AND r_ts + INTERVAL '5' SECOND"
     assert flink_many.query("intervals", "lrm").endswith(near)
