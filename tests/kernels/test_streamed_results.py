@@ -46,7 +46,7 @@ def stream_all(patched: pytest.MonkeyPatch) -> None:
     patched.setattr(working_set, "_PIECE_ROWS", 2)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.usefixtures("in_pieces")
 @pytest.mark.parametrize("page", PAGES)
 def test_cases_have_the_same_results(page: str) -> None:
