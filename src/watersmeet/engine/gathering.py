@@ -6,13 +6,12 @@ So little of a window's rows travels, and a window with many rows is not the wor
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 
-import duckdb
 import pyarrow as pa
 
 from watersmeet.columns import ROWS, TIME
 from watersmeet.engine.evaluation import EVALUATION_ERRORS, cannot_evaluate
+from watersmeet.engine.scratch import scratch_connection
 from watersmeet.kernels.api import quote
 
 
@@ -48,7 +47,7 @@ def gathered(rows: pa.Table, gathering: Gathering, hashes: tuple[str, ...], oper
     items += [f"any_value({quote(name)}) AS {quote(name)}" for name in (*gathering.shared, *hashes)]
     by = ", ".join(str(number) for number in range(3, 3 + len(gathering.keys)))
     sql = f"SELECT {', '.join(items)} FROM gathered_rows GROUP BY {by}"
-    connection = _connection()
+    connection = scratch_connection()
     connection.register("gathered_rows", rows)
     try:
         return connection.sql(sql).to_arrow_table()
@@ -56,10 +55,3 @@ def gathered(rows: pa.Table, gathering: Gathering, hashes: tuple[str, ...], oper
         raise cannot_evaluate(operator, error) from None
     finally:
         connection.unregister("gathered_rows")
-
-
-@cache
-def _connection() -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect(":memory:", config={"threads": 1})
-    connection.execute("SET TimeZone = 'UTC'")
-    return connection

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -14,6 +12,7 @@ from watersmeet.columns import ROWS, TIME
 from watersmeet.engine.frames import side_rows
 from watersmeet.engine.inbox import Inbox
 from watersmeet.engine.pack import RAW_TEXT
+from watersmeet.engine.scratch import scratch_connection
 from watersmeet.engine.specs import InputSpec, OperatorSpec, RowEnd
 from watersmeet.engine.time_texts import time_text
 from watersmeet.kernels.api import FOREVER, NEVER, shift
@@ -80,12 +79,12 @@ def _split(rows: pa.Table, bound: int, until: RowEnd | None = None) -> tuple[pa.
     """Return rows on time (``$t >= bound``, or NULL in a padded row, or until their end) and late rows."""
     if not rows.num_rows:
         return rows, rows
-    late = pc.fill_null(pc.less(rows[TIME], pa.scalar(bound, pa.int64())), False)
+    late = pc.fill_null(pc.less(rows[TIME], pa.scalar(bound, pa.int64())), False).combine_chunks()
     if not pc.any(late).as_py():
         return rows, rows.slice(0, 0)
     if until is not None and bound != FOREVER:
         ended = pc.less_equal(_ends(rows.filter(late), until), pa.scalar(bound, pa.int64()))
-        late = pc.replace_with_mask(late.combine_chunks(), late.combine_chunks(), ended.combine_chunks())
+        late = pc.replace_with_mask(late, late, ended.combine_chunks())
     return rows.filter(pc.invert(late)), rows.filter(late)
 
 
@@ -96,19 +95,12 @@ def _count(rows: pa.Table) -> int:
 
 def _ends(rows: pa.Table, until: RowEnd) -> pa.ChunkedArray:
     """Return the times from which on rows are late."""
-    connection = _connection()
+    connection = scratch_connection()
     connection.register("late_rows", rows.select([until.column]))
     try:
         return connection.sql(f"SELECT {until.sql} AS end FROM late_rows").to_arrow_table()["end"]
     finally:
         connection.unregister("late_rows")
-
-
-@cache
-def _connection() -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect(":memory:", config={"threads": 1})
-    connection.execute("SET TimeZone = 'UTC'")
-    return connection
 
 
 def _bound_text(bound: int, input: InputSpec) -> str:

@@ -10,10 +10,8 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from functools import cache
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,6 +19,7 @@ from watersmeet.columns import SEQUENCE, STORED_FRONTIER, TIME, TP_DELTA, TP_TIM
 from watersmeet.engine.explodes import ExplodedColumns, with_elements
 from watersmeet.engine.hashing import xxhash64
 from watersmeet.engine.pack import ARRIVAL, RAW_TEXT, has_no_time
+from watersmeet.engine.scratch import scratch_connection
 from watersmeet.engine.windows import WindowColumns, with_windows
 from watersmeet.kernels.api import quote
 
@@ -131,7 +130,7 @@ def evaluated(rows: pa.Table, columns: Sequence[tuple[str, str, pa.DataType]]) -
     items = [f"CAST({sql} AS {_DUCKDB[kind]}) AS {quote(name)}" for name, sql, kind in columns]
     if not items:
         return {}
-    connection = _connection()
+    connection = scratch_connection()
     connection.register("source_rows", rows)
     try:
         found = connection.sql(f"SELECT {', '.join(items)} FROM source_rows").to_arrow_table()
@@ -151,13 +150,6 @@ _DUCKDB = {
     pa.string(): "VARCHAR",
 }
 COMPUTED_TYPES = tuple(_DUCKDB)
-
-
-@cache
-def _connection() -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect(":memory:", config={"threads": 1})
-    connection.execute("SET TimeZone = 'UTC'")
-    return connection
 
 
 # -- changes, and bad rows ---------------------------------------------------------------------------------------------

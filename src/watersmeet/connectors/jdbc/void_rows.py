@@ -44,16 +44,13 @@ class Journal:
     def note(self, changes: pa.Table, stream: StreamDef) -> None:
         """Note the rows that keys have, which ``changes`` are about to give others, if these are their first ones."""
         net = net_changes(changes, stream, keep_replaced=True)
-        before = _first_of_each(net, stream)
-        is_new = [key not in self._seen for key in _keys(before, stream)]
-        before = before.filter(pa.array(is_new, pa.bool_()))
+        before = _unseen(_first_of_each(net, stream), stream, self._seen)
         if not before.num_rows:
             return
         if not self._written:
-            _remove(self.folder, lambda epoch, task: epoch < self.epoch and task == self.task)
+            _remove(self.folder, lambda epoch, _, task: epoch < self.epoch and task == self.task)
         _write(self.folder, f"{self.epoch:09}-{self.run:06}-{self.task:06}-{self._written:09}.rows", before)
         self._written += 1
-        self._seen.update(_keys(before, stream))
 
 
 @lru_cache(maxsize=64)
@@ -68,24 +65,16 @@ def void_rows(run: RunName, stream: StreamDef) -> pa.Table | None:
     Notes of epochs before it are removed: these have committed.
     """
     first = run.firsts[run.run]
-    _remove(run.folder, lambda epoch, _: epoch < first)
+    _remove(run.folder, lambda epoch, *_: epoch < first)
     filesystem, path = filesystem_of(run.folder)
     names = sorted((int(each[2]), name) for name, each in _names(run.folder) if int(each[2]) < run.run)
     tables = [table for _, name in names if (table := _read(filesystem, f"{path}/{name}")) is not None]
-    if not tables:
-        return None
-    rows = pa.concat_tables(tables)
-    seen: set[tuple[object, ...]] = set()
-    is_first = [key not in seen and not seen.add(key) for key in _keys(rows, stream)]  # type: ignore[func-returns-value]
-    return rows.filter(pa.array(is_first, pa.bool_()))
+    return _unseen(pa.concat_tables(tables), stream, set()) if tables else None
 
 
 def forget(run: RunName) -> None:
     """Remove the notes of earlier runs, once the table has what they say."""
-    for name, each in list(_names(run.folder)):
-        if int(each[2]) < run.run:
-            filesystem, path = filesystem_of(run.folder)
-            filesystem.delete_file(f"{path}/{name}")
+    _remove(run.folder, lambda _epoch, other, _task: other < run.run)
 
 
 def _first_of_each(net: pa.Table, stream: StreamDef) -> pa.Table:
@@ -99,6 +88,15 @@ def _first_of_each(net: pa.Table, stream: StreamDef) -> pa.Table:
     return rows.set_column(rows.column_names.index(TP_DELTA), TP_DELTA, pa.array(marks, rows[TP_DELTA].type))
 
 
+def _unseen(rows: pa.Table, stream: StreamDef, seen: set[tuple[object, ...]]) -> pa.Table:
+    """The first row of each key that was not ``seen``, which it is from now on."""
+    is_new = []
+    for key in _keys(rows, stream):
+        is_new.append(key not in seen)
+        seen.add(key)
+    return rows.filter(pa.array(is_new, pa.bool_()))
+
+
 def _keys(rows: pa.Table, stream: StreamDef) -> Iterator[tuple[object, ...]]:
     return zip(*(rows[name].to_pylist() for name in stream.primary_key), strict=True)
 
@@ -110,10 +108,11 @@ def _names(folder: str) -> Iterator[tuple[str, re.Match[str]]]:
             yield info.base_name, found
 
 
-def _remove(folder: str, is_old: Callable[[int, int], bool]) -> None:
+def _remove(folder: str, is_old: Callable[[int, int, int], bool]) -> None:
+    """Remove files by their epoch, run and task."""
     filesystem, path = filesystem_of(folder)
     for name, found in list(_names(folder)):
-        if is_old(int(found[1]), int(found[3])):
+        if is_old(int(found[1]), int(found[2]), int(found[3])):
             filesystem.delete_file(f"{path}/{name}")
 
 

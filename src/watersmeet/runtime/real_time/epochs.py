@@ -11,6 +11,7 @@ that epoch on, only its own files count, until another run begins.
     CHECKPOINT/epochs/runs/RUN.json                   a run's first epoch, and where its sources began
     CHECKPOINT/epochs/inputs/INPUT/TASK/EPOCH-RUN.state       the positions of a task that reads a source
     CHECKPOINT/epochs/operators/NAME/BUCKET/EPOCH-RUN.state   the state of an operator's bucket
+    CHECKPOINT/epochs/sink                            what a sink keeps (connectors/jdbc/void_rows.py)
 """
 
 from __future__ import annotations
