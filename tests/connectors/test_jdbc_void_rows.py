@@ -108,3 +108,11 @@ def test_notes_of_committed_epochs_go_and_a_file_that_was_cut_off_is_of_no_row(t
         assert void_rows.void_rows(RunName("q", 1, {1: 1}, str(table.notes)), table.stream) is None
     path.write_bytes(content)
     assert void_rows.void_rows(RunName("q", 1, {1: 1}, str(table.notes)), table.stream) is not None
+
+
+def test_notes_of_a_committed_epoch_are_not_taken_back_though_their_task_has_written_nothing_since(
+    table: Table,
+) -> None:
+    table.write(0, 0, (1, 1, 10), task=7)
+    table.take_back(1, {0: 0, 1: 1})
+    assert table.rows() == {(1, 10)}
