@@ -72,6 +72,8 @@ def test_each_key_gets_the_row_back_that_it_had_when_the_epoch_began(topic: Topi
     assert topic.rows() == {(1, 10), (2, 20), (3, 30), (4, 41)}
     written = [each for each in topic.records() if each.headers.get("_run") == "1"]
     assert {each.headers["_batch"] for each in written} == {"1"}
+    given_back = [each for each in written if each.value is not None]
+    assert [json.loads(each.headers["_was"]) for each in given_back] == [each.value for each in given_back] != []
     assert {each.headers["_runs"] for each in written} == {"0:0 1:1"}
 
 
