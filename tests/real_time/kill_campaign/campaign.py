@@ -23,10 +23,10 @@ from tests.real_time.kill_campaign.load import PARTITIONS, SIDES, Load
 from tests.real_time.topic_results import Result, count, results, rows_of_topic, without_repeats
 from tests.support.kafka_broker import Broker
 from tests.support.killing import OF_EPOCHS, Victim, kill
+from tests.support.postgres import Postgres
 
 _START_SECONDS, _END_SECONDS = 300.0, 60.0
 _LOOK_SECONDS = 0.5
-_RESULTS = ("padded", "counts", "sizes")
 #: How many kills come while the job starts or recovers, and within how many seconds after the kill before.
 _WHILE_STARTING, _STARTING_SECONDS = 0.3, 12.0
 _ROOT = Path(__file__).parents[3]
@@ -53,8 +53,10 @@ class Outcome:
 class Campaign:
     """Starts the job in a folder, and again whenever it has been ended."""
 
-    def __init__(self, folder: Path, broker: Broker, epoch: float, seed: int) -> None:
-        self._folder, self._broker, self._epoch = folder, broker, epoch
+    def __init__(self, folder: Path, broker: Broker, epoch: float, seed: int, database: Postgres | None = None) -> None:
+        """With a ``database``, the sizes are upserted into a table of it, and not into a topic."""
+        self._folder, self._broker, self._epoch, self._database = folder, broker, epoch, database
+        self._results_topics = ("padded", "counts") if database else ("padded", "counts", "sizes")
         self._topics = f"t{uuid.uuid4().hex}"
         self._drawn = random.Random(seed)
         self._job: subprocess.Popen[bytes] | None = None
@@ -65,6 +67,7 @@ class Campaign:
         self._create_topics()
         folder = self._folder
         folder.mkdir(parents=True, exist_ok=True)
+        self._create_table()
         with (folder / "job.log").open("ab") as log:
             try:
                 with Load(self._broker, self._topics) as load:
@@ -128,7 +131,7 @@ class Campaign:
             time.sleep(_LOOK_SECONDS)
 
     def _written(self) -> list[int]:
-        return [count(self._broker, f"{self._topics}-{name}", PARTITIONS) for name in _RESULTS]
+        return [count(self._broker, f"{self._topics}-{name}", PARTITIONS) for name in self._results_topics]
 
     def _results(self, name: str) -> list[Result]:
         return results(self._broker, f"{self._topics}-{name}", PARTITIONS)
@@ -154,9 +157,7 @@ class Campaign:
             outcome.faults.append(f"counts: {len(wrong_counts)} differ, such as {sorted(wrong_counts)[:5]}")
         if wrong_sizes := self._sizes() ^ sizes:
             outcome.faults.append(f"sizes: {len(wrong_sizes)} differ, such as {sorted(wrong_sizes)[:5]}")
-            keys = {size for size, _ in sorted(wrong_sizes)[:5]}
-            written = [each for each in self._results("sizes") if json.loads(each.key or b"{}").get("n") in keys]
-            outcome.faults += [f"  {each.key!r} {each.value} {each.headers}" for each in written]
+            outcome.faults += self._history({size for size, _ in sorted(wrong_sizes)[:5]})
 
     def _padded(self) -> Counter[tuple[int, int | None]]:
         """The rows of the left join without repeats and without those that closed the windows."""
@@ -167,7 +168,16 @@ class Campaign:
         return {(k, n) for k, n in rows_of_topic(self._results("counts")) if k >= 0}
 
     def _sizes(self) -> set[tuple[int, int]]:
+        if self._database is not None:
+            return set(self._database.execute("SELECT n, keys FROM sizes"))
         return set(rows_of_topic(self._results("sizes")))
+
+    def _history(self, sizes: set[int]) -> list[str]:
+        """What a topic was told of ``sizes``; a table does not keep that."""
+        if self._database is not None:
+            return []
+        written = [each for each in self._results("sizes") if json.loads(each.key or b"{}").get("n") in sizes]
+        return [f"  {each.key!r} {each.value} {each.headers}" for each in written]
 
     def _end(self) -> None:
         """End the job, if it runs."""
@@ -180,9 +190,15 @@ class Campaign:
             self._job.wait()
         self._job = None
 
+    def _create_table(self) -> None:
+        if self._database is not None:
+            self._database.execute("CREATE TABLE IF NOT EXISTS sizes (n BIGINT PRIMARY KEY, keys BIGINT)")
+            (self._folder / "database.url").write_text(self._database.url)
+            (self._folder / "database.password").write_text(self._database.password)
+
     def _create_topics(self) -> None:
         admin = AdminClient({"bootstrap.servers": self._broker.address})
-        names = [f"{self._topics}-{name}" for name in (*SIDES, *_RESULTS)]
+        names = [f"{self._topics}-{name}" for name in (*SIDES, *self._results_topics)]
         for created in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in names]).values():
             created.result(30)
         deadline = time.monotonic() + _START_SECONDS

@@ -1,6 +1,7 @@
 """The job that is killed: a left join, the counts of an inner one, and how many keys have each count, in real time.
 
-It runs until standard input ends.
+The last of them are in a topic; or in a table of PostgreSQL, if FOLDER has ``database.url`` and ``database.password``.
+The job runs until standard input ends.
 
 python -m tests.real_time.kill_campaign.job FOLDER BROKER TOPICS EPOCH
 """
@@ -28,7 +29,7 @@ CREATE STREAM padded (id BIGINT, pid BIGINT)
 CREATE MUTABLE STREAM counts (k BIGINT, n BIGINT) PRIMARY KEY (k)
   WITH (connector = 'kafka', brokers = '{{broker}}', topic = '{{topics}}-counts');
 CREATE MUTABLE STREAM sizes (n BIGINT, keys BIGINT) PRIMARY KEY (n)
-  WITH (connector = 'kafka', brokers = '{{broker}}', topic = '{{topics}}-sizes');
+  WITH ({{sizes}});
 INSERT INTO padded
   SELECT o.id, p.id AS pid FROM o LEFT JOIN p ON o.k = p.k WITHIN INTERVAL '{WINDOW_SECONDS}' SECONDS
   SETTINGS epoch = '{{epoch:g}} seconds';
@@ -42,6 +43,11 @@ INSERT INTO sizes
   ) GROUP BY n
   SETTINGS epoch = '{{epoch:g}} seconds';
 """
+_TOPIC = "connector = 'kafka', brokers = '{broker}', topic = '{topics}-sizes'"
+_TABLE = (
+    "connector = 'jdbc', url = '{url}', table = 'sizes', user = 'postgres',"
+    " password = '${{file:{folder}/database.password}}'"
+)
 
 
 def main(folder: str, broker: str, topics: str, epoch: str) -> None:
@@ -55,7 +61,13 @@ def main(folder: str, broker: str, topics: str, epoch: str) -> None:
             "spark.sql.shuffle.partitions": "2",
         },
     )
-    script = _SCRIPT.format(broker=broker, topics=topics, epoch=float(epoch))
+    url = Path(folder, "database.url")
+    sizes = (
+        _TABLE.format(folder=folder, url=url.read_text())
+        if url.exists()
+        else _TOPIC.format(broker=broker, topics=topics)
+    )
+    script = _SCRIPT.format(broker=broker, topics=topics, epoch=float(epoch), sizes=sizes)
     queries = [each.query for each in session.run(script, real_time=True) if isinstance(each, Started)]
 
     def stop() -> None:
