@@ -67,10 +67,14 @@ def test_a_query_goes_on_with_other_buckets(
             break
         for query, job in zip(queries, jobs, strict=True):
             query.stop()
+            state = Path(query.checkpoint, f"epochs-{part}" if part else "epochs")
+            (notes := state / "sink" / "a note").parent.mkdir(exist_ok=True)
+            notes.write_text("of a sink")
             (done,) = session.rescale(job, buckets, real_time=True)
             assert done.after == buckets
             names = sorted(path.name for path in Path(query.checkpoint).glob("epochs*"))
-            assert names == [*([f"epochs-{part}"] if part else ["epochs"]), f"epochs-{part + 1}"]
+            assert names == [state.name, f"epochs-{part + 1}"]
+            assert Path(query.checkpoint, f"epochs-{part + 1}", "sink", "a note").read_text() == "of a sink"
     values = [json.dumps({"id": 10**6, "k": 1, "ts": 10**9})]
     for topic in topics.values():
         for partition in (0, 1):

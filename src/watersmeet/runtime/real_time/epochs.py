@@ -27,6 +27,8 @@ from watersmeet.state.epoch_store import EpochStore
 #: How many runs the headers of results name.  A consumer sees a repeat if more than that, one after the other, have
 #: each committed an epoch and given its partition nothing.
 _RUNS_NAMED = 8
+#: Where a sink may keep files, beside those of the operators.
+SINK_FOLDER = "sink"
 
 
 class RunStart(BaseModel):

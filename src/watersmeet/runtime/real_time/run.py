@@ -16,7 +16,7 @@ from watersmeet.runtime.job import Job, Run, batch_key, query_key
 from watersmeet.runtime.memory_setting import memory_setting
 from watersmeet.runtime.plan_file import PlanFile
 from watersmeet.runtime.real_time.dataflow import build_live, live_inputs, source_tasks
-from watersmeet.runtime.real_time.epochs import Epochs, RunStart, named_runs, next_run
+from watersmeet.runtime.real_time.epochs import SINK_FOLDER, Epochs, RunStart, named_runs, next_run
 from watersmeet.runtime.real_time.run_log import RunLog
 from watersmeet.runtime.real_time.sinks import RunName
 from watersmeet.runtime.real_time.spark_needs import check_setting, check_slots
@@ -86,8 +86,8 @@ class RealTime:
                 self._keep_side_rows(plan, epoch)
             start = origin.model_copy(update={"first": first})
             log.add(run, start)
-            folder = f"{epochs.folder}/sink"
-            name = RunName(query_key(job.name, plan.id), run, named_runs([*starts, start]), folder)
+            notes = f"{epochs.folder}/{SINK_FOLDER}"
+            name = RunName(query_key(job.name, plan.id), run, named_runs([*starts, start]), notes)
             sink = job.live_sink()
             if run:
                 sink.take_back(spark, name, log.began_after(first))

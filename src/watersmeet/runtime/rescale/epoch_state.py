@@ -20,7 +20,7 @@ from watersmeet.errors import CheckpointError
 from watersmeet.plan.physical_plan import PhysicalPlan
 from watersmeet.runtime.checkpoint import Checkpoint
 from watersmeet.runtime.plan_file import PlanFile
-from watersmeet.runtime.real_time.epochs import file_name, next_run
+from watersmeet.runtime.real_time.epochs import SINK_FOLDER, file_name, next_run
 from watersmeet.runtime.real_time.run_log import RunLog
 from watersmeet.runtime.real_time.source_task import POSITIONS
 from watersmeet.runtime.rescale.change import Change, OperatorDivision
@@ -99,6 +99,7 @@ class EpochState:
         by_bucket.mapInArrow(_WriteFiles(self._new, self._file).run, _PLACE_DDL).collect()
         for run, start in enumerate(self._starts):
             self._new_log.add(run, start)
+        self._copy_notes()
         return self._change.plan
 
     def _copy_positions(self) -> None:
@@ -112,6 +113,11 @@ class EpochState:
                 store = EpochStore(f"{self._new}/{place}", None)
                 store.put(POSITIONS, stored)
                 store.write(self._file)
+
+    def _copy_notes(self) -> None:
+        """Keep what a sink has noted: the query may have been killed in an epoch whose rows it must take back."""
+        if self._storage.names(notes := f"{self._old}/{SINK_FOLDER}"):
+            self._storage.copy(notes, f"{self._new}/{SINK_FOLDER}")
 
     def _places(self) -> DataFrame:
         places = [(spec.name, bucket) for spec in self._change.before for bucket in spec.buckets]
