@@ -71,22 +71,6 @@ class Window:
                 return f"windows of {size}, one every {step}{shifted}"
         return f"windows that grow by {step} up to {size}{shifted}"
 
-    def bounds_of(self, time: int) -> list[tuple[int, int]]:
-        """The windows (start, end) of a time, in the order of their starts and ends.
-
-        >>> Window(WindowKind.HOP, size=10, step=4).bounds_of(9)
-        [(0, 10), (4, 14), (8, 18)]
-        """
-        if self.kind is WindowKind.HOP:
-            last = time - (time - self.offset) % self.step
-            starts = range(last, time - self.size, -self.step)
-            return [(start, start + self.size) for start in reversed(starts)]
-        start = time - (time - self.offset) % self.size
-        if self.kind is WindowKind.TUMBLE:
-            return [(start, start + self.size)]
-        first = start + ((time - start) // self.step + 1) * self.step
-        return [(start, end) for end in range(first, start + self.size + 1, self.step)]
-
 
 def last_before_end(unit: TimeUnit) -> int:
     """How far ``window_time`` lies before the end of a window."""

@@ -67,11 +67,6 @@ class StoredQuery:
     buckets: tuple[Bucket, ...] = ()
     partitions: Mapping[tuple[int, int], Partition] = field(default_factory=dict)
 
-    @property
-    def has_changed(self) -> bool:
-        """Whether a batch has been committed since this was read."""
-        return committed(self.files, self.plan) != self.batch
-
     def buckets_of(self, operator: str) -> list[Bucket]:
         """The buckets of an operator."""
         return [bucket for bucket in self.buckets if bucket.operator.name == operator]
