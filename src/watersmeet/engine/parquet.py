@@ -23,6 +23,7 @@ from watersmeet.filesystems import filesystem_of, is_object_store, is_unreachabl
 
 #: So many rows are read at once, or rows of so many bytes.
 _ROWS, _BYTES = 131_072, 32 << 20
+_BUFFER_BYTES = 1 << 20
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -86,7 +87,14 @@ def read_columns(
     """
     try:
         filesystem, inner = filesystem_of(path)
-        with pq.ParquetFile(inner, filesystem=filesystem, coerce_int96_timestamp_unit="us") as opened:
+        # read through a buffer: otherwise all bytes of a row group are in memory before its first row is
+        with pq.ParquetFile(
+            inner,
+            filesystem=filesystem,
+            coerce_int96_timestamp_unit="us",
+            buffer_size=_BUFFER_BYTES,
+            pre_buffer=is_object_store(path),
+        ) as opened:
             yield from _read(opened, path, schema, values, names or {})
     except FileNotFoundError:
         raise
