@@ -49,6 +49,7 @@ def main() -> None:
     arguments.add_argument("--source", choices=("files", "embedded"), default="files")
     options = arguments.parse_args()
     setting = parse_settings({"worker_memory": options.memory}).worker_memory
+    assert setting is not None
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         _write(folder, options.rows, options.value_mb * _MEGABYTE, options.keys)
