@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.ways import ways
 from watersmeet.engine import frames
+from watersmeet.state import large_values
 from watersmeet.testing.harness import Harness
 from watersmeet.testing.notation import Case, read_cases
 from watersmeet.testing.runner import run_case
@@ -50,6 +51,18 @@ def test_batches_taken_row_by_row(case: Case, monkeypatch: pytest.MonkeyPatch) -
     """Each row is a frame, and each frame a step where the operator takes pieces: the same results."""
     monkeypatch.setattr(frames, "MAX_PAYLOAD_BYTES", 1)
     failure = run_case(case, partial(Harness, max_step_bytes=1))
+    assert failure is None, f"{case.path}:{failure.line}: {case.title}\n{failure.report}"
+
+
+@pytest.mark.sample(20)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, id=f"{path.stem}-{case.title}") for path in FILES for case in read_cases(path)]
+)
+def test_all_texts_beside_their_rows(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where an operator only passes a column on, it gets references to the values: the same results."""
+    monkeypatch.setattr(large_values, "LARGE_BYTES", 1)
+    monkeypatch.setattr(large_values, "PIECE_BYTES", 1)
+    failure = run_case(case)
     assert failure is None, f"{case.path}:{failure.line}: {case.title}\n{failure.report}"
 
 

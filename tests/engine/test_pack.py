@@ -20,7 +20,7 @@ from watersmeet.engine.frames import (
     from_record_batch,
     to_record_batch,
 )
-from watersmeet.engine.pack import pack
+from watersmeet.engine.pack import _gather, pack
 from watersmeet.engine.specs import PackSpec
 from watersmeet.kernels.api import NEVER
 
@@ -216,3 +216,11 @@ def test_a_stored_frontier_that_comes_alone_counts_too() -> None:
     """The producer reported only a time: readers must not wait for its next row."""
     frames = list(pack([stored((None, 50))], spec()))
     assert frontiers(frames) == {bucket: {"": 50} for bucket in BUCKETS}
+
+
+def test_large_rows_are_packed_few_at_a_time() -> None:
+    """At least eight megabytes at once and fewer than sixteen, where smaller rows are packed by 32."""
+    values = pa.table({"v": pa.array([bytes([number]) * (1 << 20) for number in range(40)])})
+    sizes = [table.num_rows for table in _gather(values.to_batches())]
+    assert sum(sizes) == 40
+    assert max(sizes) < 16

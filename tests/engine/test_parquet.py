@@ -132,3 +132,17 @@ def test_a_store_that_is_away_is_an_outage(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(pq, "ParquetFile", away)
     with pytest.raises(OutageError, match="cannot be read as Parquet: When reading"):
         read(file, pa.schema([("id", pa.int64())]), tmp_path)
+
+
+def test_a_file_of_large_values_is_read_piece_by_piece(tmp_path: Path) -> None:
+    """Its bytes are not all in memory before its first row is."""
+    text = pa.array([bytes([number]) * 500_000 for number in range(64)])
+    path = tmp_path / "1.parquet"
+    # a page for each row
+    pq.write_table(pa.table({"a": text}), path, compression="none", use_dictionary=False, write_batch_size=1)
+    before, peak, found = pa.total_allocated_bytes(), 0, 0
+    for rows in ParquetFile(str(path), "0", str(tmp_path)).read(ParquetRows(pa.schema([("a", pa.binary())]))):
+        peak = max(peak, pa.total_allocated_bytes() - before)
+        found += rows.num_rows
+    assert found == 64
+    assert peak < 20_000_000 < path.stat().st_size

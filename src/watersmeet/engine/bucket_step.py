@@ -33,6 +33,13 @@ from watersmeet.state.manifest import EVERY, Manifest, read_manifest, write_mani
 from watersmeet.state.store import MemoryStore, Store
 from watersmeet.state.working_set import WorkingSet
 
+#: The owner of large values of new rows.
+_STEP = "step"
+#: A row may have the bytes of one and a half steps, in percent of one, and in any case …
+_ROW_PERCENT = 150
+#: … so many.
+_ALWAYS_FITS = 16_000_000
+
 
 def run_step(
     spec: OperatorSpec,
@@ -75,6 +82,7 @@ class OpenBucket:
         self._max_step_bytes = max_step_bytes
         self._spec, self._bucket, self._store = spec, bucket, store
         self._working_set, self._hot_keys = working_set, hot_keys
+        working_set.carried = spec.carried
         self._sizes, self._known_sizes, self._evicted_bytes = sizes, sizes.read() if sizes else {}, 0
         self._manifest = _read_manifest(spec, bucket, store)
         self._log = SegmentLog(self._manifest, store, working_set, local_copies)
@@ -112,7 +120,7 @@ class OpenBucket:
         """Yield results, each with the number of its query; at the end add the ``others``."""
         most = self._max_step_bytes if self._spec.takes_pieces else None
         self._log.batch = self._manifest.step + 1
-        received = received_by(frames, self._spec.name)
+        received = _fitting(received_by(frames, self._spec.name), self._spec.name, self._max_step_bytes)
         for number, (piece, is_last) in enumerate(in_pieces(received, most, self._spec.retracted_by)):
             self._log.piece = number
             yield from self._take_step(piece, others, is_last=is_last)
@@ -130,12 +138,17 @@ class OpenBucket:
             decide_hot_keys(spec, manifest, inbox, self._hot_keys)
 
         working_set.max_bytes = self._max_bytes()
-        result = yield from _run_kernel(spec, manifest, working_set, inputs, frontiers)
-        manifest.next_rid += sum(table.num_rows for table in inputs.values())
-        # all buckets number their batches alike, however many steps each takes
-        manifest.step += is_last
+        values = working_set.values
+        try:
+            inputs = {number: values.keep(_STEP, table, spec.carried) for number, table in inputs.items()}
+            result = yield from _run_kernel(spec, manifest, working_set, inputs, frontiers)
+            manifest.next_rid += sum(table.num_rows for table in inputs.values())
+            # all buckets number their batches alike, however many steps each takes
+            manifest.step += is_last
 
-        apply_result(self._log, result, spec.kernel.partition_width, self._max_step_bytes)
+            apply_result(self._log, result, spec.kernel.partition_width, self._max_step_bytes)
+        finally:
+            values.forget(_STEP)
         working_set.move_to_disk(manifest.segments, spec.hot)
         if is_last:  # before, the frontier has not advanced, and rows stay that need not
             check_limit(spec, manifest, self._others_bytes())
@@ -210,7 +223,7 @@ def _run_kernel(
     try:
         result = spec.kernel.step(working_set, inputs, frontiers, manifest.next_rid)
         for query, changes in enumerate([result.changes, *result.further]):
-            for rows in _pieces(changes):
+            for rows in (part for piece in _pieces(changes) for part in working_set.values.pieces(piece)):
                 manifest.count(f"{spec.name}.results", rows.num_rows)
                 if spec.gives_matches:
                     manifest.count(f"{spec.name}.matched", rows.num_rows)
@@ -229,6 +242,23 @@ def _run_kernel(
     for name, by in result.counters.items():
         manifest.count(f"{spec.name}.{name}", by)
     return result
+
+
+def _fitting(frames: Iterable[Frame], operator: str, max_step_bytes: int | None) -> Iterator[Frame]:
+    """Yield frames; raise ``LimitError`` at a row that is too large for the memory of the worker.
+
+    A pair of such rows is there several times while it is made: as they came, whole, and encoded.
+    """
+    most = None if max_step_bytes is None else max(_ROW_PERCENT * max_step_bytes // 100, _ALWAYS_FITS)
+    for frame in frames:
+        if most is not None and frame.kind.has_rows and frame.frontier == 1 and len(frame.payload) > most:
+            raise LimitError(
+                f"a row of {len(frame.payload):,} bytes came to {operator}, where a worker with this memory takes rows "
+                f"of at most {most:,}",
+                hint="raise worker_memory (a row may have 15% of what it has beyond 160 MB), or leave the large "
+                "column out of the query, and resume; nothing was lost",
+            )
+        yield frame
 
 
 def _has_advanced(spec: OperatorSpec, frontiers: StepFrontiers) -> bool:

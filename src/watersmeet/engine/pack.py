@@ -33,6 +33,8 @@ RAW_TEXT = "$raw"
 ARRIVAL = "$arrival"
 _KEEP, _PART, _BAD, _STORED = "$keep", "$part", "$bad", "$frontier"
 _FLUSH_BYTES = 32 * 1024 * 1024
+#: Rows of 64 KiB or more gain nothing from being many, and are copied several times: fewer bytes of them at once.
+_LARGE_ROW, _LARGE_FLUSH_BYTES = 64 * 1024, 8 * 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -101,22 +103,27 @@ def _gather(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     A batch that is itself too large is divided.
     """
     gathered: list[pa.RecordBatch] = []
-    nbytes = 0
+    nbytes = rows = 0
     for batch in chain.from_iterable(map(_divided, batches)):
         gathered.append(batch)
-        nbytes += batch.nbytes
-        if nbytes >= _FLUSH_BYTES:
+        nbytes, rows = nbytes + batch.nbytes, rows + batch.num_rows
+        if nbytes >= _flush_bytes(nbytes, rows):
             yield pa.Table.from_batches(gathered)
-            gathered, nbytes = [], 0
+            gathered, nbytes, rows = [], 0, 0
     if gathered:
         yield pa.Table.from_batches(gathered)
 
 
 def _divided(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Yield slices of equally many rows, of at most ``_FLUSH_BYTES`` on average; none of no rows."""
-    step = -(-batch.num_rows // max(1, -(-batch.nbytes // _FLUSH_BYTES)))
+    """Yield slices of equally many rows, of at most ``_flush_bytes`` on average; none of no rows."""
+    step = -(-batch.num_rows // max(1, -(-batch.nbytes // _flush_bytes(batch.nbytes, batch.num_rows))))
     for start in range(0, batch.num_rows, step or 1):
         yield batch.slice(start, step)
+
+
+def _flush_bytes(nbytes: int, rows: int) -> int:
+    """Return how many bytes of such rows are packed at once."""
+    return _LARGE_FLUSH_BYTES if nbytes >= _LARGE_ROW * rows else _FLUSH_BYTES
 
 
 def _pack_rows(rows: pa.Table, spec: PackSpec, hot_keys: HotKeys, task: _Task) -> Iterator[Frame]:

@@ -23,6 +23,9 @@ from watersmeet.filesystems import filesystem_of, is_object_store, is_unreachabl
 
 #: So many rows are read at once, or rows of so many bytes.
 _ROWS, _BYTES = 131_072, 32 << 20
+#: Rows of 64 KiB or more gain nothing from being many, and are copied several times: fewer bytes of them at once.
+_LARGE_ROW, _LARGE_BYTES = 64 << 10, 8 << 20
+_BUFFER_BYTES = 1 << 20
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -86,7 +89,14 @@ def read_columns(
     """
     try:
         filesystem, inner = filesystem_of(path)
-        with pq.ParquetFile(inner, filesystem=filesystem, coerce_int96_timestamp_unit="us") as opened:
+        # read through a buffer: otherwise all bytes of a row group are in memory before its first row is
+        with pq.ParquetFile(
+            inner,
+            filesystem=filesystem,
+            coerce_int96_timestamp_unit="us",
+            buffer_size=_BUFFER_BYTES,
+            pre_buffer=is_object_store(path),
+        ) as opened:
             yield from _read(opened, path, schema, values, names or {})
     except FileNotFoundError:
         raise
@@ -143,7 +153,9 @@ def _rows_at_once(metadata: pq.FileMetaData, names: Iterable[str]) -> int:
     columns = (group.column(number) for group in groups for number in range(group.num_columns))
     read = set(names)
     nbytes = sum(each.total_uncompressed_size for each in columns if each.path_in_schema.split(".")[0] in read)
-    return max(1, min(_ROWS, _BYTES * int(metadata.num_rows) // max(int(nbytes), 1)))
+    rows = int(metadata.num_rows)
+    most = _LARGE_BYTES if nbytes >= _LARGE_ROW * rows else _BYTES
+    return max(1, min(_ROWS, most * rows // max(int(nbytes), 1)))
 
 
 def _by_name(names: Iterable[str], path: str) -> dict[str, str]:

@@ -40,7 +40,8 @@ class SegmentLog:
         return read_segment(self.store, segment) if copy is None else copy
 
     def add(self, relation: str, rows: pa.Table) -> None:
-        """Write rows (at least one) as a segment."""
+        """Write rows (at least one), of which large values may be kept by the working set, as a segment."""
+        rows = self.working_set.values.whole(rows)
         step = f"{self.batch}.{self.piece}" if self.piece else str(self.batch)
         segment = write_segment(self.store, step, relation, rows)
         self.manifest.segments.append(segment)

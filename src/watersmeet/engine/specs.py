@@ -133,6 +133,7 @@ class OperatorSpec:
     takes_pieces: bool = False  # a batch may be taken in several steps, a row and its retraction in one
     spread: SpreadRule | None = None  # how rows of hot keys are spread over buckets (None: never)
     hashed: tuple[HashedKeys, ...] = ()  # by input: where stored rows have their keys
+    carried: tuple[str, ...] = ()  # columns of text or bytes that the kernel only passes on (state/large_values.py)
 
     @property
     def retracted_by(self) -> dict[int, tuple[str, ...]]:

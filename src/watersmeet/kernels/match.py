@@ -12,6 +12,9 @@ import pyarrow.compute as pc
 from watersmeet.columns import RID, TIME
 from watersmeet.kernels.api import FOREVER, NEVER, JoinKind, Side, StateView, quote, shift
 
+#: Fields of matches that are SQL, or tuples of it.
+_SQL_FIELDS = ("residual", "alternative", "expiries")
+
 
 @dataclass(frozen=True, slots=True)
 class SideColumns:
@@ -86,6 +89,18 @@ class WindowMatch:
     def output(self) -> tuple[str, ...]:
         """The names of the result columns."""
         return (*self.left.output, *self.right.output)
+
+    @property
+    def passed_on(self) -> tuple[str, ...]:
+        """The result columns of which no step reads the values."""
+        read = {
+            *self.left.condition,
+            *self.right.condition,
+            *self.key_columns(Side.LEFT),
+            *self.key_columns(Side.RIGHT),
+        }
+        texts = " ".join(str(value) for name, value in fields_of(self).items() if name in _SQL_FIELDS)
+        return tuple(name for name in self.output if name not in read and quote(name) not in texts)
 
     # -- keys ------------------------------------------------------------------------------------------------------
 

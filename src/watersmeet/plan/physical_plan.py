@@ -178,6 +178,11 @@ class PhysicalOperator(ABC):
         return False
 
     @property
+    def passed_on(self) -> tuple[str, ...]:
+        """Columns of inputs that are results as they came and of which the kernel reads no value."""
+        return ()
+
+    @property
     def evicts_at_limit(self) -> bool:
         """Whether rows of the state are evicted at its limit; otherwise the query stops there."""
         return False

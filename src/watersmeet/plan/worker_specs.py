@@ -84,9 +84,16 @@ def operator_specs(
                 takes_pieces=operator.takes_pieces and _keeps_retractions_together(operator),
                 spread=_spread_rule(plan, operator, own_buckets),
                 hashed=operator.hashed,
+                carried=_carried(operator, output),
             )
         )
     return specs
+
+
+def _carried(operator: PhysicalOperator, output: pa.Schema) -> tuple[str, ...]:
+    """The columns of text or bytes that an operator only passes on."""
+    kinds = (pa.string(), pa.binary())
+    return tuple(name for name in operator.passed_on if name in output.names and output.field(name).type in kinds)
 
 
 def _keeps_retractions_together(operator: PhysicalOperator) -> bool:

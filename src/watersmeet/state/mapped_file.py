@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import mmap
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -50,10 +50,19 @@ def mapped_table(rows: pa.Table) -> tuple[MappedFile, pa.Table]:
 
     Raises ``LimitError`` if the disk is full.
     """
+    return mapped_batches(rows.combine_chunks().to_batches(), rows.schema)
+
+
+def mapped_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> tuple[MappedFile, pa.Table]:
+    """Write batches to a file, one after the other; return it and their rows, a chunk for each.
+
+    Raises as ``mapped_table`` does.
+    """
     with _new_file() as file:
         sink = pa.PythonFile(file, mode="w")
-        with pa.ipc.new_file(sink, rows.schema) as writer:
-            writer.write_table(rows.combine_chunks())
+        with pa.ipc.new_file(sink, schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
         mapped = MappedFile(file)
     return mapped, pa.ipc.open_file(mapped.buffer).read_all()
 

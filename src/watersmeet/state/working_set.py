@@ -28,6 +28,7 @@ from watersmeet.state.found_rows import FoundRows
 from watersmeet.state.hot_bounds import HotBounds, newest_segments
 from watersmeet.state.key_hashes import key_hashes
 from watersmeet.state.keyed_segments import KeyedSegments
+from watersmeet.state.large_values import LargeValues
 from watersmeet.state.registered_tables import RegisteredTables
 from watersmeet.state.segment_index import SegmentIndex
 from watersmeet.state.segments import Segment
@@ -69,6 +70,8 @@ class WorkingSet:
     ) -> None:
         self.statistics: Mapping[str, Any] = {}  # those of the manifest: see StateView
         self.max_bytes: int | None = None  # see StateView
+        self.carried: Sequence[str] = ()  # columns whose values need not be where the kernel is: see OperatorSpec
+        self.values = LargeValues()
         self._connection = connection
         self._on_disk = on_disk or DiskTables(connection)
         self._budget = budget or ArrowBudget(0)
@@ -127,12 +130,12 @@ class WorkingSet:
                 continue
             on_disk = self._on_disk.table(name)
             self._connection.execute(f"CREATE TABLE {on_disk} AS SELECT * FROM {name}")
-            self.remove(segment.id)
+            self._drop(segment.id)
             self._segments[segment.id], self._tables[segment.id] = segment, on_disk
 
     def add(self, segment: Segment, rows: pa.Table, *, in_memory: bool = True) -> None:
-        """Add a segment's rows, in memory or on disk."""
-        self._hold(segment, rows, in_memory=in_memory)
+        """Add a segment's rows, in memory or on disk; large values that the kernel does not read are in a file."""
+        self._hold(segment, self.values.keep(segment.id, rows, self.carried, in_file=True), in_memory=in_memory)
         self._segments[segment.id] = segment
 
     def _hold(self, segment: Segment, rows: pa.Table, *, in_memory: bool) -> None:
@@ -151,6 +154,10 @@ class WorkingSet:
 
     def remove(self, segment_id: str) -> None:
         """Drop a segment."""
+        self._drop(segment_id)
+        self.values.forget(segment_id)
+
+    def _drop(self, segment_id: str) -> None:
         segment = self._segments.pop(segment_id)
         for index in self._indexes.pop(segment_id, {}).values():
             index.drop()
@@ -160,7 +167,10 @@ class WorkingSet:
             self._holder(segment).remove(segment_id)
 
     def read(self, segments: Sequence[Segment]) -> pa.Table:
-        """Return the rows of some segments of one relation as one Arrow table."""
+        """Return the rows of some segments of one relation, with all their values, as one Arrow table."""
+        return self.values.whole(self._read(segments))
+
+    def _read(self, segments: Sequence[Segment]) -> pa.Table:
         small = alike(self._holder(each).rows(each.id) for each in segments if each.id not in self._tables)
         names = [self._tables[each.id] for each in segments if each.id in self._tables]
         if not names and len(small) == 1:

@@ -28,6 +28,11 @@ class IntervalOperator(WindowedOperator):
         return not isinstance(self.kernel, EvictingJoin)
 
     @property
+    def passed_on(self) -> tuple[str, ...]:
+        """Columns of results that no condition reads; where rows are evicted, their sizes are read."""
+        return () if isinstance(self.kernel, EvictingJoin) else self.match.passed_on
+
+    @property
     def gives_matches(self) -> bool:
         """Results of an inner join; other kinds count their matches themselves."""
         return self.match.kind is JoinKind.INNER
