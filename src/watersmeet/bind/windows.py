@@ -10,6 +10,7 @@ from watersmeet.bind.aggregate_functions import check_comparable
 from watersmeet.bind.inputs import Inputs
 from watersmeet.bind.relations import Relation
 from watersmeet.bind.scope import Scope
+from watersmeet.bind.time_units import counting
 from watersmeet.errors import BindError, Position, UnsupportedError, did_you_mean
 from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.expressions.nodes import WINDOW_TABLES, WindowTable
@@ -59,8 +60,10 @@ def bind_sessions(table: WindowTable, node: Node, relation: Relation, names: Inp
             )
         check_comparable(kind, f"PARTITION BY {plain_sql(expression)}", position_of(given))
         partition.append(GroupKey(f"$p{place}", expression, kind))
-    bounds: dict[WindowBound, exp.Expr] = {
-        bound: exp.column(exp.to_identifier(f"${bound.value}", quoted=True)) for bound in WindowBound
+    kind, unit = leaf.input.time_type, leaf.input.time.unit
+    bounds = {
+        bound: counting(exp.column(exp.to_identifier(f"${bound.value}", quoted=True)), kind, unit)
+        for bound in WindowBound
     }
     add_bounds(relation, bounds, table)
     return SessionWindows(tuple(partition), leaf.input.index, gap)
