@@ -30,7 +30,14 @@ LEFT_OUT = {
     "frontiers": {
         "lateness is judged by the frontier before the batch, not by the batch's own rows": "in real time nobody knows "
         "which rows of a stream are taken together"
-    }
+    },
+    "limit_by_arrival": {
+        "LIMIT: the first rows of an append-only stream, for good": "the first are those of what comes together"
+    },
+    "rising_groups": {
+        "an hour ends with the first frontier of the next one": "each step stores what it adds to a group",
+        "quotients: zero has twice as many numbers": "each step stores what it adds to a group",
+    },
 }
 
 

@@ -16,6 +16,7 @@ _REFUSED = {
         "UNNEST: several arrays of an order that is replaced": _BY_SPARK,
         "UNNEST: LEFT JOIN with a condition, of several arrays of rows that are replaced": _BY_SPARK,
         "UNNEST: LEFT JOIN with a condition over both sides of a join before it": _BY_SPARK,
+        "UNNEST: LEFT JOIN with a condition, WITH ORDINALITY, of rows that are replaced": _BY_SPARK,
         "stack: of rows that are replaced, in a SELECT list": _BY_SPARK,
     },
     "rising_groups": {
