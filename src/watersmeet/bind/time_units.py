@@ -62,9 +62,12 @@ def unit_of(value: exp.Expr) -> TimeUnit | None:
 def with_numbers(expression: exp.Expr) -> exp.Expr:
     """The resolved expression, changed in place: intervals beside whole-number times are numbers of their units.
 
-    Raises ``BindError`` for intervals beside other whole numbers, beside times that count rows, and compared with a
-    time.
+    Raises ``BindError`` for intervals beside other whole numbers, beside times that count rows, compared with a
+    time, and beside times of different units.
     """
+    tests = [each for each in expression.find_all(exp.Between, *_COMPARISONS) if each.find(exp.Interval) is not None]
+    for each in (each for test in tests for each in test.find_all(exp.Sub)):
+        _check_units(each.this, each.expression)
     for node in reversed(list(expression.walk())):  # from the leaves up
         for counted, length in _pairs(node):
             found = _count(counted)
@@ -73,7 +76,30 @@ def with_numbers(expression: exp.Expr) -> exp.Expr:
                 for interval in list(length.find_all(exp.Interval)):
                     _check(interval, found, counted, compares=compares)
                     interval.replace(_number(interval, found.unit))
+    for test in tests:
+        for other in (test.args.get(name) for name in ("expression", "low", "high")):
+            if other is not None:
+                _check_units(test.this, other)
     return expression
+
+
+def _check_units(one: exp.Expr, other: exp.Expr) -> None:
+    """Raise ``BindError`` for whole-number times of different units beside an interval: as numbers they differ."""
+    found = list(_units((one, other)))
+    if len({unit for _, unit in found}) > 1:
+        names = " and ".join(f"{plain_sql(each)} counts {unit.value}" for each, unit in found)
+        raise BindError(
+            f"{names}: an interval is another number of each",
+            hint="WITHIN compares times of any units; or write one in the unit of the other, as in ts DIV 1000",
+            position=position_of(one) or position_of(other),
+        )
+
+
+def _units(nodes: Iterable[exp.Expr]) -> Iterable[tuple[exp.Expr, TimeUnit]]:
+    for node in nodes:
+        found = _count(node)
+        if found is not None and found.unit is not None:
+            yield node, found.unit
 
 
 def _pairs(node: exp.Expr) -> Iterable[tuple[exp.Expr, exp.Expr]]:
@@ -109,6 +135,8 @@ def _count(node: exp.Expr) -> Count | None:
         case exp.Column():
             found: Count | None = node.meta.get(_KEY)
             return found
+        case exp.Literal():
+            return Count(None) if node.is_int else None
         case exp.Cast() | exp.TryCast():
             return _count(node.this) if node.to.is_type(*INTEGERS) else None
         case exp.Coalesce() | exp.Greatest() | exp.Least():
@@ -136,7 +164,7 @@ def _sum(is_difference: bool, left: Count | None, right: Count | None) -> Count 
         return Count(left.unit, is_distance=left.is_distance and right.is_distance)
     if left is not None and left.unit is not None:
         return left
-    return right or left
+    return left if left is not None and right is not None else None  # a DATE and a number make a DATE
 
 
 def _check(interval: exp.Interval, count: Count, counted: exp.Expr, *, compares: bool) -> None:
