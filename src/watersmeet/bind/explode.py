@@ -100,7 +100,15 @@ def bind_array(generator: Generator, scope: Scope, names: Inputs) -> Array:
 
 def _filtered(generator: Generator, array: Array, scope: Scope) -> Array:
     """The array with the elements that meet the conditions of LEFT JOIN … ON, which keep their numbers."""
-    if array.of.is_type(exp.DataType.Type.MAP):
+    is_map = array.of.is_type(exp.DataType.Type.MAP)
+    if generator.first is not None and (is_map or len(generator.call.expressions) > 1):
+        raise UnsupportedError(
+            f"LEFT JOIN {generator.text} with positions takes ON TRUE alone: of one array, elements keep them under a"
+            " condition, of a map or several arrays not yet",
+            hint="leave out the positions, or write CROSS JOIN and test the columns in WHERE",
+            position=position_of(generator.on[0]) or position_of(generator.call),
+        )
+    if is_map:
         kind = _array_of(element_type(array.of))
         array = Array(exp.Anonymous(this="map_entries", expressions=[array.expression]), kind, kind)
     if generator.first is not None:
