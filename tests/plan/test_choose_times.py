@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from watersmeet.errors import UnsupportedError
+from watersmeet.errors import BindError, UnsupportedError
 from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.plan.explain import explain
 from watersmeet.plan.physical_plan import PhysicalPlan
@@ -103,7 +103,7 @@ def test_a_stream_without_a_window_over_a_sequence_number_cannot_be_ordered_with
 
 
 def test_a_length_of_time_is_no_window_over_sequence_numbers() -> None:
-    with pytest.raises(UnsupportedError) as raised:
+    with pytest.raises(BindError) as raised:
         plan_of(f"{AB} AND b.sn BETWEEN a.sn AND a.sn + INTERVAL '5' SECONDS")
     assert raised.value.message == "INTERVAL is a length of time, but a.sn counts rows"
     assert (raised.value.hint, str(raised.value.position)) == ("write a number: … + 5", "line 9, column 72")

@@ -73,3 +73,21 @@ def test_what_only_spark_can_compute_between_two_operators_is_refused(tmp_path: 
     with pytest.raises(UnsupportedError, match="can be computed by Spark alone") as raised:
         operators(f"SELECT r, count(*) AS m FROM ({repeated}) GROUP BY r", tmp_path)
     assert "REPEAT" in (raised.value.detail or "")
+
+
+def test_what_a_query_computes_of_results_is_named_where_it_is_refused(tmp_path: Path) -> None:
+    hours = "SELECT date_trunc('HOUR', ts) AS h, count(*) AS n FROM o GROUP BY date_trunc('HOUR', ts)"
+    with pytest.raises(UnsupportedError, match="can be computed by Spark alone") as raised:
+        operators(f"SELECT CAST(h AS DATE) AS d, max(n) AS m FROM ({hours}) GROUP BY CAST(h AS DATE)", tmp_path)
+    assert "AS DATE)" in (raised.value.detail or "")
+
+
+def test_results_have_no_order_of_arrival(tmp_path: Path) -> None:
+    hours = "SELECT date_trunc('HOUR', ts) AS h, count(*) AS n FROM o GROUP BY date_trunc('HOUR', ts)"
+    with pytest.raises(UnsupportedError) as raised:
+        operators(f"SELECT h, n FROM ({hours}) ORDER BY h EMIT FINAL", tmp_path)
+    assert raised.value.message == (
+        "the results of subquery have no order of arrival in real time, by which ORDER BY puts what it does not tell"
+        " apart"
+    )
+    assert "micro-batches take it" in (raised.value.hint or "")

@@ -26,6 +26,7 @@ from watersmeet.bind.aggregate_literals import given_of
 from watersmeet.bind.grouping_sets import CALLS, Groupings
 from watersmeet.bind.rewriting import column_of
 from watersmeet.bind.scope import Scope
+from watersmeet.bind.time_units import counting_as, with_numbers
 from watersmeet.columns import TP_DELTA
 from watersmeet.errors import BindError, Position, UnsupportedError
 from watersmeet.expressions.positions import position_of
@@ -138,7 +139,7 @@ class _AggregateBinder:
             found = self.scope.substitute(node if named is None else named)
             return exp.paren(found, copy=False) if isinstance(found, exp.Binary | exp.Unary) else found
 
-        return condition.copy().transform(replace, copy=False)
+        return with_numbers(condition.copy().transform(replace, copy=False))
 
     # -- expressions over aggregates -------------------------------------------------------------------------------
 
@@ -149,11 +150,11 @@ class _AggregateBinder:
             plain = node.unnest()
             for key in self.keys:
                 if is_same(key.expression, plain):
-                    return column_of(key.name)
+                    return counting_as(column_of(key.name), plain)
             if isinstance(node, CALLS):
                 return column_of(self._grouping(node))
             if is_aggregate(node) or (isinstance(node, NULL_CLAUSES) and is_aggregate(node.this)):
-                return column_of(self._call(node))
+                return counting_as(column_of(self._call(node)), node)
             if isinstance(node, exp.Column) and node.name != TP_DELTA:
                 name = plain_sql(node)
                 hint = f"add {name} to GROUP BY, or use min({name}), max({name}) or first({name})"

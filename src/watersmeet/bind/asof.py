@@ -14,7 +14,7 @@ from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.expressions.nodes import SystemTime
 from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.text import plain_sql
-from watersmeet.expressions.times import in_units, unit_of_type
+from watersmeet.expressions.times import unit_of_type
 from watersmeet.expressions.type_groups import INTEGERS
 from watersmeet.kernels.api import JoinKind
 from watersmeet.kernels.asof.match import Direction
@@ -148,8 +148,6 @@ class AsofBinder:
         known = self._columns.get(time.name) if isinstance(time, exp.Column) else None
         if known is not None and self._inputs[known.input].is_time(known.column):
             return AsofClause(known.input, self.right.index, Direction.BACKWARD, of_table=True, in_order=in_order)
-        if self.right.time.unit.is_integer:
-            time = in_units(time, self.right.time.unit)
         leader = self._dated_by(time, position_of(time) or position_of(version))
         return AsofClause(leader, self.right.index, Direction.BACKWARD, of_table=True, at=time, in_order=in_order)
 

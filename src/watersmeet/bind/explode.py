@@ -9,7 +9,7 @@ have an array: a result and its retraction are exploded alike.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -19,6 +19,7 @@ from watersmeet.bind.inputs import ELEMENT, POSITION, Exploded, Inputs
 from watersmeet.bind.nested_joins import repeated
 from watersmeet.bind.relations import Relation
 from watersmeet.bind.scope import Scope
+from watersmeet.bind.zips import zipped
 from watersmeet.errors import BindError, UnsupportedError
 from watersmeet.expressions.explodes import element_type, fields_of
 from watersmeet.expressions.positions import position_of
@@ -34,8 +35,28 @@ _TESTED = "_wm_element"
 _CLAUSES = {"within": "WITHIN", "grace": "GRACE PERIOD", "lateness": "ALLOWED LATENESS", "using": "USING"}
 
 
-def bind_array(generator: Generator, scope: Scope, names: Inputs) -> tuple[exp.Expr, exp.DataType]:
-    """The array of a generator over the columns in scope, and its type.
+@dataclass(frozen=True, slots=True)
+class Array:
+    """The array whose elements become rows, and its type; ``of`` is that of the array in the text.
+
+    They differ where the elements are ``numbered``: structs of a position and an element.
+    """
+
+    expression: exp.Expr
+    type: exp.DataType
+    of: exp.DataType
+    numbered: bool = False
+
+    def elements(self, found: Exploded) -> Exploded:
+        """The columns of the elements that the text means, among those of what the array has."""
+        if not self.numbered:
+            return found
+        position, element = found.fields.values()
+        return Exploded(position, element, _fields(element, element_type(self.of)))
+
+
+def bind_array(generator: Generator, scope: Scope, names: Inputs) -> Array:
+    """The array of a generator over the columns in scope.
 
     Raises ``BindError`` for what is neither an array nor a map, and for a type that is not known.
     """
@@ -74,20 +95,29 @@ def bind_array(generator: Generator, scope: Scope, names: Inputs) -> tuple[exp.E
             hint="use explode",
             position=position,
         )
-    return _filtered(generator, array, kind, scope) if generator.on else (array, kind)
+    return _filtered(generator, Array(array, kind, kind), scope) if generator.on else Array(array, kind, kind)
 
 
-def _filtered(generator: Generator, array: exp.Expr, kind: exp.DataType, scope: Scope) -> tuple[exp.Expr, exp.DataType]:
-    """The array with the elements that meet the conditions of LEFT JOIN … ON, and its type."""
-    element = element_type(kind)
-    assert element is not None
+def _filtered(generator: Generator, array: Array, scope: Scope) -> Array:
+    """The array with the elements that meet the conditions of LEFT JOIN … ON, which keep their numbers."""
+    is_map = array.of.is_type(exp.DataType.Type.MAP)
+    if generator.first is not None and (is_map or len(generator.call.expressions) > 1):
+        raise UnsupportedError(
+            f"LEFT JOIN {generator.text} with positions takes ON TRUE alone: of one array, elements keep them under a"
+            " condition, of a map or several arrays not yet",
+            hint="leave out the positions, or write CROSS JOIN and test the columns in WHERE",
+            position=position_of(generator.on[0]) or position_of(generator.call),
+        )
+    if is_map:
+        kind = _array_of(element_type(array.of))
+        array = Array(exp.Anonymous(this="map_entries", expressions=[array.expression]), kind, kind)
+    if generator.first is not None:
+        array = _numbered(generator, array)
+    element = element_type(array.type)
     tested = _typed(exp.to_identifier(_TESTED), element)
-    fields = {
-        name: _typed(exp.Dot(this=tested.copy(), expression=exp.to_identifier(name, quoted=True)), of_field)
-        for name, of_field in fields_of(element)
-    }
+    found = array.elements(Exploded(exp.null(), tested, _fields(tested, element)))
     around = Scope([*scope.relations], outer=scope.outer, shared=[*scope.shared])
-    add_relation(generator, kind, Exploded(exp.null(), tested, fields), around)
+    add_relation(generator, array.of, found, around)
     tests = [bind_on(term, around) for term in generator.on]
     for call in varying_calls(tests):
         raise UnsupportedError(
@@ -96,17 +126,48 @@ def _filtered(generator: Generator, array: exp.Expr, kind: exp.DataType, scope: 
             position=position_of(call) or position_of(generator.call),
         )
     function = exp.Lambda(this=exp.and_(*tests, copy=False), expressions=[exp.to_identifier(_TESTED)])
-    if kind.is_type(exp.DataType.Type.MAP):
-        array, kind = (
-            exp.Anonymous(this="map_entries", expressions=[array]),
-            exp.DataType(this=exp.DataType.Type.ARRAY, expressions=[element.copy()], nested=True),
-        )
-    return exp.ArrayFilter(this=array, expression=function), kind
+    return replace(array, expression=exp.ArrayFilter(this=array.expression, expression=function))
 
 
-def _typed(value: exp.Expr, kind: exp.DataType) -> exp.Expr:
+def _numbered(generator: Generator, array: Array) -> Array:
+    """The array with structs of a position, from 0, and the element in place of each element."""
+    labels, element, size = labels_of(generator, array.of), element_type(array.of), exp.ArraySize(this=array.expression)
+    assert element is not None
+    last = exp.Sub(this=size, expression=exp.Literal.number(1))
+    positions = exp.Case(
+        ifs=[
+            exp.If(
+                this=exp.GT(this=size.copy(), expression=exp.Literal.number(0)),
+                true=exp.GenerateSeries(start=exp.Literal.number(0), end=last),
+            )
+        ],
+        default=exp.Array(),  # a sequence to -1 would fall
+    )
+    fields = [
+        exp.ColumnDef(this=exp.to_identifier(label, quoted=True), kind=kind)
+        for label, kind in zip(labels, (exp.DataType.build("INT", dialect="spark"), element.copy()), strict=True)
+    ]
+    kind = _array_of(exp.DataType(this=exp.DataType.Type.STRUCT, expressions=fields, nested=True))
+    pairs = zipped([exp.Coalesce(this=positions), exp.Coalesce(this=array.expression.copy())], labels)
+    return Array(pairs, kind, array.of, numbered=True)
+
+
+def _array_of(element: exp.DataType | None) -> exp.DataType:
+    assert element is not None
+    return exp.DataType(this=exp.DataType.Type.ARRAY, expressions=[element.copy()], nested=True)
+
+
+def _fields(value: exp.Expr, kind: exp.DataType | None) -> dict[str, exp.Expr]:
+    """The fields of a value that is a struct; none of any other."""
+    return {
+        name: _typed(exp.Dot(this=value.copy(), expression=exp.to_identifier(name, quoted=True)), of_field)
+        for name, of_field in (fields_of(kind) if kind is not None else ())
+    }
+
+
+def _typed(value: exp.Expr, kind: exp.DataType | None) -> exp.Expr:
     """A value whose fields can be named, if it is a struct."""
-    value.type = kind if kind.is_type(exp.DataType.Type.STRUCT) else None
+    value.type = kind if kind is not None and kind.is_type(exp.DataType.Type.STRUCT) else None
     return value
 
 
@@ -266,10 +327,10 @@ def of_join(join: exp.Join, generator: Generator) -> Generator:
     on = _terms_on(join)
     if not on:
         return replace(generator, outer=True)
-    if generator.first is not None or not isinstance(generator.call, exp.Unnest):
+    if generator.values:
         raise UnsupportedError(
-            f"LEFT JOIN {generator.text} with positions, or of another function than UNNEST, takes ON TRUE alone",
-            hint="LEFT JOIN UNNEST(items) AS t(item) ON item > … is supported, and explode of filter(items, item -> …)",
+            f"LEFT JOIN {generator.text} takes ON TRUE alone: it makes one row of each row",
+            hint="test its columns in WHERE, or write CASE WHEN … THEN c0 END in the SELECT list",
             position=position_of(join.args["on"]) or position,
         )
     return replace(generator, outer=True, on=tuple(on))

@@ -9,10 +9,11 @@ from typing import TypeAlias
 from sqlglot import exp
 
 from watersmeet.bind.relations import Relation
+from watersmeet.bind.time_units import counting, unit_of
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.columns import TP_DELTA
 from watersmeet.errors import CatalogError, Position, did_you_mean
-from watersmeet.expressions.event_time import EventTime
+from watersmeet.expressions.event_time import EventTime, TimeUnit
 from watersmeet.expressions.explodes import Explode, element_type, fields_of
 from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.windows import Window, WindowBound
@@ -89,8 +90,8 @@ class Inputs:
             input = replace(input, windows=(*input.windows, window))
             leaf = replace(leaf, input=input)
             self.replace(leaf)
-        kind = input.window_type
-        return leaf, {bound: self._column(input, window_column(number, bound), kind) for bound in WindowBound}
+        kind, unit = input.window_type, input.window_time.unit
+        return leaf, {bound: self._column(input, window_column(number, bound), kind, unit) for bound in WindowBound}
 
     def add_explode(
         self,
@@ -136,7 +137,11 @@ class Inputs:
         stream = input.stream
         types = {column.name: exp.DataType.build(column.type, dialect="spark") for column in stream.columns}
         # the delta describes the change; it is not a value of the row
-        columns = {name: self._column(input, name, type) for name, type in types.items() if name.lower() != TP_DELTA}
+        columns = {
+            name: self._column(input, name, type, _unit(input, place))
+            for place, (name, type) in enumerate(types.items())
+            if name.lower() != TP_DELTA
+        }
         hidden = {
             name: self._column(input, name, exp.DataType.build(type, dialect="spark"))
             for name, type in (stream.hidden if input.results is None else {}).items()
@@ -167,10 +172,20 @@ class Inputs:
         self._aliases.add(alias)
         return alias
 
-    def _column(self, input: Input, column: str, type: exp.DataType) -> exp.Expr:
+    def _column(self, input: Input, column: str, type: exp.DataType, unit: TimeUnit | None = None) -> exp.Expr:
         name = input.physical(column)
         self.columns[name] = InputColumn(name, input.index, column, type)
-        found = exp.column(exp.to_identifier(name, quoted=True))
+        found = counting(exp.column(exp.to_identifier(name, quoted=True)), type, unit)
         if type.is_type(exp.DataType.Type.STRUCT):  # by which scope.py finds its fields
             found.type = type
         return found
+
+
+def _unit(input: Input, place: int) -> TimeUnit | None:
+    """What a declared column counts that is a time; None for other columns."""
+    if input.results is not None:
+        units = {unit_of(query.outputs[place].expression) for query in input.results.queries}
+        return units.pop() if len(units) == 1 else None
+    name, order = input.stream.columns[place].name, input.stream.lead
+    times = [input.time, *([order] if order is not None else [])]
+    return next((time.unit for time in times if time.column.lower() == name.lower()), None)

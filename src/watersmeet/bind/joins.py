@@ -17,7 +17,7 @@ from watersmeet.errors import BindError, UnsupportedError, did_you_mean
 from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.expressions.nodes import SystemTime
 from watersmeet.expressions.positions import position_of
-from watersmeet.expressions.times import interval_micros
+from watersmeet.expressions.times import in_units, interval_micros
 from watersmeet.kernels.api import Side
 from watersmeet.plan.across_sides import is_strict
 from watersmeet.plan.logical.conditions import conjuncts
@@ -105,19 +105,19 @@ def _as_of(node: Join, match: exp.Expr | None, version: SystemTime | None, scope
     else:
         assert version is not None
         version = _versioned_on(version, scope.relations[-1], binder.right, names)
-        clause = binder.system_time(version, _system_time(version, scope))
+        clause = binder.system_time(version, _system_time(version, scope, binder.right.time.unit))
     right = Leaf(binder.right)
     names.replace(right)
     return replace(node, right=right, asof=clause)
 
 
-def _system_time(version: SystemTime, scope: Scope) -> exp.Expr | None:
-    """Resolve the operand of FOR SYSTEM_TIME AS OF; None for PROCTIME()."""
+def _system_time(version: SystemTime, scope: Scope, unit: TimeUnit) -> exp.Expr | None:
+    """Resolve the operand of FOR SYSTEM_TIME AS OF, a time in the ``unit`` of the versions; None for PROCTIME()."""
     time = version.expression
     if isinstance(time, exp.Anonymous) and time.name.upper() == "PROCTIME" and not time.expressions:
         return None
     try:
-        return scope.substitute(time)
+        return scope.substitute(in_units(time, unit) if unit.is_integer else time)
     except BindError as error:
         if isinstance(time, exp.Column) and time.name.upper() == "PROCTIME":
             error.hint = "for the current version write PROCTIME()"

@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from watersmeet.bind.aggregate_functions import check_comparable
 from watersmeet.bind.scope import Scope
+from watersmeet.bind.time_units import counting_as
 from watersmeet.bind.window_functions import call_of, is_rank
 from watersmeet.columns import TP_DELTA
 from watersmeet.errors import BindError, UnsupportedError
@@ -113,7 +114,7 @@ def bind_over(
             if not isinstance(node, exp.Window):
                 return node
             call = next(call for window, call in calls if window == node)
-            return exp.column(exp.to_identifier(call.name, quoted=True))
+            return counting_as(exp.column(exp.to_identifier(call.name, quoted=True)), node)
 
         found: exp.Expr = expression.copy().transform(replace_call, copy=False)
         return found

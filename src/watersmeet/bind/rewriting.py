@@ -12,6 +12,7 @@ from sqlglot import exp
 
 from watersmeet.bind.aggregate_functions import check_comparable
 from watersmeet.bind.over import order_of
+from watersmeet.bind.time_units import counting_as
 from watersmeet.bind.window_functions import call_of
 from watersmeet.errors import BindError
 from watersmeet.expressions.positions import position_of
@@ -32,7 +33,7 @@ def distinct(query: LogicalQuery) -> LogicalQuery:
     """
     keys = tuple(_key(place, column, query) for place, column in enumerate(query.outputs))
     outputs = tuple(
-        OutputColumn(each.name, column_of(key.name), each.renamed_from)
+        OutputColumn(each.name, counting_as(column_of(key.name), each.expression), each.renamed_from)
         for each, key in zip(query.outputs, keys, strict=True)
     )
     return replace(query, aggregation=Aggregation(keys, (), query.filters), outputs=outputs, filters=())

@@ -9,6 +9,7 @@ from sqlglot import exp
 from watersmeet.bind.generators import refuse_generators
 from watersmeet.bind.relations import Relation
 from watersmeet.bind.shared_columns import SharedColumn, visible
+from watersmeet.bind.time_units import with_numbers
 from watersmeet.bind.zips import with_named_zips
 from watersmeet.columns import TP_DELTA
 from watersmeet.errors import BindError, did_you_mean
@@ -126,9 +127,10 @@ class Scope:
         return found
 
     def substitute(self, expression: exp.Expr) -> exp.Expr:
-        """Return a copy of the expression with every column resolved.
+        """Return a copy of the expression with every column resolved, and intervals as numbers where times are.
 
-        Raises ``BindError`` for PROCTIME(): results must not depend on when a query runs; and for a generator.
+        Raises ``BindError`` for PROCTIME(): results must not depend on when a query runs; for a generator; and for an
+        interval beside a number that is no time.
         """
         refuse_generators(expression)
         for call in expression.find_all(exp.Anonymous):
@@ -148,7 +150,7 @@ class Scope:
                 found.meta.update(line=position.line, col=position.col)
             return exp.paren(found, copy=False) if isinstance(found, exp.Binary | exp.Unary) else found
 
-        return with_named_zips(expression).transform(replace, copy=False)
+        return with_numbers(with_named_zips(expression).transform(replace, copy=False))
 
     def _all(self) -> list[Relation]:
         return [*self.relations, *(self.outer._all() if self.outer else [])]

@@ -27,7 +27,7 @@ from watersmeet.bind.generators import (
     refuse_joins_after_views,
     with_generator_in_from,
 )
-from watersmeet.bind.inputs import Inputs
+from watersmeet.bind.inputs import ELEMENT, POSITION, Inputs
 from watersmeet.bind.join_kinds import join_kind
 from watersmeet.bind.joined_subqueries import semi_join, with_scalars
 from watersmeet.bind.joins import bind_join
@@ -147,16 +147,17 @@ class SelectBinder:
         if generator.values:
             add_values(generator, scope, self.names)
             return node
-        array, kind = bind_array(generator, scope, self.names)
-        leaf = leaf_for(array, node, self.names)
+        array = bind_array(generator, scope, self.names)
+        leaf = leaf_for(array.expression, node, self.names)
         if leaf is None:
             leaf = node = self._as_results(node, generator, scope)
-            array, kind = bind_array(generator, scope, self.names)
-        name, labels = generator.alias or "explode", labels_of(generator, kind)
+            array = bind_array(generator, scope, self.names)
+        name = (generator.alias or "explode").removeprefix("$")
+        labels = (POSITION, ELEMENT) if array.numbered else labels_of(generator, array.of)
         leaf, found = self.names.add_explode(
-            leaf, array, kind, name.removeprefix("$"), generator.text, labels, outer=generator.outer
+            leaf, array.expression, array.type, name, generator.text, labels, outer=generator.outer
         )
-        add_relation(generator, kind, found, scope)
+        add_relation(generator, array.of, array.elements(found), scope)
         return with_leaf(node, leaf)
 
     def _as_results(self, node: Node, generator: Generator, scope: Scope) -> Leaf:

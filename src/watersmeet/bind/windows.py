@@ -10,6 +10,7 @@ from watersmeet.bind.aggregate_functions import check_comparable
 from watersmeet.bind.inputs import Inputs
 from watersmeet.bind.relations import Relation
 from watersmeet.bind.scope import Scope
+from watersmeet.bind.time_units import counting
 from watersmeet.errors import BindError, Position, UnsupportedError, did_you_mean
 from watersmeet.expressions.event_time import TimeUnit
 from watersmeet.expressions.nodes import WINDOW_TABLES, WindowTable
@@ -18,8 +19,10 @@ from watersmeet.expressions.text import plain_sql
 from watersmeet.expressions.times import interval_micros
 from watersmeet.expressions.windows import Window, WindowBound, WindowKind
 from watersmeet.plan.logical.certain_types import certain_type
+from watersmeet.plan.logical.lags import lag_of
 from watersmeet.plan.logical.query import GroupKey, SessionWindows
-from watersmeet.plan.logical.tree import Input, Leaf, Node, leaves_of
+from watersmeet.plan.logical.tree import Input, Join, Leaf, Node, leaves_of, timed
+from watersmeet.plan.passes import optimize
 
 #: More windows than this of one row are refused: each is a row of its own.
 MOST_WINDOWS = 10_000
@@ -59,8 +62,10 @@ def bind_sessions(table: WindowTable, node: Node, relation: Relation, names: Inp
             )
         check_comparable(kind, f"PARTITION BY {plain_sql(expression)}", position_of(given))
         partition.append(GroupKey(f"$p{place}", expression, kind))
-    bounds: dict[WindowBound, exp.Expr] = {
-        bound: exp.column(exp.to_identifier(f"${bound.value}", quoted=True)) for bound in WindowBound
+    kind, unit = leaf.input.time_type, leaf.input.time.unit
+    bounds = {
+        bound: counting(exp.column(exp.to_identifier(f"${bound.value}", quoted=True)), kind, unit)
+        for bound in WindowBound
     }
     add_bounds(relation, bounds, table)
     return SessionWindows(tuple(partition), leaf.input.index, gap)
@@ -79,10 +84,11 @@ def timed_leaf(table: WindowTable, node: Node, relation: Relation, names: Inputs
             position=position,
         )
     if not isinstance(node, Leaf) or known is None or not _may_be_windowed(node.input, known.column, table):
+        detail, hint = _event_time(node, table)
         raise BindError(
             f"{named.name} is not the event time of {relation.alias or 'the subquery'}",
-            detail=_event_time(node),
-            hint="windows are over event times: declare WATERMARK FOR it, or name the event time",
+            detail=detail,
+            hint=hint,
             position=position,
         )
     return node
@@ -171,7 +177,20 @@ def _lengths(table: WindowTable, input: Input) -> list[int]:
     return found
 
 
-def _event_time(node: Node) -> str | None:
+def _event_time(node: Node, table: WindowTable) -> tuple[str, str]:
+    """What the event time of a relation is, or why it has none, and what to do."""
+    if isinstance(node, Leaf) and _has_endless_join(node.input):
+        hint = "bound the times of both: … IN (SELECT id FROM v WHERE v.ts BETWEEN b.ts - INTERVAL '1' HOUR AND b.ts)"
+        if table.args["name"] == "SESSION":
+            hint += "; with EMIT CHANGELOG, window(ts, '10 minutes') and TUMBLE over a stream need no bound"
+        return "it has none: without a window, a JOIN, IN or EXISTS lets rows of any age through later", hint
+    hint = "windows are over event times: declare WATERMARK FOR it, or name the event time"
     if not isinstance(node, Leaf) or not node.input.is_timed:
-        return "it has none: it is the result of a query whose rows may come at any time"
-    return f"its event time is {node.input.alias}.{node.input.time.column}"
+        return "it has none: it is the result of a query whose rows may come at any time", hint
+    return f"its event time is {node.input.alias}.{node.input.time.column}", hint
+
+
+def _has_endless_join(input: Input) -> bool:
+    """Whether an input has the results of a join that may give a row however late."""
+    roots = [] if input.results is None else [optimize(each).root for each in input.results.queries if each.is_plain]
+    return any(lag_of(root, each) is None for root in roots if isinstance(root, Join) for each in timed(root))

@@ -10,6 +10,7 @@ import pyarrow as pa
 from watersmeet.engine.live_results import LiveOperator, LiveReading, part_of_bucket
 from watersmeet.engine.specs import InputSpec, OperatorSpec, PackSpec
 from watersmeet.errors import UnsupportedError
+from watersmeet.expressions.text import plain_sql
 from watersmeet.plan.physical_plan import PhysicalOperator, PhysicalPlan
 from watersmeet.plan.shared_results import receiver
 from watersmeet.plan.worker_results import result_projection
@@ -70,12 +71,18 @@ def _readings(
         for branch, each in enumerate(part.branches):
             if each.operator != number:
                 continue
+            if part.needs_sequence:
+                raise UnsupportedError(
+                    f"the results of {part.input.alias} have no order of arrival in real time, by which ORDER BY puts"
+                    " what it does not tell apart",
+                    hint="leave out ORDER BY, or leave out mode = 'real_time' (or --real-time): micro-batches take it",
+                )
             projection = result_projection(part, branch, operators[number].output, schemas[input])
             if projection is None:
                 raise UnsupportedError(
                     f"what {part.input.alias} reads of the results of a subquery can be computed by Spark alone,"
                     " which a query in real time cannot ask between two operators",
-                    detail=", ".join(each.plan.select_list),
+                    detail=", ".join([*each.plan.select_list, *map(plain_sql, part.computed.values())]),
                     hint="move these expressions to the SELECT list of the whole query, or leave out mode = 'real_time'"
                     " (or --real-time): micro-batches take it",
                 )

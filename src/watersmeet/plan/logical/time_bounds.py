@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from sqlglot import exp
 
@@ -207,8 +208,9 @@ def _linear(node: exp.Expr, times: TimeColumns, number_scale: int) -> Linear | N
             return None if time is None else Linear({time[0]: 1}, 0)
         case exp.Interval():
             return Linear({}, interval_micros(node))
-        case exp.Literal() if not node.is_string and number_scale and node.is_int:
-            return Linear({}, int(node.name) * number_scale)
+        case exp.Literal() if not node.is_string and number_scale and "e" not in node.name.lower():
+            units = Fraction(node.name) * number_scale
+            return Linear({}, int(units)) if units.denominator == 1 else None
         case exp.Neg():
             inner = _linear(node.this, times, number_scale)
             return None if inner is None else Linear({}, 0).plus(inner, -1)

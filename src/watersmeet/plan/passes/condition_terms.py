@@ -7,9 +7,6 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from watersmeet.errors import UnsupportedError
-from watersmeet.expressions.event_time import TimeUnit
-from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.windows import WindowBound
 from watersmeet.plan.across_sides import is_strict
 from watersmeet.plan.external_tables import can_be_asked, looked_up_key, table_of
@@ -46,8 +43,6 @@ def split_conditions(join: Join, inputs: Sequence[Input], columns: Mapping[str, 
         if key is not None and table_of(join) is not None and not can_be_asked(key, condition, columns):
             key = None
         found = time_bounds(in_event_times(condition, inputs, columns), times)
-        if found is not None:
-            _refuse_intervals(condition, [inputs[i] for i in found[0]])
         if found is not None and _across(found[0], left, right):
             (i, j), interval = found
             pair, interval = ((i, j), interval) if i in left else ((j, i), interval.negated())
@@ -93,17 +88,6 @@ def _of_one_window(
     unit = inputs[left.input].time.unit
     least = unit.scale if unit.is_integer else 1
     return (left.input, right.input), Interval(least - one.size, other.size - least)
-
-
-def _refuse_intervals(condition: exp.Expr, compared: Sequence[Input]) -> None:
-    """Refuse a length of time between sequence numbers."""
-    counting = next((input for input in compared if input.time.unit is TimeUnit.ROWS), None)
-    if counting is not None and (interval := condition.find(exp.Interval)) is not None:
-        raise UnsupportedError(
-            f"INTERVAL is a length of time, but {counting.alias}.{counting.time.column} counts rows",
-            hint="write a number: … + 5",
-            position=position_of(interval) or position_of(condition),
-        )
 
 
 def _reads_table(key: KeyPair, inputs: Sequence[Input], columns: Mapping[str, InputColumn]) -> bool:

@@ -1,0 +1,196 @@
+"""Intervals beside event times that are whole numbers: an interval means as many of the column's units.
+
+    ts - INTERVAL '5' SECONDS               of a time in ms: ts - 5000
+    a.ts - b.ts <= INTERVAL '1' MINUTE      of times in s: a.ts - b.ts <= 60
+
+A column says in its node what it counts, so that an expression keeps that wherever it is moved to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+
+from sqlglot import exp
+
+from watersmeet.errors import BindError
+from watersmeet.expressions.event_time import TimeUnit
+from watersmeet.expressions.positions import position_of
+from watersmeet.expressions.text import plain_sql
+from watersmeet.expressions.times import interval_micros
+from watersmeet.expressions.type_groups import INTEGERS
+
+#: Where the node of a column of whole numbers has its ``Count``.
+_KEY = "counts"
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
+#: Nodes whose value is one of their operand's, or as long.
+_KEEPING = (
+    *(exp.Paren, exp.Neg, exp.Abs, exp.Window, exp.Max, exp.Min, exp.ArgMax, exp.ArgMin, exp.First, exp.Last),
+    *(exp.AnyValue, exp.FirstValue, exp.LastValue, exp.Lag, exp.Lead),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """What whole numbers count: units of time, or nothing known (None); as times, or as the distance of two."""
+
+    unit: TimeUnit | None
+    is_distance: bool = False
+
+
+def counting(column: exp.Expr, kind: exp.DataType, unit: TimeUnit | None) -> exp.Expr:
+    """The node of a column, which says from now on what the column counts if it is of whole numbers."""
+    if kind.is_type(*INTEGERS):
+        column.meta[_KEY] = Count(unit)
+    return column
+
+
+def counting_as(column: exp.Expr, value: exp.Expr) -> exp.Expr:
+    """The node of a column that holds a value, and counts what that counts."""
+    if (found := _count(value)) is not None:
+        column.meta[_KEY] = found
+    return column
+
+
+def unit_of(value: exp.Expr) -> TimeUnit | None:
+    """The unit of a value that is a time in whole numbers; None for any other value."""
+    found = _count(value)
+    return None if found is None or found.is_distance else found.unit
+
+
+def with_numbers(expression: exp.Expr) -> exp.Expr:
+    """The resolved expression, changed in place: intervals beside whole-number times are numbers of their units.
+
+    Raises ``BindError`` for intervals beside other whole numbers, beside times that count rows, compared with a
+    time, and beside times of different units.
+    """
+    tests = [each for each in expression.find_all(exp.Between, *_COMPARISONS) if each.find(exp.Interval) is not None]
+    for each in (each for test in tests for each in test.find_all(exp.Sub)):
+        _check_units(each.this, each.expression)
+    for node in reversed(list(expression.walk())):  # from the leaves up
+        for counted, length in _pairs(node):
+            found = _count(counted)
+            if found is not None:
+                compares = isinstance(node, exp.Between | exp.Binary) and not isinstance(node, exp.Add | exp.Sub)
+                for interval in list(length.find_all(exp.Interval)):
+                    _check(interval, found, counted, compares=compares)
+                    interval.replace(_number(interval, found.unit))
+    for test in tests:
+        for other in (test.args.get(name) for name in ("expression", "low", "high")):
+            if other is not None:
+                _check_units(test.this, other)
+    return expression
+
+
+def _check_units(one: exp.Expr, other: exp.Expr) -> None:
+    """Raise ``BindError`` for whole-number times of different units beside an interval: as numbers they differ."""
+    found = list(_units((one, other)))
+    if len({unit for _, unit in found}) > 1:
+        names = " and ".join(f"{plain_sql(each)} counts {unit.value}" for each, unit in found)
+        raise BindError(
+            f"{names}: an interval is another number of each",
+            hint="WITHIN compares times of any units; or write one in the unit of the other, as in ts DIV 1000",
+            position=position_of(one) or position_of(other),
+        )
+
+
+def _units(nodes: Iterable[exp.Expr]) -> Iterable[tuple[exp.Expr, TimeUnit]]:
+    for node in nodes:
+        found = _count(node)
+        if found is not None and found.unit is not None:
+            yield node, found.unit
+
+
+def _pairs(node: exp.Expr) -> Iterable[tuple[exp.Expr, exp.Expr]]:
+    """What a node adds to an interval, or compares with one, and the interval."""
+    if isinstance(node, exp.Between):
+        sides = [(node.this, node.args["low"]), (node.this, node.args["high"])]
+    elif isinstance(node, (exp.Add, *_COMPARISONS)):
+        sides = [(node.this, node.expression), (node.expression, node.this)]
+    elif isinstance(node, exp.Sub):
+        sides = [(node.this, node.expression)]
+    else:
+        return []
+    return [(counted, length) for counted, length in sides if _is_length(length)]
+
+
+def _is_length(node: exp.Expr) -> bool:
+    """Whether an expression is an interval."""
+    match node:
+        case exp.Interval():
+            return True
+        case exp.Paren() | exp.Neg():
+            return _is_length(node.this)
+        case exp.Add() | exp.Sub():
+            return _is_length(node.this) and _is_length(node.expression)
+        case exp.Mul():
+            return _is_length(node.this) or _is_length(node.expression)
+    return False
+
+
+def _count(node: exp.Expr) -> Count | None:
+    """What an expression of whole numbers counts; None where it may be anything else."""
+    match node:
+        case exp.Column():
+            found: Count | None = node.meta.get(_KEY)
+            return found
+        case exp.Literal():
+            return Count(None) if node.is_int else None
+        case exp.Cast() | exp.TryCast():
+            return _count(node.this) if node.to.is_type(*INTEGERS) else None
+        case exp.Coalesce() | exp.Greatest() | exp.Least():
+            branches = [node.this, *node.expressions]
+        case exp.Case():
+            branches = [each.args["true"] for each in node.args["ifs"]] + [node.args.get("default")]
+        case exp.If():
+            branches = [node.args["true"], node.args.get("false")]
+        case exp.Add() | exp.Sub():
+            return _sum(isinstance(node, exp.Sub), _count(node.this), _count(node.expression))
+        case _ if isinstance(node, _KEEPING):
+            return _count(node.this)
+        case _:
+            return None
+    counts = {_count(each) for each in branches if each is not None and not isinstance(each, exp.Literal)}
+    return counts.pop() if len(counts) == 1 else None
+
+
+def _sum(is_difference: bool, left: Count | None, right: Count | None) -> Count | None:
+    if left is not None and left.unit is not None and right is not None and right.unit is not None:
+        if left.unit is not right.unit:
+            return None
+        if is_difference and not left.is_distance and not right.is_distance:
+            return Count(left.unit, is_distance=True)
+        return Count(left.unit, is_distance=left.is_distance and right.is_distance)
+    if left is not None and left.unit is not None:
+        return left
+    return left if left is not None and right is not None else None  # a DATE and a number make a DATE
+
+
+def _check(interval: exp.Interval, count: Count, counted: exp.Expr, *, compares: bool) -> None:
+    """Raise ``BindError`` where an interval is no number of what is counted, or is compared with a time."""
+    name, position = plain_sql(counted), position_of(interval) or position_of(counted)
+    if count.unit is None:
+        raise BindError(
+            f"{plain_sql(interval)} is a length of time, but {name} is a whole number and no event time",
+            hint="write a number in its unit; of a number of seconds, timestamp_seconds(…) is a TIMESTAMP",
+            position=position,
+        )
+    if count.unit is TimeUnit.ROWS:
+        raise BindError(
+            f"INTERVAL is a length of time, but {name} counts rows", hint="write a number: … + 5", position=position
+        )
+    if compares and not count.is_distance:
+        raise BindError(
+            f"{plain_sql(interval)} is a length of time, and {name} is a time",
+            hint="compare it with the distance of two times, as in b.ts - a.ts < INTERVAL '5' SECONDS",
+            position=position,
+        )
+
+
+def _number(interval: exp.Interval, unit: TimeUnit | None) -> exp.Expr:
+    """An interval as a number of units."""
+    assert unit is not None
+    units = Decimal(interval_micros(interval)) / unit.scale
+    number = exp.Literal.number(f"{abs(units).normalize():f}")
+    return exp.paren(exp.Neg(this=number), copy=False) if units < 0 else number
