@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from watersmeet.engine import bucket_step, frames
+from watersmeet.engine.outbox import result_frames
 from watersmeet.errors import LimitError
 from watersmeet.kernels import interval
 from watersmeet.kernels.api import StepResult
@@ -88,7 +89,7 @@ def test_what_a_step_has_at_once_is_small(name: str, monkeypatch: pytest.MonkeyP
     """Twenty rows a side under one key have 400 pairs, of 2.4 MB; the kernel gets none of these bytes."""
     at_kernel: list[int] = []
     sent: list[tuple[int, int]] = []
-    step, frames_of = interval.IntervalJoin.step, bucket_step.result_frames
+    step, frames_of = interval.IntervalJoin.step, result_frames
 
     def measured(
         self: interval.IntervalJoin, state: object, inputs: Mapping[int, pa.Table], *more: object
