@@ -155,15 +155,17 @@ def tables(draw: st.DrawFn, versions: Sequence[int]) -> Table:
 
 @st.composite
 def lookups(draw: st.DrawFn, left: Tree, table: Table) -> Tree:
-    """A lookup by one column or two, perhaps with another condition; there is always a column of either kind."""
+    """A lookup by one column or two, perhaps with another condition; columns are those of streams."""
     pairs = [
-        (each.name, name)
+        (each.name, other)
+        for name, other in (("id", "id"), ("k", "k"), ("v", "w"))
         for each in left.columns
-        for name, kind in COLUMNS.items()
-        if (each.kind == "STRING") == (kind == "STRING") and each.kind != "DOUBLE"
+        if each.name.endswith(name)
     ]
-    on = tuple(draw(st.lists(st.sampled_from(pairs), min_size=1, max_size=2, unique=True)))
+    on = [draw(st.sampled_from(pairs))]
+    if draw(rarely(0.3)):
+        on.append(draw(st.sampled_from([pair for pair in pairs if pair not in on])))
     numbers = [each.name for each in left.columns if each.kind == "INT"]
     tests = ["r.w > 1", "r.w IS NULL", *(f"l.{name} <= r.w" for name in numbers[:4])]
     residual = draw(st.sampled_from(tests)) if draw(rarely(0.3)) else ""
-    return Lookup(left, table, draw(st.booleans()), on, residual)
+    return Lookup(left, table, draw(st.booleans()), tuple(on), residual)

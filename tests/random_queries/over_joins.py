@@ -75,7 +75,7 @@ def over_joins(draw: st.DrawFn, given: Streams, joins: Sequence[int] = COUNTS) -
 @st.composite
 def _looked_up(draw: st.DrawFn, given: Streams) -> tuple[Tree, tuple[Table, ...]]:
     """A lookup of a stream's rows, perhaps below a join.  It says when it happens, so the table may change."""
-    table = draw(tables(versions=(3, 2, 1)))
+    table = draw(tables(versions=(3, 2)))
     tree: Tree = draw(lookups(Stream(draw(st.sampled_from(given.appended))), table))
     if draw(st.booleans()):
         other, key = Stream(draw(st.sampled_from(sorted(given.streams)))), draw(st.sampled_from(["id", "k"]))

@@ -123,7 +123,7 @@ class Run:
             outcome = self._harness.step({}, END)
             yield from self._taken(outcome, "the end")
             counters = outcome.counters
-        yield from miscounted(counters)
+        yield from _miscounted(counters)
         yield from _out_of_order(self.given, self._example.query)
         yield from self._differing(answers[-1], "the end")
 
@@ -149,7 +149,7 @@ class Run:
         self.total += Counter()  # drops what has come to 0
 
 
-def miscounted(counters: Mapping[str, int]) -> Iterator[str]:
+def _miscounted(counters: dict[str, int]) -> Iterator[str]:
     """Rows in = used + filtered + late + quarantined, of every source; and none is late here."""
     sources: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for name, value in counters.items():

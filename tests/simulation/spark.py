@@ -29,7 +29,7 @@ def cache_of_process(name: str, make: Callable[[], LookupCache], clock: Clock) -
 def as_spark(decisions: Decisions, *, sooner: bool = True) -> Iterator[None]:
     """Let tasks ask their actor what they would ask Spark, and a clock that jumps.
 
-    Few segments are enough to merge, and with ``sooner`` few rows to settle.  Each process has lookup caches of its own.
+    Few segments are enough to merge, and with ``sooner`` few rows to settle.  Each process has its own lookup caches.
     """
     now = 0.0
 
