@@ -64,11 +64,11 @@ def trees(draw: st.DrawFn, given: Streams, depth: int) -> Tree:
     has_time = time_of(child) is not None and not any(each.name.startswith("window_") for each in child.columns)
     window = draw(windows(given)) if has_time and draw(st.booleans()) else None
     if node == "grouped":
-        return draw(_grouped(child, window))
+        return draw(groups(child, window))
     if node == "framed":
         return draw(_framed(child, window))
     if node == "top":
-        return draw(_top(child, window))
+        return draw(tops(child, window))
     if node == "several":
         return draw(_several(child, window))
     if node == "limited":
@@ -76,7 +76,7 @@ def trees(draw: st.DrawFn, given: Streams, depth: int) -> Tree:
         return Limited(
             child, window, tuple(order), draw(st.sampled_from([1, 2, 3])), draw(st.sampled_from([0, 0, 1, 2]))
         )
-    return draw(_select(child, window, distinct=node == "distinct"))
+    return draw(distincts(child, window) if node == "distinct" else _select(child, window, distinct=False))
 
 
 @st.composite
@@ -116,8 +116,14 @@ def _select(draw: st.DrawFn, child: Tree, window: Window | None, *, distinct: bo
     return Select(child, window, tuple(items), where, distinct)
 
 
+def distincts(child: Tree, window: Window | None) -> st.SearchStrategy[Select]:
+    """SELECT DISTINCT."""
+    return _select(child, window, distinct=True)
+
+
 @st.composite
-def _grouped(draw: st.DrawFn, child: Tree, window: Window | None) -> Grouped:
+def groups(draw: st.DrawFn, child: Tree, window: Window | None) -> Grouped:
+    """GROUP BY some columns, mostly with the bounds of windows if there are any; perhaps HAVING."""
     columns = below(child, window)
     keys = [each for each in draw(_some(columns, 2)) if each.kind != "DOUBLE"] or [columns[0]]
     if draw(rarely(0.12)):
@@ -141,7 +147,8 @@ def _grouped(draw: st.DrawFn, child: Tree, window: Window | None) -> Grouped:
 
 
 @st.composite
-def _top(draw: st.DrawFn, child: Tree, window: Window | None) -> TopN:
+def tops(draw: st.DrawFn, child: Tree, window: Window | None) -> TopN:
+    """The first rows, mostly of partitions."""
     columns = tuple(each for each in below(child, window) if each.name != "rn") or below(child, window)
     partition = draw(_some(columns, 2)) if draw(rarely(0.8)) else []
     if window is not None and draw(rarely(0.85)):

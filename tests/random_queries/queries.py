@@ -26,12 +26,18 @@ from tests.random_queries.query import (
 )
 from tests.random_queries.rows import Streams, Unit
 
+#: How many joins a query has, the usual numbers several times.
+COUNTS = (1, 1, 1, 2, 2, 3, 4)
+
 
 @st.composite
-def queries(draw: st.DrawFn, streams: Streams) -> Query:
-    """A query over the streams; a few of them are refused, for what follows from several windows together."""
+def queries(draw: st.DrawFn, streams: Streams, counts: Sequence[int] = COUNTS) -> Query:
+    """A query over the streams, of one of ``counts`` of joins.
+
+    A few are refused, for what follows from several windows together.
+    """
     first = draw(_source(streams.streams, "s0"))
-    count = draw(st.sampled_from([1, 1, 1, 2, 2, 3, 4]))
+    count = draw(st.sampled_from(counts))
     trailing = streams.unit is Unit.SECONDS and count > 1 and draw(rarely(0.3))
     if count > 1 and not trailing and draw(rarely(0.15)):
         return draw(_closed_chain(streams, first, count))

@@ -7,7 +7,7 @@ change: their rows replace each other by primary key, and may say that a key has
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -96,6 +96,10 @@ class Feed:
         """All changes of a stream (in the first steps), in the order in which they were fed."""
         return [change for step in self.steps[:steps] for change in step.changes.get(stream, ())]
 
+    def step_of_each(self, stream: str) -> list[int]:
+        """The number of the step, from 1, in which each change of a stream was fed."""
+        return [number for number, step in enumerate(self.steps, 1) for _ in step.changes.get(stream, ())]
+
 
 @st.composite
 def _stream(draw: st.DrawFn, span: int, *, changing: bool) -> Stream:
@@ -126,10 +130,13 @@ def streams(draw: st.DrawFn) -> Streams:
 
 
 @st.composite
-def feeds(draw: st.DrawFn, given: Streams) -> Feed:
-    """The rows cut into steps. Within a step they come in any order: only the frontier before it makes a row late."""
+def feeds(draw: st.DrawFn, given: Streams, counts: Sequence[int] = (1, 2, 3, 5)) -> Feed:
+    """The rows cut into steps, as many as one of ``counts``.
+
+    Within a step they come in any order: only the frontier before it makes a row late.
+    """
     left = {name: list(stream.changes) for name, stream in given.streams.items()}
-    count = draw(st.sampled_from([1, 2, 3, 5]))
+    count = draw(st.sampled_from(counts))
     steps = []
     for number in range(1, count + 1):
         changes = {}

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from tests.random_queries.query import Form, OrderTerm, Query
 from tests.random_queries.render import duckdb_sql, output_columns, watersmeet_sql
-from tests.random_queries.rows import Change, Feed, Step, Streams
+from tests.random_queries.rows import Feed, Step, Streams
 from watersmeet.catalog.streams import StreamDef
 from watersmeet.engine.control_events import Event, EventKind
 from watersmeet.kernels.api import EmitMode
@@ -21,9 +21,8 @@ from watersmeet.sql import statements
 from watersmeet.testing.harness import Harness, StepInput, StepOutcome, load_script
 
 END = (Event(EventKind.END),)
-TABLE = pa.schema(
-    [("id", pa.int32()), ("k", pa.string()), ("v", pa.int32()), ("ts", pa.int64()), ("seq", pa.int64())]
-)  # the columns of rows.py
+_COLUMNS = {"id": pa.int32(), "k": pa.string(), "v": pa.int32(), "ts": pa.int64()}  # those of rows.py
+_TABLE = pa.schema([*_COLUMNS.items(), ("seq", pa.int64()), ("step", pa.int64())])
 
 Result = tuple[Any, ...]
 
@@ -45,37 +44,50 @@ class Example:
     feed: Feed
     buckets: int
 
+    def answers(self, *, only_last: bool) -> list[Counter[Result]]:
+        """What DuckDB answers after each step, or only after the last."""
+        return batch_answers(self.streams, self.feed, duckdb_sql(self.query), {}, only_last=only_last)
+
     def case(self) -> str:
         """The example as a case in the notation of docs/testing.md, but for what must come out; and in DuckDB."""
         lines = [f"\n{self.streams.sql()}{watersmeet_sql(self.query)};", ""]
         for step in self.feed.steps:
             lines += [">>> restart"] if step.restart else []
             for name, changes in step.changes.items():
-                lines += [f">>> {name}", *(_line(change) for change in changes)]
+                lines += [f">>> {name}", *(line(change[:4], change[4]) for change in changes)]
             lines += ["<<<", ""]
         lines += [f">>> end{' (with the last step)' if self.feed.ends_with_last else ''}", "<<<", ""]
         return "\n".join([*lines, f"-- {self.buckets} bucket(s); in DuckDB:", duckdb_sql(self.query), ""])
 
 
-def _line(change: Change) -> str:
-    return f"{'- ' if change[4] < 0 else ''}{', '.join(map(_cell, change[:4]))}"
+def line(row: Result, weight: int = 1) -> str:
+    """A row as it stands in a case."""
+    return f"{'- ' if weight < 0 else ''}{', '.join(map(_cell, row))}"
 
 
 def _cell(value: int | str | None) -> str:
     return "NULL" if value is None else str(value) or "''"
 
 
-def batch_answers(example: Example, *, only_last: bool) -> list[Counter[Result]]:
-    """What DuckDB answers over whole tables after each step; ``seq`` is a row's place in the order of arrival."""
+def batch_answers(
+    streams: Streams, feed: Feed, sql: str, tables: Mapping[str, pa.Table], *, only_last: bool
+) -> list[Counter[Result]]:
+    """What DuckDB answers over whole tables after each step: those of the streams, and others.
+
+    ``seq`` is a row's place in the order of arrival, ``step`` the step in which it came.
+    """
     answers = []
-    last = len(example.feed.steps)
+    last = len(feed.steps)
+    came = {name: feed.step_of_each(name) for name in streams.streams}
     with duckdb.connect(config={"threads": 1}) as connection:
+        for name, table in tables.items():
+            connection.register(name, table)
         for step in range(last if only_last else 1, last + 1):
-            for name, stream in example.streams.streams.items():
-                rows = [(*row, seq) for seq, row in stream.holding(example.feed.arrived(name, step))]
-                columns = [[row[i] for row in rows] for i in range(len(TABLE))]
-                connection.register(name, pa.table(columns, schema=TABLE))
-            answers.append(Counter(connection.execute(duckdb_sql(example.query)).fetchall()))
+            for name, stream in streams.streams.items():
+                rows = [(*row, seq, came[name][seq]) for seq, row in stream.holding(feed.arrived(name, step))]
+                columns = [[row[i] for row in rows] for i in range(len(_TABLE))]
+                connection.register(name, pa.table(columns, schema=_TABLE))
+            answers.append(Counter(connection.execute(sql).fetchall()))
     return answers
 
 

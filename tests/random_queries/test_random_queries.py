@@ -6,7 +6,7 @@ Each seed gives the same examples in every run, of which a failing one is shrunk
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import duckdb
@@ -16,9 +16,9 @@ from _pytest.mark import ParameterSet
 from hypothesis import strategies as st
 
 from tests.conftest import ALL
-from tests.random_queries.queries import queries
+from tests.random_queries.queries import COUNTS, queries
 from tests.random_queries.rows import feeds, streams
-from tests.random_queries.run import Example, Run, batch_answers
+from tests.random_queries.run import Example, Run
 from tests.random_queries.seeded import try_examples
 from tests.support.cut_steps import CutHarness
 from tests.support.rescaled import RescaledHarness
@@ -39,10 +39,10 @@ REFUSED = (
 
 
 @st.composite
-def examples(draw: st.DrawFn) -> Example:
+def examples(draw: st.DrawFn, joins: Sequence[int] = COUNTS, steps: Sequence[int] = (1, 2, 3, 5)) -> Example:
     given = draw(streams())
-    query = replace(draw(queries(given)), chained=draw(st.booleans()))
-    return Example(given, query, draw(feeds(given)), draw(st.sampled_from([1, 1, 2])))
+    query = replace(draw(queries(given, joins)), chained=draw(st.booleans()))
+    return Example(given, query, draw(feeds(given, steps)), draw(st.sampled_from([1, 1, 2])))
 
 
 def check(example: Example, harness: type[Harness]) -> None:
@@ -53,7 +53,7 @@ def check(example: Example, harness: type[Harness]) -> None:
             hypothesis.reject()
         raise
     try:
-        answers = batch_answers(example, only_last=run.is_final)
+        answers = example.answers(only_last=run.is_final)
     except duckdb.InternalException:  # a few semi joins over subselects break DuckDB itself
         hypothesis.reject()
     complaints = list(run.complaints(answers))

@@ -13,6 +13,7 @@ from watersmeet.engine.frames import Frame
 from watersmeet.engine.live_results import LiveOperator
 from watersmeet.engine.outbox import Outbox
 from watersmeet.engine.specs import OperatorSpec
+from watersmeet.kernels.lookup import COUNTERS
 from watersmeet.sql.statements import Query
 from watersmeet.state.epoch_store import EpochStore
 from watersmeet.testing.cells import canonical_row, consolidate
@@ -85,6 +86,6 @@ def net(outcome: StepOutcome) -> list[str]:
 
 
 def counted(outcome: StepOutcome) -> dict[str, int]:
-    """All counters but those that a repeated epoch changes: bytes loaded, memory, and how long steps took."""
-    differing = ("loaded_bytes", "worker_bytes", "step_time")
+    """All counters but those that a repeated epoch changes: what was loaded or looked up, memory, times of steps."""
+    differing = ("loaded_bytes", "worker_bytes", "step_time", *(each for each in COUNTERS if each != "lookup_failed"))
     return {name: value for name, value in outcome.counters.items() if name.split(".")[1] not in differing}

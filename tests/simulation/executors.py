@@ -85,7 +85,8 @@ class Executors:
 
     def _begin(self, tasks: Sequence[Task], number: int, worker: Worker, properties: Mapping[str, str]) -> _Attempt:
         worker.is_free = False
-        return _Attempt(number, Actor(tasks[number].name, partial(tasks[number].run, worker), properties), worker)
+        run = partial(tasks[number].run, worker)
+        return _Attempt(number, Actor(tasks[number].name, run, {**properties, "process": worker.process}), worker)
 
     def _take(self, attempt: _Attempt, outputs: list[list[Any]], failures: list[int], due: list[int]) -> None:
         """Take what an attempt that has ended gives; its task may be due again."""

@@ -1,11 +1,13 @@
 """Faults planted in the engine, each of a kind that such engines have had: the simulation must find them.
 
-Each is a patch of one function.  ``python -m tests.simulation.planted`` prints which seed finds each of them first.
+Each is a patch of one function.  ``python -m tests.simulation.planted [MOST [NAME]]`` prints which of the first seeds
+finds each of them, or those whose name has a part.
 """
 
 from __future__ import annotations
 
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -17,6 +19,7 @@ import pytest
 from tests.simulation import tasks
 from tests.simulation.run import simulate
 from tests.simulation.state import AttemptStore, Place, StateVersions
+from watersmeet.columns import WEIGHT
 from watersmeet.engine import bucket_step, hot_key_decision, outbox, pack
 from watersmeet.engine.bucket_step import OpenBucket
 from watersmeet.engine.frames import Frame, FrameKind
@@ -26,7 +29,12 @@ from watersmeet.engine.late_rows import late_bounds, split_late_rows
 from watersmeet.engine.outbox import frontier_marks
 from watersmeet.engine.routing import key_hashes
 from watersmeet.engine.segment_log import apply_result
-from watersmeet.kernels.api import FOREVER, NEVER, StepResult
+from watersmeet.kernels.aggregate import kernel as aggregate
+from watersmeet.kernels.aggregate import step as aggregate_step
+from watersmeet.kernels.aggregate.final_step import run_final
+from watersmeet.kernels.api import FOREVER, NEVER, StepFrontiers, StepResult
+from watersmeet.lookup.cache import LookupCache
+from watersmeet.lookup.file_tables import FilesSource
 from watersmeet.runtime import exchange, hot_key_files
 from watersmeet.runtime.hot_key_files import HotKeyFiles
 from watersmeet.state import segments
@@ -218,6 +226,102 @@ def results_are_sent_by_another_hash_than_rows(patch: Patch) -> None:
     patch.setattr(outbox, "key_hashes", lambda table, columns: key_hashes(table, columns) + table.num_rows % 2)
 
 
+@_fault
+def a_retraction_is_lost(patch: Patch) -> None:
+    def losing(*arguments: Any) -> StepResult:
+        result = aggregate_step.run(*arguments)
+        if isinstance(result.changes, pa.Table) and WEIGHT in result.changes.column_names:
+            places = np.flatnonzero(result.changes[WEIGHT].to_numpy() < 0)
+            kept = np.setdiff1d(np.arange(result.changes.num_rows), places[:1])
+            return replace(result, changes=result.changes.take(kept))
+        return result
+
+    patch.setattr(aggregate, "run", losing)
+
+
+@_fault
+def a_retracted_value_stays_in_its_bag(patch: Patch) -> None:
+    added = aggregate_step.Step.added_values
+    patch.setattr(
+        aggregate_step.Step,
+        "added_values",
+        lambda self, bag, rows: added(self, bag, rows).replace("HAVING sum(w) <> 0", "HAVING sum(w) > 0"),
+    )
+
+
+@_fault
+def a_group_is_closed_a_unit_too_early(patch: Patch) -> None:
+    def early(kernel: Any, state: Any, rows: pa.Table, first_rid: int, frontiers: StepFrontiers) -> StepResult:
+        far = [time if time in (NEVER, FOREVER) else time + 1_000_000 for time in (frontiers.before, frontiers.after)]
+        return run_final(kernel, state, rows, first_rid, replace(frontiers, before=far[0], after=far[1]))
+
+    patch.setattr(aggregate, "run_final", early)
+
+
+@_fault
+def the_state_of_a_group_is_not_written(patch: Patch) -> None:
+    keep = aggregate_step.Step.keep
+
+    def forgetful(self: aggregate_step.Step, relation: str) -> None:
+        keep(self, relation)
+        rows = self.result.store.get(relation)
+        if rows is not None and relation == aggregate_step.TOTALS and rows.num_rows > 1:
+            self.result.store[relation] = rows.slice(1)
+
+    patch.setattr(aggregate_step.Step, "keep", forgetful)
+
+
+@_fault
+def settled_groups_are_not_read(patch: Patch) -> None:
+    found = aggregate_step.Step.found
+    patch.setattr(aggregate_step.Step, "found", lambda self, relation: found(self, relation)[:1])
+
+
+@_fault
+def the_cache_of_a_lookup_is_never_too_old(patch: Patch) -> None:
+    get = LookupCache.get
+
+    def lasting(self: LookupCache, keys: Any) -> Any:
+        self.ttl = float("inf")
+        return get(self, keys)
+
+    patch.setattr(LookupCache, "get", lasting)
+
+
+@_fault
+def what_is_evicted_from_a_cache_counts_as_not_found(patch: Patch) -> None:
+    get, put = LookupCache.get, LookupCache.put
+    seen: dict[int, set[Any]] = defaultdict(set)
+
+    def known(self: LookupCache, keys: Any) -> Any:
+        rows, missing = get(self, keys)
+        return rows, [place for place in missing if keys[place] not in seen[id(self)]]
+
+    def noted(self: LookupCache, keys: Any, *options: Any) -> None:
+        seen[id(self)] |= set(keys) if self._max_rows else set()
+        put(self, keys, *options)
+
+    patch.setattr(LookupCache, "get", known)
+    patch.setattr(LookupCache, "put", noted)
+
+
+@_fault
+def a_compacted_cache_keeps_its_places(patch: Patch) -> None:
+    compact = LookupCache._compact
+
+    def misplaced(self: LookupCache) -> None:
+        compact(self)
+        for entry in self._entries.values():
+            entry.start = 0
+
+    patch.setattr(LookupCache, "_compact", misplaced)
+
+
+@_fault
+def a_lookup_asks_for_one_key_only(patch: Patch) -> None:
+    patch.setattr(FilesSource, "fetch", lambda self, keys, fetch=FilesSource.fetch: fetch(self, keys.slice(0, 1)))
+
+
 def found_by(fault: Callable[[Patch], None], seeds: Iterable[int]) -> int | None:
     """The first of some seeds that finds a fault; None if none does."""
     for seed in seeds:
@@ -228,11 +332,14 @@ def found_by(fault: Callable[[Patch], None], seeds: Iterable[int]) -> int | None
     return None
 
 
-def main(most: int) -> None:
+def main(most: int, part: str) -> None:
     for name, fault in FAULTS.items():
+        if part not in name:
+            continue
         seed = found_by(fault, range(most))
         print(f"{name:60} {f'survives {most} seeds' if seed is None else f'found by seed {seed}'}", flush=True)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000)
+    _, *given = sys.argv
+    main(int(given[0]) if given else 1_000, given[1] if len(given) > 1 else "")

@@ -14,31 +14,44 @@ import duckdb
 import hypothesis
 from hypothesis import HealthCheck, Phase, given, settings
 
-from tests.random_queries.run import Example, Run, batch_answers
-from tests.random_queries.test_random_queries import REFUSED, examples
+from tests.random_queries.queries import COUNTS
+from tests.random_queries.run import Example, Run
+from tests.random_queries.test_over_joins import REFUSED
+from tests.random_queries.test_over_joins import examples as examples_over_joins
+from tests.random_queries.test_random_queries import examples
+from tests.random_queries.tree_run import Example as TreeExample
+from tests.random_queries.tree_run import complaints
 from tests.simulation.decisions import Decisions
 from tests.simulation.real_time import RealTimeSimulation
 from tests.simulation.simulation import Simulation
 from watersmeet.catalog.streams import StreamDef
-from watersmeet.errors import PlanError, UnsupportedError
+from watersmeet.errors import WatersmeetError
 from watersmeet.sql.statements import Query, StatementSet
 
+#: How many joins and steps most examples have, and after how many seeds there is a line of progress.
+FEW, STEPS, REPORTED = (1, 1, 2), (2, 3, 5), 100
 
-def example_of(seed: int) -> Example:
-    """The query and rows of a seed, in two steps or more: of four out of five seeds a query of few joins."""
-    drawn: list[Example] = []
 
+def example_of(seed: int) -> Example | TreeExample:
+    """The query and rows of a seed, in two steps or more: of four out of five seeds a query of few joins.
+
+    That of every other seed has joins alone; the others have aggregates, DISTINCT, top-n or lookups over joins.
+    """
+    joins = COUNTS if seed % 5 == 0 else FEW
+    strategy = examples(joins, STEPS) if seed % 2 else examples_over_joins(joins, STEPS)
+    drawn: list[Example | TreeExample] = []
+
+    # the first of the two examples is always the simplest there is
     @hypothesis.seed(seed)
     @settings(
-        max_examples=5, database=None, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+        max_examples=2, database=None, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
     )
-    @given(examples())
-    def draw(example: Example) -> None:
+    @given(strategy)
+    def draw(example: Example | TreeExample) -> None:
         drawn.append(example)
 
     draw()
-    able = [example for example in drawn if len(example.feed.steps) > 1] or drawn
-    return able[-1] if seed % 5 == 0 else min(able, key=lambda example: len(example.query.sources))
+    return drawn[-1]
 
 
 def simulate(seed: int, decisions: Decisions | None = None) -> str | None:
@@ -56,13 +69,17 @@ def simulate(seed: int, decisions: Decisions | None = None) -> str | None:
     return "\n".join([f"seed {seed}", *complaints, example.case(), *decisions.story]) if complaints else None
 
 
-def _complaints(example: Example, decisions: Decisions, made: list[Simulation | RealTimeSimulation]) -> list[str]:
+def _complaints(
+    example: Example | TreeExample, decisions: Decisions, made: list[Simulation | RealTimeSimulation]
+) -> list[str]:
     """Run an example in what is added to ``made``; what is wrong, which is nothing if the query is refused."""
+    # an epoch that is done again finds what tables hold by then
+    may_change = isinstance(example, TreeExample) and any(len(table.contents) > 1 for table in example.tables)
 
     def cluster(
         streams: Mapping[str, StreamDef], query: Query | StatementSet, *, buckets: int
     ) -> Simulation | RealTimeSimulation:
-        if decisions.happens(0.25):
+        if decisions.happens(0.25) and not may_change:
             made.append(RealTimeSimulation(streams, query, buckets=buckets, decisions=decisions))
         else:
             with_parts = decisions.happens(0.3)
@@ -70,20 +87,27 @@ def _complaints(example: Example, decisions: Decisions, made: list[Simulation | 
         return made[-1]
 
     try:
+        if isinstance(example, TreeExample):
+            return complaints(example, cluster)
         run = Run(example, cluster)
-        answers = batch_answers(example, only_last=run.is_final)
-    except (PlanError, UnsupportedError) as error:
+        return list(run.complaints(example.answers(only_last=run.is_final)))
+    except WatersmeetError as error:
         if any(known in str(error) for known in REFUSED):
             return []
         raise
     except (duckdb.InternalException, duckdb.InvalidInputException):  # a few semi joins break DuckDB itself
         return []
-    return list(run.complaints(answers))
 
 
 def main(first: int, count: int) -> None:
-    wrong = [found for seed in range(first, first + count) if (found := simulate(seed)) is not None]
-    print("\n\n".join([*wrong, f"{count} seeds from {first}: {len(wrong)} wrong"]))
+    """Print each wrong seed when it is found, and now and then how far this has come."""
+    wrong = 0
+    for number, seed in enumerate(range(first, first + count), 1):
+        if (found := simulate(seed)) is not None:
+            wrong += 1
+            print(f"{found}\n", flush=True)
+        if number % REPORTED == 0 or number == count:
+            print(f"{number} seeds from {first}: {wrong} wrong", flush=True)
 
 
 if __name__ == "__main__":

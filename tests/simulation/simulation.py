@@ -31,7 +31,7 @@ from watersmeet.engine.frames import Frame, to_record_batch
 from watersmeet.engine.specs import OperatorSpec
 from watersmeet.plan.task_specs import Task as JointTask
 from watersmeet.sql.statements import Query, StatementSet
-from watersmeet.testing.cells import canonical_row, consolidate
+from watersmeet.testing.cells import Row, canonical_row, consolidate
 from watersmeet.testing.harness import Harness, control_frames, result_changes
 from watersmeet.testing.rig import StepInput, StepOutcome
 
@@ -51,8 +51,8 @@ class _Batch:
 class Simulation(Harness):
     """One query, or those of a statement set, on a cluster where ``decisions`` rule.
 
-    With ``with_parts``, rows of a source come from two partitions, each with a watermark of its own.  If it
-    ``spreads``, a key with two rows in a batch is a hot one, and copies of rows count as state.
+    With ``with_parts``, rows of a source come from two partitions, each with a watermark of its own.  With ``sooner``,
+    a key with two rows in a batch is a hot one, and few rows are settled: the state has other rows than without.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Simulation(Harness):
         buckets: int = 2,
         decisions: Decisions,
         with_parts: bool = False,
-        spreads: bool = True,
+        sooner: bool = True,
     ) -> None:
         self._decisions = decisions
         self._machines = [Machine() for _ in range(decisions.number(1, 2))]
@@ -79,7 +79,7 @@ class Simulation(Harness):
         self._tasks_of_operator = decisions.number(1, 3)
         self._exchange_bytes = decisions.one_of([0, 1 << 30])
         self._looks_up = decisions.happens(0.3)
-        self._spreads = spreads
+        self._sooner = sooner
         self._parts = ("0", "1") if with_parts else ("",)
         self._run, self._committed = 0, 0
         self._written: dict[int, list[list[str]]] = {}
@@ -99,7 +99,12 @@ class Simulation(Harness):
             if worker.is_free and self._decisions.happens(0.5):
                 worker.die()
         specs = self._specs(self._parts)
-        self._begin([_spreading_sooner(spec) if self._spreads else spec for spec in specs])
+        self._begin([_spreading_sooner(spec) if self._sooner else spec for spec in specs])
+
+    def fill(self, table: str, rows: Sequence[Row]) -> None:
+        """Replace the rows of an external table; attempts that still run would look up what comes after their batch."""
+        self._executors.end()
+        super().fill(table, rows)
 
     def step_all(self, inputs: Mapping[str, StepInput], events: Sequence[Event] = ()) -> list[StepOutcome]:
         """Run one batch, until it is committed."""
@@ -114,7 +119,7 @@ class Simulation(Harness):
         batch = _Batch(self._committed + 1, rows, events)
         with ExitStack() as world:
             world.enter_context(mounted(self._disk))
-            world.enter_context(as_spark(self._decisions))
+            world.enter_context(as_spark(self._decisions, sooner=self._sooner))
             if self._looks_up:
                 world.enter_context(always_looked_up())
             while True:
@@ -266,13 +271,12 @@ class Simulation(Harness):
         return rows
 
     def _write(self, batch: _Batch, outcomes: Sequence[StepOutcome]) -> None:
-        """Write results to a sink; what is written again must be the same, unless tables have changed meanwhile."""
+        """Write results to a sink; what is written again must be the same."""
         written = [
             sorted(repr((weight, canonical_row(row))) for weight, row in consolidate(each.changes)) for each in outcomes
         ]
         before = self._written.setdefault(batch.number, written)
-        if not self.plan.tables:
-            assert written == before, f"batch {batch.number} is written again: {written} after {before}"
+        assert written == before, f"batch {batch.number} is written again: {written} after {before}"
 
 
 def _spreading_sooner(spec: OperatorSpec) -> OperatorSpec:

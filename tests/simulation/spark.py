@@ -1,8 +1,8 @@
-"""What tasks ask Spark and the machine: which batch this is, and the time.  And segments that are merged two by two."""
+"""What tasks ask Spark and the machine: which batch this is, and the time.  And how soon rows are merged."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 
@@ -11,13 +11,26 @@ import pytest
 from tests.simulation.actors import task_property
 from tests.simulation.decisions import Decisions
 from watersmeet.engine import bucket_step
+from watersmeet.kernels import lookup
+from watersmeet.kernels.aggregate import step as aggregate_step
+from watersmeet.kernels.asof import changelog as asof_changelog
+from watersmeet.kernels.asof import step as asof_step
+from watersmeet.lookup.cache import Clock, LookupCache, cache_of
 from watersmeet.runtime import exchange
 from watersmeet.state import compaction_plan, working_sets
 
 
+def cache_of_process(name: str, make: Callable[[], LookupCache], clock: Clock) -> LookupCache:
+    """The lookup cache of that name in the process whose task runs."""
+    return cache_of(f"{name} of {task_property('process')}", make, clock)
+
+
 @contextmanager
-def as_spark(decisions: Decisions) -> Iterator[None]:
-    """Let tasks ask their actor what they would ask Spark, and a clock that jumps; few segments are enough to merge."""
+def as_spark(decisions: Decisions, *, sooner: bool = True) -> Iterator[None]:
+    """Let tasks ask their actor what they would ask Spark, and a clock that jumps.
+
+    Few segments are enough to merge, and with ``sooner`` few rows to settle.  Each process has its own lookup caches.
+    """
     now = 0.0
 
     def monotonic() -> float:
@@ -31,4 +44,7 @@ def as_spark(decisions: Decisions) -> Iterator[None]:
         patch.setattr(bucket_step, "time", clock)
         patch.setattr(working_sets, "time", clock)
         patch.setattr(compaction_plan, "FAN_IN", 2)
+        for module in (aggregate_step, asof_step, asof_changelog) if sooner else ():
+            patch.setattr(module, "MIN_SETTLED", 3)
+        patch.setattr(lookup, "cache_of", cache_of_process)
         yield

@@ -45,11 +45,18 @@ class Worker:
         self.machine = machine
         self.sets = _working_sets(number, keyed_bytes)
         self.is_free = True
+        self._deaths = 0
         self.die()
+
+    @property
+    def process(self) -> str:
+        """Which of its processes in turn this is."""
+        return f"{self.name}, after {self._deaths} deaths"
 
     def die(self) -> None:
         """Lose everything in memory; another process takes its place."""
         self.sets.forget()
+        self._deaths += 1
 
 
 @cache
