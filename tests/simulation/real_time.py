@@ -115,7 +115,8 @@ class RealTimeSimulation(LiveHarness):
                 self._repeat()
                 return
             assert [net(each) for each in again] == [net(each) for each in before]
-            assert counted(again[0]) == counted(before[0])
+            if not self._max_step_bytes:  # of what one step gives the next may take back, and frames come in any order
+                assert counted(again[0]) == counted(before[0])
 
     def _commit(self) -> None:
         """Write the state of all buckets, one at a time and in any order, and commit the epoch."""
