@@ -13,7 +13,7 @@ from watersmeet.errors import UnsupportedError
 from watersmeet.expressions.text import plain_sql
 from watersmeet.plan.physical_plan import PhysicalOperator, PhysicalPlan
 from watersmeet.plan.shared_results import receiver
-from watersmeet.plan.worker_results import result_projection
+from watersmeet.plan.worker_results import by_spark_alone, result_projection
 
 
 def live_operators(
@@ -80,9 +80,9 @@ def _readings(
             projection = result_projection(part, branch, operators[number].output, schemas[input])
             if projection is None:
                 raise UnsupportedError(
-                    f"what {part.input.alias} reads of the results of a subquery can be computed by Spark alone,"
-                    " which a query in real time cannot ask between two operators",
-                    detail=", ".join([*each.plan.select_list, *map(plain_sql, part.computed.values())]),
+                    "a query in real time cannot ask Spark between two operators, and what is read of the results"
+                    " there can be computed by Spark alone",
+                    detail=", ".join(map(plain_sql, by_spark_alone(part, branch))) or None,
                     hint="move these expressions to the SELECT list of the whole query, or leave out mode = 'real_time'"
                     " (or --real-time): micro-batches take it",
                 )
