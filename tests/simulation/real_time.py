@@ -31,8 +31,9 @@ from watersmeet.sql.statements import Query, StatementSet
 from watersmeet.state.epoch_store import EpochStore
 from watersmeet.testing.rig import StepInput, StepOutcome
 
-#: What depends on the number of steps where rows are retracted: those that meet in one step cancel out.
-_BY_STEPS = ("results", "matched", "segments", "state_bytes")
+#: What depends on the number of steps where rows are retracted: those that meet in one step cancel out, and a row that
+#: comes in the step in which it is final may stay until the next one.
+_BY_STEPS = ("results", "matched", "segments", "state_bytes", "state_rows", "held", "held_bytes")
 
 
 class EpochFailedError(Exception):
