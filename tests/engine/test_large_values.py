@@ -130,6 +130,15 @@ def test_values_are_dropped_with_their_owner() -> None:
     assert (values._values, values._owners) == ({}, {})
 
 
+def test_columns_of_more_bytes_than_an_array_may_have_are_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(large_values, "CHUNK_BYTES", 2 * LARGE)
+    values, rows = LargeValues(), pa.table({"a": ["x" * LARGE, "y", None, "z" * LARGE, "v" * LARGE]})
+    found = values.whole(values.keep("step", rows, ("a",)))
+    assert found.equals(rows)
+    assert max(chunk.nbytes for chunk in found["a"].chunks) < 3 * LARGE
+    assert found["a"].num_chunks > 1
+
+
 def test_bytes_of_a_value_are_copied_out_of_its_rows_into_the_file() -> None:
     """Otherwise a segment would keep the batch that brought it in memory."""
     values, before = LargeValues(), pa.total_allocated_bytes()

@@ -42,6 +42,7 @@ from watersmeet.bind.subqueries import (
     is_inlined,
     nested_query,
     reads_one_stream,
+    refuse_column_names,
     refuse_inner_order,
     where_terms,
 )
@@ -212,6 +213,7 @@ class SelectBinder:
         alias = source.alias_or_name
         if scope.relation(alias) is not None:
             raise repeated(alias, source)
+        refuse_column_names(source)
         if source.args.get("version") is not None:
             raise UnsupportedError(
                 "FOR SYSTEM_TIME AS OF is allowed only on the right side of a JOIN", position=position_of(source)

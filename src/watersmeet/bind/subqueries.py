@@ -141,9 +141,24 @@ def has_limit(query: exp.Expr) -> bool:
 
 
 def ctes_of(select: exp.Expr) -> dict[str, exp.Expr]:
-    """Return the common table expressions that a query defines."""
+    """Return the common table expressions that a query defines; ``UnsupportedError`` where one names its columns."""
     clause = select.args.get("with_") or select.args.get("with")
-    return {cte.alias.lower(): cte.this for cte in clause.expressions} if clause else {}
+    ctes = clause.expressions if clause else []
+    for cte in ctes:
+        refuse_column_names(cte)
+    return {cte.alias.lower(): cte.this for cte in ctes}
+
+
+def refuse_column_names(source: exp.Expr) -> None:
+    """Raise ``UnsupportedError`` where an alias names columns, as in ``q(a, b)``: only those of generators may."""
+    alias = source.args.get("alias")
+    names = list(alias.columns) if isinstance(alias, exp.TableAlias) else []
+    if names:
+        raise UnsupportedError(
+            f"{alias.name}({', '.join(name.name for name in names)}): an alias does not name columns here",
+            hint="name them in the SELECT list, as in SELECT … AS " + names[0].name,
+            position=position_of(names[0]) or position_of(source),
+        )
 
 
 def refuse_inner_order(select: exp.Expr) -> None:

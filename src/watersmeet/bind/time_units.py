@@ -28,6 +28,7 @@ _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeE
 _KEEPING = (
     *(exp.Paren, exp.Neg, exp.Abs, exp.Window, exp.Max, exp.Min, exp.ArgMax, exp.ArgMin, exp.First, exp.Last),
     *(exp.AnyValue, exp.FirstValue, exp.LastValue, exp.Lag, exp.Lead),
+    *(exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.Nullif),
 )
 
 
@@ -151,7 +152,7 @@ def _count(node: exp.Expr) -> Count | None:
             return _count(node.this)
         case _:
             return None
-    counts = {_count(each) for each in branches if each is not None and not isinstance(each, exp.Literal)}
+    counts = {_count(each) for each in branches if each is not None and not isinstance(each, exp.Literal | exp.Null)}
     return counts.pop() if len(counts) == 1 else None
 
 

@@ -26,6 +26,8 @@ from watersmeet.state.mapped_file import MappedFile, mapped_batches
 LARGE_BYTES = 64 * 1024
 #: Rows that leave an operator have about so many bytes at a time, or there is one.
 PIECE_BYTES = 8 << 20
+#: A chunk has about so many: Arrow's texts and bytes may have 2 GB in one.
+CHUNK_BYTES = 512 << 20
 
 
 @dataclass(slots=True)
@@ -129,14 +131,16 @@ class LargeValues:
     def _sizes(self, numbers: np.ndarray) -> np.ndarray:
         return np.array([self._values[number].nbytes if number >= 0 else 0 for number in numbers.tolist()], np.int64)
 
-    def _replaced(self, column: pa.ChunkedArray, numbers: np.ndarray) -> pa.Array:
+    def _replaced(self, column: pa.ChunkedArray, numbers: np.ndarray) -> pa.ChunkedArray:
         parts: list[pa.Array] = []
         start = 0
         for place in (*(numbers >= 0).nonzero()[0].tolist(), len(numbers)):
             parts += column.slice(start, place - start).chunks
             parts += [self._values[int(numbers[place])]] if place < len(numbers) else []
             start = place + 1
-        return pa.concat_arrays(parts)
+        sizes = np.array([part.nbytes for part in parts], np.int64)
+        chunks = [pa.concat_arrays(parts[start:stop]) for start, stop in _cuts(sizes, CHUNK_BYTES) if stop > start]
+        return pa.chunked_array(chunks, type=column.type)
 
 
 def _each(column: pa.ChunkedArray, places: Iterable[int]) -> Iterator[pa.Array]:
@@ -147,7 +151,7 @@ def _each(column: pa.ChunkedArray, places: Iterable[int]) -> Iterator[pa.Array]:
 
 
 def _cuts(sizes: np.ndarray, most: int | None) -> Iterator[tuple[int, int]]:
-    """Yield ranges of rows, each as long as its bytes are at most so many, or of one row."""
+    """Yield ranges of places, each as long as its bytes are at most so many, or of one place."""
     start = held = 0
     for place, size in enumerate(sizes.tolist()):
         if most is not None and place > start and held + size > most:
