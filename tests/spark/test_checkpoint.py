@@ -38,16 +38,18 @@ END = Event(EventKind.END).to_json()
 @pytest.fixture
 def checkpoint(spark: SparkSession, tmp_path: Path) -> Checkpoint:
     found = Checkpoint(Storage(spark), str(tmp_path / "checkpoint"))
-    found.prepare()
+    found.prepare(None)
     return found
 
 
 def left_behind(folder: Path) -> Iterator[Path]:
-    """What a write that was broken off leaves, in each place where Watersmeet writes."""
+    """What a write that was broken off leaves, in each place where Watersmeet or Spark writes."""
     yield folder / "control" / ".000000000000.json.tmp"
     yield folder / ".plan.json.tmp"
     yield folder / ".counters.json.tmp"
     yield folder / "hot_keys" / "query" / "join_1-abc" / f"{'0f' * 16}.part"
+    yield folder / "spark" / "offsets" / ".0.916a4389-ca90-43b4-8fb3-9515b6811b38.tmp"
+    yield folder / "spark" / "commits" / ".0.dab98f6f-ec4a-460b-9178-c2f654aee309.tmp"
 
 
 @pytest.mark.sample(3)

@@ -152,13 +152,14 @@ def ctes_of(select: exp.Expr) -> dict[str, exp.Expr]:
 def refuse_column_names(source: exp.Expr) -> None:
     """Raise ``UnsupportedError`` where an alias names columns, as in ``q(a, b)``: only those of generators may."""
     alias = source.args.get("alias")
-    names = list(alias.columns) if isinstance(alias, exp.TableAlias) else []
-    if names:
-        raise UnsupportedError(
-            f"{alias.name}({', '.join(name.name for name in names)}): an alias does not name columns here",
-            hint="name them in the SELECT list, as in SELECT … AS " + names[0].name,
-            position=position_of(names[0]) or position_of(source),
-        )
+    if not isinstance(alias, exp.TableAlias) or not alias.columns:
+        return
+    names = [column.name for column in alias.columns]
+    raise UnsupportedError(
+        f"{alias.name}({', '.join(names)}): an alias does not name columns here",
+        hint=f"name them in the SELECT list, as in SELECT … AS {names[0]}",
+        position=position_of(alias.columns[0]) or position_of(source),
+    )
 
 
 def refuse_inner_order(select: exp.Expr) -> None:

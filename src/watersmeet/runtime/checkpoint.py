@@ -103,13 +103,18 @@ class Checkpoint:
         """The folder of the state of a query in real time; ``plan`` is what the plan file holds."""
         return f"{self.folder}/{plan.epochs if plan is not None else 'epochs'}"
 
-    def prepare(self) -> None:
-        """Make the folders, readable for their owner only, and delete what interrupted writers left in them."""
+    def prepare(self, plan: PlanFile | None) -> None:
+        """Make the folders, readable for their owner only, and delete what interrupted writers left in them.
+
+        Spark itself would never begin beside what it left when it was killed in its first write.  ``plan`` is what the
+        plan file holds.
+        """
         self._storage.make_private_folder(self.folder)
         for folder in (self.control, self.side):
             self._storage.make_folder(folder)
             self._storage.remove_temporary(folder)
-        self._storage.remove_temporary(self.folder)
+        for folder in (self.folder, f"{self.spark(plan)}/offsets", f"{self.spark(plan)}/commits"):
+            self._storage.remove_temporary(folder)
         self._storage.remove_temporary(self.hot_keys, recursive=True)
 
     def has_batches(self, plan: PlanFile | None) -> bool:

@@ -155,7 +155,7 @@ class RunningQuery:
         checkpoint = self._job.checkpoint
         stored = checkpoint.read_plan()
         checkpoint.refuse_sealed(stored)
-        checkpoint.prepare()
+        checkpoint.prepare(stored)
         require_shared(self._spark, checkpoint.folder, "the checkpoint", SHARED_OR_STORE)
         if checkpoint.has_ended():
             if self._mode is not QueryMode.BOUNDED:

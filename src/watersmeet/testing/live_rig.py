@@ -136,7 +136,7 @@ class LiveRig(Rig):
     def _start(self) -> None:
         if not self.column_types:
             self._topics.create({part.input.stream.name for part in self.plan.streams})
-            self._checkpoint.prepare()
+            self._checkpoint.prepare(None)
         self._query = self._real_time.start(limited=False, available_now=False).query
 
     def _job(self) -> Job:
