@@ -69,7 +69,7 @@ def running(
         read_counters=dict,
         read_plan=lambda: None,
         refuse_sealed=lambda _: None,
-        prepare=lambda: None,
+        prepare=lambda _: None,
         folder="",
         has_ended=lambda: any(start["declares_end"] for start in getattr(host, "done", [])),
         write_counters=lambda _: None,

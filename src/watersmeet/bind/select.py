@@ -213,7 +213,8 @@ class SelectBinder:
         alias = source.alias_or_name
         if scope.relation(alias) is not None:
             raise repeated(alias, source)
-        refuse_column_names(source)
+        if not is_generator(source.this):
+            refuse_column_names(source)
         if source.args.get("version") is not None:
             raise UnsupportedError(
                 "FOR SYSTEM_TIME AS OF is allowed only on the right side of a JOIN", position=position_of(source)

@@ -108,11 +108,16 @@ def _refuse_repeated(terms: Sequence[Sequence[exp.Expr]]) -> None:
 
 
 def nested_query(source: exp.Expr, ctes: Ctes) -> exp.Expr | None:
-    """Return the query that a relation of FROM stands for; None for a stream."""
+    """Return the query that a relation of FROM stands for; None for a stream.
+
+    Raises ``UnsupportedError`` as ``refuse_column_names`` does.
+    """
     if isinstance(source, exp.Subquery):
+        refuse_column_names(source)
         is_query = isinstance(source.this, exp.Select | exp.SetOperation) and not source.args.get("joins")
         return source.this if is_query else None
     if isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier) and not source.db:
+        refuse_column_names(source)
         return None if source.args.get("joins") else ctes.get(source.name.lower())
     return None
 
@@ -150,7 +155,10 @@ def ctes_of(select: exp.Expr) -> dict[str, exp.Expr]:
 
 
 def refuse_column_names(source: exp.Expr) -> None:
-    """Raise ``UnsupportedError`` where an alias names columns, as in ``q(a, b)``: only those of generators may."""
+    """Raise ``UnsupportedError`` where an alias names columns, as in ``q(a, b)``, that nobody has taken.
+
+    Those of generators do not come here; sql/column_names.py takes those of most queries.
+    """
     alias = source.args.get("alias")
     if not isinstance(alias, exp.TableAlias) or not alias.columns:
         return

@@ -10,6 +10,7 @@ from watersmeet.expressions.positions import token_position
 from watersmeet.expressions.times import interval_micros
 from watersmeet.kernels.api import EmitMode
 from watersmeet.sql.clauses import BOUNDS, clauses_after, refuse_foreign_clauses, refuse_lost_parts
+from watersmeet.sql.column_names import take_column_names
 from watersmeet.sql.dialect import QueryParser
 from watersmeet.sql.failures import is_word, nearest_keyword
 from watersmeet.sql.statements import Query, SettingValue
@@ -61,6 +62,7 @@ class PartsParser(QueryParser):
         self.limit_depth(tree, start)
         refuse_foreign_clauses(tree, self.failures)
         refuse_lost_parts(tree, self.failures)
+        take_column_names(tree)
         return Query(
             select=tree,
             emit=emit,
