@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.columns import TIME
+from watersmeet.engine.bytes_at_once import bytes_at_once
 from watersmeet.engine.frames import Frame, FrameKind, mark_frame, row_frames, side_frame, side_rows
 from watersmeet.engine.gathering import gathered
 from watersmeet.engine.hot_keys import NO_ENTRY, Entry, HotKeys, KeySample, assign_spread_rows, rows_to_copy
@@ -32,9 +33,6 @@ RAW_TEXT = "$raw"
 #: The column with the time of arrival, in microseconds since 1970.
 ARRIVAL = "$arrival"
 _KEEP, _PART, _BAD, _STORED = "$keep", "$part", "$bad", "$frontier"
-_FLUSH_BYTES = 32 * 1024 * 1024
-#: Rows of 64 KiB or more gain nothing from being many, and are copied several times: fewer bytes of them at once.
-_LARGE_ROW, _LARGE_FLUSH_BYTES = 64 * 1024, 8 * 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -107,7 +105,7 @@ def _gather(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     for batch in chain.from_iterable(map(_divided, batches)):
         gathered.append(batch)
         nbytes, rows = nbytes + batch.nbytes, rows + batch.num_rows
-        if nbytes >= _flush_bytes(nbytes, rows):
+        if nbytes >= bytes_at_once(nbytes, rows):
             yield pa.Table.from_batches(gathered)
             gathered, nbytes, rows = [], 0, 0
     if gathered:
@@ -115,15 +113,10 @@ def _gather(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def _divided(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Yield slices of equally many rows, of at most ``_flush_bytes`` on average; none of no rows."""
-    step = -(-batch.num_rows // max(1, -(-batch.nbytes // _flush_bytes(batch.nbytes, batch.num_rows))))
+    """Yield slices of equally many rows, of at most ``bytes_at_once`` on average; none of no rows."""
+    step = -(-batch.num_rows // max(1, -(-batch.nbytes // bytes_at_once(batch.nbytes, batch.num_rows))))
     for start in range(0, batch.num_rows, step or 1):
         yield batch.slice(start, step)
-
-
-def _flush_bytes(nbytes: int, rows: int) -> int:
-    """Return how many bytes of such rows are packed at once."""
-    return _LARGE_FLUSH_BYTES if nbytes >= _LARGE_ROW * rows else _FLUSH_BYTES
 
 
 def _pack_rows(rows: pa.Table, spec: PackSpec, hot_keys: HotKeys, task: _Task) -> Iterator[Frame]:

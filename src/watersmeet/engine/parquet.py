@@ -18,13 +18,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from watersmeet.columns import SEQUENCE, TP_TIME
+from watersmeet.engine.bytes_at_once import bytes_at_once
 from watersmeet.errors import ConnectorError, OutageError
 from watersmeet.filesystems import filesystem_of, is_object_store, is_unreachable, reason_of
 
-#: So many rows are read at once, or rows of so many bytes.
-_ROWS, _BYTES = 131_072, 32 << 20
-#: Rows of 64 KiB or more gain nothing from being many, and are copied several times: fewer bytes of them at once.
-_LARGE_ROW, _LARGE_BYTES = 64 << 10, 8 << 20
+#: At most so many rows are read at once.
+_ROWS = 131_072
 _BUFFER_BYTES = 1 << 20
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
@@ -154,8 +153,7 @@ def _rows_at_once(metadata: pq.FileMetaData, names: Iterable[str]) -> int:
     read = set(names)
     nbytes = sum(each.total_uncompressed_size for each in columns if each.path_in_schema.split(".")[0] in read)
     rows = int(metadata.num_rows)
-    most = _LARGE_BYTES if nbytes >= _LARGE_ROW * rows else _BYTES
-    return max(1, min(_ROWS, most * rows // max(int(nbytes), 1)))
+    return max(1, min(_ROWS, bytes_at_once(nbytes, rows) * rows // max(int(nbytes), 1)))
 
 
 def _by_name(names: Iterable[str], path: str) -> dict[str, str]:
