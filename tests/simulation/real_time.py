@@ -173,7 +173,7 @@ class RealTimeSimulation(LiveHarness):
             store = self._epochs.open("operators", spec.name, str(bucket))
             sets = self._decisions.one_of(self._workers).sets
             working_set = sets.get(f"run-{self._epochs.run}", spec.name, str(bucket))
-            opened = OpenBucket(spec, bucket, store, working_set, max_step_bytes=self._max_step_bytes)
+            opened = OpenBucket(spec, bucket, store, working_set, max_step_bytes=self.max_step_bytes)
             opened.close()
             self._open[key] = (store, opened)
         return self._open[key][1]

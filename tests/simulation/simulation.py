@@ -88,7 +88,7 @@ class Simulation(Harness):
         decisions.note(
             f"{len(self._machines)} machine(s), {len(self._workers)} worker(s), {len(self._buckets)} bucket(s); rows "
             f"in {'memory' if keyed_bytes else 'files'}{', looked up' if self._looks_up else ''}; "
-            f"{self._max_step_bytes or 'all'} bytes a step"
+            f"{self.max_step_bytes or 'all'} bytes a step"
         )
 
     def restart(self) -> None:
@@ -185,7 +185,7 @@ class Simulation(Harness):
             versions=self._versions,
             exchange_folder=str(self._machines[0].folder) if is_one_machine else None,
             exchange_bytes=self._exchange_bytes,
-            max_step_bytes=self._max_step_bytes,
+            max_step_bytes=self.max_step_bytes,
             schemas=[schema for _, schema in self._results()],
         )
 
@@ -255,7 +255,7 @@ class Simulation(Harness):
             rows = [table for each in given for table in each.rows[number]]
             side = self._side_rows(batch) if number == 0 else []
             changes = result_changes(rows, query, schema)
-            if self.plan.weighted and self._max_step_bytes:  # of what one step gives the next may take back
+            if self.plan.weighted and self.max_step_bytes:  # of what one step gives the next may take back
                 changes = consolidate(changes)
             outcomes.append(StepOutcome(changes, side, counters))
         return outcomes

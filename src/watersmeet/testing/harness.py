@@ -76,7 +76,7 @@ class Harness(Rig):
         else:
             self.plan = plan_set(query, streams, self._open_table)
         self._working_sets = _working_sets(table_bytes)
-        self._max_step_bytes = max_step_bytes
+        self.max_step_bytes = max_step_bytes
         self._stores: dict[tuple[str, int], MemoryStore] = defaultdict(MemoryStore)
         self._hot_keys: dict[str, HeldHotKeys] = defaultdict(HeldHotKeys)  # by operator
         self._sizes: dict[str, HeldSizes] = defaultdict(HeldSizes)
@@ -258,7 +258,7 @@ class Harness(Rig):
             self._working_sets.get(spec.name, str(bucket)),
             hot_keys=self._hot_keys[spec.name],
             sizes=self._sizes[spec.name],
-            max_step_bytes=self._max_step_bytes,
+            max_step_bytes=self.max_step_bytes,
         )
 
     def _outcome(self, results: Iterable[Frame], plan: PhysicalPlan, schema: pa.Schema) -> StepOutcome:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 
 from confluent_kafka import KafkaError, Message, Producer
@@ -13,6 +14,7 @@ from watersmeet.errors import ConnectorError
 # Records bear times of 1970: a topic that forgets old records would have none.
 _KEPT = {"retention.ms": "-1"}
 _SECONDS = 30.0
+_POLL_SECONDS = 0.05
 
 
 class Topics:
@@ -29,11 +31,17 @@ class Topics:
         return f"{self._prefix}-{stream.lower()}"
 
     def create(self, streams: Iterable[str]) -> None:
-        """Create the topics of streams; returns when the broker has them."""
+        """Create the topics of streams; returns when the broker tells clients of them, which may be later."""
         admin = AdminClient({"bootstrap.servers": self._brokers, "log_level": 2})
         wanted = [NewTopic(self.name(stream), 1, 1, config=_KEPT) for stream in streams]
         for created in admin.create_topics(wanted).values():
             created.result(_SECONDS)
+        deadline = time.monotonic() + _SECONDS
+        for topic in wanted:
+            while admin.list_topics(topic.topic, timeout=_SECONDS).topics[topic.topic].error is not None:
+                if time.monotonic() > deadline:
+                    raise ConnectorError(f"the broker does not know the topic {topic.topic} that it has created")
+                time.sleep(_POLL_SECONDS)
 
     def add(self, stream: str, value: bytes, millis: int) -> None:
         """Add a record to what the next ``send`` sends; ``millis`` is its timestamp, not 0."""
