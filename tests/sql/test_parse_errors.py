@@ -343,13 +343,47 @@ CASES: dict[str, tuple[str, str]] = {
             "hint: did you mean MINUTES?"
         ),
     ),
-    "interval of two units": (
-        "SELECT a FROM t JOIN u ON t.a = u.a WITHIN INTERVAL '1 day 2 hours'",
+    "interval of a unit and a time of day": (
+        "SELECT a FROM t WHERE ts > x - INTERVAL '1 day 2:03'",
         (
-            "the INTERVAL after WITHIN must be one number and one unit (line 1, column 44)\n"
-            "1 | SELECT a FROM t JOIN u ON t.a = u.a WITHIN INTERVAL '1 day 2 hours'\n"
-            "  |                                            ^^^^^^^^\n"
-            "hint: write INTERVAL '5' MINUTES"
+            "found '1 day 2:03', expected numbers with units, such as '1 minute 30 seconds' after INTERVAL (line 1, "
+            "column 41)\n"
+            "1 | SELECT a FROM t WHERE ts > x - INTERVAL '1 day 2:03'\n"
+            "  |                                         ^^^^^^^^^^^^"
+        ),
+    ),
+    "interval whose second unit is missing": (
+        "SELECT a FROM t JOIN u ON t.a = u.a WITHIN INTERVAL 1 DAY 2",
+        (
+            "found the end of the statement, expected SECONDS, MINUTES, HOURS, DAYS or another unit of time after "
+            "INTERVAL '2' (line 1, column 60)\n"
+            "1 | SELECT a FROM t JOIN u ON t.a = u.a WITHIN INTERVAL 1 DAY 2\n"
+            "  |                                                            ^"
+        ),
+    ),
+    "interval of units that are computed": (
+        "SELECT ts - INTERVAL n MINUTES 3 SECONDS AS t FROM a",
+        (
+            "an INTERVAL of several units must be of numbers (line 1, column 13)\n"
+            "1 | SELECT ts - INTERVAL n MINUTES 3 SECONDS AS t FROM a\n"
+            "  |             ^^^^^^^^"
+        ),
+    ),
+    "interval that does not look like its units": (
+        "SELECT ts - INTERVAL '1:03' DAY TO SECOND AS t FROM a",
+        (
+            "found '1:03', expected 'day hour:minute:second' after INTERVAL (line 1, column 22)\n"
+            "1 | SELECT ts - INTERVAL '1:03' DAY TO SECOND AS t FROM a\n"
+            "  |                      ^^^^^^"
+        ),
+    ),
+    "interval from a smaller unit to a larger one": (
+        "SELECT ts - INTERVAL '1:03' SECOND TO MINUTE AS t FROM a",
+        (
+            "there is no INTERVAL from SECOND to MINUTE (line 1, column 22)\n"
+            "1 | SELECT ts - INTERVAL '1:03' SECOND TO MINUTE AS t FROM a\n"
+            "  |                      ^^^^^^\n"
+            "hint: write YEAR TO MONTH, or two of DAY, HOUR, MINUTE and SECOND, the larger one first"
         ),
     ),
     "window with one end": (

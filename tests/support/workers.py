@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -27,9 +28,14 @@ def processes(driver: int) -> Processes:
     def children(of: list[int], what: str) -> list[int]:
         return [int(child) for child, parent, *args in lines if int(parent) in of and what in " ".join(args)]
 
+    def pythons(of: list[int]) -> list[int]:
+        """Not the JVM with which Spark's shell begins: its classes are in a folder of Python's."""
+        found = ((int(child), int(parent), args[0].split()[0]) for child, parent, *args in lines if args)
+        return [child for child, parent, program in found if parent in of and "python" in Path(program).name]
+
     jvm, fork_server = children([driver], "SparkSubmit"), children([driver], "fork_server")
-    daemons = children([*jvm, *fork_server], "python")  # the JVM starts as a shell that runs another JVM
-    return Processes(jvm, fork_server, daemons, children(daemons, "python"))
+    daemons = pythons([*jvm, *fork_server])
+    return Processes(jvm, fork_server, daemons, pythons(daemons))
 
 
 def workers(spark: SparkSession) -> list[int]:

@@ -25,6 +25,8 @@ def test_every_type_as_the_json_format_reads_it() -> None:
         "TIMESTAMP": ("2026-01-31 10:00:00.000001", "2026-01-31T10:00:00.000001+00:00"),
         "TIMESTAMP_NTZ": ("2026-01-31 10:00:00", "2026-01-31T10:00:00"),
         "BINARY": ("00ff", "AP8="),
+        "ARRAY<DECIMAL(3, 1)>": ("[1.5, NULL]", [1.5, None]),
+        "MAP<DATE, STRUCT<a: STRING>>": ("{2026-01-31: '(x)'}", {"2026-01-31": {"a": "x"}}),
         "INT": (None, None),
     }
     streams, _ = load_script(SCRIPT.format(", ".join(f"c{i} {kind}" for i, kind in enumerate(cells)), ""))

@@ -14,7 +14,8 @@ from watersmeet.expressions.positions import position_of
 from watersmeet.expressions.type_groups import INSTANTS
 
 _LONGEST = 2**60  # some 36,000 years
-_MICROS = {
+#: Units of fixed length, in SQL and in Python.
+UNIT_MICROS = {
     "MICROSECOND": 1,
     "MILLISECOND": 1_000,
     "SECOND": 1_000_000,
@@ -23,8 +24,6 @@ _MICROS = {
     "DAY": 86_400_000_000,
     "WEEK": 604_800_000_000,
 }
-#: Units of fixed length, in SQL and in Python.
-INTERVAL_UNITS = tuple(_MICROS)
 
 
 def time_after(time: exp.Expr, distance: int, unit: TimeUnit) -> exp.Expr:
@@ -81,11 +80,11 @@ def interval_micros(interval: exp.Expr) -> int:
     try:
         amount, unit = interval_parts(interval)
         unit = unit.upper().removesuffix("S")
-        micros = amount * _MICROS[unit]
+        micros = amount * UNIT_MICROS[unit]
     except (KeyError, ArithmeticError, ValueError, AttributeError) as error:
         raise UnsupportedError(
             f"{interval.sql(dialect='spark')} has no fixed length",
-            detail=f"allowed units: {', '.join(unit for unit in _MICROS)}",
+            detail=f"allowed units: {', '.join(UNIT_MICROS)}",
             hint="a day is 24 hours here; for a month write the days",
             position=position_of(interval),
         ) from error

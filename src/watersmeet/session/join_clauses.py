@@ -10,7 +10,7 @@ from typing import TypeAlias
 from sqlglot import exp
 
 from watersmeet.errors import ConfigError
-from watersmeet.expressions.times import INTERVAL_UNITS
+from watersmeet.expressions.times import UNIT_MICROS
 
 Span: TypeAlias = str | timedelta
 Keys: TypeAlias = str | Sequence[str | tuple[str, str]]
@@ -54,9 +54,9 @@ def interval(span: Span) -> str:
     except ValueError:
         raise ConfigError(f"{span!r} is not a duration", hint="write '10 minutes', or use a timedelta") from None
     word = unit.strip().upper()
-    if word.removesuffix("S") not in INTERVAL_UNITS:
+    if word.removesuffix("S") not in UNIT_MICROS:
         raise ConfigError(
-            f"{span!r} has no unit of time", hint=f"units are {', '.join(INTERVAL_UNITS).lower()}; or use a timedelta"
+            f"{span!r} has no unit of time", hint=f"units are {', '.join(UNIT_MICROS).lower()}; or use a timedelta"
         )
     return f"INTERVAL '{amount}' {word}"
 

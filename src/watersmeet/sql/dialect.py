@@ -24,17 +24,14 @@ from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.tokenizer_core import Token, TokenType
 
-from watersmeet.expressions.nodes import INTERVAL_UNITS, StreamJoin, SystemTime, Within
+from watersmeet.expressions.nodes import StreamJoin, SystemTime, Within
 from watersmeet.expressions.positions import place
 from watersmeet.sql.clauses import BOUNDS
-from watersmeet.sql.strict import StrictParser
+from watersmeet.sql.interval_parser import IntervalParser
 from watersmeet.sql.window_tables import at_window_table, parse_window_table
 
-UNITS = {name: unit for unit in INTERVAL_UNITS for name in (unit, f"{unit}S")}
-UNIT_CHOICES = ["SECONDS", "MINUTES", "HOURS", "DAYS", "another unit of time"]
 
-
-class QueryParser(StrictParser):
+class QueryParser(IntervalParser):
     """Parses queries."""
 
     ADD_JOIN_ON_TRUE = False
@@ -192,63 +189,6 @@ class QueryParser(StrictParser):
         after = self.clause_interval("','")
         self.require(TokenType.R_PAREN, "')'", after="the second INTERVAL of WITHIN (")
         return Within(this=before, expression=after)
-
-    # Intervals
-
-    def clause_interval(self, after: str, *others: str) -> exp.Interval:
-        """Parse an interval of one number and one unit into the normal form of ``expressions.nodes``.
-
-        ``others`` are what else is valid here, for the error message.
-        """
-        start = self._curr
-        if not self.at("INTERVAL"):
-            bare = self._curr.token_type in (TokenType.NUMBER, TokenType.STRING)
-            hint = "write INTERVAL '5' MINUTES" if bare else None
-            raise self.unexpected(["INTERVAL", *others], after=after, hint=hint)
-        interval = self._parse_interval()
-        if interval is None:
-            self._advance()
-            raise self.unexpected(["a number such as '5'"], after="INTERVAL")
-        amount = interval.this
-        if isinstance(amount, exp.Neg) and isinstance(amount.this, exp.Literal):
-            amount = exp.Literal.string(f"-{amount.this.name}")
-        simple = (
-            isinstance(interval, exp.Interval)
-            and isinstance(amount, exp.Literal)
-            and isinstance(interval.args.get("unit"), exp.Var)
-            and _is_number(amount.name)
-        )
-        if not simple:
-            raise self.failures.syntax(
-                f"the INTERVAL after {after} must be one number and one unit",
-                start,
-                hint="write INTERVAL '5' MINUTES",
-            )
-        normal = exp.Interval(this=exp.Literal.string(amount.name), unit=interval.args["unit"])
-        place(normal, start)
-        return normal
-
-    def _parse_interval_span(self, this: exp.Expr, parse_function_unit: bool = True) -> exp.Interval:
-        amount_token, unit_token = self._prev, self._curr
-        interval = super()._parse_interval_span(this, parse_function_unit)
-        unit = interval.args.get("unit")
-        in_text = self._prev is amount_token
-        if isinstance(unit, exp.Var):
-            known = UNITS.get(unit.name.upper())
-            if known is None:
-                raise self.failures.expected(amount_token if in_text else unit_token, UNIT_CHOICES, after="INTERVAL")
-            interval.set("unit", exp.Var(this=known))
-        elif unit is None and not (this.is_string and " " in this.name.strip()):
-            raise self.unexpected(UNIT_CHOICES, after=f"INTERVAL {self.failures.found(amount_token)}")
-        return interval
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return text.lower().lstrip("+-") not in ("nan", "inf", "infinity")
 
 
 class Watersmeet(Spark):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
@@ -17,7 +17,8 @@ from decimal import Decimal
 from watersmeet.catalog.streams import StreamColumn, StreamDef
 from watersmeet.columns import TP_DELTA
 from watersmeet.runtime.source_frames import Source
-from watersmeet.testing.cells import Row, Value
+from watersmeet.testing.cells import Value
+from watersmeet.testing.nested_cells import Entries
 from watersmeet.testing.rig import StepInput
 
 _DELTA = StreamColumn(name=TP_DELTA, type="TINYINT")
@@ -42,18 +43,23 @@ def records(stream: StreamDef, step: StepInput) -> Iterator[bytes]:
     """Yield a step's rows of a stream that ``in_topic`` returned, then its raw records."""
     names = [column.name for column in stream.columns]
     for row in step.rows:
-        yield _object(names, row if len(row) == len(names) else (*row, 1)).encode()
+        yield _object(zip(names, row if len(row) == len(names) else (*row, 1), strict=True)).encode()
     for record in step.raw:
         yield record.encode()
 
 
-def _object(names: list[str], row: Row) -> str:
-    fields = (f"{json.dumps(name)}: {_json(value)}" for name, value in zip(names, row, strict=True))
-    return f"{{{', '.join(fields)}}}"
+def _object(fields: Iterable[tuple[str, Value]]) -> str:
+    return f"{{{', '.join(f'{json.dumps(name)}: {_json(value)}' for name, value in fields)}}}"
 
 
 def _json(value: Value) -> str:
     match value:
+        case Entries():
+            return _object((key if isinstance(key, str) else _json(key).strip('"'), each) for key, each in value)
+        case dict():
+            return _object(value.items())
+        case list():
+            return f"[{', '.join(map(_json, value))}]"
         case Decimal():
             return f"{value:f}"
         case float() if math.isnan(value):
