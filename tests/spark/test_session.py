@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 import watersmeet
 from tests.support.jobs import json_lines, json_rows, run_job, write_lines
@@ -326,3 +327,11 @@ def test_quarantined_json_keeps_its_text(session: Session, tmp_path: Path) -> No
     folder_sink(session, tmp_path / "out")
     run_job(session, "INSERT INTO sink SELECT id FROM raw")
     assert [row["raw"] for row in side_rows(session.workspace)] == ["{not json"]
+
+
+def test_names_of_the_jvm_are_asked_for_once(spark: SparkSession) -> None:
+    jvm = spark._jvm
+    assert jvm is not None
+    assert jvm.functions is jvm.functions
+    assert jvm.py4j.reflection.TypeUtil is jvm.py4j.reflection.TypeUtil
+    assert spark.range(2).select(F.max("id")).collect()[0][0] == 1

@@ -33,7 +33,8 @@ def difference(interval: str) -> exp.Expr:
     """The expression that an interval is taken away in, parsed."""
     [statement] = parse(f"SELECT ts - {interval} - 1 AS t FROM a")
     assert isinstance(statement, Select)
-    return statement.query.select.expressions[0].unalias()
+    found: exp.Expr = statement.query.select.expressions[0].unalias()
+    return found
 
 
 def micros(interval: str) -> int:

@@ -23,6 +23,7 @@ from watersmeet.runtime.process_folder import LONGEST_SOCKET_PATH, process_folde
 from watersmeet.runtime.real_time.spark_needs import PIPELINED
 from watersmeet.runtime.worker_python import LOG_VARIABLE, worker_python
 from watersmeet.session.jvm import AVRO_LIMITS, LOOPBACK, not_started, silence_end_of_jvm, start_jvm
+from watersmeet.session.jvm_names import keep_names
 
 _STATE_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -55,6 +56,7 @@ def open_spark(
         )
     elif spark is None:
         spark = SparkSession.builder.getOrCreate()
+    keep_names(spark._jvm)
     if "RocksDB" not in str(spark.conf.get(_STATE_PROVIDER)):
         spark.conf.set(_STATE_PROVIDER, _ROCKSDB)
     if is_local(str(spark.sparkContext.master)):
