@@ -9,7 +9,7 @@ from watersmeet.expressions.positions import place
 from watersmeet.sql.intervals import UNITS, is_number, normal, parts_of_span, parts_of_text, shape_of, span_of, together
 from watersmeet.sql.strict import StrictParser
 
-UNIT_CHOICES = ["SECONDS", "MINUTES", "HOURS", "DAYS", "another unit of time"]
+_UNIT_CHOICES = ["SECONDS", "MINUTES", "HOURS", "DAYS", "another unit of time"]
 _TEXT_CHOICE = "numbers with units, such as '1 minute 30 seconds'"
 _LITERALS = (TokenType.NUMBER, TokenType.STRING)
 _SIGNS = (TokenType.PLUS, TokenType.DASH)
@@ -74,9 +74,7 @@ class IntervalParser(StrictParser):
         token, unit_token = self._prev, self._curr
         if amount.is_string and any(map(str.isalpha, amount.name)):
             if not (parts := parts_of_text(amount.name)):
-                raise self.failures.expected(
-                    token, ["numbers with units, such as '1 minute 30 seconds'"], after="INTERVAL"
-                )
+                raise self.failures.expected(token, [_TEXT_CHOICE], after="INTERVAL")
             return parts
         unit = self._parse_interval_span(amount).args.get("unit")
         if isinstance(unit, exp.IntervalSpan) and amount.is_string:
@@ -84,7 +82,7 @@ class IntervalParser(StrictParser):
         known = UNITS.get(unit.name.upper()) if isinstance(unit, exp.Var) else None
         if known is None:
             after = "" if unit else f" {self.failures.found(token)}"
-            raise self.failures.expected(unit_token, UNIT_CHOICES, after=f"INTERVAL{after}")
+            raise self.failures.expected(unit_token, _UNIT_CHOICES, after=f"INTERVAL{after}")
         if amount.is_string and not is_number(amount.name):
             raise self.failures.expected(token, ["a number such as '5'"], after="INTERVAL")
         return [normal(amount, known)]
