@@ -369,6 +369,15 @@ CASES: dict[str, tuple[str, str]] = {
             "  |             ^^^^^^^^"
         ),
     ),
+    "interval of months and days": (
+        "SELECT ts - INTERVAL '1 month 3 days' AS t FROM a",
+        (
+            "an INTERVAL cannot have months or years beside other units (line 1, column 13)\n"
+            "1 | SELECT ts - INTERVAL '1 month 3 days' AS t FROM a\n"
+            "  |             ^^^^^^^^\n"
+            "hint: write two: ts + INTERVAL '1' MONTH + INTERVAL '3' DAYS"
+        ),
+    ),
     "interval that does not look like its units": (
         "SELECT ts - INTERVAL '1:03' DAY TO SECOND AS t FROM a",
         (

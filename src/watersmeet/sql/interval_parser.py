@@ -55,7 +55,13 @@ class IntervalParser(StrictParser):
             parts += self._parts(exp.Neg(this=amount) if is_negative else amount)
         if len(parts) > 1 and not all(isinstance(each.this, exp.Literal) for each in parts):
             raise self.failures.syntax("an INTERVAL of several units must be of numbers", token)
-        return together(parts)
+        if (interval := together(parts)) is None:
+            raise self.failures.syntax(
+                "an INTERVAL cannot have months or years beside other units",
+                token,
+                hint="write two: ts + INTERVAL '1' MONTH + INTERVAL '3' DAYS",
+            )
+        return interval
 
     def _is_alias(self, amount: exp.Expr) -> bool:
         """Whether the word after INTERVAL is no amount, but the alias of a column of that name."""

@@ -13,13 +13,14 @@ from decimal import Decimal
 
 from sqlglot import exp
 
-from watersmeet.errors import UnsupportedError
-from watersmeet.expressions.nodes import INTERVAL_UNITS
-from watersmeet.expressions.times import UNIT_MICROS, interval_micros
+from watersmeet.expressions.nodes import INTERVAL_UNITS, interval_parts
+from watersmeet.expressions.times import UNIT_MICROS
 
 #: Units by the names that SQL has for them.
 UNITS = {name: unit for unit in INTERVAL_UNITS for name in (unit, f"{unit}S")}
 
+#: Units that can be added up, in the smallest of them.
+_SIZES = (UNIT_MICROS, {"MONTH": 1, "QUARTER": 3, "YEAR": 12})
 _PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*")
 #: The units that may stand around TO, and what separates each from the one before it.
 _SPANS = ({"YEAR": "", "MONTH": "-"}, {"DAY": "", "HOUR": " ", "MINUTE": ":", "SECOND": ":"})
@@ -42,20 +43,19 @@ def is_number(text: str) -> bool:
         return False
 
 
-def together(parts: Sequence[exp.Interval]) -> exp.Interval:
+def together(parts: Sequence[exp.Interval]) -> exp.Interval | None:
     """Return one interval for several in normal form, in the smallest of their units.
 
-    Months have no length in days: with them, the interval is a text, such as ``1 MONTH 3 DAY``.
+    None stands for months beside days or what is shorter than these: months have no length in days.
     """
     if len(parts) == 1:
         return parts[0]
-    try:
-        micros = sum(map(interval_micros, parts))
-    except UnsupportedError:
-        text = " ".join(f"{each.this.name} {each.args['unit'].name}" for each in parts)
-        return exp.Interval(this=exp.Literal.string(text))
-    smallest = min((each.args["unit"].name for each in parts), key=UNIT_MICROS.__getitem__)
-    return _of(f"{Decimal(micros) / UNIT_MICROS[smallest]:f}", smallest)
+    amounts = [interval_parts(each) for each in parts]
+    for sizes in _SIZES:
+        if all(unit in sizes for _, unit in amounts):
+            smallest = min((unit for _, unit in amounts), key=sizes.__getitem__)
+            return _of(f"{sum(amount * sizes[unit] for amount, unit in amounts) / sizes[smallest]:f}", smallest)
+    return None
 
 
 def parts_of_text(text: str) -> list[exp.Interval] | None:
