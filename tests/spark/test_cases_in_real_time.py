@@ -34,6 +34,10 @@ LEFT_OUT = {
     "limit_by_arrival": {
         "LIMIT: the first rows of an append-only stream, for good": "the first are those of what comes together"
     },
+    "limits": {
+        "in a changelog an evicted row has been padded before, and stays so": "what is evicted depends on the rows "
+        "that come together",
+    },
     "rising_groups": {
         "an hour ends with the first frontier of the next one": "each step stores what it adds to a group",
         "quotients: zero has twice as many numbers": "each step stores what it adds to a group",
