@@ -44,9 +44,16 @@ def bind_window_table(table: WindowTable, node: Node, relation: Relation, names:
 def bind_sessions(table: WindowTable, node: Node, relation: Relation, names: Inputs) -> SessionWindows:
     """The sessions of a relation's rows; afterwards ``relation`` has the columns with their bounds.
 
-    Raises what ``bind_window_table`` does.
+    Raises what ``bind_window_table`` does, and ``UnsupportedError`` for rows that replace each other.
     """
     leaf = timed_leaf(table, node, relation, names)
+    if leaf.input.changes:
+        raise UnsupportedError(
+            f"there are no sessions of {relation.alias or 'the subquery'}, whose rows replace each other",
+            detail="a session is final when its gap has passed, and such a row may be replaced after it",
+            hint="TUMBLE, HOP and CUMULATE take these rows",
+            position=position_of(table),
+        )
     (gap,) = _lengths(table, leaf.input)
     if gap <= 0:
         raise BindError("the gap of SESSION must be greater than zero", position=position_of(table))
