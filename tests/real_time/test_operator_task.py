@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from threading import Event
+from types import SimpleNamespace
+from typing import cast
 
 import pyarrow as pa
 import pytest
 
+from watersmeet.columns import WEIGHT
 from watersmeet.engine.frames import FRAME_SCHEMA, FrameKind, bundled, from_record_batch, mark_frame, to_record_batch
+from watersmeet.engine.outbox import Outbox
+from watersmeet.engine.specs import OperatorSpec
 from watersmeet.runtime.memory_setting import MemorySetting
 from watersmeet.runtime.real_time import operator_task
 from watersmeet.runtime.real_time.arrivals import Arrivals
 from watersmeet.runtime.real_time.epochs import Epochs
-from watersmeet.runtime.real_time.operator_task import LiveOperatorTask
+from watersmeet.runtime.real_time.operator_task import EPOCH, LiveOperatorTask, result_batches
 
 
 def test_a_batch_without_rows_does_not_end_an_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,3 +43,16 @@ def test_a_batch_without_rows_does_not_end_an_epoch(monkeypatch: pytest.MonkeyPa
 
     passed = [each for batch in sent for each in from_record_batch(batch) if each.kind is not FrameKind.FILLER]
     assert passed == [bundle]
+
+
+def test_changes_of_one_step_that_cancel_out_are_not_sent() -> None:
+    fields = [pa.field("id", pa.int32()), pa.field(WEIGHT, pa.int8())]
+    spec = SimpleNamespace(output=pa.schema(fields))
+
+    def sent(*changes: tuple[int, int]) -> list[tuple[int, int]]:
+        rows = pa.Table.from_pylist([{"id": id, WEIGHT: weight} for id, weight in changes], pa.schema(fields))
+        batches = result_batches(Outbox(cast(OperatorSpec, spec), 0, rows, []), epoch=3)
+        return [(row["id"], row[WEIGHT]) for each in batches for row in each.to_pylist() if row[EPOCH] == 3]
+
+    assert sent((1, 1), (2, 1), (1, -1)) == [(2, 1)]
+    assert sent((1, 1), (1, -1)) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp, parse_one
 
+from watersmeet.expressions.type_groups import INTEGERS
 from watersmeet.plan.across_sides import with_typed_numbers
 from watersmeet.plan.logical.certain_types import certain_type
 
@@ -30,6 +31,8 @@ def _written(node: exp.Expr) -> exp.Expr:
         if kind is None:
             return node
         return exp.TryCast(this=exp.TryCast(this=node.this.transform(_written), to=exp.DataType.build("JSON")), to=kind)
+    if isinstance(node, exp.Cast) and node.to.is_type(*INTEGERS) and not node.this.is_int:
+        return _truncated(node)
     if isinstance(node, exp.ArraysZip):
         return _zipped([f"({duckdb_sql(each)})" for each in node.expressions])
     name = node.name.lower() if isinstance(node, exp.Anonymous) else type(node)
@@ -39,6 +42,19 @@ def _written(node: exp.Expr) -> exp.Expr:
     parts = [*first, *(node.args.get(each) for each in ("expression", "start", "end")), *node.expressions]
     operands = [f"({duckdb_sql(each)})" for each in parts if isinstance(each, exp.Expr)]
     return parse_one(template.format(*operands), dialect="duckdb")
+
+
+def _truncated(cast: exp.Cast) -> exp.Expr:
+    """A cast to a whole number that drops a fraction, where DuckDB would round it."""
+    operand, kind = f"({duckdb_sql(cast.this)})", cast.to.sql("duckdb")
+    name = "TRY_CAST" if isinstance(cast, exp.TryCast) else "CAST"
+    whole = f"{name}(trunc(TRY_CAST({operand} AS {{}})) AS {kind})"
+    return parse_one(
+        f"CASE WHEN typeof({operand}) IN ('FLOAT', 'DOUBLE') THEN {whole.format('DOUBLE')} "
+        f"WHEN typeof({operand}) LIKE 'DECIMAL%' THEN {whole.format('DECIMAL(38, 18)')} "
+        f"ELSE {name}({operand} AS {kind}) END",
+        dialect="duckdb",
+    )
 
 
 def _zipped(arrays: list[str]) -> exp.Expr:

@@ -189,7 +189,7 @@ class _Bucket:
 
     def results(self, outbox: Outbox) -> Iterator[pa.RecordBatch]:
         """The results of the query; side rows are kept until the end of the epoch."""
-        yield from _results(outbox, self._task.epochs.current)
+        yield from result_batches(outbox, self._task.epochs.current)
         self._side += (decode_table(frame.payload) for frame in outbox.others if frame.kind is FrameKind.SIDE)
 
 
@@ -198,12 +198,12 @@ def result_schema(spec: OperatorSpec) -> pa.Schema:
     return pa.schema([pa.field(COUNTER, _COUNTER_TYPE), pa.field(EPOCH, pa.int64()), *spec.output])
 
 
-def _results(outbox: Outbox, epoch: int) -> Iterator[pa.RecordBatch]:
+def result_batches(outbox: Outbox, epoch: int) -> Iterator[pa.RecordBatch]:
+    """Yield what the last operator sends on: the changes of a step that do not cancel out, and counters."""
     schema = result_schema(outbox.spec)
-    if outbox.changes is not None and outbox.changes.num_rows:
-        count = outbox.changes.num_rows
-        head = [pa.nulls(count, _COUNTER_TYPE), pa.repeat(pa.scalar(epoch, pa.int64()), count)]
-        rows = settled(outbox.changes.cast(outbox.spec.output))
+    rows = None if outbox.changes is None else settled(outbox.changes.cast(outbox.spec.output))
+    if rows is not None and rows.num_rows:
+        head = [pa.nulls(rows.num_rows, _COUNTER_TYPE), pa.repeat(pa.scalar(epoch, pa.int64()), rows.num_rows)]
         yield from pa.table([*head, *rows.columns], schema=schema).to_batches()
         # a sink in Python gets a row when the next one is there, as operators do: this one has no epoch
         yield pa.RecordBatch.from_arrays([pa.nulls(1, field.type) for field in schema], schema=schema)
